@@ -1,0 +1,190 @@
+//! What is wrong with a configuration, where, and what to do about it.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::source::{Sources, Span, ceil_char, floor_char};
+
+/// How bad a [`Diagnostic`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// The configuration can be used but may not mean what its author thinks.
+    Warning,
+}
+
+/// One message about a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// The message, in Click's words where Click has words for it.
+    pub message: String,
+    /// The text that is wrong.
+    pub span: Span,
+    /// A word or two printed beside the caret.
+    pub label: Option<String>,
+    /// The remedy.
+    pub help: Option<String>,
+    /// Other places that matter, each with its own message.
+    pub related: Vec<(Span, String)>,
+    /// A line between the message and the related places, in [`Diagnostic::click_style`] only.
+    pub introduction: Option<String>,
+    /// Where Click would place the message, if elsewhere.
+    pub landmark: Option<Span>,
+}
+
+impl Diagnostic {
+    /// An error at `span`.
+    pub fn error(message: impl Into<String>, span: Span) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            message: message.into(),
+            span,
+            label: None,
+            help: None,
+            related: Vec::new(),
+            introduction: None,
+            landmark: None,
+        }
+    }
+
+    /// A warning at `span`.
+    pub fn warning(message: impl Into<String>, span: Span) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message, span) }
+    }
+
+    /// Adds the words beside the caret.
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Adds the remedy.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds another place that matters.
+    pub fn related(mut self, span: Span, message: impl Into<String>) -> Diagnostic {
+        self.related.push((span, message.into()));
+        self
+    }
+
+    /// Says where Click would place the message.
+    pub fn landmark(mut self, span: Span) -> Diagnostic {
+        self.landmark = Some(span);
+        self
+    }
+
+    /// True for errors.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// The message with its source line, a caret and the remedy, without colour.
+    pub fn render(&self, sources: &Sources) -> String {
+        self.render_on(sources, false)
+    }
+
+    /// Like [`Diagnostic::render`], coloured when `terminal`.
+    pub fn render_on(&self, sources: &Sources, terminal: bool) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut first =
+            level.primary_title(&self.message).element(snippet(sources, self.span, self.label.as_deref()));
+        if let Some(help) = &self.help {
+            first = first.element(Level::HELP.message(help));
+        }
+        let mut report = vec![first];
+        report.extend(self.related.iter().map(|(span, message)| note(sources, *span, message)));
+        let renderer = if terminal { Renderer::styled() } else { Renderer::plain() };
+        renderer.render(&report)
+    }
+
+    /// `file:line: message`, related places on lines of their own: what Click prints.
+    pub fn click_style(&self, sources: &Sources) -> String {
+        let landmark = sources.landmark(self.landmark.unwrap_or(self.span));
+        let warning = if self.is_error() { "" } else { "warning: " };
+        let mut text = format!("{landmark}: {warning}{}", self.message);
+        let indent = if self.introduction.is_some() { "  " } else { "" };
+        if let Some(introduction) = &self.introduction {
+            text.push('\n');
+            if let Some((span, _)) = self.related.first() {
+                text.push_str(&format!("{}: ", sources.landmark(*span)));
+            }
+            text.push_str(introduction);
+        }
+        for (span, message) in &self.related {
+            text.push_str(&format!("\n{}: {indent}{message}", sources.landmark(*span)));
+        }
+        text
+    }
+}
+
+fn note<'a>(sources: &'a Sources, span: Span, message: &'a str) -> Group<'a> {
+    Level::NOTE.secondary_title(message).element(snippet(sources, span, None))
+}
+
+type Annotated<'a> = Snippet<'a, annotate_snippets::Annotation<'a>>;
+
+/// The first line of `span` with a caret under what lies in it.
+fn snippet<'a>(sources: &'a Sources, span: Span, label: Option<&'a str>) -> Annotated<'a> {
+    let (line_start, text) = sources.physical_line(span.file, span.start);
+    let start = floor_char(text, (span.start - line_start) as usize);
+    let end = ceil_char(text, span.end.saturating_sub(line_start) as usize).max(start);
+    let (name, line) = sources.line(span.file, span.start);
+    let annotation = AnnotationKind::Primary.span(start..end).label(label);
+    Snippet::source(text).line_start(line as usize).path(name).annotation(annotation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(text: &str) -> (Sources, crate::FileId) {
+        let mut sources = Sources::default();
+        let file = sources.add("r.click", text);
+        (sources, file)
+    }
+
+    #[test]
+    fn a_rendered_error_shows_line_caret_and_remedy() {
+        let (sources, file) = sources("a :: Idle;\nb -> c;\n");
+        let error = Diagnostic::error("undeclared element 'b'", Span::new(file, 11, 12))
+            .help("declare it")
+            .related(Span::new(file, 0, 1), "like this");
+        let text = error.render(&sources);
+        assert!(text.contains("error: undeclared element 'b'"), "{text}");
+        assert!(text.contains("r.click:2:1"), "{text}");
+        assert!(text.contains("2 | b -> c;"), "{text}");
+        assert!(text.contains("| ^"), "{text}");
+        assert!(text.contains("help: declare it"), "{text}");
+        assert!(text.contains("note: like this"), "{text}");
+        assert!(!text.contains('\x1b'), "{text}");
+        assert!(error.render_on(&sources, true).contains('\x1b'));
+    }
+
+    #[test]
+    fn click_style_puts_landmark_first_and_marks_warnings() {
+        let (sources, file) = sources("a\nb\n");
+        let span = Span::new(file, 2, 3);
+        assert_eq!(Diagnostic::error("bad", span).click_style(&sources), "r.click:2: bad");
+        assert_eq!(Diagnostic::warning("odd", span).click_style(&sources), "r.click:2: warning: odd");
+        let two = Diagnostic::error("bad", span).related(Span::new(file, 0, 1), "here");
+        assert_eq!(two.click_style(&sources), "r.click:2: bad\nr.click:1: here");
+    }
+
+    #[test]
+    fn rendering_works_at_the_end_of_the_text_and_inside_characters() {
+        let (sources, file) = sources("é\r\n");
+        for (start, end) in [(0, 4), (1, 2), (4, 4), (3, 3), (2, 4)] {
+            assert!(
+                Diagnostic::error("m", Span::new(file, start, end)).render(&sources).contains("error: m")
+            );
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Configuration text to intermediate representation and back, with checks and diagnostics.
+//!
+//! Text is lexed and parsed into a tree, which never fails; the tree is elaborated into an [`Ir`] of
+//! nodes and edges; the Ir is checked and printed. What the language must know of element classes
+//! comes through [`ClassLookup`]: this crate names no element and no engine.
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+mod class;
+mod diagnostic;
+mod ir;
+mod source;
+
+pub use class::{ClassInfo, ClassLookup};
+pub use diagnostic::{Diagnostic, Severity};
+pub use ir::{Edge, Ir, Node};
+pub use source::{FileId, Sources, Span};
