@@ -1,0 +1,19 @@
+//! What moves through the graph: packets, the pool their frames come from, and batches of them.
+//!
+//! A [`Packet`] is a move-only handle of one word. Whoever holds it owns one descriptor and one frame; dropping
+//! it gives both back to the [`Pool`]. Nothing here knows a device or an element.
+#![deny(unsafe_code)]
+
+mod annotation;
+mod batch;
+#[allow(unsafe_code)]
+mod packet;
+#[allow(unsafe_code)]
+mod pool;
+mod time;
+
+pub use annotation::{ANNOTATION_SIZE, anno};
+pub use batch::{BATCH, Batch};
+pub use packet::{NoRoom, Packet, PacketType, TooShort};
+pub use pool::{BIG_FRAME, FRAME, Pool, PoolError};
+pub use time::Time;

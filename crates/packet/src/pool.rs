@@ -1,0 +1,424 @@
+//! Where frames come from and go back to.
+//!
+//! A pool has two classes of frames, each a [`Shelf`]: a region of frames, a dense array of descriptors, and a
+//! lock-free stack of free ones in chunks. Every thread keeps a small cache in front, so that taking and giving
+//! back is a push or pop on a private vector; chunks move between cache and shelf. A pool lives as long as the
+//! process: packets carry no reference count.
+use crate::packet::{Descriptor, Packet};
+use crate::{BATCH, Batch};
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of a frame of the common class.
+pub const FRAME: usize = 2048;
+/// Bytes of a big frame: 64 kB of packet (segmentation offload, reassembly) and headroom.
+pub const BIG_FRAME: usize = 68 * 1024;
+/// Least headroom of a fresh packet.
+const HEADROOM: usize = 128;
+/// Number of different headrooms, 64 bytes apart (see `Descriptor::origin`): 128 to 448, which leaves a frame
+/// room for a 1,518-byte packet in every case.
+const COLOURS: usize = 6;
+/// Most descriptors in one chunk of the free stack.
+const CHUNK: usize = 64;
+/// Most descriptors of a class that one thread keeps to itself.
+const CACHE: usize = 512;
+
+/// Why a pool could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// No frames were asked for, or more than the free list can number.
+    BadSize,
+    /// The system has not enough memory.
+    OutOfMemory,
+}
+
+impl std::fmt::Display for PoolError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PoolError::BadSize => "a pool needs between 1 and 16,777,216 frames of each class",
+            PoolError::OutOfMemory => "not enough memory for the packet pool; ask for fewer frames",
+        })
+    }
+}
+impl std::error::Error for PoolError {}
+
+/// All frames of a router.
+pub struct Pool {
+    small: Shelf,
+    big: Shelf,
+}
+
+impl Pool {
+    /// Makes a pool of `frames` frames of [`FRAME`] bytes and `big` of [`BIG_FRAME`]. It is never freed.
+    /// Memory is taken from the system when a frame is first used.
+    pub fn new(frames: usize, big: usize) -> Result<&'static Pool, PoolError> {
+        let pool = Box::leak(Box::new(Pool { small: Shelf::empty(frames)?, big: Shelf::empty(big)? }));
+        let pool_ptr = NonNull::from(&*pool);
+        pool.small.fill(pool_ptr, FRAME)?;
+        pool.big.fill(pool_ptr, BIG_FRAME)?;
+        Ok(pool)
+    }
+    /// An empty packet in a common frame; `None` when all are in use.
+    #[inline]
+    pub fn packet(&'static self) -> Option<Packet> {
+        self.small.take()
+    }
+    /// An empty packet in a big frame.
+    pub fn big_packet(&'static self) -> Option<Packet> {
+        self.big.take()
+    }
+    /// A packet with these bytes, in the smallest frame that holds them; `None` when there is none.
+    pub fn packet_from(&'static self, bytes: &[u8]) -> Option<Packet> {
+        let mut packet = self.packet_for(bytes.len())?;
+        packet.append(bytes.len()).ok()?.copy_from_slice(bytes);
+        Some(packet)
+    }
+    /// An empty packet with tailroom for `len` bytes.
+    #[inline]
+    pub fn packet_for(&'static self, len: usize) -> Option<Packet> {
+        const FITS: usize = FRAME - HEADROOM - (COLOURS - 1) * 64;
+        match len {
+            0..=FITS => self.packet(),
+            _ if len <= BIG_FRAME - HEADROOM - (COLOURS - 1) * 64 => self.big_packet(),
+            _ => None,
+        }
+    }
+    /// Adds up to `n` empty packets to `into`; returns how many there were.
+    pub fn packets(&'static self, n: usize, into: &mut Batch) -> usize {
+        self.small.take_many(n, into.packets_mut())
+    }
+    /// Number of common frames.
+    pub fn frames(&self) -> usize {
+        self.small.count as usize
+    }
+}
+
+/// One class of frames.
+pub(crate) struct Shelf {
+    /// The pool this shelf belongs to.
+    pool: Option<NonNull<Pool>>,
+    descriptors: NonNull<Descriptor>,
+    /// For each descriptor that heads a chunk on the stack, the head of the chunk below it plus one. Apart from
+    /// the descriptors, because a slow thread may still read it when the chunk has been taken.
+    below: Box<[AtomicU32]>,
+    count: u32,
+    /// Most descriptors that one thread keeps to itself.
+    cache: usize,
+    /// Which of a thread's caches serves this class.
+    class: usize,
+    /// Top of the stack of chunks: tag in the high half, index of its first descriptor plus one in the low. The
+    /// tag changes with every operation, so that a slow thread never mistakes a returned chunk for an unmoved one.
+    top: AtomicU64,
+}
+// SAFETY: what lies behind the pointers is reached only by the owner of a descriptor; the stack is atomic.
+unsafe impl Send for Shelf {}
+// SAFETY: as above.
+unsafe impl Sync for Shelf {}
+
+/// What `Descriptor::next` and the low half of `Shelf::top` hold where there is no further descriptor.
+const NONE: u32 = 0;
+
+impl Shelf {
+    fn empty(count: usize) -> Result<Shelf, PoolError> {
+        let count =
+            u32::try_from(count).ok().filter(|n| (1..=1 << 24).contains(n)).ok_or(PoolError::BadSize)?;
+        Ok(Shelf {
+            pool: None,
+            descriptors: NonNull::dangling(),
+            below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
+            count,
+            cache: (count as usize / 8).clamp(1, CACHE),
+            class: 0,
+            top: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes memory for the frames and descriptors and puts all on the stack.
+    fn fill(&mut self, pool: NonNull<Pool>, size: usize) -> Result<(), PoolError> {
+        let count = self.count as usize;
+        let frames = zeroed(count * size, 4096)?;
+        self.descriptors = zeroed(count * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
+        self.pool = Some(pool);
+        self.class = usize::from(size != FRAME);
+        let shelf = NonNull::from(&*self);
+        let chunk = CHUNK.min(self.cache);
+        for index in 0..count {
+            let origin = HEADROOM + 64 * ((index / (4096 / FRAME)) % COLOURS);
+            // SAFETY: the frame is inside the region, the descriptor inside the array; both were just made.
+            unsafe {
+                let frame = frames.add(index * size);
+                self.descriptors.add(index).write(Descriptor::new(frame, shelf, size as u32, origin as u16));
+            }
+        }
+        for first in (0..count).step_by(chunk).rev() {
+            let chunk = (first..count.min(first + chunk)).map(|index| self.descriptor(index));
+            self.put_chunk(chunk);
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self, index: usize) -> NonNull<Descriptor> {
+        assert!(index < self.count as usize, "free list names descriptor {index}");
+        // SAFETY: within the array.
+        unsafe { self.descriptors.add(index) }
+    }
+    fn index(&self, descriptor: NonNull<Descriptor>) -> u32 {
+        // SAFETY: every descriptor of this shelf points into its array.
+        unsafe { descriptor.offset_from(self.descriptors) as u32 }
+    }
+
+    /// Links descriptors that the caller owns into a chunk and pushes it on the stack.
+    fn put_chunk(&self, chunk: impl Iterator<Item = NonNull<Descriptor>>) {
+        let mut next = NONE;
+        for mut descriptor in chunk {
+            // SAFETY: the caller owns the descriptor; no packet refers to it.
+            unsafe { descriptor.as_mut().next = next };
+            next = self.index(descriptor) + 1;
+        }
+        let Some(head) = next.checked_sub(1) else { return };
+        let mut top = self.top.load(Relaxed);
+        loop {
+            self.below[head as usize].store(top as u32, Relaxed);
+            let new = ((top >> 32).wrapping_add(1) << 32) | u64::from(next);
+            match self.top.compare_exchange_weak(top, new, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Pops a chunk into `cache`; returns false when the stack is empty.
+    fn take_chunk(&self, cache: &mut Vec<NonNull<Descriptor>>) -> bool {
+        let mut top = self.top.load(Acquire);
+        let mut next = loop {
+            let Some(head) = (top as u32).checked_sub(1) else { return false };
+            // Should the chunk have been taken meanwhile, this is stale and the exchange fails by its tag.
+            let below = self.below[head as usize].load(Relaxed);
+            let new = (((top >> 32).wrapping_add(1)) << 32) | u64::from(below);
+            match self.top.compare_exchange_weak(top, new, AcqRel, Acquire) {
+                Ok(_) => break top as u32,
+                Err(now) => top = now,
+            }
+        };
+        while let Some(index) = next.checked_sub(1) {
+            let descriptor = self.descriptor(index as usize);
+            cache.push(descriptor);
+            // SAFETY: the chunk was popped, so this thread owns its descriptors.
+            next = unsafe { descriptor.as_ref().next };
+        }
+        true
+    }
+
+    #[inline]
+    fn take(&'static self) -> Option<Packet> {
+        with_cache(self, |cache| {
+            if cache.is_empty() && !self.take_chunk(cache) {
+                return None;
+            }
+            cache.pop().map(fresh)
+        })
+    }
+
+    fn take_many(&'static self, n: usize, into: &mut Vec<Packet>) -> usize {
+        with_cache(self, |cache| {
+            while cache.len() < n && self.take_chunk(cache) {}
+            let from = cache.len().saturating_sub(n);
+            let taken = cache.len() - from;
+            into.extend(cache.drain(from..).rev().map(fresh));
+            taken
+        })
+    }
+}
+
+/// Makes an empty packet of a descriptor that the caller took from a cache.
+#[inline]
+fn fresh(mut descriptor: NonNull<Descriptor>) -> Packet {
+    // SAFETY: the descriptor was free and in this thread's cache alone.
+    unsafe {
+        descriptor.as_mut().reset();
+        Packet::from_descriptor(descriptor)
+    }
+}
+
+/// Zeroed memory that is never freed. Asked for with the allocator's own alignment and aligned by hand, since
+/// only then the system hands out pages that are not touched before use.
+fn zeroed(size: usize, align: usize) -> Result<NonNull<u8>, PoolError> {
+    let layout = Layout::from_size_align(size + align, 16).map_err(|_| PoolError::BadSize)?;
+    // SAFETY: the layout is not empty.
+    let region = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PoolError::OutOfMemory)?;
+    // SAFETY: the region is `align` bytes longer than what is used of it.
+    Ok(unsafe { region.add(region.align_offset(align)) })
+}
+
+/// The free descriptors one thread keeps to itself, of one class.
+struct Cache {
+    shelf: Option<&'static Shelf>,
+    free: Vec<NonNull<Descriptor>>,
+}
+
+impl Cache {
+    const fn new() -> Cache {
+        Cache { shelf: None, free: Vec::new() }
+    }
+    /// Gives `count` descriptors back to the shelf, those that were freed longest ago.
+    fn give_back(&mut self, count: usize) {
+        let Some(shelf) = self.shelf else { return };
+        let count = count.min(self.free.len());
+        let chunk = CHUNK.min(shelf.cache);
+        let mut oldest = self.free.drain(..count).peekable();
+        while oldest.peek().is_some() {
+            shelf.put_chunk(oldest.by_ref().take(chunk));
+        }
+    }
+    /// Makes this the cache of `shelf`; a thread that uses several pools in turn pays here.
+    #[cold]
+    fn adopt(&mut self, shelf: &'static Shelf) {
+        self.give_back(usize::MAX);
+        self.shelf = Some(shelf);
+        self.free.reserve(CACHE + CHUNK + BATCH);
+    }
+    #[cold]
+    fn relieve(&mut self) {
+        self.give_back((self.free.len() / 2).max(1));
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.give_back(usize::MAX);
+    }
+}
+
+thread_local! {
+    static CACHES: UnsafeCell<[Cache; 2]> = const { UnsafeCell::new([Cache::new(), Cache::new()]) };
+}
+
+/// Runs `f` on this thread's cache for `shelf`. `f` must not free or take packets by other means.
+#[inline]
+fn with_cache<R>(shelf: &'static Shelf, f: impl FnOnce(&mut Vec<NonNull<Descriptor>>) -> R) -> R {
+    CACHES.with(|caches| {
+        // SAFETY: the cache belongs to this thread, and nothing called here comes back to it: `f` only moves
+        // descriptors between vectors and the stack.
+        let cache = unsafe { &mut (&mut *caches.get())[shelf.class] };
+        if !cache.shelf.is_some_and(|s| std::ptr::eq(s, shelf)) {
+            cache.adopt(shelf);
+        }
+        let result = f(&mut cache.free);
+        if cache.free.len() > shelf.cache {
+            cache.relieve();
+        }
+        result
+    })
+}
+
+/// Gives a descriptor and its frame back. The caller gives up its ownership.
+#[inline]
+pub(crate) fn free(descriptor: NonNull<Descriptor>) {
+    // SAFETY: shelves live as long as the process.
+    let shelf: &'static Shelf = unsafe { descriptor.as_ref().shelf.as_ref() };
+    // A thread that is ending has no cache any more.
+    if CACHES.try_with(|_| ()).is_err() {
+        return shelf.put_chunk(std::iter::once(descriptor));
+    }
+    with_cache(shelf, |cache| cache.push(descriptor))
+}
+
+/// Gives all packets back at once.
+#[inline]
+pub(crate) fn free_all(packets: &mut Vec<Packet>) {
+    let Some(first) = packets.first() else { return };
+    let shelf: NonNull<Shelf> = first.shelf();
+    if packets.iter().any(|p| p.shelf() != shelf) || CACHES.try_with(|_| ()).is_err() {
+        return packets.clear();
+    }
+    // SAFETY: shelves live as long as the process.
+    let shelf: &'static Shelf = unsafe { shelf.as_ref() };
+    with_cache(shelf, |cache| cache.extend(packets.drain(..).map(Packet::into_descriptor)));
+}
+
+/// The pool that a packet came from.
+pub(crate) fn of(descriptor: &Descriptor) -> &'static Pool {
+    // SAFETY: shelves and pools live as long as the process.
+    let pool = unsafe { descriptor.shelf.as_ref() }.pool.expect("fill() sets it before the first descriptor");
+    // SAFETY: as above.
+    unsafe { pool.as_ref() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn an_empty_pool_says_so_and_recovers() {
+        let pool = Pool::new(16, 1).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+        assert_eq!(held.len(), 16);
+        assert!(pool.packet_from(b"one more").is_none());
+        drop(held);
+        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 16);
+    }
+
+    #[test]
+    fn no_two_packets_share_a_frame() {
+        let pool = Pool::new(300, 3).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| pool.packet_from(&[1])).chain(pool.big_packet()).collect();
+        let places: HashSet<_> = held.iter().map(|p| p.data().as_ptr()).collect();
+        assert_eq!((held.len(), places.len()), (301, 301));
+    }
+
+    #[test]
+    fn frames_freed_on_another_thread_come_back() {
+        let pool = Pool::new(512, 1).unwrap();
+        let rounds = if cfg!(miri) { 3 } else { 200 };
+        let (send, receive) = std::sync::mpsc::sync_channel::<Packet>(64);
+        std::thread::scope(|s| {
+            s.spawn(move || {
+                for _ in 0..rounds {
+                    for n in 0..128u8 {
+                        let packet = loop {
+                            match pool.packet_from(&[n]) {
+                                Some(packet) => break packet,
+                                None => std::thread::yield_now(),
+                            }
+                        };
+                        send.send(packet).unwrap();
+                    }
+                }
+            });
+            let mut seen = 0usize;
+            while let Ok(packet) = receive.recv() {
+                assert_eq!(packet.data(), [(seen % 128) as u8]);
+                seen += 1;
+            }
+            assert_eq!(seen, rounds * 128);
+        });
+        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 512);
+    }
+
+    #[test]
+    fn threads_that_contend_lose_no_frame() {
+        let pool = Pool::new(256, 1).unwrap();
+        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(move || {
+                    for round in 0..rounds {
+                        let held: Vec<_> = (0..round % 70).filter_map(|_| pool.packet()).collect();
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 256);
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        assert_eq!(Pool::new(0, 1).err(), Some(PoolError::BadSize));
+        assert_eq!(Pool::new(1, usize::MAX).err(), Some(PoolError::BadSize));
+    }
+}
