@@ -10,9 +10,15 @@ pub mod args;
 mod class;
 mod diagnostic;
 mod ir;
+mod lexer;
+mod parser;
 mod source;
+mod tree;
 
 pub use class::{ClassInfo, ClassLookup};
 pub use diagnostic::{Diagnostic, Severity};
+pub use lexer::Dialect;
+pub use parser::parse;
+pub use tree::Tree;
 pub use ir::{Edge, Ir, Node};
 pub use source::{FileId, Sources, Span};

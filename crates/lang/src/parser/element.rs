@@ -1,0 +1,240 @@
+//! Chains: `[1] a :: Class (config) [0], b -> c`.
+
+use super::Parser;
+use crate::args;
+use crate::diagnostic::Diagnostic;
+use crate::lexer::{Dialect, Kind, Token};
+use crate::source::Span;
+use crate::tree::*;
+
+/// Ports beyond this are taken for a slip of the pen.
+const MAX_PORT: usize = 65_535;
+
+impl Parser<'_> {
+    pub(super) fn chain(&mut self, nested: bool) -> Chain {
+        let mut chain = Chain::default();
+        let mut arrow = None;
+        loop {
+            let Some(link) = self.link(arrow, nested) else {
+                chain.broken |= arrow.is_some();
+                break;
+            };
+            let continues = link.continues;
+            chain.links.push(link);
+            match self.connector() {
+                Connector::Arrow(next) => arrow = Some(next),
+                Connector::Done => break,
+                Connector::Broken => {
+                    chain.broken = true;
+                    break;
+                }
+            }
+            debug_assert!(continues || self.dialect == Dialect::Click || arrow.is_some());
+        }
+        if chain.broken {
+            self.suspect(&chain);
+        }
+        chain
+    }
+
+    /// The elements up to the next arrow; `None` if there are none.
+    fn link(&mut self, arrow: Option<Arrow>, nested: bool) -> Option<Link> {
+        let mut elements: Vec<Element> = Vec::new();
+        loop {
+            let inputs = self.ports();
+            let token = self.lexer.next();
+            let what = match token.kind {
+                Kind::Identifier => What::Name(self.lexer.text(token).to_string()),
+                Kind::Byte(b'{') => What::Compound(self.compound(token)),
+                Kind::Byte(b'(') => What::Group(self.group(token)),
+                _ if nested && implies(token.kind, arrow.is_none(), &inputs, elements.is_empty()) => {
+                    self.lexer.back_to(token);
+                    What::Implied
+                }
+                _ => {
+                    self.no_element(token, &inputs, elements.is_empty(), nested && arrow.is_none());
+                    break;
+                }
+            };
+            let span = self.lexer.span(token);
+            elements.push(self.element(inputs, what, span));
+            if self.lexer.accept(Kind::Byte(b',')).is_none() {
+                break;
+            }
+        }
+        (!elements.is_empty()).then(|| self.finish_link(arrow, elements))
+    }
+
+    fn no_element(&mut self, token: Token, inputs: &Ports, first: bool, silent: bool) {
+        if let (Some(span), false) = (inputs.span, inputs.is_empty()) {
+            let help = "write the element behind the port";
+            self.report(Diagnostic::error("stranded port ignored", span).help(help));
+        }
+        if !first || silent {
+            self.lexer.back_to(token);
+        } else if inputs.is_empty() || self.dialect == Dialect::Click {
+            self.syntax_error(token);
+            self.skip_statement(token);
+        } else {
+            self.skip_statement(token);
+        }
+    }
+
+    fn finish_link(&mut self, arrow: Option<Arrow>, elements: Vec<Element>) -> Link {
+        let next = self.lexer.next();
+        self.lexer.back_to(next);
+        let continues = matches!(next.kind, Kind::Arrow | Kind::DoubleArrow);
+        let implied = elements.iter().find(|element| element.what == What::Implied);
+        if let (Some(element), true, true) = (implied, arrow.is_some(), continues) {
+            let error = Diagnostic::error("implicit ports used in the middle of a chain", element.span);
+            self.report(error.help("name the element between the arrows"));
+        }
+        Link { arrow, elements, after: self.lexer.span(next), continues }
+    }
+
+    fn element(&mut self, inputs: Ports, what: What, span: Span) -> Element {
+        let mut element =
+            Element { inputs, what, class: None, config: None, outputs: Ports::default(), span };
+        if element.what == What::Implied {
+            return element;
+        }
+        if self.lexer.accept(Kind::DoubleColon).is_some() {
+            element.class = Some(self.declared_class());
+        }
+        if let Some(open) = self.lexer.accept(Kind::Byte(b'(')) {
+            element.config = Some(self.config(open));
+        }
+        element.outputs = self.ports();
+        element
+    }
+
+    fn declared_class(&mut self) -> DeclaredClass {
+        let token = self.lexer.next();
+        match token.kind {
+            Kind::Identifier => {
+                DeclaredClass::Name(self.lexer.text(token).to_string(), self.lexer.span(token))
+            }
+            Kind::Byte(b'{') => DeclaredClass::Compound(self.compound(token)),
+            _ => {
+                self.lexer.back_to(token);
+                let error = Diagnostic::error("missing element type in declaration", self.lexer.span(token));
+                self.report(error.help("write `name :: Class`"));
+                DeclaredClass::Missing
+            }
+        }
+    }
+
+    /// `[0-2, 5]`, or nothing.
+    fn ports(&mut self) -> Ports {
+        let Some(open) = self.lexer.accept(Kind::Byte(b'[')) else { return Ports::default() };
+        let mut ports = Ports::default();
+        let mut range_from = None;
+        let end = loop {
+            let token = self.lexer.next();
+            match token.kind {
+                Kind::Identifier => self.port(token, &mut ports, range_from),
+                Kind::Byte(b']') => {
+                    if ports.is_empty() {
+                        ports.numbers.push(0);
+                    }
+                    ports.expandable = true;
+                    break token;
+                }
+                _ => {
+                    let error = Diagnostic::error("syntax error: expected port number", self.lexer.span(token));
+                    self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
+                    self.lexer.back_to(token);
+                    break token;
+                }
+            }
+            let token = self.lexer.next();
+            match token.kind {
+                Kind::Byte(b']') => break token,
+                Kind::Byte(b'-') if range_from.is_none() => range_from = ports.numbers.last().copied(),
+                Kind::Byte(b',') => range_from = None,
+                _ => {
+                    let error = Diagnostic::error("syntax error: expected ','", self.lexer.span(token));
+                    self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
+                    self.lexer.back_to(token);
+                    if self.dialect == Dialect::Artery {
+                        break token;
+                    }
+                }
+            }
+        };
+        ports.span = Some(self.lexer.span(open).to(self.lexer.span(end)));
+        ports
+    }
+
+    fn port(&mut self, token: Token, ports: &mut Ports, range_from: Option<usize>) {
+        let number = match args::signed(self.lexer.text(token)) {
+            Ok(number) if number <= MAX_PORT as i64 => number as usize,
+            Ok(_) | Err(args::ArgError::Range) => {
+                let error = Diagnostic::error("port number out of range", self.lexer.span(token));
+                self.report(error.help(format!("ports go from 0 to {MAX_PORT}")));
+                0
+            }
+            Err(args::ArgError::Syntax) => {
+                let message = "syntax error: port number should be integer";
+                let error = Diagnostic::error(message, self.lexer.span(token));
+                self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
+                0
+            }
+        };
+        match range_from {
+            Some(from) => ports.numbers.extend(from + 1..=number),
+            None => ports.numbers.push(number),
+        }
+    }
+
+    fn connector(&mut self) -> Connector {
+        loop {
+            let token = self.lexer.next();
+            match token.kind {
+                Kind::Arrow | Kind::DoubleArrow => {
+                    let double = token.kind == Kind::DoubleArrow;
+                    return Connector::Arrow(Arrow { double, span: self.lexer.span(token) });
+                }
+                Kind::Byte(b';') | Kind::End => return Connector::Done,
+                Kind::Byte(b'{' | b'}' | b'[' | b')')
+                | Kind::Identifier
+                | Kind::DoubleBar
+                | Kind::ElementClass
+                | Kind::Require
+                | Kind::Provide
+                | Kind::Define => {
+                    self.lexer.back_to(token);
+                    return Connector::Done;
+                }
+                _ => {
+                    self.syntax_error(token);
+                    let skipped = matches!(token.kind, Kind::Byte(b',') | Kind::DoubleColon);
+                    if self.dialect == Dialect::Click && skipped {
+                        continue;
+                    }
+                    if self.dialect == Dialect::Click && !matches!(token.kind, Kind::Byte(_)) {
+                        self.lexer.back_to(token);
+                    }
+                    self.skip_statement(token);
+                    return Connector::Broken;
+                }
+            }
+        }
+    }
+}
+
+enum Connector {
+    Arrow(Arrow),
+    Done,
+    Broken,
+}
+
+/// True if the missing element before `token` stands for `input` or `output`.
+fn implies(token: Kind, first_link: bool, ports: &Ports, first_element: bool) -> bool {
+    match token {
+        Kind::Arrow | Kind::DoubleArrow => first_link && (!ports.is_empty() || first_element),
+        Kind::Byte(b',') => !ports.is_empty(),
+        Kind::DoubleColon => false,
+        _ => !first_link && (!ports.is_empty() || first_element),
+    }
+}
