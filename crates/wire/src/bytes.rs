@@ -1,0 +1,64 @@
+//! Loads and stores of network-order fields. Offsets are constants of a header whose length was checked.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::EtherAddr;
+
+#[inline(always)]
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the slice has N bytes")
+}
+
+#[inline(always)]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+#[inline(always)]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
+}
+
+#[inline(always)]
+pub(crate) fn ipv4_at(bytes: &[u8], at: usize) -> Ipv4Addr {
+    Ipv4Addr::from(array::<4>(bytes, at))
+}
+
+#[inline(always)]
+pub(crate) fn ipv6_at(bytes: &[u8], at: usize) -> Ipv6Addr {
+    Ipv6Addr::from(array::<16>(bytes, at))
+}
+
+#[inline(always)]
+pub(crate) fn ether_at(bytes: &[u8], at: usize) -> EtherAddr {
+    EtherAddr(array(bytes, at))
+}
+
+#[inline(always)]
+pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&value);
+}
+
+#[inline(always)]
+pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    put(bytes, at, value.to_be_bytes());
+}
+
+#[inline(always)]
+pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    put(bytes, at, value.to_be_bytes());
+}
+
+/// The bytes from `from` to `to`, both cut back to what is there.
+#[inline]
+pub(crate) fn clamped(bytes: &[u8], from: usize, to: usize) -> &[u8] {
+    let to = to.min(bytes.len());
+    &bytes[from.min(to)..to]
+}
+
+/// As [`clamped`], to write.
+#[inline]
+pub(crate) fn clamped_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
+    let to = to.min(bytes.len());
+    &mut bytes[from.min(to)..to]
+}

@@ -1,0 +1,47 @@
+//! Packet headers as typed views over bytes, checksums, addresses and prefixes.
+//!
+//! A view checks lengths once, in `new`; its accessors never panic after that. A view over `&[u8]` reads, one
+//! over `&mut [u8]` writes too. What is not here: packets and their memory, policy, input and output.
+//!
+//! ```
+//! use artery_wire::{IpProtocol, Ipv4, build::ip4};
+//! let mut bytes = ip4().src("10.0.0.1").dst("10.0.0.2").ttl(9).udp(1234, 53).bytes();
+//! let mut header = Ipv4::new(&mut bytes)?;
+//! assert_eq!(header.protocol(), IpProtocol::UDP);
+//! header.decrement_ttl();
+//! assert_eq!(header.ttl(), 8);
+//! assert!(header.checksum_is_valid());
+//! # Ok::<(), artery_wire::Malformed>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod checksum;
+pub mod describe;
+
+mod arp;
+mod bytes;
+mod ether_addr;
+mod ethernet;
+mod icmp;
+mod ipv4;
+mod ipv6;
+mod malformed;
+mod prefix;
+mod protocol;
+mod tcp;
+mod udp;
+mod vlan;
+
+pub use arp::{Arp, ArpOperation};
+pub use ether_addr::{EtherAddr, NotAnEtherAddr};
+pub use ethernet::{EtherType, Ethernet};
+pub use icmp::{Icmp, IcmpType};
+pub use ipv4::Ipv4;
+pub use ipv6::Ipv6;
+pub use malformed::Malformed;
+pub use prefix::{Ipv4Prefix, NotAPrefix};
+pub use protocol::IpProtocol;
+pub use tcp::{Tcp, TcpFlags};
+pub use udp::Udp;
+pub use vlan::VlanTag;

@@ -1,0 +1,33 @@
+//! What can be wrong with the lengths and fixed fields of a header.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why bytes are not the header they were taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// There are fewer bytes than the header has.
+    Truncated,
+    /// The version field names another version of IP.
+    Version,
+    /// The header length field is below the fixed part of the header.
+    HeaderLength,
+    /// The length field is below the header's, or above what is there.
+    Length,
+    /// The header is for a protocol pair other than the view's.
+    Protocol,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Malformed::Truncated => "truncated header",
+            Malformed::Version => "wrong IP version",
+            Malformed::HeaderLength => "bad header length",
+            Malformed::Length => "bad length",
+            Malformed::Protocol => "unexpected protocol",
+        })
+    }
+}
+
+impl Error for Malformed {}
