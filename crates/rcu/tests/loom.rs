@@ -12,24 +12,24 @@ use loom::thread;
 /// A value whose drop is an unsynchronised write: loom fails when any look at it is not ordered before.
 struct Canary {
     n: usize,
-    alive: AtomicBool,
+    alive: AtomicUsize,
 }
 
 impl Canary {
     fn new(n: usize) -> Canary {
-        Canary { n, alive: AtomicBool::new(true) }
+        Canary { n, alive: AtomicUsize::new(1) }
     }
 
     /// Looks whether the canary lives, and reads its number.
     fn sing(&self) -> usize {
-        assert!(self.alive.load(Relaxed), "read after free");
+        assert_eq!(self.alive.load(Relaxed), 1, "read after free");
         self.n
     }
 }
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        self.alive.with_mut(|alive| *alive = false);
+        self.alive.with_mut(|alive| *alive = 0);
     }
 }
 
