@@ -2,11 +2,12 @@
 #![cfg(not(loom))]
 
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 use artery_rcu::{Domain, Published};
 
-const PUBLICATIONS: u64 = if cfg!(miri) { 40 } else { 100_000 };
+const PUBLICATIONS: u64 = if cfg!(miri) { 40 } else { 200_000 };
 const READERS: usize = 3;
 
 static LIVING: AtomicUsize = AtomicUsize::new(0);
@@ -35,8 +36,14 @@ impl Drop for Canary {
 }
 
 /// Turns, reads and now and then sleeps until told to stop; returns the last number seen.
-fn work(domain: &std::sync::Arc<Domain>, table: &Published<Canary>, stop: &AtomicBool) -> u64 {
+fn work(
+    domain: &std::sync::Arc<Domain>,
+    table: &Published<Canary>,
+    stop: &AtomicBool,
+    start: &Barrier,
+) -> u64 {
     let mut reader = domain.reader();
+    start.wait();
     let mut last = 0;
     for turns in 0_u64.. {
         if stop.load(Relaxed) {
@@ -61,9 +68,11 @@ fn work(domain: &std::sync::Arc<Domain>, table: &Published<Canary>, stop: &Atomi
 fn readers_never_see_a_freed_value_and_every_value_is_freed() {
     let domain = Domain::new();
     let table = Published::new(&domain, Canary::new(0));
-    let stop = AtomicBool::new(false);
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(READERS + 1));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..READERS).map(|_| scope.spawn(|| work(&domain, &table, &stop))).collect();
+        let workers: Vec<_> =
+            (0..READERS).map(|_| scope.spawn(|| work(&domain, &table, &stop, &start))).collect();
+        start.wait();
         (1..PUBLICATIONS).for_each(|n| table.publish(Canary::new(n)));
         stop.store(true, Relaxed);
         workers.into_iter().for_each(|worker| assert!(worker.join().unwrap() < PUBLICATIONS));

@@ -275,7 +275,7 @@ impl Ip4 {
 
     /// Makes it a fragment whose payload belongs at `offset`, a multiple of 8.
     pub fn fragment(self, offset: usize, more: bool) -> Ip4 {
-        assert!(offset % 8 == 0 && offset < 1 << 16, "{offset} is no fragment offset");
+        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is no fragment offset");
         Ip4 { fragment: (self.fragment.0, more, offset), ..self }
     }
 
@@ -522,4 +522,45 @@ fn echo_numbers(id: u16, seq: u16) -> [u8; 4] {
 
 fn length_field(len: usize) -> u16 {
     len.try_into().unwrap_or_else(|_| panic!("{len} bytes are too many for an IP packet"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_udp_checksum_of_zero_is_sent_as_ones() {
+        let plain = ip4().udp(1, 2).payload([0; 2]).bytes();
+        let checksum = Udp::new(&plain[20..]).unwrap().checksum();
+        let cancelled = ip4().udp(1, 2).payload(checksum.to_be_bytes()).bytes();
+        assert_eq!(Udp::new(&cancelled[20..]).unwrap().checksum(), 0xffff);
+    }
+
+    #[test]
+    fn addresses_may_be_text_bytes_or_addresses() {
+        let text = ip4().src("1.2.3.4").dst("5.6.7.8").bytes();
+        assert_eq!(ip4().src([1, 2, 3, 4]).dst(Ipv4Addr::new(5, 6, 7, 8)).bytes(), text);
+        let frame = ether("0:0:0:0:0:1", [2; 6]).raw(EtherType(1), text);
+        assert_eq!(frame.bytes()[..12], [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "\"1.2.3\" is not a Ipv4Addr")]
+    fn text_that_is_no_address_is_refused() {
+        ip4().src("1.2.3");
+    }
+
+    #[test]
+    #[should_panic(expected = "too many for an IP packet")]
+    fn a_payload_beyond_the_length_field_is_refused() {
+        ip4().udp(1, 2).payload(vec![0; 65536]).bytes();
+    }
+
+    #[test]
+    fn options_are_padded_and_counted_in_the_header_length() {
+        let bytes = ip4().options([1, 1, 1]).udp(7, 8).bytes();
+        let ip = Ipv4::new(&bytes).unwrap();
+        assert_eq!((ip.header_len(), ip.options(), ip.payload().len()), (24, &[1, 1, 1, 0][..], 8));
+        assert!(ip.checksum_is_valid());
+    }
 }
