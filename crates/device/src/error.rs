@@ -1,0 +1,241 @@
+//! What can go wrong with a port: what, where, and what to do about it.
+use std::fmt;
+use std::io;
+
+/// One half of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The half that packets come in by.
+    Receive,
+    /// The half that packets leave by.
+    Transmit,
+}
+
+impl fmt::Display for Half {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Half::Receive => "receive",
+            Half::Transmit => "transmit",
+        })
+    }
+}
+
+/// What is wrong with a pcap file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// It does not begin with a pcap magic number.
+    Magic(u32),
+    /// It is a pcapng file, which has another format.
+    PcapNg,
+    /// It ends inside the file header.
+    HeaderCut,
+    /// It ends inside a record's header.
+    RecordHeaderCut,
+    /// It ends inside a record's bytes.
+    RecordCut {
+        /// Bytes that the record says it has.
+        expected: u32,
+        /// Bytes that are there.
+        found: u32,
+    },
+    /// A record says that it is longer than any packet.
+    RecordTooLong(u32),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Magic(found) => write!(f, "is not a pcap file (it begins with {found:#010x})"),
+            Damage::PcapNg => {
+                f.write_str("is a pcapng file; convert it with 'editcap -F pcap' or 'tcpdump -r … -w …'")
+            }
+            Damage::HeaderCut => f.write_str("ends inside its header"),
+            Damage::RecordHeaderCut => f.write_str("ends inside a record header"),
+            Damage::RecordCut { expected, found } => {
+                write!(f, "ends inside a record: {found} of {expected} bytes are there")
+            }
+            Damage::RecordTooLong(len) => write!(f, "has a record of {len} bytes, which no packet has"),
+        }
+    }
+}
+
+/// Why a port or a pcap file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// There is no interface of this name.
+    NoSuchInterface {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        existing: Vec<String>,
+    },
+    /// The name cannot be that of an interface.
+    BadName {
+        /// The name asked for.
+        name: String,
+    },
+    /// The process may not do this.
+    NotPermitted {
+        /// The interface, device or file.
+        name: String,
+        /// What was tried, as in "opening a packet socket".
+        doing: &'static str,
+        /// The capability that it takes, `None` where file permissions decide.
+        capability: Option<&'static str>,
+    },
+    /// The interface is not up.
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// The interface vanished while it was in use.
+    Gone {
+        /// The interface.
+        name: String,
+    },
+    /// The kernel cannot do this.
+    NotSupported {
+        /// The interface.
+        name: String,
+        /// What was tried.
+        doing: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A pcap file is damaged; what precedes the damage was delivered.
+    BadFile {
+        /// The file.
+        path: String,
+        /// Byte offset of the damage.
+        offset: u64,
+        /// Number of the damaged record, counting from 1; 0 for the file's header.
+        record: u64,
+        /// What is wrong there.
+        damage: Damage,
+    },
+    /// A link carries another kind of packets than was asked for.
+    WrongLinkType {
+        /// The interface or file.
+        name: String,
+        /// The kind that was asked for.
+        expected: String,
+        /// The kind that it has.
+        found: String,
+    },
+    /// Half of a port is in use already.
+    Taken {
+        /// The port.
+        name: String,
+        /// Which half.
+        half: Half,
+        /// Which queue of it.
+        queue: u16,
+    },
+    /// A port has fewer queues.
+    NoSuchQueue {
+        /// The port.
+        name: String,
+        /// Which half.
+        half: Half,
+        /// The queue that was asked for.
+        queue: u16,
+        /// How many there are.
+        queues: u16,
+    },
+    /// A device is open already, with another setting.
+    Differs {
+        /// The port.
+        name: String,
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value in the port that is open.
+        open: String,
+        /// The value asked for.
+        asked: String,
+    },
+    /// The system refused something for a reason of its own.
+    System {
+        /// The interface, device or file.
+        name: String,
+        /// What was tried.
+        doing: &'static str,
+        /// The system's error number.
+        errno: i32,
+    },
+}
+
+impl DeviceError {
+    /// Puts the system's error into words: `doing` with `name` failed, and `capability` would permit it.
+    pub(crate) fn from_io(name: &str, doing: &'static str, capability: &'static str, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                DeviceError::NotPermitted { name, doing, capability: Some(capability) }
+            }
+            Some(libc::ENODEV | libc::ENXIO) => DeviceError::Gone { name },
+            Some(libc::ENETDOWN) => DeviceError::Down { name },
+            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+        }
+    }
+
+    /// The same for a file, where no capability helps.
+    pub(crate) fn from_file(name: &str, doing: &'static str, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => DeviceError::NotPermitted { name, doing, capability: None },
+            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+        }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use DeviceError::*;
+        match self {
+            NoSuchInterface { name, existing } if existing.is_empty() => {
+                write!(f, "{name}: no such interface; there are none here")
+            }
+            NoSuchInterface { name, existing } => {
+                write!(f, "{name}: no such interface; there are {}", existing.join(", "))
+            }
+            BadName { name } => {
+                write!(f, "'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces")
+            }
+            NotPermitted { name, doing, capability: Some(capability) } => write!(
+                f,
+                "{name}: {doing} needs {capability}; run as root, or once \
+                 'setcap cap_net_raw,cap_net_admin=ep' on this program"
+            ),
+            NotPermitted { name, doing, capability: None } => {
+                write!(f, "{name}: {doing} is not permitted; see its owner and mode with 'ls -l'")
+            }
+            Down { name } => write!(f, "{name}: interface is down; bring it up with 'ip link set {name} up'"),
+            Gone { name } => write!(f, "{name}: interface vanished while in use"),
+            NotSupported { name, doing, instead } => {
+                write!(f, "{name}: this kernel does not support {doing}; {instead}")
+            }
+            BadFile { path, offset, record: 0, damage } => write!(f, "{path}: byte {offset}: file {damage}"),
+            BadFile { path, offset, record, damage } => {
+                write!(f, "{path}: byte {offset}, record {record}: file {damage}")
+            }
+            WrongLinkType { name, expected, found } => {
+                write!(f, "{name}: carries {found} packets, not {expected}")
+            }
+            Taken { name, half, queue } => {
+                write!(f, "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element")
+            }
+            NoSuchQueue { name, half, queue, queues } => {
+                write!(f, "{name}: there is no {half} queue {queue}; the port was opened with {queues}")
+            }
+            Differs { name, setting, open, asked } => write!(
+                f,
+                "{name}: open already with {setting} {open}, so {setting} {asked} cannot be had; make them agree"
+            ),
+            System { name, doing, errno } => {
+                write!(f, "{name}: {doing} failed: {}", io::Error::from_raw_os_error(*errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}

@@ -1,0 +1,15 @@
+//! Ports of the machine: what packets enter and leave the router by.
+//!
+//! A port has receive queues ([`RxQueue`]) and transmit queues ([`TxQueue`]), which move packets in batches and
+//! never wait. Here are a pair of ports joined in memory, ports on Linux interfaces (AF_PACKET), TAP and TUN
+//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. What is
+//! not here: elements, and any idea of what a packet means beyond its link header.
+#![deny(unsafe_code)]
+
+mod error;
+mod memory;
+mod queue;
+
+pub use error::{Damage, DeviceError, Half};
+pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
+pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};

@@ -1,0 +1,78 @@
+//! What every port can do: receive and transmit batches without waiting.
+use crate::DeviceError;
+use artery_packet::{Batch, PacketType, Pool};
+use std::os::fd::BorrowedFd;
+
+/// What a receive queue has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxCounters {
+    /// Packets given to the router.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames that the kernel dropped because the queue was full.
+    pub ring_full: u64,
+    /// Frames dropped because only their beginning had room.
+    pub truncated: u64,
+    /// Frames dropped because the pool had no packet left.
+    pub pool_empty: u64,
+    /// Frames dropped because the kernel's description of them makes no sense.
+    pub malformed: u64,
+    /// Frames longer than the link carries, which were cut into segments.
+    pub segmented: u64,
+}
+
+/// What a transmit queue has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxCounters {
+    /// Packets handed to the device.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets dropped because they are longer than the link carries.
+    pub too_long: u64,
+    /// Packets dropped because the device refused them, such as those shorter than a link header.
+    pub refused: u64,
+    /// Times the device could take no more.
+    pub full: u64,
+}
+
+/// A queue that packets come in by.
+pub trait RxQueue: Send {
+    /// Appends up to `max` packets to `into` without waiting; returns how many.
+    ///
+    /// Each has its packet type, timestamp and receiving port set. When it returns `max` there may be more at
+    /// hand that no descriptor tells of: call it again before waiting on [`RxQueue::fd`].
+    fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError>;
+    /// What becomes readable when [`RxQueue::receive`] would give something; `None` for a queue that is polled.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// What the queue has counted.
+    fn counters(&self) -> RxCounters;
+}
+
+/// A queue that packets leave by.
+pub trait TxQueue: Send {
+    /// Sends from the front of `batch` without waiting; what could not be sent stays in `batch`, in order.
+    /// Returns how many left it, sent or dropped as [`TxCounters`] tells.
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError>;
+    /// What becomes writable when [`TxQueue::transmit`] could go on; `None` for a queue that is polled.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// What the queue has counted.
+    fn counters(&self) -> TxCounters;
+}
+
+/// To whom an Ethernet frame is addressed, seen from a station with the address `own`. Without an own address
+/// every single station is taken for it.
+#[inline]
+pub(crate) fn addressed_to(frame: &[u8], own: Option<[u8; 6]>) -> PacketType {
+    let Some(destination) = frame.first_chunk::<6>() else { return PacketType::Host };
+    if *destination == [0xff; 6] {
+        PacketType::Broadcast
+    } else if destination[0] & 1 != 0 {
+        PacketType::Multicast
+    } else if own.is_none_or(|own| own == *destination) {
+        PacketType::Host
+    } else {
+        PacketType::OtherHost
+    }
+}
