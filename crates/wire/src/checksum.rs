@@ -109,9 +109,14 @@ fn add_tail(mut total: u64, bytes: &[u8]) -> u64 {
     for word in words {
         total = add_with_carry(total, u64::from_ne_bytes(*word));
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    add_with_carry(total, u64::from_ne_bytes(last))
+    let (halves, rest) = rest.as_chunks::<2>(); // at most three, and perhaps a byte
+    for half in halves {
+        total = add_with_carry(total, u64::from(u16::from_ne_bytes(*half)));
+    }
+    match rest {
+        [last] => add_with_carry(total, u64::from(u16::from_ne_bytes([*last, 0]))),
+        _ => total,
+    }
 }
 
 #[cfg(test)]

@@ -243,14 +243,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     #[inline]
     pub fn decrement_ttl(&mut self) -> u8 {
         let bytes = self.0.as_mut();
-        let old = u16_at(bytes, TTL);
-        if bytes[TTL] == 0 {
+        let ttl_and_protocol = u16_at(bytes, TTL);
+        let Some(less) = ttl_and_protocol.checked_sub(0x100) else {
             return 0;
-        }
-        bytes[TTL] -= 1;
-        let updated = checksum::update(u16_at(bytes, CHECKSUM), old, u16_at(bytes, TTL));
-        put_u16(bytes, CHECKSUM, updated);
-        bytes[TTL]
+        };
+        let checksum = checksum::update(u16_at(bytes, CHECKSUM), ttl_and_protocol, less);
+        put_u16(bytes, TTL, less);
+        put_u16(bytes, CHECKSUM, checksum);
+        (less >> 8) as u8
     }
 
     /// Sets what follows the header.
