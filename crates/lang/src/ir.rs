@@ -26,6 +26,8 @@ pub struct Node {
     pub span: Span,
     /// Where its configuration string is, without the parentheses; the declaration if it has none.
     pub config_span: Span,
+    /// True if an error elsewhere may have cost the element a connection, so that none is demanded.
+    pub doubtful: bool,
 }
 
 /// One connection.

@@ -9,16 +9,19 @@
 pub mod args;
 mod class;
 mod diagnostic;
+mod elaborate;
 mod ir;
 mod lexer;
 mod parser;
 mod source;
 mod tree;
+pub mod variables;
 
 pub use class::{ClassInfo, ClassLookup};
 pub use diagnostic::{Diagnostic, Severity};
 pub use lexer::Dialect;
 pub use parser::parse;
 pub use tree::Tree;
+pub use elaborate::{Library, Options, compile, elaborate};
 pub use ir::{Edge, Ir, Node};
 pub use source::{FileId, Sources, Span};

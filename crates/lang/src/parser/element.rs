@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::tree::*;
 
 /// Ports beyond this are taken for a slip of the pen.
-const MAX_PORT: usize = 65_535;
+const MAX_PORT: usize = 9_999;
 
 impl Parser<'_> {
     pub(super) fn chain(&mut self, nested: bool) -> Chain {
@@ -19,7 +19,6 @@ impl Parser<'_> {
                 chain.broken |= arrow.is_some();
                 break;
             };
-            let continues = link.continues;
             chain.links.push(link);
             match self.connector() {
                 Connector::Arrow(next) => arrow = Some(next),
@@ -29,7 +28,6 @@ impl Parser<'_> {
                     break;
                 }
             }
-            debug_assert!(continues || self.dialect == Dialect::Click || arrow.is_some());
         }
         if chain.broken {
             self.suspect(&chain);
@@ -71,13 +69,12 @@ impl Parser<'_> {
             self.report(Diagnostic::error("stranded port ignored", span).help(help));
         }
         if !first || silent {
-            self.lexer.back_to(token);
-        } else if inputs.is_empty() || self.dialect == Dialect::Click {
-            self.syntax_error(token);
-            self.skip_statement(token);
-        } else {
-            self.skip_statement(token);
+            return self.lexer.back_to(token);
         }
+        if inputs.is_empty() || self.dialect == Dialect::Click {
+            self.syntax_error(token);
+        }
+        self.skip_statement(token);
     }
 
     fn finish_link(&mut self, arrow: Option<Arrow>, elements: Vec<Element>) -> Link {

@@ -1,0 +1,68 @@
+//! Did you mean …?
+
+use super::Elaborator;
+
+impl Elaborator<'_, '_> {
+    /// The remedy for an unknown class.
+    pub(super) fn class_suggestion(&self, name: &str) -> String {
+        match closest(name, self.classes.names().iter().map(String::as_str)) {
+            Some(similar) => format!("did you mean `{similar}`?"),
+            None => format!("define it with `elementclass {name} {{ … }}`, or require the library that does"),
+        }
+    }
+
+    /// The remedy for an undeclared element.
+    pub(super) fn element_suggestion(&self, name: &str) -> String {
+        let elements = self.current.by_name.keys().map(String::as_str).filter(|name| !name.starts_with(';'));
+        if let Some(similar) = closest(name, elements) {
+            return format!("did you mean `{similar}`?");
+        }
+        match closest(name, self.classes.names().iter().map(String::as_str)) {
+            Some(similar) => format!("did you mean the class `{similar}`?"),
+            None => format!("declare it before it is used: `{name} :: Class(arguments);`"),
+        }
+    }
+}
+
+/// The name most like `name`, if any is like it at all; of equals the first in the alphabet.
+fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = 1 + name.chars().count() / 4;
+    let distances = names.filter(|other| *other != name).map(|other| (distance(name, other), other));
+    distances.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
+}
+
+/// Edit distance; a change of case costs nothing but the first time.
+fn distance(a: &str, b: &str) -> usize {
+    if a.eq_ignore_ascii_case(b) {
+        return 1;
+    }
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len().abs_diff(b.len()) > 3 || a.len() > 64 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(!x.eq_ignore_ascii_case(y));
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_name_is_suggested_and_a_distant_one_is_not() {
+        let names = ["Discard", "Idle", "Queue", "Print"];
+        assert_eq!(closest("discard", names.into_iter()), Some("Discard"));
+        assert_eq!(closest("Queeu", names.into_iter()), Some("Queue"));
+        assert_eq!(closest("Diskard", names.into_iter()), Some("Discard"));
+        assert_eq!(closest("Tee", names.into_iter()), None);
+        assert_eq!(closest("Foobar", names.into_iter()), None);
+    }
+}
