@@ -166,7 +166,12 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// Puts the system's error into words: `doing` with `name` failed, and `capability` would permit it.
-    pub(crate) fn from_io(name: &str, doing: &'static str, capability: &'static str, error: &io::Error) -> Self {
+    pub(crate) fn from_io(
+        name: &str,
+        doing: &'static str,
+        capability: &'static str,
+        error: &io::Error,
+    ) -> Self {
         let name = name.to_owned();
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
@@ -199,7 +204,10 @@ impl fmt::Display for DeviceError {
                 write!(f, "{name}: no such interface; there are {}", existing.join(", "))
             }
             BadName { name } => {
-                write!(f, "'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces")
+                write!(
+                    f,
+                    "'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces"
+                )
             }
             NotPermitted { name, doing, capability: Some(capability) } => write!(
                 f,
@@ -222,7 +230,10 @@ impl fmt::Display for DeviceError {
                 write!(f, "{name}: carries {found} packets, not {expected}")
             }
             Taken { name, half, queue } => {
-                write!(f, "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element")
+                write!(
+                    f,
+                    "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element"
+                )
             }
             NoSuchQueue { name, half, queue, queues } => {
                 write!(f, "{name}: there is no {half} queue {queue}; the port was opened with {queues}")

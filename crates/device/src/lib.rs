@@ -8,8 +8,10 @@
 
 mod error;
 mod memory;
+mod pcap;
 mod queue;
 
 pub use error::{Damage, DeviceError, Half};
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
+pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};

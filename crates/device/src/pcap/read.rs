@@ -1,0 +1,246 @@
+//! Reading.
+use super::{
+    FILE_HEADER, LinkType, MAGIC_LONG, MAGIC_MICRO, MAGIC_NANO, MAGIC_PCAPNG, MAX_RECORD, RECORD_HEADER,
+};
+use crate::{Damage, DeviceError};
+use artery_packet::{Packet, Time};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// What a file says about one packet besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was captured.
+    pub time: Time,
+    /// Its length on the wire.
+    pub wire_len: u32,
+    /// How many of its bytes the file has.
+    pub captured: u32,
+}
+
+/// Reads a pcap file, or standard input, from the front, or over and over.
+#[derive(Debug)]
+pub struct PcapReader {
+    input: Input,
+    format: Format,
+    looping: bool,
+    /// Number of the next record, counting from 1.
+    number: u64,
+}
+
+/// How the numbers of a file are to be read.
+#[derive(Clone, Copy, Debug)]
+struct Format {
+    swapped: bool,
+    nano: bool,
+    record_header: usize,
+    snaplen: u32,
+    link_type: LinkType,
+}
+
+impl PcapReader {
+    /// Opens a file and reads its header; `-` is standard input. Reading a pipe waits for its writer.
+    pub fn open(path: &str) -> Result<PcapReader, DeviceError> {
+        if path == "-" {
+            return PcapReader::new(path, Box::new(io::stdin()));
+        }
+        let file = File::open(path).map_err(|e| DeviceError::from_file(path, "opening it to read", &e))?;
+        PcapReader::new(path, Box::new(file))
+    }
+    /// Reads from anything; `path` names it in messages.
+    pub fn new(path: &str, source: Box<dyn Read + Send>) -> Result<PcapReader, DeviceError> {
+        let mut input = Input::new(path, source);
+        let have = input.want(FILE_HEADER)?;
+        let format = Format::parse(input.bytes(0..have)).map_err(|damage| input.damaged(0, damage))?;
+        input.take(FILE_HEADER);
+        Ok(PcapReader { input, format, looping: false, number: 1 })
+    }
+    /// Starts over at the end, from memory: what was read is kept. To be said before the first record is read.
+    pub fn looping(mut self) -> PcapReader {
+        self.looping = true;
+        self.input.keep = true;
+        self
+    }
+    /// What the packets begin with.
+    pub fn link_type(&self) -> LinkType {
+        self.format.link_type
+    }
+    /// The most bytes that the file says it has of a packet.
+    pub fn snaplen(&self) -> u32 {
+        self.format.snaplen
+    }
+    /// Whether times are in nanoseconds.
+    pub fn is_nano(&self) -> bool {
+        self.format.nano
+    }
+
+    /// Looks at the next record without taking it; `None` at the end.
+    pub fn peek(&mut self) -> Result<Option<Record>, DeviceError> {
+        if self.looping && self.number > 1 && self.input.want(1)? == 0 {
+            self.input.restart(FILE_HEADER);
+            self.number = 1;
+        }
+        let header = self.format.record_header;
+        match self.input.want(header)? {
+            0 => return Ok(None),
+            have if have < header => return Err(self.damaged(Damage::RecordHeaderCut)),
+            _ => {}
+        }
+        let record = self.format.record(self.input.bytes(0..header));
+        if record.captured > MAX_RECORD {
+            return Err(self.damaged(Damage::RecordTooLong(record.captured)));
+        }
+        let found = self.input.want(header + record.captured as usize)? - header;
+        if found < record.captured as usize {
+            let damage = Damage::RecordCut { expected: record.captured, found: found as u32 };
+            return Err(self.damaged(damage));
+        }
+        Ok(Some(record))
+    }
+    /// Takes the next record and its bytes; `None` at the end. Before damage, all that precedes it is given.
+    pub fn next_record(&mut self) -> Result<Option<(Record, &[u8])>, DeviceError> {
+        let Some(record) = self.peek()? else { return Ok(None) };
+        self.number += 1;
+        let len = self.format.record_header + record.captured as usize;
+        let bytes = self.input.take(len);
+        Ok(Some((record, &bytes[self.format.record_header..])))
+    }
+    /// Takes the next record into `packet`, in place of what that held, and sets its timestamp. Bytes for which
+    /// neither its frame nor a free big one has room are cut off; [`PcapReader::peek`] tells what is needed.
+    pub fn next_into(&mut self, packet: &mut Packet) -> Result<Option<Record>, DeviceError> {
+        let Some((record, bytes)) = self.next_record()? else { return Ok(None) };
+        if packet.set_data(bytes).is_err() {
+            let room = bytes.len().min(packet.len() + packet.tailroom());
+            // It cannot fail: so much is free without moving.
+            let _ = packet.set_data(&bytes[..room]);
+        }
+        packet.set_timestamp(record.time);
+        Ok(Some(record))
+    }
+
+    fn damaged(&self, damage: Damage) -> DeviceError {
+        self.input.damaged(self.number, damage)
+    }
+}
+
+impl Format {
+    fn parse(header: &[u8]) -> Result<Format, Damage> {
+        let Some(magic) = header.first_chunk::<4>() else { return Err(Damage::HeaderCut) };
+        let (magic, swapped) = match u32::from_ne_bytes(*magic) {
+            word @ (MAGIC_MICRO | MAGIC_NANO | MAGIC_LONG) => (word, false),
+            word => (word.swap_bytes(), true),
+        };
+        let (nano, record_header) = match magic {
+            MAGIC_MICRO => (false, RECORD_HEADER),
+            MAGIC_NANO => (true, RECORD_HEADER),
+            MAGIC_LONG => (false, RECORD_HEADER + 8),
+            MAGIC_PCAPNG => return Err(Damage::PcapNg),
+            other if u32::swap_bytes(other) == MAGIC_PCAPNG => return Err(Damage::PcapNg),
+            other => return Err(Damage::Magic(other)),
+        };
+        if header.len() < FILE_HEADER {
+            return Err(Damage::HeaderCut);
+        }
+        let mut format = Format { swapped, nano, record_header, snaplen: 0, link_type: LinkType(0) };
+        format.snaplen = format.word(header, 16);
+        format.link_type = LinkType::from_header(format.word(header, 20));
+        Ok(format)
+    }
+    fn record(&self, header: &[u8]) -> Record {
+        let (seconds, fraction) = (u64::from(self.word(header, 0)), u64::from(self.word(header, 4)));
+        let captured = self.word(header, 8);
+        Record {
+            time: Time(seconds * 1_000_000_000 + fraction * if self.nano { 1 } else { 1000 }),
+            wire_len: self.word(header, 12).max(captured),
+            captured,
+        }
+    }
+    /// The word at `offset`, 0 beyond the end.
+    fn word(&self, bytes: &[u8], offset: usize) -> u32 {
+        let word = bytes.get(offset..).and_then(|tail| tail.first_chunk::<4>()).copied().unwrap_or_default();
+        let word = u32::from_ne_bytes(word);
+        if self.swapped { word.swap_bytes() } else { word }
+    }
+}
+
+/// Bytes of a file, as many at once as are wanted.
+struct Input {
+    path: String,
+    source: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    /// The part of the buffer that was read from the file but not taken.
+    unread: Range<usize>,
+    /// Place in the file of the buffer's first byte.
+    base: u64,
+    /// Whether taken bytes stay in the buffer, to be read again.
+    keep: bool,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input").field("path", &self.path).field("at", &self.offset()).finish()
+    }
+}
+
+impl Input {
+    fn new(path: &str, source: Box<dyn Read + Send>) -> Input {
+        Input { path: path.to_owned(), source, buffer: vec![0; 1 << 16], unread: 0..0, base: 0, keep: false }
+    }
+    fn offset(&self) -> u64 {
+        self.base + self.unread.start as u64
+    }
+    fn damaged(&self, record: u64, damage: Damage) -> DeviceError {
+        DeviceError::BadFile { path: self.path.clone(), offset: self.offset(), record, damage }
+    }
+    /// Sees to it that `n` bytes are at hand, fewer only at the end of the file; returns how many of them are.
+    #[inline]
+    fn want(&mut self, n: usize) -> Result<usize, DeviceError> {
+        if self.unread.len() < n {
+            self.read_more(n)?;
+        }
+        Ok(self.unread.len().min(n))
+    }
+    #[cold]
+    fn read_more(&mut self, n: usize) -> Result<(), DeviceError> {
+        self.make_room(n);
+        while self.unread.len() < n {
+            match self.source.read(&mut self.buffer[self.unread.end..]) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.unread.end += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(DeviceError::from_file(&self.path, "reading it", &e)),
+            }
+        }
+        Ok(())
+    }
+    /// Makes the buffer long enough for `n` unread bytes and some more.
+    fn make_room(&mut self, n: usize) {
+        if !self.keep {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.base += self.unread.start as u64;
+            self.unread = 0..self.unread.len();
+        }
+        let needed = self.unread.start + n;
+        if self.buffer.len() <= needed.max(self.unread.end) {
+            self.buffer.resize((needed + 1).max(self.buffer.len() * 2), 0);
+        }
+    }
+    /// The bytes at `range` of what is unread and at hand.
+    #[inline]
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[self.unread.clone()][range]
+    }
+    /// Takes `n` bytes that are at hand.
+    #[inline]
+    fn take(&mut self, n: usize) -> &[u8] {
+        let start = self.unread.start;
+        self.unread.start += n;
+        &self.buffer[start..start + n]
+    }
+    /// Makes all bytes from `offset` on unread again. The buffer has them, since `keep` was set before any was
+    /// discarded.
+    fn restart(&mut self, offset: usize) {
+        self.unread.start = offset;
+    }
+}
