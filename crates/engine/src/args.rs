@@ -1,0 +1,380 @@
+//! An element's configuration string as typed arguments.
+use crate::class::{Arg, Class, Position};
+use crate::graph::Plan;
+use crate::names::Names;
+use crate::resources::Resources;
+use artery_lang::args as text;
+use artery_packet::{ANNOTATION_SIZE, Pool, anno};
+use artery_rcu::Domain;
+use artery_wire::{EtherAddr, Ipv4Prefix};
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is wrong with an element's arguments, in Click's words where it has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgError {
+    /// A keyword that the class does not have.
+    Unknown(String),
+    /// A value that can't be read.
+    Invalid {
+        /// The argument.
+        arg: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wanted.
+        wants: String,
+    },
+    /// More positional arguments than the class has.
+    TooMany,
+    /// An argument that must be given.
+    Missing(&'static str),
+    /// Arguments that are readable and still make no sense.
+    Wrong(String),
+}
+
+impl ArgError {
+    /// Readable arguments that make no sense, said in a sentence.
+    pub fn wrong(why: impl Into<String>) -> ArgError {
+        ArgError::Wrong(why.into())
+    }
+    /// The remedy.
+    pub fn help(&self, class: &Class) -> Option<String> {
+        match self {
+            ArgError::Invalid { arg, wants, .. } => Some(format!("{arg} wants {wants}")),
+            ArgError::Unknown(_) | ArgError::TooMany if class.args.is_empty() => {
+                Some(format!("{} takes no arguments", class.name))
+            }
+            ArgError::Unknown(_) | ArgError::TooMany | ArgError::Missing(_) => {
+                Some(format!("{} takes: {}", class.name, usage(class)))
+            }
+            ArgError::Wrong(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ArgError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArgError::Unknown(name) => write!(f, "{name}: unknown argument"),
+            ArgError::Invalid { arg, .. } => write!(f, "{arg}: parse error"),
+            ArgError::TooMany => f.write_str("too many arguments"),
+            ArgError::Missing(arg) => write!(f, "required {arg} argument missing"),
+            ArgError::Wrong(why) => f.write_str(why),
+        }
+    }
+}
+impl std::error::Error for ArgError {}
+
+/// A class's arguments on one line, as a user would type them.
+fn usage(class: &Class) -> String {
+    let spell = |arg: &Arg| match (arg.position, arg.default) {
+        (Position::Positional, None) => arg.name.to_string(),
+        (Position::Positional, Some(_)) => format!("[{}]", arg.name),
+        (Position::Keyword, _) => format!("[{} {}]", arg.name, arg.kind),
+        (Position::Rest, _) => format!("{} …", arg.name),
+    };
+    class.args.iter().map(spell).collect::<Vec<_>>().join(", ")
+}
+
+/// What elements may use while they are made.
+pub struct Environment<'a> {
+    /// Names of addresses and devices.
+    pub names: &'a mut Names,
+    /// What belongs to the router.
+    pub resources: &'a Arc<Resources>,
+    /// Where packets come from.
+    pub pool: &'static Pool,
+    /// Grace periods of published values.
+    pub domain: &'a Arc<Domain>,
+    /// Which elements exist and where they run.
+    pub plan: &'a mut Plan,
+    /// Values that copies of one element on several workers share, by element and type.
+    pub shared: &'a mut HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
+}
+
+/// The arguments of one element, and what it may use while it is made.
+pub struct Args<'a> {
+    class: &'static Class,
+    /// The element's number in the configuration.
+    node: usize,
+    /// By declared argument; for a `Rest` argument, all of them.
+    given: HashMap<&'static str, Vec<String>>,
+    /// Numbers of connected inputs and outputs.
+    ports: (usize, usize),
+    /// Which worker the instance will run on.
+    worker: usize,
+    environment: Environment<'a>,
+}
+
+impl<'a> Args<'a> {
+    /// Sorts the arguments of a configuration string into those that the class declares.
+    pub fn parse(
+        class: &'static Class,
+        node: usize,
+        config: &str,
+        ports: (usize, usize),
+        worker: usize,
+        environment: Environment<'a>,
+    ) -> Result<Args<'a>, Vec<ArgError>> {
+        let given = sort(class, config)?;
+        Ok(Args { class, node, given, ports, worker, environment })
+    }
+
+    /// The value of a declared argument: what was given, or its default.
+    pub fn read<T: ArgValue>(&self, name: &'static str) -> Result<T, ArgError> {
+        let arg = self.declared(name);
+        let given = self.given.get(name).and_then(|values| values.last());
+        let value = match (given, arg.default) {
+            (Some(value), _) => value.as_str(),
+            (None, Some("")) => return T::absent().ok_or(ArgError::Missing(arg.name)),
+            (None, Some(default)) => default,
+            (None, None) => return Err(ArgError::Missing(arg.name)),
+        };
+        T::parse(value, self.environment.names).map_err(|wants| ArgError::Invalid {
+            arg: arg.name,
+            value: value.to_string(),
+            wants,
+        })
+    }
+    /// Whether the configuration gives this argument.
+    pub fn is_given(&self, name: &'static str) -> bool {
+        self.given.contains_key(self.declared(name).name)
+    }
+    /// The texts of a `Rest` argument, comments removed, quotes kept.
+    pub fn rest(&self, name: &'static str) -> &[String] {
+        self.given.get(self.declared(name).name).map_or(&[], Vec::as_slice)
+    }
+    fn declared(&self, name: &str) -> &'static Arg {
+        self.class
+            .arg(name)
+            .unwrap_or_else(|| panic!("{} reads {name}, which it does not declare", self.class.name))
+    }
+
+    /// Number of connected inputs.
+    pub fn inputs(&self) -> usize {
+        self.ports.0
+    }
+    /// Number of connected outputs.
+    pub fn outputs(&self) -> usize {
+        self.ports.1
+    }
+    /// The element's name.
+    pub fn name(&self) -> &str {
+        self.environment.plan.name(self.node)
+    }
+    /// The name of the compound the element is in, with the slash; empty at top level.
+    pub fn prefix(&self) -> &str {
+        self.name().rfind('/').map_or("", |at| &self.name()[..=at])
+    }
+    /// The number of the element called `name` here: in this compound, or further out.
+    pub fn element(&self, name: &str) -> Option<usize> {
+        self.environment.plan.resolve(name, self.prefix())
+    }
+    /// The class of an element.
+    pub fn class_of(&self, element: usize) -> &'static Class {
+        self.environment.plan.class(element)
+    }
+    /// Which worker this instance will run on, and how many there are.
+    pub fn worker(&self) -> (usize, usize) {
+        (self.worker, self.environment.plan.workers())
+    }
+    /// Asks for the element (and all that is connected with it, up to queues) to run on `worker`.
+    pub fn place(&mut self, element: usize, worker: usize) {
+        self.environment.plan.place(element, worker);
+    }
+    /// Names of addresses and devices.
+    pub fn names(&self) -> &Names {
+        self.environment.names
+    }
+    /// Names, to add some.
+    pub fn names_mut(&mut self) -> &mut Names {
+        self.environment.names
+    }
+    /// The router's value of this type, such as its ports.
+    pub fn resource<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        self.environment.resources.get()
+    }
+    /// Where packets come from.
+    pub fn pool(&self) -> &'static Pool {
+        self.environment.pool
+    }
+    /// Grace periods for published values.
+    pub fn domain(&self) -> &Arc<Domain> {
+        self.environment.domain
+    }
+    /// A value that the copies of this element on all workers share, such as what is left of a limit.
+    pub fn shared<T: Any + Send + Sync>(&mut self, make: impl FnOnce() -> T) -> Arc<T> {
+        let key = (self.node, TypeId::of::<T>());
+        let value = self.environment.shared.entry(key).or_insert_with(|| Arc::new(make()));
+        value.clone().downcast().unwrap_or_else(|_| unreachable!("the key is the type"))
+    }
+}
+
+/// Gives each argument of `config` to the declared one it belongs to.
+fn sort(class: &'static Class, config: &str) -> Result<HashMap<&'static str, Vec<String>>, Vec<ArgError>> {
+    let mut given: HashMap<&'static str, Vec<String>> = HashMap::new();
+    let mut errors = Vec::new();
+    let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword).peekable();
+    for argument in text::split(config) {
+        let (word, value) = text::shift_word(&argument);
+        if let Some(arg) = class.arg(word).filter(|arg| arg.position != Position::Rest) {
+            given.entry(arg.name).or_default().push(value.to_string());
+            continue;
+        }
+        let arg = match places.peek() {
+            Some(arg) if arg.position == Position::Rest => Some(*arg),
+            _ if looks_like_keyword(word, value) => {
+                errors.push(ArgError::Unknown(word.to_string()));
+                continue;
+            }
+            _ => places.next(),
+        };
+        match arg {
+            Some(arg) => given.entry(arg.name).or_default().push(argument),
+            None if errors.contains(&ArgError::TooMany) => {}
+            None => errors.push(ArgError::TooMany),
+        }
+    }
+    let missing = class.args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));
+    errors.extend(missing.map(|arg| ArgError::Missing(arg.name)));
+    if errors.is_empty() { Ok(given) } else { Err(errors) }
+}
+
+/// `CAPACITY 3` looks like a keyword argument; `10.0.0.1 eth0` does not.
+fn looks_like_keyword(word: &str, value: &str) -> bool {
+    !value.is_empty()
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// A type that an argument can have.
+pub trait ArgValue: Sized {
+    /// Reads `text`; the error says what is wanted, to follow "wants".
+    fn parse(text: &str, names: &Names) -> Result<Self, String>;
+    /// The value of an argument that is not given and whose default is empty.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+impl<T: ArgValue> ArgValue for Option<T> {
+    fn parse(text: &str, names: &Names) -> Result<Self, String> {
+        T::parse(text, names).map(Some)
+    }
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl ArgValue for bool {
+    fn parse(text: &str, _: &Names) -> Result<bool, String> {
+        text::boolean(text).ok_or_else(|| "true or false".into())
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty, $read:path);* $(;)?) => {$(
+        impl ArgValue for $type {
+            fn parse(text: &str, _: &Names) -> Result<$type, String> {
+                let number = $read(text).ok().and_then(|n| <$type>::try_from(n).ok());
+                number.ok_or_else(|| format!("an integer from {} to {}", <$type>::MIN, <$type>::MAX))
+            }
+        }
+    )*};
+}
+integers! { u8, text::unsigned; u16, text::unsigned; u32, text::unsigned; u64, text::unsigned; usize, text::unsigned;
+i32, text::signed; i64, text::signed }
+
+impl ArgValue for f64 {
+    fn parse(text: &str, _: &Names) -> Result<f64, String> {
+        text.parse().ok().filter(|n: &f64| n.is_finite()).ok_or_else(|| "a number".into())
+    }
+}
+
+impl ArgValue for Duration {
+    fn parse(text: &str, _: &Names) -> Result<Duration, String> {
+        let nanos = text::seconds(text).map_err(|_| "a time such as 1.5, 20ms or 1h")?;
+        Ok(Duration::from_nanos(nanos))
+    }
+}
+
+/// A text, unquoted.
+impl ArgValue for String {
+    fn parse(text: &str, _: &Names) -> Result<String, String> {
+        Ok(text::unquote(text))
+    }
+}
+
+/// Bytes: text with quotes and `\<hex>` resolved.
+impl ArgValue for Vec<u8> {
+    fn parse(text: &str, _: &Names) -> Result<Vec<u8>, String> {
+        Ok(text::unquote_bytes(text))
+    }
+}
+
+impl ArgValue for Ipv4Addr {
+    fn parse(text: &str, names: &Names) -> Result<Ipv4Addr, String> {
+        text.parse().ok().or_else(|| names.ip(text)).ok_or_else(|| "an IP address".into())
+    }
+}
+
+impl ArgValue for Ipv4Prefix {
+    fn parse(text: &str, names: &Names) -> Result<Ipv4Prefix, String> {
+        text.parse().ok().or_else(|| names.prefix(text)).ok_or_else(|| "a prefix such as 10.0.0.0/8".into())
+    }
+}
+
+impl ArgValue for EtherAddr {
+    fn parse(text: &str, names: &Names) -> Result<EtherAddr, String> {
+        text.parse().ok().or_else(|| names.ether(text)).ok_or_else(|| "an Ethernet address".into())
+    }
+}
+
+/// A number of packets or bytes; `-1` and absence mean no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
+impl ArgValue for Limit {
+    fn parse(text: &str, _: &Names) -> Result<Limit, String> {
+        match text::signed(text) {
+            Ok(n) => Ok(Limit(u64::try_from(n).ok())),
+            Err(_) => Err("a number, or -1 for no limit".into()),
+        }
+    }
+    fn absent() -> Option<Limit> {
+        Some(Limit(None))
+    }
+}
+
+/// A bandwidth, in bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth(pub u64);
+
+impl ArgValue for Bandwidth {
+    fn parse(text: &str, _: &Names) -> Result<Bandwidth, String> {
+        text::bandwidth(text).map(Bandwidth).map_err(|_| "a bandwidth such as 10Mbps or 384kB/s".into())
+    }
+}
+
+/// A place in the annotation area, by name or offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Annotation<const WIDTH: usize> {
+    /// First byte.
+    pub offset: usize,
+}
+
+impl<const WIDTH: usize> ArgValue for Annotation<WIDTH> {
+    fn parse(text: &str, _: &Names) -> Result<Self, String> {
+        let by_number = || text::unsigned(text).ok().and_then(|n| usize::try_from(n).ok());
+        let offset =
+            anno::by_name(text).filter(|(_, width)| *width >= WIDTH).map(|(at, _)| at).or_else(by_number);
+        offset
+            .filter(|at| at + WIDTH <= ANNOTATION_SIZE)
+            .map(|offset| Annotation { offset })
+            .ok_or_else(|| format!("the name or offset of a {WIDTH}-byte annotation"))
+    }
+}

@@ -1,0 +1,346 @@
+//! One element on a bench: packets in, packets out.
+//!
+//! ```
+//! # use artery_engine::*;
+//! # struct Null;
+//! # impl Simple for Null { fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) } }
+//! # static CLASS: Class = Class { name: "Null", build: |_| Ok(Box::new(Null)), ..Class::DEFAULT };
+//! let mut bench = Bench::new(&CLASS, "");
+//! bench.push(0, b"a packet");
+//! bench.expect(0, b"a packet");
+//! bench.expect_nothing_more();
+//! ```
+use crate::args::{ArgError, Args, Environment};
+use crate::class::Class;
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::control::Control;
+use crate::element::{Element, StartError};
+use crate::graph::{Graph, Input, Node, Output, Plan, Source};
+use crate::handler::HandlerError;
+use crate::names::Names;
+use crate::reason::{DropReason, Drops};
+use crate::resources::Resources;
+use crate::sink::Sink;
+use artery_lang::flow;
+use artery_packet::{Batch, Packet, Pool, Time};
+use artery_rcu::{Domain, Reader};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// Packets that the bench offers to an element that pulls, by input.
+type Offers = Arc<Mutex<Vec<VecDeque<Packet>>>>;
+
+/// One element, with the bench where its neighbors would be. Time is simulated and starts at 1,000,000,000 s.
+pub struct Bench {
+    graph: Graph,
+    reader: Reader,
+    offers: Offers,
+    received: Arc<Mutex<Vec<VecDeque<Packet>>>>,
+    pool: &'static Pool,
+    said: Sink,
+    printed: Sink,
+}
+
+/// Number of the element under test, of the bench's source and of its sink.
+const ELEMENT: usize = 0;
+const SOURCE: u32 = 1;
+const SINK: u32 = 2;
+
+/// Gives what the bench offers.
+struct Offering(Offers);
+impl Element for Offering {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn pull(&mut self, output: usize, max: usize, into: &mut Batch, _: &mut Context<'_>) {
+        let mut offers = self.0.lock().expect("the bench runs on one thread");
+        let n = max.min(offers[output].len());
+        into.extend(offers[output].drain(..n));
+    }
+}
+
+/// Keeps what the element sends.
+struct Received(Arc<Mutex<Vec<VecDeque<Packet>>>>);
+impl Element for Received {
+    fn push(&mut self, input: usize, batch: &mut Batch, _: &mut Context<'_>) {
+        self.0.lock().expect("the bench runs on one thread")[input].extend(batch.drain());
+    }
+}
+
+static NEIGHBOR: Class = Class { name: "Bench", ..Class::DEFAULT };
+
+/// How a bench is set up, where the defaults do not fit.
+pub struct Setup {
+    class: &'static Class,
+    config: String,
+    inputs: Option<usize>,
+    outputs: Option<usize>,
+    pull: bool,
+    burst: usize,
+    names: Names,
+}
+
+impl Setup {
+    /// Connects this many inputs; the default is the least the class allows.
+    pub fn inputs(mut self, inputs: usize) -> Setup {
+        self.inputs = Some(inputs);
+        self
+    }
+    /// Connects this many outputs; the default is the most the class allows, or as many as it must have.
+    pub fn outputs(mut self, outputs: usize) -> Setup {
+        self.outputs = Some(outputs);
+        self
+    }
+    /// Resolves agnostic ports to pull.
+    pub fn pull(mut self) -> Setup {
+        self.pull = true;
+        self
+    }
+    /// Sets the burst.
+    pub fn burst(mut self, burst: usize) -> Setup {
+        self.burst = burst;
+        self
+    }
+    /// Gives names of addresses and devices.
+    pub fn names(mut self, names: Names) -> Setup {
+        self.names = names;
+        self
+    }
+    /// Builds and starts the element; the error is its configuration's.
+    pub fn build(self) -> Result<Bench, Vec<ArgError>> {
+        Bench::build(self)
+    }
+}
+
+impl Bench {
+    /// An element with this configuration, all ports that its class allows connected. Panics when it is refused.
+    #[track_caller]
+    pub fn new(class: &'static Class, config: &str) -> Bench {
+        Bench::setup(class, config)
+            .build()
+            .unwrap_or_else(|errors| panic!("{}({config}): {errors:?}", class.name))
+    }
+    /// A bench to be adapted before it is built.
+    pub fn setup(class: &'static Class, config: &str) -> Setup {
+        let names = Names::default();
+        let config = config.to_string();
+        Setup { class, config, inputs: None, outputs: None, pull: false, burst: artery_packet::BATCH, names }
+    }
+    /// The first mistake in a configuration, as a user reads it.
+    #[track_caller]
+    pub fn refuses(class: &'static Class, config: &str) -> String {
+        match Bench::setup(class, config).build() {
+            Ok(_) => panic!("{}({config}) was accepted", class.name),
+            Err(errors) => errors[0].to_string(),
+        }
+    }
+
+    fn build(setup: Setup) -> Result<Bench, Vec<ArgError>> {
+        let class = setup.class;
+        let count =
+            |used| flow::port_counts(class.ports, used).expect("a test checks the port codes of all classes");
+        let inputs = setup.inputs.unwrap_or(count([0, 0])[0]);
+        let outputs = setup.outputs.unwrap_or(count([inputs, 16])[1]);
+        let pulls = |codes: &str, n: usize| -> Vec<bool> {
+            let codes: Vec<char> = codes.chars().collect();
+            let code = |i: usize| codes.get(i).or(codes.last()).copied().unwrap_or('a');
+            (0..n).map(|i| code(i) == 'l' || code(i) == 'a' && setup.pull).collect()
+        };
+        let (before, after) =
+            class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+        let (pulls_in, pulls_out) = (pulls(before, inputs), pulls(after, outputs));
+        let pool = Pool::new(256, 8).expect("a small pool");
+        let domain = Domain::new();
+        let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone());
+        let environment = Environment {
+            names: &mut setup.names.clone(),
+            resources: &Arc::new(Resources::default()),
+            pool,
+            domain: &domain,
+            plan: &mut plan,
+            shared: &mut HashMap::new(),
+        };
+        let mut args = Args::parse(class, ELEMENT, &setup.config, (inputs, outputs), 0, environment)?;
+        let element = (class.build)(&mut args).map_err(|error| vec![error])?;
+
+        let offers: Offers = Arc::new(Mutex::new((0..inputs).map(|_| VecDeque::new()).collect()));
+        let received = Arc::new(Mutex::new((0..outputs).map(|_| VecDeque::new()).collect()));
+        let node = |class, inputs, outputs| Node {
+            class,
+            inputs,
+            outputs,
+            counts: Default::default(),
+            signals: [false; 2],
+            listeners: Default::default(),
+        };
+        let input = |(i, pull): (usize, &bool)| Input {
+            from: pull.then_some((SOURCE, i as u16)),
+            sources: vec![Source::Unknown],
+        };
+        let output = |(i, pull): (usize, &bool)| Output {
+            to: (!pull).then_some((SINK, i as u16)),
+            is_pull: *pull,
+            batch: Batch::default(),
+            sinks: vec![Source::Unknown],
+        };
+        let nodes = vec![
+            node(
+                class,
+                pulls_in.iter().enumerate().map(input).collect(),
+                pulls_out.iter().enumerate().map(output).collect(),
+            ),
+            node(&NEIGHBOR, vec![], vec![]),
+            node(&NEIGHBOR, vec![], vec![]),
+        ];
+        let slots: Vec<Option<Box<dyn Element>>> = vec![
+            Some(element),
+            Some(Box::new(Offering(offers.clone()))),
+            Some(Box::new(Received(received.clone()))),
+        ];
+        let (said, printed) = (Sink::buffer(), Sink::buffer());
+        let control = Arc::new(Control::new(1, said.clone(), printed.clone()).expect("a file for the bell"));
+        let clock = Clock::simulated(Time::new(1_000_000_000, 0));
+        let mut graph = Graph::new(Arc::new(plan), control, 0, nodes, slots, pool, clock);
+        graph.burst = setup.burst;
+        let mut bench = Bench { graph, reader: domain.reader(), offers, received, pool, said, printed };
+        bench
+            .visit(|element, cx| element.start(cx))
+            .map_err(|e: StartError| vec![ArgError::Wrong(e.message)])?;
+        Ok(bench)
+    }
+
+    fn visit<R>(&mut self, f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R) -> R {
+        let turn = self.reader.turn();
+        self.graph.clock.forget();
+        self.graph.enter(ELEMENT, &turn, f).expect("the element is in its slot between calls")
+    }
+
+    /// A packet with these bytes.
+    pub fn packet(&self, bytes: impl AsRef<[u8]>) -> Packet {
+        self.pool.packet_from(bytes.as_ref()).expect("the bench's pool is big enough for a test")
+    }
+    /// Pushes a packet with these bytes to an input.
+    pub fn push(&mut self, input: usize, bytes: impl AsRef<[u8]>) {
+        let packet = self.packet(bytes);
+        self.push_packets(input, [packet]);
+    }
+    /// Pushes packets to an input as one batch. Panics when the element leaves some there.
+    #[track_caller]
+    pub fn push_packets(&mut self, input: usize, packets: impl IntoIterator<Item = Packet>) {
+        let mut batch = Batch::default();
+        batch.extend(packets);
+        self.visit(|element, cx| element.push(input, &mut batch, cx));
+        assert!(batch.is_empty(), "the element left packets in its input");
+    }
+    /// Offers a packet to an input that pulls.
+    pub fn offer(&mut self, input: usize, bytes: impl AsRef<[u8]>) {
+        let packet = self.packet(bytes);
+        self.offer_packet(input, packet);
+    }
+    /// Offers a packet to an input that pulls.
+    pub fn offer_packet(&mut self, input: usize, packet: Packet) {
+        self.offers.lock().expect("one thread")[input].push_back(packet);
+    }
+    /// Number of offered packets that were not pulled.
+    pub fn offered(&self, input: usize) -> usize {
+        self.offers.lock().expect("one thread")[input].len()
+    }
+    /// Pulls up to `max` packets from an output.
+    pub fn pull(&mut self, output: usize, max: usize) -> Vec<Packet> {
+        let mut batch = Batch::default();
+        self.visit(|element, cx| element.pull(output, max, &mut batch, cx));
+        batch.drain().collect()
+    }
+    /// Runs the element's task until it is no longer scheduled, 1000 times at most; returns how often it ran.
+    pub fn run(&mut self) -> usize {
+        (0..1000).take_while(|_| self.run_once()).count()
+    }
+    /// Runs the element's task if it is scheduled.
+    pub fn run_once(&mut self) -> bool {
+        let turn = self.reader.turn();
+        self.graph.run_tasks(1, &turn) == 1
+    }
+    /// Lets time pass, running the task at each of its timers on the way.
+    pub fn pass(&mut self, time: std::time::Duration) {
+        let end = self.graph.clock.now() + time;
+        while let Some(next) = self.graph.scheduler.next_timer().filter(|next| *next <= end) {
+            self.graph.clock.jump(next);
+            self.graph.scheduler.expire(next);
+            self.run();
+        }
+        self.graph.clock.jump(end);
+        self.run();
+    }
+    /// The time on the bench.
+    pub fn now(&mut self) -> Time {
+        self.graph.clock.now()
+    }
+    /// Whether the element's task is scheduled.
+    pub fn is_scheduled(&self) -> bool {
+        self.graph.scheduler.is_scheduled(ELEMENT)
+    }
+    /// Whether the element says there is something to pull, and room to push.
+    pub fn signals(&self) -> (bool, bool) {
+        let [non_empty, non_full] = self.graph.nodes[ELEMENT].signals;
+        (non_empty, non_full)
+    }
+
+    /// Takes the next packet that the element sent by an output.
+    pub fn take(&mut self, output: usize) -> Option<Packet> {
+        self.received.lock().expect("one thread")[output].pop_front()
+    }
+    /// Takes all packets that the element sent by an output.
+    pub fn take_all(&mut self, output: usize) -> Vec<Packet> {
+        self.received.lock().expect("one thread")[output].drain(..).collect()
+    }
+    /// Takes the next packet of an output and compares its bytes.
+    #[track_caller]
+    pub fn expect(&mut self, output: usize, bytes: impl AsRef<[u8]>) -> Packet {
+        let packet = self.take(output).unwrap_or_else(|| panic!("no packet at output {output}"));
+        let describe = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x} ")).collect::<String>();
+        assert_eq!(describe(packet.data()), describe(bytes.as_ref()));
+        packet
+    }
+    /// Checks that no output holds a packet.
+    #[track_caller]
+    pub fn expect_nothing_more(&mut self) {
+        let left: Vec<_> = self.received.lock().expect("one thread").iter().map(VecDeque::len).collect();
+        assert!(left.iter().all(|n| *n == 0), "packets left at the outputs: {left:?}");
+    }
+    /// Checks how many packets ended for this reason.
+    #[track_caller]
+    pub fn expect_dropped(&self, reason: DropReason, count: u64) {
+        assert_eq!(self.drops().count(reason), count, "{:?}", self.drops());
+    }
+    /// Packets that ended here, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.graph.nodes[ELEMENT].counts.drops
+    }
+    /// Reads a handler.
+    pub fn read(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
+        let turn = self.reader.turn();
+        self.graph.read_here(ELEMENT, name, parameters, &turn)
+    }
+    /// Writes a handler.
+    pub fn write(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
+        let turn = self.reader.turn();
+        self.graph.write_here(ELEMENT, name, value, &turn)
+    }
+    /// Takes what the element said on standard error.
+    pub fn said(&self) -> String {
+        self.said.take()
+    }
+    /// Takes what the element printed on standard output.
+    pub fn printed(&self) -> String {
+        self.printed.take()
+    }
+    /// Whether something asked the router to stop.
+    pub fn stop_requested(&self) -> bool {
+        self.graph.control.has_stop_requests()
+    }
+    /// Lets the element take over what the one on `old` holds, as when a graph is replaced.
+    pub fn take_state(&mut self, old: &mut Bench) {
+        let mut element = old.graph.slots[ELEMENT].take().expect("the element is in its slot between calls");
+        self.visit(|new, cx| new.take_state(&mut *element, cx));
+        old.graph.slots[ELEMENT] = Some(element);
+    }
+}

@@ -1,0 +1,180 @@
+//! What the language, the manual and the builder know about a kind of element: plain data.
+use crate::args::{ArgError, Args};
+use crate::element::Element;
+use crate::handler::Handler;
+use artery_lang::{ClassInfo, ClassLookup};
+
+/// One kind of element. Every element file has one, and the list in `artery-elements` names them all.
+pub struct Class {
+    /// The name a configuration uses.
+    pub name: &'static str,
+    /// Older or other spellings that mean this class.
+    pub aliases: &'static [&'static str],
+    /// The chapter of the manual it belongs to.
+    pub group: &'static str,
+    /// One line, third person: what it does to packets.
+    pub summary: &'static str,
+    /// The manual's text, in Markdown: what it expects, what it changes, every output.
+    pub manual: &'static str,
+    /// A configuration that stands alone and parses.
+    pub example: &'static str,
+    /// Port count code: `1/1-2`, `1/-`, `-/=`.
+    pub ports: &'static str,
+    /// Processing code: `a/ah`, with `h` push, `l` pull, `a` agnostic.
+    pub processing: &'static str,
+    /// Flow code: to which outputs a packet of an input may go; `x/x` is all to all.
+    pub flow: &'static str,
+    /// Arguments, positional ones first and in order.
+    pub args: &'static [Arg],
+    /// Handlers besides those that every element has.
+    pub handlers: &'static [Handler],
+    /// When elements of this class are made and started.
+    pub phase: Phase,
+    /// Whether a copy on every worker does what one instance would; see [`crate::graph`].
+    pub per_worker: bool,
+    /// Which signals its instances give.
+    pub signals: Signals,
+    /// Makes an element of its arguments.
+    pub build: fn(&mut Args<'_>) -> Result<Box<dyn Element>, ArgError>,
+}
+
+impl Class {
+    /// What most classes share: one agnostic input and output, no arguments. `..Class::DEFAULT` ends a `CLASS`.
+    pub const DEFAULT: Class = Class {
+        name: "",
+        aliases: &[],
+        group: "",
+        summary: "",
+        manual: "",
+        example: "",
+        ports: "1/1",
+        processing: "a/a",
+        flow: "x/x",
+        args: &[],
+        handlers: &[],
+        phase: Phase::Default,
+        per_worker: false,
+        signals: Signals::None,
+        build: |_| unreachable!("every class says how it is built"),
+    };
+
+    /// What the language needs to know.
+    pub fn info(&self) -> ClassInfo {
+        ClassInfo { name: self.name, ports: self.ports, processing: self.processing, flow: self.flow }
+    }
+    /// The declared argument of this name.
+    pub fn arg(&self, name: &str) -> Option<&'static Arg> {
+        self.args.iter().find(|arg| arg.name == name)
+    }
+    /// The declared handler of this name.
+    pub fn handler(&self, name: &str) -> Option<&'static Handler> {
+        self.handlers.iter().find(|handler| handler.name == name)
+    }
+}
+
+/// When elements are made and started: lower phases first, within a phase in the order of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Names and placement that others use while they are made.
+    Info,
+    /// What needs rights that the program drops later.
+    Privileged,
+    /// Nearly all.
+    Default,
+    /// What looks at other elements: scripts.
+    Last,
+}
+
+/// Which signals the instances of a class give (Click's notifiers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signals {
+    /// None. Whoever pulls from it must ask its upstream.
+    None,
+    /// Whether there is something to pull.
+    NonEmpty,
+    /// That, and whether there is room to push.
+    NonEmptyAndNonFull,
+    /// It never has anything to pull (Idle, Discard).
+    NeverActive,
+}
+
+/// One argument of a class.
+pub struct Arg {
+    /// Keyword; a positional argument can be given by it too.
+    pub name: &'static str,
+    /// What a value looks like, for people: "bytes", "IP address".
+    pub kind: &'static str,
+    /// Text taken when it is not given; `None` when it must be given, empty when absence means something itself.
+    pub default: Option<&'static str>,
+    /// How it is given.
+    pub position: Position,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+/// How an argument is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// By its place or its keyword.
+    Positional,
+    /// By its keyword only.
+    Keyword,
+    /// All arguments from its place on that are no keyword arguments.
+    Rest,
+}
+
+impl Arg {
+    /// A positional argument that must be given.
+    pub const fn required(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
+        Arg { name, kind, default: None, position: Position::Positional, doc }
+    }
+    /// A positional argument with a default.
+    pub const fn optional(
+        name: &'static str,
+        kind: &'static str,
+        default: &'static str,
+        doc: &'static str,
+    ) -> Arg {
+        Arg { name, kind, default: Some(default), position: Position::Positional, doc }
+    }
+    /// An argument given by keyword, with a default.
+    pub const fn keyword(
+        name: &'static str,
+        kind: &'static str,
+        default: &'static str,
+        doc: &'static str,
+    ) -> Arg {
+        Arg { name, kind, default: Some(default), position: Position::Keyword, doc }
+    }
+    /// A keyword argument that must be given.
+    pub const fn required_keyword(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
+        Arg { name, kind, default: None, position: Position::Keyword, doc }
+    }
+    /// Any number of arguments; read with [`Args::rest`].
+    pub const fn rest(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
+        Arg { name, kind, default: Some(""), position: Position::Rest, doc }
+    }
+}
+
+/// A list of classes as the language and the builder look at it.
+#[derive(Clone, Copy)]
+pub struct Classes(pub &'static [&'static Class]);
+
+impl Classes {
+    /// The class that a configuration means by `name`.
+    pub fn find(&self, name: &str) -> Option<&'static Class> {
+        self.0.iter().copied().find(|class| class.name == name || class.aliases.contains(&name))
+    }
+}
+
+impl ClassLookup for Classes {
+    fn class(&self, name: &str) -> Option<ClassInfo> {
+        self.find(name).map(Class::info)
+    }
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().flat_map(|class| std::iter::once(&class.name).chain(class.aliases)).copied().collect()
+    }
+    fn provides(&self, package: &str) -> bool {
+        self.find(package).is_some()
+    }
+}

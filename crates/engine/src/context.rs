@@ -1,0 +1,249 @@
+//! What an element can do during a call.
+//!
+//! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be done with one
+//! but dropping it silently, which review does not let pass. Nothing here locks or allocates on a packet's way.
+use crate::events::Interest;
+use crate::graph::{Graph, Signal};
+use crate::handler::HandlerError;
+use crate::reason::DropReason;
+use artery_packet::{Batch, Packet, Pool, Time};
+use artery_rcu::Turn;
+use std::os::fd::BorrowedFd;
+
+/// An element's access to the graph, for the time of one call.
+pub struct Context<'a> {
+    graph: &'a mut Graph,
+    node: usize,
+    turn: &'a Turn<'a>,
+}
+
+/// Packets.
+impl<'a> Context<'a> {
+    pub(crate) fn new(graph: &'a mut Graph, node: usize, turn: &'a Turn<'a>) -> Context<'a> {
+        Context { graph, node, turn }
+    }
+
+    /// Sends a packet by an output. It moves on when this call returns, or when a batch is full.
+    #[inline]
+    pub fn send(&mut self, output: usize, packet: Packet) {
+        match self.graph.nodes[self.node].outputs.get_mut(output) {
+            Some(out) => {
+                out.batch.push(packet);
+                if out.batch.len() >= self.graph.burst {
+                    self.graph.flush_output(self.node, output);
+                }
+            }
+            None => self.discard(packet, DropReason::NoOutput),
+        }
+    }
+    /// Sends all packets of a batch by an output.
+    #[inline]
+    pub fn send_all(&mut self, output: usize, batch: &mut Batch) {
+        match self.graph.nodes[self.node].outputs.get_mut(output) {
+            Some(out) if out.batch.is_empty() && batch.len() <= self.graph.burst => {
+                std::mem::swap(&mut out.batch, batch);
+            }
+            Some(_) => batch.drain().for_each(|packet| self.send(output, packet)),
+            None => self.discard_all(batch, DropReason::NoOutput),
+        }
+    }
+    /// Sends a packet by an output if it is connected, else discards it.
+    #[inline]
+    pub fn send_or_discard(&mut self, output: usize, packet: Packet, reason: DropReason) {
+        if output < self.outputs() { self.send(output, packet) } else { self.discard(packet, reason) }
+    }
+    /// Ends a packet and counts why.
+    #[inline]
+    pub fn discard(&mut self, packet: Packet, reason: DropReason) {
+        self.graph.nodes[self.node].counts.drops.add(reason, 1);
+        drop(packet);
+    }
+    /// Ends all packets of a batch and counts why.
+    #[inline]
+    pub fn discard_all(&mut self, batch: &mut Batch, reason: DropReason) {
+        self.graph.nodes[self.node].counts.drops.add(reason, batch.len() as u64);
+        batch.free();
+    }
+    /// Counts packets that ended without ever being in a frame, such as one that a device could not receive.
+    pub fn count_discarded(&mut self, reason: DropReason, n: u64) {
+        self.graph.nodes[self.node].counts.drops.add(reason, n);
+    }
+    /// Pulls up to `max` packets from an input into `into`; returns how many came.
+    pub fn pull(&mut self, input: usize, max: usize, into: &mut Batch) -> usize {
+        let Some((node, output)) = self.graph.nodes[self.node].inputs.get(input).and_then(|i| i.from) else {
+            return 0;
+        };
+        let before = into.len();
+        let max = max.min(self.graph.burst);
+        let up = node as usize;
+        self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
+        let pulled = into.len() - before;
+        self.graph.nodes[up].counts.packets += pulled as u64;
+        pulled
+    }
+    /// Takes what this element has sent to an output that is pulled from; see [`crate::Element::pull`].
+    pub fn collect(&mut self, output: usize, into: &mut Batch) {
+        if let Some(out) = self.graph.nodes[self.node].outputs.get_mut(output) {
+            into.append(&mut out.batch);
+        }
+    }
+    /// In a task's run: carries what was sent so far to its end before going on. Elsewhere it must not be called.
+    pub fn settle(&mut self) {
+        self.graph.settle_sends(self.node, self.turn);
+    }
+    /// An empty batch to work with; give it back with [`Context::give_spare`].
+    pub fn spare(&mut self) -> Batch {
+        self.graph.spare()
+    }
+    /// Gives a batch back; packets still in it go back to their pool.
+    pub fn give_spare(&mut self, batch: Batch) {
+        self.graph.give_spare(batch);
+    }
+    /// Number of connected outputs.
+    #[inline]
+    pub fn outputs(&self) -> usize {
+        self.graph.nodes[self.node].outputs.len()
+    }
+    /// Number of connected inputs.
+    #[inline]
+    pub fn inputs(&self) -> usize {
+        self.graph.nodes[self.node].inputs.len()
+    }
+    /// Whether packets are pulled from this output, rather than pushed.
+    pub fn output_is_pull(&self, output: usize) -> bool {
+        self.graph.nodes[self.node].outputs.get(output).is_some_and(|out| out.is_pull)
+    }
+    /// Whether packets are pulled through this input, rather than pushed to it.
+    pub fn input_is_pull(&self, input: usize) -> bool {
+        self.graph.nodes[self.node].inputs.get(input).is_some_and(|input| input.from.is_some())
+    }
+    /// Most packets to send or pull at a time.
+    #[inline]
+    pub fn burst(&self) -> usize {
+        self.graph.burst
+    }
+    /// Where packets come from.
+    #[inline]
+    pub fn pool(&self) -> &'static Pool {
+        self.graph.pool
+    }
+    /// A copy of a packet; `None`, counted as [`DropReason::PoolEmpty`], when the pool is empty.
+    pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
+        let copy = packet.duplicate();
+        if copy.is_none() {
+            self.count_discarded(DropReason::PoolEmpty, 1);
+        }
+        copy
+    }
+}
+
+/// Time, tasks, signals.
+impl<'a> Context<'a> {
+    /// The time; the same all through one task run.
+    #[inline]
+    pub fn now(&mut self) -> Time {
+        self.graph.clock.now()
+    }
+    /// Whether time is simulated.
+    pub fn time_is_simulated(&self) -> bool {
+        self.graph.clock.is_simulated()
+    }
+    /// Lets this element's task run again when its turn comes.
+    #[inline]
+    pub fn schedule(&mut self) {
+        self.graph.scheduler.schedule(self.node);
+    }
+    /// Lets this element's task run at `time`; replaces what was set before. [`Time::NEVER`] takes it back.
+    pub fn wake_at(&mut self, time: Time) {
+        self.graph.scheduler.wake_at(self.node, time);
+    }
+    /// Lets this element's task run once when the file is ready. Ask again after each run that leaves it waiting.
+    pub fn watch(&mut self, file: BorrowedFd<'_>, interest: Interest) {
+        let watched = self.graph.events.as_ref().map(|events| events.watch(file, self.node, interest));
+        if !matches!(watched, Some(Ok(()))) {
+            // Where readiness can't be told, the task has to look.
+            self.schedule();
+        }
+    }
+    /// Tells others that this element's signal changed. Tasks that listen run when it becomes active.
+    #[inline]
+    pub fn signal(&mut self, signal: Signal, active: bool) {
+        self.graph.set_signal(self.node, signal, active);
+    }
+    /// Whether nothing can be pulled from this input until a signal wakes this element's task.
+    pub fn upstream_idle(&self, input: usize) -> bool {
+        let nodes = &self.graph.nodes;
+        let sources = nodes[self.node].inputs.get(input).map_or(&[][..], |input| &input.sources);
+        !Graph::any_active(nodes, sources, Signal::NonEmpty)
+    }
+    /// Whether whatever is pushed to this output would be discarded until a signal wakes this element's task.
+    pub fn downstream_full(&self, output: usize) -> bool {
+        let nodes = &self.graph.nodes;
+        let sinks = nodes[self.node].outputs.get(output).map_or(&[][..], |output| &output.sinks);
+        !sinks.is_empty() && !Graph::any_active(nodes, sinks, Signal::NonFull)
+    }
+    /// This turn, to read published values with.
+    #[inline]
+    pub fn turn(&self) -> &'a Turn<'a> {
+        self.turn
+    }
+    /// The worker this runs on.
+    pub fn worker(&self) -> usize {
+        self.graph.worker
+    }
+}
+
+/// The router.
+impl Context<'_> {
+    /// The element's name.
+    pub fn name(&self) -> &str {
+        self.graph.plan.name(self.node)
+    }
+    /// The element's number in the configuration.
+    pub fn number(&self) -> usize {
+        self.node
+    }
+    /// Calls a read handler; `name` is looked up from where this element stands.
+    pub fn read_handler(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
+        let prefix = self.graph.plan.prefix(self.node).to_string();
+        self.graph.read_handler(name, &prefix, parameters, self.turn)
+    }
+    /// Calls a write handler; `name` is looked up from where this element stands.
+    pub fn write_handler(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
+        let prefix = self.graph.plan.prefix(self.node).to_string();
+        self.graph.write_handler(name, &prefix, value, self.turn)
+    }
+    /// Whether `name` leads to a handler that can be read, or with `write` written.
+    pub fn has_handler(&self, name: &str, write: bool) -> bool {
+        self.graph.plan.has_handler(name, self.graph.plan.prefix(self.node), write)
+    }
+    /// Asks the router to stop; its driver script, if it has one, decides.
+    pub fn stop(&mut self) {
+        self.graph.control.request_stop();
+    }
+    /// Ends the run for good.
+    pub fn end(&mut self) {
+        self.graph.control.end();
+    }
+    /// Makes this element the one that decides what happens when something asks the router to stop. Its task runs
+    /// then. False when there is one already.
+    pub fn become_driver(&mut self) -> bool {
+        self.graph.control.set_driver(self.graph.worker, self.node)
+    }
+    /// Number of requests to stop since the last call; for the driver.
+    pub fn take_stop_requests(&mut self) -> u32 {
+        self.graph.control.take_stop_requests()
+    }
+    /// Prints what packets make an element say: a line on standard error.
+    pub fn say(&mut self, line: &str) {
+        self.graph.control.chatter().write(&format!("{line}\n"));
+    }
+    /// Prints what a script prints: text on standard output, as it is.
+    pub fn print(&mut self, text: &str) {
+        self.graph.control.output().write(text);
+    }
+    /// Whether this graph takes the place of a running one, whose ports are still in use.
+    pub fn is_replacing(&self) -> bool {
+        self.graph.control.is_replacing()
+    }
+}

@@ -1,0 +1,149 @@
+//! What the workers of one router share: requests to stop, mailboxes, where text goes.
+use crate::events::Bell;
+use crate::graph::Graph;
+use crate::sink::Sink;
+use artery_rcu::Turn;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard};
+
+/// Something for a worker to do between two turns.
+pub(crate) enum Command {
+    /// A call into its graph, such as a handler.
+    Call(Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>),
+    /// The graph to run from now on.
+    Replace(Box<Graph>),
+}
+
+/// Most commands that wait for one worker.
+const MAILBOX: usize = 1024;
+
+/// A worker's commands. The flag lets it look for them without taking the lock.
+pub(crate) struct Mailbox {
+    pending: AtomicBool,
+    commands: Mutex<VecDeque<Command>>,
+    pub(crate) bell: Bell,
+}
+
+impl Mailbox {
+    fn new() -> Result<Mailbox, rustix::io::Errno> {
+        Ok(Mailbox { pending: AtomicBool::new(false), commands: Mutex::default(), bell: Bell::new()? })
+    }
+    fn commands(&self) -> MutexGuard<'_, VecDeque<Command>> {
+        self.commands.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// Puts a command in and wakes the worker; gives it back when the mailbox is full.
+    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
+        let mut commands = self.commands();
+        if commands.len() >= MAILBOX {
+            return Err(command);
+        }
+        commands.push_back(command);
+        self.pending.store(true, Release);
+        drop(commands);
+        self.bell.ring();
+        Ok(())
+    }
+    /// Takes the next command.
+    pub(crate) fn take(&self) -> Option<Command> {
+        if !self.pending.load(Acquire) {
+            return None;
+        }
+        let mut commands = self.commands();
+        let command = commands.pop_front();
+        self.pending.store(!commands.is_empty(), Release);
+        command
+    }
+    /// Takes the next handler call, leaving a replacement of the graph where it is.
+    pub(crate) fn take_call(&self) -> Option<Command> {
+        let mut commands = self.commands();
+        let at = commands.iter().position(|command| matches!(command, Command::Call(_)))?;
+        commands.remove(at)
+    }
+}
+
+const NO_DRIVER: u64 = u64::MAX;
+
+/// Shared state of a running router.
+pub(crate) struct Control {
+    stop_requests: AtomicU32,
+    ended: AtomicBool,
+    /// Worker and node of the element that decides about stopping.
+    driver: AtomicU64,
+    replacing: AtomicBool,
+    profile: AtomicBool,
+    mailboxes: Vec<Mailbox>,
+    chatter: Sink,
+    output: Sink,
+}
+
+impl Control {
+    pub(crate) fn new(workers: usize, chatter: Sink, output: Sink) -> Result<Control, rustix::io::Errno> {
+        Ok(Control {
+            stop_requests: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            driver: AtomicU64::new(NO_DRIVER),
+            replacing: AtomicBool::new(false),
+            profile: AtomicBool::new(false),
+            mailboxes: (0..workers).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
+            chatter,
+            output,
+        })
+    }
+    pub(crate) fn mailbox(&self, worker: usize) -> &Mailbox {
+        &self.mailboxes[worker]
+    }
+    /// Wakes all workers, so that they look at what changed here.
+    pub(crate) fn ring(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.bell.ring());
+    }
+    pub(crate) fn request_stop(&self) {
+        self.stop_requests.fetch_add(1, AcqRel);
+        self.ring();
+    }
+    pub(crate) fn has_stop_requests(&self) -> bool {
+        self.stop_requests.load(Relaxed) != 0
+    }
+    pub(crate) fn take_stop_requests(&self) -> u32 {
+        self.stop_requests.swap(0, AcqRel)
+    }
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Release);
+        self.ring();
+    }
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
+    }
+    pub(crate) fn set_driver(&self, worker: usize, node: usize) -> bool {
+        let driver = (worker as u64) << 32 | node as u64;
+        self.driver.compare_exchange(NO_DRIVER, driver, AcqRel, Acquire).is_ok()
+    }
+    /// Lets the elements of a new graph name their driver.
+    pub(crate) fn clear_driver(&self) {
+        self.driver.store(NO_DRIVER, Release);
+    }
+    /// Worker and node of the driver.
+    pub(crate) fn driver(&self) -> Option<(usize, usize)> {
+        let driver = self.driver.load(Acquire);
+        (driver != NO_DRIVER).then_some(((driver >> 32) as usize, driver as u32 as usize))
+    }
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replacing.load(Relaxed)
+    }
+    pub(crate) fn set_replacing(&self, replacing: bool) {
+        self.replacing.store(replacing, Relaxed);
+    }
+    pub(crate) fn profile(&self) -> bool {
+        self.profile.load(Relaxed)
+    }
+    pub(crate) fn set_profile(&self, profile: bool) {
+        self.profile.store(profile, Relaxed);
+    }
+    pub(crate) fn chatter(&self) -> &Sink {
+        &self.chatter
+    }
+    pub(crate) fn output(&self) -> &Sink {
+        &self.output
+    }
+}

@@ -1,0 +1,270 @@
+//! The elements of one worker, joined, and the order in which packets move between them.
+//!
+//! Sends go to a stack of (edge, batch). An element that was handed a batch finishes its call first; then each of
+//! its sends is carried to its end before the next one starts, so that with a burst of 1 events happen in Click's
+//! order: depth first. An element is taken out of its slot while it runs; whatever tries to reach it then finds the
+//! slot empty, so nothing aliases and a loop without a queue can't recurse.
+use crate::class::Class;
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::control::Control;
+use crate::element::Element;
+use crate::events::Events;
+pub use crate::plan::Plan;
+use crate::reason::{DropReason, Drops};
+use crate::scheduler::Scheduler;
+use artery_packet::{BATCH, Batch, Pool};
+use artery_rcu::Turn;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What an element can tell others without being asked (Click's notifiers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// There is something to pull.
+    NonEmpty,
+    /// There is room to push.
+    NonFull,
+}
+
+/// One connection, seen from its end.
+pub(crate) type Place = (u32, u16);
+
+/// Where a signal comes from: an element, or a place that gives none and so counts as always active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Element(u32),
+    Unknown,
+}
+
+/// What a node has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Packets that arrived or were pulled through.
+    pub packets: u64,
+    /// Packets that ended here, by reason.
+    pub drops: Drops,
+    /// Nanoseconds spent in the element itself; counted when profiling.
+    pub nanos: u64,
+}
+
+pub(crate) struct Output {
+    /// Where packets are pushed; none for outputs that are pulled from or not connected.
+    pub(crate) to: Option<Place>,
+    /// Whether packets wait here for whoever pulls.
+    pub(crate) is_pull: bool,
+    pub(crate) batch: Batch,
+    /// Who says whether there is room downstream.
+    pub(crate) sinks: Vec<Source>,
+}
+
+#[derive(Default)]
+pub(crate) struct Input {
+    /// From where packets are pulled; none for inputs that are pushed to.
+    pub(crate) from: Option<Place>,
+    /// Who says whether there is something upstream.
+    pub(crate) sources: Vec<Source>,
+}
+
+pub(crate) struct Node {
+    pub(crate) class: &'static Class,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) counts: Counts,
+    /// Values of its [`Signal`]s.
+    pub(crate) signals: [bool; 2],
+    /// Tasks to schedule when a signal becomes active.
+    pub(crate) listeners: [Vec<u32>; 2],
+}
+
+struct Hop {
+    to: Place,
+    batch: Batch,
+}
+
+/// The part of a configuration that one worker runs.
+pub struct Graph {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) worker: usize,
+    pub(crate) nodes: Vec<Node>,
+    /// Elements of other workers are absent here, as is the one that is running.
+    pub(crate) slots: Vec<Option<Box<dyn Element>>>,
+    stack: Vec<Hop>,
+    spares: Vec<Batch>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) events: Option<Events>,
+    pub(crate) clock: Clock,
+    pub(crate) pool: &'static Pool,
+    pub(crate) burst: usize,
+    /// Whether to take the time of every element; nanoseconds of the elements it called, while one runs.
+    pub(crate) profile: bool,
+    inner_nanos: u64,
+}
+
+impl Graph {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        worker: usize,
+        nodes: Vec<Node>,
+        slots: Vec<Option<Box<dyn Element>>>,
+        pool: &'static Pool,
+        clock: Clock,
+    ) -> Graph {
+        let edges: usize = nodes.iter().map(|node| node.outputs.len()).sum();
+        Graph {
+            worker,
+            scheduler: Scheduler::new(nodes.len()),
+            stack: Vec::with_capacity(2 * edges + BATCH),
+            spares: (0..edges + 4).map(|_| Batch::default()).collect(),
+            burst: plan.burst(),
+            profile: control.profile(),
+            plan,
+            control,
+            nodes,
+            slots,
+            events: None,
+            clock,
+            pool,
+            inner_nanos: 0,
+        }
+    }
+
+    /// What each element of this worker has seen, by number.
+    pub(crate) fn counts(&self, node: usize) -> &Counts {
+        &self.nodes[node].counts
+    }
+
+    pub(crate) fn spare(&mut self) -> Batch {
+        self.spares.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_spare(&mut self, mut batch: Batch) {
+        batch.free();
+        self.spares.push(batch);
+    }
+
+    /// Sends what waits at an output that is pushed from. Returns at once when it is one that is pulled from.
+    #[inline]
+    pub(crate) fn flush_output(&mut self, node: usize, output: usize) {
+        let out = &mut self.nodes[node].outputs[output];
+        if out.is_pull || out.batch.is_empty() {
+            return;
+        }
+        match out.to {
+            Some(to) => {
+                let fresh = self.spares.pop().unwrap_or_default();
+                let batch = std::mem::replace(&mut self.nodes[node].outputs[output].batch, fresh);
+                self.stack.push(Hop { to, batch });
+            }
+            None => {
+                let n = out.batch.len() as u64;
+                out.batch.free();
+                self.nodes[node].counts.drops.add(DropReason::NoOutput, n);
+            }
+        }
+    }
+
+    fn flush_outputs(&mut self, node: usize) {
+        for output in 0..self.nodes[node].outputs.len() {
+            self.flush_output(node, output);
+        }
+    }
+
+    /// Runs `f` on an element with its context, then takes over what it sent. `None` when the element is not here
+    /// or is running already.
+    pub(crate) fn visit<R>(
+        &mut self,
+        node: usize,
+        turn: &Turn<'_>,
+        f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let mut element = self.slots[node].take()?;
+        let timer = self.profile.then(|| (Instant::now(), std::mem::take(&mut self.inner_nanos)));
+        let result = f(&mut *element, &mut Context::new(self, node, turn));
+        self.slots[node] = Some(element);
+        if let Some((start, outer)) = timer {
+            let spent = start.elapsed().as_nanos() as u64;
+            self.nodes[node].counts.nanos += spent.saturating_sub(self.inner_nanos);
+            self.inner_nanos = outer + spent;
+        }
+        self.flush_outputs(node);
+        Some(result)
+    }
+
+    /// Hands a batch to an input, and puts what comes of it on the stack, first send on top.
+    fn push(&mut self, (node, input): Place, batch: &mut Batch, turn: &Turn<'_>) {
+        let (node, mark) = (node as usize, self.stack.len());
+        self.nodes[node].counts.packets += batch.len() as u64;
+        let found = self.visit(node, turn, |element, cx| element.push(usize::from(input), batch, cx));
+        if !batch.is_empty() {
+            let reason = if found.is_some() { DropReason::LeftBehind } else { DropReason::Loop };
+            self.nodes[node].counts.drops.add(reason, batch.len() as u64);
+            batch.free();
+        }
+        self.stack[mark..].reverse();
+    }
+
+    /// Carries everything that was sent since `mark` to its end.
+    pub(crate) fn settle(&mut self, mark: usize, turn: &Turn<'_>) {
+        while self.stack.len() > mark {
+            let Some(Hop { to, mut batch }) = self.stack.pop() else { return };
+            self.push(to, &mut batch, turn);
+            self.spares.push(batch);
+        }
+    }
+
+    /// Runs `f` on an element as the outermost call, and carries what it sends to its end.
+    pub(crate) fn enter<R>(
+        &mut self,
+        node: usize,
+        turn: &Turn<'_>,
+        f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let mark = self.stack.len();
+        let result = self.visit(node, turn, f);
+        self.stack[mark..].reverse();
+        self.settle(mark, turn);
+        result
+    }
+
+    /// Carries what a running element has sent so far to its end, before it goes on.
+    pub(crate) fn settle_sends(&mut self, node: usize, turn: &Turn<'_>) {
+        // What lies deeper belongs to calls that are still running; a task's own run is outermost.
+        self.flush_outputs(node);
+        self.stack.reverse();
+        self.settle(0, turn);
+    }
+
+    /// Runs up to `limit` scheduled tasks; returns how many ran.
+    pub(crate) fn run_tasks(&mut self, limit: usize, turn: &Turn<'_>) -> usize {
+        for ran in 0..limit {
+            let Some(task) = self.scheduler.next() else { return ran };
+            self.clock.forget();
+            let worked = self.enter(task, turn, |element, cx| element.run(cx)).unwrap_or(false);
+            if !worked {
+                self.scheduler.was_idle(task);
+            }
+        }
+        limit
+    }
+
+    /// Changes a signal and schedules who listens when it becomes active.
+    pub(crate) fn set_signal(&mut self, node: usize, signal: Signal, active: bool) {
+        let was = std::mem::replace(&mut self.nodes[node].signals[signal as usize], active);
+        if active && !was {
+            for &listener in &self.nodes[node].listeners[signal as usize] {
+                self.scheduler.schedule(listener as usize);
+            }
+        }
+    }
+
+    /// Whether one of `sources` is active, or gives no signal.
+    pub(crate) fn any_active(nodes: &[Node], sources: &[Source], signal: Signal) -> bool {
+        sources.iter().any(|source| match source {
+            Source::Element(node) => nodes[*node as usize].signals[signal as usize],
+            Source::Unknown => true,
+        })
+    }
+}

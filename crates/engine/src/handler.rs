@@ -1,0 +1,180 @@
+//! Read and write handlers: text in, text out.
+//!
+//! A class lists its handlers as data; each wraps a function on the element's own type:
+//!
+//! ```
+//! # use artery_engine::{Handler, Read, Write, HandlerError, Simple, Context, Packet};
+//! # struct Counter { packets: u64 }
+//! # impl Simple for Counter { fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) } }
+//! static HANDLERS: &[Handler] = &[
+//!     Handler::read("count", "packets seen so far", &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string()))).sum(),
+//!     Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| { c.packets = 0; Ok(()) })),
+//! ];
+//! ```
+use crate::context::Context;
+use crate::element::Element;
+use std::any::Any;
+use std::fmt;
+
+/// One handler of a class.
+pub struct Handler {
+    /// Its name, unique in the class.
+    pub name: &'static str,
+    /// What it gives or does, for the manual.
+    pub doc: &'static str,
+    /// The function that reads, if it can be read.
+    pub read: Option<&'static dyn ReadCall>,
+    /// The function that writes, if it can be written.
+    pub write: Option<&'static dyn WriteCall>,
+    /// Whether a read takes parameters.
+    pub takes_parameters: bool,
+    /// Where a class runs on every worker: whether values are added up. Otherwise the first worker answers.
+    pub sums: bool,
+    /// Whether it belongs on a button in a user interface: a write without value.
+    pub button: bool,
+}
+
+impl Handler {
+    /// A handler that is read.
+    pub const fn read(name: &'static str, doc: &'static str, read: &'static dyn ReadCall) -> Handler {
+        Handler {
+            name,
+            doc,
+            read: Some(read),
+            write: None,
+            takes_parameters: false,
+            sums: false,
+            button: false,
+        }
+    }
+    /// A handler that is written.
+    pub const fn write(name: &'static str, doc: &'static str, write: &'static dyn WriteCall) -> Handler {
+        Handler {
+            name,
+            doc,
+            read: None,
+            write: Some(write),
+            takes_parameters: false,
+            sums: false,
+            button: false,
+        }
+    }
+    /// Makes it writable as well.
+    pub const fn and_write(mut self, write: &'static dyn WriteCall) -> Handler {
+        self.write = Some(write);
+        self
+    }
+    /// Says that a read takes parameters.
+    pub const fn parameters(mut self) -> Handler {
+        self.takes_parameters = true;
+        self
+    }
+    /// Says that values of several workers are added up.
+    pub const fn sum(mut self) -> Handler {
+        self.sums = true;
+        self
+    }
+    /// Says that it is a write without value.
+    pub const fn button(mut self) -> Handler {
+        self.button = true;
+        self
+    }
+    /// The letters that the `handlers` handler prints.
+    pub fn flags(&self) -> String {
+        let letters = [
+            (self.read.is_some(), 'r'),
+            (self.write.is_some(), 'w'),
+            (self.takes_parameters, '+'),
+            (self.button, 'b'),
+        ];
+        letters.iter().filter(|(set, _)| *set).map(|(_, letter)| letter).collect()
+    }
+}
+
+/// Why a handler call failed. The text is what a user reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerError {
+    /// No element of that name.
+    NoElement(String),
+    /// The element has no such handler.
+    NoHandler(String),
+    /// The handler can't be read.
+    NotReadable(String),
+    /// The handler can't be written.
+    NotWritable(String),
+    /// The element is at work: it called itself, or another that is waiting for it.
+    Busy(String),
+    /// The worker that owns the element did not answer in time.
+    Timeout(String),
+    /// The handler refused, for this reason.
+    Refused(String),
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandlerError::NoElement(name) => write!(f, "no element '{name}'"),
+            HandlerError::NoHandler(name) => write!(f, "no '{name}' handler"),
+            HandlerError::NotReadable(name) => write!(f, "'{name}' is not a read handler"),
+            HandlerError::NotWritable(name) => write!(f, "'{name}' is not a write handler"),
+            HandlerError::Busy(name) => write!(f, "'{name}' called itself"),
+            HandlerError::Timeout(name) => write!(f, "'{name}': its worker did not answer within 1 s"),
+            HandlerError::Refused(why) => f.write_str(why),
+        }
+    }
+}
+impl std::error::Error for HandlerError {}
+
+impl HandlerError {
+    /// A refusal with this reason.
+    pub fn refused(why: impl Into<String>) -> HandlerError {
+        HandlerError::Refused(why.into())
+    }
+}
+
+/// Reads from an element of type `E`: `(element, parameters, context)`.
+pub struct Read<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<String, HandlerError>);
+
+/// Writes to an element of type `E`: `(element, value, context)`.
+pub struct Write<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError>);
+
+/// A [`Read`] whose element type is forgotten.
+pub trait ReadCall: Sync {
+    /// Calls it.
+    fn call(
+        &self,
+        element: &mut dyn Element,
+        text: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError>;
+}
+
+/// A [`Write`] whose element type is forgotten.
+pub trait WriteCall: Sync {
+    /// Calls it.
+    fn call(&self, element: &mut dyn Element, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError>;
+}
+
+impl<E: Element> ReadCall for Read<E> {
+    fn call(
+        &self,
+        element: &mut dyn Element,
+        text: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        (self.0)(concrete(element), text, cx)
+    }
+}
+
+impl<E: Element> WriteCall for Write<E> {
+    fn call(&self, element: &mut dyn Element, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.0)(concrete(element), text, cx)
+    }
+}
+
+/// The element as its own type. A class whose handlers name another type than its `build` makes is a defect, which
+/// the test that reads every handler of every class finds.
+fn concrete<E: Element>(element: &mut dyn Element) -> &mut E {
+    let element: &mut dyn Any = element;
+    element.downcast_mut().expect("a class's handlers are written for the type its build makes")
+}

@@ -1,0 +1,40 @@
+//! Elements, the graph they form, and the workers that run it.
+//!
+//! A configuration becomes an [`artery_lang::Ir`]; [`Router`] makes elements of it by their [`Class`] and hands a
+//! [`graph::Graph`] to each worker. Packets move between elements in batches; see [`context`] for what an
+//! element may do with one, and [`graph`] for the order in which things happen. This crate names no element.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod bench;
+mod call;
+pub mod class;
+pub mod clock;
+pub mod context;
+mod control;
+pub mod element;
+pub mod events;
+pub mod graph;
+pub mod handler;
+pub mod names;
+pub mod plan;
+pub mod reason;
+pub mod resources;
+mod scheduler;
+pub mod sink;
+
+pub use args::{Annotation, ArgError, ArgValue, Args, Bandwidth, Limit};
+pub use bench::Bench;
+pub use class::{Arg, Class, Classes, Phase, Signals};
+pub use clock::Clock;
+pub use context::Context;
+pub use element::{Element, Simple, StartError};
+pub use events::Interest;
+pub use graph::Signal;
+pub use handler::{Handler, HandlerError, Read, Write};
+pub use plan::{Home, Plan};
+pub use reason::DropReason;
+pub use resources::Resources;
+pub use sink::Sink;
+
+pub use artery_packet::{BATCH, Batch, Packet, PacketType, Pool, Time, anno};

@@ -1,0 +1,196 @@
+//! Which elements exist, how they are joined, and on which worker each one runs.
+//!
+//! A graph runs as written: one instance of each element, on the first worker or where it was placed. What is
+//! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that nobody
+//! placed is copied to every worker instead: it does there what one instance would.
+use crate::class::{Class, Classes};
+use artery_lang::{Edge, Ir, Mode, Processing};
+
+/// Where an element runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// On this worker.
+    Worker(usize),
+    /// On every worker, a copy each.
+    Every,
+}
+
+struct Node {
+    name: String,
+    class: &'static Class,
+    config: String,
+    /// Whether each input, each output is pulled through.
+    inputs: Vec<bool>,
+    outputs: Vec<bool>,
+    placed: Option<usize>,
+    home: Home,
+}
+
+/// A checked configuration and where its elements run.
+pub struct Plan {
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    requirements: Vec<String>,
+    flat: String,
+    workers: usize,
+    burst: usize,
+}
+
+impl Plan {
+    /// Makes the plan of a configuration without errors. [`Plan::settle_homes`] completes it.
+    pub fn new(ir: &Ir, processing: &Processing, classes: Classes, workers: usize, burst: usize) -> Plan {
+        let nodes = ir.nodes.iter().enumerate().map(|(n, node)| Node {
+            name: node.name.clone(),
+            class: classes.find(&node.class).expect("the configuration was checked"),
+            config: node.config.clone(),
+            inputs: processing.inputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
+            outputs: processing.outputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
+            placed: None,
+            home: Home::Worker(0),
+        });
+        Plan {
+            nodes: nodes.collect(),
+            edges: ir.edges.clone(),
+            requirements: ir.requirements.clone(),
+            flat: artery_lang::print_flat(ir),
+            workers,
+            burst,
+        }
+    }
+
+    /// The plan of one element alone, for the bench.
+    pub(crate) fn of_one(class: &'static Class, config: &str, inputs: Vec<bool>, outputs: Vec<bool>) -> Plan {
+        let home = Home::Worker(0);
+        let name = "e".to_string();
+        let node = Node { name, class, config: config.to_string(), inputs, outputs, placed: None, home };
+        Plan {
+            nodes: vec![node],
+            edges: Vec::new(),
+            requirements: Vec::new(),
+            flat: String::new(),
+            workers: 1,
+            burst: artery_packet::BATCH,
+        }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+    /// An element's name.
+    pub fn name(&self, node: usize) -> &str {
+        &self.nodes[node].name
+    }
+    /// The name of the compound an element is in, with the slash; empty at top level.
+    pub fn prefix(&self, node: usize) -> &str {
+        let name = self.name(node);
+        name.rfind('/').map_or("", |at| &name[..=at])
+    }
+    /// An element's class.
+    pub fn class(&self, node: usize) -> &'static Class {
+        self.nodes[node].class
+    }
+    /// An element's configuration string.
+    pub fn config(&self, node: usize) -> &str {
+        &self.nodes[node].config
+    }
+    /// Whether each of an element's inputs is pulled through.
+    pub fn inputs(&self, node: usize) -> &[bool] {
+        &self.nodes[node].inputs
+    }
+    /// Whether each of an element's outputs is pulled from.
+    pub fn outputs(&self, node: usize) -> &[bool] {
+        &self.nodes[node].outputs
+    }
+    /// All connections.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+    /// Packages the configuration asked for.
+    pub fn requirements(&self) -> &[String] {
+        &self.requirements
+    }
+    /// The configuration, flattened.
+    pub fn flat(&self) -> &str {
+        &self.flat
+    }
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+    /// Most packets in a batch.
+    pub fn burst(&self) -> usize {
+        self.burst
+    }
+    /// Where an element runs.
+    pub fn home(&self, node: usize) -> Home {
+        self.nodes[node].home
+    }
+    /// Whether `worker` has an instance of an element.
+    pub fn is_on(&self, node: usize, worker: usize) -> bool {
+        matches!(self.home(node), Home::Every) || self.home(node) == Home::Worker(worker)
+    }
+
+    /// The number of the element called `name`, looked up from `prefix` outwards; `name` may be a number from 1.
+    pub fn resolve(&self, name: &str, prefix: &str) -> Option<usize> {
+        let mut prefix = prefix;
+        loop {
+            let found = self.nodes.iter().position(|node| node.name.strip_prefix(prefix) == Some(name));
+            if found.is_some() {
+                return found;
+            }
+            if prefix.is_empty() {
+                let number = name.parse::<usize>().ok()?;
+                return number.checked_sub(1).filter(|n| *n < self.nodes.len());
+            }
+            prefix = prefix[..prefix.len() - 1].rfind('/').map_or("", |at| &prefix[..=at]);
+        }
+    }
+
+    /// Asks for an element to run on a worker.
+    pub fn place(&mut self, node: usize, worker: usize) {
+        self.nodes[node].placed = Some(worker % self.workers);
+    }
+
+    /// Decides where every element runs, when all wishes are known. Returns a sentence for each wish that
+    /// contradicts another.
+    pub fn settle_homes(&mut self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for part in self.parts() {
+            let wishes: Vec<(usize, usize)> =
+                part.iter().filter_map(|&n| Some((n, self.nodes[n].placed?))).collect();
+            let home = match wishes.first() {
+                Some(&(_, worker)) => Home::Worker(worker),
+                None if self.workers > 1 && part.iter().all(|&n| self.class(n).per_worker) => Home::Every,
+                None => Home::Worker(0),
+            };
+            if let Some((other, worker)) = wishes.iter().find(|(_, worker)| home != Home::Worker(*worker)) {
+                let (first, at) = wishes[0];
+                complaints.push(format!(
+                    "'{}' wants worker {at} and '{}' worker {worker}, but they are connected; both run on worker {at}",
+                    self.name(first),
+                    self.name(*other),
+                ));
+            }
+            part.iter().for_each(|&n| self.nodes[n].home = home);
+        }
+        complaints
+    }
+
+    /// The connected parts of the graph.
+    fn parts(&self) -> Vec<Vec<usize>> {
+        let mut part_of: Vec<usize> = (0..self.nodes.len()).collect();
+        for edge in &self.edges {
+            let (from, to) = (part_of[edge.from.0], part_of[edge.to.0]);
+            part_of.iter_mut().filter(|part| **part == from).for_each(|part| *part = to);
+        }
+        let mut parts = vec![Vec::new(); self.nodes.len()];
+        part_of.iter().enumerate().for_each(|(node, &part)| parts[part].push(node));
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a packet's journey ended, other than by being sent.
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal,)*) => {
+        /// Why a packet ended. Every packet is sent, kept, or discarded for one of these reasons, and counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
+
+        impl DropReason {
+            /// All reasons.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$variant),*];
+            /// The name that counters, `explain` and reports use.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name),* }
+            }
+            /// One sentence for people.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(DropReason::$variant => concat!($($doc),*)),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// An element whose job it is to discard packets, such as Discard, took it.
+    Discarded "discarded",
+    /// The packet is shorter than the header that should be there.
+    TooShort "too-short",
+    /// A header contradicts itself or the packet.
+    Malformed "malformed",
+    /// A checksum is wrong.
+    BadChecksum "bad-checksum",
+    /// The source address can't be the source of a packet.
+    BadSource "bad-source",
+    /// The time-to-live ran out.
+    TtlExpired "ttl-expired",
+    /// No route leads to the destination.
+    NoRoute "no-route",
+    /// No pattern of a classifier matched.
+    NoMatch "no-match",
+    /// The output that the element chose is not connected.
+    NoOutput "no-output",
+    /// A queue was full.
+    QueueFull "queue-full",
+    /// The neighbor's link address is unknown, and too many packets wait for it already.
+    NeighborUnresolved "neighbor-unresolved",
+    /// An ARP or ND message that asks for nothing we answer.
+    NotForUs "not-for-us",
+    /// A link-level broadcast or multicast where none may pass.
+    Broadcast "broadcast",
+    /// The element was told to let nothing pass for now.
+    Inactive "inactive",
+    /// A sampler or shaper chose not to let it pass.
+    Sampled "sampled",
+    /// The packet pool is empty.
+    PoolEmpty "pool-empty",
+    /// No frame is big enough for the packet and the header to be added.
+    NoRoom "no-room",
+    /// The device can't take a frame of this length.
+    TooLong "too-long",
+    /// The device refused the frame, or is down or gone.
+    DeviceDown "device-down",
+    /// The graph was replaced while the packet waited in an element that has no successor.
+    Replaced "replaced",
+    /// The element was already at work when the packet reached it: a loop without a queue.
+    Loop "loop",
+    /// An element left the packet in its input. A defect of that element.
+    LeftBehind "left-behind",
+}
+
+/// Number of reasons.
+pub const REASONS: usize = DropReason::ALL.len();
+
+/// Counts by reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drops([u64; REASONS]);
+
+impl Default for Drops {
+    fn default() -> Drops {
+        Drops([0; REASONS])
+    }
+}
+
+impl Drops {
+    /// Counts `n` packets more.
+    #[inline]
+    pub fn add(&mut self, reason: DropReason, n: u64) {
+        self.0[reason as usize] += n;
+    }
+    /// Packets discarded for this reason.
+    pub fn count(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+    /// Packets discarded, whatever the reason.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+    /// The reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&r| (r, self.count(r))).filter(|(_, n)| *n > 0)
+    }
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Drops) {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a += b);
+    }
+}
