@@ -8,13 +8,26 @@ macro_rules! elements {
     ($($group:ident: $($module:ident),* $(,)?;)*) => {
         $(mod $group { $(pub(crate) mod $module;)* })*
 
-        static ALL: &[&Class] = &[$($(&$group::$module::CLASS),*),*];
+        static ALL: &[&Class] = &[$($(&$group::$module::CLASS,)*)*];
     };
 }
 
 elements! {
     basic: counter;
+
+    queue: ;
+
+    classify: ;
+
+    ether: ;
+
     ip: dec_ip_ttl;
+
+    files: ;
+
+    device: ;
+
+    script: ;
 }
 
 /// All classes, as the language, the manual and the builder use them.
