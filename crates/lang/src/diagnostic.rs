@@ -32,6 +32,8 @@ pub struct Diagnostic {
     pub introduction: Option<String>,
     /// Where Click would place the message, if elsewhere.
     pub landmark: Option<Span>,
+    /// True if Click names no place at all.
+    pub unplaced: bool,
 }
 
 impl Diagnostic {
@@ -46,6 +48,7 @@ impl Diagnostic {
             related: Vec::new(),
             introduction: None,
             landmark: None,
+            unplaced: false,
         }
     }
 
@@ -78,6 +81,12 @@ impl Diagnostic {
         self
     }
 
+    /// Says that Click names no place.
+    pub fn unplaced(mut self) -> Diagnostic {
+        self.unplaced = true;
+        self
+    }
+
     /// True for errors.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
@@ -107,9 +116,12 @@ impl Diagnostic {
 
     /// `file:line: message`, related places on lines of their own: what Click prints.
     pub fn click_style(&self, sources: &Sources) -> String {
-        let landmark = sources.landmark(self.landmark.unwrap_or(self.span));
         let warning = if self.is_error() { "" } else { "warning: " };
-        let mut text = format!("{landmark}: {warning}{}", self.message);
+        let mut text = match self.unplaced {
+            true => String::new(),
+            false => sources.landmark(self.landmark.unwrap_or(self.span)) + ": ",
+        };
+        text.push_str(&format!("{warning}{}", self.message));
         let indent = if self.introduction.is_some() { "  " } else { "" };
         if let Some(introduction) = &self.introduction {
             text.push('\n');

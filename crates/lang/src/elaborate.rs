@@ -85,7 +85,6 @@ pub fn elaborate(
         libraries: Vec::new(),
         requirements: Vec::new(),
         end: tree.end,
-        in_group: false,
         after_output: true,
     };
     elaborator.statements(&tree.statements);
@@ -111,7 +110,6 @@ struct Elaborator<'a, 'o> {
     requirements: Vec<String>,
     /// Where the main file ends, which is where Click places errors of expansion.
     end: Span,
-    in_group: bool,
     /// True if the last chain of this block ended at `output`, or there was none.
     after_output: bool,
 }

@@ -59,7 +59,7 @@ pub(crate) struct Lexer<'a> {
     seen: usize,
     pub(crate) marks: Vec<LineMark>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Where comments stand; collected for the formatter.
+    /// Where comments and preprocessor lines stand, for the formatter.
     pub(crate) comments: Vec<Span>,
 }
 
@@ -200,6 +200,7 @@ impl<'a> Lexer<'a> {
                 let crlf = self.bytes[end..].starts_with(b"\r\n");
                 let offset = (end + 1 + usize::from(crlf)) as u32;
                 self.marks.push(LineMark { offset, line, name });
+                self.comments.push(Span::new(self.file, start, end));
             }
             None => self.diagnostics.push(
                 Diagnostic::error("unknown preprocessor directive", Span::new(self.file, start, end))
@@ -295,7 +296,7 @@ fn punctuation(bytes: &[u8]) -> Option<(Kind, usize)> {
 
 /// Takes `# 12 "f"` or `#line 12 "f"` apart. Click looks no further than the number; we want nothing
 /// else on the line but flags behind the name, so that `# 0. Packets` is a comment.
-fn parse_line_mark(line: &str, dialect: Dialect) -> Option<(u32, Option<String>)> {
+pub(crate) fn parse_line_mark(line: &str, dialect: Dialect) -> Option<(u32, Option<String>)> {
     let blanks = |c: char| c == ' ' || c == '\t';
     let rest = line[1..].trim_start_matches(blanks);
     let rest = match rest.strip_prefix("line") {

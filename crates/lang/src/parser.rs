@@ -9,7 +9,7 @@ mod recover;
 
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Dialect, Kind, Lexer, RawConfig, Token};
-use crate::source::{FileId, Sources, Span};
+use crate::source::{FileId, LineMark, Sources, Span};
 use crate::tree::*;
 
 /// Compounds and groups nest no deeper than this.
@@ -17,13 +17,26 @@ const MAX_DEPTH: usize = 50;
 
 /// Parses a file; also tells `sources` of the preprocessor lines found.
 pub fn parse(sources: &mut Sources, file: FileId, dialect: Dialect) -> (Tree, Vec<Diagnostic>) {
-    let mut parser = Parser::new(Lexer::new(sources.text(file), file, dialect), dialect);
+    let parsed = parse_text(sources.text(file), file, dialect);
+    sources.set_marks(file, parsed.marks);
+    (parsed.tree, parsed.diagnostics)
+}
+
+/// All there is to know of a text.
+pub(crate) struct Parsed {
+    pub(crate) tree: Tree,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) marks: Vec<LineMark>,
+    pub(crate) comments: Vec<Span>,
+}
+
+pub(crate) fn parse_text(text: &str, file: FileId, dialect: Dialect) -> Parsed {
+    let mut parser = Parser::new(Lexer::new(text, file, dialect), dialect);
     let (statements, end) = parser.statements(Block::File);
     let end = parser.lexer.span(end);
     let Parser { lexer, suspects, .. } = parser;
-    let (marks, diagnostics) = (lexer.marks, lexer.diagnostics);
-    sources.set_marks(file, marks);
-    (Tree { statements, suspects, end }, diagnostics)
+    let Lexer { marks, diagnostics, comments, .. } = lexer;
+    Parsed { tree: Tree { statements, suspects, end }, diagnostics, marks, comments }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

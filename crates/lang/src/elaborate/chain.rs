@@ -131,10 +131,10 @@ impl Elaborator<'_, '_> {
             let pseudo = PSEUDO[usize::from(item == tunnel.output)];
             self.current.by_name.insert(pseudo.to_string(), item)
         });
-        let (in_group, after_output) = (self.in_group, self.after_output);
-        (self.in_group, self.after_output) = (true, true);
+        let after_output = self.after_output;
+        self.after_output = true;
         self.statements(&group.statements);
-        (self.in_group, self.after_output) = (in_group, after_output);
+        self.after_output = after_output;
         for (pseudo, item) in PSEUDO.into_iter().zip(outer) {
             match item {
                 Some(item) => self.current.by_name.insert(pseudo.to_string(), item),

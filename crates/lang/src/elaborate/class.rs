@@ -21,12 +21,6 @@ pub(super) enum ClassKind {
     Compound(Rc<Prototype>, Option<ClassId>),
 }
 
-#[derive(Debug)]
-pub(super) struct Class {
-    pub(super) name: String,
-    pub(super) kind: ClassKind,
-}
-
 /// The class of every tunnel.
 pub(super) const TUNNEL: ClassId = 0;
 /// The class of elements that stand for an error, whatever they were to be.
@@ -34,7 +28,7 @@ pub(super) const ERROR: ClassId = 1;
 
 pub(super) struct ClassTable<'a> {
     lookup: &'a dyn ClassLookup,
-    classes: Vec<Class>,
+    classes: Vec<ClassKind>,
     scoped: HashMap<String, ClassId>,
     /// What the names defined since meant before, newest last.
     shadowed: Vec<(String, Option<ClassId>)>,
@@ -44,10 +38,7 @@ pub(super) struct ClassTable<'a> {
 impl<'a> ClassTable<'a> {
     pub(super) fn new(lookup: &'a dyn ClassLookup) -> ClassTable<'a> {
         let error = ClassKind::Error("<error>".to_string());
-        let classes = vec![
-            Class { name: "<tunnel>".to_string(), kind: ClassKind::Tunnel },
-            Class { name: "<error>".to_string(), kind: error },
-        ];
+        let classes = vec![ClassKind::Tunnel, error];
         ClassTable {
             lookup,
             classes,
@@ -57,7 +48,7 @@ impl<'a> ClassTable<'a> {
         }
     }
 
-    pub(super) fn get(&self, id: ClassId) -> &Class {
+    pub(super) fn kind(&self, id: ClassId) -> &ClassKind {
         &self.classes[id]
     }
 
@@ -68,20 +59,20 @@ impl<'a> ClassTable<'a> {
         if let Some(&id) = self.base.get(name) {
             return id;
         }
-        let id = self.lookup.class(name).map(|class| self.add(name, ClassKind::Real(class.name)));
+        let id = self.lookup.class(name).map(|class| self.add(ClassKind::Real(class.name)));
         self.base.insert(name.to_string(), id);
         id
     }
 
-    /// Adds a class without making it known by its name.
-    pub(super) fn add(&mut self, name: &str, kind: ClassKind) -> ClassId {
-        self.classes.push(Class { name: name.to_string(), kind });
+    /// Adds a class that no name means.
+    pub(super) fn add(&mut self, kind: ClassKind) -> ClassId {
+        self.classes.push(kind);
         self.classes.len() - 1
     }
 
     /// Adds a class that its name means until the scope ends.
     pub(super) fn define(&mut self, name: &str, kind: ClassKind) -> ClassId {
-        let id = self.add(name, kind);
+        let id = self.add(kind);
         if !name.is_empty() {
             let before = self.scoped.insert(name.to_string(), id);
             self.shadowed.push((name.to_string(), before));
@@ -106,7 +97,7 @@ impl<'a> ClassTable<'a> {
     /// Every name a class can be used by here.
     pub(super) fn names(&self) -> Vec<String> {
         let real = |name: &&String| {
-            !matches!(self.classes[self.scoped[*name]].kind, ClassKind::Error(_) | ClassKind::Tunnel)
+            !matches!(self.classes[self.scoped[*name]], ClassKind::Error(_) | ClassKind::Tunnel)
         };
         let scoped = self.scoped.keys().filter(real).cloned();
         scoped.chain(self.lookup.names().into_iter().map(String::from)).collect()

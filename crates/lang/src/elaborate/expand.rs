@@ -35,7 +35,7 @@ impl Elaborator<'_, '_> {
         }
         let config = environment.expand(&self.current.items[item].config);
         self.current.items[item].config = config;
-        if matches!(self.classes.get(class).kind, ClassKind::Compound(..)) {
+        if matches!(self.classes.kind(class), ClassKind::Compound(..)) {
             self.expand_compound(item, class, environment, level);
         }
     }
@@ -81,7 +81,7 @@ impl Elaborator<'_, '_> {
         let mut candidates: Vec<Rc<Prototype>> = Vec::new();
         let mut next = Some(class);
         while let Some(class) = next {
-            let ClassKind::Compound(prototype, after) = &self.classes.get(class).kind else {
+            let ClassKind::Compound(prototype, after) = self.classes.kind(class) else {
                 return Choice::Class(class);
             };
             let fits = prototype.ports == ports || prototype.flawed;

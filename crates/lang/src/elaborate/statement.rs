@@ -34,7 +34,7 @@ impl Elaborator<'_, '_> {
             }
             ClassBody::Synonym(other, span) => {
                 let id = self.class_or_error(other, *span);
-                let kind = self.classes.get(id).kind.clone();
+                let kind = self.classes.kind(id).clone();
                 self.classes.define(&definition.name, kind);
             }
             ClassBody::Missing => {
@@ -63,7 +63,7 @@ impl Elaborator<'_, '_> {
             compound.alternatives.iter().map(|alternative| Rc::new(self.prototype(name, alternative))).collect();
         let mut next = extended;
         for prototype in prototypes.iter().skip(1).rev() {
-            next = Some(self.classes.add(name, ClassKind::Compound(prototype.clone(), next)));
+            next = Some(self.classes.add(ClassKind::Compound(prototype.clone(), next)));
         }
         let kind = match prototypes.first() {
             Some(first) => ClassKind::Compound(first.clone(), next),
@@ -85,11 +85,11 @@ impl Elaborator<'_, '_> {
         let inner = Prototype::compound(name, alternative.open, self.current.depth + 1);
         let outer = std::mem::replace(&mut self.current, inner);
         let scope = self.classes.enter();
-        let (in_group, after_output) = (self.in_group, self.after_output);
-        (self.in_group, self.after_output) = (false, true);
+        let after_output = self.after_output;
+        self.after_output = true;
         self.formals(&alternative.formals);
         self.statements(&alternative.statements);
-        (self.in_group, self.after_output) = (in_group, after_output);
+        self.after_output = after_output;
         self.classes.leave(scope);
         let mut prototype = std::mem::replace(&mut self.current, outer);
         prototype.finish(&mut self.diagnostics);

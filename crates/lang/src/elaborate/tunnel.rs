@@ -80,7 +80,7 @@ impl Elaborator<'_, '_> {
         let mut nodes = Vec::new();
         let mut index = vec![usize::MAX; self.current.items.len()];
         for (item, index) in std::mem::take(&mut self.current.items).into_iter().zip(&mut index) {
-            let class = match &self.classes.get(item.class).kind {
+            let class = match self.classes.kind(item.class) {
                 ClassKind::Tunnel => continue,
                 ClassKind::Real(name) => name.to_string(),
                 ClassKind::Error(name) => name.clone(),

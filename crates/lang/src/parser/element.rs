@@ -20,7 +20,7 @@ impl Parser<'_> {
                 break;
             };
             chain.links.push(link);
-            match self.connector() {
+            match self.connector(nested) {
                 Connector::Arrow(next) => arrow = Some(next),
                 Connector::Done => break,
                 Connector::Broken => {
@@ -184,7 +184,7 @@ impl Parser<'_> {
         }
     }
 
-    fn connector(&mut self) -> Connector {
+    fn connector(&mut self, nested: bool) -> Connector {
         loop {
             let token = self.lexer.next();
             match token.kind {
@@ -192,6 +192,8 @@ impl Parser<'_> {
                     let double = token.kind == Kind::DoubleArrow;
                     return Connector::Arrow(Arrow { double, span: self.lexer.span(token) });
                 }
+                // The block around the chain is not closed, and who knows what else is missing.
+                Kind::End if nested => return Connector::Broken,
                 Kind::Byte(b';') | Kind::End => return Connector::Done,
                 Kind::Byte(b'{' | b'}' | b'[' | b')')
                 | Kind::Identifier
