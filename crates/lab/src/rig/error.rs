@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::command::Output;
 
 /// The result of everything a rig does.
-pub type Result<T> = std::result::Result<T, RigError>;
+pub type Result<T, E = RigError> = std::result::Result<T, E>;
 
 /// A reason why a rig, or one step of it, did not come about.
 #[derive(Debug)]
