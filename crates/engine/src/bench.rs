@@ -66,8 +66,6 @@ impl Element for Received {
     }
 }
 
-static NEIGHBOR: Class = Class { name: "Bench", ..Class::DEFAULT };
-
 /// How a bench is set up, where the defaults do not fit.
 pub struct Setup {
     class: &'static Class,
@@ -164,8 +162,7 @@ impl Bench {
 
         let offers: Offers = Arc::new(Mutex::new((0..inputs).map(|_| VecDeque::new()).collect()));
         let received = Arc::new(Mutex::new((0..outputs).map(|_| VecDeque::new()).collect()));
-        let node = |class, inputs, outputs| Node {
-            class,
+        let node = |inputs, outputs| Node {
             inputs,
             outputs,
             counts: Default::default(),
@@ -184,12 +181,11 @@ impl Bench {
         };
         let nodes = vec![
             node(
-                class,
                 pulls_in.iter().enumerate().map(input).collect(),
                 pulls_out.iter().enumerate().map(output).collect(),
             ),
-            node(&NEIGHBOR, vec![], vec![]),
-            node(&NEIGHBOR, vec![], vec![]),
+            node(vec![], vec![]),
+            node(vec![], vec![]),
         ];
         let slots: Vec<Option<Box<dyn Element>>> = vec![
             Some(element),

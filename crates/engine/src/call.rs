@@ -1,5 +1,5 @@
 //! Handler calls: finding the element, on this worker or another, and the handlers that every element has.
-use crate::control::Command;
+use crate::control::{Command, Control};
 use crate::graph::Graph;
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
@@ -100,6 +100,96 @@ fn sum(values: Vec<String>) -> String {
     }
 }
 
+impl Plan {
+    /// Reads a handler, wherever its element is: `read` is called with the worker, the element and the handler's
+    /// name, once for each copy that counts.
+    pub(crate) fn read_with(
+        &self,
+        full: &str,
+        prefix: &str,
+        mut read: impl FnMut(usize, usize, &str) -> Result<String, HandlerError>,
+    ) -> Result<String, HandlerError> {
+        let (node, name) = match self.target(full, prefix)? {
+            Target::Global(name) => {
+                let writable = GLOBAL.iter().any(|(n, _)| *n == name);
+                let error = if writable { HandlerError::NotReadable } else { HandlerError::NoHandler };
+                return self.read_global(&name).ok_or_else(|| error(name));
+            }
+            Target::Element(node, name) => (node, name),
+        };
+        let handler = self.class(node).handler(&name);
+        if let Some(Handler { read: None, .. }) = handler {
+            return Err(HandlerError::NotReadable(full.to_string()));
+        }
+        let sums = handler.map_or(name == "drops", |h| h.sums);
+        let values: Result<Vec<_>, _> =
+            self.workers_of(node, sums).map(|worker| read(worker, node, &name)).collect();
+        values.map(sum_or_only)
+    }
+
+    /// Writes a handler, wherever its element is; of all copies where there are several. `None` for the router's own.
+    pub(crate) fn write_with(
+        &self,
+        full: &str,
+        prefix: &str,
+        mut write: impl FnMut(Option<(usize, usize)>, &str) -> Result<(), HandlerError>,
+    ) -> Result<(), HandlerError> {
+        match self.target(full, prefix)? {
+            Target::Global(name) if GLOBAL.iter().any(|(n, flags)| *n == name && flags.contains('w')) => {
+                write(None, &name)
+            }
+            Target::Global(name) if GLOBAL.iter().any(|(n, _)| *n == name) => {
+                Err(HandlerError::NotWritable(name))
+            }
+            Target::Global(name) => Err(HandlerError::NoHandler(name)),
+            Target::Element(node, name) => {
+                self.workers_of(node, true).try_for_each(|worker| write(Some((worker, node)), &name))
+            }
+        }
+    }
+
+    fn workers_of(&self, node: usize, every: bool) -> std::ops::Range<usize> {
+        match self.home(node) {
+            Home::Worker(worker) => worker..worker + 1,
+            Home::Every if every => 0..self.workers(),
+            Home::Every => 0..1,
+        }
+    }
+}
+
+impl Control {
+    /// Runs `call` on the graph of another worker and waits for its answer, calling `meanwhile` now and then.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        worker: usize,
+        full: &str,
+        call: impl FnOnce(&mut Graph, &Turn<'_>) -> Result<R, HandlerError> + Send + 'static,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<R, HandlerError> {
+        let late = || HandlerError::Timeout(full.to_string());
+        let (reply, answer) = sync_channel(1);
+        let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
+        self.mailbox(worker).post(command).map_err(|_| late())?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match answer.recv_timeout(Duration::from_millis(1)) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && !self.has_ended() => {
+                    meanwhile()
+                }
+                Err(_) => return Err(late()),
+            }
+        }
+    }
+
+    pub(crate) fn write_global(&self, name: &str) -> Result<(), HandlerError> {
+        match name {
+            "stop" => Ok(self.request_stop()),
+            _ => Err(HandlerError::NoHandler(name.to_string())),
+        }
+    }
+}
+
 impl Graph {
     /// Reads a handler of any worker's element.
     pub(crate) fn read_handler(
@@ -109,26 +199,15 @@ impl Graph {
         parameters: &str,
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
-        let (node, name) = match self.plan.target(full, prefix)? {
-            Target::Global(name) => return self.plan.read_global(&name).ok_or(HandlerError::NoHandler(name)),
-            Target::Element(node, name) => (node, name),
-        };
-        let handler = self.plan.class(node).handler(&name);
-        if let Some(Handler { read: None, .. }) = handler {
-            return Err(HandlerError::NotReadable(full.to_string()));
-        }
-        let every = handler.is_none_or(|h| h.sums);
-        let mut values = Vec::new();
-        for worker in self.workers_of(node, every) {
-            let (name, parameters) = (name.clone(), parameters.to_string());
+        self.plan.clone().read_with(full, prefix, |worker, node, name| {
+            let (name, parameters) = (name.to_string(), parameters.to_string());
             let call =
                 move |graph: &mut Graph, turn: &Turn<'_>| graph.read_here(node, &name, &parameters, turn);
-            values.push(self.on_worker(worker, full, turn, call)?);
-        }
-        Ok(sum_or_only(values))
+            self.on_worker(worker, full, turn, call)
+        })
     }
 
-    /// Writes a handler of any worker's element; of all copies where there are several.
+    /// Writes a handler of any worker's element.
     pub(crate) fn write_handler(
         &mut self,
         full: &str,
@@ -136,32 +215,12 @@ impl Graph {
         value: &str,
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
-        let (node, name) = match self.plan.target(full, prefix)? {
-            Target::Global(name) => return self.write_global(&name),
-            Target::Element(node, name) => (node, name),
-        };
-        for worker in self.workers_of(node, true) {
-            let (name, value) = (name.clone(), value.to_string());
+        self.plan.clone().write_with(full, prefix, |element, name| {
+            let Some((worker, node)) = element else { return self.control.write_global(name) };
+            let (name, value) = (name.to_string(), value.to_string());
             let call = move |graph: &mut Graph, turn: &Turn<'_>| graph.write_here(node, &name, &value, turn);
-            self.on_worker(worker, full, turn, call)?;
-        }
-        Ok(())
-    }
-
-    fn write_global(&mut self, name: &str) -> Result<(), HandlerError> {
-        match name {
-            "stop" => Ok(self.control.request_stop()),
-            _ if self.plan.read_global(name).is_some() => Err(HandlerError::NotWritable(name.to_string())),
-            _ => Err(HandlerError::NoHandler(name.to_string())),
-        }
-    }
-
-    fn workers_of(&self, node: usize, every: bool) -> std::ops::Range<usize> {
-        match self.plan.home(node) {
-            Home::Worker(worker) => worker..worker + 1,
-            Home::Every if every => 0..self.plan.workers(),
-            Home::Every => 0..1,
-        }
+            self.on_worker(worker, full, turn, call)
+        })
     }
 
     /// Runs `call` on a worker's graph: at once on this one, else by its mailbox, serving our own meanwhile.
@@ -175,22 +234,12 @@ impl Graph {
         if worker == self.worker {
             return call(self, turn);
         }
-        let (reply, answer) = sync_channel(1);
-        let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
         let control = self.control.clone();
-        let late = || HandlerError::Timeout(full.to_string());
-        control.mailbox(worker).post(command).map_err(|_| late())?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match answer.recv_timeout(Duration::from_millis(1)) {
-                Ok(answer) => return answer,
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && !control.has_ended() => {}
-                Err(_) => return Err(late()),
-            }
+        control.call(worker, full, call, || {
             while let Some(Command::Call(call)) = control.mailbox(self.worker).take_call() {
                 call(self, turn);
             }
-        }
+        })
     }
 
     /// Reads a handler of an element of this worker.

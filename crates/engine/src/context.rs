@@ -160,9 +160,10 @@ impl<'a> Context<'a> {
     /// Lets this element's task run once when the file is ready. Ask again after each run that leaves it waiting.
     pub fn watch(&mut self, file: BorrowedFd<'_>, interest: Interest) {
         let watched = self.graph.events.as_ref().map(|events| events.watch(file, self.node, interest));
-        if !matches!(watched, Some(Ok(()))) {
+        match watched {
+            Some(Ok(())) => self.graph.watching[self.node] = true,
             // Where readiness can't be told, the task has to look.
-            self.schedule();
+            _ => self.schedule(),
         }
     }
     /// Tells others that this element's signal changed. Tasks that listen run when it becomes active.

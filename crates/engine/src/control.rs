@@ -73,6 +73,11 @@ pub(crate) struct Control {
     driver: AtomicU64,
     replacing: AtomicBool,
     profile: AtomicBool,
+    replaced: AtomicU64,
+    /// Workers that wait for nothing but a command.
+    dormant: AtomicU32,
+    /// Whether commands can come from outside, so that a router with nothing to do may still be woken.
+    open: AtomicBool,
     mailboxes: Vec<Mailbox>,
     chatter: Sink,
     output: Sink,
@@ -86,6 +91,9 @@ impl Control {
             driver: AtomicU64::new(NO_DRIVER),
             replacing: AtomicBool::new(false),
             profile: AtomicBool::new(false),
+            replaced: AtomicU64::new(0),
+            dormant: AtomicU32::new(0),
+            open: AtomicBool::new(false),
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             chatter,
             output,
@@ -128,11 +136,34 @@ impl Control {
         let driver = self.driver.load(Acquire);
         (driver != NO_DRIVER).then_some(((driver >> 32) as usize, driver as u32 as usize))
     }
+    pub(crate) fn set_open(&self) {
+        self.open.store(true, Release);
+    }
+    /// Says that this worker waits for nothing but commands. When all do and none can come, the driver is asked to
+    /// go on: what it waits for will not happen.
+    pub(crate) fn fall_dormant(&self) {
+        let all = self.dormant.fetch_add(1, AcqRel) + 1 == self.mailboxes.len() as u32;
+        let quiet = || self.mailboxes.iter().all(|mailbox| !mailbox.pending.load(Acquire));
+        if all && quiet() && self.driver().is_some() && !self.open.load(Acquire) {
+            self.request_stop();
+        }
+    }
+    pub(crate) fn awake(&self) {
+        self.dormant.fetch_sub(1, AcqRel);
+    }
     pub(crate) fn is_replacing(&self) -> bool {
         self.replacing.load(Relaxed)
     }
     pub(crate) fn set_replacing(&self, replacing: bool) {
         self.replacing.store(replacing, Relaxed);
+    }
+    /// Counts packets that the replaced graph could hand to nobody.
+    pub(crate) fn note_replaced(&self, lost: u64) {
+        self.replaced.fetch_add(lost, Relaxed);
+    }
+    /// Packets that replacements have cost so far.
+    pub(crate) fn lost_to_replacement(&self) -> u64 {
+        self.replaced.load(Relaxed)
     }
     pub(crate) fn profile(&self) -> bool {
         self.profile.load(Relaxed)

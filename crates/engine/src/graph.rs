@@ -4,7 +4,6 @@
 //! its sends is carried to its end before the next one starts, so that with a burst of 1 events happen in Click's
 //! order: depth first. An element is taken out of its slot while it runs; whatever tries to reach it then finds the
 //! slot empty, so nothing aliases and a loop without a queue can't recurse.
-use crate::class::Class;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::control::Control;
@@ -67,7 +66,6 @@ pub(crate) struct Input {
 }
 
 pub(crate) struct Node {
-    pub(crate) class: &'static Class,
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) counts: Counts,
@@ -94,6 +92,8 @@ pub struct Graph {
     spares: Vec<Batch>,
     pub(crate) scheduler: Scheduler,
     pub(crate) events: Option<Events>,
+    /// Elements that wait for a file.
+    pub(crate) watching: Vec<bool>,
     pub(crate) clock: Clock,
     pub(crate) pool: &'static Pool,
     pub(crate) burst: usize,
@@ -112,6 +112,7 @@ impl Graph {
         pool: &'static Pool,
         clock: Clock,
     ) -> Graph {
+        let slots_len = slots.len();
         let edges: usize = nodes.iter().map(|node| node.outputs.len()).sum();
         Graph {
             worker,
@@ -125,6 +126,7 @@ impl Graph {
             nodes,
             slots,
             events: None,
+            watching: vec![false; slots_len],
             clock,
             pool,
             inner_nanos: 0,

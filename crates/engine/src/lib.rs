@@ -20,8 +20,11 @@ pub mod names;
 pub mod plan;
 pub mod reason;
 pub mod resources;
+pub mod router;
 mod scheduler;
 pub mod sink;
+mod wiring;
+mod worker;
 
 pub use args::{Annotation, ArgError, ArgValue, Args, Bandwidth, Limit};
 pub use bench::Bench;
@@ -35,6 +38,7 @@ pub use handler::{Handler, HandlerError, Read, Write};
 pub use plan::{Home, Plan};
 pub use reason::DropReason;
 pub use resources::Resources;
+pub use router::{Finished, Handle, Problem, Router, Running, Settings, Stage};
 pub use sink::Sink;
 
 pub use artery_packet::{BATCH, Batch, Packet, PacketType, Pool, Time, anno};

@@ -58,6 +58,11 @@ impl Plan {
         }
     }
 
+    /// The plan of nothing.
+    pub(crate) fn empty() -> Plan {
+        Plan { nodes: vec![], edges: vec![], requirements: vec![], flat: String::new(), workers: 1, burst: 1 }
+    }
+
     /// The plan of one element alone, for the bench.
     pub(crate) fn of_one(class: &'static Class, config: &str, inputs: Vec<bool>, outputs: Vec<bool>) -> Plan {
         let home = Home::Worker(0);
@@ -149,6 +154,11 @@ impl Plan {
             }
             prefix = prefix[..prefix.len() - 1].rfind('/').map_or("", |at| &prefix[..=at]);
         }
+    }
+
+    /// The number of the element with exactly this flattened name.
+    pub fn resolve_exact(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
     }
 
     /// Asks for an element to run on a worker.

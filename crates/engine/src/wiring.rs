@@ -1,0 +1,129 @@
+//! From a plan to the nodes of a graph: who pushes to whom, who pulls from whom, who listens to whose signals.
+use crate::class::Signals;
+use crate::graph::{Input, Node, Output, Place, Signal, Source};
+use crate::plan::Plan;
+use artery_lang::flow::travels;
+use artery_packet::Batch;
+use std::collections::HashSet;
+
+/// The nodes of every worker's graph; all workers number them alike.
+pub(crate) fn wire(plan: &Plan) -> Vec<Node> {
+    let wiring = Wiring::new(plan);
+    let mut nodes: Vec<Node> = (0..plan.len()).map(|node| wiring.node(node)).collect();
+    for node in 0..plan.len() {
+        for signal in [Signal::NonEmpty, Signal::NonFull] {
+            for source in wiring.heard_by(node, signal) {
+                nodes[source as usize].listeners[signal as usize].push(node as u32);
+            }
+        }
+    }
+    nodes
+}
+
+struct Wiring<'a> {
+    plan: &'a Plan,
+    /// Where each push output leads.
+    to: Vec<Vec<Option<Place>>>,
+    /// Where each pull input comes from.
+    from: Vec<Vec<Option<Place>>>,
+}
+
+impl<'a> Wiring<'a> {
+    fn new(plan: &'a Plan) -> Wiring<'a> {
+        let mut to: Vec<Vec<_>> = (0..plan.len()).map(|n| vec![None; plan.outputs(n).len()]).collect();
+        let mut from: Vec<Vec<_>> = (0..plan.len()).map(|n| vec![None; plan.inputs(n).len()]).collect();
+        for edge in plan.edges() {
+            let ((up, output), (down, input)) = (edge.from, edge.to);
+            if plan.inputs(down)[input] {
+                from[down][input] = Some((up as u32, output as u16));
+            } else {
+                to[up][output] = Some((down as u32, input as u16));
+            }
+        }
+        Wiring { plan, to, from }
+    }
+
+    fn node(&self, node: usize) -> Node {
+        let input = |port: usize| Input { from: self.from[node][port], sources: self.sources(node, port) };
+        let output = |port: usize| Output {
+            to: self.to[node][port],
+            is_pull: self.plan.outputs(node)[port],
+            batch: Batch::default(),
+            sinks: self.sinks(node, port),
+        };
+        Node {
+            inputs: (0..self.plan.inputs(node).len()).map(input).collect(),
+            outputs: (0..self.plan.outputs(node).len()).map(output).collect(),
+            counts: Default::default(),
+            signals: [false; 2],
+            listeners: Default::default(),
+        }
+    }
+
+    /// Who says whether there is something to pull at an input.
+    fn sources(&self, node: usize, input: usize) -> Vec<Source> {
+        let mut found = Vec::new();
+        self.search_up(node, input, &mut found, &mut HashSet::new());
+        found
+    }
+
+    fn search_up(&self, node: usize, input: usize, found: &mut Vec<Source>, seen: &mut HashSet<Place>) {
+        let Some(place) = self.from[node][input].filter(|place| seen.insert(*place)) else { return };
+        let (up, output) = (place.0 as usize, usize::from(place.1));
+        match self.plan.class(up).signals {
+            Signals::NonEmpty | Signals::NonEmptyAndNonFull => found.push(Source::Element(place.0)),
+            Signals::NeverActive => {}
+            Signals::None => {
+                let flow = self.plan.class(up).flow;
+                let inputs = self.plan.inputs(up).iter().enumerate();
+                let ways: Vec<usize> =
+                    inputs.filter(|(i, pull)| **pull && travels(flow, *i, output)).map(|(i, _)| i).collect();
+                if ways.is_empty() {
+                    found.push(Source::Unknown);
+                }
+                ways.into_iter().for_each(|way| self.search_up(up, way, found, seen));
+            }
+        }
+    }
+
+    /// Who says whether there is room behind an output.
+    fn sinks(&self, node: usize, output: usize) -> Vec<Source> {
+        let mut found = Vec::new();
+        self.search_down(node, output, &mut found, &mut HashSet::new());
+        found
+    }
+
+    fn search_down(&self, node: usize, output: usize, found: &mut Vec<Source>, seen: &mut HashSet<Place>) {
+        let Some(place) = self.to[node][output].filter(|place| seen.insert(*place)) else { return };
+        let (down, input) = (place.0 as usize, usize::from(place.1));
+        if self.plan.class(down).signals == Signals::NonEmptyAndNonFull {
+            return found.push(Source::Element(place.0));
+        }
+        let flow = self.plan.class(down).flow;
+        let outputs = self.plan.outputs(down).iter().enumerate();
+        let ways: Vec<usize> =
+            outputs.filter(|(o, pull)| !**pull && travels(flow, input, *o)).map(|(o, _)| o).collect();
+        if ways.is_empty() {
+            found.push(Source::Unknown);
+        }
+        ways.into_iter().for_each(|way| self.search_down(down, way, found, seen));
+    }
+
+    /// The elements whose signal should wake the task of `node`: it pulls, or pushes, of its own accord.
+    fn heard_by(&self, node: usize, signal: Signal) -> HashSet<u32> {
+        let (plan, flow) = (self.plan, self.plan.class(node).flow);
+        let (inputs, outputs) = (plan.inputs(node), plan.outputs(node));
+        let sources: Vec<Source> = match signal {
+            Signal::NonEmpty => (0..inputs.len())
+                .filter(|&i| inputs[i] && !(0..outputs.len()).any(|o| outputs[o] && travels(flow, i, o)))
+                .flat_map(|i| self.sources(node, i))
+                .collect(),
+            Signal::NonFull => (0..outputs.len())
+                .filter(|&o| !outputs[o] && !(0..inputs.len()).any(|i| !inputs[i] && travels(flow, i, o)))
+                .flat_map(|o| self.sinks(node, o))
+                .collect(),
+        };
+        let element = |source| if let Source::Element(node) = source { Some(node) } else { None };
+        sources.into_iter().filter_map(element).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! One worker: turn after turn of commands, tasks and timers, with one quiescent point each.
+use crate::control::Command;
+use crate::graph::Graph;
+use crate::reason::DropReason;
+use artery_rcu::{Reader, Turn};
+use std::time::Duration;
+
+/// Tasks that run in one turn.
+const TASKS: usize = 128;
+/// Turns of a busy worker between two looks at the files its elements watch.
+const POLL_EVERY: u32 = 4;
+
+/// A thread of the router, with the graph it runs.
+pub(crate) struct Worker {
+    graph: Box<Graph>,
+    reader: Reader,
+    turns: u32,
+}
+
+impl Worker {
+    pub(crate) fn new(graph: Box<Graph>, reader: Reader) -> Worker {
+        Worker { graph, reader, turns: 0 }
+    }
+
+    /// Runs until the router ends; gives the graph back with what it counted.
+    pub(crate) fn run(mut self) -> Box<Graph> {
+        let control = self.graph.control.clone();
+        while !control.has_ended() {
+            self.turn();
+            if !control.has_ended() && !self.graph.scheduler.has_ready() {
+                self.rest();
+            }
+        }
+        self.stop_elements();
+        self.graph
+    }
+
+    fn turn(&mut self) {
+        let turn = self.reader.turn();
+        let graph = &mut self.graph;
+        while let Some(command) = graph.control.clone().mailbox(graph.worker).take() {
+            match command {
+                Command::Call(call) => call(graph, &turn),
+                Command::Replace(next) => replace(graph, next, &turn),
+            }
+        }
+        answer_stop_requests(graph);
+        graph.run_tasks(TASKS, &turn);
+        if graph.scheduler.next_timer().is_some() {
+            graph.clock.forget();
+            let now = graph.clock.now();
+            graph.scheduler.expire(now);
+        }
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(POLL_EVERY) && graph.watching.contains(&true) {
+            poll(graph, Some(Duration::ZERO));
+        }
+    }
+
+    /// Sleeps until a file, a timer or a command needs the worker; in simulated time jumps to the next timer.
+    fn rest(&mut self) {
+        let graph = &mut self.graph;
+        let next = graph.scheduler.next_timer();
+        if let Some(time) = next.filter(|_| graph.clock.is_simulated()) {
+            graph.clock.jump(time);
+            graph.scheduler.expire(time);
+            return;
+        }
+        self.reader.park();
+        graph.clock.forget();
+        let limit = next.map(|time| time.since(graph.clock.now()));
+        let dormant = limit.is_none() && !graph.watching.contains(&true);
+        if dormant {
+            graph.control.fall_dormant();
+        }
+        poll(graph, limit);
+        if dormant {
+            graph.control.awake();
+        }
+    }
+
+    fn stop_elements(&mut self) {
+        let turn = self.reader.turn();
+        for node in 0..self.graph.slots.len() {
+            self.graph.enter(node, &turn, |element, cx| element.stop(cx));
+        }
+    }
+}
+
+/// Hands a request to stop to the driver, or ends the run when there is none.
+fn answer_stop_requests(graph: &mut Graph) {
+    if !graph.control.has_stop_requests() {
+        return;
+    }
+    match graph.control.driver() {
+        Some((worker, node)) if worker == graph.worker => graph.scheduler.schedule(node),
+        Some(_) => {}
+        None => graph.control.end(),
+    }
+}
+
+/// Schedules the elements whose files are ready.
+fn poll(graph: &mut Graph, limit: Option<Duration>) {
+    let control = graph.control.clone();
+    let Graph { events, scheduler, watching, worker, .. } = graph;
+    let Some(events) = events else { return };
+    events.wait(&control.mailbox(*worker).bell, limit, |node| {
+        if let Some(watching) = watching.get_mut(node) {
+            *watching = false;
+            scheduler.schedule(node);
+        }
+    });
+}
+
+/// Makes `next` the worker's graph. Elements of the same name and class hand over what they hold; no packet is
+/// under way between two turns.
+fn replace(graph: &mut Box<Graph>, next: Box<Graph>, turn: &Turn<'_>) {
+    let mut old = std::mem::replace(graph, next);
+    for node in 0..graph.plan.len() {
+        let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };
+        if old.plan.class(was).name != graph.plan.class(node).name || graph.slots[node].is_none() {
+            continue;
+        }
+        if let Some(mut element) = old.slots[was].take() {
+            graph.enter(node, turn, |new, cx| new.take_state(&mut *element, cx));
+            old.slots[was] = Some(element);
+        }
+        std::mem::swap(&mut graph.nodes[node].counts, &mut old.nodes[was].counts);
+    }
+    for node in 0..old.slots.len() {
+        old.enter(node, turn, |element, cx| element.stop(cx));
+    }
+    let lost = old.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum();
+    graph.control.note_replaced(lost);
+}
