@@ -129,16 +129,15 @@ impl<'a> Checker<'a> {
         self.add_inner_wires(&modes, &mut wires);
         loop {
             let mut changed = false;
-            for index in 0..wires.len() {
-                let wire = wires[index];
+            for wire in &mut wires {
                 let from = modes[1][wire.from.0][wire.from.1];
                 let to = modes[0][wire.to.0][wire.to.1];
                 match (from, to) {
                     (Some(mode), None) => modes[0][wire.to.0][wire.to.1] = Some(mode),
                     (None, Some(mode)) => modes[1][wire.from.0][wire.from.1] = Some(mode),
                     (Some(from), Some(to)) if from != to && !wire.reported => {
-                        wires[index].reported = true;
-                        self.clash(&wire, from);
+                        wire.reported = true;
+                        self.clash(wire, from);
                         continue;
                     }
                     _ => continue,
@@ -246,7 +245,8 @@ impl<'a> Checker<'a> {
                 for (port, _) in used.iter().enumerate().filter(|(_, used)| !**used) {
                     let kind = KINDS[side];
                     let message = format!("'{}' {kind} {port} unused", self.declaration(node));
-                    let help = ["connect it, or `Idle -> …` if nothing shall come", "connect it, or `… -> Discard`"];
+                    let help =
+                        ["connect it, or `Idle -> …` if nothing shall come", "connect it, or `… -> Discard`"];
                     let error = Diagnostic::error(message, self.ir.nodes[node].span).help(help[side]);
                     self.diagnostics.push(error);
                 }

@@ -86,9 +86,7 @@ impl PortCode {
     fn meets(&self, port: usize, other: &PortCode, other_port: usize) -> bool {
         let same_port = port == other_port;
         match (self.all_but, other.all_but) {
-            (false, false) => {
-                self.letters & other.letters != 0 || (self.number && other.number && same_port)
-            }
+            (false, false) => self.letters & other.letters != 0 || (self.number && other.number && same_port),
             (true, false) => other.escapes(self, same_port),
             (false, true) => self.escapes(other, same_port),
             (true, true) => true,
@@ -121,7 +119,8 @@ mod tests {
 
     #[test]
     fn the_last_processing_letter_repeats() {
-        let letters = |is_output| (0..4).map(|port| processing_letter("hl/ahl", is_output, port) as char).collect();
+        let letters =
+            |is_output| (0..4).map(|port| processing_letter("hl/ahl", is_output, port) as char).collect();
         let (inputs, outputs): (String, String) = (letters(false), letters(true));
         assert_eq!((inputs.as_str(), outputs.as_str()), ("hlll", "ahll"));
         assert_eq!(processing_letter("h", true, 7), b'h');
@@ -130,7 +129,8 @@ mod tests {
     #[test]
     fn packets_travel_between_ports_that_share_a_code() {
         let flows = |code: &str, inputs: usize, outputs: usize| -> Vec<String> {
-            let row = |input| (0..outputs).map(move |output| if travels(code, input, output) { '1' } else { '0' });
+            let row =
+                |input| (0..outputs).map(move |output| if travels(code, input, output) { '1' } else { '0' });
             (0..inputs).map(|input| row(input).collect()).collect()
         };
         assert_eq!(flows("x/x", 2, 2), ["11", "11"]);

@@ -141,7 +141,6 @@ impl Writer<'_> {
     }
 
     fn chain(&mut self, chain: &Chain) {
-        self.depth += 1;
         for link in &chain.links {
             for (index, element) in link.elements.iter().enumerate() {
                 let start = element.span.start as usize;
@@ -154,15 +153,10 @@ impl Writer<'_> {
                 self.separator(separator, link.arrow.filter(|_| index == 0), start);
                 self.element(element);
             }
-            if link.arrow.is_none() && link.continues && link.elements.iter().all(is_nothing) {
-                // The arrow begins the chain.
-            }
         }
-        let dangling = chain.links.last().is_some_and(|link| link.arrow.is_some() && link.elements.iter().all(is_nothing));
-        if dangling {
+        if chain.links.last().is_some_and(|link| link.elements.last().is_some_and(is_nothing)) {
             self.out.truncate(self.out.trim_end_matches(' ').len());
         }
-        self.depth -= 1;
     }
 
     /// What goes between two elements; a line break where there is one, or where a comment makes one.
@@ -170,25 +164,28 @@ impl Writer<'_> {
         if separator == "," {
             self.write(",");
         }
-        let had_comments = self.comments_before(element);
-        let breaks = arrow.is_some_and(|arrow| {
-            let start = arrow.span.start as usize;
-            let line_start = self.text[..start].rfind(['\n', '\r']).map_or(0, |at| at + 1);
-            line_start > 0 && self.text[line_start..start].trim_ascii().is_empty()
-        });
-        if had_comments || self.after_line_comment || (breaks && !self.at_line_start()) {
+        self.depth += 1;
+        self.comments_before(element);
+        let breaks = arrow.is_some_and(|arrow| self.begins_line(arrow.span.start as usize));
+        if self.after_line_comment || (breaks && !self.at_line_start()) {
             self.start_line(usize::MAX);
+            self.write(" ");
+            self.out.pop();
         }
+        self.depth -= 1;
+        let spaced = self.at_line_start() || self.out.ends_with(' ');
         match separator {
             "" => {}
-            "," if self.at_line_start() => {}
+            "," if spaced => {}
             "," => self.write(" "),
-            arrow if self.at_line_start() => self.write(&format!("{arrow} ")),
-            arrow => {
-                let space = if self.out.ends_with(' ') { "" } else { " " };
-                self.write(&format!("{space}{arrow} "));
-            }
+            arrow => self.write(&format!("{}{arrow} ", if spaced { "" } else { " " })),
         }
+    }
+
+    /// True if nothing but blanks stands before an offset on its line, and a line before that.
+    fn begins_line(&self, at: usize) -> bool {
+        let line_start = self.text[..at].rfind(['\n', '\r']).map_or(0, |end| end + 1);
+        line_start > 0 && self.text[line_start..at].trim_ascii().is_empty()
     }
 
     fn element(&mut self, element: &Element) {
@@ -251,7 +248,11 @@ impl Writer<'_> {
                 self.write(&format!(" {} |", formals.join(", ")));
             }
             let end = compound.alternatives.get(index + 1).map_or(compound.close, |next| next.open);
-            let end = if index + 1 == compound.alternatives.len() { compound.extension.unwrap_or(end) } else { end };
+            let end = if index + 1 == compound.alternatives.len() {
+                compound.extension.unwrap_or(end)
+            } else {
+                end
+            };
             self.body(&alternative.statements, alternative.open, end);
         }
         if compound.extension.is_some() {
@@ -277,7 +278,8 @@ impl Writer<'_> {
         self.write(" ");
         for (index, statement) in statements.iter().enumerate() {
             self.statement(statement);
-            let compound = matches!(statement, Statement::Class(ClassDefinition { body: ClassBody::Compound(_), .. }));
+            let compound =
+                matches!(statement, Statement::Class(ClassDefinition { body: ClassBody::Compound(_), .. }));
             let separator = if index + 1 == statements.len() || compound { " " } else { "; " };
             self.write(separator);
         }
@@ -332,7 +334,8 @@ impl Writer<'_> {
         let text = self.slice(span).trim_end().to_string();
         let line_start = self.text[..start].rfind(['\n', '\r']).map_or(0, |at| at + 1);
         let trailing = !self.text[line_start..start].trim_ascii().is_empty();
-        let mark = text.starts_with('#') && start == line_start && parse_line_mark(&text, Dialect::Artery).is_some();
+        let mark =
+            text.starts_with('#') && start == line_start && parse_line_mark(&text, Dialect::Artery).is_some();
         if mark {
             self.start_line(start);
             self.out.push_str(&text);

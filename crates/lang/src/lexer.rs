@@ -264,7 +264,11 @@ impl<'a> Lexer<'a> {
             if byte == b'>' {
                 return at + 1;
             }
-            at = if args::starts_comment(self.bytes, at) { args::skip_comment(self.bytes, at) } else { at + 1 };
+            at = if args::starts_comment(self.bytes, at) {
+                args::skip_comment(self.bytes, at)
+            } else {
+                at + 1
+            };
         }
         self.bytes.len()
     }
@@ -422,7 +426,10 @@ mod tests {
     #[test]
     fn parentheses_nest_in_configuration_strings_and_are_hidden_by_quotes_and_comments() {
         assert_eq!(config("a(b)c)d"), "a(b)c");
-        assert_eq!(config("'(' \"\\\")\" \\<29 /*>*/ )> /* ) */ // )\n) x"), "'(' \"\\\")\" \\<29 /*>*/ )> /* ) */ // )\n");
+        assert_eq!(
+            config("'(' \"\\\")\" \\<29 /*>*/ )> /* ) */ // )\n) x"),
+            "'(' \"\\\")\" \\<29 /*>*/ )> /* ) */ // )\n"
+        );
         assert_eq!(config("'a"), "'a");
         assert_eq!(config("\"\\<"), "\"\\<");
         assert_eq!(config("\"\\"), "\"\\");

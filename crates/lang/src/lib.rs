@@ -17,24 +17,26 @@ mod format;
 mod ir;
 mod lexer;
 mod parser;
+pub mod passes;
 mod print;
 mod source;
 mod tree;
-pub mod passes;
 pub mod variables;
 
 pub use check::{Mode, Processing, check};
 pub use class::{ClassInfo, ClassLookup};
 pub use diagnostic::{Diagnostic, Severity};
-pub use lexer::Dialect;
-pub use parser::parse;
-pub use tree::Tree;
 pub use dot::dot;
 pub use elaborate::{Library, Options, compile, elaborate};
 pub use format::format;
 pub use ir::{Edge, Ir, Node};
+pub use lexer::Dialect;
+pub use parser::parse;
 pub use print::print_flat;
 pub use source::{FileId, Sources, Span};
+pub use tree::Tree;
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod testing;

@@ -110,6 +110,7 @@ impl<'a> Parser<'a> {
         let config = self.lexer.config();
         if self.lexer.accept(Kind::Byte(b')')).is_none() {
             self.expected("')'", Some(open));
+            self.end_reported = true;
         }
         config
     }
@@ -127,7 +128,9 @@ impl<'a> Parser<'a> {
         let token = self.lexer.next();
         let body = match token.kind {
             Kind::Byte(b'{') => ClassBody::Compound(self.compound(token)),
-            Kind::Identifier => ClassBody::Synonym(self.lexer.text(token).to_string(), self.lexer.span(token)),
+            Kind::Identifier => {
+                ClassBody::Synonym(self.lexer.text(token).to_string(), self.lexer.span(token))
+            }
             _ => {
                 self.syntax_error(token);
                 ClassBody::Missing
@@ -138,7 +141,8 @@ impl<'a> Parser<'a> {
 
     /// `{ … }` from behind the brace.
     fn compound(&mut self, open: Token) -> Compound {
-        let mut compound = Compound { alternatives: Vec::new(), extension: None, close: self.lexer.span(open) };
+        let mut compound =
+            Compound { alternatives: Vec::new(), extension: None, close: self.lexer.span(open) };
         if !self.deeper("compound element", open) {
             compound.alternatives.push(self.alternative_of(Vec::new(), Vec::new(), open));
             return compound;

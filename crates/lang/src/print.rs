@@ -69,7 +69,8 @@ fn continuations(ir: &Ir) -> Vec<Option<usize>> {
 
 /// How to go on from an edge that leads back to its own start.
 fn other_way(ir: &Ir, loop_edge: usize) -> Option<usize> {
-    let leaves = |index: &usize| *index != loop_edge && ir.edges[*index].from == (ir.edges[loop_edge].to.0, 0);
+    let leaves =
+        |index: &usize| *index != loop_edge && ir.edges[*index].from == (ir.edges[loop_edge].to.0, 0);
     let mut others = (0..ir.edges.len()).filter(leaves);
     let last = others.clone().next_back();
     others.find(|&index| ir.edges[index].to.1 == 0).or(last)

@@ -81,9 +81,8 @@ pub(crate) fn flat(text: &str) -> String {
 pub(crate) fn edges(text: &str) -> Vec<String> {
     let ir = graph(text);
     let name = |node: usize| ir.nodes[node].name.as_str();
-    let edge = |edge: &Edge| {
-        format!("{}[{}] -> [{}]{}", name(edge.from.0), edge.from.1, edge.to.1, name(edge.to.0))
-    };
+    let edge =
+        |edge: &Edge| format!("{}[{}] -> [{}]{}", name(edge.from.0), edge.from.1, edge.to.1, name(edge.to.0));
     ir.edges.iter().map(edge).collect()
 }
 

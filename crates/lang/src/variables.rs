@@ -270,7 +270,10 @@ mod tests {
     #[test]
     fn unknown_variables_stay_as_written() {
         let environment = environment(&[("v", "1")]);
-        assert_eq!(environment.expand("$nope ${nope} $ $? $# $$ $(x $v) $"), "$nope ${nope} $ $? $# $$ $(x 1) $");
+        assert_eq!(
+            environment.expand("$nope ${nope} $ $? $# $$ $(x $v) $"),
+            "$nope ${nope} $ $? $# $$ $(x 1) $"
+        );
         assert_eq!(environment.expand("${no$v}"), "${no1}");
     }
 
@@ -317,7 +320,8 @@ mod tests {
     #[test]
     fn inner_scopes_shadow_outer_ones() {
         let outer = Rc::new(environment(&[("v", "outer"), ("w", "w")]));
-        let inner = Rc::new(Environment { depth: 1, parent: Some(outer.clone()), ..environment(&[("v", "inner")]) });
+        let inner =
+            Rc::new(Environment { depth: 1, parent: Some(outer.clone()), ..environment(&[("v", "inner")]) });
         assert_eq!(inner.expand("$v $w"), "inner w");
         assert!(Rc::ptr_eq(&Environment::parent_of(&inner, 1).unwrap(), &outer));
         assert!(Environment::parent_of(&inner, 0).is_none());

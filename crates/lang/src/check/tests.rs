@@ -7,8 +7,14 @@ fn checked(text: &str) -> Vec<String> {
 
 #[test]
 fn ports_out_of_range_are_reported() {
-    assert_eq!(checked("a :: Idle; a [0,1] -> Discard; n :: Null; a [2] -> [0] n [1] -> Discard"), ["'n :: Null' has no output 1"]);
-    assert_eq!(checked("a :: Idle; a [0] -> d :: Discard; a [1] -> [2] d"), ["'d :: Discard' has no input 2"]);
+    assert_eq!(
+        checked("a :: Idle; a [0,1] -> Discard; n :: Null; a [2] -> [0] n [1] -> Discard"),
+        ["'n :: Null' has no output 1"]
+    );
+    assert_eq!(
+        checked("a :: Idle; a [0] -> d :: Discard; a [1] -> [2] d"),
+        ["'d :: Discard' has no input 2"]
+    );
 }
 
 #[test]
@@ -27,13 +33,17 @@ fn a_push_output_and_a_pull_input_clash() {
 fn an_agnostic_element_cannot_be_both() {
     let messages = checked("InfiniteSource -> n :: Null -> ToDevice");
     assert_eq!(messages.len(), 1);
-    assert!(messages[0].contains("agnostic 'n :: Null' in mixed context: push input 0, pull output 0")
-        || messages[0].contains("push output 0 connected to"), "{messages:?}");
+    assert!(
+        messages[0].contains("agnostic 'n :: Null' in mixed context: push input 0, pull output 0")
+            || messages[0].contains("push output 0 connected to"),
+        "{messages:?}"
+    );
 }
 
 #[test]
 fn modes_spread_through_agnostic_elements_as_the_flow_code_says() {
-    let ir = graph("InfiniteSource -> n :: Null -> Queue -> m :: Null -> ToDevice; Idle -> i :: Idle -> Discard");
+    let ir =
+        graph("InfiniteSource -> n :: Null -> Queue -> m :: Null -> ToDevice; Idle -> i :: Idle -> Discard");
     let (processing, errors) = check(&ir, &Classes);
     assert!(errors.is_empty());
     let node = |name| ir.find(name).unwrap();
@@ -64,7 +74,10 @@ fn ports_in_range_must_be_used() {
 
 #[test]
 fn elements_of_unknown_class_have_any_ports() {
-    assert_eq!(checked("f :: Foo; Idle -> [3] f [2] -> ToDevice; f -> ToHost"), ["unknown element class 'Foo'"]);
+    assert_eq!(
+        checked("f :: Foo; Idle -> [3] f [2] -> ToDevice; f -> ToHost"),
+        ["unknown element class 'Foo'"]
+    );
 }
 
 #[test]

@@ -39,13 +39,7 @@ impl<'a> ClassTable<'a> {
     pub(super) fn new(lookup: &'a dyn ClassLookup) -> ClassTable<'a> {
         let error = ClassKind::Error("<error>".to_string());
         let classes = vec![ClassKind::Tunnel, error];
-        ClassTable {
-            lookup,
-            classes,
-            scoped: HashMap::new(),
-            shadowed: Vec::new(),
-            base: HashMap::new(),
-        }
+        ClassTable { lookup, classes, scoped: HashMap::new(), shadowed: Vec::new(), base: HashMap::new() }
     }
 
     pub(super) fn kind(&self, id: ClassId) -> &ClassKind {

@@ -107,8 +107,7 @@ impl Elaborator<'_, '_> {
         let mut error = Diagnostic::error(message, self.current.items[item].span).landmark(self.end);
         error.help = Some("give the arguments and connect the ports of one of the candidates".to_string());
         error.introduction = Some("candidates are:".to_string());
-        error.related =
-            candidates.iter().map(|candidate| (candidate.span, candidate.signature())).collect();
+        error.related = candidates.iter().map(|candidate| (candidate.span, candidate.signature())).collect();
         self.report(error);
     }
 

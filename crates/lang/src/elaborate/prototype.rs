@@ -139,7 +139,8 @@ impl Prototype {
         let opposite = PSEUDO[usize::from(!is_output)];
         if self.items[item].ports[usize::from(is_output)] > 0 {
             let message = format!("'{name}' pseudoelement '{kind}' may only be used as {opposite}");
-            let help = if is_output { "connect to it: `… -> output`" } else { "connect from it: `input -> …`" };
+            let help =
+                if is_output { "connect to it: `… -> output`" } else { "connect from it: `input -> …`" };
             errors.push(Diagnostic::error(message, span).help(help));
         }
         let count = self.items[item].ports[usize::from(!is_output)];

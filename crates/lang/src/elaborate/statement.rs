@@ -59,8 +59,11 @@ impl Elaborator<'_, '_> {
     /// Reads the alternatives of a compound and defines its class, which is the first of them.
     pub(super) fn compound(&mut self, name: &str, compound: &Compound) -> ClassId {
         let extended = compound.extension.and_then(|span| self.extended(name, span));
-        let prototypes: Vec<Rc<Prototype>> =
-            compound.alternatives.iter().map(|alternative| Rc::new(self.prototype(name, alternative))).collect();
+        let prototypes: Vec<Rc<Prototype>> = compound
+            .alternatives
+            .iter()
+            .map(|alternative| Rc::new(self.prototype(name, alternative)))
+            .collect();
         let mut next = extended;
         for prototype in prototypes.iter().skip(1).rev() {
             next = Some(self.classes.add(ClassKind::Compound(prototype.clone(), next)));
@@ -106,7 +109,9 @@ impl Elaborator<'_, '_> {
             }
             if !formal.keyword.is_empty() && known.iter().any(|other| other.keyword == formal.keyword) {
                 let message = format!("repeated keyword parameter '{}' in compound element", formal.keyword);
-                self.report(Diagnostic::error(message, formal.span).help("give each parameter its own keyword"));
+                self.report(
+                    Diagnostic::error(message, formal.span).help("give each parameter its own keyword"),
+                );
             }
             let out_of_order = self.current.formals.last().is_some_and(|previous| {
                 previous.keyword == REST || (formal.keyword.is_empty() && !previous.keyword.is_empty())

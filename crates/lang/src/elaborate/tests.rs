@@ -3,12 +3,18 @@ use crate::{Dialect, Options, print_flat};
 
 #[test]
 fn a_declaration_may_stand_anywhere_in_a_chain() {
-    assert_eq!(flat("i :: Idle -> n :: Null -> d :: Discard"), "i :: Idle; n :: Null; d :: Discard; i -> n -> d;");
+    assert_eq!(
+        flat("i :: Idle -> n :: Null -> d :: Discard"),
+        "i :: Idle; n :: Null; d :: Discard; i -> n -> d;"
+    );
 }
 
 #[test]
 fn statements_need_no_semicolons_between_them() {
-    assert_eq!(names("a :: Idle b :: Idle\nelementclass C { } c :: C; define($x 1) d :: Idle"), ["a", "b", "d"]);
+    assert_eq!(
+        names("a :: Idle b :: Idle\nelementclass C { } c :: C; define($x 1) d :: Idle"),
+        ["a", "b", "d"]
+    );
 }
 
 #[test]
@@ -18,23 +24,25 @@ fn a_bare_class_makes_an_anonymous_element_numbered_by_all_declared() {
 
 #[test]
 fn a_taken_anonymous_name_is_counted_up() {
-    assert_eq!(names("Null@2 :: Idle; Null -> Discard; Null@3 :: Idle"), ["Null@2", "Null@4", "Discard@3", "Null@3"]);
+    assert_eq!(
+        names("Null@2 :: Idle; Null -> Discard; Null@3 :: Idle"),
+        ["Null@2", "Null@4", "Discard@3", "Null@3"]
+    );
 }
 
 #[test]
 fn an_alias_keeps_the_used_word_in_the_name_and_has_the_real_class() {
-    assert_eq!(flat("elementclass Nil Null; Idle -> Nil -> DecTTL -> Discard"),
-        "Idle@1 :: Idle; Nil@2 :: Null; DecTTL@3 :: DecIPTTL; Discard@4 :: Discard; Idle@1 -> Nil@2 -> DecTTL@3 -> Discard@4;");
+    assert_eq!(
+        flat("elementclass Nil Null; Idle -> Nil -> DecTTL -> Discard"),
+        "Idle@1 :: Idle; Nil@2 :: Null; DecTTL@3 :: DecIPTTL; Discard@4 :: Discard; Idle@1 -> Nil@2 -> DecTTL@3 -> Discard@4;"
+    );
 }
 
 #[test]
 fn contents_of_compounds_have_flattened_names() {
     let text = "elementclass C { input -> n :: Null -> Null -> output } Idle -> c :: C -> Discard";
     assert_eq!(names(text), ["Idle@1", "Discard@3", "c/n", "c/Null@2"]);
-    assert_eq!(
-        edges(text),
-        ["c/Null@2[0] -> [0]Discard@3", "Idle@1[0] -> [0]c/n", "c/n[0] -> [0]c/Null@2"]
-    );
+    assert_eq!(edges(text), ["c/Null@2[0] -> [0]Discard@3", "Idle@1[0] -> [0]c/n", "c/n[0] -> [0]c/Null@2"]);
 }
 
 #[test]
@@ -47,8 +55,14 @@ fn a_compound_without_name_is_called_at_n() {
 fn a_class_and_its_config_spread_over_bare_names_in_a_statement_alone() {
     assert_eq!(flat("a, b, c :: Idle(x)"), "a :: Idle(x); b :: Idle(x); c :: Idle(x);");
     assert_eq!(messages("a, b :: Null -> Discard"), ["config:1: undeclared element 'a'"]);
-    assert_eq!(messages("a[0], b :: Null"), ["config:1: undeclared element 'a'"]
-        .iter().map(|s| s.to_string()).chain(["config:1: output ports ignored at end of chain".to_string()]).collect::<Vec<_>>());
+    assert_eq!(
+        messages("a[0], b :: Null"),
+        ["config:1: undeclared element 'a'"]
+            .iter()
+            .map(|s| s.to_string())
+            .chain(["config:1: output ports ignored at end of chain".to_string()])
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -60,18 +74,27 @@ fn a_class_wins_over_an_element_of_its_name() {
 fn unknown_words_are_undeclared_elements_or_unknown_classes() {
     assert_eq!(messages("\nIdle -> x"), ["config:2: undeclared element 'x'"]);
     assert_eq!(messages("x :: Foo"), ["config:1: unknown element class 'Foo'"]);
-    assert_eq!(messages("Idle -> Foo -> Discard; Idle -> Foo -> Discard"), ["config:1: undeclared element 'Foo'"]);
+    assert_eq!(
+        messages("Idle -> Foo -> Discard; Idle -> Foo -> Discard"),
+        ["config:1: undeclared element 'Foo'"]
+    );
 }
 
 #[test]
 fn there_are_no_forward_references_and_each_is_one_error() {
     assert_eq!(all_messages("Idle -> x; x :: Discard; Idle -> x;"), ["undeclared element 'x'"]);
-    assert_eq!(messages("c :: C; elementclass C { Idle -> Discard }"), ["config:1: unknown element class 'C'"]);
+    assert_eq!(
+        messages("c :: C; elementclass C { Idle -> Discard }"),
+        ["config:1: unknown element class 'C'"]
+    );
 }
 
 #[test]
 fn a_config_on_a_reference_is_ignored_with_an_error() {
-    assert_eq!(messages("a :: Idle; a(x) -> Discard"), ["config:1: configuration string ignored on element reference"]);
+    assert_eq!(
+        messages("a :: Idle; a(x) -> Discard"),
+        ["config:1: configuration string ignored on element reference"]
+    );
 }
 
 #[test]
@@ -154,7 +177,10 @@ fn repeated_connections_are_merged() {
 fn missing_ends_mean_input_and_output_inside_compounds_and_groups() {
     assert_eq!(edges("Idle -> { -> Null -> } -> Discard").len(), 2);
     assert_eq!(
-        edges("a :: Idle [0,1] => [0,1] { [1] -> Null -> [0]; [0] -> Null -> [1] } [0,1] => Discard, Discard").len(),
+        edges(
+            "a :: Idle [0,1] => [0,1] { [1] -> Null -> [0]; [0] -> Null -> [1] } [0,1] => Discard, Discard"
+        )
+        .len(),
         4
     );
     assert_eq!(messages("-> Discard"), ["config:1: syntax error near '->'"]);
@@ -173,10 +199,7 @@ fn groups_join_the_scope_around_them() {
 
 #[test]
 fn input_is_a_source_and_output_a_sink_without_gaps() {
-    assert_eq!(
-        messages("elementclass X { input [1] -> Discard }"),
-        ["config:1: 'X' input 0 missing"]
-    );
+    assert_eq!(messages("elementclass X { input [1] -> Discard }"), ["config:1: 'X' input 0 missing"]);
     assert_eq!(
         messages("elementclass X { Idle -> input }"),
         ["config:1: 'X' pseudoelement 'input' may only be used as output"]
@@ -194,7 +217,10 @@ fn every_port_of_a_compound_must_be_connected() {
 
 #[test]
 fn pass_through_compounds_vanish() {
-    assert_eq!(edges("elementclass P { input -> output } Idle -> P -> P -> Discard"), ["Idle@1[0] -> [0]Discard@4"]);
+    assert_eq!(
+        edges("elementclass P { input -> output } Idle -> P -> P -> Discard"),
+        ["Idle@1[0] -> [0]Discard@4"]
+    );
     let long = format!("elementclass P {{ -> }} Idle {} -> Discard", "-> P ".repeat(20_000));
     assert_eq!(edges(&long).len(), 1);
 }
@@ -210,8 +236,13 @@ fn alternatives_are_tried_in_order_by_ports_and_arguments() {
         Idle -> F(1) -> F -> F(2, 3) -> Discard";
     assert_eq!(
         flat(text).split("; ").take(5).collect::<Vec<_>>(),
-        ["Idle@1 :: Idle", "Discard@5 :: Discard", "F@2/Null@1 :: Null(1)", "F@3/Counter@1 :: Counter",
-            "F@4/Print@1 :: Print(2/3)"]
+        [
+            "Idle@1 :: Idle",
+            "Discard@5 :: Discard",
+            "F@2/Null@1 :: Null(1)",
+            "F@3/Counter@1 :: Counter",
+            "F@4/Print@1 :: Print(2/3)"
+        ]
     );
 }
 
@@ -243,9 +274,7 @@ fn arguments_bind_by_position_then_keyword_then_rest() {
     let text = |arguments: &str| {
         format!("elementclass F {{ $a, K $k, __REST__ $r | Idle($a; $k; $r) -> Discard }} F({arguments})")
     };
-    let config = |arguments: &str| {
-        graph(&text(arguments)).nodes[0].config.clone()
-    };
+    let config = |arguments: &str| graph(&text(arguments)).nodes[0].config.clone();
     assert_eq!(config("1, K 2"), "1; 2; ");
     assert_eq!(config("1, x, K 2, y"), "1; 2; x, y");
     assert_eq!(config("1, L 5, K 2"), "1; 2; L 5");
@@ -309,7 +338,8 @@ fn requirements_are_collected_and_missing_ones_reported() {
 fn a_library_is_spliced_in_once_and_at_file_scope_only() {
     let find = |including: &str, name: &str| {
         assert_eq!(including, "config");
-        (name == "l.click").then(|| ("dir/l.click".to_string(), "elementclass L Idle; lib :: L; lib ->".to_string()))
+        (name == "l.click")
+            .then(|| ("dir/l.click".to_string(), "elementclass L Idle; lib :: L; lib ->".to_string()))
     };
     let options = Options { library: Some(&find), ..Options::default() };
     let run = |text: &str| {
@@ -328,7 +358,11 @@ fn a_library_is_spliced_in_once_and_at_file_scope_only() {
 fn a_byte_order_mark_is_three_errors_for_click() {
     assert_eq!(
         messages_in(Dialect::Click, "\u{feff}a :: Idle"),
-        [r"config:1: syntax error near '\357'", r"config:1: syntax error near '\273'", r"config:1: syntax error near '\277'"]
+        [
+            r"config:1: syntax error near '\357'",
+            r"config:1: syntax error near '\273'",
+            r"config:1: syntax error near '\277'"
+        ]
     );
     assert_eq!(messages("\u{feff}a :: Idle").len(), 1);
 }

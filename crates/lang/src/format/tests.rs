@@ -10,7 +10,10 @@ fn formats(text: &str, wanted: &str) {
 
 #[test]
 fn white_space_around_tokens_is_made_even() {
-    formats("a::Idle;b :: Null( x )\na->[ 0,1 ]b[1 ]   ->c::{->Null->};", "a :: Idle;\nb :: Null( x );\na -> [0, 1] b [1] -> c :: { -> Null -> };\n");
+    formats(
+        "a::Idle;b :: Null( x )\na->[ 0,1 ]b[1 ]   ->c::{->Null->};",
+        "a :: Idle;\nb :: Null( x );\na -> [0, 1] b [1] -> c :: { -> Null -> };\n",
+    );
     formats("", "");
     formats("require(a)define($x 1)elementclass A B", "require(a);\ndefine($x 1);\nelementclass A B;\n");
 }
@@ -22,13 +25,22 @@ fn line_breaks_in_chains_and_single_empty_lines_stay() {
 
 #[test]
 fn compounds_keep_to_one_line_or_many() {
-    formats("elementclass X {$a,K $b|->Null;Idle->Discard||...}", "elementclass X { $a, K $b | -> Null; Idle -> Discard || ... }\n");
-    formats("elementclass X {$a|\n->Null->; Idle->\nDiscard||->\n}\n(a;\nb)", "elementclass X { $a |\n    -> Null ->;\n    Idle -> Discard;\n|| -> }\n(\n    a;\n    b;\n);\n");
+    formats(
+        "elementclass X {$a,K $b|->Null;Idle->Discard||...}",
+        "elementclass X { $a, K $b | -> Null; Idle -> Discard || ... }\n",
+    );
+    formats(
+        "elementclass X {$a|\n->Null->; Idle->\nDiscard||->\n}\n(a;\nb)",
+        "elementclass X { $a |\n    -> Null ->;\n    Idle -> Discard;\n||\n    ->;\n}\n(\n    a;\n    b;\n);\n",
+    );
 }
 
 #[test]
 fn comments_stay_and_hashes_become_slashes() {
-    formats("# one\na :: Idle; # two\n  /* three */\nb -> // four\n c;", "// one\na :: Idle; // two\n/* three */\nb // four\n    -> c;\n");
+    formats(
+        "# one\na :: Idle; # two\n  /* three */\nb -> // four\n c;",
+        "// one\na :: Idle; // two\n/* three */\nb // four\n    -> c;\n",
+    );
     formats("a /* x */ :: Idle // y\n;\n{ // z\n}", "a :: Idle; /* x */\n// y\n{ // z\n};\n");
 }
 

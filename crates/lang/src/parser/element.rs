@@ -138,7 +138,8 @@ impl Parser<'_> {
                     break token;
                 }
                 _ => {
-                    let error = Diagnostic::error("syntax error: expected port number", self.lexer.span(token));
+                    let error =
+                        Diagnostic::error("syntax error: expected port number", self.lexer.span(token));
                     self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
                     self.lexer.back_to(token);
                     break token;
@@ -192,8 +193,8 @@ impl Parser<'_> {
                     let double = token.kind == Kind::DoubleArrow;
                     return Connector::Arrow(Arrow { double, span: self.lexer.span(token) });
                 }
-                // The block around the chain is not closed, and who knows what else is missing.
-                Kind::End if nested => return Connector::Broken,
+                // Something around the chain is not closed, and who knows what else is missing.
+                Kind::End if nested || self.end_reported => return Connector::Broken,
                 Kind::Byte(b';') | Kind::End => return Connector::Done,
                 Kind::Byte(b'{' | b'}' | b'[' | b')')
                 | Kind::Identifier

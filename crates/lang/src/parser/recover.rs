@@ -91,7 +91,8 @@ impl Parser<'_> {
     fn skip_name(&mut self, name: Token) -> bool {
         let next = self.lexer.next();
         self.lexer.back_to(next);
-        if self.starts_line(name) && matches!(next.kind, Kind::DoubleColon | Kind::Arrow | Kind::DoubleArrow) {
+        if self.starts_line(name) && matches!(next.kind, Kind::DoubleColon | Kind::Arrow | Kind::DoubleArrow)
+        {
             return true;
         }
         self.suspects.insert(self.lexer.text(name).to_string());
@@ -139,7 +140,9 @@ fn remedy(kind: Kind) -> &'static str {
         Kind::Variable => "variables stand inside configuration strings only",
         Kind::Provide => "there is no `provide` statement; remove it",
         Kind::Byte(b'#') => "write comments as `// …` or `/* … */`",
-        Kind::Byte(128..) => "names are made of ASCII letters, digits, `_`, `@` and `/`; remove other characters",
+        Kind::Byte(128..) => {
+            "names are made of ASCII letters, digits, `_`, `@` and `/`; remove other characters"
+        }
         _ => "separate statements with `;`",
     }
 }
