@@ -54,7 +54,10 @@ impl Capture {
 
     /// Waits until `count` frames are there.
     pub fn wait_for(&self, count: usize, limit: Duration) -> Result<Vec<Frame>> {
-        let enough = self.process.written().wait_until(limit, |streams| Records::new(&streams.stdout).count() >= count);
+        let enough = self
+            .process
+            .written()
+            .wait_until(limit, |streams| Records::new(&streams.stdout).count() >= count);
         if enough {
             return Ok(self.frames());
         }
@@ -102,7 +105,11 @@ impl Iterator for Records<'_> {
         let end = RECORD_HEADER.checked_add(captured as usize)?;
         let bytes = self.rest.get(RECORD_HEADER..end)?.to_vec();
         self.rest = &self.rest[end..];
-        Some(Frame { time: Duration::from_secs(seconds.into()) + Duration::from_micros(micros.into()), length, bytes })
+        Some(Frame {
+            time: Duration::from_secs(seconds.into()) + Duration::from_micros(micros.into()),
+            length,
+            bytes,
+        })
     }
 }
 
@@ -130,7 +137,10 @@ mod tests {
     fn records_are_read_in_order() {
         let frames: Vec<Frame> = Records::new(&file()).collect();
         assert_eq!(frames.iter().map(|frame| frame.bytes.len()).collect::<Vec<_>>(), [3, 60]);
-        assert_eq!(frames[0], Frame { time: Duration::from_micros(1_000_002), length: 100, bytes: vec![7; 3] });
+        assert_eq!(
+            frames[0],
+            Frame { time: Duration::from_micros(1_000_002), length: 100, bytes: vec![7; 3] }
+        );
     }
 
     #[test]

@@ -38,7 +38,11 @@ pub struct Output {
 }
 
 impl Command {
-    pub(super) fn new<W: AsRef<OsStr>>(host: &Host, words: impl IntoIterator<Item = W>, inside: bool) -> Command {
+    pub(super) fn new<W: AsRef<OsStr>>(
+        host: &Host,
+        words: impl IntoIterator<Item = W>,
+        inside: bool,
+    ) -> Command {
         let words = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
         Command { host: host.clone(), words, variables: vec![], input: vec![], limit: LIMIT, inside }
     }
@@ -183,7 +187,9 @@ mod tests {
     fn a_missing_tool_is_a_reason_to_skip_and_a_missing_path_is_an_error() {
         assert!(find_tool("sh".as_ref()).is_ok_and(|path| path.is_absolute()));
         let missing = find_tool("no-such-tool-anywhere".as_ref());
-        assert!(matches!(missing, Err(RigError::Skip(Skip::MissingTool(tool))) if tool == "no-such-tool-anywhere"));
+        assert!(
+            matches!(missing, Err(RigError::Skip(Skip::MissingTool(tool))) if tool == "no-such-tool-anywhere")
+        );
         assert!(matches!(find_tool("/no/such/program".as_ref()), Err(RigError::System(..))));
         assert!(matches!(find_tool("".as_ref()), Err(RigError::Skip(_))));
     }

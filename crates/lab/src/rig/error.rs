@@ -115,7 +115,9 @@ impl fmt::Display for RigError {
             }
             RigError::BadAddress { text, wanted } => write!(f, "bad address {text:?}: wanted {wanted}"),
             RigError::BadNumber { rule } => write!(f, "{rule}"),
-            RigError::Failed(failure) => failure.describe(f, &format!("ended with {}", failure.output.ending())),
+            RigError::Failed(failure) => {
+                failure.describe(f, &format!("ended with {}", failure.output.ending()))
+            }
             RigError::TimedOut(failure, limit) => failure.describe(f, &format!("still ran after {limit:?}")),
             RigError::NotSeen(failure, wanted) => failure.describe(f, &format!("did not show {wanted}")),
             RigError::Unreadable(failure, what) => {

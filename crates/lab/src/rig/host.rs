@@ -179,7 +179,9 @@ impl Host {
         self.check_interface(interface)?;
         let state = if on { "on" } else { "off" };
         let kinds = ["tx", "rx", "tso", "gso", "gro"];
-        self.command(["ethtool", "-K", interface]).args(kinds.iter().flat_map(|kind| [*kind, state])).run()?;
+        self.command(["ethtool", "-K", interface])
+            .args(kinds.iter().flat_map(|kind| [*kind, state]))
+            .run()?;
         Ok(self)
     }
 
@@ -246,7 +248,11 @@ impl Host {
         self.json("a list of links in JSON", ["-j", "-s", "link", "show"])
     }
 
-    fn json<T: for<'a> Deserialize<'a>, const N: usize>(&self, what: &'static str, words: [&str; N]) -> Result<T> {
+    fn json<T: for<'a> Deserialize<'a>, const N: usize>(
+        &self,
+        what: &'static str,
+        words: [&str; N],
+    ) -> Result<T> {
         let (output, process) = self.outside(["ip", "-n", self.namespace()]).args(words).finish()?;
         if !output.succeeded() {
             return Err(RigError::Failed(process.failure()));
@@ -320,7 +326,8 @@ fn check_prefix(text: &str, wanted: &'static str) -> Result<()> {
             Ok(IpAddr::V6(_)) => 128,
             Err(_) => return false,
         };
-        length.bytes().all(|byte| byte.is_ascii_digit()) && length.parse().is_ok_and(|length: u8| length <= longest)
+        length.bytes().all(|byte| byte.is_ascii_digit())
+            && length.parse().is_ok_and(|length: u8| length <= longest)
     });
     if valid { Ok(()) } else { Err(RigError::BadAddress { text: text.into(), wanted }) }
 }
@@ -342,7 +349,8 @@ mod tests {
         for good in ["10.0.0.1/0", "10.0.0.1/32", "fd00::1/128"] {
             assert!(check_prefix(good, wanted).is_ok(), "{good}");
         }
-        for bad in ["10.0.0.1", "10.0.0.1/33", "10.0.0/24", "fd00::1/129", "/24", "10.0.0.1/", "10.0.0.1/+8"] {
+        for bad in ["10.0.0.1", "10.0.0.1/33", "10.0.0/24", "fd00::1/129", "/24", "10.0.0.1/", "10.0.0.1/+8"]
+        {
             assert!(check_prefix(bad, wanted).is_err(), "{bad}");
         }
         assert!(check_mac("02:00:00:00:00:01").is_ok());

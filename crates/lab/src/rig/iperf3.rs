@@ -58,12 +58,14 @@ impl Host {
         parse_address(address)?;
         let listener = server.spawn(["iperf3", "-s", "-1", "--forceflush"])?;
         listener.wait_for("Server listening", Duration::from_secs(5))?;
-        let client = self.command(["iperf3", "-J", "-c", address]).args(options).limit(Duration::from_secs(120));
+        let client =
+            self.command(["iperf3", "-J", "-c", address]).args(options).limit(Duration::from_secs(120));
         let (output, process) = client.finish()?;
         if !output.succeeded() {
             return Err(RigError::Failed(process.failure()));
         }
-        parse(&output.stdout).ok_or_else(|| RigError::Unreadable(process.failure(), "a report of iperf3 in JSON"))
+        parse(&output.stdout)
+            .ok_or_else(|| RigError::Unreadable(process.failure(), "a report of iperf3 in JSON"))
     }
 }
 

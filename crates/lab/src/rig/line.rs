@@ -30,8 +30,10 @@ impl Line {
         let left = rig.link(&a, "eth0", &r, "eth0")?;
         let right = rig.link(&b, "eth0", &r, "eth1")?;
         for (host, interface, net) in [(&a, "eth0", 1), (&b, "eth0", 2)] {
-            host.address(interface, &format!("10.0.{net}.2/24"))?.route("default", &format!("10.0.{net}.1"))?;
-            host.address(interface, &format!("fd00:{net}::2/64"))?.route("default", &format!("fd00:{net}::1"))?;
+            host.address(interface, &format!("10.0.{net}.2/24"))?
+                .route("default", &format!("10.0.{net}.1"))?;
+            host.address(interface, &format!("fd00:{net}::2/64"))?
+                .route("default", &format!("fd00:{net}::1"))?;
         }
         r.address("eth0", "10.0.1.1/24")?.address("eth0", "fd00:1::1/64")?;
         r.address("eth1", "10.0.2.1/24")?.address("eth1", "fd00:2::1/64")?;

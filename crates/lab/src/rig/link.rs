@@ -68,7 +68,10 @@ impl Link {
 
 impl Switch {
     pub(super) fn create(host: Host) -> Result<Switch> {
-        or_skip(host.ip(["link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0"]), "bridge")?;
+        or_skip(
+            host.ip(["link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0"]),
+            "bridge",
+        )?;
         // Snooping would keep multicast from ports that have not asked for it in time.
         host.ip(["link", "set", BRIDGE, "type", "bridge", "mcast_snooping", "0"])?;
         host.up(BRIDGE)?;

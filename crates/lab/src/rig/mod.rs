@@ -128,7 +128,13 @@ impl Rig {
     }
 
     /// Joins two hosts by a veth pair; both ends are up when this returns.
-    pub fn link(&self, left: &Host, left_interface: &str, right: &Host, right_interface: &str) -> Result<Link> {
+    pub fn link(
+        &self,
+        left: &Host,
+        left_interface: &str,
+        right: &Host,
+        right_interface: &str,
+    ) -> Result<Link> {
         Link::create((left, left_interface), (right, right_interface))
     }
 

@@ -82,7 +82,11 @@ pub(super) fn check_interface_name(name: &str) -> Result<()> {
     let rule = "an interface's name has 1 to 15 visible characters without '/' or ':', and no '-' in front";
     let fits = (1..=15).contains(&name.len()) && name != "." && name != "..";
     let clean = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
-    if fits && clean && !name.starts_with('-') { Ok(()) } else { Err(RigError::BadName { name: name.into(), rule }) }
+    if fits && clean && !name.starts_with('-') {
+        Ok(())
+    } else {
+        Err(RigError::BadName { name: name.into(), rule })
+    }
 }
 
 #[cfg(test)]

@@ -78,13 +78,15 @@ impl Host {
     pub fn ping_with(&self, address: &str, count: u32, options: &[&str]) -> Result<PingReport> {
         parse_address(address)?;
         let count = count.to_string();
-        let ping = self.command(["ping", "-n", "-i", "0.02", "-W", "1", "-c", &count]).args(options).arg(address);
+        let ping =
+            self.command(["ping", "-n", "-i", "0.02", "-W", "1", "-c", &count]).args(options).arg(address);
         let (output, process) = ping.finish()?;
         // Status 1 means loss. Status 2 is about ping itself, as with no route.
         if !matches!(output.code(), Some(0 | 1)) {
             return Err(RigError::Failed(process.failure()));
         }
-        PingReport::parse(&output.stdout).ok_or_else(|| RigError::Unreadable(process.failure(), "a summary of ping"))
+        PingReport::parse(&output.stdout)
+            .ok_or_else(|| RigError::Unreadable(process.failure(), "a summary of ping"))
     }
 }
 

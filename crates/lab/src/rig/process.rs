@@ -83,7 +83,11 @@ impl Process {
     pub fn wait_for(&self, wanted: &str, limit: Duration) -> Result<()> {
         let shows = |bytes: &[u8]| text(bytes).contains(wanted);
         let seen = self.written.wait_until(limit, |streams| shows(&streams.stdout) || shows(&streams.stderr));
-        if seen { Ok(()) } else { Err(RigError::NotSeen(self.failure(), format!("{wanted:?} within {limit:?}"))) }
+        if seen {
+            Ok(())
+        } else {
+            Err(RigError::NotSeen(self.failure(), format!("{wanted:?} within {limit:?}")))
+        }
     }
 
     /// Waits for the program's end; at the limit it is killed and the result is an error.

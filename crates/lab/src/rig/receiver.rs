@@ -36,7 +36,13 @@ struct Flow {
 }
 
 /// Receives until the sender is done and nothing has come for `quiet`.
-pub(super) fn receive(run: u16, flows: usize, socket: &UdpSocket, sending: &AtomicBool, quiet: Duration) -> Tally {
+pub(super) fn receive(
+    run: u16,
+    flows: usize,
+    socket: &UdpSocket,
+    sending: &AtomicBool,
+    quiet: Duration,
+) -> Tally {
     let mut tally = Tally { flows: vec![Flow::default(); flows], ..Tally::default() };
     let mut datagram = vec![0; 1 << 16];
     let _ = socket.set_read_timeout(Some(LOOK));

@@ -170,13 +170,16 @@ impl Traffic {
             return Err(RigError::BadNumber { rule });
         }
         if self.flows == 0 || self.rate == Some(0) {
-            return Err(RigError::BadNumber { rule: "traffic needs at least one flow and a rate above 0".into() });
+            return Err(RigError::BadNumber {
+                rule: "traffic needs at least one flow and a rate above 0".into(),
+            });
         }
         Ok(self.frame_bytes - overhead)
     }
 
     fn sender_sockets(&self, target: SocketAddr) -> Result<Vec<UdpSocket>> {
-        let any: IpAddr = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let any: IpAddr =
+            if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let open = || {
             let socket = bind(SocketAddr::new(any, 0))?;
             let doing = format!("{} cannot send to {}", self.from.label(), target.ip());
@@ -189,7 +192,8 @@ impl Traffic {
     /// Datagrams the receiving host has dropped at full socket buffers since it was made.
     fn overruns(&self) -> Result<u64> {
         self.to.enter(|| {
-            let [v4, v6] = ["snmp", "snmp6"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
+            let [v4, v6] =
+                ["snmp", "snmp6"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
             receiver_buffer_errors(&v4.unwrap_or_default(), &v6.unwrap_or_default())
         })
     }
@@ -227,7 +231,13 @@ impl fmt::Display for TrafficReport {
             f,
             "received {}: {:.0} per second, lost {} ({percent:.3} %, {} in the receiver), reordered {}, duplicated {}, \
              strays {}",
-            self.received, self.received_per_second, self.lost, self.overrun, self.reordered, self.duplicated, self.strays
+            self.received,
+            self.received_per_second,
+            self.lost,
+            self.overrun,
+            self.reordered,
+            self.duplicated,
+            self.strays
         )?;
         write!(f, "latency {}", self.latency)
     }
@@ -248,7 +258,8 @@ fn exchange(plan: &Plan, senders: &[UdpSocket], receiver: &UdpSocket, quiet: Dur
 }
 
 fn bind(address: SocketAddr) -> Result<UdpSocket> {
-    let socket = UdpSocket::bind(address).map_err(RigError::system(format!("cannot bind {}", address.ip())))?;
+    let socket =
+        UdpSocket::bind(address).map_err(RigError::system(format!("cannot bind {}", address.ip())))?;
     let sized = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER);
     sized.map_err(|errno| RigError::System("cannot size a socket's buffer".into(), errno.into()))?;
     Ok(socket)
