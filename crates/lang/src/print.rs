@@ -95,3 +95,41 @@ fn print_chain(ir: &Ir, start: usize, next: &[Option<usize>], printed: &mut [boo
     }
     out.push_str(";\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+
+    fn printed(text: &str) -> String {
+        super::print_flat(&graph(text))
+    }
+
+    #[test]
+    fn declarations_come_first_and_chains_are_maximal() {
+        assert_eq!(
+            printed(
+                "require(x); a :: Idle( 1,2 ) -> n :: Null -> d :: Discard; a [1] -> e :: Idle [2] -> [3] e"
+            ),
+            "require(package \"x\");\n\na :: Idle( 1,2 );\nn :: Null;\nd :: Discard;\ne :: Idle;\n\n\
+             a -> n\n    -> d;\na [1] -> e;\ne [2] -> [3] e;\n"
+        );
+    }
+
+    #[test]
+    fn a_chain_goes_on_into_an_input_0_if_it_can() {
+        assert_eq!(
+            printed("a :: Idle; b :: Idle; c :: Idle; a -> b; b -> [1] c; b -> d :: Discard"),
+            "a :: Idle;\nb :: Idle;\nc :: Idle;\nd :: Discard;\n\na -> b\n    -> d;\nb -> [1] c;\n"
+        );
+    }
+
+    #[test]
+    fn cycles_are_printed_once() {
+        assert_eq!(
+            printed("a :: Null; b :: Null; a -> b -> a"),
+            "a :: Null;\nb :: Null;\n\nb -> a\n    -> b;\n"
+        );
+        assert_eq!(printed("a :: Null; a -> a"), "a :: Null;\n\na -> a;\n");
+        assert_eq!(printed(""), "");
+    }
+}

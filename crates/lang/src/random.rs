@@ -128,8 +128,6 @@ fn every_prefix_of_a_program_is_read_without_panic() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     fn a_printed_program_parses_to_the_same_graph(text in program()) {
         let ir = legal(&text)?;

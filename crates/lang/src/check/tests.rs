@@ -31,12 +31,9 @@ fn a_push_output_and_a_pull_input_clash() {
 
 #[test]
 fn an_agnostic_element_cannot_be_both() {
-    let messages = checked("InfiniteSource -> n :: Null -> ToDevice");
-    assert_eq!(messages.len(), 1);
-    assert!(
-        messages[0].contains("agnostic 'n :: Null' in mixed context: push input 0, pull output 0")
-            || messages[0].contains("push output 0 connected to"),
-        "{messages:?}"
+    assert_eq!(
+        checked("InfiniteSource -> n :: Null -> ToDevice"),
+        ["agnostic 'n :: Null' in mixed context: push input 0, pull output 0"]
     );
 }
 
