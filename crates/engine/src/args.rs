@@ -186,6 +186,24 @@ impl<'a> Args<'a> {
     pub fn place(&mut self, element: usize, worker: usize) {
         self.environment.plan.place(element, worker);
     }
+    /// The elements of the router: their number and names.
+    pub fn elements(&self) -> impl Iterator<Item = (usize, &str)> {
+        let plan = &*self.environment.plan;
+        (0..plan.len()).map(|element| (element, plan.name(element)))
+    }
+    /// Sets how many tickets an element's task starts with; 1024 is what everyone has.
+    pub fn set_tickets(&mut self, element: usize, tickets: u32) {
+        self.environment.plan.set_tickets(element, tickets);
+    }
+    /// How many tickets an element's task starts with.
+    pub fn tickets(&self, element: usize) -> u32 {
+        self.environment.plan.tickets(element)
+    }
+    /// Gives this element a handler that its class does not list; `*` stands for any name. The class's
+    /// `own_handlers` serves it. `flags` are those that the `handlers` handler prints.
+    pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
+        self.environment.plan.declare_handler(self.node, name, flags);
+    }
     /// Names of addresses and devices.
     pub fn names(&self) -> &Names {
         self.environment.names

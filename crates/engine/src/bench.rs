@@ -329,6 +329,17 @@ impl Bench {
     pub fn printed(&self) -> String {
         self.printed.take()
     }
+    /// Asks the router to stop, as a signal or another element would; a driver's task runs then.
+    pub fn request_stop(&mut self) {
+        self.graph.control.request_stop();
+        if self.graph.control.driver().is_some() {
+            self.graph.scheduler.schedule(ELEMENT);
+        }
+    }
+    /// Whether the element ended the run.
+    pub fn has_ended(&self) -> bool {
+        self.graph.control.has_ended()
+    }
     /// Whether something asked the router to stop.
     pub fn stop_requested(&self) -> bool {
         self.graph.control.has_stop_requests()

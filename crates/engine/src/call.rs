@@ -4,6 +4,7 @@ use crate::graph::Graph;
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
 use artery_rcu::Turn;
+use std::borrow::Cow;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -51,17 +52,33 @@ impl Plan {
         match self.target(full, prefix) {
             Ok(Target::Global(name)) => GLOBAL.iter().any(|(n, flags)| *n == name && flags.contains(letter)),
             Ok(Target::Element(node, name)) => {
-                self.handlers_of(node).any(|(n, flags)| n == name && flags.contains(letter))
+                self.handlers_of(node).any(|(n, flags)| (n == name || n == "*") && flags.contains(letter))
             }
             Err(_) => false,
         }
     }
 
     /// Names and flags of an element's handlers.
-    pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&'static str, String)> + '_ {
-        let own = self.class(node).handlers.iter().map(|h| (h.name, h.flags()));
+    pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&str, String)> + '_ {
+        let class = self.class(node).handlers.iter().map(|h| (h.name, h.flags()));
+        let own = self.own_handlers(node).iter().map(|(name, flags)| (name.as_str(), (*flags).to_string()));
         let standard = STANDARD.iter().chain(TASK).map(|(name, flags)| (*name, (*flags).to_string()));
-        own.chain(standard.filter(move |(name, _)| self.class(node).handler(name).is_none()))
+        let overridden = move |name: &str| {
+            self.class(node).handler(name).is_some() || self.own_handlers(node).iter().any(|(n, _)| n == name)
+        };
+        class.chain(own).chain(standard.filter(move |(name, _)| !overridden(name)))
+    }
+
+    /// The function behind an element's handler, and the text to call it with. `None` when it is a standard one.
+    fn served<'a>(&self, node: usize, name: &str, text: &'a str) -> Option<(&'static Handler, Cow<'a, str>)> {
+        if let Some(handler) = self.class(node).handler(name) {
+            return Some((handler, Cow::Borrowed(text)));
+        }
+        let handler = self.class(node).own_handlers?;
+        let is_standard = STANDARD.iter().chain(TASK).any(|(standard, _)| *standard == name);
+        let is_own = |(own, _): &(String, _)| own == name || own == "*" && !is_standard;
+        let found = self.own_handlers(node).iter().any(is_own);
+        found.then(|| (handler, Cow::Owned(format!("{name} {text}"))))
     }
 
     fn read_global(&self, name: &str) -> Option<String> {
@@ -251,11 +268,11 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
         let full = || format!("{}.{name}", self.plan.name(node));
-        match self.plan.class(node).handler(name) {
-            Some(handler) => {
+        match self.plan.served(node, name, parameters) {
+            Some((handler, text)) => {
                 let read = handler.read.ok_or_else(|| HandlerError::NotReadable(full()))?;
                 let busy = full();
-                self.enter(node, turn, |element, cx| read.call(element, parameters, cx))
+                self.enter(node, turn, |element, cx| read.call(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
             None => self.read_standard(node, name).ok_or_else(|| HandlerError::NoHandler(name.to_string())),
@@ -288,11 +305,11 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
         let full = || format!("{}.{name}", self.plan.name(node));
-        match self.plan.class(node).handler(name) {
-            Some(handler) => {
+        match self.plan.served(node, name, value) {
+            Some((handler, text)) => {
                 let write = handler.write.ok_or_else(|| HandlerError::NotWritable(full()))?;
                 let busy = full();
-                self.enter(node, turn, |element, cx| write.call(element, value, cx))
+                self.enter(node, turn, |element, cx| write.call(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
             None if name == "tickets" => {

@@ -28,6 +28,9 @@ pub struct Class {
     pub args: &'static [Arg],
     /// Handlers besides those that every element has.
     pub handlers: &'static [Handler],
+    /// Serves the handlers that an element declares for itself with [`Args::declare_handler`]. It is called with the
+    /// handler's name, a space, and the parameters or value.
+    pub own_handlers: Option<&'static Handler>,
     /// When elements of this class are made and started.
     pub phase: Phase,
     /// Whether a copy on every worker does what one instance would; see [`crate::graph`].
@@ -52,6 +55,7 @@ impl Class {
         flow: "x/x",
         args: &[],
         handlers: &[],
+        own_handlers: None,
         phase: Phase::Default,
         per_worker: false,
         signals: Signals::None,

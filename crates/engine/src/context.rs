@@ -204,6 +204,10 @@ impl Context<'_> {
     pub fn number(&self) -> usize {
         self.node
     }
+    /// The number of the element called `name` here: in this compound, or further out.
+    pub fn element(&self, name: &str) -> Option<usize> {
+        self.graph.plan.resolve(name, self.graph.plan.prefix(self.node))
+    }
     /// Calls a read handler; `name` is looked up from where this element stands.
     pub fn read_handler(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();

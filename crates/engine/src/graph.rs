@@ -113,10 +113,12 @@ impl Graph {
         clock: Clock,
     ) -> Graph {
         let slots_len = slots.len();
+        let mut scheduler = Scheduler::new(nodes.len());
+        (0..plan.len()).for_each(|node| scheduler.set_tickets(node, plan.tickets(node)));
         let edges: usize = nodes.iter().map(|node| node.outputs.len()).sum();
         Graph {
             worker,
-            scheduler: Scheduler::new(nodes.len()),
+            scheduler,
             stack: Vec::with_capacity(2 * edges + BATCH),
             spares: (0..edges + 4).map(|_| Batch::default()).collect(),
             burst: plan.burst(),

@@ -32,6 +32,8 @@ pub struct Handler {
     pub sums: bool,
     /// Whether it belongs on a button in a user interface: a write without value.
     pub button: bool,
+    /// Whether it is for this configuration's own use and refused to whoever calls from outside.
+    pub private: bool,
 }
 
 impl Handler {
@@ -45,6 +47,7 @@ impl Handler {
             takes_parameters: false,
             sums: false,
             button: false,
+            private: false,
         }
     }
     /// A handler that is written.
@@ -57,6 +60,7 @@ impl Handler {
             takes_parameters: false,
             sums: false,
             button: false,
+            private: false,
         }
     }
     /// Makes it writable as well.
@@ -77,6 +81,11 @@ impl Handler {
     /// Says that it is a write without value.
     pub const fn button(mut self) -> Handler {
         self.button = true;
+        self
+    }
+    /// Says that calls from outside the configuration, such as by a control socket, are refused.
+    pub const fn private(mut self) -> Handler {
+        self.private = true;
         self
     }
     /// The letters that the `handlers` handler prints.

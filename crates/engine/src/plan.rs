@@ -4,6 +4,7 @@
 //! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that nobody
 //! placed is copied to every worker instead: it does there what one instance would.
 use crate::class::{Class, Classes};
+use crate::scheduler::DEFAULT_TICKETS;
 use artery_lang::{Edge, Ir, Mode, Processing};
 
 /// Where an element runs.
@@ -23,7 +24,11 @@ struct Node {
     inputs: Vec<bool>,
     outputs: Vec<bool>,
     placed: Option<usize>,
+    /// Share of its worker's turns.
+    tickets: u32,
     home: Home,
+    /// Handlers of this element alone, with their flags.
+    own_handlers: Vec<(String, &'static str)>,
 }
 
 /// A checked configuration and where its elements run.
@@ -46,7 +51,9 @@ impl Plan {
             inputs: processing.inputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
             outputs: processing.outputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
             placed: None,
+            tickets: DEFAULT_TICKETS,
             home: Home::Worker(0),
+            own_handlers: Vec::new(),
         });
         Plan {
             nodes: nodes.collect(),
@@ -67,7 +74,18 @@ impl Plan {
     pub(crate) fn of_one(class: &'static Class, config: &str, inputs: Vec<bool>, outputs: Vec<bool>) -> Plan {
         let home = Home::Worker(0);
         let name = "e".to_string();
-        let node = Node { name, class, config: config.to_string(), inputs, outputs, placed: None, home };
+        let config = config.to_string();
+        let node = Node {
+            name,
+            class,
+            config,
+            inputs,
+            outputs,
+            placed: None,
+            tickets: DEFAULT_TICKETS,
+            home,
+            own_handlers: Vec::new(),
+        };
         Plan {
             nodes: vec![node],
             edges: Vec::new(),
@@ -159,6 +177,27 @@ impl Plan {
     /// The number of the element with exactly this flattened name.
     pub fn resolve_exact(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// Gives an element a handler that its class does not list.
+    pub(crate) fn declare_handler(&mut self, node: usize, name: &str, flags: &'static str) {
+        let own = &mut self.nodes[node].own_handlers;
+        if !own.iter().any(|(known, _)| known == name) {
+            own.push((name.to_string(), flags));
+        }
+    }
+    /// The handlers that an element declared for itself, with their flags.
+    pub(crate) fn own_handlers(&self, node: usize) -> &[(String, &'static str)] {
+        &self.nodes[node].own_handlers
+    }
+
+    /// Sets how many tickets an element's task starts with.
+    pub fn set_tickets(&mut self, node: usize, tickets: u32) {
+        self.nodes[node].tickets = tickets;
+    }
+    /// How many tickets an element's task starts with.
+    pub fn tickets(&self, node: usize) -> u32 {
+        self.nodes[node].tickets
     }
 
     /// Asks for an element to run on a worker.

@@ -21,8 +21,13 @@ pub type Lookup<'a> = dyn FnMut(&str) -> Option<String> + 'a;
 ///
 /// Values are taken as they are.
 pub fn expand(text: &str, variable: &mut Lookup<'_>, call: Option<&mut Lookup<'_>>) -> String {
-    let mut callbacks = Callbacks { variable, call };
-    expand_at_depth(text, &mut callbacks, 0)
+    expand_at_depth(text, &mut Callbacks { variable, call, quotes: false }, 0)
+}
+
+/// Like [`expand`], but puts quotes around values that stand outside quotes, so that unquoting the result gives
+/// them back as they are.
+pub fn expand_quoting(text: &str, variable: &mut Lookup<'_>, call: Option<&mut Lookup<'_>>) -> String {
+    expand_at_depth(text, &mut Callbacks { variable, call, quotes: true }, 0)
 }
 
 /// The variables of one scope and, through its parent, of the scopes around it.
@@ -73,6 +78,10 @@ trait Values {
     fn call(&mut self, _text: &str) -> Option<String> {
         None
     }
+    /// Whether values outside quotes get some.
+    fn quotes(&self) -> bool {
+        false
+    }
 }
 
 impl Values for &Environment {
@@ -85,6 +94,7 @@ impl Values for &Environment {
 struct Callbacks<'a, 'b, 'c> {
     variable: &'a mut Lookup<'b>,
     call: Option<&'a mut Lookup<'c>>,
+    quotes: bool,
 }
 
 impl Values for Callbacks<'_, '_, '_> {
@@ -94,6 +104,10 @@ impl Values for Callbacks<'_, '_, '_> {
 
     fn call(&mut self, text: &str) -> Option<String> {
         self.call.as_mut()?(text)
+    }
+
+    fn quotes(&self) -> bool {
+        self.quotes
     }
 }
 
@@ -119,9 +133,10 @@ fn expand_at_depth(text: &str, values: &mut dyn Values, depth: usize) -> String 
                 Parsed::No => {}
                 Parsed::Unterminated => break,
                 Parsed::Yes(reference) => {
+                    let quotes = depth == 0 && quote.is_none() && values.quotes();
                     if let Some(value) = reference.expand(values, depth, quote == Some(b'"')) {
                         out.push_str(&text[copied..at]);
-                        out.push_str(&value);
+                        out.push_str(&if quotes { args::quote(&value) } else { value });
                         copied = reference.end;
                     }
                     at = reference.end;
@@ -334,6 +349,13 @@ mod tests {
         assert_eq!(expand("$(add $x $(c.count)) $?", &mut variable, Some(&mut call)), "<add 7 <c.count>> $?");
         assert_eq!(expand("$(add ')' 1)", &mut variable, Some(&mut call)), "<add ')' 1>");
         assert_eq!(expand("$(c.count)", &mut variable, None), "$(c.count)");
+    }
+
+    #[test]
+    fn quoting_expansion_survives_unquoting() {
+        let mut variable = |name: &str| (name == "x").then(|| "a \"b\"".to_string());
+        let expanded = expand_quoting("<$x> '$x' \"$x\" $nope", &mut variable, None);
+        assert_eq!(args::unquote(&expanded), "<a \"b\"> $x a \"b\" $nope");
     }
 
     #[test]
