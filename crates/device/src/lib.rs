@@ -6,12 +6,24 @@
 //! not here: elements, and any idea of what a packet means beyond its link header.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod af_packet;
+#[allow(unsafe_code)]
+mod bpf;
 mod error;
+mod interface;
 mod memory;
+#[cfg(test)]
+mod namespace;
+mod offload;
 mod pcap;
 mod queue;
+#[allow(unsafe_code)]
+mod sys;
 
+pub use af_packet::{AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings};
 pub use error::{Damage, DeviceError, Half};
+pub use interface::Interface;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};

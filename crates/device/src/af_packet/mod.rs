@@ -1,0 +1,112 @@
+//! Ports on Linux interfaces, by packet sockets.
+//!
+//! # Receiving
+//!
+//! Through a ring of slots that the kernel fills and this process reads without a system call (TPACKET_V2). The
+//! newer TPACKET_V3 hands over whole blocks, and a block that is not full only when its timer fires, at least a
+//! millisecond later: a ping through two such ports takes milliseconds. Slots are visible at once, and the rate is
+//! bounded elsewhere (see `docs/decisions`). A slot holds a frame of the interface's MTU. Longer ones, which
+//! senders with segmentation offload produce, the kernel queues beside the ring in the same order, and they are
+//! read by a system call each, which 64 kB are worth.
+//!
+//! Each frame is copied once, into the pool; no slot is held longer than that. The kernel's virtio-net header tells
+//! what the sender left undone: checksums are finished and segments cut before the graph sees a packet, so hosts may
+//! keep their default offloads. A VLAN tag that the kernel took off is put back.
+//!
+//! # Sending
+//!
+//! By `sendmmsg` on a second socket, one copy each (by the kernel). A frame longer than the link carries is dropped
+//! and counted as too long.
+mod intake;
+mod ring;
+mod rx;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+pub use rx::AfPacketRx;
+pub(crate) use rx::Group;
+pub use tx::AfPacketTx;
+
+use crate::{DeviceError, Interface, LinkType};
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+
+/// What it takes to open a packet socket.
+const CAPABILITY: &str = "CAP_NET_RAW";
+
+/// How to receive from an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfPacketRxSettings {
+    /// Whether to receive frames for other stations too.
+    pub promiscuous: bool,
+    /// Whether to hide what arrives from the host's own stack (`SNIFFER false`), until the port is closed.
+    pub hide: bool,
+    /// Whether to receive also what the host sends by the interface. What the router itself sends is not among it
+    /// if it bypasses the queueing discipline.
+    pub outbound: bool,
+    /// Whether packets get the time when the kernel saw them.
+    pub timestamps: bool,
+    /// Queues among which the kernel spreads flows, both directions of a flow to the same one.
+    pub queues: u16,
+    /// Bytes of the ring of each queue.
+    pub ring_bytes: usize,
+}
+
+impl Default for AfPacketRxSettings {
+    fn default() -> AfPacketRxSettings {
+        AfPacketRxSettings {
+            promiscuous: false,
+            hide: false,
+            outbound: false,
+            timestamps: true,
+            queues: 1,
+            ring_bytes: 4 << 20,
+        }
+    }
+}
+
+/// How to send by an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfPacketTxSettings {
+    /// Whether frames go past the interface's queueing discipline, straight to its driver.
+    pub qdisc_bypass: bool,
+    /// Queues for as many threads.
+    pub queues: u16,
+}
+
+impl Default for AfPacketTxSettings {
+    fn default() -> AfPacketTxSettings {
+        AfPacketTxSettings { qdisc_bypass: false, queues: 1 }
+    }
+}
+
+/// Finds an interface that a port can be opened on.
+pub(crate) fn find(name: &str) -> Result<Interface, DeviceError> {
+    let interface = Interface::find(name)?;
+    if interface.link_type.is_none() {
+        let (expected, found) = ("ETHER or IP".to_owned(), "other".to_owned());
+        return Err(DeviceError::WrongLinkType { name: name.to_owned(), expected, found });
+    }
+    if !interface.up {
+        return Err(DeviceError::Down { name: name.to_owned() });
+    }
+    Ok(interface)
+}
+
+/// Whether frames of the interface begin with an Ethernet header.
+fn is_ethernet(interface: &Interface) -> bool {
+    interface.link_type == Some(LinkType::ETHER)
+}
+
+/// A packet socket that receives nothing yet and never waits.
+fn open_socket(interface: &Interface) -> Result<OwnedFd, DeviceError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|e| failed(interface, "opening a packet socket", &io::Error::from(e)))
+}
+
+fn failed(interface: &Interface, doing: &'static str, error: &io::Error) -> DeviceError {
+    DeviceError::from_io(&interface.name, doing, CAPABILITY, error)
+}

@@ -1,0 +1,186 @@
+//! Receiving.
+use super::intake::Intake;
+use super::ring::Ring;
+use super::{AfPacketRxSettings, failed, is_ethernet, open_socket};
+use crate::bpf::Hidden;
+use crate::{DeviceError, Interface, RxCounters, RxQueue, sys};
+use artery_packet::{Batch, Pool};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::Cell;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a slot beside the frame: headers of the kernel, virtio-net header, alignment.
+const SLOT_HEADER: usize = 96;
+/// The largest slot; longer frames are queued beside the ring.
+const SLOT_LIMIT: usize = 16 << 10;
+/// Bytes that the kernel takes from the system at once for slots.
+const BLOCK: usize = 64 << 10;
+/// Bytes of frames that may wait beside the ring.
+const QUEUE_BYTES: libc::c_int = 16 << 20;
+/// How many times in a row nothing is received before the socket is asked whether something is wrong.
+const IDLE: u32 = 64;
+/// Keeps what the host sends out of a group of sockets.
+const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: libc::c_int = 0x4000;
+
+/// A receive queue on an interface.
+#[derive(Debug)]
+pub struct AfPacketRx {
+    // Unmapped before the socket is closed.
+    ring: Ring,
+    socket: OwnedFd,
+    intake: Intake,
+    interface: Interface,
+    /// Calls since something was received.
+    idle: u32,
+    ring_full: Cell<u64>,
+    _hidden: Option<Hidden>,
+}
+
+impl AfPacketRx {
+    /// Opens a receive queue on `interface`, whose packets are marked with `port`. Of several queues, each gets
+    /// the flows that `group` deals it.
+    pub(crate) fn open(
+        interface: &Interface,
+        settings: &AfPacketRxSettings,
+        port: u16,
+        group: &Group,
+    ) -> Result<AfPacketRx, DeviceError> {
+        let socket = open_socket(interface)?;
+        let (slots, slot_size) = geometry(interface, settings);
+        let wrong = |doing| move |e: io::Error| failed(interface, doing, &e);
+        set_up(&socket, settings, slots, slot_size).map_err(wrong("making a receive ring"))?;
+        let ring = Ring::map(&socket, slots, slot_size).map_err(wrong("mapping a receive ring"))?;
+        // Hidden first: what the router receives, the host does not.
+        let hidden = settings.hide.then(|| Hidden::hide(interface)).transpose()?;
+        sys::bind_packet(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
+            .map_err(wrong("binding a packet socket"))?;
+        if settings.promiscuous {
+            promiscuous(&socket, interface).map_err(wrong("entering promiscuous mode"))?;
+        }
+        if settings.queues > 1 {
+            group.join(&socket, settings).map_err(wrong("sharing its frames among queues"))?;
+        }
+        let intake = Intake::new(is_ethernet(interface), settings.timestamps, port);
+        let (interface, idle, ring_full) = (interface.clone(), 0, Cell::new(0));
+        Ok(AfPacketRx { ring, socket, intake, interface, idle, ring_full, _hidden: hidden })
+    }
+
+    /// Asks the socket for an error that the ring cannot show.
+    #[cold]
+    fn check(&mut self) -> Result<(), DeviceError> {
+        self.idle = 0;
+        let error = sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0)
+            .map_err(|e| failed(&self.interface, "asking for its state", &e))?;
+        match error {
+            0 => Ok(()),
+            libc::ENETDOWN if !self.still_there() => {
+                Err(DeviceError::Gone { name: self.interface.name.clone() })
+            }
+            errno => Err(failed(&self.interface, "receiving from it", &io::Error::from_raw_os_error(errno))),
+        }
+    }
+    /// Whether the interface exists, under whatever name, where the socket was opened.
+    fn still_there(&self) -> bool {
+        rustix::net::netdevice::index_to_name(&self.socket, self.interface.index).is_ok()
+    }
+}
+
+/// Number and size of slots for frames of the interface's MTU, in as many whole blocks as are asked for.
+fn geometry(interface: &Interface, settings: &AfPacketRxSettings) -> (usize, usize) {
+    let frame = interface.mtu as usize + 18 + SLOT_HEADER;
+    let slot = frame.next_power_of_two().clamp(2048, SLOT_LIMIT);
+    ((settings.ring_bytes / BLOCK).clamp(1, 1 << 14) * (BLOCK / slot), slot)
+}
+
+fn set_up(socket: &OwnedFd, settings: &AfPacketRxSettings, slots: usize, slot_size: usize) -> io::Result<()> {
+    let fd = socket.as_fd();
+    let set = |name, value: libc::c_int| sys::set_option(fd, libc::SOL_PACKET, name, &value);
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+    set(libc::PACKET_VNET_HDR, 1)?;
+    set(libc::PACKET_COPY_THRESH, 1)?;
+    set(libc::PACKET_IGNORE_OUTGOING, i32::from(!settings.outbound))?;
+    // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &QUEUE_BYTES).is_err() {
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &QUEUE_BYTES)?;
+    }
+    let ring = libc::tpacket_req {
+        tp_block_size: BLOCK as u32,
+        tp_block_nr: (slots * slot_size / BLOCK) as u32,
+        tp_frame_size: slot_size as u32,
+        tp_frame_nr: slots as u32,
+    };
+    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring)
+}
+
+/// Asks for frames of other stations; the kernel forgets it with the socket.
+fn promiscuous(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: interface.index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// The sockets that share an interface's frames, by a hash of addresses and ports that is the same for both
+/// directions of a flow.
+#[derive(Debug, Default)]
+pub(crate) struct Group(Mutex<Option<u16>>);
+
+impl Group {
+    /// Lets a socket join; the kernel chooses a free number for the first.
+    fn join(&self, socket: &OwnedFd, settings: &AfPacketRxSettings) -> io::Result<()> {
+        let mut number = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ignore = if settings.outbound { 0 } else { PACKET_FANOUT_FLAG_IGNORE_OUTGOING };
+        let unique = if number.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID as libc::c_int } else { 0 };
+        let how = libc::PACKET_FANOUT_HASH as libc::c_int | ignore | unique;
+        let value = libc::c_int::from(number.unwrap_or(0)) | (how << 16);
+        sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &value)?;
+        let joined = sys::option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, 0)?;
+        *number = Some(joined as u16);
+        Ok(())
+    }
+}
+
+impl RxQueue for AfPacketRx {
+    fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
+        let (start, limit) = (into.len(), into.len() + max);
+        self.intake.cut(pool, limit, into);
+        for _ in 0..max {
+            if into.len() >= limit {
+                break;
+            }
+            let Some(slot) = self.ring.front() else { break };
+            self.idle = 0;
+            match slot.arrival() {
+                None => self.intake.counters.malformed += 1,
+                Some((arrival, _)) if arrival.queued => {
+                    self.intake.take_queued(pool, &self.socket, arrival, into)
+                }
+                Some((arrival, _)) if arrival.cut => self.intake.counters.truncated += 1,
+                Some((arrival, frame)) => self.intake.take(pool, arrival, frame, into),
+            }
+            drop(slot);
+            self.intake.cut(pool, limit, into);
+        }
+        if into.len() == start {
+            self.idle += 1;
+            if self.idle >= IDLE {
+                self.check()?;
+            }
+        }
+        Ok(into.len() - start)
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+    fn counters(&self) -> RxCounters {
+        let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        // The kernel's counts start over when they are read.
+        let fresh = sys::option(self.socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none);
+        self.ring_full.set(self.ring_full.get() + fresh.map_or(0, |s| u64::from(s.tp_drops)));
+        RxCounters { ring_full: self.ring_full.get(), ..self.intake.counters }
+    }
+}

@@ -1,0 +1,97 @@
+//! Network interfaces of the machine: what they are called and what state they are in.
+use crate::sys::{self, Ask, Value};
+use crate::{DeviceError, LinkType};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io;
+
+/// A network interface as it was when asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number for it.
+    pub index: u32,
+    /// Its Ethernet address, `None` where the link has none.
+    pub mac: Option<[u8; 6]>,
+    /// The longest packet it carries, without the link header.
+    pub mtu: u32,
+    /// Whether it was brought up.
+    pub up: bool,
+    /// Whether it is up and has a carrier.
+    pub running: bool,
+    /// What its frames begin with; `None` for kinds that are not known here.
+    pub link_type: Option<LinkType>,
+}
+
+impl Interface {
+    /// Asks for the interface of this name.
+    pub fn find(name: &str) -> Result<Interface, DeviceError> {
+        check_name(name)?;
+        let socket = control_socket(name)?;
+        let ask = |ask| match sys::request(socket.as_fd(), ask, name, &[]) {
+            Ok((_, value)) => Ok(value),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Err(no_such(name)),
+            Err(e) => Err(DeviceError::from_io(name, "asking for its state", "CAP_NET_ADMIN", &e)),
+        };
+        let flags = number(ask(Ask::Flags)?) as libc::c_int;
+        let (kind, address) = hardware(ask(Ask::Hardware)?);
+        let (up, running) = (flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0);
+        let link_type = match kind {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHER),
+            libc::ARPHRD_NONE | ARPHRD_RAWIP => Some(LinkType::IP),
+            _ => None,
+        };
+        Ok(Interface {
+            name: name.to_owned(),
+            index: number(ask(Ask::Index)?),
+            mac: (link_type == Some(LinkType::ETHER)).then_some(address),
+            mtu: number(ask(Ask::Mtu)?),
+            up,
+            running: up && running,
+            link_type,
+        })
+    }
+    /// The names of all interfaces.
+    pub fn list() -> Vec<String> {
+        sys::interface_names()
+    }
+    /// Whether this very interface still exists under its name.
+    pub fn exists(&self) -> bool {
+        Interface::find(&self.name).is_ok_and(|now| now.index == self.index)
+    }
+}
+
+/// Kind of links that carry IP packets without a header.
+const ARPHRD_RAWIP: u16 = 519;
+
+/// Refuses what cannot be a name.
+pub(crate) fn check_name(name: &str) -> Result<(), DeviceError> {
+    let bad = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name == "." || name == ".." || name.contains(bad) {
+        return Err(DeviceError::BadName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// A socket to make requests about interfaces on.
+pub(crate) fn control_socket(name: &str) -> Result<OwnedFd, DeviceError> {
+    rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(|e| DeviceError::from_io(name, "opening a socket", "CAP_NET_ADMIN", &io::Error::from(e)))
+}
+
+pub(crate) fn no_such(name: &str) -> DeviceError {
+    DeviceError::NoSuchInterface { name: name.to_owned(), existing: Interface::list() }
+}
+
+/// The number at the front of an answer. Flags are a short one; the kernel leaves zeros behind it.
+fn number(value: Value) -> u32 {
+    let [a, b, c, d, ..] = value;
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+/// Kind of link and address from an answer, which is a socket address.
+fn hardware(value: Value) -> (u16, [u8; 6]) {
+    let [k0, k1, a, b, c, d, e, f, ..] = value;
+    (u16::from_ne_bytes([k0, k1]), [a, b, c, d, e, f])
+}

@@ -1,0 +1,172 @@
+//! System calls that have no safe wrapper elsewhere: interface requests, socket options, packet addresses.
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::net::Ipv6Addr;
+
+/// Answer or argument of an interface request: the part of `struct ifreq` after the name.
+pub(crate) type Value = [u8; 24];
+
+/// `struct ifreq` as bytes; the kernel reads and writes at most 40.
+#[repr(C, align(8))]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: Value,
+}
+
+/// Requests about an interface by name. Every code takes a pointer to a `struct ifreq`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    Index,
+    Flags,
+    SetFlags,
+    Mtu,
+    SetMtu,
+    Hardware,
+    SetHardware,
+    SetAddress,
+    SetNetmask,
+    /// Makes a descriptor of `/dev/net/tun` a queue of a device.
+    Tun,
+}
+
+impl Ask {
+    fn code(self) -> libc::Ioctl {
+        match self {
+            Ask::Index => libc::SIOCGIFINDEX as _,
+            Ask::Flags => libc::SIOCGIFFLAGS as _,
+            Ask::SetFlags => libc::SIOCSIFFLAGS as _,
+            Ask::Mtu => libc::SIOCGIFMTU as _,
+            Ask::SetMtu => libc::SIOCSIFMTU as _,
+            Ask::Hardware => libc::SIOCGIFHWADDR as _,
+            Ask::SetHardware => libc::SIOCSIFHWADDR as _,
+            Ask::SetAddress => libc::SIOCSIFADDR as _,
+            Ask::SetNetmask => libc::SIOCSIFNETMASK as _,
+            Ask::Tun => libc::TUNSETIFF as _,
+        }
+    }
+}
+
+/// Makes a request about the interface `name`; returns the name and value that the kernel left.
+pub(crate) fn request(fd: BorrowedFd<'_>, ask: Ask, name: &str, value: &[u8]) -> io::Result<(String, Value)> {
+    let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+    if name.len() >= libc::IFNAMSIZ || value.len() > request.value.len() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    request.value[..value.len()].copy_from_slice(value);
+    // SAFETY: each of these codes takes a pointer to a struct ifreq, which is no longer than a Request; any bytes
+    // are a valid one, and no code among them follows a pointer in it.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), ask.code(), &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let length = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
+    Ok((String::from_utf8_lossy(&request.name[..length]).into_owned(), request.value))
+}
+
+/// Adds an IPv6 address to the interface `index`.
+pub(crate) fn add_ipv6(index: u32, address: Ipv6Addr, prefix: u8) -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET6,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
+        ifr6_prefixlen: u32::from(prefix),
+        ifr6_ifindex: index as libc::c_int,
+    };
+    // SAFETY: on an IPv6 socket, which this is, the code takes a pointer to a struct in6_ifreq and reads it.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request) })
+}
+
+/// Types that may be a socket option: any bytes are a value, and there is no padding.
+pub(crate) trait Plain: Copy {}
+impl Plain for libc::c_int {}
+impl Plain for libc::packet_mreq {}
+impl Plain for libc::tpacket_req {}
+impl Plain for libc::tpacket_stats {}
+
+/// Sets a socket option.
+pub(crate) fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of the value.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len) })
+}
+
+/// Reads a socket option over `value`, which the kernel may fill in part.
+pub(crate) fn option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes over the value, of which any are valid.
+    check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// Binds a packet socket to an interface, for frames of `protocol` (in host order; 0 for none).
+pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: index as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of the address.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
+}
+
+/// Names of all interfaces of this thread's network namespace, in order of index.
+pub(crate) fn interface_names() -> Vec<String> {
+    // SAFETY: no arguments; the result is freed below.
+    let list = unsafe { libc::if_nameindex() };
+    let mut names = Vec::new();
+    if list.is_null() {
+        return names;
+    }
+    let mut entry = list;
+    // SAFETY: the list is an array that ends with an entry whose name is null; names are C strings.
+    while let Some(name) = unsafe { (*entry).if_name.as_ref() } {
+        // SAFETY: as above.
+        names.push(unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned());
+        // SAFETY: an entry follows every entry with a name.
+        entry = unsafe { entry.add(1) };
+    }
+    // SAFETY: the list came from if_nameindex() and is not used after this.
+    unsafe { libc::if_freenameindex(list) };
+    names
+}
+
+/// Makes a descriptor of what a system call returned.
+pub(crate) fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the callers pass what a system call that makes a descriptor has just returned; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives this thread a network namespace of its own, which ends with it and with what was opened in it.
+#[cfg(test)]
+pub(crate) fn enter_new_network_namespace() -> io::Result<()> {
+    // SAFETY: with this flag no memory or descriptor table changes.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+}
