@@ -17,13 +17,17 @@ mod memory;
 mod namespace;
 mod offload;
 mod pcap;
+mod ports;
 mod queue;
 #[allow(unsafe_code)]
 mod sys;
+mod tap;
 
 pub use af_packet::{AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings};
 pub use error::{Damage, DeviceError, Half};
 pub use interface::Interface;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
+pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
+pub use tap::{TapRx, TapSettings, TapTx};

@@ -1,0 +1,514 @@
+//! The router's ports: which are open, with what settings, and who holds which half.
+//!
+//! A port is opened once and outlives the graphs that use it. Elements hold handles to its queues; when a handle is
+//! dropped, its queue goes back to the port for the next graph, with what waits in it.
+use crate::af_packet::{self, Group};
+use crate::tap::TapDevice;
+use crate::{
+    AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings, DeviceError, Half, Interface, MemoryPort,
+    RxQueue, TapSettings, TxQueue,
+};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Which port to open, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortSpec {
+    /// A Linux interface. Who wants one half only leaves the settings of the other to others.
+    Interface {
+        /// Its name.
+        name: String,
+        /// How to receive.
+        receive: Option<AfPacketRxSettings>,
+        /// How to send.
+        transmit: Option<AfPacketTxSettings>,
+    },
+    /// A TAP or TUN device, which is made.
+    Tap(TapSettings),
+    /// A port that [`Ports::insert`] put there.
+    Memory {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl PortSpec {
+    /// The name of the device.
+    pub fn name(&self) -> &str {
+        match self {
+            PortSpec::Interface { name, .. } | PortSpec::Memory { name } => name,
+            PortSpec::Tap(settings) => &settings.name,
+        }
+    }
+}
+
+/// All ports of a router.
+#[derive(Debug, Default)]
+pub struct Ports {
+    open: Mutex<Vec<Arc<Port>>>,
+}
+
+impl Ports {
+    /// Gives the port that `spec` asks for: the one that is open, or else a new one. Settings that differ from those
+    /// in use are an error; settings of a half that nobody holds are replaced.
+    pub fn open(&self, spec: PortSpec) -> Result<Arc<Port>, DeviceError> {
+        let mut open = lock(&self.open);
+        let place = open.iter().position(|port| port.asked == spec.name());
+        let id = match place {
+            Some(place) if open[place].exists() => {
+                open[place].agree(&spec)?;
+                return Ok(open[place].clone());
+            }
+            // The interface vanished; another of the name takes its number.
+            Some(place) => open.remove(place).id,
+            None => free_id(&open),
+        };
+        let port = Arc::new(Port::open(id, spec)?);
+        open.push(port.clone());
+        Ok(port)
+    }
+    /// Adds one end of a memory pair under a name; another port of the name is closed.
+    pub fn insert(&self, name: &str, memory: MemoryPort) -> Arc<Port> {
+        let mut open = lock(&self.open);
+        open.retain(|port| port.asked != name);
+        let port = Arc::new(Port::in_memory(free_id(&open), name, memory));
+        open.push(port.clone());
+        port
+    }
+    /// The open port of this name.
+    pub fn find(&self, name: &str) -> Option<Arc<Port>> {
+        lock(&self.open).iter().find(|port| port.name() == name || port.asked == name).cloned()
+    }
+    /// All open ports, in the order of opening.
+    pub fn list(&self) -> Vec<Arc<Port>> {
+        lock(&self.open).clone()
+    }
+    /// Closes the ports that nobody refers to any more, as after the replacement of a graph.
+    pub fn close_unused(&self) {
+        lock(&self.open).retain(|port| Arc::strong_count(port) > 1);
+    }
+}
+
+/// The least number from 1 that no open port has; 0 stands for no port.
+fn free_id(open: &[Arc<Port>]) -> u16 {
+    (1..=u16::MAX).find(|id| open.iter().all(|port| port.id != *id)).unwrap_or(0)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What panics while it holds one of these locks leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One port of the machine.
+pub struct Port {
+    id: u16,
+    /// The name it was asked for by, which the kernel may have completed.
+    asked: String,
+    device: Device,
+    rx: Mutex<Side<AfPacketRxSettings, dyn RxQueue>>,
+    tx: Mutex<Side<AfPacketTxSettings, dyn TxQueue>>,
+}
+
+#[derive(Debug)]
+enum Device {
+    Interface { interface: Interface, group: Group },
+    Tap { device: TapDevice, settings: TapSettings },
+    Memory,
+}
+
+/// One half of a port. Settings are `None` for devices that have none, and until someone chooses them.
+struct Side<S, Q: ?Sized> {
+    settings: Option<S>,
+    queues: Vec<Place<Q>>,
+}
+
+/// Where a queue is.
+enum Place<Q: ?Sized> {
+    Closed,
+    Here(Box<Q>),
+    Taken,
+}
+
+impl<S: Clone, Q: ?Sized> Side<S, Q> {
+    fn closed(settings: Option<S>, queues: u16) -> Side<S, Q> {
+        Side { settings, queues: (0..queues.max(1)).map(|_| Place::Closed).collect() }
+    }
+    fn is_taken(&self) -> bool {
+        self.queues.iter().any(|place| matches!(place, Place::Taken))
+    }
+    /// Takes a queue out, opening it with `open` if it is not.
+    fn take(
+        &mut self,
+        name: &str,
+        half: Half,
+        queue: u16,
+        open: impl FnOnce(Option<S>) -> Result<Box<Q>, DeviceError>,
+    ) -> Result<Box<Q>, DeviceError> {
+        let queues = self.queues.len() as u16;
+        let name = || name.to_owned();
+        let Some(place) = self.queues.get_mut(usize::from(queue)) else {
+            return Err(DeviceError::NoSuchQueue { name: name(), half, queue, queues });
+        };
+        match std::mem::replace(place, Place::Taken) {
+            Place::Here(taken) => Ok(taken),
+            Place::Taken => Err(DeviceError::Taken { name: name(), half, queue }),
+            Place::Closed => open(self.settings.clone()).inspect_err(|_| *place = Place::Closed),
+        }
+    }
+    fn put_back(&mut self, queue: u16, returned: Box<Q>) {
+        if let Some(place) = self.queues.get_mut(usize::from(queue)) {
+            *place = Place::Here(returned);
+        }
+    }
+}
+
+impl Port {
+    fn open(id: u16, spec: PortSpec) -> Result<Port, DeviceError> {
+        let asked = spec.name().to_owned();
+        let (device, rx, tx) = match spec {
+            PortSpec::Interface { name, receive, transmit } => {
+                let device =
+                    Device::Interface { interface: af_packet::find(&name)?, group: Group::default() };
+                let (ins, outs) =
+                    (receive.as_ref().map_or(1, |s| s.queues), transmit.as_ref().map_or(1, |s| s.queues));
+                (device, Side::closed(receive, ins), Side::closed(transmit, outs))
+            }
+            PortSpec::Tap(settings) => {
+                let (device, queues) = (TapDevice::open(&settings)?, settings.queues);
+                (Device::Tap { device, settings }, Side::closed(None, queues), Side::closed(None, queues))
+            }
+            PortSpec::Memory { name } => return Err(crate::interface::no_such(&name)),
+        };
+        Ok(Port { id, asked, device, rx: Mutex::new(rx), tx: Mutex::new(tx) })
+    }
+    fn in_memory(id: u16, name: &str, memory: MemoryPort) -> Port {
+        let MemoryPort { rx, tx } = memory.with_port(id);
+        let rx = Side { settings: None, queues: vec![Place::Here(Box::new(rx) as Box<dyn RxQueue>)] };
+        let tx = Side { settings: None, queues: vec![Place::Here(Box::new(tx) as Box<dyn TxQueue>)] };
+        Port { id, asked: name.to_owned(), device: Device::Memory, rx: Mutex::new(rx), tx: Mutex::new(tx) }
+    }
+
+    /// Its number in the router, which received packets are marked with.
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+    /// The name of its device.
+    pub fn name(&self) -> &str {
+        self.interface().map_or(&self.asked, |interface| &interface.name)
+    }
+    /// The interface behind it, as it was when the port was opened; `None` in memory.
+    pub fn interface(&self) -> Option<&Interface> {
+        match &self.device {
+            Device::Interface { interface, .. } => Some(interface),
+            Device::Tap { device, .. } => Some(&device.interface),
+            Device::Memory => None,
+        }
+    }
+    /// Whether its device is still there.
+    pub fn exists(&self) -> bool {
+        self.interface().is_none_or(Interface::exists)
+    }
+
+    /// Takes a receive queue, until the handle is dropped.
+    pub fn rx(self: &Arc<Self>, queue: u16) -> Result<RxHandle, DeviceError> {
+        let taken = lock(&self.rx).take(self.name(), Half::Receive, queue, |settings| {
+            self.open_rx(queue, settings.unwrap_or_default())
+        })?;
+        Ok(Handle {
+            port: self.clone(),
+            queue,
+            taken: Some(taken),
+            put_back: |p, n, q| lock(&p.rx).put_back(n, q),
+        })
+    }
+    /// Takes a transmit queue, until the handle is dropped.
+    pub fn tx(self: &Arc<Self>, queue: u16) -> Result<TxHandle, DeviceError> {
+        let taken = lock(&self.tx).take(self.name(), Half::Transmit, queue, |settings| {
+            self.open_tx(queue, settings.unwrap_or_default())
+        })?;
+        Ok(Handle {
+            port: self.clone(),
+            queue,
+            taken: Some(taken),
+            put_back: |p, n, q| lock(&p.tx).put_back(n, q),
+        })
+    }
+    fn open_rx(&self, queue: u16, settings: AfPacketRxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
+        match &self.device {
+            Device::Interface { interface, group } => {
+                Ok(Box::new(AfPacketRx::open(interface, &settings, self.id, group)?))
+            }
+            Device::Tap { device, .. } => match device.rx(queue, self.id) {
+                Some(rx) => Ok(Box::new(rx)),
+                None => Err(self.no_queue(Half::Receive, queue)),
+            },
+            Device::Memory => Err(self.no_queue(Half::Receive, queue)),
+        }
+    }
+    fn open_tx(&self, queue: u16, settings: AfPacketTxSettings) -> Result<Box<dyn TxQueue>, DeviceError> {
+        match &self.device {
+            Device::Interface { interface, .. } => Ok(Box::new(AfPacketTx::open(interface, &settings)?)),
+            Device::Tap { device, .. } => match device.tx(queue) {
+                Some(tx) => Ok(Box::new(tx)),
+                None => Err(self.no_queue(Half::Transmit, queue)),
+            },
+            Device::Memory => Err(self.no_queue(Half::Transmit, queue)),
+        }
+    }
+    fn no_queue(&self, half: Half, queue: u16) -> DeviceError {
+        DeviceError::NoSuchQueue { name: self.name().to_owned(), half, queue, queues: 0 }
+    }
+
+    /// Checks that this port is what `spec` asks for, and lets it choose what nobody has chosen or holds.
+    fn agree(&self, spec: &PortSpec) -> Result<(), DeviceError> {
+        match (&self.device, spec) {
+            (Device::Interface { .. }, PortSpec::Interface { receive, transmit, .. }) => {
+                if let Some(asked) = receive {
+                    self.agree_side(&mut lock(&self.rx), asked, asked.queues, rx_settings)?;
+                }
+                if let Some(asked) = transmit {
+                    self.agree_side(&mut lock(&self.tx), asked, asked.queues, tx_settings)?;
+                }
+                Ok(())
+            }
+            (Device::Tap { settings, .. }, PortSpec::Tap(asked)) => {
+                self.same(tap_settings(settings), tap_settings(asked))
+            }
+            (Device::Memory, PortSpec::Memory { .. }) => Ok(()),
+            (device, _) => Err(DeviceError::Differs {
+                name: self.name().to_owned(),
+                setting: "kind",
+                open: device.kind().to_owned(),
+                asked: kind_of(spec).to_owned(),
+            }),
+        }
+    }
+    fn agree_side<S: Clone + PartialEq, Q: ?Sized, const N: usize>(
+        &self,
+        side: &mut Side<S, Q>,
+        asked: &S,
+        queues: u16,
+        list: fn(&S) -> [(&'static str, String); N],
+    ) -> Result<(), DeviceError> {
+        match &side.settings {
+            Some(open) if open == asked => Ok(()),
+            Some(open) if side.is_taken() => self.same(list(open), list(asked)),
+            None if side.is_taken() => Ok(()),
+            _ => {
+                *side = Side::closed(Some(asked.clone()), queues);
+                Ok(())
+            }
+        }
+    }
+    fn same<const N: usize>(
+        &self,
+        open: [(&'static str, String); N],
+        asked: [(&'static str, String); N],
+    ) -> Result<(), DeviceError> {
+        for ((setting, open), (_, asked)) in open.into_iter().zip(asked) {
+            if open != asked {
+                return Err(DeviceError::Differs { name: self.name().to_owned(), setting, open, asked });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("id", &self.id).field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    fn kind(&self) -> &'static str {
+        match self {
+            Device::Interface { .. } => "interface",
+            Device::Tap { .. } => "TAP",
+            Device::Memory => "memory",
+        }
+    }
+}
+
+fn kind_of(spec: &PortSpec) -> &'static str {
+    match spec {
+        PortSpec::Interface { .. } => "interface",
+        PortSpec::Tap(_) => "TAP",
+        PortSpec::Memory { .. } => "memory",
+    }
+}
+
+/// The settings with the names that messages give them.
+fn rx_settings(s: &AfPacketRxSettings) -> [(&'static str, String); 6] {
+    [
+        ("PROMISC", s.promiscuous.to_string()),
+        ("SNIFFER", (!s.hide).to_string()),
+        ("OUTBOUND", s.outbound.to_string()),
+        ("TIMESTAMP", s.timestamps.to_string()),
+        ("queues", s.queues.to_string()),
+        ("ring size", s.ring_bytes.to_string()),
+    ]
+}
+
+fn tx_settings(s: &AfPacketTxSettings) -> [(&'static str, String); 2] {
+    [("qdisc bypass", s.qdisc_bypass.to_string()), ("queues", s.queues.to_string())]
+}
+
+fn tap_settings(s: &TapSettings) -> [(&'static str, String); 5] {
+    [
+        ("kind", if s.ethernet { "TAP" } else { "TUN" }.to_owned()),
+        ("addresses", format!("{:?}", s.addresses)),
+        ("Ethernet address", format!("{:02x?}", s.mac)),
+        ("MTU", s.mtu.map_or("default".to_owned(), |mtu| mtu.to_string())),
+        ("queues", s.queues.to_string()),
+    ]
+}
+
+/// A queue that was taken from a port, and goes back to it when the handle is dropped.
+pub struct Handle<Q: ?Sized> {
+    port: Arc<Port>,
+    queue: u16,
+    taken: Option<Box<Q>>,
+    put_back: fn(&Port, u16, Box<Q>),
+}
+
+/// A receive queue that was taken from a port.
+pub type RxHandle = Handle<dyn RxQueue>;
+/// A transmit queue that was taken from a port.
+pub type TxHandle = Handle<dyn TxQueue>;
+
+impl<Q: ?Sized> Handle<Q> {
+    /// The port it came from.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+}
+
+impl<Q: ?Sized> Deref for Handle<Q> {
+    type Target = Q;
+    fn deref(&self) -> &Q {
+        self.taken.as_deref().expect("only drop() takes the queue out")
+    }
+}
+
+impl<Q: ?Sized> DerefMut for Handle<Q> {
+    fn deref_mut(&mut self) -> &mut Q {
+        self.taken.as_deref_mut().expect("only drop() takes the queue out")
+    }
+}
+
+impl<Q: ?Sized> Drop for Handle<Q> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.taken.take() {
+            (self.put_back)(&self.port, self.queue, queue);
+        }
+    }
+}
+
+impl<Q: ?Sized> std::fmt::Debug for Handle<Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("port", &self.port.name()).field("queue", &self.queue).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_pair;
+    use crate::namespace::{in_namespace, is_root, run};
+    use artery_packet::{Batch, Pool};
+
+    fn interface(name: &str, receive: AfPacketRxSettings) -> PortSpec {
+        PortSpec::Interface { name: name.into(), receive: Some(receive), transmit: None }
+    }
+
+    #[test]
+    fn a_queue_goes_back_to_its_port_with_what_waits_in_it() {
+        let pool = Pool::new(16, 1).unwrap();
+        let (mut left, right) = memory_pair(4);
+        let ports = Ports::default();
+        let port = ports.insert("right", right);
+        let handle = port.rx(0).unwrap();
+        let name = || "right".to_owned();
+        assert_eq!(
+            port.rx(0).err(),
+            Some(DeviceError::Taken { name: name(), half: Half::Receive, queue: 0 })
+        );
+        let (half, queue, queues) = (Half::Transmit, 1, 1);
+        assert_eq!(port.tx(1).err(), Some(DeviceError::NoSuchQueue { name: name(), half, queue, queues }));
+        let mut batch = Batch::default();
+        batch.push(pool.packet_from(b"kept").unwrap());
+        left.tx.transmit(&mut batch).unwrap();
+        drop(handle);
+        let again = ports.open(PortSpec::Memory { name: name() }).unwrap();
+        assert!(Arc::ptr_eq(&again, &port));
+        assert_eq!(again.rx(0).unwrap().receive(pool, 4, &mut batch), Ok(1));
+        assert_eq!(batch.iter().map(|p| p.in_port()).collect::<Vec<_>>(), [port.id()]);
+    }
+
+    #[test]
+    fn ports_that_nobody_refers_to_are_closed_on_request() {
+        let ports = Ports::default();
+        let held = ports.insert("held", memory_pair(1).0);
+        ports.insert("free", memory_pair(1).0);
+        let handle = ports.find("free").unwrap().rx(0).unwrap();
+        ports.close_unused();
+        assert_eq!(ports.list().len(), 2);
+        drop(handle);
+        ports.close_unused();
+        assert_eq!(ports.list().iter().map(|p| p.id()).collect::<Vec<_>>(), [held.id()]);
+        assert!(ports.find("free").is_none());
+    }
+
+    #[test]
+    fn an_interface_that_does_not_exist_is_named_with_those_that_do() {
+        let error = Ports::default().open(interface("nosuch0", Default::default())).unwrap_err();
+        assert!(error.to_string().starts_with("nosuch0: no such interface; there are lo"), "{error}");
+        let error = Ports::default().open(interface("no such", Default::default())).unwrap_err();
+        assert_eq!(error, DeviceError::BadName { name: "no such".into() });
+    }
+
+    #[test]
+    fn one_interface_has_one_port_and_one_set_of_settings() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let ports = Ports::default();
+            let port = ports.open(interface("lo", Default::default())).unwrap();
+            let sender = PortSpec::Interface { name: "lo".into(), receive: None, transmit: None };
+            assert!(Arc::ptr_eq(&port, &ports.open(sender).unwrap()));
+            let promiscuous = AfPacketRxSettings { promiscuous: true, ..Default::default() };
+            let handle = port.rx(0).unwrap();
+            let error = ports.open(interface("lo", promiscuous.clone())).unwrap_err();
+            let (name, open, asked) = ("lo".into(), "false".into(), "true".into());
+            assert_eq!(error, DeviceError::Differs { name, setting: "PROMISC", open, asked });
+            drop(handle);
+            ports.open(interface("lo", promiscuous)).expect("a half that nobody holds may change");
+            let error = ports.open(PortSpec::Tap(TapSettings::new("lo"))).unwrap_err();
+            assert!(matches!(error, DeviceError::Differs { setting: "kind", .. }), "{error}");
+        });
+    }
+
+    #[test]
+    fn an_interface_that_was_made_anew_gets_a_new_port_of_the_same_number() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let ports = Ports::default();
+            run("ip link add left type veth peer name right");
+            let down = ports.open(interface("left", Default::default())).unwrap_err();
+            assert_eq!(down, DeviceError::Down { name: "left".into() });
+            run("ip link set left up");
+            let first = ports.open(interface("left", Default::default())).unwrap();
+            run("ip link del left");
+            run("ip link add left type veth peer name right");
+            run("ip link set left up");
+            let second = ports.open(interface("left", Default::default())).unwrap();
+            assert!(!Arc::ptr_eq(&first, &second));
+            assert_eq!(first.id(), second.id());
+            second.rx(0).unwrap();
+        });
+    }
+}

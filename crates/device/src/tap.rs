@@ -1,0 +1,401 @@
+//! TAP and TUN devices: interfaces of the host whose other end is the router.
+//!
+//! What the host sends by such an interface is received here, what is transmitted here the host receives. A system
+//! call and a copy for each packet. The host finishes checksums and cuts segments itself, as nothing else is offered
+//! to it. The device vanishes with the port.
+use crate::interface::{check_name, control_socket};
+use crate::queue::addressed_to;
+use crate::sys::{self, Ask};
+use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
+use artery_packet::{Batch, Packet, PacketType, Pool, Time};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, readv};
+use std::io::{self, IoSliceMut};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const DEVICE: &str = "/dev/net/tun";
+const CAPABILITY: &str = "CAP_NET_ADMIN";
+/// Longest packet that the host can send.
+const LONGEST: usize = 68 << 10;
+
+/// What to make and how to set it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapSettings {
+    /// Name of the interface; in a name like `tap%d` the kernel fills in a free number.
+    pub name: String,
+    /// Whether it carries Ethernet frames (TAP), else IP packets (TUN).
+    pub ethernet: bool,
+    /// The host's addresses on it, with their prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// The host's Ethernet address on it; the kernel chooses one when it is not given.
+    pub mac: Option<[u8; 6]>,
+    /// The longest packet; the kernel's default is 1500.
+    pub mtu: Option<u32>,
+    /// Queues among which the host spreads flows.
+    pub queues: u16,
+}
+
+impl TapSettings {
+    /// A TAP device without addresses.
+    pub fn new(name: &str) -> TapSettings {
+        TapSettings {
+            name: name.to_owned(),
+            ethernet: true,
+            addresses: Vec::new(),
+            mac: None,
+            mtu: None,
+            queues: 1,
+        }
+    }
+}
+
+/// A device with one descriptor for each queue.
+#[derive(Debug)]
+pub(crate) struct TapDevice {
+    pub(crate) interface: Interface,
+    queues: Vec<Arc<OwnedFd>>,
+    ethernet: bool,
+}
+
+impl TapDevice {
+    /// Makes the device, or takes over one of the name that nobody serves, sets it up and brings it up.
+    pub(crate) fn open(settings: &TapSettings) -> Result<TapDevice, DeviceError> {
+        check_name(&settings.name)?;
+        let (mut queues, mut name) = (Vec::new(), settings.name.clone());
+        for _ in 0..settings.queues.max(1) {
+            let (queue, named) = open_queue(&name, settings)?;
+            queues.push(Arc::new(queue));
+            name = named;
+        }
+        configure(&name, settings)?;
+        Ok(TapDevice { interface: Interface::find(&name)?, queues, ethernet: settings.ethernet })
+    }
+    /// The receiving half of a queue, whose packets are marked with `port`.
+    pub(crate) fn rx(&self, queue: u16, port: u16) -> Option<TapRx> {
+        let fd = self.queues.get(usize::from(queue))?.clone();
+        let spill = vec![0; LONGEST].into_boxed_slice();
+        let (name, ethernet, counters) = (self.interface.name.clone(), self.ethernet, RxCounters::default());
+        Some(TapRx { fd, name, ethernet, port, spill, counters })
+    }
+    /// The transmitting half of a queue.
+    pub(crate) fn tx(&self, queue: u16) -> Option<TapTx> {
+        let fd = self.queues.get(usize::from(queue))?.clone();
+        Some(TapTx { fd, name: self.interface.name.clone(), counters: TxCounters::default() })
+    }
+}
+
+/// Opens one queue; returns it and the name that the device got.
+fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), DeviceError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|e| match e {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => DeviceError::NotSupported {
+            name: name.to_owned(),
+            doing: "TAP devices: there is no /dev/net/tun",
+            instead: "load its module with 'modprobe tun', or give the container the device",
+        },
+        e => DeviceError::from_io(name, "opening /dev/net/tun", CAPABILITY, &e.into()),
+    })?;
+    let kind = if settings.ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
+    let many = if settings.queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = (kind | libc::IFF_NO_PI | many) as u16;
+    let (name, _) = sys::request(fd.as_fd(), Ask::Tun, name, &flags.to_ne_bytes())
+        .map_err(|e| DeviceError::from_io(name, "making a TAP device", CAPABILITY, &e))?;
+    Ok((fd, name))
+}
+
+fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
+    let socket = control_socket(name)?;
+    let ask = |ask, doing, value: &[u8]| match sys::request(socket.as_fd(), ask, name, value) {
+        Ok((_, value)) => Ok(value),
+        Err(e) => Err(DeviceError::from_io(name, doing, CAPABILITY, &e)),
+    };
+    if let Some(mac) = settings.mac {
+        let mut value = [0; 16];
+        value[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+        value[2..8].copy_from_slice(&mac);
+        ask(Ask::SetHardware, "setting its Ethernet address", &value)?;
+    }
+    if let Some(mtu) = settings.mtu {
+        ask(Ask::SetMtu, "setting its MTU", &mtu.to_ne_bytes())?;
+    }
+    for (address, prefix) in &settings.addresses {
+        match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(*prefix).min(32)).unwrap_or(0);
+                ask(Ask::SetAddress, "setting its address", &socket_address(address.to_bits()))?;
+                ask(Ask::SetNetmask, "setting its netmask", &socket_address(mask))?;
+            }
+            IpAddr::V6(address) => {
+                let index = Interface::find(name)?.index;
+                sys::add_ipv6(index, *address, *prefix)
+                    .map_err(|e| DeviceError::from_io(name, "adding an IPv6 address", CAPABILITY, &e))?;
+            }
+        }
+    }
+    let [a, b, ..] = ask(Ask::Flags, "asking for its state", &[])?;
+    let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
+    ask(Ask::SetFlags, "bringing it up", &flags.to_ne_bytes()).map(drop)
+}
+
+/// An IPv4 address as `struct sockaddr_in`.
+fn socket_address(address: u32) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    value[4..8].copy_from_slice(&address.to_be_bytes());
+    value
+}
+
+/// Puts an error of reading or writing into words.
+fn failed(name: &str, doing: &'static str, error: Errno) -> DeviceError {
+    match error {
+        Errno::BADFD => DeviceError::Gone { name: name.to_owned() },
+        Errno::IO => DeviceError::Down { name: name.to_owned() },
+        error => DeviceError::from_io(name, doing, CAPABILITY, &io::Error::from(error)),
+    }
+}
+
+/// Receives what the host sends.
+#[derive(Debug)]
+pub struct TapRx {
+    fd: Arc<OwnedFd>,
+    name: String,
+    ethernet: bool,
+    port: u16,
+    /// What does not fit in a common frame; such packets are rare, and their length is not known before.
+    spill: Box<[u8]>,
+    counters: RxCounters,
+}
+
+impl TapRx {
+    /// Reads one packet into `packet`, or into a longer one. `Ok(None)` when it had to be dropped.
+    fn read(&mut self, pool: &'static Pool, mut packet: Packet) -> Result<Option<Packet>, Errno> {
+        let room = packet.tailroom();
+        let Ok(front) = packet.append(room) else { return Ok(None) };
+        let mut parts = [IoSliceMut::new(front), IoSliceMut::new(&mut self.spill)];
+        let len = readv(&*self.fd, &mut parts)?;
+        let Some(over) = len.checked_sub(room) else {
+            return Ok(packet.trim(room - len).is_ok().then_some(packet));
+        };
+        let tail = &self.spill[..over.min(self.spill.len())];
+        let long = pool.packet_for(len).and_then(|mut long| {
+            let bytes = long.append(len).ok()?;
+            let (front, back) = bytes.split_at_mut_checked(room)?;
+            front.copy_from_slice(packet.data());
+            back.copy_from_slice(tail);
+            Some(long)
+        });
+        if long.is_none() {
+            self.counters.pool_empty += 1;
+        }
+        Ok(long)
+    }
+    fn finish(&mut self, mut packet: Packet, time: Time, into: &mut Batch) {
+        let to = if self.ethernet { addressed_to(packet.data(), None) } else { PacketType::Host };
+        packet.set_packet_type(to);
+        packet.set_in_port(self.port);
+        packet.set_timestamp(time);
+        self.counters.packets += 1;
+        self.counters.bytes += packet.len() as u64;
+        into.push(packet);
+    }
+}
+
+impl RxQueue for TapRx {
+    fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
+        let (start, mut time) = (into.len(), None);
+        for _ in 0..max {
+            // Without a packet nothing is read: the host's queue holds it, and counts what it drops.
+            let Some(packet) = pool.packet() else {
+                self.counters.pool_empty += 1;
+                break;
+            };
+            match self.read(pool, packet) {
+                Ok(Some(packet)) => {
+                    let time = *time.get_or_insert_with(now);
+                    self.finish(packet, time, into);
+                }
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(failed(&self.name, "reading from it", error)),
+            }
+        }
+        Ok(into.len() - start)
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+    fn counters(&self) -> RxCounters {
+        self.counters
+    }
+}
+
+/// The time of day; devices without timestamps of their own have no better one.
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time::ZERO + since
+}
+
+/// Gives packets to the host.
+#[derive(Debug)]
+pub struct TapTx {
+    fd: Arc<OwnedFd>,
+    name: String,
+    counters: TxCounters,
+}
+
+impl TxQueue for TapTx {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
+        let (mut left, mut result) = (0, Ok(()));
+        for packet in &*batch {
+            match rustix::io::write(&*self.fd, packet.data()) {
+                Ok(_) => {
+                    self.counters.packets += 1;
+                    self.counters.bytes += packet.len() as u64;
+                }
+                // Interrupted or full: the packet stays, and the caller comes back.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => {
+                    self.counters.full += 1;
+                    break;
+                }
+                Err(error @ (Errno::BADFD | Errno::IO)) => {
+                    result = Err(failed(&self.name, "writing to it", error));
+                    break;
+                }
+                Err(_) => self.counters.refused += 1,
+            }
+            left += 1;
+        }
+        batch.drain_front(left).for_each(drop);
+        result.map(|()| left)
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+    fn counters(&self) -> TxCounters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{in_namespace, is_root, run, try_run};
+    use std::net::UdpSocket;
+    use std::time::{Duration, Instant};
+
+    fn settings(name: &str, ethernet: bool) -> TapSettings {
+        let addresses = vec![("10.9.0.1".parse().unwrap(), 24), ("fd00:9::1".parse().unwrap(), 64)];
+        TapSettings { ethernet, addresses, ..TapSettings::new(name) }
+    }
+
+    /// Receives until `wanted` says so of a packet, for at most five seconds.
+    fn receive(rx: &mut TapRx, pool: &'static Pool, wanted: impl Fn(&[u8]) -> bool) -> Packet {
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            let mut got = Batch::default();
+            rx.receive(pool, 64, &mut got).unwrap();
+            if let Some(packet) = got.drain().find(|packet| wanted(packet.data())) {
+                return packet;
+            }
+            std::thread::yield_now();
+        }
+        panic!("nothing came within five seconds");
+    }
+
+    /// Turns an IPv4 UDP packet round, which leaves its checksums right.
+    fn turn_round(ip: &mut [u8]) {
+        let (src, dst) = ip[12..20].split_at_mut(4);
+        src.swap_with_slice(dst);
+        let (src, dst) = ip[20..24].split_at_mut(2);
+        src.swap_with_slice(dst);
+    }
+
+    #[test]
+    fn what_the_host_sends_by_a_tun_comes_here_and_goes_back() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let pool = Pool::new(256, 8).unwrap();
+            let device = TapDevice::open(&settings("tun%d", false)).unwrap();
+            assert_eq!(device.interface.name, "tun0");
+            let (mut rx, mut tx) = (device.rx(0, 7).unwrap(), device.tx(0).unwrap());
+            let socket = UdpSocket::bind("10.9.0.1:1000").unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket.send_to(b"there and back", "10.9.0.2:2000").unwrap();
+            let mut packet = receive(&mut rx, pool, |ip| ip[0] == 0x45 && ip.ends_with(b"there and back"));
+            assert_eq!((packet.in_port(), packet.packet_type()), (7, PacketType::Host));
+            assert!(packet.timestamp().seconds() > 1_000_000_000);
+            turn_round(packet.data_mut());
+            let mut batch = Batch::default();
+            batch.push(packet);
+            batch.push(pool.packet_from(&[0xff; 5]).unwrap());
+            assert_eq!(tx.transmit(&mut batch), Ok(2));
+            assert_eq!((tx.counters().packets, tx.counters().refused), (1, 1));
+            let mut answer = [0; 64];
+            let (len, from) = socket.recv_from(&mut answer).unwrap();
+            assert_eq!((&answer[..len], from), (&b"there and back"[..], "10.9.0.2:2000".parse().unwrap()));
+        });
+    }
+
+    #[test]
+    fn a_jumbo_packet_goes_into_a_big_frame() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let pool = Pool::new(256, 8).unwrap();
+            let jumbo = TapSettings { mtu: Some(9000), ..settings("jumbo", false) };
+            let device = TapDevice::open(&jumbo).unwrap();
+            assert_eq!(device.interface.mtu, 9000);
+            let mut rx = device.rx(0, 0).unwrap();
+            let payload: Vec<u8> = (0..8000u32).map(|n| (n % 251) as u8).collect();
+            let socket = UdpSocket::bind("10.9.0.1:1000").unwrap();
+            socket.send_to(&payload, "10.9.0.2:2000").unwrap();
+            let packet = receive(&mut rx, pool, |ip| ip.len() > 1500);
+            assert_eq!(packet.data()[28..], payload);
+        });
+    }
+
+    #[test]
+    fn a_tap_gets_the_address_and_state_asked_for_and_vanishes_with_its_port() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let mac = [2, 0, 0, 0, 0, 0x77];
+            let device = TapDevice::open(&TapSettings { mac: Some(mac), ..settings("art0", true) }).unwrap();
+            assert_eq!((device.interface.mac, device.interface.up), (Some(mac), true));
+            let shown = String::from_utf8(try_run("ip address show art0").stdout).unwrap();
+            assert!(shown.contains("inet 10.9.0.1/24") && shown.contains("inet6 fd00:9::1/64"), "{shown}");
+            let busy = TapDevice::open(&settings("art0", true)).unwrap_err();
+            assert!(busy.to_string().contains("art0: making a TAP device failed"), "{busy}");
+            drop(device);
+            assert!(!try_run("ip link show art0").status.success());
+        });
+    }
+
+    #[test]
+    fn a_device_that_was_taken_away_or_down_is_told_apart() {
+        if !is_root() {
+            return;
+        }
+        in_namespace(|| {
+            let pool = Pool::new(256, 8).unwrap();
+            let device = TapDevice::open(&settings("art0", true)).unwrap();
+            let (mut rx, mut tx) = (device.rx(0, 0).unwrap(), device.tx(0).unwrap());
+            let mut batch = Batch::default();
+            batch.push(pool.packet_from(&[0; 60]).unwrap());
+            run("ip link set art0 down");
+            assert_eq!(tx.transmit(&mut batch), Err(DeviceError::Down { name: "art0".into() }));
+            run("ip link del art0");
+            let gone = DeviceError::Gone { name: "art0".into() };
+            assert_eq!(tx.transmit(&mut batch), Err(gone.clone()));
+            assert_eq!(rx.receive(pool, 1, &mut Batch::default()), Err(gone));
+            assert_eq!(batch.len(), 1);
+        });
+    }
+}
