@@ -18,25 +18,33 @@ use super::error::{Result, RigError};
 /// Where `ip netns` keeps its names.
 pub(super) const NAMESPACES: &str = "/run/netns";
 
-/// Removes every namespace whose name begins with `$1` once its input says so.
+/// The environment variable that tells every program on whose host it runs, and the cleanup whom to end.
+pub(super) const MARK: &str = "ARTERY_RIG_HOST";
+
+/// Kills every program of the hosts whose namespaces begin with `$1`, and removes these, once its input says so.
 ///
-/// After a sudden death it goes round again: a program may just have been entering a namespace, or making one.
-/// A namespace is killed until it is empty before it is removed, for after that nobody can find its processes.
+/// A program is known by its mark or by its namespace: the mark also shows one that has yet to enter, the namespace
+/// one that has cleared its environment. After a sudden death the script goes round again, for a program may just
+/// have been starting, or a namespace been made.
 const SCRIPT: &str = r#"
 trap '' INT HUP TERM QUIT PIPE
-rounds=1
-read -r _ || rounds=3
-while [ $rounds -gt 0 ]; do
+programs() {
+    grep -lsaF "ARTERY_RIG_HOST=$1" /proc/[0-9]*/environ | cut -d / -f 3
     for path in /run/netns/"$1"*; do
-        [ -e "$path" ] || continue
-        name=${path##*/}
-        tries=40
-        while pids=$(ip netns pids "$name") && [ -n "$pids" ] && [ $tries -gt 0 ]; do
-            kill -9 $pids
-            tries=$((tries - 1))
-            sleep 0.05
-        done
-        ip netns del "$name"
+        [ -e "$path" ] && ip netns pids "${path##*/}"
+    done
+}
+rounds=1
+read -r _ || rounds=4
+while [ $rounds -gt 0 ]; do
+    tries=40
+    while found=$(programs "$1"); [ -n "$found" ] && [ $tries -gt 0 ]; do
+        kill -9 $found
+        tries=$((tries - 1))
+        sleep 0.05
+    done
+    for path in /run/netns/"$1"*; do
+        [ -e "$path" ] && ip netns del "${path##*/}"
     done
     rounds=$((rounds - 1))
     [ $rounds -gt 0 ] && sleep 0.2
@@ -118,6 +126,11 @@ mod tests {
         for other in ["art-123", "art-123-4", "art-x-1-a", "artery-1-2-a", "blue", "", "art--1-a"] {
             assert_eq!(owner(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_script_looks_for_the_mark() {
+        assert!(SCRIPT.contains(&format!("{MARK}=$1")));
     }
 
     #[test]

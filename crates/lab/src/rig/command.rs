@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use super::cleanup::MARK;
 use super::error::{Failure, Result, RigError, Skip};
 use super::host::Host;
 use super::process::Process;
@@ -113,6 +114,7 @@ impl Command {
         command.args(&self.words[1..]);
         // Parsed output must not depend on the language of whoever runs the test.
         command.env("LC_ALL", "C").envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.env(MARK, self.host.namespace());
         command.stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that its children can be killed with it.
