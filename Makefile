@@ -1,0 +1,47 @@
+# What people type. `make demo` and `make test` do all set-up themselves; see README.md.
+.PHONY: demo test bench build setup fmt lint loom miri fuzz pages deny help
+
+CARGO ?= cargo
+PROGRAM = target/release/artery
+BENCH = target/release/artery-bench
+
+help: ## Lists the targets.
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+setup: ## Installs the tools that demo and test use, where they are missing and we may.
+	@scripts/setup
+
+build: ## Builds the program and its benchmarks, optimised.
+	$(CARGO) build --release --locked -p artery -p artery-lab
+
+demo: setup build ## Shows a router at work: on a pcap file, and as root between two hosts.
+	$(BENCH) demo
+
+test: setup lint ## Runs every check that a change must pass.
+	$(CARGO) test --workspace --locked
+	$(MAKE) --no-print-directory loom deny
+	@scripts/skipped
+
+lint: ## Formatting, warnings, and links in the documentation.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+loom: ## Tries every order of events in the publication of values.
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p artery-rcu --release --test loom
+
+deny: ## Licences and advisories of dependencies, where cargo-deny is installed.
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check licenses bans sources; \
+	else echo "skipped: licence check: cargo-deny is not installed (cargo install cargo-deny)"; fi
+
+miri: ## Undefined behaviour in the rooms that hold unsafe code; needs a nightly toolchain with miri.
+	MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" $(CARGO) +nightly miri test -p artery-rcu -p artery-packet
+
+fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz.
+	cd fuzz && for target in $$($(CARGO) fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+
+pages: build ## Writes the element pages anew.
+	$(PROGRAM) elements --markdown docs/elements
+
+bench: build ## Measures what docs/benchmarks.md states.
+	$(BENCH) engine
