@@ -166,7 +166,9 @@ impl Bench {
             inputs,
             outputs,
             counts: Default::default(),
+            is_pushed_to: true,
             signals: [false; 2],
+            room: 0,
             listeners: Default::default(),
         };
         let input = |(i, pull): (usize, &bool)| Input {

@@ -201,7 +201,10 @@ impl Control {
 
     pub(crate) fn write_global(&self, name: &str) -> Result<(), HandlerError> {
         match name {
-            "stop" => Ok(self.request_stop()),
+            "stop" => {
+                self.request_stop();
+                Ok(())
+            }
             _ => Err(HandlerError::NoHandler(name.to_string())),
         }
     }

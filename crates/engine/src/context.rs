@@ -78,7 +78,11 @@ impl<'a> Context<'a> {
         let up = node as usize;
         self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
         let pulled = into.len() - before;
-        self.graph.nodes[up].counts.packets += pulled as u64;
+        let upstream = &mut self.graph.nodes[up];
+        // What was pushed to a queue was counted then.
+        if !upstream.is_pushed_to {
+            upstream.counts.packets += pulled as u64;
+        }
         pulled
     }
     /// Takes what this element has sent to an output that is pulled from; see [`crate::Element::pull`].
@@ -170,6 +174,19 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn signal(&mut self, signal: Signal, active: bool) {
         self.graph.set_signal(self.node, signal, active);
+    }
+    /// Says for how many packets there is room, with [`Signal::NonFull`] in step.
+    #[inline]
+    pub fn signal_room(&mut self, packets: usize) {
+        self.graph.nodes[self.node].room = packets;
+        self.graph.set_signal(self.node, Signal::NonFull, packets > 0);
+    }
+    /// How many packets can be pushed to this output of which none need be discarded for want of room; at least one
+    /// unless [`Context::downstream_full`].
+    pub fn downstream_room(&self, output: usize) -> usize {
+        let nodes = &self.graph.nodes;
+        let sinks = nodes[self.node].outputs.get(output).map_or(&[][..], |output| &output.sinks);
+        Graph::least_room(nodes, sinks)
     }
     /// Whether nothing can be pulled from this input until a signal wakes this element's task.
     pub fn upstream_idle(&self, input: usize) -> bool {

@@ -8,10 +8,13 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
+/// A call into a worker's graph.
+pub(crate) type Call = Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>;
+
 /// Something for a worker to do between two turns.
 pub(crate) enum Command {
     /// A call into its graph, such as a handler.
-    Call(Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>),
+    Call(Call),
     /// The graph to run from now on.
     Replace(Box<Graph>),
 }

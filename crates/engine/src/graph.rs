@@ -68,12 +68,19 @@ pub(crate) struct Input {
 pub(crate) struct Node {
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<Output>,
+    /// Whether an input is pushed to.
+    pub(crate) is_pushed_to: bool,
     pub(crate) counts: Counts,
     /// Values of its [`Signal`]s.
     pub(crate) signals: [bool; 2],
+    /// While there is room to push: for how many packets.
+    pub(crate) room: usize,
     /// Tasks to schedule when a signal becomes active.
     pub(crate) listeners: [Vec<u32>; 2],
 }
+
+/// Most batches that one call may set in motion. Only packets that go round in a circle reach it.
+const HOPS: u32 = 1 << 20;
 
 struct Hop {
     to: Place,
@@ -212,9 +219,16 @@ impl Graph {
 
     /// Carries everything that was sent since `mark` to its end.
     pub(crate) fn settle(&mut self, mark: usize, turn: &Turn<'_>) {
+        let mut hops = 0;
         while self.stack.len() > mark {
             let Some(Hop { to, mut batch }) = self.stack.pop() else { return };
-            self.push(to, &mut batch, turn);
+            hops += 1;
+            if hops > HOPS {
+                self.nodes[to.0 as usize].counts.drops.add(DropReason::Loop, batch.len() as u64);
+                batch.free();
+            } else {
+                self.push(to, &mut batch, turn);
+            }
             self.spares.push(batch);
         }
     }
@@ -262,6 +276,18 @@ impl Graph {
                 self.scheduler.schedule(listener as usize);
             }
         }
+    }
+
+    /// For how many packets there is room in each of `sinks`, or for one when there is in some of them only.
+    pub(crate) fn least_room(nodes: &[Node], sinks: &[Source]) -> usize {
+        if !sinks.is_empty() && !Graph::any_active(nodes, sinks, Signal::NonFull) {
+            return 0;
+        }
+        let room = |sink: &Source| match sink {
+            Source::Element(node) => nodes[*node as usize].room,
+            Source::Unknown => usize::MAX,
+        };
+        sinks.iter().map(room).min().unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether one of `sources` is active, or gives no signal.

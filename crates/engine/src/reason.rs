@@ -62,7 +62,7 @@ reasons! {
     DeviceDown "device-down",
     /// The graph was replaced while the packet waited in an element that has no successor.
     Replaced "replaced",
-    /// The element was already at work when the packet reached it: a loop without a queue.
+    /// It went round and round in a part of the graph that has no queue, or came back to an element at work.
     Loop "loop",
     /// An element left the packet in its input. A defect of that element.
     LeftBehind "left-behind",

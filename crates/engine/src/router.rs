@@ -98,7 +98,7 @@ impl Problem {
 /// A configuration that was built and started, but does not run yet.
 pub struct Router {
     shared: Shared,
-    graphs: Vec<Box<Graph>>,
+    graphs: Vec<Graph>,
     /// What should be said but does not keep the router from running.
     pub warnings: Vec<Problem>,
 }
@@ -155,7 +155,7 @@ impl Router {
     pub fn start(self) -> Running {
         let Router { shared, graphs, .. } = self;
         let affinity = shared.settings.affinity;
-        let spawn = |(index, graph): (usize, Box<Graph>)| {
+        let spawn = |(index, graph): (usize, Graph)| {
             let worker = Worker::new(graph, shared.domain.reader());
             let body = move || {
                 affinity.into_iter().for_each(|first| bind_to_processor(first + index));
@@ -176,9 +176,15 @@ fn bind_to_processor(n: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
+/// The elements of one worker, by number.
+type Slots = Vec<Option<Box<dyn Element>>>;
+
+/// What was built, with warnings, or what was wrong.
+type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
+
 impl Shared {
     /// Makes all elements, joins them, and starts them in the order of their phases.
-    fn graphs(&mut self, mut plan: Plan) -> Result<(Vec<Box<Graph>>, Vec<Problem>), Vec<Problem>> {
+    fn graphs(&mut self, mut plan: Plan) -> Built<Vec<Graph>> {
         let (mut slots, warnings) = self.build_elements(&mut plan)?;
         let plan = Arc::new(plan);
         self.control.clear_driver();
@@ -191,18 +197,14 @@ impl Shared {
             graph.events = Some(Events::new(&self.control.mailbox(worker).bell).map_err(|error| {
                 vec![Problem::of_router(format!("can't watch files for worker {worker}: {error}"))]
             })?);
-            graphs.push(Box::new(graph));
+            graphs.push(graph);
         }
         self.start_elements(&plan, &mut graphs)?;
         Ok((graphs, warnings))
     }
 
-    #[allow(clippy::type_complexity)]
-    fn build_elements(
-        &self,
-        plan: &mut Plan,
-    ) -> Result<(Vec<Vec<Option<Box<dyn Element>>>>, Vec<Problem>), Vec<Problem>> {
-        let mut slots: Vec<Vec<Option<Box<dyn Element>>>> =
+    fn build_elements(&self, plan: &mut Plan) -> Built<Vec<Slots>> {
+        let mut slots: Vec<Slots> =
             (0..plan.workers()).map(|_| (0..plan.len()).map(|_| None).collect()).collect();
         let mut names = self.settings.names.clone();
         let mut shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>> = HashMap::new();
@@ -264,7 +266,7 @@ impl Shared {
     }
 
     /// Starts elements until the first that can't; then those that were started are stopped.
-    fn start_elements(&self, plan: &Plan, graphs: &mut [Box<Graph>]) -> Result<(), Vec<Problem>> {
+    fn start_elements(&self, plan: &Plan, graphs: &mut [Graph]) -> Result<(), Vec<Problem>> {
         let mut reader = self.domain.reader();
         let turn = reader.turn();
         let mut started = Vec::new();
@@ -314,7 +316,7 @@ fn placing(message: String) -> Problem {
 /// A router at work.
 pub struct Running {
     handle: Handle,
-    workers: Vec<JoinHandle<Box<Graph>>>,
+    workers: Vec<JoinHandle<Graph>>,
     started: Instant,
 }
 
@@ -402,7 +404,7 @@ impl Handle {
         })?;
         let plan = graphs[0].plan.clone();
         for (worker, graph) in graphs.into_iter().enumerate() {
-            let mut command = Command::Replace(graph);
+            let mut command = Command::Replace(Box::new(graph));
             while let Err(back) = control.mailbox(worker).post(command) {
                 command = back;
                 std::thread::sleep(Duration::from_millis(1));
@@ -449,7 +451,7 @@ impl Running {
 /// A router that has ended, with its elements and what they counted.
 pub struct Finished {
     shared: Shared,
-    graphs: Vec<Box<Graph>>,
+    graphs: Vec<Graph>,
     /// How long it ran.
     pub ran: Duration,
 }

@@ -55,7 +55,9 @@ impl<'a> Wiring<'a> {
             inputs: (0..self.plan.inputs(node).len()).map(input).collect(),
             outputs: (0..self.plan.outputs(node).len()).map(output).collect(),
             counts: Default::default(),
+            is_pushed_to: self.plan.inputs(node).contains(&false),
             signals: [false; 2],
+            room: 0,
             listeners: Default::default(),
         }
     }
@@ -109,13 +111,16 @@ impl<'a> Wiring<'a> {
         ways.into_iter().for_each(|way| self.search_down(down, way, found, seen));
     }
 
-    /// The elements whose signal should wake the task of `node`: it pulls, or pushes, of its own accord.
+    /// The elements whose signal should wake the task of `node`: it pulls, or pushes, of its own accord, or gives a
+    /// signal that depends on theirs.
     fn heard_by(&self, node: usize, signal: Signal) -> HashSet<u32> {
         let (plan, flow) = (self.plan, self.plan.class(node).flow);
         let (inputs, outputs) = (plan.inputs(node), plan.outputs(node));
+        let relays = plan.class(node).signals == Signals::NonEmpty;
         let sources: Vec<Source> = match signal {
             Signal::NonEmpty => (0..inputs.len())
-                .filter(|&i| inputs[i] && !(0..outputs.len()).any(|o| outputs[o] && travels(flow, i, o)))
+                .filter(|&i| inputs[i])
+                .filter(|&i| relays || !(0..outputs.len()).any(|o| outputs[o] && travels(flow, i, o)))
                 .flat_map(|i| self.sources(node, i))
                 .collect(),
             Signal::NonFull => (0..outputs.len())

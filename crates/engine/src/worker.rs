@@ -12,18 +12,18 @@ const POLL_EVERY: u32 = 4;
 
 /// A thread of the router, with the graph it runs.
 pub(crate) struct Worker {
-    graph: Box<Graph>,
+    graph: Graph,
     reader: Reader,
     turns: u32,
 }
 
 impl Worker {
-    pub(crate) fn new(graph: Box<Graph>, reader: Reader) -> Worker {
+    pub(crate) fn new(graph: Graph, reader: Reader) -> Worker {
         Worker { graph, reader, turns: 0 }
     }
 
     /// Runs until the router ends; gives the graph back with what it counted.
-    pub(crate) fn run(mut self) -> Box<Graph> {
+    pub(crate) fn run(mut self) -> Graph {
         let control = self.graph.control.clone();
         while !control.has_ended() {
             self.turn();
@@ -41,7 +41,7 @@ impl Worker {
         while let Some(command) = graph.control.clone().mailbox(graph.worker).take() {
             match command {
                 Command::Call(call) => call(graph, &turn),
-                Command::Replace(next) => replace(graph, next, &turn),
+                Command::Replace(next) => replace(graph, *next, &turn),
             }
         }
         answer_stop_requests(graph);
@@ -114,7 +114,7 @@ fn poll(graph: &mut Graph, limit: Option<Duration>) {
 
 /// Makes `next` the worker's graph. Elements of the same name and class hand over what they hold; no packet is
 /// under way between two turns.
-fn replace(graph: &mut Box<Graph>, next: Box<Graph>, turn: &Turn<'_>) {
+fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
     for node in 0..graph.plan.len() {
         let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };

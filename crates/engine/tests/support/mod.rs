@@ -1,0 +1,322 @@
+//! A handful of small classes, and a short way to run a configuration made of them.
+#![allow(dead_code, unreachable_pub)]
+use artery_engine::*;
+use artery_lang::{Options, Sources, check, compile};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+pub static CLASSES: Classes =
+    Classes(&[&NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK]);
+
+/// Numbers(N, STOP bool): packets whose data is a running number.
+static NUMBERS: Class = Class {
+    name: "Numbers",
+    ports: "0/1",
+    processing: "/h",
+    args: &[
+        Arg::required("LIMIT", "integer", "how many"),
+        Arg::keyword("STOP", "bool", "false", "stop then"),
+    ],
+    per_worker: true,
+    build: |args| {
+        let limit: u64 = args.read("LIMIT")?;
+        let left = args.shared(|| AtomicU64::new(limit));
+        Ok(Box::new(Numbers { left, next: 0, stop: args.read("STOP")? }))
+    },
+    ..Class::DEFAULT
+};
+struct Numbers {
+    left: Arc<AtomicU64>,
+    next: u32,
+    stop: bool,
+}
+impl Element for Numbers {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..cx.burst() {
+            let took = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            let Ok(left) = took else {
+                return false;
+            };
+            self.next += 1;
+            let packet = cx.pool().packet_from(&self.next.to_be_bytes()).expect("the pool is big enough");
+            cx.send(0, packet);
+            if left == 1 && self.stop {
+                cx.stop();
+            }
+        }
+        cx.schedule();
+        true
+    }
+}
+
+fn number(packet: &Packet) -> u32 {
+    u32::from_be_bytes(packet.data().try_into().expect("numbers are four bytes"))
+}
+
+/// Says its name and every number that passes.
+static LOG: Class = Class {
+    name: "Log",
+    handlers: &[Handler::read("count", "packets", &Read(|l: &mut Log, _, _| Ok(l.0.to_string()))).sum()],
+    per_worker: true,
+    build: |_| Ok(Box::new(Log(0))),
+    ..Class::DEFAULT
+};
+struct Log(u64);
+impl Simple for Log {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        self.0 += 1;
+        let line = format!("{} {}", cx.name(), number(&packet));
+        cx.say(&line);
+        Some(packet)
+    }
+}
+
+/// Sends a copy to every output but the last, which gets the packet.
+static BOTH: Class = Class {
+    name: "Both",
+    ports: "1/-",
+    processing: "h/h",
+    per_worker: true,
+    build: |_| Ok(Box::new(Both)),
+    ..Class::DEFAULT
+};
+struct Both;
+impl Element for Both {
+    fn push(&mut self, _: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let last = cx.outputs() - 1;
+        for packet in batch.drain() {
+            for output in 0..last {
+                if let Some(copy) = cx.duplicate(&packet) {
+                    cx.send(output, copy);
+                }
+            }
+            cx.send(last, packet);
+        }
+    }
+}
+
+/// Store(CAPACITY): a queue.
+static STORE: Class = Class {
+    name: "Store",
+    processing: "h/l",
+    args: &[Arg::optional("CAPACITY", "packets", "1000", "most packets")],
+    signals: Signals::NonEmptyAndNonFull,
+    build: |args| Ok(Box::new(Store { packets: VecDeque::new(), capacity: args.read("CAPACITY")? })),
+    ..Class::DEFAULT
+};
+struct Store {
+    packets: VecDeque<Packet>,
+    capacity: usize,
+}
+impl Element for Store {
+    fn push(&mut self, _: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        for packet in batch.drain() {
+            if self.packets.len() < self.capacity {
+                self.packets.push_back(packet);
+            } else {
+                cx.discard(packet, DropReason::QueueFull);
+            }
+        }
+        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+    }
+    fn pull(&mut self, _: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let n = max.min(self.packets.len());
+        into.extend(self.packets.drain(..n));
+        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+    }
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        let old: &mut Store = old.downcast_mut().expect("the same class");
+        self.packets.append(&mut old.packets);
+        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+    }
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if cx.is_replacing() {
+            self.packets.drain(..).for_each(|packet| cx.discard(packet, DropReason::Replaced));
+        }
+    }
+}
+
+/// Take(ACTIVE): pulls and pushes; sleeps when there is nothing.
+static TAKE: Class = Class {
+    name: "Take",
+    processing: "l/h",
+    args: &[Arg::optional("ACTIVE", "bool", "true", "whether to pull")],
+    handlers: &[Handler::read("runs", "task runs", &Read(|t: &mut Take, _, _| Ok(t.runs.to_string())))],
+    build: |args| Ok(Box::new(Take { active: args.read("ACTIVE")?, runs: 0 })),
+    ..Class::DEFAULT
+};
+struct Take {
+    active: bool,
+    runs: u64,
+}
+impl Element for Take {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.runs += 1;
+        if !self.active {
+            return false;
+        }
+        let mut batch = cx.spare();
+        let n = cx.pull(0, cx.burst(), &mut batch);
+        cx.send_all(0, &mut batch);
+        cx.give_spare(batch);
+        if !cx.upstream_idle(0) {
+            cx.schedule();
+        }
+        n > 0
+    }
+}
+
+/// Discards.
+static SINK: Class = Class {
+    name: "Sink",
+    ports: "1/0",
+    processing: "h/",
+    handlers: &[Handler::read("count", "packets", &Read(|s: &mut Sunk, _, _| Ok(s.0.to_string()))).sum()],
+    per_worker: true,
+    build: |_| Ok(Box::new(Sunk(0))),
+    ..Class::DEFAULT
+};
+struct Sunk(u64);
+impl Element for Sunk {
+    fn push(&mut self, _: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.0 += batch.len() as u64;
+        cx.discard_all(batch, DropReason::Discarded);
+    }
+}
+
+/// Tick(INTERVAL, TIMES): says the time that often, then asks to stop.
+static TICK: Class = Class {
+    name: "Tick",
+    ports: "0/0",
+    args: &[Arg::required("INTERVAL", "time", "between two"), Arg::required("TIMES", "integer", "how often")],
+    build: |args| Ok(Box::new(Tick { interval: args.read("INTERVAL")?, times: args.read("TIMES")? })),
+    ..Class::DEFAULT
+};
+struct Tick {
+    interval: Duration,
+    times: u32,
+}
+impl Element for Tick {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now();
+        cx.say(&format!("{now}"));
+        match self.times.checked_sub(1) {
+            Some(0) | None => cx.stop(),
+            Some(left) => {
+                self.times = left;
+                cx.wake_at(now + self.interval);
+            }
+        }
+        true
+    }
+}
+
+/// Passes packets on, and reads handlers when told.
+static PASS: Class = Class {
+    name: "Pass",
+    ports: "1-/1",
+    processing: "a/a",
+    handlers: &[
+        Handler::read(
+            "read",
+            "reads the handler named by its parameter",
+            &Read(|_: &mut Pass, name, cx| cx.read_handler(name, "")),
+        )
+        .parameters(),
+        Handler::write(
+            "write",
+            "writes HANDLER VALUE",
+            &Write(|_: &mut Pass, text, cx| {
+                let (name, value) = text.split_once(' ').unwrap_or((text, ""));
+                cx.write_handler(name, value)
+            }),
+        ),
+    ],
+    build: |_| Ok(Box::new(Pass)),
+    ..Class::DEFAULT
+};
+struct Pass;
+impl Element for Pass {
+    fn push(&mut self, _: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        cx.send_all(0, batch);
+    }
+}
+
+/// Leaves every packet in its input, which is a defect the engine must catch.
+static GREEDY: Class = Class {
+    name: "Greedy",
+    ports: "1/0",
+    processing: "h/",
+    build: |_| Ok(Box::new(Greedy)),
+    ..Class::DEFAULT
+};
+struct Greedy;
+impl Element for Greedy {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+}
+
+/// Talk(WORKER, ELEMENT…): places elements on a worker.
+static TALK: Class = Class {
+    name: "Place",
+    ports: "0/0",
+    phase: Phase::Info,
+    args: &[Arg::required("ELEMENT", "name", "which"), Arg::required("WORKER", "integer", "where")],
+    build: |args| {
+        let name: String = args.read("ELEMENT")?;
+        let element = args.element(&name).ok_or(ArgError::wrong("no such element"))?;
+        let worker = args.read("WORKER")?;
+        args.place(element, worker);
+        Ok(Box::new(Greedy))
+    },
+    ..Class::DEFAULT
+};
+
+/// Compiles a configuration of these classes.
+#[track_caller]
+pub fn ir(text: &str) -> (artery_lang::Ir, artery_lang::Processing) {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
+    let (processing, more) = check(&ir, &CLASSES);
+    diagnostics.extend(more);
+    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
+    (ir, processing)
+}
+
+/// Settings whose text goes to a buffer, in a small pool.
+pub fn settings() -> Settings {
+    Settings { chatter: Sink::buffer(), output: Sink::buffer(), frames: (4096, 4), ..Settings::default() }
+}
+
+/// Builds a router.
+#[track_caller]
+pub fn build(text: &str, settings: &Settings) -> Router {
+    let (ir, processing) = ir(text);
+    Router::build(&ir, &processing, CLASSES, settings.clone())
+        .unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+/// Runs a configuration to its end; gives the router and what was said.
+#[track_caller]
+pub fn run(text: &str, settings: Settings) -> (Finished, String) {
+    let finished = build(text, &settings).start().wait().expect("no worker panics");
+    (finished, settings.chatter.take())
+}

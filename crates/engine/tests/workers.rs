@@ -1,0 +1,121 @@
+//! Several workers, handler calls between them and from outside, and replacement of the graph.
+mod support;
+use artery_engine::{HandlerError, Home, Settings};
+use std::time::{Duration, Instant};
+use support::{build, ir, run, settings};
+
+fn workers(workers: usize) -> Settings {
+    Settings { workers, frames: (16384, 4), ..settings() }
+}
+
+#[test]
+fn a_limit_is_global_and_counts_are_added_up() {
+    let (mut finished, _) = run("Numbers(100000, STOP true) -> l :: Sink;", workers(3));
+    assert_eq!(finished.plan().home(0), Home::Every);
+    let count: u64 = finished.read("l.count", "").unwrap().parse().unwrap();
+    assert!((100_000 - 2 * 64..=100_000).contains(&count), "{count}");
+}
+
+#[test]
+fn a_part_with_a_class_that_is_not_per_worker_runs_once_on_the_first() {
+    let router = build("Numbers(1) -> Pass -> Sink", &workers(2));
+    assert_eq!(router.plan().home(0), Home::Worker(0));
+}
+
+#[test]
+fn placed_parts_run_where_they_were_placed_and_contradictions_are_said() {
+    let router = build("a :: Numbers(1) -> s :: Sink; Place(s, 1)", &workers(2));
+    assert_eq!(router.plan().home(0), Home::Worker(1));
+    let router = build("a :: Numbers(1) -> s :: Sink; Place(s, 1); Place(a, 0)", &workers(2));
+    assert!(router.warnings[0].message.contains("both run on worker"), "{:?}", router.warnings);
+}
+
+#[test]
+fn handlers_reach_elements_of_other_workers() {
+    let text =
+        "a :: Numbers(10) -> s :: Sink; p :: Pass -> Sink; n :: Numbers(0) -> p; Place(s, 1); Place(p, 0)";
+    let running = build(text, &workers(2)).start();
+    let handle = running.handle();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while handle.read("p.read", "s.count").unwrap() != "10" {
+        assert!(Instant::now() < deadline);
+    }
+    assert_eq!(handle.read("s.count", ""), Ok("10".into()));
+    assert_eq!(handle.read("p.read", "p.read"), Err(HandlerError::Busy("p.read".into())));
+    assert_eq!(handle.read("nobody.count", ""), Err(HandlerError::NoElement("nobody".into())));
+    assert_eq!(handle.write("s.count", "1"), Err(HandlerError::NotWritable("s.count".into())));
+    assert_eq!(handle.read("s.colour", ""), Err(HandlerError::NoHandler("colour".into())));
+    handle.write("p.write", "stop").unwrap();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_replaced_graph_hands_over_its_queues_and_loses_nothing() {
+    let text = "n :: Numbers(200000) -> q :: Store(1000000) -> t :: Take(ACTIVE) -> s :: Sink;";
+    let (idle, busy) = (text.replace("ACTIVE", "false"), text.replace("ACTIVE", "true"));
+    let running = build(&idle, &Settings { frames: (1 << 18, 4), ..settings() }).start();
+    let handle = running.handle();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let counted = |name: &str| {
+        let node = handle.plan().resolve(name, "").unwrap();
+        handle.counts().unwrap()[node].packets
+    };
+    while counted("q") < 1000 {
+        assert!(Instant::now() < deadline);
+    }
+    for text in [&idle, &idle, &busy] {
+        let (ir, processing) = ir(&text.replace("Numbers(200000)", "Numbers(0)"));
+        handle.replace(&ir, &processing).unwrap();
+    }
+    let queued = counted("q");
+    while handle.read("s.count", "").unwrap() != queued.to_string() {
+        assert!(
+            Instant::now() < deadline,
+            "{queued} queued, {} arrived",
+            handle.read("s.count", "").unwrap()
+        );
+    }
+    assert_eq!(handle.lost_to_replacement(), 0);
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_replacement_that_drops_a_queue_counts_what_was_in_it() {
+    let running = build("Numbers(50) -> q :: Store -> Take(false) -> Sink", &settings()).start();
+    let handle = running.handle();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while handle.counts().unwrap()[handle.plan().resolve("q", "").unwrap()].packets < 50 {
+        assert!(Instant::now() < deadline);
+    }
+    let (ir, processing) = ir("Numbers(0) -> Sink");
+    handle.replace(&ir, &processing).unwrap();
+    assert_eq!(handle.lost_to_replacement(), 50);
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_replacement_that_is_wrong_leaves_the_old_graph_running() {
+    let running = build("Numbers(5) -> s :: Sink", &settings()).start();
+    let handle = running.handle();
+    let (ir, processing) = ir("Numbers(x) -> s :: Sink; Store(many) -> Take -> Sink; Numbers(1) -> Store(2, 3) -> Take -> Sink; Numbers(0) -> Pass -> t :: Sink; Numbers() -> Sink"
+        .replace("Store(many) -> Take -> Sink;", "").as_str());
+    let problems = handle.replace(&ir, &processing).unwrap_err();
+    let messages: Vec<_> = problems.iter().map(|p| p.message.as_str()).collect();
+    assert_eq!(messages, ["LIMIT: parse error", "too many arguments", "required LIMIT argument missing"]);
+    assert!(handle.read("s.count", "").is_ok());
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
+fn an_idle_router_sleeps_until_it_is_told_to_end() {
+    let running = build("Numbers(5) -> s :: Sink", &workers(2)).start();
+    let handle = running.handle();
+    assert!(!handle.has_ended());
+    handle.request_stop();
+    let start = Instant::now();
+    running.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
