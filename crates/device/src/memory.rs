@@ -187,10 +187,13 @@ mod tests {
         let pool = Pool::new(1024, 1).unwrap();
         let (left, right) = memory_pair(100);
         std::thread::scope(|s| {
+            let mut threads = Vec::new();
             for (mut tx, mut rx) in [(left.tx, right.rx), (right.tx, left.rx)] {
-                s.spawn(move || send_numbers(&mut tx, pool, COUNT));
-                s.spawn(move || expect_numbers(&mut rx, pool, COUNT));
+                threads.push(s.spawn(move || send_numbers(&mut tx, pool, COUNT)));
+                threads.push(s.spawn(move || expect_numbers(&mut rx, pool, COUNT)));
             }
+            // Joined one by one: only then have the threads given back the frames they kept to themselves.
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         let all: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
         assert_eq!(all.len(), 1024);

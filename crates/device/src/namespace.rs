@@ -70,7 +70,7 @@ impl Host {
     }
     /// Lays a cable from the interface `here` of this thread's namespace to `there` at the host, with both ends up.
     pub(crate) fn cable(&self, here: &str, there: &str) {
-        run(&format!("ip link add {here} type veth peer name {there} netns {}", self.id));
+        run(&format!("ip link add name {here} type veth peer name {there} netns {}", self.id));
         run(&format!("ip link set {here} up"));
         self.run(&format!("ip link set {there} up"));
     }

@@ -1,7 +1,10 @@
 use super::*;
-use crate::namespace::{Host, in_namespace, is_root, run};
+use crate::namespace::{Host, in_namespace, is_root, run, try_run};
 use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, PacketType, Pool};
+use artery_wire::{Ethernet, Ipv4, checksum};
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn pool() -> &'static Pool {
@@ -96,5 +99,280 @@ fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
         assert_eq!((counters.packets, counters.bytes, counters.too_long, counters.refused), (2, 1574, 1, 1));
         let got = receive_until(&mut rx, pool, |data| data.len() == 1514);
         assert!(got.iter().any(|p| p.data() == frame(BROADCAST, 1, 60)));
+    });
+}
+
+/// Whether an Ethernet frame is a TCP or UDP packet over IPv4 whose transport checksum is right.
+fn checksum_is_right(frame: &[u8]) -> bool {
+    let ether = Ethernet::new(frame).unwrap();
+    let ip = Ipv4::new(ether.payload()).unwrap();
+    let length = ip.total_length() - ip.header_len() as u16;
+    let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), length);
+    checksum::is_valid(checksum::add(pseudo, checksum::sum(&ip.payload()[..usize::from(length)])))
+}
+
+#[test]
+fn checksums_that_the_sender_left_to_its_card_are_finished() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        let (pool, host) = (pool(), Host::new());
+        host.cable("left", "right");
+        host.run("ip address add 10.1.0.2/24 dev right");
+        host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
+        let mut rx = open_rx("left", AfPacketRxSettings { promiscuous: true, ..Default::default() });
+        host.run("bash -c echo${IFS}unfinished>/dev/udp/10.1.0.1/7");
+        let wanted = |data: &[u8]| data.ends_with(b"unfinished\n");
+        let got = receive_until(&mut rx, pool, wanted);
+        let packet = got.iter().find(|packet| wanted(packet.data())).unwrap();
+        assert_eq!(packet.packet_type(), PacketType::OtherHost, "the interface has another address");
+        assert!(checksum_is_right(packet.data()), "{packet:?}");
+    });
+}
+
+#[test]
+fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let pool = pool();
+        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let mut tagged = frame(BROADCAST, 5, 80);
+        tagged[12..18].copy_from_slice(&[0x81, 0, 0x20, 42, 0x88, 0xb5]);
+        let mut sent = Batch::default();
+        sent.push(pool.packet_from(&tagged).unwrap());
+        open_tx("left").transmit(&mut sent).unwrap();
+        let got = receive_until(&mut rx, pool, |data| data[14..16] == [0x20, 42]);
+        assert!(got.iter().any(|packet| packet.data() == tagged));
+    });
+}
+
+#[test]
+fn promiscuous_mode_ends_with_the_queue() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let mode = || String::from_utf8(try_run("ip -d link show right").stdout).unwrap();
+        let rx = open_rx("right", AfPacketRxSettings { promiscuous: true, ..Default::default() });
+        assert!(mode().contains("promiscuity 1"), "{}", mode());
+        drop(rx);
+        assert!(mode().contains("promiscuity 0"), "{}", mode());
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_or_vanishes_is_told() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let pool = pool();
+        let (mut rx, mut tx) = (open_rx("left", AfPacketRxSettings::default()), open_tx("left"));
+        let mut sent = Batch::default();
+        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        let mut first_error = || {
+            let mut received = Batch::default();
+            (0..1000).find_map(|_| rx.receive(pool, 64, &mut received).err())
+        };
+        run("ip link set left down");
+        let down = DeviceError::Down { name: "left".into() };
+        assert_eq!(first_error(), Some(down.clone()));
+        assert_eq!(tx.transmit(&mut sent), Err(down));
+        run("ip link set left up");
+        assert_eq!(first_error(), None, "the queue goes on when the interface is back");
+        run("ip link del left");
+        let gone = DeviceError::Gone { name: "left".into() };
+        assert_eq!(first_error(), Some(gone.clone()));
+        assert_eq!(tx.transmit(&mut sent), Err(gone));
+        assert_eq!(sent.len(), 1);
+    });
+}
+
+#[test]
+fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let (pool, small) = (pool(), Pool::new(10, 1).unwrap());
+        let mut rx = open_rx("right", AfPacketRxSettings { ring_bytes: 64 << 10, ..Default::default() });
+        let mut tx = open_tx("left");
+        let mut sent = Batch::default();
+        sent.extend((0..50).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
+        tx.transmit(&mut sent).unwrap();
+        let mut got = Batch::default();
+        let end = Instant::now() + Duration::from_secs(5);
+        while rx.counters().ring_full < 18 && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        while rx.receive(small, 64, &mut got).unwrap() > 0 {}
+        let counters = rx.counters();
+        assert_eq!(counters.packets, 10);
+        assert_eq!(counters.packets + counters.pool_empty, 32, "the ring has 32 slots: {counters:?}");
+        assert!(counters.ring_full >= 18, "{counters:?}");
+    });
+}
+
+#[test]
+fn queues_share_flows_and_lose_none() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        let (pool, host) = (pool(), Host::new());
+        host.cable("left", "right");
+        let settings = AfPacketRxSettings { queues: 2, ..Default::default() };
+        let (interface, group) = (find("left").unwrap(), Group::default());
+        let mut queues: Vec<_> =
+            (0..2).map(|_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap()).collect();
+        host.run("ip address add 10.1.0.2/24 dev right");
+        host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
+        for port in 1..=40 {
+            host.run(&format!("bash -c echo${{IFS}}x>/dev/udp/10.1.0.1/{port}"));
+        }
+        let mut counts = [0, 0];
+        let end = Instant::now() + Duration::from_secs(5);
+        while counts[0] + counts[1] < 40 && Instant::now() < end {
+            for (count, rx) in counts.iter_mut().zip(&mut queues) {
+                let mut got = Batch::default();
+                rx.receive(pool, 64, &mut got).unwrap();
+                *count += got.iter().filter(|p| p.data().ends_with(b"x\n")).count();
+            }
+        }
+        assert_eq!(counts[0] + counts[1], 40);
+        assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
+    });
+}
+
+/// Set for the process that holds a hidden port and is killed.
+const HOLDER: &str = "ARTERY_TEST_HOLDS";
+
+#[test]
+fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
+    if let Ok(name) = std::env::var(HOLDER) {
+        return hold(&name);
+    }
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        let host = Host::new();
+        host.cable("left", "right");
+        run("ip address add 10.1.0.1/24 dev left");
+        host.run("ip address add 10.1.0.2/24 dev right");
+        let ping = || host.try_run("ping -c 1 -W 1 10.1.0.1").0;
+        assert!((0..5).any(|_| ping()), "the host answers at first");
+        let name = "af_packet::tests::a_hidden_interface_is_deaf_until_its_holder_is_killed";
+        let mut holder = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(HOLDER, "left")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(holder.stdout.take().unwrap()));
+        let ready = lines.any(|line| line.unwrap().contains("received nothing yet"));
+        let deaf = ready && !ping();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(ready && deaf, "ready: {ready}, deaf: {deaf}");
+        assert!((0..5).any(|_| ping()), "it answers again when the holder was killed");
+    });
+}
+
+/// Holds a hidden port until killed, or until its parent is gone; receives nevertheless.
+fn hold(name: &str) {
+    let mut rx = open_rx(name, AfPacketRxSettings { hide: true, ..Default::default() });
+    assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
+    println!("received nothing yet");
+    std::io::stdout().flush().unwrap();
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn what_is_hidden_from_the_host_is_received() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        let (pool, host) = (pool(), Host::new());
+        host.cable("left", "right");
+        run("ip address add 10.1.0.1/24 dev left");
+        host.run("ip address add 10.1.0.2/24 dev right");
+        let mut rx = open_rx("left", AfPacketRxSettings { hide: true, ..Default::default() });
+        assert!(!host.try_run("ping -c 1 -W 1 10.1.0.1").0);
+        let arp = |data: &[u8]| data[12..14] == [8, 6] && data[38..42] == [10, 1, 0, 1];
+        let got = receive_until(&mut rx, pool, arp);
+        let request = got.iter().find(|packet| arp(packet.data())).unwrap();
+        assert_eq!(request.packet_type(), PacketType::Broadcast);
+        drop(rx);
+        assert!((0..5).any(|_| host.try_run("ping -c 1 -W 1 10.1.0.1").0));
+    });
+}
+
+/// Forwards frames between two ports until `done`; returns the two receive queues' counters.
+fn bridge(a: &str, b: &str, done: &std::sync::atomic::AtomicBool) -> [crate::RxCounters; 2] {
+    let pool = pool();
+    let settings = || AfPacketRxSettings { promiscuous: true, hide: true, ..Default::default() };
+    let mut rx = [open_rx(a, settings()), open_rx(b, settings())];
+    let mut tx = [open_tx(b), open_tx(a)];
+    let mut waiting = [Batch::default(), Batch::default()];
+    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+        let mut moved = 0;
+        for ((rx, tx), batch) in rx.iter_mut().zip(&mut tx).zip(&mut waiting) {
+            let room = 64 - batch.len();
+            moved += rx.receive(pool, room, batch).unwrap();
+            tx.transmit(batch).unwrap();
+        }
+        if moved == 0 {
+            std::thread::yield_now();
+        }
+    }
+    [0, 1].map(|n| rx[n].counters())
+}
+
+#[test]
+fn tcp_with_default_offloads_crosses_two_ports() {
+    if !is_root() {
+        return;
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    in_namespace(|| {
+        let (client, server) = (Host::new(), Host::new());
+        client.cable("a", "eth0");
+        server.cable("b", "eth0");
+        client.run("ip address add 10.1.0.1/24 dev eth0");
+        server.run("ip address add 10.1.0.2/24 dev eth0");
+        std::thread::scope(|scope| {
+            let router = scope.spawn(|| bridge("a", "b", &done));
+            let served = server.start("timeout 30 iperf3 -s -1");
+            let end = Instant::now() + Duration::from_secs(10);
+            let mut result = (false, String::new());
+            while !result.0 && Instant::now() < end {
+                result = client.try_run("iperf3 -c 10.1.0.2 -n 64M --connect-timeout 1000");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            let counters = router.join().unwrap();
+            println!("{}\n{counters:?}", result.1);
+            let _ = served.recv();
+            assert!(result.0, "{}", result.1);
+            assert!(counters[0].segmented > 0, "the client sends long frames: {counters:?}");
+            assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
+        });
     });
 }
