@@ -1,7 +1,7 @@
 //! Network namespaces for tests: each is a thread's own, and ends with it.
 use crate::sys;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// Says whether the test may make namespaces; prints that it is skipped when not.
@@ -45,9 +45,12 @@ pub(crate) fn try_run(command: &str) -> std::process::Output {
         .unwrap_or_else(|e| panic!("{command}: {e}"))
 }
 
-/// Another host: a thread with a namespace of its own that runs commands until it is dropped.
+/// What a host does for a test.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Another host: a thread with a namespace of its own that does jobs until it is dropped.
 pub(crate) struct Host {
-    commands: Option<Sender<(String, Sender<std::process::Output>)>>,
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     id: i32,
 }
@@ -55,48 +58,56 @@ pub(crate) struct Host {
 impl Host {
     /// Makes a host without links.
     pub(crate) fn new() -> Host {
-        let (commands, wanted) = channel::<(String, Sender<_>)>();
+        let (jobs, wanted) = channel::<Job>();
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
             sys::enter_new_network_namespace().expect("root may make namespaces");
             run("ip link set lo up");
             ready.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("the maker waits");
-            for (command, answer) in wanted {
-                let _ = answer.send(try_run(&command));
-            }
+            wanted.into_iter().for_each(|job| job());
         });
         let id = is_ready.recv().expect("the thread could enter a namespace");
-        Host { commands: Some(commands), thread: Some(thread), id }
+        Host { jobs: Some(jobs), thread: Some(thread), id }
     }
     /// Lays a cable from the interface `here` of this thread's namespace to `there` at the host, with both ends up.
     pub(crate) fn cable(&self, here: &str, there: &str) {
-        run(&format!("ip link add name {here} type veth peer name {there} netns {}", self.id));
+        run(&format!("ip link add {here} type veth peer name {there} netns {}", self.id));
         run(&format!("ip link set {here} up"));
         self.run(&format!("ip link set {there} up"));
     }
-    /// Starts a command at the host.
-    pub(crate) fn start(&self, command: &str) -> std::sync::mpsc::Receiver<std::process::Output> {
+    /// Starts a job at the host; its result can be waited for.
+    pub(crate) fn start<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Receiver<R> {
         let (answer, result) = channel();
-        self.commands.as_ref().expect("until dropped").send((command.to_owned(), answer)).expect("it runs");
+        let job = Box::new(move || drop(answer.send(job())));
+        self.jobs.as_ref().expect("only drop() takes it").send(job).expect("the thread runs until then");
         result
     }
-    /// Runs a command at the host; says whether it succeeded, with its output.
-    pub(crate) fn try_run(&self, command: &str) -> (bool, String) {
-        let output = self.start(command).recv().expect("the host's thread answers");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    /// Does a job at the host.
+    pub(crate) fn call<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
+        self.start(job).recv().expect("the job did not panic")
     }
     /// Runs a command at the host; it must succeed.
-    pub(crate) fn run(&self, command: &str) -> String {
-        let (success, output) = self.try_run(command);
-        assert!(success, "{command}: {output}");
-        output
+    pub(crate) fn run(&self, command: &str) {
+        let command = command.to_owned();
+        self.call(move || run(&command));
+    }
+    /// Whether the host gets an answer to a ping within a second.
+    pub(crate) fn pings(&self, address: &str) -> bool {
+        let command = format!("ping -c 1 -W 1 {address}");
+        self.call(move || try_run(&command).status.success())
+    }
+    /// Sends a datagram from the host.
+    pub(crate) fn send_udp(&self, to: &'static str, port: u16, payload: &'static [u8]) {
+        self.call(move || {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("any port will do");
+            socket.send_to(payload, (to, port)).expect("there is a route");
+        });
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        drop(self.commands.take());
+        drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -174,3 +174,153 @@ impl Cutter {
 
 /// Most segments of one frame: no sender makes more, and a broken description must not make millions.
 const MOST: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_wire::build::{ether, ip4, ip6};
+    use proptest::prelude::*;
+
+    const ETHERNET: usize = 14;
+
+    fn frame(v6: bool, tcp: bool, vlan: bool, payload: &[u8]) -> Vec<u8> {
+        let flags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::PSH.0 | TcpFlags::CWR.0 | TcpFlags::ACK.0);
+        let ether = ether("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let ether = if vlan { ether.vlan(7) } else { ether };
+        match (v6, tcp) {
+            (false, true) => {
+                ether.ip4(ip4().id(0xffff).tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload))
+            }
+            (false, false) => ether.ip4(ip4().id(0xffff).udp(1, 2).payload(payload)),
+            (true, true) => ether.ip6(ip6().tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload)),
+            (true, false) => ether.ip6(ip6().udp(1, 2).payload(payload)),
+        }
+        .bytes()
+    }
+
+    fn cut(frame: &[u8], protocol: IpProtocol, size: u16) -> Vec<Vec<u8>> {
+        let mut cutter = Cutter::new(frame, true, protocol, size).expect("the headers are in order");
+        let mut segments = Vec::new();
+        while let Some(len) = cutter.next_len() {
+            let mut segment = vec![0; len];
+            cutter.write_next(frame, &mut segment).unwrap();
+            segments.push(segment);
+        }
+        segments
+    }
+
+    /// The frame as a sender makes that hands out the same bytes a segment at a time.
+    fn expected(
+        whole: &[u8],
+        v6: bool,
+        tcp: bool,
+        vlan: bool,
+        chunk: &[u8],
+        index: usize,
+        at: usize,
+    ) -> Vec<u8> {
+        let mut bytes = frame(v6, tcp, vlan, chunk);
+        let network = ETHERNET + if vlan { 4 } else { 0 };
+        let last = at + chunk.len() == whole.len();
+        let length = (bytes.len() - network - if v6 { 40 } else { 20 }) as u32;
+        let (pseudo, transport) = if v6 {
+            let ip = Ipv6::new(&bytes[network..]).unwrap();
+            (checksum::pseudo_v6(ip.src(), ip.dst(), ip.next_header(), length), network + 40)
+        } else {
+            let mut ip = Ipv4::new(&mut bytes[network..]).unwrap();
+            ip.set_id(0xffff_u16.wrapping_add(index as u16));
+            ip.fill_checksum();
+            (checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), length as u16), network + 20)
+        };
+        if tcp {
+            let mut header = Tcp::new(&mut bytes[transport..]).unwrap();
+            let mut flags = TcpFlags::ACK.0;
+            flags |= if last { TcpFlags::FIN.0 | TcpFlags::PSH.0 } else { 0 };
+            flags |= if index == 0 { TcpFlags::CWR.0 } else { 0 };
+            header.set_flags(TcpFlags(flags));
+            header.set_seq(u32::MAX.wrapping_add(at as u32));
+            header.set_checksum(0);
+            let sum = !checksum::add(pseudo, checksum::sum(&bytes[transport..]));
+            Tcp::new(&mut bytes[transport..]).unwrap().set_checksum(sum);
+        }
+        bytes
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn segments_are_what_a_sender_without_offloads_sends(
+            v6: bool, tcp: bool, vlan: bool,
+            payload in proptest::collection::vec(any::<u8>(), 1..5000),
+            size in 100u16..1500,
+        ) {
+            let protocol = if tcp { IpProtocol::TCP } else { IpProtocol::UDP };
+            let segments = cut(&frame(v6, tcp, vlan, &payload), protocol, size);
+            let chunks: Vec<_> = payload.chunks(usize::from(size)).collect();
+            prop_assert_eq!(segments.len(), chunks.len());
+            for (index, (segment, chunk)) in segments.iter().zip(chunks).enumerate() {
+                let at = index * usize::from(size);
+                prop_assert_eq!(segment, &expected(&payload, v6, tcp, vlan, chunk, index, at));
+            }
+        }
+
+        #[test]
+        fn no_frame_and_description_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            header in proptest::collection::vec(any::<u8>(), 0..12),
+            ethernet: bool, version in 4u8..7,
+        ) {
+            if let Some(first) = bytes.get_mut(if ethernet { ETHERNET } else { 0 }) {
+                *first = version << 4 | 5;
+            }
+            let offload = Offload::parse(&header);
+            if let Some((protocol, size)) = offload.segments
+                && let Some(mut cutter) = Cutter::new(&bytes, ethernet, protocol, size)
+            {
+                while let Some(len) = cutter.next_len() {
+                    prop_assert!(len <= bytes.len());
+                    cutter.write_next(&bytes, &mut vec![0; len]).unwrap();
+                }
+            }
+            if let Some((start, offset)) = offload.checksum {
+                let inside = usize::from(start) + usize::from(offset) + 2 <= bytes.len();
+                prop_assert_eq!(finish_checksum(&mut bytes, start, offset).is_ok(), inside);
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_left_unfinished_becomes_the_right_one() {
+        let whole = frame(false, false, false, b"some payload");
+        let mut partial = whole.clone();
+        let ip = Ipv4::new(&whole[ETHERNET..]).unwrap();
+        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), 20);
+        Udp::new(&mut partial[34..]).unwrap().set_checksum(pseudo);
+        assert_eq!(finish_checksum(&mut partial, 34, 6), Ok(()));
+        assert_eq!(partial, whole);
+    }
+
+    #[test]
+    fn a_frame_that_is_not_what_its_description_says_is_not_cut() {
+        let udp = frame(false, false, false, &[1; 3000]);
+        assert_eq!(Cutter::new(&udp, true, IpProtocol::TCP, 1000), None);
+        assert_eq!(Cutter::new(&udp[..40], true, IpProtocol::UDP, 1000), None, "headers cut off");
+        assert_eq!(Cutter::new(&udp, false, IpProtocol::UDP, 1000), None, "there is a link header");
+        assert_eq!(Cutter::new(&udp, true, IpProtocol::UDP, 0), None);
+    }
+
+    #[test]
+    fn the_virtio_header_is_understood() {
+        let mut header = [0; VIRTIO_HEADER];
+        assert_eq!(Offload::parse(&header), Offload::default());
+        header[0] = NEEDS_CHECKSUM;
+        header[1] = GSO_TCP4 | GSO_ECN;
+        for (at, value) in [(4, 1448_u16), (6, 34), (8, 16)] {
+            header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+        }
+        let expected = Offload { checksum: Some((34, 16)), segments: Some((IpProtocol::TCP, 1448)) };
+        assert_eq!(Offload::parse(&header), expected);
+        assert_eq!(Offload::parse(&header[..9]), Offload::default());
+    }
+}

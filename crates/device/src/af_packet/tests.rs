@@ -3,7 +3,8 @@ use crate::namespace::{Host, in_namespace, is_root, run, try_run};
 use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, PacketType, Pool};
 use artery_wire::{Ethernet, Ipv4, checksum};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -122,8 +123,8 @@ fn checksums_that_the_sender_left_to_its_card_are_finished() {
         host.run("ip address add 10.1.0.2/24 dev right");
         host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
         let mut rx = open_rx("left", AfPacketRxSettings { promiscuous: true, ..Default::default() });
-        host.run("bash -c echo${IFS}unfinished>/dev/udp/10.1.0.1/7");
-        let wanted = |data: &[u8]| data.ends_with(b"unfinished\n");
+        host.send_udp("10.1.0.1", 7, b"unfinished");
+        let wanted = |data: &[u8]| data.ends_with(b"unfinished");
         let got = receive_until(&mut rx, pool, wanted);
         let packet = got.iter().find(|packet| wanted(packet.data())).unwrap();
         assert_eq!(packet.packet_type(), PacketType::OtherHost, "the interface has another address");
@@ -243,7 +244,7 @@ fn queues_share_flows_and_lose_none() {
         host.run("ip address add 10.1.0.2/24 dev right");
         host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
         for port in 1..=40 {
-            host.run(&format!("bash -c echo${{IFS}}x>/dev/udp/10.1.0.1/{port}"));
+            host.send_udp("10.1.0.1", port, b"one of the flows");
         }
         let mut counts = [0, 0];
         let end = Instant::now() + Duration::from_secs(5);
@@ -251,7 +252,7 @@ fn queues_share_flows_and_lose_none() {
             for (count, rx) in counts.iter_mut().zip(&mut queues) {
                 let mut got = Batch::default();
                 rx.receive(pool, 64, &mut got).unwrap();
-                *count += got.iter().filter(|p| p.data().ends_with(b"x\n")).count();
+                *count += got.iter().filter(|p| p.data().ends_with(b"one of the flows")).count();
             }
         }
         assert_eq!(counts[0] + counts[1], 40);
@@ -275,7 +276,7 @@ fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
         host.cable("left", "right");
         run("ip address add 10.1.0.1/24 dev left");
         host.run("ip address add 10.1.0.2/24 dev right");
-        let ping = || host.try_run("ping -c 1 -W 1 10.1.0.1").0;
+        let ping = || host.pings("10.1.0.1");
         assert!((0..5).any(|_| ping()), "the host answers at first");
         let name = "af_packet::tests::a_hidden_interface_is_deaf_until_its_holder_is_killed";
         let mut holder = Command::new(std::env::current_exe().unwrap())
@@ -315,13 +316,13 @@ fn what_is_hidden_from_the_host_is_received() {
         run("ip address add 10.1.0.1/24 dev left");
         host.run("ip address add 10.1.0.2/24 dev right");
         let mut rx = open_rx("left", AfPacketRxSettings { hide: true, ..Default::default() });
-        assert!(!host.try_run("ping -c 1 -W 1 10.1.0.1").0);
+        assert!(!host.pings("10.1.0.1"));
         let arp = |data: &[u8]| data[12..14] == [8, 6] && data[38..42] == [10, 1, 0, 1];
         let got = receive_until(&mut rx, pool, arp);
         let request = got.iter().find(|packet| arp(packet.data())).unwrap();
         assert_eq!(request.packet_type(), PacketType::Broadcast);
         drop(rx);
-        assert!((0..5).any(|_| host.try_run("ping -c 1 -W 1 10.1.0.1").0));
+        assert!((0..5).any(|_| host.pings("10.1.0.1")));
     });
 }
 
@@ -346,6 +347,32 @@ fn bridge(a: &str, b: &str, done: &std::sync::atomic::AtomicBool) -> [crate::RxC
     [0, 1].map(|n| rx[n].counters())
 }
 
+/// Megabytes that the TCP test moves.
+const MEGABYTES: usize = 32;
+
+fn serve() -> usize {
+    let listener = std::net::TcpListener::bind("10.1.0.2:5000").unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let (mut chunk, mut total) = (vec![0; 1 << 20], 0);
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        assert!(chunk[..count].iter().all(|byte| *byte == 0x5a));
+        total += count;
+    }
+    total
+}
+
+fn upload() {
+    let connect = || {
+        std::thread::sleep(Duration::from_millis(10));
+        TcpStream::connect_timeout(&"10.1.0.2:5000".parse().unwrap(), Duration::from_secs(5)).ok()
+    };
+    let mut stream = std::iter::repeat_with(connect).take(500).flatten().next().expect("the server listens");
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    let chunk = vec![0x5a; 1 << 20];
+    (0..MEGABYTES).for_each(|_| stream.write_all(&chunk).unwrap());
+}
+
 #[test]
 fn tcp_with_default_offloads_crosses_two_ports() {
     if !is_root() {
@@ -354,23 +381,18 @@ fn tcp_with_default_offloads_crosses_two_ports() {
     let done = std::sync::atomic::AtomicBool::new(false);
     in_namespace(|| {
         let (client, server) = (Host::new(), Host::new());
-        client.cable("a", "eth0");
-        server.cable("b", "eth0");
+        client.cable("art0", "eth0");
+        server.cable("art1", "eth0");
         client.run("ip address add 10.1.0.1/24 dev eth0");
         server.run("ip address add 10.1.0.2/24 dev eth0");
         std::thread::scope(|scope| {
-            let router = scope.spawn(|| bridge("a", "b", &done));
-            let served = server.start("timeout 30 iperf3 -s -1");
-            let end = Instant::now() + Duration::from_secs(10);
-            let mut result = (false, String::new());
-            while !result.0 && Instant::now() < end {
-                result = client.try_run("iperf3 -c 10.1.0.2 -n 64M --connect-timeout 1000");
-            }
+            let router = scope.spawn(|| bridge("art0", "art1", &done));
+            let (served, uploaded) = (server.start(serve), client.start(upload));
+            let uploaded = uploaded.recv_timeout(Duration::from_secs(30));
+            let served = served.recv_timeout(Duration::from_secs(30));
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             let counters = router.join().unwrap();
-            println!("{}\n{counters:?}", result.1);
-            let _ = served.recv();
-            assert!(result.0, "{}", result.1);
+            assert_eq!((uploaded, served), (Ok(()), Ok(MEGABYTES << 20)), "{counters:?}");
             assert!(counters[0].segmented > 0, "the client sends long frames: {counters:?}");
             assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
         });
