@@ -175,6 +175,32 @@ fn loss_is_reported_to_the_last_frame() {
 }
 
 #[test]
+fn traffic_to_nobody_is_all_lost() {
+    rig::test("nobody", |rig| {
+        let (a, b) = pair(rig)?;
+        let report = Traffic::between(&a, &b, "10.0.0.9").frames(50).cold().run()?;
+        assert_eq!((report.received, report.lost, report.latency.max_ns), (0, report.sent, 0), "{report}");
+        assert_eq!(report.sent + report.refused, 50, "{report}");
+        Ok(())
+    });
+}
+
+#[test]
+fn traffic_arrives_though_its_address_is_translated_on_the_way() {
+    rig::test("translated", |rig| {
+        let line = rig.line()?;
+        line.r.forwarding(true)?;
+        let rules = "table ip t { chain c { type nat hook prerouting priority -100; \
+                     ip daddr 10.0.9.9 udp dport 5000 dnat to 10.0.2.2; }; }";
+        line.r.command(["nft", "-f", "-"]).input(rules).run()?;
+        let report =
+            Traffic::between(&line.a, &line.b, "10.0.9.9").port(5000).frames(100).rate(5000).run()?;
+        assert_eq!((report.received, report.lost), (100, 0), "{report}");
+        Ok(())
+    });
+}
+
+#[test]
 fn duplicates_are_counted_apart() {
     rig::test("duplicates", |rig| {
         let (a, b) = pair(rig)?;
@@ -352,7 +378,10 @@ fn wrong_use_is_told_clearly() {
         let traffic = || Traffic::between(&a, &b, "10.0.0.2");
         says(traffic().frame_bytes(61).run().map(drop), "must be 62 to 65549 bytes");
         says(traffic().flows(0).run().map(drop), "at least one flow");
-        says(Traffic::between(&a, &b, "10.0.0.9").run().map(drop), "cannot bind 10.0.0.9");
+        let taken = b.enter(|| UdpSocket::bind("0.0.0.0:7000"))?.expect("no one else is here");
+        says(traffic().port(7000).run().map(drop), "cannot bind UDP port 7000");
+        drop(taken);
+        says(Traffic::between(&a, &b, "10.9.9.9").run().map(drop), "wrong-use/a cannot send to 10.9.9.9");
         Ok(())
     });
 }

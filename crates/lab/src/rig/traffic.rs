@@ -37,6 +37,7 @@ pub struct Traffic {
     from: Host,
     to: Host,
     address: String,
+    port: u16,
     frame_bytes: usize,
     frames: u64,
     rate: Option<u64>,
@@ -80,12 +81,14 @@ pub struct TrafficReport {
 }
 
 impl Traffic {
-    /// Traffic from one host to another, reached by `address`: 1000 frames of 64 bytes in one flow, as fast as can be.
+    /// Traffic from one host to another: 1000 small frames in one flow, as fast as can be. `address` is where it is
+    /// sent to; that need not be an address of the receiver, if a router on the way translates it.
     pub fn between(from: &Host, to: &Host, address: &str) -> Traffic {
         Traffic {
             from: from.clone(),
             to: to.clone(),
             address: address.into(),
+            port: 0,
             frame_bytes: if address.contains(':') { 84 } else { 64 },
             frames: 1000,
             rate: None,
@@ -94,6 +97,12 @@ impl Traffic {
             quiet: Duration::from_millis(300),
             primed: true,
         }
+    }
+
+    /// Sets the port it is sent to, and received at, instead of any free one.
+    pub fn port(mut self, port: u16) -> Traffic {
+        self.port = port;
+        self
     }
 
     /// Sets how many frames are sent.
@@ -143,9 +152,9 @@ impl Traffic {
     pub fn run(self) -> Result<TrafficReport> {
         let address = parse_address(&self.address)?;
         let payload = self.payload_bytes(address)?;
-        let receiver = self.to.enter(|| bind(SocketAddr::new(address, 0)))??;
-        let target = receiver.local_addr().map_err(RigError::system("cannot name the receiver's socket"))?;
-        let senders = self.sender_sockets(target)?;
+        let receiver = self.to.enter(|| bind(any_like(address), self.port))??;
+        let bound = receiver.local_addr().map_err(RigError::system("cannot name the receiver's socket"))?;
+        let senders = self.sender_sockets(SocketAddr::new(address, bound.port()))?;
         let plan = Plan {
             run: next_run(),
             payload,
@@ -178,10 +187,8 @@ impl Traffic {
     }
 
     fn sender_sockets(&self, target: SocketAddr) -> Result<Vec<UdpSocket>> {
-        let any: IpAddr =
-            if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let open = || {
-            let socket = bind(SocketAddr::new(any, 0))?;
+            let socket = bind(any_like(target.ip()), 0)?;
             let doing = format!("{} cannot send to {}", self.from.label(), target.ip());
             socket.connect(target).map_err(RigError::system(doing))?;
             Ok(socket)
@@ -257,9 +264,13 @@ fn exchange(plan: &Plan, senders: &[UdpSocket], receiver: &UdpSocket, quiet: Dur
     })
 }
 
-fn bind(address: SocketAddr) -> Result<UdpSocket> {
+fn any_like(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+fn bind(address: IpAddr, port: u16) -> Result<UdpSocket> {
     let socket =
-        UdpSocket::bind(address).map_err(RigError::system(format!("cannot bind {}", address.ip())))?;
+        UdpSocket::bind((address, port)).map_err(RigError::system(format!("cannot bind UDP port {port}")))?;
     let sized = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER);
     sized.map_err(|errno| RigError::System("cannot size a socket's buffer".into(), errno.into()))?;
     Ok(socket)
