@@ -178,6 +178,7 @@ impl Bench {
         let output = |(i, pull): (usize, &bool)| Output {
             to: (!pull).then_some((SINK, i as u16)),
             is_pull: *pull,
+            remote: None,
             batch: Batch::default(),
             sinks: vec![Source::Unknown],
         };

@@ -35,6 +35,8 @@ pub struct Class {
     pub phase: Phase,
     /// Whether a copy on every worker does what one instance would; see [`crate::graph`].
     pub per_worker: bool,
+    /// Whether it can be pushed to from another worker than its own: queues, between two workers' parts.
+    pub boundary: bool,
     /// Which signals its instances give.
     pub signals: Signals,
     /// Makes an element of its arguments.
@@ -58,6 +60,7 @@ impl Class {
         own_handlers: None,
         phase: Phase::Default,
         per_worker: false,
+        boundary: false,
         signals: Signals::None,
         build: |_| unreachable!("every class says how it is built"),
     };

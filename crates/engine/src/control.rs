@@ -4,8 +4,8 @@ use crate::graph::Graph;
 use crate::sink::Sink;
 use artery_rcu::Turn;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard};
 
 /// A call into a worker's graph.
@@ -27,11 +27,18 @@ pub(crate) struct Mailbox {
     pending: AtomicBool,
     commands: Mutex<VecDeque<Command>>,
     pub(crate) bell: Bell,
+    /// Whether the worker sleeps, or is about to, and must be woken for packets from others.
+    asleep: AtomicBool,
 }
 
 impl Mailbox {
     fn new() -> Result<Mailbox, rustix::io::Errno> {
-        Ok(Mailbox { pending: AtomicBool::new(false), commands: Mutex::default(), bell: Bell::new()? })
+        Ok(Mailbox {
+            pending: AtomicBool::new(false),
+            commands: Mutex::default(),
+            bell: Bell::new()?,
+            asleep: AtomicBool::new(false),
+        })
     }
     fn commands(&self) -> MutexGuard<'_, VecDeque<Command>> {
         self.commands.lock().unwrap_or_else(|e| e.into_inner())
@@ -47,6 +54,20 @@ impl Mailbox {
         drop(commands);
         self.bell.ring();
         Ok(())
+    }
+    /// Says that the worker is about to sleep, or is awake again. What was handed over before is seen afterwards.
+    pub(crate) fn set_asleep(&self, asleep: bool) {
+        self.asleep.store(asleep, Relaxed);
+        fence(SeqCst); // pairs with wake_if_asleep(): one of the two sees what the other did
+    }
+    /// Wakes the worker if it sleeps.
+    pub(crate) fn wake_if_asleep(&self) {
+        fence(SeqCst); // pairs with set_asleep()
+        if self.asleep.load(Relaxed) {
+            // So that nobody takes the worker for dormant before it has looked.
+            self.pending.store(true, Release);
+            self.bell.ring();
+        }
     }
     /// Takes the next command.
     pub(crate) fn take(&self) -> Option<Command> {

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::element::Element;
 use crate::events::Events;
+use crate::handover::{Receiver, Sender};
 pub use crate::plan::Plan;
 use crate::reason::{DropReason, Drops};
 use crate::scheduler::Scheduler;
@@ -52,6 +53,8 @@ pub(crate) struct Output {
     pub(crate) to: Option<Place>,
     /// Whether packets wait here for whoever pulls.
     pub(crate) is_pull: bool,
+    /// The way to an element of another worker.
+    pub(crate) remote: Option<Sender>,
     pub(crate) batch: Batch,
     /// Who says whether there is room downstream.
     pub(crate) sinks: Vec<Source>,
@@ -96,6 +99,10 @@ pub struct Graph {
     /// Elements of other workers are absent here, as is the one that is running.
     pub(crate) slots: Vec<Option<Box<dyn Element>>>,
     stack: Vec<Hop>,
+    /// What comes from other workers; first this graph's own, then what it inherited.
+    pub(crate) incoming: Vec<Receiver>,
+    pub(crate) own_incoming: usize,
+    pub(crate) has_inherited: bool,
     spares: Vec<Batch>,
     pub(crate) scheduler: Scheduler,
     pub(crate) events: Option<Events>,
@@ -130,6 +137,9 @@ impl Graph {
             spares: (0..edges + 4).map(|_| Batch::default()).collect(),
             burst: plan.burst(),
             profile: control.profile(),
+            incoming: Vec::new(),
+            own_incoming: 0,
+            has_inherited: false,
             plan,
             control,
             nodes,
@@ -163,18 +173,20 @@ impl Graph {
         if out.is_pull || out.batch.is_empty() {
             return;
         }
-        match out.to {
-            Some(to) => {
+        let (lost, reason) = match (&mut out.remote, out.to) {
+            (Some(remote), _) => (remote.send(&mut out.batch) as u64, DropReason::QueueFull),
+            (None, Some(to)) => {
                 let fresh = self.spares.pop().unwrap_or_default();
-                let batch = std::mem::replace(&mut self.nodes[node].outputs[output].batch, fresh);
-                self.stack.push(Hop { to, batch });
+                let batch = std::mem::replace(&mut out.batch, fresh);
+                return self.stack.push(Hop { to, batch });
             }
-            None => {
+            (None, None) => {
                 let n = out.batch.len() as u64;
                 out.batch.free();
-                self.nodes[node].counts.drops.add(DropReason::NoOutput, n);
+                (n, DropReason::NoOutput)
             }
-        }
+        };
+        self.nodes[node].counts.drops.add(reason, lost);
     }
 
     fn flush_outputs(&mut self, node: usize) {
@@ -231,6 +243,13 @@ impl Graph {
             }
             self.spares.push(batch);
         }
+    }
+
+    /// Hands a batch to an input as the outermost call.
+    pub(crate) fn deliver(&mut self, to: Place, batch: &mut Batch, turn: &Turn<'_>) {
+        let mark = self.stack.len();
+        self.push(to, batch, turn);
+        self.settle(mark, turn);
     }
 
     /// Runs `f` on an element as the outermost call, and carries what it sends to its end.

@@ -16,6 +16,7 @@ pub mod element;
 pub mod events;
 pub mod graph;
 pub mod handler;
+mod handover;
 pub mod names;
 pub mod plan;
 pub mod reason;

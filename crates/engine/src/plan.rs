@@ -230,10 +230,11 @@ impl Plan {
         complaints
     }
 
-    /// The connected parts of the graph.
+    /// The parts of the graph that are connected otherwise than by pushing to a queue.
     fn parts(&self) -> Vec<Vec<usize>> {
         let mut part_of: Vec<usize> = (0..self.nodes.len()).collect();
-        for edge in &self.edges {
+        let joins = |edge: &&Edge| self.inputs(edge.to.0)[edge.to.1] || !self.class(edge.to.0).boundary;
+        for edge in self.edges.iter().filter(joins) {
             let (from, to) = (part_of[edge.from.0], part_of[edge.to.0]);
             part_of.iter_mut().filter(|part| **part == from).for_each(|part| *part = to);
         }

@@ -11,7 +11,7 @@ use crate::names::Names;
 use crate::plan::{Home, Plan};
 use crate::resources::Resources;
 use crate::sink::Sink;
-use crate::wiring::wire;
+use crate::wiring::{wire, wire_across};
 use crate::worker::Worker;
 use artery_lang::{Ir, Processing};
 use artery_packet::{BATCH, Pool, Time};
@@ -199,6 +199,7 @@ impl Shared {
             })?);
             graphs.push(graph);
         }
+        wire_across(&plan, &self.control, &mut graphs);
         self.start_elements(&plan, &mut graphs)?;
         Ok((graphs, warnings))
     }

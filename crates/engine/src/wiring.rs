@@ -1,10 +1,13 @@
 //! From a plan to the nodes of a graph: who pushes to whom, who pulls from whom, who listens to whose signals.
 use crate::class::Signals;
-use crate::graph::{Input, Node, Output, Place, Signal, Source};
-use crate::plan::Plan;
+use crate::control::Control;
+use crate::graph::{Graph, Input, Node, Output, Place, Signal, Source};
+use crate::handover::handover;
+use crate::plan::{Home, Plan};
 use artery_lang::flow::travels;
 use artery_packet::Batch;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The nodes of every worker's graph; all workers number them alike.
 pub(crate) fn wire(plan: &Plan) -> Vec<Node> {
@@ -18,6 +21,23 @@ pub(crate) fn wire(plan: &Plan) -> Vec<Node> {
         }
     }
     nodes
+}
+
+/// Joins elements of different workers.
+pub(crate) fn wire_across(plan: &Plan, control: &Arc<Control>, graphs: &mut [Graph]) {
+    for edge in plan.edges() {
+        let ((up, output), (down, input)) = (edge.from, edge.to);
+        let Home::Worker(to) = plan.home(down) else { continue };
+        if plan.inputs(down)[input] {
+            continue;
+        }
+        for from in (0..graphs.len()).filter(|&from| from != to && plan.is_on(up, from)) {
+            let (sender, receiver) = handover(control, to, (down as u32, input as u16));
+            graphs[from].nodes[up].outputs[output].remote = Some(sender);
+            graphs[to].incoming.push(receiver);
+            graphs[to].own_incoming += 1;
+        }
+    }
 }
 
 struct Wiring<'a> {
@@ -48,6 +68,7 @@ impl<'a> Wiring<'a> {
         let output = |port: usize| Output {
             to: self.to[node][port],
             is_pull: self.plan.outputs(node)[port],
+            remote: None,
             batch: Batch::default(),
             sinks: self.sinks(node, port),
         };
@@ -98,6 +119,9 @@ impl<'a> Wiring<'a> {
     fn search_down(&self, node: usize, output: usize, found: &mut Vec<Source>, seen: &mut HashSet<Place>) {
         let Some(place) = self.to[node][output].filter(|place| seen.insert(*place)) else { return };
         let (down, input) = (place.0 as usize, usize::from(place.1));
+        if self.plan.home(down) != self.plan.home(node) {
+            return found.push(Source::Unknown);
+        }
         if self.plan.class(down).signals == Signals::NonEmptyAndNonFull {
             return found.push(Source::Element(place.0));
         }

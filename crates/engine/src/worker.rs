@@ -1,6 +1,7 @@
 //! One worker: turn after turn of commands, tasks and timers, with one quiescent point each.
 use crate::control::Command;
 use crate::graph::Graph;
+use crate::handover::Receiver;
 use crate::reason::DropReason;
 use artery_rcu::{Reader, Turn};
 use std::time::Duration;
@@ -45,6 +46,7 @@ impl Worker {
             }
         }
         answer_stop_requests(graph);
+        graph.take_in(&turn);
         graph.run_tasks(TASKS, &turn);
         if graph.scheduler.next_timer().is_some() {
             graph.clock.forget();
@@ -70,13 +72,18 @@ impl Worker {
         graph.clock.forget();
         let limit = next.map(|time| time.since(graph.clock.now()));
         let dormant = limit.is_none() && !graph.watching.contains(&true);
-        if dormant {
-            graph.control.fall_dormant();
+        let control = graph.control.clone();
+        control.mailbox(graph.worker).set_asleep(true);
+        if !graph.incoming.iter().any(Receiver::has_packets) {
+            if dormant {
+                control.fall_dormant();
+            }
+            poll(graph, limit);
+            if dormant {
+                control.awake();
+            }
         }
-        poll(graph, limit);
-        if dormant {
-            graph.control.awake();
-        }
+        control.mailbox(graph.worker).set_asleep(false);
     }
 
     fn stop_elements(&mut self) {
@@ -116,20 +123,33 @@ fn poll(graph: &mut Graph, limit: Option<Duration>) {
 /// under way between two turns.
 fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
+    let mut heirs = vec![None; old.plan.len()];
     for node in 0..graph.plan.len() {
         let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };
         if old.plan.class(was).name != graph.plan.class(node).name || graph.slots[node].is_none() {
             continue;
         }
+        heirs[was] = Some(node);
         if let Some(mut element) = old.slots[was].take() {
             graph.enter(node, turn, |new, cx| new.take_state(&mut *element, cx));
             old.slots[was] = Some(element);
         }
         std::mem::swap(&mut graph.nodes[node].counts, &mut old.nodes[was].counts);
     }
+    inherit_rings(graph, &mut old, &heirs, turn);
     for node in 0..old.slots.len() {
         old.enter(node, turn, |element, cx| element.stop(cx));
     }
     let lost = old.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum();
     graph.control.note_replaced(lost);
+}
+
+/// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is one.
+fn inherit_rings(graph: &mut Graph, old: &mut Graph, heirs: &[Option<usize>], turn: &Turn<'_>) {
+    while old.incoming.iter().any(|ring| heirs[ring.node()].is_none() && ring.has_packets()) {
+        old.take_in(turn);
+    }
+    let rings = old.incoming.drain(..);
+    graph.incoming.extend(rings.filter_map(|ring| heirs[ring.node()].map(|heir| ring.redirect(heir))));
+    graph.has_inherited = graph.incoming.len() > graph.own_incoming;
 }

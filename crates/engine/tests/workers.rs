@@ -23,6 +23,49 @@ fn a_part_with_a_class_that_is_not_per_worker_runs_once_on_the_first() {
 }
 
 #[test]
+fn packets_cross_from_worker_to_worker_at_a_queue() {
+    let text =
+        "n :: Numbers(20000) -> q :: Store(100000) -> t :: Take -> s :: Sink; Place(s, 1); Place(n, 0)";
+    let running = build(text, &workers(2)).start();
+    let handle = running.handle();
+    let of = |name: &str| handle.plan().resolve(name, "").unwrap();
+    assert_eq!(
+        (handle.plan().home(of("n")), handle.plan().home(of("q"))),
+        (Home::Worker(0), Home::Worker(1))
+    );
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        // What the ring had no room for is counted where it was sent.
+        let lost = handle.counts().unwrap()[of("n")].drops.total();
+        let arrived: u64 = handle.read("s.count", "").unwrap().parse().unwrap();
+        if arrived + lost == 20000 {
+            assert!(arrived >= 1000, "{arrived} arrived");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{arrived} arrived, {lost} lost");
+    }
+    let (ir, processing) = ir(&text.replace("Numbers(20000)", "Numbers(10)"));
+    handle.replace(&ir, &processing).unwrap();
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_part_before_a_queue_is_copied_to_every_worker() {
+    let text = "n :: Numbers(900) -> l :: Log -> q :: Store -> Take -> s :: Sink";
+    let running = build(text, &workers(2)).start();
+    let handle = running.handle();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    assert_eq!(handle.plan().home(0), Home::Every);
+    while handle.read("s.count", "").unwrap() != "900" {
+        assert!(Instant::now() < deadline, "{} arrived", handle.read("s.count", "").unwrap());
+    }
+    assert_eq!(handle.read("l.count", "").unwrap(), "900");
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
 fn placed_parts_run_where_they_were_placed_and_contradictions_are_said() {
     let router = build("a :: Numbers(1) -> s :: Sink; Place(s, 1)", &workers(2));
     assert_eq!(router.plan().home(0), Home::Worker(1));

@@ -107,6 +107,7 @@ impl Element for Both {
 static STORE: Class = Class {
     name: "Store",
     processing: "h/l",
+    boundary: true,
     args: &[Arg::optional("CAPACITY", "packets", "1000", "most packets")],
     signals: Signals::NonEmptyAndNonFull,
     build: |args| Ok(Box::new(Store { packets: VecDeque::new(), capacity: args.read("CAPACITY")? })),

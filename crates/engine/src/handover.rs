@@ -1,0 +1,91 @@
+//! Packets on their way from one worker to another: a ring for each connection that crosses.
+//!
+//! Only a class that says `boundary` (a queue) can be pushed to from another worker; it belongs to the worker that
+//! pulls from it. A packet that finds the ring full is discarded as if the queue were full.
+use crate::control::Control;
+use crate::graph::{Graph, Place};
+use artery_packet::{Batch, Packet};
+use artery_rcu::Turn;
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::Arc;
+
+/// Packets that one ring holds.
+const RING: usize = 1024;
+
+/// The sending end, in place of a connection within the graph.
+pub(crate) struct Sender {
+    ring: Producer<Packet>,
+    control: Arc<Control>,
+    /// The worker that receives.
+    worker: usize,
+}
+
+/// The receiving end.
+pub(crate) struct Receiver {
+    ring: Consumer<Packet>,
+    to: Place,
+}
+
+/// Makes a ring to the input `to`, whose element is on `worker`.
+pub(crate) fn handover(control: &Arc<Control>, worker: usize, to: Place) -> (Sender, Receiver) {
+    let (producer, consumer) = RingBuffer::new(RING);
+    (Sender { ring: producer, control: control.clone(), worker }, Receiver { ring: consumer, to })
+}
+
+impl Sender {
+    /// Hands over what there is room for, frees the rest, and returns how many that were.
+    pub(crate) fn send(&mut self, batch: &mut Batch) -> usize {
+        let n = batch.len().min(self.ring.slots());
+        if let Ok(chunk) = self.ring.write_chunk_uninit(n) {
+            chunk.fill_from_iter(batch.drain_front(n));
+        }
+        let lost = batch.len();
+        batch.free();
+        self.control.mailbox(self.worker).wake_if_asleep();
+        lost
+    }
+}
+
+impl Receiver {
+    fn receive(&mut self, max: usize, into: &mut Batch) {
+        let n = max.min(self.ring.slots());
+        if let Ok(chunk) = self.ring.read_chunk(n) {
+            into.extend(chunk);
+        }
+    }
+    /// The same ring, leading to another graph's element.
+    pub(crate) fn redirect(self, node: usize) -> Receiver {
+        Receiver { to: (node as u32, self.to.1), ..self }
+    }
+    /// The element it leads to.
+    pub(crate) fn node(&self) -> usize {
+        self.to.0 as usize
+    }
+    /// Whether packets wait.
+    pub(crate) fn has_packets(&self) -> bool {
+        !self.ring.is_empty()
+    }
+    /// Whether nothing waits and nothing will come.
+    fn is_done(&self) -> bool {
+        self.ring.is_abandoned() && self.ring.is_empty()
+    }
+}
+
+impl Graph {
+    /// Takes in up to a burst of packets from each ring; forgets rings of replaced graphs when they have run dry.
+    pub(crate) fn take_in(&mut self, turn: &Turn<'_>) {
+        for at in 0..self.incoming.len() {
+            if !self.incoming[at].has_packets() {
+                continue;
+            }
+            let (to, mut batch) = (self.incoming[at].to, self.spare());
+            self.incoming[at].receive(self.burst, &mut batch);
+            self.deliver(to, &mut batch, turn);
+            self.give_spare(batch);
+        }
+        if self.has_inherited {
+            self.incoming.retain(|receiver| !receiver.is_done());
+            self.has_inherited = self.incoming.len() > self.own_incoming;
+        }
+    }
+}
