@@ -250,3 +250,36 @@ impl fmt::Display for DeviceError {
 }
 
 impl std::error::Error for DeviceError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_io(errno: i32) -> String {
+        let error = io::Error::from_raw_os_error(errno);
+        DeviceError::from_io("eth0", "opening a packet socket", "CAP_NET_RAW", &error).to_string()
+    }
+
+    #[test]
+    fn messages_say_what_where_and_the_remedy() {
+        assert_eq!(
+            from_io(libc::EPERM),
+            "eth0: opening a packet socket needs CAP_NET_RAW; run as root, or once \
+             'setcap cap_net_raw,cap_net_admin=ep' on this program"
+        );
+        assert_eq!(
+            from_io(libc::ENETDOWN),
+            "eth0: interface is down; bring it up with 'ip link set eth0 up'"
+        );
+        assert_eq!(from_io(libc::ENODEV), "eth0: interface vanished while in use");
+        assert!(
+            from_io(libc::ENOMEM).starts_with("eth0: opening a packet socket failed: Cannot allocate memory")
+        );
+        let damage = Damage::RecordCut { expected: 60, found: 7 };
+        let error = DeviceError::BadFile { path: "a.pcap".into(), offset: 24, record: 1, damage };
+        assert_eq!(
+            error.to_string(),
+            "a.pcap: byte 24, record 1: file ends inside a record: 7 of 60 bytes are there"
+        );
+    }
+}

@@ -116,7 +116,8 @@ enum Device {
     Memory,
 }
 
-/// One half of a port. Settings are `None` for devices that have none, and until someone chooses them.
+/// One half of a port. Settings are `None` until someone chooses them or takes a queue, and then the defaults; they
+/// mean nothing to devices other than interfaces.
 struct Side<S, Q: ?Sized> {
     settings: Option<S>,
     queues: Vec<Place<Q>>,
@@ -129,7 +130,7 @@ enum Place<Q: ?Sized> {
     Taken,
 }
 
-impl<S: Clone, Q: ?Sized> Side<S, Q> {
+impl<S: Clone + Default, Q: ?Sized> Side<S, Q> {
     fn closed(settings: Option<S>, queues: u16) -> Side<S, Q> {
         Side { settings, queues: (0..queues.max(1)).map(|_| Place::Closed).collect() }
     }
@@ -142,7 +143,7 @@ impl<S: Clone, Q: ?Sized> Side<S, Q> {
         name: &str,
         half: Half,
         queue: u16,
-        open: impl FnOnce(Option<S>) -> Result<Box<Q>, DeviceError>,
+        open: impl FnOnce(&S) -> Result<Box<Q>, DeviceError>,
     ) -> Result<Box<Q>, DeviceError> {
         let queues = self.queues.len() as u16;
         let name = || name.to_owned();
@@ -152,7 +153,9 @@ impl<S: Clone, Q: ?Sized> Side<S, Q> {
         match std::mem::replace(place, Place::Taken) {
             Place::Here(taken) => Ok(taken),
             Place::Taken => Err(DeviceError::Taken { name: name(), half, queue }),
-            Place::Closed => open(self.settings.clone()).inspect_err(|_| *place = Place::Closed),
+            Place::Closed => {
+                open(self.settings.get_or_insert_default()).inspect_err(|_| *place = Place::Closed)
+            }
         }
     }
     fn put_back(&mut self, queue: u16, returned: Box<Q>) {
@@ -211,9 +214,8 @@ impl Port {
 
     /// Takes a receive queue, until the handle is dropped.
     pub fn rx(self: &Arc<Self>, queue: u16) -> Result<RxHandle, DeviceError> {
-        let taken = lock(&self.rx).take(self.name(), Half::Receive, queue, |settings| {
-            self.open_rx(queue, settings.unwrap_or_default())
-        })?;
+        let taken = lock(&self.rx)
+            .take(self.name(), Half::Receive, queue, |settings| self.open_rx(queue, settings))?;
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -223,9 +225,8 @@ impl Port {
     }
     /// Takes a transmit queue, until the handle is dropped.
     pub fn tx(self: &Arc<Self>, queue: u16) -> Result<TxHandle, DeviceError> {
-        let taken = lock(&self.tx).take(self.name(), Half::Transmit, queue, |settings| {
-            self.open_tx(queue, settings.unwrap_or_default())
-        })?;
+        let taken = lock(&self.tx)
+            .take(self.name(), Half::Transmit, queue, |settings| self.open_tx(queue, settings))?;
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -233,10 +234,10 @@ impl Port {
             put_back: |p, n, q| lock(&p.tx).put_back(n, q),
         })
     }
-    fn open_rx(&self, queue: u16, settings: AfPacketRxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
+    fn open_rx(&self, queue: u16, settings: &AfPacketRxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
         match &self.device {
             Device::Interface { interface, group } => {
-                Ok(Box::new(AfPacketRx::open(interface, &settings, self.id, group)?))
+                Ok(Box::new(AfPacketRx::open(interface, settings, self.id, group)?))
             }
             Device::Tap { device, .. } => match device.rx(queue, self.id) {
                 Some(rx) => Ok(Box::new(rx)),
@@ -245,9 +246,9 @@ impl Port {
             Device::Memory => Err(self.no_queue(Half::Receive, queue)),
         }
     }
-    fn open_tx(&self, queue: u16, settings: AfPacketTxSettings) -> Result<Box<dyn TxQueue>, DeviceError> {
+    fn open_tx(&self, queue: u16, settings: &AfPacketTxSettings) -> Result<Box<dyn TxQueue>, DeviceError> {
         match &self.device {
-            Device::Interface { interface, .. } => Ok(Box::new(AfPacketTx::open(interface, &settings)?)),
+            Device::Interface { interface, .. } => Ok(Box::new(AfPacketTx::open(interface, settings)?)),
             Device::Tap { device, .. } => match device.tx(queue) {
                 Some(tx) => Ok(Box::new(tx)),
                 None => Err(self.no_queue(Half::Transmit, queue)),
@@ -283,7 +284,7 @@ impl Port {
             }),
         }
     }
-    fn agree_side<S: Clone + PartialEq, Q: ?Sized, const N: usize>(
+    fn agree_side<S: Clone + Default + PartialEq, Q: ?Sized, const N: usize>(
         &self,
         side: &mut Side<S, Q>,
         asked: &S,
@@ -293,7 +294,6 @@ impl Port {
         match &side.settings {
             Some(open) if open == asked => Ok(()),
             Some(open) if side.is_taken() => self.same(list(open), list(asked)),
-            None if side.is_taken() => Ok(()),
             _ => {
                 *side = Side::closed(Some(asked.clone()), queues);
                 Ok(())
@@ -418,6 +418,15 @@ mod tests {
     use crate::namespace::{in_namespace, is_root, run};
     use artery_packet::{Batch, Pool};
 
+    /// Ports and handles may move to, and ports be shared by, other threads: else this does not compile.
+    const _: fn() = || {
+        fn may_move<T: Send>() {}
+        fn may_be_shared<T: Sync>() {}
+        may_move::<RxHandle>();
+        may_move::<TxHandle>();
+        may_be_shared::<Ports>();
+    };
+
     fn interface(name: &str, receive: AfPacketRxSettings) -> PortSpec {
         PortSpec::Interface { name: name.into(), receive: Some(receive), transmit: None }
     }
@@ -484,7 +493,13 @@ mod tests {
             let (name, open, asked) = ("lo".into(), "false".into(), "true".into());
             assert_eq!(error, DeviceError::Differs { name, setting: "PROMISC", open, asked });
             drop(handle);
-            ports.open(interface("lo", promiscuous)).expect("a half that nobody holds may change");
+            ports.open(interface("lo", promiscuous.clone())).expect("a half that nobody holds may change");
+            let port = Ports::default();
+            let bare = PortSpec::Interface { name: "lo".into(), receive: None, transmit: None };
+            let _default = port.open(bare).unwrap().rx(0).unwrap();
+            assert!(port.open(interface("lo", Default::default())).is_ok());
+            let error = port.open(interface("lo", promiscuous)).unwrap_err();
+            assert!(matches!(error, DeviceError::Differs { setting: "PROMISC", .. }), "{error}");
             let error = ports.open(PortSpec::Tap(TapSettings::new("lo"))).unwrap_err();
             assert!(matches!(error, DeviceError::Differs { setting: "kind", .. }), "{error}");
         });

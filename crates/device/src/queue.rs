@@ -42,7 +42,8 @@ pub trait RxQueue: Send {
     /// Appends up to `max` packets to `into` without waiting; returns how many.
     ///
     /// Each has its packet type, timestamp and receiving port set. When it returns `max` there may be more at
-    /// hand that no descriptor tells of: call it again before waiting on [`RxQueue::fd`].
+    /// hand that no descriptor tells of: call it again before waiting on [`RxQueue::fd`]. That an interface went
+    /// down is told once; the queue goes on when it is up again. One that is gone never comes back.
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError>;
     /// What becomes readable when [`RxQueue::receive`] would give something; `None` for a queue that is polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;

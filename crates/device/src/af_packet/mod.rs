@@ -3,15 +3,16 @@
 //! # Receiving
 //!
 //! Through a ring of slots that the kernel fills and this process reads without a system call (TPACKET_V2). The
-//! newer TPACKET_V3 hands over whole blocks, and a block that is not full only when its timer fires, at least a
-//! millisecond later: a ping through two such ports takes milliseconds. Slots are visible at once, and the rate is
-//! bounded elsewhere (see `docs/decisions`). A slot holds a frame of the interface's MTU. Longer ones, which
-//! senders with segmentation offload produce, the kernel queues beside the ring in the same order, and they are
-//! read by a system call each, which 64 kB are worth.
+//! newer TPACKET_V3 hands over whole blocks, and one that is not full only when its timer fires, which counts in
+//! milliseconds: too late for a ping. Slots are seen at once, and are not what limits the rate: on two shared vCPUs
+//! (AMD Zen 5, Linux 6.18), with veth pairs, a ping through two ports takes 31 µs, and all of the 0.52 million frames
+//! a second that one core can send are forwarded by the other. A slot holds a frame of the interface's MTU. Longer
+//! ones, which senders with segmentation offload produce, the kernel queues beside the ring in the same order, and
+//! they are read by a system call each, which 64 kB are worth.
 //!
 //! Each frame is copied once, into the pool; no slot is held longer than that. The kernel's virtio-net header tells
 //! what the sender left undone: checksums are finished and segments cut before the graph sees a packet, so hosts may
-//! keep their default offloads. A VLAN tag that the kernel took off is put back.
+//! keep their default offloads (TCP: 2.1 Gbit/s there). A VLAN tag that the kernel took off is put back.
 //!
 //! # Sending
 //!

@@ -103,6 +103,29 @@ fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
     });
 }
 
+#[test]
+fn frames_longer_than_a_slot_come_whole_and_in_order() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left mtu 40000 type veth peer name right mtu 40000");
+        run("ip link set left up");
+        run("ip link set right up");
+        let pool = pool();
+        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let lengths = [60, 30_000, 100, 16_000, 40_014, 9_000, 35_000, 61];
+        let mut sent = Batch::default();
+        sent.extend(lengths.map(|len| pool.packet_from(&frame(BROADCAST, 8, len)).unwrap()));
+        assert_eq!(open_tx("left").transmit(&mut sent), Ok(8));
+        let got = receive_until(&mut rx, pool, |data| data.len() == 61);
+        let ours = got.iter().filter(|packet| packet.data()[12..14] == [0x88, 0xb5]);
+        let received: Vec<_> = ours.inspect(|p| assert_eq!(p.data(), frame(BROADCAST, 8, p.len()))).collect();
+        assert_eq!(received.iter().map(|p| p.len()).collect::<Vec<_>>(), lengths);
+        assert_eq!((rx.counters().truncated, rx.counters().segmented), (0, 0));
+    });
+}
+
 /// Whether an Ethernet frame is a TCP or UDP packet over IPv4 whose transport checksum is right.
 fn checksum_is_right(frame: &[u8]) -> bool {
     let ether = Ethernet::new(frame).unwrap();

@@ -37,8 +37,7 @@ fn file_of(options: PcapOptions, packets: &[Written]) -> Vec<u8> {
         writer.write(*time, *wire_len, bytes).unwrap();
     }
     writer.flush().unwrap();
-    let bytes = sink.0.lock().unwrap().clone();
-    bytes
+    sink.0.lock().unwrap().clone()
 }
 
 fn open(bytes: &[u8]) -> Result<PcapReader, DeviceError> {
