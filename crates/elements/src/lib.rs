@@ -1,19 +1,23 @@
 //! Every element, one file each. To add one: write the file, add its name to the list below.
 #![forbid(unsafe_code)]
 
+mod value;
+
 use artery_engine::{Class, Classes};
 
-/// Declares the modules and lists their `CLASS`.
+/// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
 macro_rules! elements {
-    ($($group:ident: $($module:ident),* $(,)?;)*) => {
-        $(mod $group { $(pub(crate) mod $module;)* })*
+    ($($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {
+        // Files say `pub static CLASS`, which reads better and which the modules around them restrict.
+        $(#[allow(unreachable_pub)]
+        mod $group { $($(pub(crate) mod $part;)*)? $(pub(crate) mod $module;)* })*
 
         static ALL: &[&Class] = &[$($(&$group::$module::CLASS,)*)*];
     };
 }
 
 elements! {
-    basic: counter;
+    basic(quota, random, template): counter, discard, idle, infinite_source;
 
     queue: ;
 
@@ -21,7 +25,9 @@ elements! {
 
     ether: ;
 
-    ip: dec_ip_ttl;
+    ip(address, failures, ip_header, name, packet_id): check_ip_header, check_ip_header2, dec_ip_ttl, fix_ip_src, get_ip_address, ip_encap, mark_ip_ce, mark_ip_header,
+        set_ip_address, set_ip_checksum, set_ip_dscp, set_rand_ip_address, store_ip_address, strip_ip_header,
+        strip_to_network_header, udp_ip_encap, unstrip_ip_header;
 
     files: ;
 

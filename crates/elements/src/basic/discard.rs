@@ -1,0 +1,142 @@
+use crate::value::value;
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Read, StartError, Write};
+
+pub static CLASS: Class = Class {
+    name: "Discard",
+    group: "basic",
+    summary: "drops all packets",
+    manual: "
+Discards every packet it gets. Where packets are pulled, it pulls by itself, up to BURST each time it is scheduled,
+and sleeps while upstream has nothing.",
+    example: "InfiniteSource(LIMIT 10) -> Discard;",
+    ports: "1/0",
+    args: &[
+        Arg::keyword("ACTIVE", "bool", "true", "whether to pull; only where packets are pulled"),
+        Arg::keyword("BURST", "packets", "", "most packets to pull at a time, 0 for no limit; the router's burst"),
+    ],
+    handlers: &[
+        Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string()))).sum(),
+        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| Ok(d.count = 0)))
+            .button(),
+        Handler::read("active", "whether to pull", &Read(|d: &mut Discard, _, _| Ok(d.active.to_string())))
+            .and_write(&Write(Discard::set_active)),
+    ],
+    per_worker: true,
+    build: |args| {
+        Ok(Box::new(Discard { count: 0, active: args.read("ACTIVE")?, burst: args.read("BURST")? }))
+    },
+    ..Class::DEFAULT
+};
+
+struct Discard {
+    count: u64,
+    active: bool,
+    burst: Option<u32>,
+}
+
+impl Discard {
+    fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), artery_engine::HandlerError> {
+        self.active = value(text)?;
+        if self.active && cx.input_is_pull(0) {
+            cx.schedule();
+        }
+        Ok(())
+    }
+    /// Most packets to pull in one run.
+    fn burst(&self, cx: &Context<'_>) -> usize {
+        match self.burst {
+            None => cx.burst(),
+            Some(0) => u32::MAX as usize,
+            Some(n) => n as usize,
+        }
+    }
+}
+
+impl Element for Discard {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.count += batch.len() as u64;
+        cx.discard_all(batch, DropReason::Discarded);
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        if cx.input_is_pull(0) {
+            if self.active {
+                cx.schedule();
+            }
+        } else if !self.active {
+            return Err(StartError::new("ACTIVE is meaningless in push context").help("put a Queue before it"));
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        let (burst, mut pulled) = (self.burst(cx), 0);
+        let mut batch = cx.spare();
+        while pulled < burst {
+            let n = cx.pull(0, burst - pulled, &mut batch);
+            self.push(0, &mut batch, cx);
+            pulled += n;
+            if n == 0 {
+                break;
+            }
+        }
+        cx.give_spare(batch);
+        if pulled > 0 || !cx.upstream_idle(0) {
+            cx.schedule();
+        }
+        pulled > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn discards_and_counts_what_is_pushed() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, b"x");
+        bench.expect_dropped(DropReason::Discarded, 1);
+        assert_eq!(bench.read("count", "").unwrap(), "1");
+        bench.write("reset_counts", "").unwrap();
+        assert_eq!(bench.read("count", "").unwrap(), "0");
+    }
+
+    #[test]
+    fn pulls_no_more_than_its_burst_each_time() {
+        let mut bench = Bench::setup(&CLASS, "BURST 2").pull().build().unwrap();
+        (0..5).for_each(|_| bench.offer(0, b"x"));
+        bench.run_once();
+        assert_eq!(bench.offered(0), 3);
+        bench.run_once();
+        assert_eq!((bench.offered(0), bench.read("count", "").unwrap().as_str()), (1, "4"));
+    }
+
+    #[test]
+    fn a_burst_of_0_pulls_everything() {
+        let mut bench = Bench::setup(&CLASS, "BURST 0").pull().build().unwrap();
+        (0..100).for_each(|_| bench.offer(0, b"x"));
+        bench.run_once();
+        assert_eq!(bench.offered(0), 0);
+    }
+
+    #[test]
+    fn pulls_only_while_it_is_active() {
+        let mut bench = Bench::setup(&CLASS, "ACTIVE false").pull().build().unwrap();
+        bench.offer(0, b"x");
+        assert_eq!((bench.run(), bench.offered(0)), (0, 1));
+        bench.write("active", "true").unwrap();
+        bench.run_once();
+        assert_eq!(bench.offered(0), 0);
+        assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "wants true or false");
+    }
+
+    #[test]
+    fn active_makes_no_sense_where_packets_are_pushed() {
+        assert_eq!(Bench::refuses(&CLASS, "ACTIVE false"), "ACTIVE is meaningless in push context");
+    }
+}
