@@ -177,6 +177,35 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
 }
 
 #[test]
+fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
+    if !is_root() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let pool = pool();
+        let mut deaf = open_rx("left", AfPacketRxSettings::default());
+        let mut both = open_rx("left", AfPacketRxSettings { outbound: true, ..Default::default() });
+        let bypass = AfPacketTxSettings { qdisc_bypass: true, queues: 1 };
+        let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass).unwrap();
+        let mut sent = Batch::default();
+        for (tx, number) in [(&mut unheard, 1), (&mut open_tx("left"), 2), (&mut open_tx("right"), 3)] {
+            sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());
+            tx.transmit(&mut sent).unwrap();
+        }
+        let numbers = |rx: &mut AfPacketRx| -> Vec<_> {
+            let got = receive_until(rx, pool, |data| data == frame(BROADCAST, 3, 60));
+            let ours = got.iter().filter(|packet| packet.data()[12..14] == [0x88, 0xb5]);
+            ours.map(|packet| (packet.data()[20], packet.packet_type())).collect()
+        };
+        assert_eq!(numbers(&mut deaf), [(3, PacketType::Broadcast)]);
+        assert_eq!(numbers(&mut both), [(2, PacketType::Outgoing), (3, PacketType::Broadcast)]);
+    });
+}
+
+#[test]
 fn promiscuous_mode_ends_with_the_queue() {
     if !is_root() {
         return;
@@ -244,10 +273,14 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         while rx.counters().ring_full < 18 && Instant::now() < end {
             std::thread::yield_now();
         }
-        while rx.receive(small, 64, &mut got).unwrap() > 0 {}
+        // A slot may still be filled on another processor while later ones overflow: poll until all were seen.
+        let seen = |rx: &AfPacketRx| rx.counters().packets + rx.counters().pool_empty;
+        while seen(&rx) < 32 && Instant::now() < end {
+            rx.receive(small, 64, &mut got).unwrap();
+        }
         let counters = rx.counters();
         assert_eq!(counters.packets, 10);
-        assert_eq!(counters.packets + counters.pool_empty, 32, "the ring has 32 slots: {counters:?}");
+        assert!(counters.packets + counters.pool_empty >= 32, "the ring has 32 slots: {counters:?}");
         assert!(counters.ring_full >= 18, "{counters:?}");
     });
 }
