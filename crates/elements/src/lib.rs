@@ -1,9 +1,12 @@
 //! Every element, one file each. To add one: write the file, add its name to the list below.
 #![forbid(unsafe_code)]
 
+mod chance;
 mod value;
 
 use artery_engine::{Class, Classes};
+
+pub use script::script::ClaimedSignals;
 
 /// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
 macro_rules! elements {
@@ -33,7 +36,7 @@ elements! {
 
     device: ;
 
-    script: ;
+    script: driver_manager, script;
 }
 
 /// All classes, as the language, the manual and the builder use them.

@@ -1,0 +1,134 @@
+//! Addresses as arguments of IP elements: lists, interfaces, and a destination that may come from the packet.
+use artery_engine::names::Names;
+use artery_engine::ArgValue;
+use artery_wire::Ipv4Prefix;
+use std::net::Ipv4Addr;
+
+/// Values separated by spaces; none when the argument is not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T: ArgValue> ArgValue for List<T> {
+    fn parse(text: &str, names: &Names) -> Result<Self, String> {
+        text.split_whitespace().map(|word| T::parse(word, names)).collect::<Result<_, _>>().map(List)
+    }
+    fn absent() -> Option<Self> {
+        Some(List(Vec::new()))
+    }
+}
+
+/// An address and the prefix it lies in: `10.1.2.3/24`, `10.1.2.3/255.255.255.0`, `10.1/16`, a bare address or a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) prefix: Ipv4Prefix,
+}
+
+impl Interface {
+    fn new(address: Ipv4Addr, prefix: Ipv4Prefix) -> Interface {
+        Interface { address, prefix }
+    }
+
+    /// Reads `address/length` or `address/mask`, where trailing zero bytes of the address may be left out.
+    fn with_slash(address: &str, rest: &str, names: &Names) -> Option<Interface> {
+        let (address, bytes) = match names.ip(address) {
+            Some(named) => (named, 4),
+            None => abbreviated(address)?,
+        };
+        let prefix = if rest.contains('.') {
+            Ipv4Prefix::with_mask(address, rest.parse().ok()?).ok()?
+        } else if rest.bytes().all(|digit| digit.is_ascii_digit()) {
+            Ipv4Prefix::new(address, rest.parse().ok()?).ok()?
+        } else {
+            return None;
+        };
+        // A mask that reaches into bytes nobody wrote is a mistake.
+        (usize::from(prefix.len()) <= bytes * 8).then_some(Interface::new(address, prefix))
+    }
+}
+
+/// Up to four bytes of an address, and how many there were.
+fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
+    let mut octets = [0; 4];
+    let mut bytes = 0;
+    for part in text.split('.') {
+        if part.is_empty() || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        *octets.get_mut(bytes)? = part.parse().ok()?;
+        bytes += 1;
+    }
+    Some((octets.into(), bytes))
+}
+
+impl ArgValue for Interface {
+    fn parse(text: &str, names: &Names) -> Result<Self, String> {
+        let slashed = text.rsplit_once('/').and_then(|(addr, rest)| Interface::with_slash(addr, rest, names));
+        let bare = || text.parse().ok().map(|address| Interface::new(address, Ipv4Prefix::host(address)));
+        let named = || {
+            let address = names.ip(text.strip_suffix(":ipnet").unwrap_or(text))?;
+            Some(Interface::new(address, names.prefix(text).unwrap_or(Ipv4Prefix::host(address))))
+        };
+        slashed.or_else(bare).or_else(named).ok_or_else(|| "an address with its prefix, such as 10.0.0.1/8".into())
+    }
+}
+
+/// Where packets are sent: to one address, or to where their destination annotation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Annotation,
+    Fixed(Ipv4Addr),
+}
+
+impl ArgValue for Destination {
+    fn parse(text: &str, names: &Names) -> Result<Self, String> {
+        if text == "DST_ANNO" {
+            return Ok(Destination::Annotation);
+        }
+        Ipv4Addr::parse(text, names).map(Destination::Fixed).map_err(|_| "an IP address or DST_ANNO".into())
+    }
+}
+
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Destination::Annotation => f.write_str("DST_ANNO"),
+            Destination::Fixed(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(text: &str) -> Option<(String, String)> {
+        let read = Interface::parse(text, &Names::default()).ok()?;
+        Some((read.address.to_string(), read.prefix.to_string()))
+    }
+
+    #[test]
+    fn an_interface_keeps_its_address_beside_its_prefix() {
+        let pair = |a: &str, b: &str| Some((a.to_string(), b.to_string()));
+        assert_eq!(interface("18.26.4.9/24"), pair("18.26.4.9", "18.26.4.0/24"));
+        assert_eq!(interface("18.26.4.9/255.255.0.0"), pair("18.26.4.9", "18.26.0.0/16"));
+        assert_eq!(interface("18.26.4.9"), pair("18.26.4.9", "18.26.4.9/32"));
+        assert_eq!(interface("18.26.4/24"), pair("18.26.4.0", "18.26.4.0/24"));
+        assert_eq!(interface("0/0"), pair("0.0.0.0", "0.0.0.0/0"));
+    }
+
+    #[test]
+    fn what_is_no_interface_is_refused() {
+        for text in ["", "18.26/24", "1.2.3.4.5/8", "1.2.3.4/33", "1.2.3.4/", "1.2.3.4/255.0.255.0", "x/8", "256/8", "1.2.3"]
+        {
+            assert_eq!(interface(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_word_by_word() {
+        let read = |text| List::<Ipv4Addr>::parse(text, &Names::default());
+        assert_eq!(read(" 1.2.3.4\t5.6.7.8 ").unwrap().0.len(), 2);
+        assert!(read("1.2.3.4 x").is_err());
+    }
+}

@@ -1,0 +1,110 @@
+use super::ip_header;
+use artery_engine::{Annotation, Arg, ArgError, Args, Class, Context, DropReason, Packet, Simple};
+
+pub static CLASS: Class = Class {
+    name: "GetIPAddress",
+    group: "ip",
+    summary: "copies an address from the packet to its destination annotation",
+    manual: "
+Copies the 4 bytes at `OFFSET` into the destination annotation, or into `ANNO`. `OFFSET` is usually 16, the place of
+the destination in an IP header. `IP src` or `IP dst` names a field of the marked IP header instead. Elements that
+need to know where a packet goes, such as ARPQuerier and the routing tables, read the annotation. Packets too short to
+hold the address are dropped.",
+    example: "Idle -> GetIPAddress(16) -> Discard;",
+    args: &[
+        Arg::optional("OFFSET", "bytes", "", "where the address is"),
+        Arg::optional("ANNO", "annotation", "DST_IP", "the annotation to set"),
+        Arg::keyword("IP", "src or dst", "", "the field of the IP header to copy, instead of OFFSET"),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(GetIpAddress::new(args)?)),
+    ..Class::DEFAULT
+};
+
+struct GetIpAddress {
+    place: Place,
+    annotation: usize,
+}
+
+/// Where the address is.
+enum Place {
+    Data(usize),
+    Header(usize),
+}
+
+impl GetIpAddress {
+    fn new(args: &Args<'_>) -> Result<GetIpAddress, ArgError> {
+        let annotation = args.read::<Annotation<4>>("ANNO")?.offset;
+        let field: Option<String> = args.read("IP")?;
+        let place = match (args.read::<Option<u32>>("OFFSET")?, field.as_deref()) {
+            (Some(offset), None) => Place::Data(offset as usize),
+            (None, Some("src")) => Place::Header(12),
+            (None, Some("dst")) => Place::Header(16),
+            (None, Some(_)) => return Err(ArgError::wrong("bad IP: it is src or dst")),
+            _ => return Err(ArgError::wrong("set one of OFFSET, IP")),
+        };
+        Ok(GetIpAddress { place, annotation })
+    }
+
+    #[inline]
+    fn address(&self, packet: &Packet) -> Option<[u8; 4]> {
+        let (bytes, offset) = match self.place {
+            Place::Data(offset) => (packet.data(), offset),
+            Place::Header(offset) => (ip_header::bytes(packet), offset),
+        };
+        bytes.get(offset..)?.first_chunk().copied()
+    }
+}
+
+impl Simple for GetIpAddress {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let Some(address) = self.address(&packet) else {
+            cx.discard(packet, DropReason::TooShort);
+            return None;
+        };
+        packet.set_annotation(self.annotation, address);
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::ip4;
+
+    #[test]
+    fn the_address_is_copied_from_an_offset_or_a_field() {
+        for (config, expected) in [("16", [5, 6, 7, 8]), ("IP dst", [5, 6, 7, 8]), ("IP src", [1, 2, 3, 4])] {
+            let mut bench = Bench::new(&CLASS, config);
+            bench.push(0, ip4().src("1.2.3.4").dst("5.6.7.8").bytes());
+            assert_eq!(bench.take(0).unwrap().dst_ip().octets(), expected, "{config}");
+        }
+    }
+
+    #[test]
+    fn another_annotation_can_be_named() {
+        let mut bench = Bench::new(&CLASS, "16, 20");
+        bench.push(0, ip4().dst("5.6.7.8").bytes());
+        let packet = bench.take(0).unwrap();
+        assert_eq!((packet.dst_ip().octets(), packet.annotation(20)), ([0; 4], [5, 6, 7, 8]));
+    }
+
+    #[test]
+    fn a_short_packet_is_dropped() {
+        let mut bench = Bench::new(&CLASS, "16");
+        bench.push(0, [0; 19]);
+        bench.expect_dropped(DropReason::TooShort, 1);
+        survives_anything(&CLASS, "IP src", 1);
+        survives_anything(&CLASS, "4294967295", 1);
+    }
+
+    #[test]
+    fn one_of_offset_and_field_must_be_given() {
+        for config in ["", "16, IP dst"] {
+            assert_eq!(Bench::refuses(&CLASS, config), "set one of OFFSET, IP");
+        }
+        assert_eq!(Bench::refuses(&CLASS, "IP ttl"), "bad IP: it is src or dst");
+    }
+}

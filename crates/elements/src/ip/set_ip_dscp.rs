@@ -1,0 +1,80 @@
+use super::ip_header;
+use crate::value::value;
+use artery_engine::{Arg, ArgError, Class, Context, Handler, HandlerError, Packet, Read, Simple, Write};
+
+pub static CLASS: Class = Class {
+    name: "SetIPDSCP",
+    group: "ip",
+    summary: "sets the differentiated services code point",
+    manual: "
+Expects IP packets and sets the upper six bits of their type of service to `DSCP`, correcting the header checksum. Packets
+without a whole IP header are dropped.",
+    example: "Idle -> CheckIPHeader -> SetIPDSCP(46) -> Discard;",
+    args: &[Arg::required("DSCP", "0 to 63", "the code point")],
+    handlers: &[Handler::read("dscp", "the code point", &Read(|s: &mut SetIpDscp, _, _| Ok((s.tos >> 2).to_string())))
+        .and_write(&Write(|s: &mut SetIpDscp, text, _| {
+            s.tos = shifted(value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+            Ok(())
+        }))],
+    per_worker: true,
+    build: |args| {
+        let tos = shifted(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
+        Ok(Box::new(SetIpDscp { tos }))
+    },
+    ..Class::DEFAULT
+};
+
+const RANGE: &str = "diffserv code point out of range";
+const ECN: u8 = 3;
+
+struct SetIpDscp {
+    /// The code point in its place.
+    tos: u8,
+}
+
+fn shifted(dscp: u32) -> Option<u8> {
+    u8::try_from(dscp).ok().filter(|dscp| *dscp < 64).map(|dscp| dscp << 2)
+}
+
+impl Simple for SetIpDscp {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        match ip_header::ip_mut(&mut packet) {
+            Ok(mut header) => {
+                let tos = self.tos | header.tos() & ECN;
+                ip_header::change_tos(&mut header, tos);
+                Some(packet)
+            }
+            Err(malformed) => {
+                cx.discard(packet, ip_header::reason(malformed));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::ip4;
+
+    #[test]
+    fn the_code_point_changes_and_the_ecn_bits_stay() {
+        for ecn in 0..4 {
+            let mut bench = Bench::new(&CLASS, "46");
+            bench.push(0, ip4().tos(0x10 | ecn).udp(1, 2).bytes());
+            bench.expect(0, ip4().tos(46 << 2 | ecn).udp(1, 2).bytes());
+        }
+        survives_anything(&CLASS, "46", 1);
+    }
+
+    #[test]
+    fn the_code_point_can_be_changed_live() {
+        let mut bench = Bench::new(&CLASS, "46");
+        bench.write("dscp", "1").unwrap();
+        assert_eq!(bench.read("dscp", "").unwrap(), "1");
+        assert!(bench.write("dscp", "64").is_err());
+        assert_eq!(Bench::refuses(&CLASS, "64"), RANGE);
+    }
+}

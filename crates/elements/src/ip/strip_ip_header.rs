@@ -1,0 +1,65 @@
+use super::ip_header;
+use artery_engine::{Class, Context, DropReason, Packet, Simple};
+
+pub static CLASS: Class = Class {
+    name: "StripIPHeader",
+    group: "ip",
+    summary: "strips the outermost IP header",
+    manual: "
+Expects marked IP packets and strips everything before the transport header. The marks stay, so that UnstripIPHeader can
+undo it; a packet in a packet needs a CheckIPHeader or MarkIPHeader after this. Packets that end before their transport
+header, or whose header is marked nowhere, are dropped.",
+    example: "Idle -> CheckIPHeader -> StripIPHeader -> CheckIPHeader -> Discard;",
+    per_worker: true,
+    build: |_| Ok(Box::new(StripIpHeader)),
+    ..Class::DEFAULT
+};
+
+struct StripIpHeader;
+
+/// Bytes before the transport header; negative when it was stripped already.
+fn before_transport(packet: &Packet) -> Option<isize> {
+    let by_header = || ip_header::ip(packet).ok().map(|ip| ip.header_len() as isize);
+    packet.transport_offset().or_else(by_header)
+}
+
+impl Simple for StripIpHeader {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let stripped = match before_transport(&packet) {
+            Some(bytes) => packet.strip(usize::try_from(bytes).unwrap_or(0)).is_ok(),
+            None => false,
+        };
+        if stripped {
+            return Some(packet);
+        }
+        cx.discard(packet, DropReason::TooShort);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::ip4;
+
+    #[test]
+    fn header_options_and_what_precedes_them_are_stripped() {
+        let mut bench = Bench::new(&CLASS, "");
+        let mut packet = bench.packet([vec![0; 14], ip4().options([1; 4]).raw(4, b"inner").bytes()].concat());
+        ip_header::mark(&mut packet, 14, 24);
+        bench.push_packets(0, [packet]);
+        assert_eq!(bench.expect(0, b"inner").network_offset(), Some(-24));
+        bench.push(0, ip4().raw(4, b"inner").bytes());
+        bench.expect(0, b"inner");
+    }
+
+    #[test]
+    fn a_packet_that_ends_before_its_transport_header_is_dropped() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, &ip4().udp(1, 2).bytes()[..19]);
+        bench.expect_dropped(DropReason::TooShort, 1);
+        survives_anything(&CLASS, "", 1);
+    }
+}
