@@ -195,9 +195,9 @@ impl Graph {
         }
     }
 
-    /// Runs `f` on an element with its context, then takes over what it sent. `None` when the element is not here
-    /// or is running already.
-    pub(crate) fn visit<R>(
+    /// Runs `f` on an element with its context. What it sent still waits at its outputs. `None` when the element is
+    /// not here or is running already.
+    fn call<R>(
         &mut self,
         node: usize,
         turn: &Turn<'_>,
@@ -212,21 +212,62 @@ impl Graph {
             self.nodes[node].counts.nanos += spent.saturating_sub(self.inner_nanos);
             self.inner_nanos = outer + spent;
         }
-        self.flush_outputs(node);
         Some(result)
     }
 
-    /// Hands a batch to an input, and puts what comes of it on the stack, first send on top.
-    fn push(&mut self, (node, input): Place, batch: &mut Batch, turn: &Turn<'_>) {
-        let (node, mark) = (node as usize, self.stack.len());
-        self.nodes[node].counts.packets += batch.len() as u64;
-        let found = self.visit(node, turn, |element, cx| element.push(usize::from(input), batch, cx));
-        if !batch.is_empty() {
-            let reason = if found.is_some() { DropReason::LeftBehind } else { DropReason::Loop };
-            self.nodes[node].counts.drops.add(reason, batch.len() as u64);
-            batch.free();
+    /// Runs `f` on an element with its context, then puts what it sent on the stack.
+    pub(crate) fn visit<R>(
+        &mut self,
+        node: usize,
+        turn: &Turn<'_>,
+        f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let result = self.call(node, turn, f);
+        self.flush_outputs(node);
+        result
+    }
+
+    /// Hands a batch to an input and follows it for as long as all that came of it goes one way. Where it parts,
+    /// the ways go on the stack, first send on top. Returns the number of hops.
+    fn push(&mut self, mut to: Place, batch: &mut Batch, turn: &Turn<'_>) -> u32 {
+        let mark = self.stack.len();
+        for hops in 1.. {
+            let node = to.0 as usize;
+            self.nodes[node].counts.packets += batch.len() as u64;
+            let found = self.call(node, turn, |element, cx| element.push(usize::from(to.1), batch, cx));
+            if !batch.is_empty() {
+                self.discard_leftovers(node, batch, found.is_some());
+            }
+            match self.only_way(node, mark) {
+                Some((output, next)) if hops < HOPS => {
+                    std::mem::swap(batch, &mut self.nodes[node].outputs[output].batch);
+                    to = next;
+                }
+                _ => {
+                    self.flush_outputs(node);
+                    self.stack[mark..].reverse();
+                    return hops;
+                }
+            }
         }
-        self.stack[mark..].reverse();
+        unreachable!("the loop returns at its last hop")
+    }
+
+    /// The one output at which packets wait, when there is no other and nothing was sent on from full outputs.
+    #[inline]
+    fn only_way(&self, node: usize, mark: usize) -> Option<(usize, Place)> {
+        let outputs = &self.nodes[node].outputs;
+        let first = outputs.iter().position(|out| !out.batch.is_empty())?;
+        let is_only = self.stack.len() == mark && outputs[first + 1..].iter().all(|out| out.batch.is_empty());
+        let out = &outputs[first];
+        out.to.filter(|_| is_only && !out.is_pull && out.remote.is_none()).map(|to| (first, to))
+    }
+
+    #[cold]
+    fn discard_leftovers(&mut self, node: usize, batch: &mut Batch, was_called: bool) {
+        let reason = if was_called { DropReason::LeftBehind } else { DropReason::Loop };
+        self.nodes[node].counts.drops.add(reason, batch.len() as u64);
+        batch.free();
     }
 
     /// Carries everything that was sent since `mark` to its end.
@@ -234,12 +275,10 @@ impl Graph {
         let mut hops = 0;
         while self.stack.len() > mark {
             let Some(Hop { to, mut batch }) = self.stack.pop() else { return };
-            hops += 1;
-            if hops > HOPS {
-                self.nodes[to.0 as usize].counts.drops.add(DropReason::Loop, batch.len() as u64);
-                batch.free();
+            if hops >= HOPS {
+                self.discard_leftovers(to.0 as usize, &mut batch, false);
             } else {
-                self.push(to, &mut batch, turn);
+                hops += self.push(to, &mut batch, turn);
             }
             self.spares.push(batch);
         }
