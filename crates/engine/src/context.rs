@@ -225,6 +225,10 @@ impl Context<'_> {
     pub fn element(&self, name: &str) -> Option<usize> {
         self.graph.plan.resolve(name, self.graph.plan.prefix(self.node))
     }
+    /// The full name of an element.
+    pub fn name_of(&self, element: usize) -> &str {
+        self.graph.plan.name(element)
+    }
     /// Calls a read handler; `name` is looked up from where this element stands.
     pub fn read_handler(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();

@@ -1,0 +1,307 @@
+//! The handlers of a script: those that compute, those that move it, and those it makes up itself.
+use super::call::reason;
+use super::program::{Ending, Target};
+use super::run::{Cause, Outcome};
+use super::signal::by_name;
+use super::{Kind, Script, arithmetic};
+use crate::chance;
+use artery_engine::{Context, Handler, HandlerError, Read, Write};
+use artery_lang::args;
+use rustix::process::{Pid, Signal, kill_process};
+
+macro_rules! handlers {
+    (reads { $($name:literal: $doc:literal),* $(,)? } private { $($private:literal: $what:literal),* $(,)? }
+     writes { $($write:literal: $does:literal),* $(,)? }) => {
+        &[
+            $(Handler::read($name, $doc, &Read(|s: &mut Script, text, cx| s.serve_read($name, text, cx)))
+                .parameters(),)*
+            $(Handler::read($private, $what, &Read(|s: &mut Script, text, cx| s.serve_read($private, text, cx)))
+                .parameters()
+                .private(),)*
+            $(Handler::write($write, $does, &Write(|s: &mut Script, text, cx| s.serve_write($write, text, cx))),)*
+            Handler::read("run", "runs the script; what it returns", &Read(|s: &mut Script, text, cx| s.serve_read("run", text, cx)))
+                .and_write(&Write(|s: &mut Script, text, cx| s.serve_write("run", text, cx)))
+                .parameters(),
+        ]
+    };
+}
+
+/// Handlers of Script and DriverManager.
+pub(in super::super) static HANDLERS: &[Handler] = handlers! {
+    reads {
+        "add": "sum of numbers",
+        "sub": "first number less the others",
+        "mul": "product of numbers",
+        "div": "first number divided by the others",
+        "idiv": "the same, without fraction",
+        "mod": "remainder of two integers",
+        "rem": "remainder of two numbers",
+        "neg": "the number with its sign turned",
+        "abs": "the number without sign",
+        "min": "least number",
+        "max": "greatest number",
+        "eq": "whether two numbers or words are equal",
+        "ne": "whether they are not",
+        "lt": "whether the first is less",
+        "le": "whether it is less or equal",
+        "gt": "whether it is greater",
+        "ge": "whether it is greater or equal",
+        "not": "the opposite of a truth value",
+        "and": "whether all are true",
+        "or": "whether one is true",
+        "nand": "whether not all are true",
+        "nor": "whether none is true",
+        "if": "the second word if the first is true, else the third",
+        "in": "whether the first word is among the others",
+        "first": "first word",
+        "sprintf": "words in a format such as %05d",
+        "length": "number of bytes",
+        "unquote": "the text without one layer of quotes",
+        "htons": "a 16-bit number in network byte order",
+        "htonl": "a 32-bit number in network byte order",
+        "ntohs": "a 16-bit number in this machine's byte order",
+        "ntohl": "a 32-bit number in this machine's byte order",
+        "random": "a random number: any, below N, or from N1 to N2",
+        "readable": "whether all these handlers can be read",
+        "writable": "whether all these handlers can be written",
+        "get": "value of a variable",
+        "shift": "takes the first word off a variable, `args` if none is named",
+        "now": "the time",
+    }
+    private {
+        "cat": "contents of a file",
+        "catq": "contents of a file, quoted",
+        "kill": "sends a signal to processes",
+    }
+    writes {
+        "step": "gives the script steps, one if no number is given",
+        "goto": "continues at a label",
+        "set": "sets a variable",
+    }
+};
+
+/// A handler that a script declares for itself: an exported variable, or any for a proxy.
+pub(in super::super) static OWN_HANDLERS: Handler = Handler::read(
+    "*",
+    "an exported variable; in a proxy, what the script makes of it",
+    &Read(|s: &mut Script, text, cx| {
+        let (name, parameters) = text.split_once(' ').unwrap_or((text, ""));
+        s.serve_read(name, parameters, cx)
+    }),
+)
+.and_write(&Write(|s: &mut Script, text, cx| {
+    let (name, value) = text.split_once(' ').unwrap_or((text, ""));
+    s.serve_write(name, value, cx)
+}));
+
+fn refused(message: &str) -> HandlerError {
+    HandlerError::refused(message)
+}
+
+impl Script {
+    /// Whether [`Script::serve_read`] or [`Script::serve_write`] knows this handler.
+    pub(super) fn serves(&self, name: &str) -> bool {
+        HANDLERS.iter().any(|handler| handler.name == name)
+            || self.program.exports.iter().any(|export| export == name)
+            || self.kind == Kind::Proxy
+    }
+
+    /// Whether a handler without an element's name is this script's own.
+    pub(super) fn has_own(&self, name: &str, write: bool, cx: &Context<'_>) -> bool {
+        if self.kind != Kind::Proxy {
+            return cx.has_handler(&format!("{}.{name}", cx.name()), write) || self.serves(name);
+        }
+        // A proxy answers to every name, so the router's handlers come before what is made up.
+        HANDLERS.iter().any(|handler| handler.name == name) || !cx.has_handler(name, write)
+    }
+
+    /// Answers a read handler of this script, called from outside or by itself.
+    pub(super) fn serve_read(
+        &mut self,
+        name: &str,
+        text: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        if let Some(result) = arithmetic::call(name, text) {
+            return result.map_err(HandlerError::Refused);
+        }
+        match name {
+            "run" => self.run_as(name, text, false, cx),
+            "get" | "shift" => self.read_variable(name, text),
+            "now" => Ok(cx.now().to_string()),
+            "random" => self.draw(text),
+            "readable" | "writable" => {
+                let all = args::words(text).iter().all(|word| self.can_call(word, name == "writable", cx));
+                Ok(all.to_string())
+            }
+            "cat" => read_file(text),
+            "catq" => read_file(text).map(|contents| args::quote(&contents)),
+            "kill" => kill(text),
+            _ if self.program.exports.iter().any(|export| export == name) => {
+                Ok(self.variables.get(name).cloned().unwrap_or_default())
+            }
+            _ if self.kind == Kind::Proxy => self.run_as(name, text, false, cx),
+            _ => Err(HandlerError::NoHandler(format!("{}.{name}", cx.name()))),
+        }
+    }
+
+    /// Answers a write handler of this script, called from outside or by itself.
+    pub(super) fn serve_write(
+        &mut self,
+        name: &str,
+        value: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
+        let text = args::uncomment(value);
+        match name {
+            "step" => {
+                let steps: u32 = match text.as_str() {
+                    "" => 1,
+                    text => args::unsigned(text)
+                        .ok()
+                        .and_then(|n| n.try_into().ok())
+                        .ok_or_else(|| refused("syntax error"))?,
+                };
+                self.give_steps(i64::from(steps), cx)
+            }
+            "goto" => self.go_to(&text, cx),
+            "run" => self.run_as(name, value, true, cx).map(drop),
+            "set" => {
+                let (variable, value) = args::shift_word(value);
+                match variable {
+                    "" => return Err(refused("no variable")),
+                    "args" => self.caller.args = value.to_string(),
+                    variable => drop(self.variables.insert(variable.to_string(), value.to_string())),
+                }
+                Ok(())
+            }
+            _ if self.kind == Kind::Proxy => self.run_as(name, value, true, cx).map(drop),
+            _ => Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
+        }
+    }
+
+    fn give_steps(&mut self, steps: i64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if self.running {
+            self.pending_steps += steps;
+            return Ok(());
+        }
+        self.advance(steps, Cause::Call, cx);
+        self.answer("step", self.outcome(), cx).map(drop)
+    }
+
+    fn go_to(&mut self, label: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let Some(Target::Instruction(at)) = self.program.find(label) else {
+            return Err(refused("jump to nonexistent label"));
+        };
+        self.program.reset_waits(at..self.program.instructions.len());
+        self.position = at;
+        if self.running {
+            return Ok(());
+        }
+        self.set_alarm(None, cx);
+        self.advance(0, Cause::Call, cx);
+        self.answer("goto", self.outcome(), cx).map(drop)
+    }
+
+    /// Runs the script from its beginning for a caller of the handler `name`.
+    fn run_as(
+        &mut self,
+        name: &str,
+        text: &str,
+        writes: bool,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        self.caller.args = text.to_string();
+        if self.running {
+            self.position = 0;
+            return Ok(String::new());
+        }
+        self.caller.handler = name.to_string();
+        self.caller.writes = writes;
+        let outcome = self.restart(cx);
+        self.caller.handler.clear();
+        self.caller.writes = false;
+        self.answer(name, outcome, cx)
+    }
+
+    /// What a caller gets: the value that was returned, or what went wrong.
+    fn answer(&mut self, name: &str, outcome: Outcome, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        if let Outcome::Ended(Ending::Error) = outcome {
+            let mut message = std::mem::take(&mut self.errors).join("\n");
+            if message.is_empty() {
+                message = format!("'{}.{name}' ended with an error", cx.name());
+            }
+            return Err(HandlerError::Refused(message));
+        }
+        self.report(cx);
+        Ok(match outcome {
+            Outcome::Returned(value) => value,
+            _ => String::new(),
+        })
+    }
+
+    fn read_variable(&mut self, name: &str, text: &str) -> Result<String, HandlerError> {
+        let (variable, more) = args::shift_word(text);
+        let variable = if variable.is_empty() && name == "shift" { "args" } else { variable };
+        if variable.is_empty() {
+            return Err(refused("no variable"));
+        }
+        if !more.is_empty() {
+            return Err(refused("too many arguments"));
+        }
+        let value = match variable {
+            "args" => Some(&mut self.caller.args),
+            _ => self.variables.get_mut(variable),
+        };
+        let value = value.ok_or_else(|| HandlerError::refused(format!("undefined variable '{variable}'")))?;
+        if name == "get" {
+            return Ok(value.clone());
+        }
+        let (first, rest) = args::shift_word(value);
+        let (first, rest) = (first.to_string(), rest.to_string());
+        *value = rest;
+        Ok(first)
+    }
+
+    fn draw(&self, text: &str) -> Result<String, HandlerError> {
+        let numbers: Option<Vec<u32>> = args::words(text)
+            .iter()
+            .map(|word| args::unsigned(word).ok().and_then(|n| n.try_into().ok()))
+            .collect();
+        let drawn = match numbers.as_deref() {
+            Some([]) => self.chance.between(0, chance::MAX),
+            Some([n]) if *n > 0 => self.chance.between(0, n - 1),
+            Some([low, high]) if low <= high => self.chance.between(*low, *high),
+            Some([_] | [_, _]) => return Err(refused("bad N")),
+            _ => return Err(refused("expected up to two numbers")),
+        };
+        Ok(drawn.to_string())
+    }
+
+    fn can_call(&self, name: &str, write: bool, cx: &Context<'_>) -> bool {
+        let own = !name.contains('.') && cx.has_handler(&format!("{}.{name}", cx.name()), write);
+        own || cx.has_handler(name, write)
+    }
+}
+
+fn read_file(text: &str) -> Result<String, HandlerError> {
+    let path = args::string(text).ok_or_else(|| refused("bad FILE"))?;
+    let bytes =
+        std::fs::read(&path).map_err(|error| HandlerError::refused(format!("{path}: {}", reason(&error))))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn kill(text: &str) -> Result<String, HandlerError> {
+    let (name, processes) = args::shift_word(text);
+    let number = by_name(name).ok_or_else(|| refused("bad SIGNO"))?;
+    let signal = Signal::from_named_raw(number).ok_or_else(|| refused("bad SIGNO"))?;
+    for word in args::words(processes) {
+        let number = args::signed(&word).ok().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0);
+        let process = number.and_then(Pid::from_raw).ok_or_else(|| refused("bad PID"))?;
+        kill_process(process, signal).map_err(|error| {
+            let error = std::io::Error::from(error);
+            HandlerError::refused(format!("kill({word}, {name}): {}", reason(&error)))
+        })?;
+    }
+    Ok(String::new())
+}

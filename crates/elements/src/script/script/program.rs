@@ -1,0 +1,266 @@
+//! Instructions of a script, read from its arguments.
+use artery_lang::args;
+
+/// One instruction. Texts are kept as written; variables are replaced when it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Instruction {
+    /// Stands before the first instruction of a script that does not begin by waiting; `owed` is the step that
+    /// starts it.
+    Initial {
+        owed: bool,
+    },
+    WaitStep {
+        count: u32,
+        done: u32,
+    },
+    WaitTime(String),
+    Print {
+        text: String,
+        newline: bool,
+        unquote: bool,
+    },
+    Read {
+        call: String,
+        unquote: bool,
+    },
+    Write {
+        call: String,
+        unquote: bool,
+    },
+    /// Sets a variable when it runs, or with `once` when the script starts.
+    Set {
+        variable: String,
+        text: String,
+        unquote: bool,
+        once: bool,
+    },
+    Label(String),
+    Goto {
+        target: Target,
+        condition: String,
+    },
+    Return {
+        text: String,
+        unquote: bool,
+    },
+    Finish(Ending),
+    Error {
+        text: String,
+        unquote: bool,
+    },
+}
+
+/// How a script can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Its end was reached; a packet goes on, a signal is waited for again.
+    End,
+    /// It gave up: the packet is dropped, the signal no longer waited for.
+    Exit,
+    /// It wants the router to stop.
+    Stop,
+    /// It failed.
+    Error,
+}
+
+/// Where a `goto` leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Instruction(usize),
+    Ending(Ending),
+}
+
+/// The instructions of one script.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) instructions: Vec<Instruction>,
+    /// Variables that are read as handlers, too.
+    pub(super) exports: Vec<String>,
+}
+
+impl Program {
+    /// Reads instructions, one an argument; the error is the first that can't be read. A driver's script stops the
+    /// router at its end.
+    pub(super) fn parse(texts: &[String], is_driver: bool) -> Result<Program, String> {
+        let mut program = Program::default();
+        for text in texts {
+            let (word, rest) = args::shift_word(text);
+            if !word.is_empty() {
+                program.add(word, rest.trim_ascii_end()).ok_or_else(|| format!("syntax error at '{word}'"))?;
+            }
+        }
+        if program.instructions.is_empty() && is_driver {
+            program.push(Instruction::WaitStep { count: 1, done: 0 });
+        }
+        program.push(Instruction::Finish(if is_driver { Ending::Stop } else { Ending::End }));
+        program.resolve_labels()?;
+        Ok(program)
+    }
+
+    /// Appends an instruction, after [`Instruction::Initial`] where the script does not begin by waiting.
+    fn push(&mut self, instruction: Instruction) {
+        let waits = matches!(instruction, Instruction::WaitStep { .. } | Instruction::WaitTime(_));
+        if self.instructions.is_empty() && !waits {
+            self.instructions.push(Instruction::Initial { owed: false });
+        }
+        self.instructions.push(instruction);
+    }
+
+    /// Appends the instruction `word` with its text; `None` when there is no such one.
+    fn add(&mut self, word: &str, rest: &str) -> Option<()> {
+        let text = rest.to_string();
+        let unquote = word.ends_with('q');
+        let finish = |ending| rest.is_empty().then_some(Instruction::Finish(ending));
+        let instruction = match word {
+            "pause" | "wait_step" | "wait_stop" => wait_steps(rest)?,
+            "wait" if rest.is_empty() => wait_steps(rest)?,
+            "wait" | "wait_for" | "wait_time" => Instruction::WaitTime(text),
+            "print" | "printq" => Instruction::Print { text, newline: true, unquote },
+            "printn" | "printnq" => Instruction::Print { text, newline: false, unquote },
+            "save" => Instruction::Print { text: redirected(">", rest), newline: true, unquote },
+            "append" => Instruction::Print { text: redirected(">>", rest), newline: true, unquote },
+            "read" | "readq" => Instruction::Read { call: text, unquote },
+            "write" | "writeq" => Instruction::Write { call: text, unquote },
+            "set" | "setq" | "init" | "initq" | "export" | "exportq" => self.set(word, rest)?,
+            "label" => label(rest)?,
+            "goto" => Instruction::Goto { target: Target::Instruction(0), condition: text },
+            "loop" if rest.is_empty() => {
+                Instruction::Goto { target: Target::Instruction(0), condition: String::new() }
+            }
+            "return" | "returnq" => Instruction::Return { text, unquote },
+            "end" => finish(Ending::End)?,
+            "exit" => finish(Ending::Exit)?,
+            "stop" => finish(Ending::Stop)?,
+            "error" | "errorq" => Instruction::Error { text, unquote },
+            _ => return None,
+        };
+        self.push(instruction);
+        Some(())
+    }
+
+    fn set(&mut self, word: &str, rest: &str) -> Option<Instruction> {
+        let (variable, text) = args::shift_word(rest);
+        let once = !word.starts_with("set");
+        if variable.is_empty() || !once && text.is_empty() {
+            return None;
+        }
+        if word.starts_with("export") {
+            self.exports.push(variable.to_string());
+        }
+        let (variable, text) = (variable.to_string(), text.to_string());
+        Some(Instruction::Set { variable, text, unquote: word.ends_with('q'), once })
+    }
+
+    /// Finds where each `goto` leads, now that all labels are known.
+    fn resolve_labels(&mut self) -> Result<(), String> {
+        for at in 0..self.instructions.len() {
+            let Instruction::Goto { condition, .. } = &self.instructions[at] else { continue };
+            if condition.is_empty() {
+                continue;
+            }
+            let (word, rest) = args::shift_word(condition);
+            let target = self.find(word).ok_or_else(|| format!("no such label '{word}'"))?;
+            self.instructions[at] = Instruction::Goto { target, condition: rest.to_string() };
+        }
+        Ok(())
+    }
+
+    /// The variables that instructions set.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.instructions.iter().filter_map(|instruction| match instruction {
+            Instruction::Set { variable, .. } => Some(variable.as_str()),
+            _ => None,
+        })
+    }
+
+    /// What a label means: a place that has it, an ending, or the beginning.
+    pub(super) fn find(&self, label: &str) -> Option<Target> {
+        let has_label =
+            |instruction: &Instruction| matches!(instruction, Instruction::Label(l) if l == label);
+        if let Some(at) = self.instructions.iter().position(has_label) {
+            return Some(Target::Instruction(at));
+        }
+        Some(match label {
+            "end" => Target::Ending(Ending::End),
+            "exit" => Target::Ending(Ending::Exit),
+            "stop" => Target::Ending(Ending::Stop),
+            "error" | "errorq" => Target::Ending(Ending::Error),
+            "begin" | "loop" => Target::Instruction(0),
+            _ => return None,
+        })
+    }
+
+    /// Makes the waits in a range count from zero again.
+    pub(super) fn reset_waits(&mut self, range: std::ops::Range<usize>) {
+        for instruction in &mut self.instructions[range] {
+            if let Instruction::WaitStep { done, .. } = instruction {
+                *done = 0;
+            }
+        }
+    }
+}
+
+fn wait_steps(rest: &str) -> Option<Instruction> {
+    let count = if rest.is_empty() { 1 } else { args::unsigned(rest).ok()?.try_into().ok()? };
+    Some(Instruction::WaitStep { count, done: 0 })
+}
+
+fn label(rest: &str) -> Option<Instruction> {
+    let (word, more) = args::shift_word(rest);
+    (!word.is_empty() && more.is_empty()).then(|| Instruction::Label(word.to_string()))
+}
+
+/// `save HANDLER FILE` as the `print` it stands for.
+fn redirected(arrow: &str, rest: &str) -> String {
+    let (handler, file) = args::shift_word(rest);
+    format!("{arrow}{} {handler}", if file.is_empty() { "-" } else { file })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<Program, String> {
+        Program::parse(&texts.iter().map(|text| text.to_string()).collect::<Vec<_>>(), false)
+    }
+
+    #[test]
+    fn a_script_that_does_not_wait_first_is_started_by_a_step() {
+        let first = |text| parse(&[text]).unwrap().instructions.remove(0);
+        assert_eq!(first("print x"), Instruction::Initial { owed: false });
+        assert_eq!(first("pause 3"), Instruction::WaitStep { count: 3, done: 0 });
+        assert_eq!(first("wait"), Instruction::WaitStep { count: 1, done: 0 });
+        assert_eq!(first("wait 2s"), Instruction::WaitTime("2s".to_string()));
+    }
+
+    #[test]
+    fn labels_come_before_words_of_the_language() {
+        let program = parse(&["label end", "goto end", "goto exit $x", "loop"]).unwrap();
+        let gotos: Vec<_> = program
+            .instructions
+            .iter()
+            .filter_map(|i| match i {
+                Instruction::Goto { target, condition } => Some((*target, condition.as_str())),
+                _ => None,
+            })
+            .collect();
+        let exit = Target::Ending(Ending::Exit);
+        assert_eq!(gotos, [(Target::Instruction(1), ""), (exit, "$x"), (Target::Instruction(0), "")]);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_named() {
+        for text in ["nonsense", "set x", "label", "label a b", "pause x", "stop now", "loop 3", "init"] {
+            let word = text.split(' ').next().unwrap();
+            assert_eq!(parse(&[text]).unwrap_err(), format!("syntax error at '{word}'"));
+        }
+        assert_eq!(parse(&["goto nowhere"]).unwrap_err(), "no such label 'nowhere'");
+    }
+
+    #[test]
+    fn saving_is_printing_to_a_file() {
+        let program = parse(&["append c.count out"]).unwrap();
+        let text = ">>out c.count".to_string();
+        assert_eq!(program.instructions[1], Instruction::Print { text, newline: true, unquote: false });
+    }
+}
