@@ -1,1 +1,61 @@
-fn main() {}
+//! The program `artery`: a software router that speaks the Click language.
+#![forbid(unsafe_code)]
+
+mod ask;
+mod check;
+mod cli;
+mod click;
+mod control_socket;
+mod elements;
+mod format;
+mod job;
+mod load;
+mod replace;
+mod report;
+mod run;
+mod signals;
+mod voice;
+
+use cli::{Cli, Command};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let status = match click_arguments(&args) {
+        Some((name, rest)) => click::main(name, rest),
+        None => artery(cli::parse(args)).unwrap_or_else(|error| {
+            eprintln!("artery: {error:#}");
+            1
+        }),
+    };
+    ExitCode::from(status)
+}
+
+/// The name and the arguments of the personality `click`, if it is the one that was called.
+fn click_arguments(args: &[OsString]) -> Option<(&str, &[OsString])> {
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    match args.get(1) {
+        _ if called.is_some_and(|name| name == "click") => Some(("click", &args[1..])),
+        Some(command) if command == "click" => Some(("artery click", &args[2..])),
+        _ => None,
+    }
+}
+
+/// Carries out a command; the number is the exit status.
+fn artery(cli: Cli) -> anyhow::Result<u8> {
+    match cli.command {
+        Command::Run(options) => run::run(options.job()?),
+        Command::Check(options) => check::check(&options),
+        Command::Fmt(options) => format::format(&options),
+        Command::Flatten(options) => check::flatten(&options),
+        Command::Graph(options) => check::graph(&options),
+        Command::Elements(options) => elements::command(&options),
+        Command::Help { topic } => elements::help(topic.as_deref()),
+        Command::Handler(options) => control_socket::call(&options),
+        Command::Completions { shell } => cli::completions(shell),
+        Command::Bench { arguments } => cli::bench(&arguments),
+        Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),
+    }
+}

@@ -230,8 +230,13 @@ impl Plan {
         complaints
     }
 
+    /// Whether the configuration says where an element runs.
+    pub fn is_placed(&self, node: usize) -> bool {
+        self.nodes[node].placed.is_some()
+    }
+
     /// The parts of the graph that are connected otherwise than by pushing to a queue.
-    fn parts(&self) -> Vec<Vec<usize>> {
+    pub fn parts(&self) -> Vec<Vec<usize>> {
         let mut part_of: Vec<usize> = (0..self.nodes.len()).collect();
         let joins = |edge: &&Edge| self.inputs(edge.to.0)[edge.to.1] || !self.class(edge.to.0).boundary;
         for edge in self.edges.iter().filter(joins) {

@@ -123,27 +123,42 @@ impl Router {
         classes: Classes,
         settings: Settings,
     ) -> Result<Router, Vec<Problem>> {
-        let one = |problem| vec![problem];
-        let pool = Pool::new(settings.frames.0, settings.frames.1)
-            .map_err(|error| one(Problem::of_router(error.to_string())))?;
-        let control = Control::new(settings.workers, settings.chatter.clone(), settings.output.clone())
-            .map_err(|error| {
-                one(Problem::of_router(format!("can't make a file to wake workers by: {error}")))
-            })?;
-        control.set_profile(settings.profile);
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
-        let mut shared = Shared {
-            classes,
-            settings,
-            resources: Arc::default(),
-            domain: Domain::new(),
-            pool,
-            control: Arc::new(control),
-            plan: Arc::new(Mutex::new(Arc::new(Plan::empty()))),
-        };
+        let mut shared = Shared::new(classes, settings)?;
         let (graphs, warnings) = shared.graphs(plan)?;
         *shared.plan.lock().unwrap_or_else(|e| e.into_inner()) = graphs[0].plan.clone();
         Ok(Router { shared, graphs, warnings })
+    }
+
+    /// Makes all elements and starts none: what is wrong with arguments shows although no device is opened. Gives
+    /// where the elements would run, and warnings.
+    pub fn configure(
+        ir: &Ir,
+        processing: &Processing,
+        classes: Classes,
+        settings: Settings,
+    ) -> Result<(Plan, Vec<Problem>), Vec<Problem>> {
+        let mut plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
+        let (_, warnings) = Shared::new(classes, settings)?.build_elements(&mut plan)?;
+        Ok((plan, warnings))
+    }
+
+    /// Says before the start that handler calls can come from outside at any time; see [`Handle::keep_open`].
+    pub fn keep_open(&self) {
+        self.shared.control.set_open();
+    }
+
+    /// Stops the elements without having run them; their handlers can be read.
+    pub fn finish(self) -> Finished {
+        let Router { shared, mut graphs, .. } = self;
+        let mut reader = shared.domain.reader();
+        let turn = reader.turn();
+        for graph in &mut graphs {
+            for node in 0..graph.plan.len() {
+                graph.enter(node, &turn, |element, cx| element.stop(cx));
+            }
+        }
+        Finished { shared, graphs, ran: Duration::ZERO }
     }
 
     /// Which elements there are and where they run.
@@ -183,6 +198,23 @@ type Slots = Vec<Option<Box<dyn Element>>>;
 type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
 
 impl Shared {
+    fn new(classes: Classes, settings: Settings) -> Result<Shared, Vec<Problem>> {
+        let problem = |message: String| vec![Problem::of_router(message)];
+        let pool = Pool::new(settings.frames.0, settings.frames.1).map_err(|e| problem(e.to_string()))?;
+        let control = Control::new(settings.workers, settings.chatter.clone(), settings.output.clone())
+            .map_err(|error| problem(format!("can't make a file to wake workers by: {error}")))?;
+        control.set_profile(settings.profile);
+        Ok(Shared {
+            classes,
+            settings,
+            resources: Arc::default(),
+            domain: Domain::new(),
+            pool,
+            control: Arc::new(control),
+            plan: Arc::new(Mutex::new(Arc::new(Plan::empty()))),
+        })
+    }
+
     /// Makes all elements, joins them, and starts them in the order of their phases.
     fn graphs(&mut self, mut plan: Plan) -> Built<Vec<Graph>> {
         let (mut slots, warnings) = self.build_elements(&mut plan)?;

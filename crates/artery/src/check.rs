@@ -1,0 +1,98 @@
+//! Commands that look at a configuration without running it: check, flatten, graph.
+use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions};
+use crate::job::Input;
+use crate::load::{Loaded, load};
+use crate::voice::{Voice, print};
+use artery_elements::CLASSES;
+use artery_engine::{Home, Plan, Router, Settings};
+
+/// Shows everything that is wrong with a configuration, and where its parts would run.
+pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
+    let (input, mut loaded) = read(&options.reading)?;
+    let voice = Voice::artery();
+    let mut plan = None;
+    if !loaded.has_errors() {
+        let settings = Settings { workers: options.workers.into(), ..Settings::default() };
+        match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
+            Ok((found, warnings)) => {
+                plan = Some(found);
+                loaded.problems = warnings;
+            }
+            Err(problems) => loaded.problems = problems,
+        }
+    }
+    eprint!("{}", voice.faults(&loaded));
+    let name = input.name();
+    let Some(plan) = plan else {
+        let count = loaded.error_count();
+        voice.error(&format!("{name}: {count} {}", if count == 1 { "error" } else { "errors" }));
+        return Ok(1);
+    };
+    if plan.is_empty() {
+        voice.warning(&format!("{name}: configuration has no elements"));
+    } else if !options.quiet {
+        print(&placement(&plan));
+    }
+    Ok(0)
+}
+
+/// Which parts of the graph run where, and why.
+fn placement(plan: &Plan) -> String {
+    let mut text = format!("{} on {}\n", count(plan.len(), "element"), count(plan.workers(), "worker"));
+    for part in plan.parts() {
+        let names: Vec<&str> = part.iter().map(|&node| plan.name(node)).collect();
+        let (place, why) = match plan.home(part[0]) {
+            Home::Every => ("every worker".to_string(), "all its elements can be copied".to_string()),
+            Home::Worker(worker) => (format!("worker {worker}"), why_single(plan, &part)),
+        };
+        text += &format!("{place}: {}\n  {why}\n", names.join(", "));
+    }
+    text
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Why a part runs on one worker.
+fn why_single(plan: &Plan, part: &[usize]) -> String {
+    if plan.workers() == 1 {
+        return "there is one worker".to_string();
+    }
+    if part.iter().any(|&node| plan.is_placed(node)) {
+        return "the configuration places it there".to_string();
+    }
+    let single = part.iter().filter(|&&node| !plan.class(node).per_worker);
+    let names: Vec<String> =
+        single.map(|&node| format!("{} :: {}", plan.name(node), plan.class(node).name)).collect();
+    format!("one instance only, and all that is connected with it: {}", names.join(", "))
+}
+
+/// Prints a configuration with compounds and variables expanded.
+pub(crate) fn flatten(options: &DrawOptions) -> anyhow::Result<u8> {
+    draw(&options.reading, |loaded| artery_lang::print_flat(&loaded.ir))
+}
+
+/// Prints a drawing of a configuration.
+pub(crate) fn graph(options: &GraphOptions) -> anyhow::Result<u8> {
+    match options.format {
+        GraphFormat::Dot => draw(&options.reading, |loaded| artery_lang::dot(&loaded.ir, &loaded.processing)),
+    }
+}
+
+fn draw(options: &ReadingOptions, text: impl Fn(&Loaded) -> String) -> anyhow::Result<u8> {
+    let (_, loaded) = read(options)?;
+    eprint!("{}", Voice::artery().faults(&loaded));
+    if loaded.has_errors() {
+        return Ok(1);
+    }
+    print(&text(&loaded));
+    Ok(0)
+}
+
+fn read(options: &ReadingOptions) -> anyhow::Result<(Input, Loaded)> {
+    let (input, reading) = options.reading()?;
+    let text = input.read().map_err(anyhow::Error::msg)?;
+    let loaded = load(&input.name(), &text, &reading);
+    Ok((input, loaded))
+}

@@ -1,0 +1,403 @@
+//! The command line: commands, options and what `--help` says of them.
+use crate::job::{Input, Job, PortRequest};
+use crate::load::Reading;
+use crate::voice::Voice;
+use anyhow::{Context as _, bail};
+use artery_engine::{Settings, Time};
+use artery_lang::Dialect;
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A software router in user space that speaks the Click language.
+#[derive(Parser)]
+#[command(name = "artery", version, disable_help_subcommand = true, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  artery run -e 'InfiniteSource(LIMIT 5) -> c :: Counter -> Discard; DriverManager(wait_stop)' -h c.count
+  artery check router.click      show every mistake and where the parts would run
+  artery help Queue              the manual page of an element
+
+Exit status: 0 success, 1 error, 2 wrong usage.";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a configuration
+    #[command(
+        disable_help_flag = true,
+        after_long_help = "Examples:
+  artery run router.click --workers 2 --stats
+  artery run router.click --device eth0=veth1 LIMIT=1000
+  artery run -e 'FromDump(in.pcap, STOP true) -> c :: Counter -> Discard' -h c.count
+  artery run router.click -u /run/artery.sock -R     then: artery handler -u /run/artery.sock list
+
+The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may delay; the second ends it."
+    )]
+    Run(Box<RunOptions>),
+    /// Show every mistake of a configuration, and where its parts would run
+    #[command(after_long_help = "Examples:
+  artery check router.click
+  artery check --workers 4 router.click      also says which parts are copied to all workers, and why not")]
+    Check(CheckOptions),
+    /// Lay out configuration files in the standard way
+    #[command(after_long_help = "Examples:
+  artery fmt router.click            print it
+  artery fmt -i conf/*.click         change the files
+  artery fmt --check conf/*.click    status 1 if a file would change")]
+    Fmt(FmtOptions),
+    /// Print a configuration with compounds and variables expanded
+    #[command(after_long_help = "Example:\n  artery flatten router.click LIMIT=10")]
+    Flatten(DrawOptions),
+    /// Draw a configuration
+    #[command(after_long_help = "Example:\n  artery graph router.click | dot -Tsvg > router.svg")]
+    Graph(GraphOptions),
+    /// List elements, or show the manual page of one
+    #[command(after_long_help = "Examples:
+  artery elements
+  artery elements DecIPTTL
+  artery elements --markdown docs/elements            write all pages
+  artery elements --markdown docs/elements --check    status 1 if they are out of date")]
+    Elements(ElementsOptions),
+    /// Show the manual page of an element, or the help of a command
+    #[command(after_long_help = "Examples:\n  artery help DecIPTTL\n  artery help run")]
+    Help {
+        /// An element class or a command
+        topic: Option<String>,
+    },
+    /// Read or write a handler of a running router
+    #[command(after_long_help = "Examples:
+  artery handler -u /run/artery.sock c.count
+  artery handler -p 7777 s.active false
+  artery handler -u /run/artery.sock hotconfig --write \"$(cat new.click)\"")]
+    Handler(HandlerOptions),
+    /// Print completions for a shell
+    #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Run the measurements, a program of its own beside this one
+    #[command(disable_help_flag = true, after_long_help = "Example:\n  artery bench --help")]
+    Bench {
+        /// Arguments of artery-bench
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Behave as the program click, with its options and messages
+    #[command(disable_help_flag = true, after_long_help = "Example:\n  artery click -qo- router.click")]
+    Click {
+        /// Options of click
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// Which configuration is meant.
+#[derive(Args, Clone)]
+pub(crate) struct ReadingOptions {
+    /// The configuration (`-` for standard input), and values for its variables
+    #[arg(value_name = "FILE|VAR=VALUE")]
+    words: Vec<String>,
+    /// Take the configuration from this text
+    #[arg(short = 'e', long, value_name = "TEXT", allow_hyphen_values = true)]
+    expression: Option<String>,
+    /// Where libraries are looked for, besides the configuration's folder; otherwise $CLICKPATH
+    #[arg(short = 'C', long, value_name = "PATH")]
+    clickpath: Option<String>,
+}
+
+impl ReadingOptions {
+    /// What to read, and how.
+    pub(crate) fn reading(&self) -> anyhow::Result<(Input, Reading)> {
+        let mut variables: Vec<(String, String)> = Vec::new();
+        let mut input = self.expression.clone().map(Input::Text);
+        for word in &self.words {
+            if let Some((name, value)) = variable(word) {
+                if variables.iter().any(|(known, _)| known == name) {
+                    usage_error(&format!("parameter '{name}' multiply defined"));
+                }
+                variables.push((name.to_string(), value.to_string()));
+            } else if input.replace(Input::from_word(word)).is_some() {
+                usage_error("router configuration specified twice");
+            }
+        }
+        let input = input
+            .unwrap_or_else(|| usage_error("name a configuration: FILE, '-' for standard input, or -e TEXT"));
+        Ok((
+            input,
+            Reading {
+                dialect: Dialect::Artery,
+                variables,
+                clickpath: self.clickpath.clone().or_else(|| std::env::var("CLICKPATH").ok()),
+            },
+        ))
+    }
+}
+
+/// `VAR=value` as its parts.
+pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, value))
+}
+
+/// Ends the program as clap does when the command line makes no sense.
+fn usage_error(why: &str) -> ! {
+    Cli::command().error(clap::error::ErrorKind::ValueValidation, why).exit()
+}
+
+#[derive(Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// Number of workers
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// Most packets in a batch; 1 gives Click's order of events
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=64))]
+    burst: u16,
+    /// Call this machine's device MACHINE what the configuration calls CONFIG
+    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
+    device: Vec<(String, String)>,
+    /// Print a handler's value at the end; E may be a pattern or a class
+    #[arg(short = 'h', long, value_name = "E.H")]
+    handler: Vec<String>,
+    /// Exit with a handler's value
+    #[arg(short = 'x', long, value_name = "E.H")]
+    exit_handler: Option<String>,
+    /// Simulate time, starting T seconds after the epoch
+    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000")]
+    simtime: Option<f64>,
+    /// Bind workers to processors, the first to processor N
+    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    affinity: Option<usize>,
+    /// Frames of the packet pool
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    frames: u32,
+    /// Listen for control connections on this TCP port of 127.0.0.1; `PORT+` tries the next ones too
+    #[arg(short = 'p', long, value_name = "PORT[+]")]
+    port: Vec<PortRequest>,
+    /// Listen for control connections on this Unix socket
+    #[arg(short = 'u', long, value_name = "PATH")]
+    socket: Vec<PathBuf>,
+    /// Let `write hotconfig` and SIGHUP replace the running configuration
+    #[arg(short = 'R', long)]
+    allow_replace: bool,
+    /// Take the time of every element, and report it at the end
+    #[arg(long)]
+    profile: bool,
+    /// Show counters every SECONDS on standard error, and a report at the end
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    stats: Option<f64>,
+    /// Write the report at the end as JSON
+    #[arg(long)]
+    json: bool,
+    /// Start the elements, but do not run
+    #[arg(short = 'q', long)]
+    quit: bool,
+    /// Write the flat configuration to FILE (`-` for standard output)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<String>,
+    /// Say how long the run took
+    #[arg(short = 't', long)]
+    time: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+impl RunOptions {
+    /// What is to be run.
+    pub(crate) fn job(self) -> anyhow::Result<Job> {
+        let (input, reading) = self.reading.reading()?;
+        if self.simtime.is_some() && self.workers > 1 {
+            usage_error("--simtime needs a single worker");
+        }
+        let mut settings = Settings {
+            workers: self.workers.into(),
+            burst: self.burst.into(),
+            profile: self.profile,
+            affinity: self.affinity,
+            simulated: self.simtime.map(seconds).transpose()?.map(|since| Time::ZERO + since),
+            ..Settings::default()
+        };
+        settings.frames.0 = self.frames as usize;
+        self.device.iter().for_each(|(config, machine)| settings.names.map_device(config, machine));
+        Ok(Job {
+            input,
+            reading,
+            voice: Voice::artery(),
+            settings,
+            handlers: self.handler,
+            exit_handler: self.exit_handler,
+            output: self.output,
+            quit: self.quit,
+            time: self.time,
+            ports: self.port,
+            sockets: self.socket,
+            allow_replace: self.allow_replace,
+            stats: self.stats.map(seconds).transpose()?,
+            json: self.json,
+        })
+    }
+}
+
+fn seconds(value: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(value).with_context(|| format!("{value} is no number of seconds"))
+}
+
+fn device(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((config, machine)) if !config.is_empty() && !machine.is_empty() => {
+            Ok((config.to_string(), machine.to_string()))
+        }
+        _ => Err("write CONFIG=MACHINE, as in eth0=veth1".to_string()),
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+    /// Number of workers to place the parts on
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: u16,
+    /// Say nothing of the placement
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct FmtOptions {
+    /// Files to lay out; `-` for standard input
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+    /// Change nothing; name the files that would change
+    #[arg(long, conflicts_with = "in_place")]
+    pub(crate) check: bool,
+    /// Change the files
+    #[arg(short = 'i', long)]
+    pub(crate) in_place: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DrawOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+}
+
+#[derive(Args)]
+pub(crate) struct GraphOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+    /// The language to draw in
+    #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
+    pub(crate) format: GraphFormat,
+}
+
+/// Languages that graphs are drawn in.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// Graphviz
+    Dot,
+}
+
+#[derive(Args)]
+pub(crate) struct ElementsOptions {
+    /// Show the manual page of this class
+    pub(crate) name: Option<String>,
+    /// Write all pages into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    pub(crate) markdown: Option<PathBuf>,
+    /// With --markdown: write nothing, fail if a page is out of date
+    #[arg(long, requires = "markdown")]
+    pub(crate) check: bool,
+    /// List as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct HandlerOptions {
+    /// The router's Unix socket
+    #[arg(short = 'u', long, value_name = "PATH", required_unless_present = "port")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The router's TCP port on 127.0.0.1
+    #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket")]
+    pub(crate) port: Option<u16>,
+    /// ELEMENT.HANDLER, or a handler of the router
+    pub(crate) handler: String,
+    /// Value to write; without one the handler is read
+    #[arg(conflicts_with = "write")]
+    pub(crate) value: Option<String>,
+    /// Value to write, which may be empty
+    #[arg(long, value_name = "VALUE", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) write: Option<String>,
+}
+
+/// Reads the command line; wrong ones end the program with status 2.
+pub(crate) fn parse(args: Vec<OsString>) -> Cli {
+    Cli::parse_from(args)
+}
+
+/// The help of a command, if `name` is one.
+pub(crate) fn help_of(name: &str) -> Option<String> {
+    let mut cli = Cli::command();
+    cli.build();
+    cli.find_subcommand_mut(name).map(|command| command.render_long_help().to_string())
+}
+
+/// The help of the program.
+pub(crate) fn help() -> String {
+    Cli::command().render_long_help().to_string()
+}
+
+/// Prints completions for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
+    crate::voice::print(&String::from_utf8_lossy(&script));
+    Ok(0)
+}
+
+/// Becomes the program `artery-bench` that lies beside this one.
+pub(crate) fn bench(arguments: &[OsString]) -> anyhow::Result<u8> {
+    use std::os::unix::process::CommandExt as _;
+    let here = std::env::current_exe().context("can't tell where this program lies")?;
+    let program = here.with_file_name("artery-bench");
+    if !program.exists() {
+        bail!("{} is missing; build it with 'cargo build --release -p artery-lab'", program.display());
+    }
+    Err(std::process::Command::new(&program).args(arguments).exec())
+        .with_context(|| format!("can't run {}", program.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = help_of(command.get_name()).unwrap();
+            assert!(help.contains("Example"), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn variables_have_names_and_files_with_equals_signs_are_files() {
+        assert_eq!(variable("A=b=c"), Some(("A", "b=c")));
+        assert_eq!(variable("dir/a=b"), None);
+        assert_eq!(variable("=b"), None);
+    }
+}

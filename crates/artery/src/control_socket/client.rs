@@ -1,0 +1,120 @@
+//! `artery handler`: one call to a running router.
+use super::codec::GREETING;
+use crate::cli::HandlerOptions;
+use crate::load::system_message;
+use crate::voice::print;
+use anyhow::{Context as _, anyhow, bail};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+/// Most bytes of a value that are accepted.
+const MAX_VALUE: usize = 1 << 30;
+
+/// Reads or writes a handler of a running router.
+pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
+    let mut stream = connect(options)?;
+    let mut version = String::new();
+    stream.read_line(&mut version).context("the router does not answer")?;
+    if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
+        bail!("this is no control socket: it says {:?}", version.trim_end());
+    }
+    let value = options.write.as_ref().or(options.value.as_ref());
+    if options.handler.is_empty() || options.handler.contains(char::is_whitespace) {
+        bail!("'{}' is no handler; write ELEMENT.HANDLER", options.handler);
+    }
+    match value {
+        Some(value) => write(&mut stream, &options.handler, value),
+        None => read(&mut stream, &options.handler),
+    }
+}
+
+/// A connection, whichever kind.
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+fn connect(options: &HandlerOptions) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
+    let (name, result): (String, std::io::Result<Box<dyn Stream>>) = match (&options.socket, options.port) {
+        (Some(path), _) => (path.display().to_string(), UnixStream::connect(path).map(|s| Box::new(s) as _)),
+        (None, Some(port)) => {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+            (format!("TCP port {port}"), stream.map(|s| Box::new(s) as _))
+        }
+        (None, None) => bail!("say where the router is: -u PATH or -p PORT"),
+    };
+    let hint = "is a router running with -u or -p?";
+    result
+        .map(BufReader::new)
+        .map_err(|error| anyhow!("can't reach {name}: {} ({hint})", system_message(&error)))
+}
+
+fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<u8> {
+    stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes())?;
+    let (code, lines) = reply(stream)?;
+    if code != 200 {
+        bail!("{}", lines.join("\n"));
+    }
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let length = line.trim_end().strip_prefix("DATA ").and_then(|length| length.parse::<usize>().ok());
+    let length = length.filter(|length| *length <= MAX_VALUE).context("the router's reply has no data")?;
+    let mut value = Vec::new();
+    stream.take(length as u64).read_to_end(&mut value)?;
+    if value.len() < length {
+        bail!("the router's reply ends early");
+    }
+    let value = String::from_utf8_lossy(&value);
+    print(&value);
+    if !value.is_empty() && !value.ends_with('\n') {
+        print("\n");
+    }
+    Ok(0)
+}
+
+fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<u8> {
+    let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
+    stream.get_mut().write_all(request.as_bytes())?;
+    let (code, lines) = reply(stream)?;
+    match code {
+        200 => Ok(0),
+        220 => {
+            eprintln!("{}", lines.join("\n"));
+            Ok(0)
+        }
+        _ => bail!("{}", lines.join("\n")),
+    }
+}
+
+/// The code and the lines of a reply.
+fn reply(stream: &mut impl BufRead) -> anyhow::Result<(u16, Vec<String>)> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line)? == 0 {
+            bail!("the router closed the connection");
+        }
+        let line = line.trim_end();
+        let code = line.get(..3).and_then(|code| code.parse().ok());
+        let (Some(code), Some(separator)) = (code, line.as_bytes().get(3)) else {
+            bail!("the router's reply makes no sense: {line:?}");
+        };
+        lines.push(line.get(4..).unwrap_or("").to_string());
+        if *separator != b'-' {
+            return Ok((code, lines));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_goes_on_while_its_code_is_followed_by_a_hyphen() {
+        let mut bytes = b"520-a:\r\n520 b\r\n200 c\r\n".as_slice();
+        assert_eq!(reply(&mut bytes).unwrap(), (520, vec!["a:".to_string(), "b".to_string()]));
+        assert_eq!(reply(&mut bytes).unwrap().0, 200);
+        assert!(reply(&mut bytes).is_err());
+        assert!(reply(&mut "é".as_bytes()).is_err());
+    }
+}

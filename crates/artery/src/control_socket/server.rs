@@ -1,0 +1,172 @@
+//! Sockets that are listened on, and a thread for each connection.
+use super::codec::{self, GREETING, MAX_DATA, MAX_LINE, Parsed, parse};
+use super::service::{Answer, Service};
+use crate::job::{Job, PortRequest};
+use crate::load::system_message;
+use anyhow::{Context as _, bail};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+
+/// Most connections at a time.
+const MAX_CONNECTIONS: usize = 32;
+/// Ports that `PORT+` tries.
+const PORTS_TRIED: u16 = 100;
+
+/// The sockets a router can be reached by. Those that are files vanish with it.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    tcp: Vec<TcpListener>,
+    unix: Vec<UnixListener>,
+    files: Vec<PathBuf>,
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for file in &self.files {
+            // A file that someone else removed is gone as well.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+impl Listeners {
+    /// Opens all sockets a run asks for. Nobody is answered before [`Listeners::serve`].
+    pub(crate) fn open(job: &Job) -> anyhow::Result<Listeners> {
+        let mut listeners = Listeners::default();
+        for request in &job.ports {
+            listeners.tcp.push(listen_tcp(*request)?);
+        }
+        for path in &job.sockets {
+            listeners.unix.push(listen_unix(path)?);
+            listeners.files.push(path.clone());
+        }
+        Ok(listeners)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tcp.is_empty() && self.unix.is_empty()
+    }
+
+    /// Answers connections until the program ends.
+    pub(crate) fn serve(&self, service: &Service) -> std::io::Result<()> {
+        let open = Arc::new(AtomicUsize::new(0));
+        for listener in &self.tcp {
+            let listener = listener.try_clone()?;
+            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &open)?;
+        }
+        for listener in &self.unix {
+            let listener = listener.try_clone()?;
+            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &open)?;
+        }
+        Ok(())
+    }
+}
+
+fn listen_tcp(request: PortRequest) -> anyhow::Result<TcpListener> {
+    let last = if request.or_next { request.port.saturating_add(PORTS_TRIED) } else { request.port };
+    let mut result = TcpListener::bind((Ipv4Addr::LOCALHOST, request.port));
+    for port in request.port + u16::from(request.port < last)..=last {
+        if result.is_ok() {
+            break;
+        }
+        result = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    }
+    result.map_err(|error| {
+        anyhow::anyhow!("can't listen on TCP port {}: {}", request.port, system_message(&error))
+    })
+}
+
+/// Listens on a socket that only this user can connect to.
+fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
+    remove_stale(path)?;
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(mask);
+    listener
+        .map_err(|error| anyhow::anyhow!("can't listen on {}: {}", path.display(), system_message(&error)))
+}
+
+/// Removes a socket that nobody listens on any more.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!("{}: a router listens there already", path.display()),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).with_context(|| format!("can't remove {}", path.display()))
+        }
+        Err(error) => bail!("{}: {}", path.display(), system_message(&error)),
+    }
+}
+
+fn accept_all<S: Read + Write + Send + 'static>(
+    accept: impl Fn() -> std::io::Result<S> + Send + 'static,
+    service: &Service,
+    open: &Arc<AtomicUsize>,
+) -> std::io::Result<()> {
+    let (service, open) = (service.clone(), open.clone());
+    let body = move || {
+        loop {
+            match accept() {
+                Ok(stream) => connect(stream, &service, &open),
+                // Out of descriptors, most likely: others must go first.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            }
+        }
+    };
+    std::thread::Builder::new().name("control".to_string()).spawn(body).map(drop)
+}
+
+/// Starts a thread for a connection, or turns it away.
+fn connect<S: Read + Write + Send + 'static>(mut stream: S, service: &Service, open: &Arc<AtomicUsize>) {
+    if open.fetch_add(1, AcqRel) >= MAX_CONNECTIONS {
+        open.fetch_sub(1, AcqRel);
+        let _ = stream.write_all(GREETING.as_bytes());
+        let _ = stream.write_all(&codec::reply(590, &["Too many connections"]));
+        return;
+    }
+    let (service, held) = (service.clone(), open.clone());
+    let body = move || {
+        // A connection that breaks concerns nobody but its client, who sees it.
+        let _ = talk(&mut stream, &service);
+        held.fetch_sub(1, AcqRel);
+    };
+    if std::thread::Builder::new().name("connection".to_string()).spawn(body).is_err() {
+        open.fetch_sub(1, AcqRel);
+    }
+}
+
+/// Answers one client until it leaves.
+fn talk(stream: &mut (impl Read + Write), service: &Service) -> std::io::Result<()> {
+    stream.write_all(GREETING.as_bytes())?;
+    let mut input = Vec::new();
+    let mut closed = false;
+    loop {
+        while let Parsed::Request(request, used) = parse(&input, closed) {
+            input.drain(..used);
+            match service.answer(request) {
+                Answer::Reply(bytes) => stream.write_all(&bytes)?,
+                Answer::Last(bytes) => return stream.write_all(&bytes),
+            }
+        }
+        if closed {
+            return Ok(());
+        }
+        let mut chunk = [0; 8192];
+        let limit = (MAX_DATA + MAX_LINE + 2).saturating_sub(input.len()).clamp(1, chunk.len());
+        match stream.read(&mut chunk[..limit]) {
+            Ok(0) => closed = true,
+            Ok(count) => input.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

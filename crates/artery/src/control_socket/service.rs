@@ -1,0 +1,179 @@
+//! Requests answered by a running router.
+use super::codec::{Request, data_reply, reply};
+use crate::replace::Replacer;
+use artery_engine::{Handle, HandlerError};
+
+/// What HELP says.
+const HELP: &[&str] = &[
+    "Commands supported:",
+    "READ handler [arg...]   call read handler, return DATA",
+    "READDATA handler len    call read handler with len data bytes, return DATA",
+    "READUNTIL handler term  call read handler, take data until term, return DATA",
+    "WRITE handler [arg...]  call write handler",
+    "WRITEDATA handler len   call write handler, pass len data bytes",
+    "WRITEUNTIL handler term call write handler, take data until term",
+    "CHECKREAD handler       check if read handler is valid",
+    "CHECKWRITE handler      check if write handler is valid",
+    "LLRPC elt#number [len]  call LLRPC, pass len data bytes, return DATA",
+    "QUIT                    close connection",
+];
+
+/// The handler that replaces the configuration.
+const HOTCONFIG: &str = "hotconfig";
+
+/// Bytes to send, and whether the connection goes on.
+pub(super) enum Answer {
+    Reply(Vec<u8>),
+    Last(Vec<u8>),
+}
+
+/// Answers requests for one router.
+#[derive(Clone)]
+pub(crate) struct Service {
+    handle: Handle,
+    replacer: Option<Replacer>,
+}
+
+impl Service {
+    /// With a replacer, `hotconfig` can be written.
+    pub(crate) fn new(handle: Handle, replacer: Option<Replacer>) -> Service {
+        Service { handle, replacer }
+    }
+
+    pub(super) fn answer(&self, request: Request) -> Answer {
+        Answer::Reply(match request {
+            Request::Nothing => Vec::new(),
+            Request::Read { handler, parameters } => self.read(&handler, &parameters),
+            Request::Write { handler, value } => self.write(&handler, &value),
+            Request::Check { handler, write } => self.check(&handler, write),
+            Request::Llrpc { name } => self.llrpc(&name),
+            Request::Help => reply(200, HELP),
+            Request::Wrong(code, text) => reply(code, &[text]),
+            Request::TooBig(text) => return Answer::Last(reply(521, &[text])),
+            Request::Quit { superfluous } => {
+                let mut bytes = Vec::new();
+                if superfluous {
+                    bytes = reply(500, &["Bad command syntax"]);
+                }
+                bytes.extend(reply(200, &["Goodbye!"]));
+                return Answer::Last(bytes);
+            }
+        })
+    }
+
+    fn read(&self, handler: &str, parameters: &str) -> Vec<u8> {
+        if self.is_hotconfig(handler) {
+            return reply(530, &[format!("Handler '{handler}' write-only")]);
+        }
+        match self.handle.read(canonical(handler), parameters) {
+            Ok(value) => data_reply(handler, &value),
+            Err(error) => refusal(handler, error, |messages| {
+                let heading = format!("Read handler '{handler}' error:");
+                reply(590, &[&[heading], messages].concat())
+            }),
+        }
+    }
+
+    fn write(&self, handler: &str, value: &str) -> Vec<u8> {
+        if let Some(replacer) = self.replacer.as_ref().filter(|_| self.is_hotconfig(handler)) {
+            return match replacer.hotconfig(value) {
+                Ok(warnings) if warnings.is_empty() => write_ok(handler),
+                Ok(warnings) => {
+                    with_messages(220, format!("Write handler '{handler}' OK with warnings:"), &warnings)
+                }
+                Err(errors) => with_messages(520, format!("Write handler '{handler}' error:"), &errors),
+            };
+        }
+        match self.handle.write(canonical(handler), value) {
+            Ok(()) => write_ok(handler),
+            Err(error) => refusal(handler, error, |messages| {
+                with_messages(520, format!("Write handler '{handler}' error:"), &messages.join("\n"))
+            }),
+        }
+    }
+
+    fn check(&self, handler: &str, write: bool) -> Vec<u8> {
+        let plan = self.handle.plan();
+        let name = canonical(handler);
+        let has = |write| match self.is_hotconfig(handler) {
+            true => write,
+            false => plan.has_handler(name, "", write),
+        };
+        let (verb, able) = if write { ("Write", "writable") } else { ("Read", "readable") };
+        if has(write) {
+            return reply(200, &[format!("{verb} handler '{handler}' OK")]);
+        }
+        if let Some(error) = self.missing_element(name) {
+            return reply(510, &[error]);
+        }
+        match has(!write) {
+            true => reply(511, &[format!("Handler '{handler}' not {able}")]),
+            false => reply(511, &[format!("No handler named '{handler}'")]),
+        }
+    }
+
+    /// Elements of this program have no such calls.
+    fn llrpc(&self, name: &str) -> Vec<u8> {
+        let (element, number) = name.split_once('#').unwrap_or((name, ""));
+        if u32::from_str_radix(number.trim_start_matches("0x"), 16).is_err() {
+            return reply(500, &[format!("Syntax error in LLRPC name '{name}'")]);
+        }
+        match self.missing_element(&format!("{element}.name")) {
+            Some(error) => reply(510, &[error]),
+            None => reply(501, &[format!("Cannot call LLRPC '{name}' remotely")]),
+        }
+    }
+
+    fn missing_element(&self, name: &str) -> Option<String> {
+        let (element, _) = name.rsplit_once('.')?;
+        let is_missing = !element.is_empty() && self.handle.plan().resolve(element, "").is_none();
+        is_missing.then(|| format!("No element named '{element}'"))
+    }
+
+    fn is_hotconfig(&self, handler: &str) -> bool {
+        self.replacer.is_some() && canonical(handler) == HOTCONFIG
+    }
+}
+
+/// `.handler` and `0.handler` are the router's, as `handler` is.
+fn canonical(name: &str) -> &str {
+    name.strip_prefix("0.").or_else(|| name.strip_prefix('.')).unwrap_or(name)
+}
+
+fn write_ok(handler: &str) -> Vec<u8> {
+    reply(200, &[format!("Write handler '{handler}' OK")])
+}
+
+/// A heading and a line for each line of `text`.
+fn with_messages(code: u16, heading: String, text: &str) -> Vec<u8> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_string);
+    reply(code, &std::iter::once(heading).chain(lines).collect::<Vec<_>>())
+}
+
+/// The reply to a failed call; `failed` words what the handler itself said.
+fn refusal(handler: &str, error: HandlerError, failed: impl Fn(&[String]) -> Vec<u8>) -> Vec<u8> {
+    match error {
+        HandlerError::NoElement(name) => reply(510, &[format!("No element named '{name}'")]),
+        HandlerError::NoHandler(_) => reply(511, &[format!("No handler named '{handler}'")]),
+        HandlerError::NotReadable(_) => reply(530, &[format!("Handler '{handler}' write-only")]),
+        HandlerError::NotWritable(_) => reply(530, &[format!("Handler '{handler}' read-only")]),
+        error => failed(&error.to_string().lines().map(str::to_string).collect::<Vec<_>>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_routers_handlers_have_three_spellings() {
+        assert_eq!([canonical("list"), canonical(".list"), canonical("0.list")], ["list"; 3]);
+        assert_eq!(canonical("q.length"), "q.length");
+    }
+
+    #[test]
+    fn messages_follow_their_heading_line_by_line() {
+        let text = with_messages(520, "Write handler 'h' error:".into(), "one\n\ntwo\n");
+        assert_eq!(text, b"520-Write handler 'h' error:\r\n520-one\r\n520 two\r\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! What one run consists of, whichever command line asked for it.
+use crate::load::Reading;
+use crate::voice::Voice;
+use artery_engine::Settings;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Stdin,
+    File(PathBuf),
+    Text(String),
+}
+
+impl Input {
+    /// A file named on the command line.
+    pub(crate) fn from_word(word: &str) -> Input {
+        if word == "-" { Input::Stdin } else { Input::File(word.into()) }
+    }
+
+    /// The name that messages use.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Input::Stdin => "<stdin>".to_string(),
+            Input::File(path) => path.display().to_string(),
+            Input::Text(_) => "config".to_string(),
+        }
+    }
+}
+
+/// A TCP port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortRequest {
+    pub(crate) port: u16,
+    /// Whether the ports after it do as well.
+    pub(crate) or_next: bool,
+}
+
+impl std::str::FromStr for PortRequest {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PortRequest, String> {
+        let (number, or_next) = text.strip_suffix('+').map_or((text, false), |number| (number, true));
+        match number.parse() {
+            Ok(port) if port > 0 => Ok(PortRequest { port, or_next }),
+            _ => Err("a port is a number from 1 to 65535, perhaps with a '+'".to_string()),
+        }
+    }
+}
+
+/// One run of a router.
+pub(crate) struct Job {
+    pub(crate) input: Input,
+    pub(crate) reading: Reading,
+    pub(crate) voice: Voice,
+    pub(crate) settings: Settings,
+    /// Handlers to print at the end.
+    pub(crate) handlers: Vec<String>,
+    /// The handler whose value is the exit status.
+    pub(crate) exit_handler: Option<String>,
+    /// Where the flat configuration goes; `-` is standard output.
+    pub(crate) output: Option<String>,
+    /// Whether to start elements only.
+    pub(crate) quit: bool,
+    /// Whether to say how long it took.
+    pub(crate) time: bool,
+    pub(crate) ports: Vec<PortRequest>,
+    pub(crate) sockets: Vec<PathBuf>,
+    pub(crate) allow_replace: bool,
+    /// How often to show counters.
+    pub(crate) stats: Option<Duration>,
+    /// Whether the report is JSON.
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_may_ask_for_the_next_ones_too() {
+        assert_eq!("7777+".parse(), Ok(PortRequest { port: 7777, or_next: true }));
+        assert_eq!("80".parse(), Ok(PortRequest { port: 80, or_next: false }));
+        for wrong in ["", "0", "+", "65536", "a", "80++"] {
+            assert!(wrong.parse::<PortRequest>().is_err(), "{wrong}");
+        }
+    }
+}

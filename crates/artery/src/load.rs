@@ -1,0 +1,171 @@
+//! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
+use crate::job::Input;
+use artery_elements::CLASSES;
+use artery_engine::{Problem, Router, Settings, Stage};
+use artery_lang::{Diagnostic, Dialect, Ir, Options, Processing, Sources, check, compile};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// How a configuration is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) dialect: Dialect,
+    pub(crate) variables: Vec<(String, String)>,
+    /// Folders to look for libraries in, joined by colons; an empty one is the configuration's own.
+    pub(crate) clickpath: Option<String>,
+}
+
+/// A configuration that was read and checked.
+pub(crate) struct Loaded {
+    pub(crate) sources: Sources,
+    pub(crate) ir: Ir,
+    pub(crate) processing: Processing,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Whether the text became a graph, so that what is wrong, if anything, is wrong with the graph.
+    pub(crate) compiled: bool,
+    /// What elements say about their arguments. Filled in where the graph can't be built but messages about all of
+    /// it are wanted.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Loaded {
+    /// How many errors were found.
+    pub(crate) fn error_count(&self) -> usize {
+        let problems = self.problems.iter().filter(|problem| !problem.is_warning()).count();
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() + problems
+    }
+
+    /// Whether the configuration can't be used.
+    pub(crate) fn has_errors(&self) -> bool {
+        self.error_count() > 0
+    }
+}
+
+impl Input {
+    /// The text of the configuration. The error is what the system said.
+    pub(crate) fn read(&self) -> Result<String, String> {
+        let mut bytes = Vec::new();
+        let result = match self {
+            Input::Text(text) => return Ok(text.clone()),
+            Input::Stdin => std::io::stdin().lock().read_to_end(&mut bytes),
+            Input::File(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
+        };
+        match result {
+            Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => Err(format!("{}: {}", self.name(), system_message(&error))),
+        }
+    }
+}
+
+/// What the system calls an error, without its number.
+pub(crate) fn system_message(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+/// Compiles and checks a text.
+pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    let library = |from: &str, wanted: &str| find_library(reading.clickpath.as_deref(), from, wanted);
+    let options =
+        Options { dialect: reading.dialect, variables: reading.variables.clone(), library: Some(&library) };
+    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &CLASSES);
+    let compiled = !diagnostics.iter().any(Diagnostic::is_error);
+    let mut processing = Processing::default();
+    if compiled || reading.dialect == Dialect::Artery {
+        let (modes, more) = check(&ir, &CLASSES);
+        processing = modes;
+        diagnostics.extend(more);
+    }
+    let mut loaded = Loaded { sources, ir, processing, diagnostics, compiled, problems: Vec::new() };
+    if reading.dialect == Dialect::Artery && loaded.has_errors() {
+        loaded.problems = problems_of_the_sound_part(&loaded);
+    }
+    loaded
+}
+
+/// The arguments that are wrong in the elements that exist, although others don't. Sentences about other elements
+/// are left out, since these may be what is missing; they come without a remedy.
+fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
+    let (ir, modes) = (&loaded.ir, &loaded.processing);
+    let is_sound = |node: &usize| CLASSES.find(&ir.nodes[*node].class).is_some();
+    let kept: Vec<usize> = (0..ir.nodes.len()).filter(is_sound).collect();
+    let number = |node: usize| kept.binary_search(&node).ok();
+    let edge = |edge: &artery_lang::Edge| {
+        let exists =
+            edge.from.1 < modes.outputs[edge.from.0].len() && edge.to.1 < modes.inputs[edge.to.0].len();
+        if !exists {
+            return None;
+        }
+        let (from, to) = (number(edge.from.0)?, number(edge.to.0)?);
+        Some(artery_lang::Edge { from: (from, edge.from.1), to: (to, edge.to.1), span: edge.span })
+    };
+    let part = Ir {
+        nodes: kept.iter().map(|&node| ir.nodes[node].clone()).collect(),
+        edges: ir.edges.iter().filter_map(edge).collect(),
+        requirements: Vec::new(),
+    };
+    let part_modes = Processing {
+        inputs: kept.iter().map(|&node| modes.inputs[node].clone()).collect(),
+        outputs: kept.iter().map(|&node| modes.outputs[node].clone()).collect(),
+    };
+    let found = Router::configure(&part, &part_modes, CLASSES, Settings::default()).err().unwrap_or_default();
+    let in_whole = |problem: Problem| Problem { node: problem.node.map(|node| kept[node]), ..problem };
+    let concerns_one = |problem: &Problem| problem.stage == Stage::Configuring && problem.help.is_some();
+    found.into_iter().filter(concerns_one).map(in_whole).collect()
+}
+
+/// The file of `require(library "wanted")` and its text: in the folder of the file that asks, then along the path.
+fn find_library(clickpath: Option<&str>, from: &str, wanted: &str) -> Option<(String, String)> {
+    let candidates = library_candidates(clickpath, from, wanted);
+    candidates.into_iter().find_map(|path| {
+        let bytes = std::fs::read(&path).ok()?;
+        Some((path.display().to_string(), String::from_utf8_lossy(&bytes).into_owned()))
+    })
+}
+
+fn library_candidates(clickpath: Option<&str>, from: &str, wanted: &str) -> Vec<PathBuf> {
+    if wanted.starts_with('/') {
+        return vec![wanted.into()];
+    }
+    let own = Path::new(from).parent().filter(|folder| !folder.as_os_str().is_empty());
+    let own = own.unwrap_or(Path::new(".")).join(wanted);
+    let in_folder = |folder: &str| match folder {
+        "" => vec![own.clone()],
+        folder => ["conf/click", "conf", ""].map(|sub| Path::new(folder).join(sub).join(wanted)).to_vec(),
+    };
+    std::iter::once(own.clone()).chain(clickpath.unwrap_or("").split(':').flat_map(in_folder)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_sought_beside_the_file_that_asks_and_along_the_path() {
+        let paths = library_candidates(Some("/a:/b"), "dir/r.click", "l.click");
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(
+            names,
+            [
+                "dir/l.click",
+                "/a/conf/click/l.click",
+                "/a/conf/l.click",
+                "/a/l.click",
+                "/b/conf/click/l.click",
+                "/b/conf/l.click",
+                "/b/l.click"
+            ]
+        );
+        assert_eq!(library_candidates(None, "r.click", "/x"), [PathBuf::from("/x")]);
+    }
+
+    #[test]
+    fn mistakes_of_text_graph_and_arguments_show_together() {
+        let text = "c :: Counter(NO 1); x :: Nonsuch; c -> x;";
+        let loaded = load("f", text, &Reading::default());
+        assert_eq!(loaded.problems.len(), 1, "{:?}", loaded.problems);
+        assert!(loaded.diagnostics.iter().any(|d| d.message.contains("Nonsuch")), "{:?}", loaded.diagnostics);
+    }
+}

@@ -1,0 +1,53 @@
+//! Putting another configuration in the place of the running one.
+use crate::job::Input;
+use crate::load::{Reading, load};
+use crate::voice::Voice;
+use artery_engine::Handle;
+use std::sync::{Arc, Mutex};
+
+/// Replaces the configuration of one router.
+#[derive(Clone)]
+pub(crate) struct Replacer {
+    handle: Handle,
+    input: Input,
+    reading: Reading,
+    voice: Voice,
+    /// Held while a configuration is replaced: one after the other.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Replacer {
+    pub(crate) fn new(handle: Handle, input: Input, reading: Reading, voice: Voice) -> Replacer {
+        let voice = match voice {
+            Voice::Artery { .. } => Voice::Artery { colour: false },
+            click => click,
+        };
+        Replacer { handle, input, reading, voice, turn: Arc::default() }
+    }
+
+    /// Reads the file that was started with again. Gives warnings, or what is wrong with it.
+    pub(crate) fn reread(&self) -> Result<String, String> {
+        match &self.input {
+            Input::Stdin => Err("standard input can't be read again\n".to_string()),
+            input => self.replace(&input.name(), &input.read().map_err(|error| error + "\n")?),
+        }
+    }
+
+    /// Replaces the configuration by `text`. On an error the old one goes on.
+    pub(crate) fn hotconfig(&self, text: &str) -> Result<String, String> {
+        self.replace("hotconfig", text)
+    }
+
+    fn replace(&self, name: &str, text: &str) -> Result<String, String> {
+        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
+        let loaded = load(name, text, &self.reading);
+        let faults = self.voice.faults(&loaded);
+        if loaded.has_errors() {
+            return Err(faults);
+        }
+        match self.handle.replace(&loaded.ir, &loaded.processing) {
+            Ok(warnings) => Ok(faults + &self.voice.problems(&loaded, &warnings)),
+            Err(problems) => Err(faults + &self.voice.problems(&loaded, &problems)),
+        }
+    }
+}

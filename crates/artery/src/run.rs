@@ -1,0 +1,132 @@
+//! Running a router from its configuration to its exit status.
+use crate::ask::ask;
+use crate::control_socket::{Listeners, Service};
+use crate::job::Job;
+use crate::load::{Loaded, load};
+use crate::replace::Replacer;
+use crate::report;
+use crate::signals::Watcher;
+use crate::voice::{Voice, print};
+use artery_elements::CLASSES;
+use artery_engine::{Finished, Router};
+
+/// Carries out a run; gives the exit status.
+pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
+    let voice = job.voice;
+    let Some((loaded, router, listeners)) = prepare(&job)? else { return Ok(1) };
+    let is_empty = router.plan().is_empty();
+    let mut status = write_flat(&job, router.plan().flat());
+    let clock = report::Stopwatch::start();
+    let mut finished = match job.quit || is_empty {
+        true => router.finish(),
+        false => drive(&job, router, &listeners)?,
+    };
+    if is_empty && !job.quit {
+        voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
+    }
+    drop((loaded, listeners));
+    if job.time {
+        print(&clock.read());
+    }
+    let errors = ask(&mut finished, &job.handlers);
+    errors.iter().for_each(|error| voice.error(error));
+    if !errors.is_empty() {
+        status = 1;
+    }
+    if job.stats.is_some() || job.settings.profile || job.json {
+        report::at_the_end(&finished, job.settings.profile, job.json);
+    }
+    Ok(match &job.exit_handler {
+        Some(handler) => exit_value(&mut finished, handler, voice),
+        None => status,
+    })
+}
+
+/// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
+fn prepare(job: &Job) -> anyhow::Result<Option<(Loaded, Router, Listeners)>> {
+    let voice = job.voice;
+    let text = match job.input.read() {
+        Ok(text) => text,
+        Err(error) => {
+            voice.error(&error);
+            return Ok(None);
+        }
+    };
+    let mut loaded = load(&job.input.name(), &text, &job.reading);
+    let listeners = if loaded.has_errors() { Listeners::default() } else { Listeners::open(job)? };
+    if !loaded.has_errors() {
+        match Router::build(&loaded.ir, &loaded.processing, CLASSES, job.settings.clone()) {
+            Ok(router) => {
+                eprint!("{}{}", voice.faults(&loaded), voice.problems(&loaded, &router.warnings));
+                return Ok(Some((loaded, router, listeners)));
+            }
+            Err(problems) => loaded.problems = problems,
+        }
+    }
+    eprint!("{}", voice.faults(&loaded));
+    if let Voice::Click { .. } = voice {
+        eprint!("{}", voice.problems(&loaded, &loaded.problems));
+    } else {
+        let count = loaded.error_count();
+        let errors = if count == 1 { "error" } else { "errors" };
+        voice.error(&format!("{}: {count} {errors}; nothing was started", job.input.name()));
+    }
+    Ok(None)
+}
+
+/// Runs the router until it ends.
+fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Finished> {
+    if !listeners.is_empty() || job.allow_replace {
+        router.keep_open();
+    }
+    let running = router.start();
+    let handle = running.handle();
+    let replacer = || Replacer::new(handle.clone(), job.input.clone(), job.reading.clone(), job.voice);
+    let replacer = job.allow_replace.then(replacer);
+    let watcher = Watcher::start(handle.clone(), replacer.clone(), job.voice)?;
+    listeners.serve(&Service::new(handle.clone(), replacer))?;
+    let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
+    let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
+    table.into_iter().for_each(report::LiveTable::end);
+    watcher.end();
+    finished
+}
+
+/// Writes the flat configuration where it is wanted; gives the exit status so far.
+fn write_flat(job: &Job, flat: &str) -> u8 {
+    let path = match job.output.as_deref() {
+        None => return 0,
+        Some("-") => {
+            print(flat);
+            return 0;
+        }
+        Some(path) => path,
+    };
+    match std::fs::write(path, flat) {
+        Ok(()) => 0,
+        Err(error) => {
+            job.voice.error(&format!("{path}: {}", crate::load::system_message(&error)));
+            1
+        }
+    }
+}
+
+/// The exit status that a handler's value stands for.
+fn exit_value(finished: &mut Finished, handler: &str, voice: Voice) -> u8 {
+    let value = match finished.read(handler, "") {
+        Ok(value) => value,
+        Err(error) => {
+            voice.error(&error.to_string());
+            return 255;
+        }
+    };
+    match (value.trim().parse::<i64>(), value.trim()) {
+        (Ok(number), _) => number as u8,
+        (_, "true" | "yes" | "t" | "y") => 0,
+        (_, "false" | "no" | "f" | "n") => 1,
+        _ => {
+            voice.error("exit handler value should be integer");
+            255
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the signals of the system do to a running router.
+use crate::replace::Replacer;
+use crate::voice::Voice;
+use artery_engine::Handle;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle as Watch, Signals};
+use std::thread::JoinHandle;
+
+/// Watches for signals until it is ended.
+pub(crate) struct Watcher {
+    watch: Watch,
+    thread: JoinHandle<()>,
+}
+
+impl Watcher {
+    /// From now on the first SIGINT or SIGTERM asks the router to stop, the second ends it; SIGHUP replaces the
+    /// configuration, where that is allowed.
+    pub(crate) fn start(handle: Handle, replacer: Option<Replacer>, voice: Voice) -> anyhow::Result<Watcher> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        if replacer.is_some() {
+            signals.add_signal(SIGHUP)?;
+        }
+        let watch = signals.handle();
+        let body = move || {
+            let mut asked = false;
+            for signal in &mut signals {
+                match signal {
+                    SIGHUP => replace(replacer.as_ref(), voice),
+                    _ if asked => handle.end(),
+                    _ => {
+                        asked = true;
+                        handle.request_stop();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_string()).spawn(body)?;
+        Ok(Watcher { watch, thread })
+    }
+
+    /// Stops watching.
+    pub(crate) fn end(self) {
+        self.watch.close();
+        // A watcher that panicked has nothing left to do.
+        let _ = self.thread.join();
+    }
+}
+
+fn replace(replacer: Option<&Replacer>, voice: Voice) {
+    match replacer.map(Replacer::reread) {
+        Some(Ok(warnings)) => eprint!("{warnings}"),
+        Some(Err(errors)) => {
+            eprint!("{errors}");
+            voice.error("the configuration was not replaced");
+        }
+        None => {}
+    }
+}

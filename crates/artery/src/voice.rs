@@ -1,0 +1,134 @@
+//! How messages are worded and placed: in Artery's way, with the line and a caret, or in Click's.
+use crate::load::Loaded;
+use artery_engine::{Problem, Sink, Stage};
+use artery_lang::{Diagnostic, Severity};
+use std::io::IsTerminal as _;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    Artery { colour: bool },
+    Click { warnings: bool },
+}
+
+/// Writes to standard output. A reader that went away is no reason to fail.
+pub(crate) fn print(text: &str) {
+    Sink::Stdout.write(text);
+}
+
+impl Voice {
+    /// Artery's own, coloured on a terminal unless the user asks for none.
+    pub(crate) fn artery() -> Voice {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Voice::Artery { colour: wanted && std::io::stderr().is_terminal() }
+    }
+
+    /// An error that has no place in a configuration.
+    pub(crate) fn error(self, message: &str) {
+        match self {
+            Voice::Artery { .. } => eprintln!("artery: {message}"),
+            Voice::Click { .. } => eprintln!("{message}"),
+        }
+    }
+
+    /// A warning that has no place in a configuration.
+    pub(crate) fn warning(self, message: &str) {
+        if self != (Voice::Click { warnings: false }) {
+            eprintln!("warning: {message}");
+        }
+    }
+
+    /// Everything that is wrong with a configuration, each message with its line end.
+    pub(crate) fn faults(self, loaded: &Loaded) -> String {
+        match self {
+            Voice::Artery { colour } => artery_faults(loaded, colour),
+            Voice::Click { warnings } => click_faults(loaded, warnings),
+        }
+    }
+
+    /// What is wrong with elements that were to be started.
+    pub(crate) fn problems(self, loaded: &Loaded, problems: &[Problem]) -> String {
+        match self {
+            Voice::Artery { colour } => problems.iter().map(|p| artery_problem(loaded, p, colour)).collect(),
+            Voice::Click { warnings } => click_problems(loaded, problems, warnings),
+        }
+    }
+}
+
+/// All messages in the order of the text, those without a place last.
+fn artery_faults(loaded: &Loaded, colour: bool) -> String {
+    let mut all = loaded.diagnostics.clone();
+    all.extend(loaded.problems.iter().filter_map(|problem| placed(loaded, problem)));
+    all.sort_by_key(|diagnostic| (diagnostic.span.file, diagnostic.span.start));
+    let unplaced = loaded.problems.iter().filter(|problem| placed(loaded, problem).is_none());
+    let placed = all.iter().map(|diagnostic| diagnostic.render_on(&loaded.sources, colour) + "\n\n");
+    placed.chain(unplaced.map(|problem| artery_problem(loaded, problem, colour))).collect()
+}
+
+fn artery_problem(loaded: &Loaded, problem: &Problem, colour: bool) -> String {
+    match placed(loaded, problem) {
+        Some(diagnostic) => diagnostic.render_on(&loaded.sources, colour) + "\n\n",
+        None => {
+            let kind = if problem.is_warning() { "warning" } else { "error" };
+            let help = problem.help.iter().map(|help| format!("  help: {help}\n")).collect::<String>();
+            format!("{kind}: {}\n{help}", problem.message)
+        }
+    }
+}
+
+/// A problem of an element as a diagnostic at its arguments, or where it is declared.
+fn placed(loaded: &Loaded, problem: &Problem) -> Option<Diagnostic> {
+    let node = loaded.ir.nodes.get(problem.node?)?;
+    let span = match problem.stage {
+        Stage::Configuring => node.config_span,
+        Stage::Initializing | Stage::Placing => node.span,
+    };
+    let mut diagnostic = Diagnostic::error(&problem.message, span);
+    diagnostic.label = Some(format!("{} '{} :: {}'", stage(problem.stage), node.name, node.class));
+    diagnostic.help = problem.help.clone();
+    if problem.is_warning() {
+        diagnostic.severity = Severity::Warning;
+    }
+    Some(diagnostic)
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Configuring => "while configuring",
+        Stage::Initializing => "while initializing",
+        Stage::Placing => "while placing",
+    }
+}
+
+fn click_faults(loaded: &Loaded, warnings: bool) -> String {
+    let shown = loaded.diagnostics.iter().filter(|diagnostic| warnings || diagnostic.is_error());
+    let mut text: String = shown.map(|diagnostic| diagnostic.click_style(&loaded.sources) + "\n").collect();
+    if loaded.compiled && loaded.has_errors() {
+        text += "Router could not be initialized!\n";
+    }
+    text
+}
+
+/// Problems under one heading for each element.
+fn click_problems(loaded: &Loaded, problems: &[Problem], warnings: bool) -> String {
+    let mut text = String::new();
+    let mut heading = None;
+    for problem in problems.iter().filter(|problem| warnings || !problem.is_warning()) {
+        let kind = if problem.is_warning() { "warning: " } else { "" };
+        let Some(node) = problem.node.and_then(|node| loaded.ir.nodes.get(node)) else {
+            text += &format!("{kind}{}\n", problem.message);
+            continue;
+        };
+        if heading != Some((problem.node, problem.stage)) {
+            heading = Some((problem.node, problem.stage));
+            let stage = stage(problem.stage).replacen('w', "W", 1);
+            let landmark = loaded.sources.landmark(node.span);
+            text += &format!("{landmark}: {stage} '{} :: {}':\n", node.name, node.class);
+        }
+        problem.message.lines().for_each(|line| text += &format!("  {kind}{line}\n"));
+    }
+    if problems.iter().any(|problem| !problem.is_warning()) {
+        text += "Router could not be initialized!\n";
+    }
+    text
+}
