@@ -4,6 +4,8 @@
 mod chance;
 mod value;
 
+mod pattern;
+
 use artery_engine::{Class, Classes};
 
 pub use script::script::ClaimedSignals;
@@ -20,11 +22,14 @@ macro_rules! elements {
 }
 
 elements! {
-    basic(quota, random, template): counter, discard, idle, infinite_source;
+    basic(quota, random, template, token_bucket):
+        average_counter, bypass, check_paint, counter, discard, hub, idle, infinite_source, message, null, paint,
+        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
+        round_robin_switch, set_timestamp, static_switch, strip, switch, tee, timed_source, truncate, unstrip;
 
     queue: ;
 
-    classify: ;
+    classify: classifier, ip_classifier, ip_filter;
 
     ether: ;
 

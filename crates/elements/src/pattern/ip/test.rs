@@ -1,0 +1,274 @@
+//! Words to one test.
+use super::grammar::Parser;
+use super::names::{self, Meanings};
+use super::primitive::{Datum, Direction, Field, Header, Kind, Mask, Order, Primitive};
+use crate::pattern::expr::Expr;
+use artery_engine::ArgValue;
+use artery_engine::names::Names;
+use artery_wire::{EtherAddr, Ipv4Prefix};
+use std::net::Ipv4Addr;
+
+/// Reads a test.
+pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Expr, String> {
+    let start = parser.at;
+    let mut test = Primitive::default();
+    let mut header = None;
+    let negated = qualifiers(parser, &mut test, &mut header)?;
+    let qualified = parser.at > start;
+    if qualified {
+        parser.previous = Primitive::default();
+    }
+    if parser.previous.is_about_ether() {
+        header = Some(Header::Ether);
+    }
+    if qualified && test.kind.is_none() && !parser.at_last() && parser.take(&["["]) {
+        let field = brackets(parser, test.protocol)?;
+        test.kind = Some(Kind::Field(field));
+    }
+    let mask = mask(parser, header)?;
+    relation(parser, &mut test);
+    datum(parser, &mut test, header)?;
+    if parser.at == start {
+        return Err(format!("empty term near '{}'", parser.peek().unwrap_or_default()));
+    }
+    test.settle(&parser.previous, header, mask)?;
+    let expr = test.expr();
+    parser.previous = test;
+    Ok(if negated { expr.negated() } else { expr })
+}
+
+impl Parser<'_> {
+    /// Whether at most one word is left: operators need another behind them.
+    fn at_last(&self) -> bool {
+        self.peek_at(1).is_none()
+    }
+}
+
+/// Reads what comes before operator and value. Returns whether the test is negated.
+fn qualifiers(
+    parser: &mut Parser<'_>,
+    test: &mut Primitive,
+    header: &mut Option<Header>,
+) -> Result<bool, String> {
+    let mut negated = false;
+    while let Some(word) = parser.peek() {
+        match (word, kind_named(word)) {
+            (_, Some(kind)) => test.set_kind(kind)?,
+            ("src", _) => {
+                let direction = source_direction(parser);
+                test.set_direction(direction)?;
+            }
+            ("dst" | "dest", _) => test.set_direction(Direction::Destination)?,
+            ("ip" | "ether", _) if header.is_some() => break,
+            ("ip", _) => *header = Some(Header::Ip),
+            ("ether", _) => *header = Some(Header::Ether),
+            ("not" | "!", _) => negated = !negated,
+            _ => match meaning(word, None, None) {
+                Ok(Some((Datum::Of(Kind::Protocol), protocol))) => test.set_protocol(protocol)?,
+                _ => break,
+            },
+        }
+        parser.at += 1;
+    }
+    Ok(negated)
+}
+
+/// Reads `src`, `src and dst` or `src or dst`, up to its last word.
+fn source_direction(parser: &mut Parser<'_>) -> Direction {
+    let both = matches!(parser.peek_at(2), Some("dst" | "dest"));
+    let direction = match parser.peek_at(1) {
+        Some("and" | "&&") if both => Direction::Both,
+        Some("or" | "||") if both => Direction::Either,
+        _ => return Direction::Source,
+    };
+    parser.at += 2;
+    direction
+}
+
+/// Reads `POS]`, `POS:LEN]` or `POS,LAST]` as a field of the header of `protocol`, or of IP.
+fn brackets(parser: &mut Parser<'_>, protocol: Option<u32>) -> Result<Field, String> {
+    let mut inside = String::new();
+    while !parser.take(&["]"]) {
+        inside += parser.peek().ok_or("missing ']'")?;
+        parser.at += 1;
+    }
+    let number = |text: &str| <u32 as ArgValue>::parse(text, parser.names).ok();
+    let range = if let Some((first, len)) = inside.split_once(':') {
+        number(first).zip(number(len))
+    } else if let Some((first, last)) = inside.split_once(',') {
+        number(first).zip(number(last)).map(|(first, last)| (first, (last + 1).saturating_sub(first)))
+    } else {
+        number(&inside).map(|first| (first, 1))
+    };
+    let (first, len) = range.ok_or_else(|| {
+        format!("syntax error after '[', expected '[POS]' or '[POS:LEN]', not '[{inside}]'")
+    })?;
+    if !(1..=4).contains(&len) {
+        return Err("LEN in '[POS:LEN]' out of range, should be between 1 and 4".into());
+    }
+    if first > 8191 || first / 4 != (first + len - 1) / 4 {
+        return Err(format!("field [{first}:{len}] does not fit in a single word"));
+    }
+    Ok(Field { protocol, offset: first as u16 * 8, bits: len as u8 * 8 })
+}
+
+/// Reads `& MASK`.
+fn mask(parser: &mut Parser<'_>, header: Option<Header>) -> Result<Option<Mask>, String> {
+    let Some(word) = parser.peek_at(1).filter(|_| parser.is_any(&["&"])) else { return Ok(None) };
+    let mask = if let Ok(number) = <u32 as ArgValue>::parse(word, parser.names) {
+        Mask::Number(number)
+    } else if let Some(address) = address(word, parser.names).filter(|_| header != Some(Header::Ether)) {
+        Mask::Address(address)
+    } else if let Some(ether) = ether(word, parser.names).filter(|_| header != Some(Header::Ip)) {
+        Mask::Ether(ether)
+    } else {
+        return Ok(None);
+    };
+    parser.at += 2;
+    if matches!(mask, Mask::Number(0) | Mask::Address(0)) {
+        return Err("zero mask ignored".into());
+    }
+    Ok(Some(mask))
+}
+
+fn relation(parser: &mut Parser<'_>, test: &mut Primitive) {
+    let (order, negated) = match parser.peek() {
+        _ if parser.at_last() => return,
+        Some("=" | "==") => (Order::Equal, false),
+        Some("!=") => (Order::Equal, true),
+        Some(">") => (Order::Greater, false),
+        Some("<") => (Order::Less, false),
+        Some(">=") => (Order::Less, true),
+        Some("<=") => (Order::Greater, true),
+        _ => return,
+    };
+    (test.order, test.negated) = (order, negated);
+    parser.at += 1;
+}
+
+/// Reads the value, if there is one.
+fn datum(parser: &mut Parser<'_>, test: &mut Primitive, header: Option<Header>) -> Result<(), String> {
+    let Some(word) = parser.peek() else { return Ok(()) };
+    parser.at += 1;
+    let not_ether = header != Some(Header::Ether);
+    let address = address(word, parser.names).filter(|_| not_ether);
+    let prefix = || <Ipv4Prefix as ArgValue>::parse(word, parser.names).ok().filter(|_| not_ether);
+    let net = |prefix: Ipv4Prefix| (Datum::Of(Kind::Net), prefix.addr().to_bits(), prefix.mask().to_bits());
+    let found = if let Some((datum, value)) = meaning(word, test.kind, test.protocol)? {
+        Some((datum, value, 0))
+    } else if let Ok(number) = <u32 as ArgValue>::parse(word, parser.names) {
+        Some((Datum::Number, number, 0))
+    } else if let Some(address) = address {
+        let named_net = prefix().filter(|_| test.kind == Some(Kind::Net)).map(net);
+        let masked = netmask(parser).map(|mask| (Datum::Of(Kind::Net), address, mask));
+        Some(masked.or(named_net).unwrap_or((Datum::Of(Kind::Host), address, 0)))
+    } else if let Some(prefix) = prefix() {
+        Some(net(prefix))
+    } else if let Some(ether) = ether(word, parser.names).filter(|_| header != Some(Header::Ip)) {
+        test.ether = ether;
+        Some((Datum::Of(Kind::Ether), 0, 0))
+    } else {
+        None
+    };
+    match found {
+        Some((datum, value, mask)) => {
+            (test.datum, test.value, test.mask) = (Some(datum), value, mask);
+            Ok(())
+        }
+        None if test.order != Order::Equal || test.negated => Err(format!("dangling operator near '{word}'")),
+        None => {
+            parser.at -= 1;
+            Ok(())
+        }
+    }
+}
+
+/// Reads `mask MASK` behind an address.
+fn netmask(parser: &mut Parser<'_>) -> Option<u32> {
+    let mask = address(parser.peek_at(1)?, parser.names)?;
+    let found = parser.take(&["mask"]);
+    parser.at += usize::from(found);
+    found.then_some(mask)
+}
+
+fn address(word: &str, names: &Names) -> Option<u32> {
+    <Ipv4Addr as ArgValue>::parse(word, names).ok().map(Ipv4Addr::to_bits)
+}
+
+fn ether(word: &str, names: &Names) -> Option<[u8; 6]> {
+    <EtherAddr as ArgValue>::parse(word, names).ok().map(EtherAddr::octets)
+}
+
+fn kind_named(word: &str) -> Option<Kind> {
+    let field = |protocol, offset, bits| Kind::Field(Field { protocol, offset, bits });
+    Some(match word {
+        "host" => Kind::Host,
+        "net" => Kind::Net,
+        "proto" => Kind::Protocol,
+        "port" => Kind::Port,
+        "opt" => Kind::TcpOption,
+        "frag" => Kind::Fragment,
+        "unfrag" => Kind::Unfragmented,
+        "ect" => Kind::EcnCapable,
+        "ce" => Kind::CongestionExperienced,
+        "vers" => field(None, 0, 4),
+        "hl" => field(None, 4, 4),
+        "tos" => Kind::TOS,
+        "dscp" => field(None, 8, 6),
+        "len" => field(None, 16, 16),
+        "id" => field(None, 32, 16),
+        "ttl" => field(None, 64, 8),
+        "type" => Kind::ICMP_TYPE,
+        "win" => field(Some(names::TCP), 112, 16),
+        _ => return None,
+    })
+}
+
+/// What a word names where a value of `kind` and `protocol` is wanted. An error when it names several things, or
+/// only others; `None` when it names nothing.
+fn meaning(word: &str, kind: Option<Kind>, protocol: Option<u32>) -> Result<Option<(Datum, u32)>, String> {
+    if kind.is_none() && (kind_named(word).is_some() || is_syntax(word)) {
+        return Ok(None);
+    }
+    let all = Meanings::of(word);
+    let may = |of: Kind, protocols: &[u32]| {
+        kind.is_none_or(|kind| kind == of) && protocol.is_none_or(|p| protocols.contains(&p))
+    };
+    let tcp = [names::TCP, names::TCP_OR_UDP];
+    let candidates = [
+        (Kind::Protocol, all.protocol, kind.is_none_or(|kind| kind == Kind::Protocol)),
+        (Kind::Port, all.tcp_port, may(Kind::Port, &tcp)),
+        (Kind::Port, all.udp_port, may(Kind::Port, &[names::UDP, names::TCP_OR_UDP])),
+        (Kind::TcpOption, all.tcp_option, may(Kind::TcpOption, &tcp)),
+        (Kind::ICMP_TYPE, all.icmp_type, may(Kind::ICMP_TYPE, &[names::ICMP])),
+    ];
+    let known = candidates.iter().filter_map(|(kind, value, fits)| value.map(|value| (*kind, value, *fits)));
+    let mut fitting: Vec<(Kind, u32)> =
+        known.clone().filter(|(.., fits)| *fits).map(|(k, v, _)| (k, v)).collect();
+    fitting.dedup();
+    match fitting[..] {
+        [(kind, value)] => Ok(Some((Datum::Of(kind), value))),
+        [] if known.clone().next().is_none() => Ok(None),
+        _ => {
+            let tries: Vec<String> =
+                known.map(|(kind, ..)| format!("'{}'", spelled(Some(kind), protocol, word))).collect();
+            let problem = if fitting.is_empty() { "meaningless" } else { "ambiguous" };
+            Err(format!("'{}' is {problem}; try {}", spelled(kind, protocol, word), tries.join(", ")))
+        }
+    }
+}
+
+/// Words that have no meaning of their own.
+fn is_syntax(word: &str) -> bool {
+    matches!(word, "src" | "dst" | "dest" | "ip" | "ether" | "not")
+}
+
+fn spelled(kind: Option<Kind>, protocol: Option<u32>, word: &str) -> String {
+    let kind = kind.map(|kind| kind.spelled(None)).unwrap_or_default();
+    let protocol = names::protocol_name(protocol);
+    [kind.as_str(), protocol.as_str(), word]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
