@@ -4,7 +4,7 @@ use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, PacketType, Pool};
 use artery_wire::{Ethernet, Ipv4, checksum};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,11 @@ fn open_tx(name: &str) -> AfPacketTx {
     AfPacketTx::open(&find(name).unwrap(), &AfPacketTxSettings::default()).unwrap()
 }
 
-/// Waits until the queue's descriptor is readable, at most a second.
-fn readable(rx: &dyn RxQueue) -> bool {
+/// Waits until a descriptor is readable, at most so many seconds.
+fn is_ready(fd: impl std::os::fd::AsFd, seconds: i64) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let fd = rx.fd().unwrap();
-    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&second)).unwrap() > 0
+    let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
 
 /// Receives until `done` says so of a packet, with patience for five seconds; returns what came.
@@ -34,7 +33,7 @@ fn receive_until(rx: &mut dyn RxQueue, pool: &'static Pool, done: impl Fn(&[u8])
     while !got.iter().any(|packet| done(packet.data())) {
         assert!(Instant::now() < end, "nothing came within five seconds; had {got:?}");
         if rx.receive(pool, 64, &mut got).unwrap() == 0 {
-            readable(rx);
+            is_ready(rx.fd().unwrap(), 1);
         }
     }
     got
@@ -406,8 +405,11 @@ fn bridge(a: &str, b: &str, done: &std::sync::atomic::AtomicBool) -> [crate::RxC
 /// Megabytes that the TCP test moves.
 const MEGABYTES: usize = 32;
 
-fn serve() -> usize {
-    let listener = std::net::TcpListener::bind("10.1.0.2:5000").unwrap();
+/// Takes one connection, if it comes within ten seconds; returns how many right bytes came by it.
+fn serve(listener: TcpListener) -> usize {
+    if !is_ready(&listener, 10) {
+        return 0;
+    }
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let (mut chunk, mut total) = (vec![0; 1 << 20], 0);
@@ -418,15 +420,12 @@ fn serve() -> usize {
     total
 }
 
-fn upload() {
-    let connect = || {
-        std::thread::sleep(Duration::from_millis(10));
-        TcpStream::connect_timeout(&"10.1.0.2:5000".parse().unwrap(), Duration::from_secs(5)).ok()
-    };
-    let mut stream = std::iter::repeat_with(connect).take(500).flatten().next().expect("the server listens");
-    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+fn upload() -> std::io::Result<()> {
+    let server = "10.1.0.2:5000".parse().expect("an address");
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(8))?;
+    stream.set_write_timeout(Some(Duration::from_secs(10)))?;
     let chunk = vec![0x5a; 1 << 20];
-    (0..MEGABYTES).for_each(|_| stream.write_all(&chunk).unwrap());
+    (0..MEGABYTES).try_for_each(|_| stream.write_all(&chunk))
 }
 
 #[test]
@@ -443,12 +442,13 @@ fn tcp_with_default_offloads_crosses_two_ports() {
         server.run("ip address add 10.1.0.2/24 dev eth0");
         std::thread::scope(|scope| {
             let router = scope.spawn(|| bridge("art0", "art1", &done));
-            let (served, uploaded) = (server.start(serve), client.start(upload));
+            let listener = server.call(|| TcpListener::bind("10.1.0.2:5000").unwrap());
+            let (served, uploaded) = (server.start(|| serve(listener)), client.start(|| upload().is_ok()));
             let uploaded = uploaded.recv_timeout(Duration::from_secs(30));
             let served = served.recv_timeout(Duration::from_secs(30));
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             let counters = router.join().unwrap();
-            assert_eq!((uploaded, served), (Ok(()), Ok(MEGABYTES << 20)), "{counters:?}");
+            assert_eq!((uploaded, served), (Ok(true), Ok(MEGABYTES << 20)), "{counters:?}");
             assert!(counters[0].segmented > 0, "the client sends long frames: {counters:?}");
             assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
         });
