@@ -27,7 +27,7 @@ elements! {
         paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
         round_robin_switch, set_timestamp, static_switch, strip, switch, tee, timed_source, truncate, unstrip;
 
-    queue: ;
+    queue(store): front_drop_queue, mixed_queue, notifier_queue, queue, simple_queue;
 
     classify: classifier, ip_classifier, ip_filter;
 
@@ -41,7 +41,7 @@ elements! {
 
     device: ;
 
-    script: driver_manager, script;
+    script (info): address_info, alignment_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }
 
 /// All classes, as the language, the manual and the builder use them.

@@ -121,6 +121,7 @@ impl<'a> Args<'a> {
         environment: Environment<'a>,
     ) -> Result<Args<'a>, Vec<ArgError>> {
         let given = sort(class, config)?;
+        environment.names.enter(environment.plan.prefix(node));
         Ok(Args { class, node, given, ports, worker, environment })
     }
 

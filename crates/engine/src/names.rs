@@ -1,13 +1,15 @@
 //! Names that a configuration gives to addresses (AddressInfo) and devices.
 use artery_wire::{EtherAddr, Ipv4Prefix};
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What one name stands for.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     /// IPv4 address, with the length of its network when that was given.
     pub ip: Option<(Ipv4Addr, Option<u8>)>,
+    /// IPv6 address, with the length of its network when that was given.
+    pub ip6: Option<(Ipv6Addr, Option<u8>)>,
     /// Ethernet address.
     pub ether: Option<EtherAddr>,
 }
@@ -15,17 +17,36 @@ pub struct Entry {
 /// The names of one router.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
+    /// By the compound they are known in, with the slash, and name.
     entries: HashMap<String, Entry>,
+    /// The compound from which names are looked up.
+    scope: String,
     /// Device names of the configuration and what they are called on this machine.
     devices: HashMap<String, String>,
 }
 
 impl Names {
-    /// Adds to what `name` stands for.
+    /// Adds to what `name` stands for in the compound of [`Names::enter`] and those inside it.
     pub fn define(&mut self, name: &str, entry: Entry) {
-        let known = self.entries.entry(name.to_string()).or_default();
+        let known = self.entries.entry(format!("{}{name}", self.scope)).or_default();
         known.ip = entry.ip.or(known.ip);
+        known.ip6 = entry.ip6.or(known.ip6);
         known.ether = entry.ether.or(known.ether);
+    }
+    /// Lets names be looked up and defined from the compound `scope` on; with its slash, empty for the outermost.
+    pub fn enter(&mut self, scope: &str) {
+        self.scope = scope.to_string();
+    }
+    /// What `name` stands for, in the innermost compound that says something about `part`.
+    fn lookup<T>(&self, name: &str, part: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        let mut scope = self.scope.as_str();
+        loop {
+            if let Some(value) = self.entries.get(&format!("{scope}{name}")).and_then(&part) {
+                return Some(value);
+            }
+            let outer = scope.strip_suffix('/')?;
+            scope = outer.rfind('/').map_or("", |at| &scope[..=at]);
+        }
     }
     /// Says that the configuration's device `name` is this machine's `device`.
     pub fn map_device(&mut self, name: &str, device: &str) {
@@ -35,23 +56,33 @@ impl Names {
     pub fn device<'a>(&'a self, name: &'a str) -> &'a str {
         self.devices.get(name).map_or(name, String::as_str)
     }
-    /// The IPv4 address behind `name`, `name:ip` or `name:bcast`.
+    /// The IPv4 address behind `name` or `name:ip`; of its network's broadcasts behind `name:bcast`; the first of its
+    /// network behind `name:gw`.
     pub fn ip(&self, name: &str) -> Option<Ipv4Addr> {
         if let Some(name) = name.strip_suffix(":bcast") {
             let prefix = self.prefix(name)?;
             return Some(Ipv4Addr::from(u32::from(prefix.addr()) | !mask(prefix.len())));
         }
-        self.entries.get(name.strip_suffix(":ip").unwrap_or(name))?.ip.map(|(address, _)| address)
+        if let Some(name) = name.strip_suffix(":gw") {
+            let prefix = self.prefix(name)?;
+            return Some(Ipv4Addr::from(u32::from(prefix.addr()) & mask(prefix.len()) | 1));
+        }
+        self.lookup(name.strip_suffix(":ip").unwrap_or(name), |entry| entry.ip).map(|(address, _)| address)
+    }
+    /// The IPv6 address behind `name` or `name:ip6`.
+    pub fn ip6(&self, name: &str) -> Option<Ipv6Addr> {
+        self.lookup(name.strip_suffix(":ip6").unwrap_or(name), |entry| entry.ip6).map(|(address, _)| address)
     }
     /// The network behind `name` or `name:ipnet`.
     pub fn prefix(&self, name: &str) -> Option<Ipv4Prefix> {
-        let (address, len) = self.entries.get(name.strip_suffix(":ipnet").unwrap_or(name))?.ip?;
-        Ipv4Prefix::new(address, len?).ok()
+        let network = |entry: &Entry| entry.ip.and_then(|(address, len)| Some((address, len?)));
+        let (address, len) = self.lookup(name.strip_suffix(":ipnet").unwrap_or(name), network)?;
+        Ipv4Prefix::new(address, len).ok()
     }
     /// The Ethernet address behind `name`, `name:eth`, or of the device `name` of this machine.
     pub fn ether(&self, name: &str) -> Option<EtherAddr> {
         let name = name.strip_suffix(":eth").unwrap_or(name);
-        self.entries.get(name).and_then(|entry| entry.ether).or_else(|| device_ether(self.device(name)))
+        self.lookup(name, |entry| entry.ether).or_else(|| device_ether(self.device(name)))
     }
 }
 
@@ -64,4 +95,25 @@ fn device_ether(device: &str) -> Option<EtherAddr> {
     let legal = !device.is_empty() && !device.contains(['/', '.', '\0']);
     let text = legal.then(|| std::fs::read_to_string(format!("/sys/class/net/{device}/address")).ok())??;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_compounds_see_outer_names_and_may_have_their_own() {
+        let ip = |last| Entry { ip: Some((Ipv4Addr::new(10, 0, 0, last), Some(24))), ..Entry::default() };
+        let mut names = Names::default();
+        names.define("a", ip(1));
+        names.enter("c/d/");
+        names.define("a", ip(2));
+        names.define("b", ip(3));
+        let seen = |names: &Names, name| names.ip(name).map(|ip| ip.octets()[3]);
+        assert_eq!((seen(&names, "a"), seen(&names, "b:ip")), (Some(2), Some(3)));
+        names.enter("c/");
+        assert_eq!((seen(&names, "a"), seen(&names, "b")), (Some(1), None));
+        names.enter("");
+        assert_eq!((seen(&names, "a:bcast"), seen(&names, "a:gw")), (Some(255), Some(1)));
+    }
 }

@@ -1,0 +1,68 @@
+use crate::chance::Chance;
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, Write};
+use artery_lang::args;
+use std::sync::Arc;
+
+pub static CLASS: Class = Class {
+    name: "RandomSeed",
+    group: "script",
+    summary: "makes random choices repeatable",
+    manual: "
+Starts the router's random numbers, which scripts draw from, at the sequence that belongs to SEED; without one, at an
+unpredictable place, as every router starts.",
+    example: "RandomSeed(1);\nScript(print $(random 10), stop);",
+    ports: "0/0",
+    args: &[Arg::optional("SEED", "number", "", "which sequence; unpredictable if not given")],
+    handlers: &[Handler::read("seed", "the seed, empty when unpredictable", &Read(RandomSeed::read))
+        .and_write(&Write(RandomSeed::write))],
+    phase: Phase::Info,
+    build: |args| {
+        let seed = args.read("SEED")?;
+        let chance: Arc<Chance> = args.resource();
+        chance.seed(seed);
+        Ok(Box::new(RandomSeed { chance, seed }))
+    },
+    ..Class::DEFAULT
+};
+
+struct RandomSeed {
+    chance: Arc<Chance>,
+    seed: Option<u32>,
+}
+
+impl RandomSeed {
+    fn read(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.seed.map(|seed| seed.to_string()).unwrap_or_default())
+    }
+    fn write(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        let number = || args::unsigned(text.trim_ascii()).ok()?.try_into().ok();
+        self.seed = match text.trim_ascii() {
+            "" => None,
+            _ => Some(number().ok_or_else(|| HandlerError::refused("SEED: parse error"))?),
+        };
+        self.chance.seed(self.seed);
+        Ok(())
+    }
+}
+
+impl Element for RandomSeed {
+    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn the_seed_is_read_and_written() {
+        let mut bench = Bench::new(&CLASS, "7");
+        assert_eq!(bench.read("seed", "").as_deref(), Ok("7"));
+        bench.write("seed", " 9").unwrap();
+        assert_eq!(bench.read("seed", "").as_deref(), Ok("9"));
+        bench.write("seed", "").unwrap();
+        assert_eq!(bench.read("seed", "").as_deref(), Ok(""));
+        assert_eq!(bench.write("seed", "x").unwrap_err().to_string(), "SEED: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "-1"), "SEED: parse error");
+    }
+}

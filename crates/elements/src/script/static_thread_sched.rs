@@ -1,0 +1,72 @@
+use super::info::{Info, pair};
+use artery_engine::{Arg, ArgError, Args, Class, Phase};
+use artery_lang::args;
+
+pub static CLASS: Class = Class {
+    name: "StaticThreadSched",
+    group: "script",
+    summary: "says on which worker elements run",
+    manual: "
+Each argument is the name of an element, or of a compound for all inside it, and the number of a worker, from 0. What
+is connected without a queue between runs together, so one element is enough to place a path. Worker -1 leaves the
+choice to the router. What nobody placed runs on worker 0, or on all workers if every element of its path can.",
+    example: "i :: InfiniteSource -> Discard;\nStaticThreadSched(i 0);",
+    ports: "0/0",
+    args: &[Arg::rest("ELEMENT", "name and worker", "an element or compound, and the worker it runs on")],
+    phase: Phase::Info,
+    build: |args| {
+        let mut info = Info::default();
+        for text in args.rest("ELEMENT").to_vec() {
+            let (name, thread) = pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
+            let wrong = || ArgError::wrong(format!("'{thread}' is not the number of a worker"));
+            let thread = args::signed(&thread).map_err(|_| wrong())?;
+            info.warnings.extend(place(args, &name, thread)?);
+        }
+        Ok(Box::new(info))
+    },
+    ..Class::DEFAULT
+};
+
+/// Places what `name` means; gives a warning when there is no such worker.
+fn place(args: &mut Args<'_>, name: &str, thread: i64) -> Result<Option<String>, ArgError> {
+    let workers = args.worker().1;
+    let elements = named(args, name);
+    if elements.is_empty() {
+        return Err(ArgError::wrong(format!("'{name}' does not name an element")));
+    }
+    let worker = usize::try_from(thread).ok().filter(|worker| *worker < workers);
+    // Out of range means anywhere below zero, and the first worker above.
+    if let Some(worker) = worker.or((thread >= 0).then_some(0)) {
+        elements.into_iter().for_each(|element| args.place(element, worker));
+    }
+    let out_of_range = worker.is_none() && thread != -1;
+    Ok(out_of_range.then(|| format!("thread preference {thread} out of range")))
+}
+
+/// The element of this name, or all elements of the compound of this name.
+fn named(args: &Args<'_>, name: &str) -> Vec<usize> {
+    if let Some(element) = args.element(name) {
+        return vec![element];
+    }
+    let compound = format!("{}{name}/", args.prefix());
+    args.elements().filter(|(_, name)| name.starts_with(&compound)).map(|(element, _)| element).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn a_worker_that_does_not_exist_is_warned_about() {
+        assert_eq!(Bench::new(&CLASS, "e 0, e -1").said(), "");
+        assert_eq!(Bench::new(&CLASS, "e 3").said(), "e: warning: thread preference 3 out of range\n");
+    }
+
+    #[test]
+    fn names_and_numbers_must_make_sense() {
+        assert_eq!(Bench::refuses(&CLASS, "nope 0"), "'nope' does not name an element");
+        assert_eq!(Bench::refuses(&CLASS, "e"), "expected 'ELEMENT THREAD'");
+        assert_eq!(Bench::refuses(&CLASS, "e x"), "'x' is not the number of a worker");
+    }
+}
