@@ -7,9 +7,12 @@ pub static CLASS: Class = Class {
     manual: "Passes packets on unchanged and counts them and their bytes.",
     example: "InfiniteSource(LIMIT 10) -> c :: Counter -> Discard;",
     handlers: &[
-        Handler::read("count", "packets so far", &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string()))).sum(),
-        Handler::read("byte_count", "bytes so far", &Read(|c: &mut Counter, _, _| Ok(c.bytes.to_string()))).sum(),
-        Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| Ok(c.reset()))).button(),
+        Handler::read("count", "packets so far", &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string())))
+            .sum(),
+        Handler::read("byte_count", "bytes so far", &Read(|c: &mut Counter, _, _| Ok(c.bytes.to_string())))
+            .sum(),
+        Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| Ok(c.reset())))
+            .button(),
     ],
     per_worker: true,
     build: |_| Ok(Box::new(Counter::default())),

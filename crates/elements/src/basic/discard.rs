@@ -64,7 +64,9 @@ impl Element for Discard {
                 cx.schedule();
             }
         } else if !self.active {
-            return Err(StartError::new("ACTIVE is meaningless in push context").help("put a Queue before it"));
+            return Err(
+                StartError::new("ACTIVE is meaningless in push context").help("put a Queue before it")
+            );
         }
         Ok(())
     }

@@ -1,0 +1,111 @@
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Time, Write};
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "AverageCounter",
+    group: "basic",
+    summary: "measures average packet rates",
+    manual: "
+Passes packets on unchanged and counts them and their bytes. Rates are averages over the time between the first and
+the latest packet. Packets of the first IGNORE seconds are not counted, nor is that time.",
+    example: "InfiniteSource(LIMIT 10) -> AverageCounter -> Discard;",
+    args: &[Arg::optional("IGNORE", "seconds", "0", "how long not to count at first")],
+    handlers: &[
+        Handler::read("count", "packets", &Read(|c: &mut AverageCounter, _, _| Ok(c.packets.to_string()))).sum(),
+        Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string()))).sum(),
+        Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.packets))),
+        Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.bytes))),
+        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| Ok(c.reset()))).button(),
+    ],
+    build: |args| {
+        let ignore = Duration::from_secs(u64::from(args.read::<u32>("IGNORE")?));
+        Ok(Box::new(AverageCounter { ignore, ..AverageCounter::default() }))
+    },
+    ..Class::DEFAULT
+};
+
+#[derive(Default)]
+struct AverageCounter {
+    ignore: Duration,
+    packets: u64,
+    bytes: u64,
+    /// When the first packet came, and the latest.
+    span: Option<(Time, Time)>,
+}
+
+/// Shortest time over which a rate is taken.
+const TICK: Duration = Duration::from_millis(1);
+
+impl AverageCounter {
+    fn reset(&mut self) {
+        *self = AverageCounter { ignore: self.ignore, ..AverageCounter::default() };
+    }
+    fn rate(&self, count: u64) -> Result<String, HandlerError> {
+        let time =
+            self.span.map_or(TICK, |(first, last)| last.since(first).saturating_sub(self.ignore).max(TICK));
+        Ok(significant(count as f64 / time.as_secs_f64()))
+    }
+}
+
+/// A number with up to 12 significant digits and no zeros at its end, as Click prints it.
+fn significant(number: f64) -> String {
+    let before_point = if number < 1.0 { 1 } else { number.log10() as usize + 1 };
+    let text = format!("{number:.*}", 12usize.saturating_sub(before_point));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+impl Element for AverageCounter {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let now = cx.now();
+        let first = self.span.map_or(now, |(first, _)| first);
+        if !batch.is_empty() {
+            self.span = Some((first, now));
+        }
+        if now.since(first) >= self.ignore {
+            self.packets += batch.len() as u64;
+            self.bytes += batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        }
+        cx.send_all(0, batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    fn read(bench: &mut Bench) -> [String; 4] {
+        ["count", "byte_count", "rate", "byte_rate"].map(|name| bench.read(name, "").unwrap())
+    }
+
+    #[test]
+    fn rates_are_averages_over_the_time_between_packets() {
+        let mut bench = Bench::new(&CLASS, "");
+        for _ in 0..4 {
+            bench.push(0, b"abc");
+            bench.pass(Duration::from_secs(1));
+        }
+        assert_eq!(read(&mut bench), ["4", "12", "1.33333333333", "4"]);
+        bench.write("reset", "").unwrap();
+        assert_eq!(read(&mut bench), ["0", "0", "0", "0"]);
+        assert_eq!(bench.take_all(0).len(), 4);
+    }
+
+    #[test]
+    fn the_time_to_ignore_and_its_packets_do_not_count() {
+        let mut bench = Bench::new(&CLASS, "2");
+        for _ in 0..5 {
+            bench.push(0, b"abc");
+            bench.pass(Duration::from_secs(1));
+        }
+        assert_eq!(read(&mut bench), ["3", "9", "1.5", "4.5"]);
+    }
+
+    #[test]
+    fn refuses_what_is_no_number() {
+        assert_eq!(Bench::refuses(&CLASS, "soon"), "IGNORE: parse error");
+    }
+}

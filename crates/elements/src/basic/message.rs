@@ -1,0 +1,57 @@
+use artery_engine::{Arg, ArgError, Batch, Class, Context, Element, StartError};
+
+pub static CLASS: Class = Class {
+    name: "Message",
+    group: "basic",
+    summary: "prints a message when the router starts",
+    manual: "
+Prints MESSAGE on standard error when the router starts. With TYPE WARNING it is marked as a warning; with TYPE ERROR
+it is an error, and the router does not start. A configuration can tell its users something with it.",
+    example: "Message(\"port 0 is the inside\");",
+    ports: "0/0",
+    args: &[
+        Arg::required("MESSAGE", "text", "what to print"),
+        Arg::optional("TYPE", "MESSAGE, WARNING or ERROR", "MESSAGE", "how serious it is"),
+    ],
+    build: |args| {
+        let (message, kind): (String, String) = (args.read("MESSAGE")?, args.read("TYPE")?);
+        match kind.as_str() {
+            "MESSAGE" => Ok(Box::new(Message { line: message })),
+            "WARNING" => Ok(Box::new(Message { line: format!("warning: {message}") })),
+            "ERROR" => Err(ArgError::wrong(message)),
+            _ => Err(ArgError::wrong("unrecognized message type; it is MESSAGE, WARNING or ERROR")),
+        }
+    },
+    ..Class::DEFAULT
+};
+
+struct Message {
+    line: String,
+}
+
+impl Element for Message {
+    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.say(&self.line);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn messages_and_warnings_are_printed_at_the_start() {
+        assert_eq!(Bench::new(&CLASS, "\"hello, you\"").said(), "hello, you\n");
+        assert_eq!(Bench::new(&CLASS, "old, WARNING").said(), "warning: old\n");
+    }
+
+    #[test]
+    fn an_error_keeps_the_router_from_starting() {
+        assert_eq!(Bench::refuses(&CLASS, "\"do not use\", ERROR"), "do not use");
+        assert!(Bench::refuses(&CLASS, "x, LOUD").starts_with("unrecognized message type"));
+        assert_eq!(Bench::refuses(&CLASS, ""), "required MESSAGE argument missing");
+    }
+}

@@ -1,0 +1,65 @@
+use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple};
+
+pub static CLASS: Class = Class {
+    name: "Unstrip",
+    group: "basic",
+    summary: "puts bytes back in front of packets",
+    manual: "
+Adds LENGTH bytes in front of every packet: those that Strip removed, if nothing has been written there since, and
+otherwise whatever the frame holds. A packet for which no frame is big enough is dropped.",
+    example: "Idle -> Strip(14) -> Unstrip(14) -> Discard;",
+    args: &[Arg::required("LENGTH", "bytes", "how many bytes to add")],
+    per_worker: true,
+    build: |args| Ok(Box::new(Unstrip { length: args.read::<u32>("LENGTH")? as usize })),
+    ..Class::DEFAULT
+};
+
+struct Unstrip {
+    length: usize,
+}
+
+impl Simple for Unstrip {
+    #[inline]
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        if packet.unstrip(self.length).is_ok() {
+            return Some(packet);
+        }
+        cx.discard(packet, DropReason::NoRoom);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn brings_stripped_bytes_back() {
+        let mut bench = Bench::new(&CLASS, "2");
+        let mut packet = bench.packet(b"abcd");
+        packet.strip(2).unwrap();
+        bench.push_packets(0, [packet]);
+        bench.expect(0, b"abcd");
+    }
+
+    #[test]
+    fn makes_room_beyond_the_headroom() {
+        let mut bench = Bench::new(&CLASS, "3000");
+        bench.push(0, b"x");
+        let packet = bench.take(0).unwrap();
+        assert_eq!((packet.len(), packet.data()[3000]), (3001, b'x'));
+    }
+
+    #[test]
+    fn a_packet_that_fits_no_frame_is_dropped() {
+        let mut bench = Bench::new(&CLASS, "4000000000");
+        bench.push(0, b"x");
+        bench.expect_dropped(DropReason::NoRoom, 1);
+    }
+
+    #[test]
+    fn the_length_must_be_given() {
+        assert_eq!(Bench::refuses(&CLASS, ""), "required LENGTH argument missing");
+    }
+}
