@@ -376,7 +376,7 @@ mod tests {
         let rounds = if cfg!(miri) { 3 } else { 200 };
         let (send, receive) = std::sync::mpsc::sync_channel::<Packet>(64);
         std::thread::scope(|s| {
-            s.spawn(move || {
+            let sender = s.spawn(move || {
                 for _ in 0..rounds {
                     for n in 0..128u8 {
                         let packet = loop {
@@ -395,6 +395,8 @@ mod tests {
                 seen += 1;
             }
             assert_eq!(seen, rounds * 128);
+            // Joining waits for the thread's cache to be given back, which leaving the scope does not.
+            sender.join().unwrap();
         });
         assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 512);
     }
@@ -404,14 +406,14 @@ mod tests {
         let pool = Pool::new(256, 1).unwrap();
         let rounds = if cfg!(miri) { 20 } else { 20_000 };
         std::thread::scope(|s| {
-            for _ in 0..3 {
-                s.spawn(move || {
-                    for round in 0..rounds {
-                        let held: Vec<_> = (0..round % 70).filter_map(|_| pool.packet()).collect();
-                        drop(held);
-                    }
-                });
-            }
+            let work = move || {
+                for round in 0..rounds {
+                    let held: Vec<_> = (0..round % 70).filter_map(|_| pool.packet()).collect();
+                    drop(held);
+                }
+            };
+            let threads: Vec<_> = (0..3).map(|_| s.spawn(work)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 256);
     }
