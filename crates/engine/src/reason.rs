@@ -44,8 +44,10 @@ reasons! {
     QueueFull "queue-full",
     /// The neighbor's link address is unknown, and too many packets wait for it already.
     NeighborUnresolved "neighbor-unresolved",
-    /// An ARP or ND message that asks for nothing we answer.
+    /// An ARP, ND or ICMP message that asks for nothing we answer.
     NotForUs "not-for-us",
+    /// No ICMP error may be sent about the packet (RFC 1812 section 4.3.2.7).
+    IcmpForbidden "icmp-forbidden",
     /// A link-level broadcast or multicast where none may pass.
     Broadcast "broadcast",
     /// The element was told to let nothing pass for now.

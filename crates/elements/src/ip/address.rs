@@ -1,6 +1,6 @@
 //! Addresses as arguments of IP elements: lists, interfaces, and a destination that may come from the packet.
-use artery_engine::names::Names;
 use artery_engine::ArgValue;
+use artery_engine::names::Names;
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
 
@@ -69,7 +69,10 @@ impl ArgValue for Interface {
             let address = names.ip(text.strip_suffix(":ipnet").unwrap_or(text))?;
             Some(Interface::new(address, names.prefix(text).unwrap_or(Ipv4Prefix::host(address))))
         };
-        slashed.or_else(bare).or_else(named).ok_or_else(|| "an address with its prefix, such as 10.0.0.1/8".into())
+        slashed
+            .or_else(bare)
+            .or_else(named)
+            .ok_or_else(|| "an address with its prefix, such as 10.0.0.1/8".into())
     }
 }
 
@@ -119,8 +122,17 @@ mod tests {
 
     #[test]
     fn what_is_no_interface_is_refused() {
-        for text in ["", "18.26/24", "1.2.3.4.5/8", "1.2.3.4/33", "1.2.3.4/", "1.2.3.4/255.0.255.0", "x/8", "256/8", "1.2.3"]
-        {
+        for text in [
+            "",
+            "18.26/24",
+            "1.2.3.4.5/8",
+            "1.2.3.4/33",
+            "1.2.3.4/",
+            "1.2.3.4/255.0.255.0",
+            "x/8",
+            "256/8",
+            "1.2.3",
+        ] {
             assert_eq!(interface(text), None, "{text:?}");
         }
     }

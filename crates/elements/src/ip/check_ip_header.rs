@@ -45,8 +45,12 @@ pub(crate) const ARGS: &[Arg] = &[
 ];
 
 pub(crate) const HANDLERS: &[Handler] = &[
-    Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.drops().to_string())))
-        .sum(),
+    Handler::read(
+        "drops",
+        "bad packets so far",
+        &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.drops().to_string())),
+    )
+    .sum(),
     Handler::read(
         "drop_details",
         "bad packets so far, by what was wrong",

@@ -32,7 +32,8 @@ enum Fate {
 
 impl DecIpTtl {
     fn decrement(&self, packet: &mut Packet) -> Fate {
-        let bytes = if packet.network_offset().is_some() { packet.network_mut() } else { Some(packet.data_mut()) };
+        let bytes =
+            if packet.network_offset().is_some() { packet.network_mut() } else { Some(packet.data_mut()) };
         let Some(Ok(mut header)) = bytes.map(Ipv4::new) else { return Fate::NoHeader };
         if header.dst().is_multicast() && !self.multicast {
             return Fate::Lives;

@@ -43,8 +43,10 @@ impl<const N: usize> Failures<N> {
         kinds: &'static [Failure; N],
     ) -> Result<Self, ArgError> {
         let _: bool = args.read("DETAILS")?;
-        let shared = args
-            .shared(|| Shared::<N> { told: AtomicBool::new(false), counts: [const { AtomicU64::new(0) }; N] });
+        let shared = args.shared(|| Shared::<N> {
+            told: AtomicBool::new(false),
+            counts: [const { AtomicU64::new(0) }; N],
+        });
         Ok(Failures { what, named: true, kinds, drops: 0, verbose: args.read("VERBOSE")?, shared })
     }
 

@@ -174,7 +174,10 @@ mod tests {
         assert_eq!(IcmpTypeName::parse("timeexceeded", &names), Ok(IcmpTypeName(11)));
         assert_eq!(UdpPort::parse("dns", &names), Ok(UdpPort(53)));
         assert_eq!((read_icmp_code(11, "reassembly"), read_icmp_code(11, "port")), (Some(1), None));
-        assert_eq!((protocol(6), icmp_type(8), icmp_code(3, 4)), (Some("tcp"), Some("echo"), Some("needfrag")));
+        assert_eq!(
+            (protocol(6), icmp_type(8), icmp_code(3, 4)),
+            (Some("tcp"), Some("echo"), Some("needfrag"))
+        );
         assert_eq!((protocol(200), icmp_code(8, 0)), (None, None));
     }
 }

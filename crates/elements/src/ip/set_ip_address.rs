@@ -12,11 +12,15 @@ pub static CLASS: Class = Class {
         Arg::required("IPADDR", "IP address", "the address"),
         Arg::keyword("ANNO", "annotation", "DST_IP", "the annotation to set"),
     ],
-    handlers: &[Handler::read("addr", "the address", &Read(|s: &mut SetIpAddress, _, _| Ok(s.address.to_string())))
-        .and_write(&Write(|s: &mut SetIpAddress, text, _| {
-            s.address = value(text)?;
-            Ok(())
-        }))],
+    handlers: &[Handler::read(
+        "addr",
+        "the address",
+        &Read(|s: &mut SetIpAddress, _, _| Ok(s.address.to_string())),
+    )
+    .and_write(&Write(|s: &mut SetIpAddress, text, _| {
+        s.address = value(text)?;
+        Ok(())
+    }))],
     per_worker: true,
     build: |args| {
         let annotation = args.read::<Annotation<4>>("ANNO")?.offset;

@@ -75,10 +75,10 @@ mod tests {
         bench.push(0, &ip4().udp(1, 2).bytes()[..19]);
         bench.push(0, b"");
         bench.expect_dropped(DropReason::TooShort, 2);
-        assert_eq!((bench.said().as_str(), bench.read("drops", "").unwrap().as_str()), (
-            "SetIPChecksum: bad input packet\n",
-            "2"
-        ));
+        assert_eq!(
+            (bench.said().as_str(), bench.read("drops", "").unwrap().as_str()),
+            ("SetIPChecksum: bad input packet\n", "2")
+        );
         survives_anything(&CLASS, "", 1);
     }
 }

@@ -56,10 +56,12 @@ impl StoreIpAddress {
     /// Writes the address; false when the packet has no place for it.
     fn store(&self, packet: &mut Packet, address: Ipv4Addr) -> bool {
         match self.place {
-            Place::Data(offset) => match packet.data_mut().get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
-                Some(field) => *field = address.octets(),
-                None => return false,
-            },
+            Place::Data(offset) => {
+                match packet.data_mut().get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
+                    Some(field) => *field = address.octets(),
+                    None => return false,
+                }
+            }
             Place::Source | Place::Destination => match ip_header::ip_mut(packet) {
                 Ok(mut header) => rewrite(&mut header, self.place, address),
                 Err(_) => return false,
@@ -148,7 +150,9 @@ mod tests {
     #[test]
     fn header_fields_are_written_with_all_checksums_corrected() {
         for (field, text) in [("src", "src"), ("dst", "DST")] {
-            for packet in [ip4().udp(1, 2).payload("data"), ip4().tcp(1, 2).payload("data"), ip4().raw(99, "data")] {
+            for packet in
+                [ip4().udp(1, 2).payload("data"), ip4().tcp(1, 2).payload("data"), ip4().raw(99, "data")]
+            {
                 let mut bench = Bench::new(&CLASS, &format!("9.8.7.6, {text}"));
                 bench.push(0, packet.bytes());
                 let changed = if field == "src" { packet.src("9.8.7.6") } else { packet.dst("9.8.7.6") };

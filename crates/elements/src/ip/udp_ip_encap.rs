@@ -82,8 +82,7 @@ impl UdpIpEncap {
     }
 
     fn prepend_udp(&self, packet: &mut Packet, dst: Ipv4Addr) -> Result<(), DropReason> {
-        let length =
-            u16::try_from(packet.len() + Udp::<&[u8]>::LEN).map_err(|_| DropReason::TooLong)?;
+        let length = u16::try_from(packet.len() + Udp::<&[u8]>::LEN).map_err(|_| DropReason::TooLong)?;
         packet.prepend(Udp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?;
         let mut udp = Udp::new(packet.data_mut()).map_err(reason)?;
         udp.set_src_port(self.src_port);

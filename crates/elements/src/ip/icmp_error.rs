@@ -1,0 +1,434 @@
+use super::address::List;
+use super::ip_header;
+use super::name::{IcmpTypeName, read_icmp_code};
+use super::packet_id::PacketIds;
+use super::strip_to_network_header::start_at_network;
+use crate::value::value;
+use artery_engine::{
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write, anno,
+};
+use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4};
+use std::net::Ipv4Addr;
+
+pub static CLASS: Class = Class {
+    name: "ICMPError",
+    group: "ip",
+    summary: "makes ICMP errors of packets",
+    manual: "
+Expects marked IP packets, and makes of each an ICMP error about it, from `SRC` to the packet's sender, which quotes as
+much of the packet as `MTU` leaves room for. Sets the destination annotation and, unless `SET_FIX_ANNO` is false, the
+fix-source annotation, by which FixIPSrc puts in the address of the interface that the error leaves by. Its output
+belongs where packets from a device go: to the routing table.
+
+`TYPE` and `CODE` are numbers or names: `unreachable` (`net`, `host`, `protocol`, `port`, `needfrag`, …), `sourcequench`,
+`redirect` (`net`, `host`, …), `timeexceeded` (`transit`, `reassembly`), `parameterproblem` (`erroratptr`, `missingopt`,
+`length`). A redirect names the destination annotation as gateway; `needfrag` tells `PMTU`; `erroratptr` points where the
+parameter-problem annotation says, which IPGWOptions sets. A source route of the packet is reversed.
+
+No error is made about an ICMP error, a fragment but the first, a link-level broadcast or multicast, a packet to a
+broadcast or multicast address or one of `BADADDRS`, or a packet from no host's address (RFC 1812 section 4.3.2.7): these
+are dropped. Rates are limited by an element after it, such as RatedSplitter.",
+    example: "Idle -> CheckIPHeader -> dt :: DecIPTTL -> Discard;
+dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
+    args: &[
+        Arg::required("SRC", "IP address", "source of the errors"),
+        Arg::required("TYPE", "ICMP type", "what the errors are"),
+        Arg::optional("CODE", "ICMP code", "0", "which errors of that type"),
+        Arg::optional("BADADDRS", "IP addresses", "", "addresses that no error is about, such as the networks' broadcasts"),
+        Arg::keyword("MTU", "bytes", "576", "longest error"),
+        Arg::keyword("PMTU", "bytes", "0", "next-hop MTU that needfrag tells"),
+        Arg::keyword("SET_FIX_ANNO", "bool", "true", "whether to set the fix-source annotation"),
+        Arg::keyword("USE_FIX_ANNO", "bool", "", "the same, as Click's manual calls it"),
+    ],
+    handlers: &[
+        Handler::read("src", "source of the errors", &Read(|e: &mut IcmpError, _, _| Ok(e.src.to_string()))).and_write(
+            &Write(|e: &mut IcmpError, text, _| {
+                e.src = value(text)?;
+                Ok(())
+            }),
+        ),
+        Handler::read("mtu", "longest error", &Read(|e: &mut IcmpError, _, _| Ok(e.mtu.to_string()))).and_write(
+            &Write(|e: &mut IcmpError, text, _| {
+                e.mtu = value::<u16>(text)?.into();
+                Ok(())
+            }),
+        ),
+        Handler::read("pmtu", "MTU that needfrag tells", &Read(|e: &mut IcmpError, _, _| Ok(e.path_mtu.to_string())))
+            .and_write(&Write(|e: &mut IcmpError, text, _| {
+                e.path_mtu = value(text)?;
+                Ok(())
+            })),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(IcmpError::new(args)?)),
+    ..Class::DEFAULT
+};
+
+/// Codes that carry more than themselves.
+const NEED_FRAGMENTATION: u8 = 4;
+const ERROR_AT_POINTER: u8 = 0;
+
+const MIN_HEADER: usize = 20;
+const ICMP_HEADER: usize = 8;
+const LOOSE_ROUTE: u8 = 131;
+const STRICT_ROUTE: u8 = 137;
+
+struct IcmpError {
+    src: Ipv4Addr,
+    icmp_type: IcmpType,
+    code: u8,
+    bad_addresses: Vec<Ipv4Addr>,
+    mtu: usize,
+    path_mtu: u16,
+    fix_source: bool,
+    ids: PacketIds,
+}
+
+/// What of a packet goes into the error about it, beside what it quotes.
+struct Cause {
+    sender: Ipv4Addr,
+    /// The source route back, as an IP option.
+    route: Route,
+}
+
+/// An option, with its length rounded up to words; empty when there is none.
+struct Route {
+    bytes: [u8; 40],
+    len: usize,
+}
+
+impl IcmpError {
+    fn new(args: &mut Args<'_>) -> Result<IcmpError, ArgError> {
+        let icmp_type = IcmpType(args.read::<IcmpTypeName>("TYPE")?.0);
+        if !icmp_type.is_error() {
+            return Err(ArgError::wrong(format!("ICMP type {} is not an error type", icmp_type.0)));
+        }
+        let code = read_icmp_code(icmp_type.0, &args.read::<String>("CODE")?);
+        let code =
+            code.ok_or_else(|| ArgError::wrong("argument 2 takes ICMP code (integer between 0 and 255)"))?;
+        let List(bad_addresses) = args.read("BADADDRS")?;
+        let fix_source = match args.read::<Option<bool>>("USE_FIX_ANNO")? {
+            Some(fix) => fix,
+            None => args.read("SET_FIX_ANNO")?,
+        };
+        Ok(IcmpError {
+            src: args.read("SRC")?,
+            icmp_type,
+            code,
+            bad_addresses,
+            mtu: args.read::<u16>("MTU")?.into(),
+            path_mtu: args.read("PMTU")?,
+            fix_source,
+            ids: PacketIds::starting_at(1, args),
+        })
+    }
+
+    /// What the error about a packet is made of, unless there must be none (RFC 1812 section 4.3.2.7).
+    fn cause(&self, packet: &Packet) -> Option<Cause> {
+        let ip = Ipv4::new(packet.network()?).ok()?;
+        let link_broadcast = matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast);
+        let from_host = self.is_unicast(ip.src()) && is_host(ip.src());
+        if link_broadcast || !self.is_unicast(ip.dst()) || !from_host || ip.fragment_offset() > 0 {
+            return None;
+        }
+        if ip.protocol() == IpProtocol::ICMP {
+            let icmp = packet.network()?.get(ip.header_len()..)?.first_chunk::<4>()?;
+            if IcmpType(icmp[0]).is_error() {
+                return None;
+            }
+        }
+        let mut route = Route::NONE;
+        if let Some(at) = source_route(ip.header()) {
+            // A source-routed packet is not redirected (section 5.2.7.2).
+            if self.icmp_type == IcmpType::REDIRECT {
+                return None;
+            }
+            if !self.is_about(packet, at, ip.header()[at + 1]) {
+                route = Route::back(&ip.header()[at..]);
+            }
+        }
+        Some(Cause { sender: ip.src(), route })
+    }
+
+    /// Whether the error points into the source route, which then leads nowhere (section 4.3.2.6).
+    fn is_about(&self, packet: &Packet, route: usize, len: u8) -> bool {
+        let [pointer] = packet.annotation(anno::ICMP_PARAM_PROB);
+        self.icmp_type == IcmpType::PARAMETER_PROBLEM
+            && self.code == ERROR_AT_POINTER
+            && (route..route + usize::from(len)).contains(&pointer.into())
+    }
+
+    fn is_unicast(&self, address: Ipv4Addr) -> bool {
+        !address.is_broadcast() && !address.is_multicast() && !self.bad_addresses.contains(&address)
+    }
+
+    /// The second word of the ICMP header.
+    fn detail(&self, packet: &Packet) -> [u8; 4] {
+        match (self.icmp_type, self.code) {
+            (IcmpType::PARAMETER_PROBLEM, ERROR_AT_POINTER) => {
+                let [pointer] = packet.annotation(anno::ICMP_PARAM_PROB);
+                [pointer, 0, 0, 0]
+            }
+            (IcmpType::REDIRECT, _) => packet.dst_ip().octets(),
+            (IcmpType::UNREACHABLE, NEED_FRAGMENTATION) => {
+                let [high, low] = self.path_mtu.to_be_bytes();
+                [0, 0, high, low]
+            }
+            _ => [0; 4],
+        }
+    }
+
+    /// Makes the packet the error about itself: its first bytes are what the error quotes.
+    fn make(&mut self, packet: &mut Packet, cause: &Cause) -> Result<(), DropReason> {
+        let detail = self.detail(packet);
+        let header_len = MIN_HEADER + cause.route.len;
+        let headers = header_len + ICMP_HEADER;
+        start_at_network(packet)?;
+        let quoted = packet.len().min(self.mtu.saturating_sub(headers));
+        packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
+        packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
+        packet.clear_metadata();
+        let (header, message) = packet.data_mut().split_at_mut(header_len);
+        self.write_icmp(message, detail).map_err(ip_header::reason)?;
+        self.write_ip(header, message.len(), cause).map_err(ip_header::reason)?;
+        ip_header::mark(packet, 0, header_len);
+        packet.set_dst_ip(cause.sender);
+        packet.set_annotation(anno::FIX_IP_SRC, [u8::from(self.fix_source)]);
+        Ok(())
+    }
+
+    fn write_icmp(&self, message: &mut [u8], detail: [u8; 4]) -> Result<(), artery_wire::Malformed> {
+        let mut icmp = Icmp::new(message)?;
+        icmp.set_icmp_type(self.icmp_type);
+        icmp.set_code(self.code);
+        icmp.set_rest(detail);
+        icmp.fill_checksum();
+        Ok(())
+    }
+
+    fn write_ip(
+        &mut self,
+        header: &mut [u8],
+        message: usize,
+        cause: &Cause,
+    ) -> Result<(), artery_wire::Malformed> {
+        let header_len = header.len();
+        header[0] = 0x40 | (header_len / 4) as u8;
+        header[MIN_HEADER..].copy_from_slice(&cause.route.bytes[..cause.route.len]);
+        let mut ip = Ipv4::new(header)?;
+        ip.set_total_length((header_len + message) as u16);
+        ip.set_id(self.ids.next());
+        ip.set_ttl(200);
+        ip.set_protocol(IpProtocol::ICMP);
+        ip.set_src(self.src);
+        ip.set_dst(cause.sender);
+        ip.fill_checksum();
+        Ok(())
+    }
+}
+
+/// Whether an address can be a host's (RFC 1812 section 5.3.7).
+fn is_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 127 | 240..)
+}
+
+/// Where in a header a source route option is whose pointer makes sense.
+fn source_route(header: &[u8]) -> Option<usize> {
+    let mut at = MIN_HEADER;
+    while at < header.len() {
+        match header[at] {
+            0 => return None,
+            1 => at += 1,
+            kind => {
+                let len = usize::from(*header.get(at + 1)?);
+                let option = header.get(at..at + len).filter(|option| option.len() >= 2)?;
+                let pointer = option.get(2).map_or(0, |pointer| usize::from(*pointer));
+                let sound = pointer >= 4 && pointer.is_multiple_of(4) && pointer <= len + 1;
+                if matches!(kind, LOOSE_ROUTE | STRICT_ROUTE) && sound {
+                    return Some(at);
+                }
+                at += len;
+            }
+        }
+    }
+    None
+}
+
+impl Route {
+    const NONE: Route = Route { bytes: [0; 40], len: 0 };
+
+    /// The option that leads back through the routers that a source route has recorded.
+    fn back(option: &[u8]) -> Route {
+        let len = usize::from(option[2]) - 1;
+        let mut route = Route { len: len.next_multiple_of(4), ..Route::NONE };
+        route.bytes[..3].copy_from_slice(&[option[0], len as u8, 4]);
+        let recorded = option[3..len].chunks_exact(4).rev();
+        for (to, from) in route.bytes[3..len].chunks_exact_mut(4).zip(recorded) {
+            to.copy_from_slice(from);
+        }
+        route
+    }
+}
+
+impl Simple for IcmpError {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let made = match self.cause(&packet) {
+            Some(cause) => self.make(&mut packet, &cause),
+            None => Err(DropReason::IcmpForbidden),
+        };
+        if let Err(reason) = made {
+            cx.discard(packet, reason);
+            return None;
+        }
+        packet.set_timestamp(cx.now());
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::{Ip4, ip4};
+
+    fn cause() -> Ip4 {
+        ip4().src("1.0.0.1").dst("2.0.0.2").udp(1, 2).payload([7; 20])
+    }
+
+    fn error(icmp_type: IcmpType, code: u8, detail: [u8; 4], quoted: &[u8]) -> Ip4 {
+        ip4().src("3.0.0.3").dst("1.0.0.1").ttl(200).id(1).icmp(icmp_type, code, detail).payload(quoted)
+    }
+
+    fn marked(bench: &Bench, bytes: &[u8]) -> Packet {
+        let mut packet = bench.packet(bytes);
+        packet.set_network_header(0);
+        packet
+    }
+
+    #[track_caller]
+    fn expect_none(config: &str, bytes: &[u8]) {
+        let mut bench = Bench::new(&CLASS, config);
+        let packet = marked(&bench, bytes);
+        bench.push_packets(0, [packet]);
+        bench.expect_dropped(DropReason::IcmpForbidden, 1);
+    }
+
+    #[test]
+    fn an_error_quotes_the_packet_and_goes_to_its_sender() {
+        let mut bench = Bench::new(&CLASS, "3.0.0.3, timeexceeded");
+        let frame = [vec![0xee; 14], cause().bytes()].concat();
+        let mut packet = bench.packet(frame);
+        packet.set_network_header(14);
+        packet.set_annotation(anno::PAINT, [9]);
+        bench.push_packets(0, [packet]);
+        let sent = bench.expect(0, error(IcmpType::TIME_EXCEEDED, 0, [0; 4], &cause().bytes()).bytes());
+        assert_eq!((sent.dst_ip(), sent.paint()), (Ipv4Addr::new(1, 0, 0, 1), 0));
+        assert_eq!(sent.annotation(anno::FIX_IP_SRC), [1]);
+        assert_eq!((sent.network_offset(), sent.transport_offset()), (Some(0), Some(20)));
+        assert_eq!(sent.timestamp(), bench.now());
+    }
+
+    #[test]
+    fn errors_carry_what_their_type_asks_for() {
+        for (config, icmp_type, code, detail) in [
+            ("redirect, host", IcmpType::REDIRECT, 1, [9, 8, 7, 6]),
+            ("unreachable, needfrag, PMTU 1280", IcmpType::UNREACHABLE, 4, [0, 0, 5, 0]),
+            ("parameterproblem", IcmpType::PARAMETER_PROBLEM, 0, [22, 0, 0, 0]),
+            ("12, 1", IcmpType::PARAMETER_PROBLEM, 1, [0; 4]),
+            ("sourcequench", IcmpType::SOURCE_QUENCH, 0, [0; 4]),
+        ] {
+            let mut bench = Bench::new(&CLASS, &format!("3.0.0.3, {config}"));
+            let mut packet = marked(&bench, &cause().bytes());
+            packet.set_dst_ip(Ipv4Addr::new(9, 8, 7, 6));
+            packet.set_annotation(anno::ICMP_PARAM_PROB, [22]);
+            bench.push_packets(0, [packet]);
+            bench.expect(0, error(icmp_type, code, detail, &cause().bytes()).bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_is_no_longer_than_the_mtu() {
+        let long = cause().payload(vec![1; 3000]).bytes();
+        for (config, mtu) in [("", 576), (", MTU 100", 100), (", MTU 0", 28)] {
+            let mut bench = Bench::new(&CLASS, &format!("3.0.0.3, unreachable{config}"));
+            let packet = marked(&bench, &long);
+            bench.push_packets(0, [packet]);
+            bench.expect(0, error(IcmpType::UNREACHABLE, 0, [0; 4], &long[..mtu - 28]).bytes());
+        }
+    }
+
+    #[test]
+    fn no_error_is_made_where_the_rules_forbid_it() {
+        let config = "3.0.0.3, unreachable, host, 2.0.0.255";
+        expect_none(config, &cause().icmp(IcmpType::UNREACHABLE, 0, [0; 4]).bytes());
+        expect_none(config, &cause().fragment(8, false).bytes());
+        for dst in ["255.255.255.255", "224.0.0.5", "2.0.0.255"] {
+            expect_none(config, &cause().dst(dst).bytes());
+        }
+        for src in ["0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "2.0.0.255"] {
+            expect_none(config, &cause().src(src).bytes());
+        }
+        expect_none(config, &cause().bytes()[..19]);
+        expect_none(config, &cause().raw(1, [8, 0, 0]).bytes());
+        for link in [PacketType::Broadcast, PacketType::Multicast] {
+            let mut bench = Bench::new(&CLASS, config);
+            let mut packet = marked(&bench, &cause().bytes());
+            packet.set_packet_type(link);
+            bench.push_packets(0, [packet]);
+            bench.expect_dropped(DropReason::IcmpForbidden, 1);
+        }
+    }
+
+    #[test]
+    fn echo_requests_and_first_fragments_are_answered() {
+        for bytes in [cause().icmp_echo(1, 2).bytes(), cause().fragment(0, true).bytes()] {
+            let mut bench = Bench::new(&CLASS, "3.0.0.3, unreachable");
+            let packet = marked(&bench, &bytes);
+            bench.push_packets(0, [packet]);
+            bench.expect(0, error(IcmpType::UNREACHABLE, 0, [0; 4], &bytes).bytes());
+        }
+    }
+
+    #[test]
+    fn a_source_route_is_reversed_unless_the_error_is_about_it() {
+        let routed = cause().options([131, 15, 12, 1, 1, 1, 1, 2, 2, 2, 2, 9, 9, 9, 9, 0]).bytes();
+        let back = [131, 11, 4, 2, 2, 2, 2, 1, 1, 1, 1, 0];
+        for (pointer, options) in [(19, &back[..]), (22, &[])] {
+            let mut bench = Bench::new(&CLASS, "3.0.0.3, parameterproblem");
+            let mut packet = marked(&bench, &routed);
+            packet.set_annotation(anno::ICMP_PARAM_PROB, [pointer]);
+            bench.push_packets(0, [packet]);
+            let error = error(IcmpType::PARAMETER_PROBLEM, 0, [pointer, 0, 0, 0], &routed);
+            bench.expect(0, error.options(options).bytes());
+        }
+        expect_none("3.0.0.3, redirect", &routed);
+    }
+
+    #[test]
+    fn addresses_and_lengths_can_be_changed_live() {
+        let mut bench = Bench::new(&CLASS, "9.0.0.9, unreachable, needfrag, SET_FIX_ANNO false");
+        for (handler, value) in [("src", "3.0.0.3"), ("mtu", "100"), ("pmtu", "1280")] {
+            bench.write(handler, value).unwrap();
+            assert_eq!(bench.read(handler, "").unwrap(), value);
+        }
+        let packet = marked(&bench, &cause().bytes());
+        bench.push_packets(0, [packet]);
+        let sent = bench.expect(0, error(IcmpType::UNREACHABLE, 4, [0, 0, 5, 0], &cause().bytes()).bytes());
+        assert_eq!(sent.annotation(anno::FIX_IP_SRC), [0]);
+    }
+
+    #[test]
+    fn types_that_are_no_errors_are_refused() {
+        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, echo"), "ICMP type 8 is not an error type");
+        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, nonsense"), "TYPE: parse error");
+        let code = "argument 2 takes ICMP code (integer between 0 and 255)";
+        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, timeexceeded, port"), code);
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        survives_anything(&CLASS, "3.0.0.3, parameterproblem", 1);
+        survives_anything(&CLASS, "3.0.0.3, timeexceeded, MTU 40", 1);
+    }
+}

@@ -1,0 +1,408 @@
+use super::ip_header;
+use crate::basic::random::Random;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
+};
+use artery_wire::{IpProtocol, Ipv4};
+
+pub static CLASS: Class = Class {
+    name: "IPFragmenter",
+    group: "ip",
+    summary: "splits IP packets that are longer than the MTU",
+    manual: "
+Expects IP packets. One that is no longer than `MTU` passes unchanged. A longer one is split into fragments, which leave by
+output 0 in order, each with all annotations. One that must not be split (DF), or whose header leaves no room for 8
+bytes, leaves by output 1, or is dropped when there is none; the first five are reported, or with `VERBOSE` all. With
+`HONOR_DF` false a packet with DF is split all the same, under a new identification.
+
+What precedes the IP header stays with the first fragment only: strip it before. The fragments after the first are copies.",
+    example: "Idle -> CheckIPHeader -> fr :: IPFragmenter(1024) -> Discard;
+fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
+    ports: "1/1-2",
+    processing: "h/h",
+    args: &[
+        Arg::required("MTU", "bytes", "longest packet to let pass"),
+        Arg::optional("HONOR_DF", "bool", "true", "whether DF counts"),
+        Arg::optional("VERBOSE", "bool", "false", "whether to report every packet that can't be split"),
+        Arg::keyword("HEADROOM", "bytes", "28", "least room for headers in front of the fragments"),
+    ],
+    handlers: &[
+        Handler::read("drops", "packets that could not be split", &Read(|f: &mut IpFragmenter, _, _| {
+            Ok(f.drops.to_string())
+        }))
+        .sum(),
+        Handler::read("fragments", "fragments made", &Read(|f: &mut IpFragmenter, _, _| Ok(f.fragments.to_string())))
+            .sum(),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(IpFragmenter::new(args)?)),
+    ..Class::DEFAULT
+};
+
+const REPORTS: u64 = 5;
+const MIN_HEADER: usize = 20;
+const MAX_HEADER: usize = 60;
+
+/// Bits of the fragment field (RFC 791 section 3.1).
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET: u16 = 0x1fff;
+
+struct IpFragmenter {
+    mtu: usize,
+    honor_df: bool,
+    verbose: bool,
+    headroom: usize,
+    drops: u64,
+    fragments: u64,
+    random: Random,
+}
+
+/// What to do with a packet.
+enum Size {
+    Fits,
+    /// Split into fragments, the first with this many bytes of payload.
+    Split(usize),
+    CannotSplit,
+    Malformed(DropReason),
+}
+
+/// The header of the fragments after the first: only options that say so are copied.
+struct Header {
+    bytes: [u8; MAX_HEADER],
+    len: usize,
+}
+
+impl IpFragmenter {
+    fn new(args: &Args<'_>) -> Result<IpFragmenter, ArgError> {
+        let mtu = args.read::<u32>("MTU")? as usize;
+        if mtu < 8 {
+            return Err(ArgError::wrong("MTU must be at least 8"));
+        }
+        Ok(IpFragmenter {
+            mtu,
+            honor_df: args.read("HONOR_DF")?,
+            verbose: args.read("VERBOSE")?,
+            headroom: args.read::<u16>("HEADROOM")?.into(),
+            drops: 0,
+            fragments: 0,
+            random: Random::new(),
+        })
+    }
+
+    #[inline]
+    fn size(&self, packet: &Packet) -> Size {
+        if ip_header::bytes(packet).len() <= self.mtu { Size::Fits } else { self.size_of_long(packet) }
+    }
+
+    fn size_of_long(&self, packet: &Packet) -> Size {
+        let ip = match ip_header::ip(packet) {
+            Ok(ip) => ip,
+            Err(malformed) => return Size::Malformed(ip_header::reason(malformed)),
+        };
+        if ip.check_total_length().is_err() {
+            return Size::Malformed(DropReason::Malformed);
+        }
+        let room = self.mtu.saturating_sub(ip.header_len()) & !7;
+        if ip.dont_fragment() && self.honor_df || room < 8 {
+            return Size::CannotSplit;
+        }
+        Size::Split(room)
+    }
+
+    fn handle(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        match self.size(&packet) {
+            Size::Fits => cx.send(0, packet),
+            Size::Split(first) => self.split(packet, first, cx),
+            Size::CannotSplit => self.refuse(packet, cx),
+            Size::Malformed(reason) => cx.discard(packet, reason),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        if self.verbose || self.drops < REPORTS {
+            if let Ok(ip) = ip_header::ip(&packet) {
+                let (mtu, src, dst, len) = (self.mtu, ip.src(), ip.dst(), packet.len());
+                cx.say(&format!("IPFragmenter({mtu}) DF {src} {dst} len={len}"));
+            }
+        }
+        self.drops += 1;
+        cx.send_or_discard(1, packet, DropReason::TooLong);
+    }
+
+    /// Sends a packet in fragments. The first is the packet itself, cut short after the others were copied from it.
+    fn split(&mut self, mut packet: Packet, first: usize, cx: &mut Context<'_>) {
+        self.allow_fragments(&mut packet);
+        let mut rest = cx.spare();
+        let Some(excess) = self.copy_rest(&mut packet, first, &mut rest, cx) else {
+            cx.give_spare(rest);
+            return cx.discard(packet, DropReason::Malformed);
+        };
+        packet.trim(excess).expect("the first fragment is a part of the packet");
+        self.fragments += 1 + rest.len() as u64;
+        cx.send(0, packet);
+        rest.drain().for_each(|fragment| cx.send(0, fragment));
+        cx.give_spare(rest);
+    }
+
+    /// Clears DF where it does not count. What set it need not give packets identifications of their own.
+    fn allow_fragments(&mut self, packet: &mut Packet) {
+        if let Some(mut ip) = ip_header::ip_mut(packet).ok().filter(Ipv4::dont_fragment) {
+            ip.set_id(self.random.bits() as u16);
+            ip.set_fragment_field(ip.fragment_field() & !DONT_FRAGMENT);
+        }
+    }
+
+    /// Copies all fragments but the first, makes the packet's header that of the first, and returns how many bytes of
+    /// the packet are beyond it.
+    fn copy_rest(
+        &self,
+        packet: &mut Packet,
+        first: usize,
+        rest: &mut Batch,
+        cx: &mut Context<'_>,
+    ) -> Option<usize> {
+        let ip = ip_header::ip(packet).ok()?;
+        let (header_len, field) = (ip.header_len(), ip.fragment_field());
+        let excess = ip_header::bytes(packet).len().checked_sub(header_len + first)?;
+        let mut header = Header::after_first(ip.header());
+        let payload = ip.payload();
+        let chunk = self.mtu.checked_sub(header.len)? & !7;
+        let mut at = first;
+        while at < payload.len() {
+            let part = &payload[at..payload.len().min(at + chunk)];
+            let is_last = at + part.len() == payload.len();
+            let more = if is_last { field & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
+            header.set(
+                part.len(),
+                field & !(OFFSET | MORE_FRAGMENTS) | (field + (at / 8) as u16) & OFFSET | more,
+            )?;
+            match self.fragment(packet, &header, part, cx) {
+                Some(fragment) => rest.push(fragment),
+                None => cx.count_discarded(DropReason::PoolEmpty, 1),
+            }
+            at += part.len();
+        }
+        if payload.len() > first {
+            let mut ip = ip_header::ip_mut(packet).ok()?;
+            ip.set_total_length((header_len + first) as u16);
+            ip.set_fragment_field(field | MORE_FRAGMENTS);
+            ip.fill_checksum();
+            return Some(excess);
+        }
+        // Only bytes beyond the total length made the packet too long.
+        let total = usize::from(ip.total_length());
+        let excess = ip_header::bytes(packet).len() - total;
+        ip_header::ip_mut(packet).ok()?.fill_checksum();
+        Some(excess)
+    }
+
+    fn fragment(&self, of: &Packet, header: &Header, part: &[u8], cx: &Context<'_>) -> Option<Packet> {
+        let len = header.len + part.len();
+        let mut packet = cx.pool().packet_for(len + self.headroom)?;
+        let bytes = packet.append(len).ok()?;
+        bytes[..header.len].copy_from_slice(&header.bytes[..header.len]);
+        bytes[header.len..].copy_from_slice(part);
+        if packet.headroom() < self.headroom {
+            packet.make_room(self.headroom, 0).ok()?;
+        }
+        ip_header::mark(&mut packet, 0, header.len);
+        inherit(&mut packet, of);
+        Some(packet)
+    }
+}
+
+/// Copies all annotations.
+fn inherit(to: &mut Packet, from: &Packet) {
+    to.set_annotation(0, from.annotation::<20>(0));
+    let cold = from.annotation::<28>(20);
+    if cold != [0; 28] {
+        to.set_annotation(20, cold);
+    }
+    if from.timestamp() != Time::ZERO {
+        to.set_timestamp(from.timestamp());
+    }
+    to.set_packet_type(from.packet_type());
+    to.set_in_port(from.in_port());
+}
+
+impl Header {
+    /// The header of a fragment after the first, but for lengths and place.
+    fn after_first(first: &[u8]) -> Header {
+        let mut header = Header { bytes: [0; MAX_HEADER], len: MIN_HEADER };
+        header.bytes[..MIN_HEADER].copy_from_slice(&first[..MIN_HEADER]);
+        let mut options = &first[MIN_HEADER..];
+        while let [kind, rest @ ..] = options {
+            options = match (kind, rest.first()) {
+                (0, _) => break,
+                (1, _) => rest,
+                (_, Some(len)) if (2..=options.len()).contains(&usize::from(*len)) => {
+                    let (option, after) = options.split_at((*len).into());
+                    header.copy_option(option);
+                    after
+                }
+                _ => break,
+            };
+        }
+        header.len = header.len.next_multiple_of(4);
+        header.bytes[0] = 0x40 | (header.len / 4) as u8;
+        header
+    }
+
+    /// Copies an option whose first bit says that all fragments have it.
+    fn copy_option(&mut self, option: &[u8]) {
+        if option[0] & 0x80 != 0 {
+            self.bytes[self.len..self.len + option.len()].copy_from_slice(option);
+            self.len += option.len();
+        }
+    }
+
+    fn set(&mut self, payload: usize, field: u16) -> Option<()> {
+        let total = (self.len + payload) as u16;
+        let mut ip = Ipv4::new(&mut self.bytes[..self.len]).ok()?;
+        ip.set_total_length(total);
+        ip.set_fragment_field(field);
+        ip.fill_checksum();
+        Some(())
+    }
+}
+
+impl Element for IpFragmenter {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        if batch.iter().all(|packet| ip_header::bytes(packet).len() <= self.mtu) {
+            cx.send_all(0, batch);
+        } else {
+            batch.drain().for_each(|packet| self.handle(packet, cx));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::{Random as Seeded, survives_anything};
+    use artery_engine::{Bench, anno};
+    use artery_wire::build::{Ip4, ip4};
+
+    fn packet(payload: usize) -> Ip4 {
+        let bytes: Vec<u8> = (0..payload).map(|n| n as u8).collect();
+        ip4().id(77).raw(IpProtocol::UDP.0, bytes)
+    }
+
+    /// Puts fragments together the slow way; gives payload and whether more is to come.
+    fn reassemble(fragments: &[Packet], mtu: usize) -> (Vec<u8>, bool) {
+        let (mut payload, mut more) = (Vec::new(), true);
+        for fragment in fragments {
+            let ip = Ipv4::new(fragment.data()).unwrap();
+            assert!(ip.checksum_is_valid() && fragment.len() <= mtu && more);
+            assert_eq!((usize::from(ip.total_length()), ip.id()), (fragment.len(), 77));
+            assert_eq!(ip.fragment_offset(), payload.len());
+            payload.extend_from_slice(ip.payload());
+            more = ip.more_fragments();
+        }
+        (payload, more)
+    }
+
+    #[test]
+    fn fragments_in_order_make_the_packet_whatever_its_length_and_the_mtu() {
+        let seed = 0xfeed_5eed;
+        println!("seed {seed:#x}");
+        let mut random = Seeded(seed);
+        for _ in 0..300 {
+            let (len, mtu) = (random.below(4000), 28 + random.below(1600));
+            let mut bench = Bench::new(&CLASS, &mtu.to_string());
+            bench.push(0, packet(len).bytes());
+            let sent = bench.take_all(0);
+            let count = bench.read("fragments", "").unwrap();
+            assert_eq!(count, if sent.len() > 1 { sent.len().to_string() } else { "0".into() });
+            assert_eq!(reassemble(&sent, mtu), (packet(len).bytes()[20..].to_vec(), false), "{len} {mtu}");
+        }
+    }
+
+    #[test]
+    fn a_fragment_is_split_at_its_place() {
+        let mut bench = Bench::new(&CLASS, "60");
+        bench.push(0, packet(64).fragment(800, true).bytes());
+        let offsets: Vec<_> = bench
+            .take_all(0)
+            .iter()
+            .map(|packet| {
+                Ipv4::new(packet.data()).map(|ip| (ip.fragment_offset(), ip.more_fragments())).unwrap()
+            })
+            .collect();
+        assert_eq!(offsets, [(800, true), (840, true)]);
+    }
+
+    #[test]
+    fn only_options_that_say_so_are_in_all_fragments() {
+        let mut bench = Bench::new(&CLASS, "60");
+        bench.push(0, packet(64).options([7, 3, 4, 1, 131, 3, 4, 0]).bytes());
+        let sent = bench.take_all(0);
+        let options = |n: usize| Ipv4::new(sent[n].data()).unwrap().options().to_vec();
+        assert_eq!((options(0), options(1)), (vec![7, 3, 4, 1, 131, 3, 4, 0], vec![131, 3, 4, 0]));
+        let payload: Vec<u8> =
+            sent.iter().flat_map(|p| Ipv4::new(p.data()).unwrap().payload().to_vec()).collect();
+        assert_eq!(payload, packet(64).bytes()[20..]);
+    }
+
+    #[test]
+    fn fragments_have_all_annotations_and_the_room_asked_for() {
+        let mut bench = Bench::new(&CLASS, "60, HEADROOM 900");
+        let mut long = bench.packet(packet(100).bytes());
+        long.set_annotation(anno::PAINT, [5]);
+        long.set_annotation(anno::AGGREGATE, [1, 2, 3, 4]);
+        long.set_timestamp(Time::new(7, 0));
+        bench.push_packets(0, [long]);
+        let sent = bench.take_all(0);
+        assert_eq!(sent.len(), 3);
+        for packet in &sent {
+            assert_eq!((packet.paint(), packet.annotation(anno::AGGREGATE)), (5, [1, 2, 3, 4]));
+            assert_eq!(packet.timestamp(), Time::new(7, 0));
+        }
+        assert!(
+            sent[1..].iter().all(|packet| packet.headroom() >= 900 && packet.network_offset() == Some(0))
+        );
+    }
+
+    #[test]
+    fn a_packet_that_must_not_be_split_leaves_by_output_1() {
+        let whole = packet(100).dont_fragment().bytes();
+        let mut bench = Bench::new(&CLASS, "60");
+        bench.push(0, &whole);
+        bench.expect(1, &whole);
+        assert_eq!(bench.said(), "IPFragmenter(60) DF 10.0.0.1 10.0.0.2 len=120\n");
+        (0..9).for_each(|_| bench.push(0, &whole));
+        assert_eq!((bench.said().lines().count(), bench.read("drops", "").unwrap()), (4, "10".into()));
+        let mut bench = Bench::setup(&CLASS, "27, VERBOSE true").outputs(1).build().unwrap();
+        bench.push(0, packet(100).bytes());
+        bench.expect_dropped(DropReason::TooLong, 1);
+    }
+
+    #[test]
+    fn df_is_ignored_when_told() {
+        let mut bench = Bench::new(&CLASS, "60, false");
+        bench.push(0, packet(100).dont_fragment().bytes());
+        let sent = bench.take_all(0);
+        let ids: Vec<_> = sent.iter().map(|packet| Ipv4::new(packet.data()).unwrap().id()).collect();
+        assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]));
+        assert!(sent.iter().all(|packet| !Ipv4::new(packet.data()).unwrap().dont_fragment()));
+        assert!(sent.iter().all(|packet| Ipv4::new(packet.data()).unwrap().checksum_is_valid()));
+    }
+
+    #[test]
+    fn padding_alone_does_not_split_a_packet() {
+        let mut bench = Bench::new(&CLASS, "60");
+        bench.push(0, [packet(30).bytes(), vec![0; 20]].concat());
+        bench.expect(0, packet(30).bytes());
+        bench.expect_nothing_more();
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        for config in ["28", "40, false", "8"] {
+            survives_anything(&CLASS, config, 2);
+        }
+        assert_eq!(Bench::refuses(&CLASS, "7"), "MTU must be at least 8");
+    }
+}

@@ -1,0 +1,267 @@
+use super::address::List;
+use super::ip_header;
+use artery_engine::{
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Time, anno,
+};
+use artery_wire::Ipv4;
+use std::net::Ipv4Addr;
+
+pub static CLASS: Class = Class {
+    name: "IPGWOptions",
+    group: "ip",
+    summary: "does what IP options ask of every router",
+    manual: "
+Expects IP packets, on their way out by the interface that has the address `MYADDR` (RFC 1812 section 4.2.2.2). Records
+that address in a Record Route option, and address, time or both in a Timestamp option, as far as there is room;
+`OTHERADDRS` are the router's other addresses, which a Timestamp option may ask for by name. The header checksum is
+computed anew when the header changed. Other options, source routes among them, are left alone.
+
+A packet with an option that makes no sense leaves by output 1, or is dropped when there is none, as it came, with the
+place of the mistake in its parameter-problem annotation: ICMPError(..., parameterproblem) reports it.",
+    example: "Idle -> CheckIPHeader -> gw :: IPGWOptions(18.26.4.24) -> Discard;
+gw[1] -> ICMPError(18.26.4.24, parameterproblem) -> Discard;",
+    ports: "1/1-2",
+    processing: "a/ah",
+    args: &[
+        Arg::required("MYADDR", "IP address", "the address of the interface that packets leave by"),
+        Arg::optional("OTHERADDRS", "IP addresses", "", "the router's other addresses"),
+    ],
+    handlers: &[Handler::read(
+        "drops",
+        "packets with bad options",
+        &Read(|o: &mut IpGwOptions, _, _| Ok(o.drops.to_string())),
+    )
+    .sum()],
+    per_worker: true,
+    build: |args| Ok(Box::new(IpGwOptions::new(args)?)),
+    ..Class::DEFAULT
+};
+
+const MIN_HEADER: usize = 20;
+const MAX_HEADER: usize = 60;
+
+const END: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const RECORD_ROUTE: u8 = 7;
+const TIMESTAMP: u8 = 68;
+
+/// Places within an option (RFC 791 section 3.1). The pointer counts from 1.
+const LENGTH: usize = 1;
+const POINTER: usize = 2;
+const FLAGS: usize = 3;
+
+struct IpGwOptions {
+    address: Ipv4Addr,
+    /// All of the router's addresses.
+    addresses: Vec<Ipv4Addr>,
+    drops: u64,
+}
+
+/// Where in the header, or in an option, the mistake is.
+struct Mistake(usize);
+
+impl IpGwOptions {
+    fn new(args: &Args<'_>) -> Result<IpGwOptions, ArgError> {
+        let address = args.read("MYADDR")?;
+        let List(mut addresses) = args.read("OTHERADDRS")?;
+        addresses.push(address);
+        Ok(IpGwOptions { address, addresses, drops: 0 })
+    }
+
+    /// Goes through a header's options; says whether it changed one.
+    fn walk(&self, header: &mut [u8], now: Time) -> Result<bool, Mistake> {
+        let mut changed = false;
+        let mut at = MIN_HEADER;
+        while at < header.len() {
+            match header[at] {
+                END => break,
+                NO_OPERATION => {
+                    at += 1;
+                    continue;
+                }
+                _ => {}
+            }
+            let length = header.get(at + LENGTH).map_or(0, |length| usize::from(*length));
+            let option = header.get_mut(at..at + length).filter(|option| option.len() >= 2);
+            let option = option.ok_or(Mistake(at + LENGTH))?;
+            changed |= self.process(option, now).map_err(|Mistake(within)| Mistake(at + within))?;
+            at += length;
+        }
+        Ok(changed)
+    }
+
+    /// Does what one option asks for; says whether that was anything.
+    fn process(&self, option: &mut [u8], now: Time) -> Result<bool, Mistake> {
+        match option[0] {
+            RECORD_ROUTE if option.len() > POINTER => self.record_route(option).map(|()| true),
+            TIMESTAMP if option.len() > FLAGS => self.stamp(option, now).map(|()| true),
+            RECORD_ROUTE | TIMESTAMP => Err(Mistake(LENGTH)),
+            _ => Ok(false),
+        }
+    }
+
+    fn record_route(&self, option: &mut [u8]) -> Result<(), Mistake> {
+        let at = usize::from(option[POINTER]).checked_sub(1).ok_or(Mistake(POINTER))?;
+        let full = at == option.len();
+        match option.get_mut(at..at + 4) {
+            Some(slot) if at >= 3 => {
+                slot.copy_from_slice(&self.address.octets());
+                option[POINTER] += 4;
+                Ok(())
+            }
+            None if full => Ok(()),
+            _ => Err(Mistake(POINTER)),
+        }
+    }
+
+    fn stamp(&self, option: &mut [u8], now: Time) -> Result<(), Mistake> {
+        let at = usize::from(option[POINTER]).checked_sub(1).filter(|at| *at >= 4).ok_or(Mistake(POINTER))?;
+        let time = milliseconds_of_day(now).to_be_bytes();
+        let (flag, room) = (option[FLAGS] & 0xf, option.len().saturating_sub(at));
+        match flag {
+            0 if room >= 4 => {
+                option[at..at + 4].copy_from_slice(&time);
+                option[POINTER] += 4;
+            }
+            1 if room >= 8 => {
+                option[at..at + 4].copy_from_slice(&self.address.octets());
+                option[at + 4..at + 8].copy_from_slice(&time);
+                option[POINTER] += 8;
+            }
+            0 | 1 => return overflow(option),
+            3 if room >= 8 => {
+                if self.addresses.iter().any(|address| address.octets() == option[at..at + 4]) {
+                    option[at + 4..at + 8].copy_from_slice(&time);
+                    option[POINTER] += 8;
+                }
+            }
+            _ => return Err(Mistake(FLAGS)),
+        }
+        Ok(())
+    }
+}
+
+/// Counts one more router that found no room, up to 15.
+fn overflow(option: &mut [u8]) -> Result<(), Mistake> {
+    option[FLAGS] = option[FLAGS].checked_add(0x10).ok_or(Mistake(FLAGS))?;
+    Ok(())
+}
+
+/// Milliseconds since midnight, universal time.
+fn milliseconds_of_day(now: Time) -> u32 {
+    (now.seconds() % 86_400) as u32 * 1000 + now.subsec_nanos() / 1_000_000
+}
+
+impl Simple for IpGwOptions {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let ip = match ip_header::ip(&packet) {
+            Ok(ip) => ip,
+            Err(malformed) => {
+                cx.discard(packet, ip_header::reason(malformed));
+                return None;
+            }
+        };
+        let header_len = ip.header_len();
+        if header_len == MIN_HEADER {
+            return Some(packet);
+        }
+        // A copy, so that a packet with a mistake stays as it came.
+        let mut copy = [0; MAX_HEADER];
+        let copy = &mut copy[..header_len];
+        copy.copy_from_slice(ip.header());
+        match self.walk(copy, cx.now()) {
+            Ok(true) => {
+                Ipv4::new(&mut *copy)
+                    .expect("options are no part of what makes a header one")
+                    .fill_checksum();
+                ip_header::bytes_mut(&mut packet)[..header_len].copy_from_slice(copy);
+            }
+            Ok(false) => {}
+            Err(Mistake(at)) => {
+                self.drops += 1;
+                packet.set_annotation(anno::ICMP_PARAM_PROB, [at as u8]);
+                cx.send_or_discard(1, packet, DropReason::Malformed);
+                return None;
+            }
+        }
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::ip4;
+
+    const CONFIG: &str = "1.2.3.4, 5.6.7.8 9.9.9.9";
+    /// 1,000,000,000 s after the epoch, when the bench starts, it was 01:46:40.
+    const NOW: [u8; 4] = 6_400_000_u32.to_be_bytes();
+
+    fn packet(options: &[u8]) -> Vec<u8> {
+        ip4().options(options).udp(1, 2).bytes()
+    }
+
+    #[track_caller]
+    fn expect(before: &[u8], after: &[u8]) {
+        let mut bench = Bench::new(&CLASS, CONFIG);
+        bench.push(0, packet(before));
+        bench.expect(0, packet(after));
+    }
+
+    #[track_caller]
+    fn expect_mistake(options: &[u8], at: u8) {
+        let mut bench = Bench::new(&CLASS, CONFIG);
+        bench.push(0, packet(options));
+        let bad = bench.expect(1, packet(options));
+        assert_eq!(bad.annotation(anno::ICMP_PARAM_PROB), [at]);
+        assert_eq!(bench.read("drops", "").unwrap(), "1");
+    }
+
+    #[test]
+    fn a_route_is_recorded_while_there_is_room() {
+        expect(&[1, 7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 7, 11, 8, 1, 2, 3, 4, 0, 0, 0, 0]);
+        expect(&[7, 7, 8, 9, 9, 9, 9, 0], &[7, 7, 8, 9, 9, 9, 9, 0]);
+    }
+
+    #[test]
+    fn times_are_stamped_alone_or_with_addresses() {
+        let [a, b, c, d] = NOW;
+        expect(&[68, 8, 5, 0, 0, 0, 0, 0], &[68, 8, 9, 0, a, b, c, d]);
+        expect(&[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[68, 12, 13, 1, 1, 2, 3, 4, a, b, c, d]);
+        expect(&[68, 12, 5, 3, 5, 6, 7, 8, 0, 0, 0, 0], &[68, 12, 13, 3, 5, 6, 7, 8, a, b, c, d]);
+        expect(&[68, 12, 5, 3, 5, 6, 7, 7, 0, 0, 0, 0], &[68, 12, 5, 3, 5, 6, 7, 7, 0, 0, 0, 0]);
+        expect(&[68, 8, 9, 0x20, 1, 1, 1, 1], &[68, 8, 9, 0x30, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn other_options_are_left_alone_and_the_end_is_the_end() {
+        for options in [&[131, 7, 4, 1, 1, 1, 1, 0][..], &[0, 7, 1, 0], &[1, 1, 1, 1]] {
+            expect(options, options);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_pointed_at_and_the_packet_stays_as_it_came() {
+        expect_mistake(&[7, 7, 3, 0, 0, 0, 0, 0], 22);
+        expect_mistake(&[7, 7, 7, 0, 0, 0, 0, 0], 22);
+        expect_mistake(&[7, 9, 4, 0, 0, 0, 0, 0], 21);
+        expect_mistake(&[131, 1, 0, 0], 21);
+        expect_mistake(&[1, 1, 1, 7], 24);
+        expect_mistake(&[7, 2, 0, 0], 21);
+        expect_mistake(&[68, 8, 4, 0, 0, 0, 0, 0], 22);
+        expect_mistake(&[68, 8, 9, 0xf0, 0, 0, 0, 0], 23);
+        expect_mistake(&[68, 8, 5, 2, 0, 0, 0, 0], 23);
+        expect_mistake(&[7, 7, 4, 0, 0, 0, 0, 68, 3, 5, 0, 0], 28);
+    }
+
+    #[test]
+    fn packets_without_options_pass_and_any_bytes_are_survived() {
+        let mut bench = Bench::new(&CLASS, CONFIG);
+        bench.push(0, ip4().udp(1, 2).bytes());
+        bench.expect(0, ip4().udp(1, 2).bytes());
+        survives_anything(&CLASS, CONFIG, 2);
+        assert_eq!(Bench::refuses(&CLASS, ""), "required MYADDR argument missing");
+    }
+}

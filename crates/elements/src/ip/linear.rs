@@ -1,0 +1,182 @@
+//! A routing table that looks at every route: right because it is simple, fast while it is small.
+use super::route::{Next, Route};
+use artery_wire::Ipv4Prefix;
+use std::net::Ipv4Addr;
+
+/// Routes compared at a time.
+const LANES: usize = 8;
+
+/// Routes in the order in which they were added, and the same by falling prefix length, for lookups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinearTable {
+    /// A removed route leaves a gap that the next one added fills, as in Click.
+    slots: Vec<Option<Route>>,
+    /// Longest prefix first, in blocks that the processor compares at once.
+    blocks: Vec<Block>,
+    /// What the routes of `blocks` lead to.
+    nexts: Vec<Next>,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    addresses: [u32; LANES],
+    masks: [u32; LANES],
+}
+
+/// What no address matches: no bit counts, and one must be set.
+const NO_ROUTES: Block = Block { addresses: [1; LANES], masks: [0; LANES] };
+
+impl LinearTable {
+    /// Adds a route. When there is one for its prefix, that one is replaced and returned, or with `replace` false only
+    /// returned, as error.
+    pub(crate) fn add(&mut self, route: Route, replace: bool) -> Result<Option<Route>, Route> {
+        let old = match self.find(route.prefix) {
+            Some((_, old)) if !replace => return Err(old),
+            Some((slot, old)) => {
+                self.slots[slot] = Some(route);
+                Some(old)
+            }
+            None => {
+                match self.slots.iter_mut().find(|slot| slot.is_none()) {
+                    Some(gap) => *gap = Some(route),
+                    None => self.slots.push(Some(route)),
+                }
+                None
+            }
+        };
+        self.compile();
+        Ok(old)
+    }
+
+    /// Removes the route of a prefix, if it leads to `next` where one is given, and returns it.
+    pub(crate) fn remove(&mut self, prefix: Ipv4Prefix, next: Option<Next>) -> Option<Route> {
+        let (slot, old) =
+            self.find(prefix).filter(|(_, route)| next.is_none_or(|next| next == route.next))?;
+        self.slots[slot] = None;
+        self.compile();
+        Some(old)
+    }
+
+    /// Removes all routes.
+    pub(crate) fn clear(&mut self) {
+        *self = LinearTable::default();
+    }
+
+    /// All routes, in the order of their slots.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.slots.iter().flatten()
+    }
+
+    /// The number, for [`next`](Self::next), of the longest route that contains an address.
+    #[inline]
+    pub(crate) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
+        let address = address.to_bits();
+        for (number, block) in self.blocks.iter().enumerate() {
+            let mut hits = 0_u32;
+            for lane in 0..LANES {
+                hits |= u32::from(address & block.masks[lane] == block.addresses[lane]) << lane;
+            }
+            if hits != 0 {
+                return Some(number * LANES + hits.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    /// Where a route that was looked up leads.
+    #[inline]
+    pub(crate) fn next(&self, number: usize) -> Next {
+        self.nexts[number]
+    }
+
+    fn find(&self, prefix: Ipv4Prefix) -> Option<(usize, Route)> {
+        let routes = self.slots.iter().enumerate();
+        routes.filter_map(|(slot, route)| Some((slot, (*route)?))).find(|(_, route)| route.prefix == prefix)
+    }
+
+    /// Rebuilds what lookups read.
+    fn compile(&mut self) {
+        let mut routes: Vec<Route> = self.routes().copied().collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
+        self.nexts = routes.iter().map(|route| route.next).collect();
+        self.blocks = routes.chunks(LANES).map(Block::of).collect();
+    }
+}
+
+impl Block {
+    fn of(routes: &[Route]) -> Block {
+        let mut block = NO_ROUTES;
+        for (lane, route) in routes.iter().enumerate() {
+            block.addresses[lane] = route.prefix.addr().to_bits();
+            block.masks[lane] = route.prefix.mask().to_bits();
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::Random;
+
+    fn route(random: &mut Random) -> Route {
+        let len = [0, 1, 8, 9, 30, 31, 32][random.below(7)];
+        let prefix = Ipv4Prefix::new(address(random), len).unwrap();
+        Route { prefix, next: Next { gateway: None, output: random.below(4) } }
+    }
+
+    /// Few different addresses, so that prefixes nest and meet.
+    fn address(random: &mut Random) -> Ipv4Addr {
+        let octet = |random: &mut Random| [0, 1, 128, 255][random.below(4)];
+        Ipv4Addr::new(octet(random), octet(random), 0, octet(random))
+    }
+
+    fn longest(routes: &[Route], address: Ipv4Addr) -> Option<Next> {
+        let matching = routes.iter().filter(|route| route.prefix.contains(address));
+        matching.max_by_key(|route| route.prefix.len()).map(|route| route.next)
+    }
+
+    #[test]
+    fn random_operations_agree_with_a_plain_list() {
+        let seed = 0x1234_5678_9abc_def1;
+        println!("seed {seed:#x}");
+        let mut random = Random(seed);
+        let (mut table, mut model) = (LinearTable::default(), Vec::<Route>::new());
+        for _ in 0..5000 {
+            let new = route(&mut random);
+            let old = model.iter().position(|route| route.prefix == new.prefix);
+            match random.below(3) {
+                0 => match (table.add(new, false), old) {
+                    (Ok(None), None) => model.push(new),
+                    (Err(conflict), Some(at)) => assert_eq!(conflict, model[at]),
+                    other => panic!("{other:?}"),
+                },
+                1 => match (table.add(new, true), old) {
+                    (Ok(None), None) => model.push(new),
+                    (Ok(Some(replaced)), Some(at)) => {
+                        assert_eq!(replaced, std::mem::replace(&mut model[at], new))
+                    }
+                    other => panic!("{other:?}"),
+                },
+                _ => {
+                    let removed = old.map(|at| model.swap_remove(at));
+                    assert_eq!(table.remove(new.prefix, None), removed);
+                }
+            }
+            let address = address(&mut random);
+            assert_eq!(table.lookup(address).map(|n| table.next(n)), longest(&model, address), "{address}");
+            assert_eq!(table.routes().count(), model.len());
+        }
+    }
+
+    #[test]
+    fn a_route_that_leads_elsewhere_is_not_removed() {
+        let prefix = Ipv4Prefix::ALL;
+        let next = |output| Next { gateway: None, output };
+        let mut table = LinearTable::default();
+        table.add(Route { prefix, next: next(1) }, false).unwrap();
+        assert_eq!(table.remove(prefix, Some(next(2))), None);
+        assert!(table.remove(prefix, Some(next(1))).is_some());
+        assert_eq!(table.lookup(Ipv4Addr::UNSPECIFIED), None);
+    }
+}

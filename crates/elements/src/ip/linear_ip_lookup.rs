@@ -1,0 +1,349 @@
+use super::linear::LinearTable;
+use super::route::{self, Next, Route};
+use artery_engine::{
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
+    Read, Write, names::Names,
+};
+use artery_wire::Ipv4Prefix;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+pub static CLASS: Class = Class {
+    name: "LinearIPLookup",
+    group: "ip",
+    summary: "routes by destination, with a small table",
+    manual: "
+Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of routes. The
+longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as its new
+destination annotation. A packet without route is dropped; the first five are reported.
+
+Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
+counts. A lookup may look at every route, eight at a time: right for tens of routes. RadixIPLookup is for more.
+
+`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
+`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
+    example: "Idle -> GetIPAddress(16) -> rt :: LinearIPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
+rt[0] -> Discard;
+rt[1] -> Discard;",
+    ports: "1/-",
+    processing: "h/h",
+    args: ARGS,
+    handlers: &[
+        TABLE,
+        LOOKUP,
+        Handler::write("add", "adds a route, unless its prefix has one", &Write(|l: &mut LinearIpLookup, text, cx| {
+            l.run(Command::Add, text, cx.outputs()).map(drop)
+        })),
+        Handler::write("set", "adds or replaces a route", &Write(|l: &mut LinearIpLookup, text, cx| {
+            l.run(Command::Set, text, cx.outputs()).map(drop)
+        })),
+        Handler::write("remove", "removes a route", &Write(|l: &mut LinearIpLookup, text, cx| {
+            l.run(Command::Remove, text, cx.outputs()).map(drop)
+        })),
+        Handler::write("ctrl", "does several commands, all or none", &Write(|l: &mut LinearIpLookup, text, cx| {
+            l.run_all(text, cx.outputs())
+        })),
+        Handler::write("flush", "removes all routes", &Write(|l: &mut LinearIpLookup, _, _| {
+            l.table.clear();
+            Ok(l.forget())
+        }))
+        .button(),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(LinearIpLookup::new(args)?)),
+    ..Class::DEFAULT
+};
+
+pub(crate) const ARGS: &[Arg] = &[Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPUT", "the routes")];
+
+pub(crate) const TABLE: Handler =
+    Handler::read("table", "all routes, one a line", &Read(|l: &mut LinearIpLookup, _, _| Ok(l.text())));
+pub(crate) const LOOKUP: Handler = Handler::read(
+    "lookup",
+    "output and gateway for an address",
+    &Read(|l: &mut LinearIpLookup, address, _| l.answer(address)),
+)
+.parameters();
+
+/// How many packets without route are reported.
+const REPORTS: u32 = 5;
+
+/// No route leads there.
+const NONE: u16 = u16::MAX;
+
+pub(crate) struct LinearIpLookup {
+    table: LinearTable,
+    /// The address looked up last, and the route that was found.
+    last: Option<(Ipv4Addr, usize)>,
+    /// Outputs of the packets of a batch.
+    outputs: Vec<u16>,
+    unrouted: Arc<AtomicU32>,
+}
+
+/// What is done to the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Command {
+    Add,
+    Set,
+    Remove,
+}
+
+impl LinearIpLookup {
+    pub(crate) fn new(args: &mut Args<'_>) -> Result<LinearIpLookup, ArgError> {
+        let mut table = LinearTable::default();
+        for (number, text) in args.rest("ROUTES").iter().enumerate() {
+            let number = number + 1;
+            let (prefix, next) = match route::parse(text, args.names()) {
+                Some((prefix, Some(next))) => (prefix, next),
+                _ => {
+                    let wanted = "should be 'ADDR/MASK [GATEWAY] OUTPUT'";
+                    return Err(ArgError::wrong(format!("argument {number} {wanted}")));
+                }
+            };
+            if next.output >= args.outputs() {
+                return Err(ArgError::wrong(format!("argument {number} bad OUTPUT")));
+            }
+            // A second route for a prefix does not count.
+            let _ = table.add(Route { prefix, next }, false);
+        }
+        let unrouted = args.shared(|| AtomicU32::new(0));
+        Ok(LinearIpLookup { table, last: None, outputs: Vec::new(), unrouted })
+    }
+
+    /// Forgets what is true only until the table changes.
+    fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// The output for a packet, whose destination annotation becomes the gateway.
+    #[inline]
+    fn route(&mut self, packet: &mut Packet) -> u16 {
+        let address = packet.dst_ip();
+        let number = match self.last {
+            Some((last, number)) if last == address => number,
+            _ => match self.table.lookup(address) {
+                Some(number) => number,
+                None => return NONE,
+            },
+        };
+        self.last = Some((address, number));
+        let next = self.table.next(number);
+        if let Some(gateway) = next.gateway {
+            packet.set_dst_ip(gateway);
+        }
+        next.output as u16
+    }
+
+    #[cold]
+    fn discard(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        if self.unrouted.load(Relaxed) < REPORTS && self.unrouted.fetch_add(1, Relaxed) < REPORTS {
+            cx.say(&format!("LinearIPLookup: no route for {}", packet.dst_ip()));
+        }
+        cx.discard(packet, DropReason::NoRoute);
+    }
+
+    /// Does one command, and returns the route that it replaced or removed.
+    fn run(&mut self, command: Command, text: &str, outputs: usize) -> Result<Option<Route>, HandlerError> {
+        let wanted = if command == Command::Remove { "[GATEWAY OUTPUT]" } else { "[GATEWAY] OUTPUT" };
+        let expected = || HandlerError::refused(format!("expected 'ADDR/MASK {wanted}'"));
+        let (prefix, next) = route::parse(text, &Names::default()).ok_or_else(expected)?;
+        if next.is_some_and(|next| next.output >= outputs) {
+            return Err(HandlerError::refused("bad OUTPUT"));
+        }
+        self.forget();
+        let done = match command {
+            Command::Remove => {
+                self.table.remove(prefix, next).map(Some).ok_or_else(|| not_found(prefix, next))
+            }
+            Command::Add | Command::Set => {
+                let route = Route { prefix, next: next.ok_or_else(expected)? };
+                self.table.add(route, command == Command::Set).map_err(conflict)
+            }
+        };
+        done.map_err(HandlerError::refused)
+    }
+
+    /// Does the commands of `ctrl`; when one fails, the table becomes what it was.
+    fn run_all(&mut self, text: &str, outputs: usize) -> Result<(), HandlerError> {
+        let before = self.table.clone();
+        let done = text.lines().try_for_each(|line| self.run_line(line.trim(), outputs));
+        if done.is_err() {
+            self.table = before;
+            self.forget();
+        }
+        done
+    }
+
+    fn run_line(&mut self, line: &str, outputs: usize) -> Result<(), HandlerError> {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let command = match word {
+            "" => return Ok(()),
+            "add" => Command::Add,
+            "set" => Command::Set,
+            "remove" => Command::Remove,
+            other => return Err(HandlerError::refused(format!("bad command '{other}'"))),
+        };
+        self.run(command, rest, outputs).map(drop)
+    }
+
+    fn text(&self) -> String {
+        self.table.routes().map(Route::line).collect()
+    }
+
+    fn answer(&self, address: &str) -> Result<String, HandlerError> {
+        let address = Ipv4Addr::parse(address.trim(), &Names::default())
+            .map_err(|_| HandlerError::refused("expected IP address"))?;
+        Ok(match self.table.lookup(address).map(|number| self.table.next(number)) {
+            Some(Next { gateway: Some(gateway), output }) => format!("{output} {gateway}"),
+            Some(Next { gateway: None, output }) => output.to_string(),
+            None => "-1".to_string(),
+        })
+    }
+}
+
+/// A route that was given without output is shown with output -1, as Click shows it.
+fn not_found(prefix: Ipv4Prefix, next: Option<Next>) -> String {
+    let route = next.map_or_else(|| format!("{prefix} - -1"), |next| Route { prefix, next }.to_string());
+    format!("route '{route}' not found")
+}
+
+fn conflict(with: Route) -> String {
+    format!("conflict with existing route '{with}'")
+}
+
+impl Element for LinearIpLookup {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        outputs.clear();
+        outputs.extend(batch.iter_mut().map(|packet| self.route(packet)));
+        let first = outputs.first().copied().unwrap_or(NONE);
+        if first != NONE && outputs.iter().all(|output| *output == first) {
+            cx.send_all(first.into(), batch);
+        } else {
+            for (packet, output) in batch.drain().zip(&outputs) {
+                match *output {
+                    NONE => self.discard(packet, cx),
+                    output => cx.send(output.into(), packet),
+                }
+            }
+        }
+        self.outputs = outputs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::survives_anything;
+    use artery_engine::Bench;
+
+    const ROUTES: &str = "18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 2";
+
+    fn bench(config: &str) -> Bench {
+        Bench::setup(&CLASS, config).outputs(3).build().unwrap()
+    }
+
+    fn send(bench: &mut Bench, to: &[&str]) {
+        let packets: Vec<Packet> = to
+            .iter()
+            .map(|to| {
+                let mut packet = bench.packet(to);
+                packet.set_dst_ip(to.parse().unwrap());
+                packet
+            })
+            .collect();
+        bench.push_packets(0, packets);
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_the_gateway_becomes_the_destination() {
+        for order in [ROUTES, "0/0 18.26.4.1 2, 18.26.4/24 1, 18.26.4.24 0"] {
+            let mut bench = bench(order);
+            send(&mut bench, &["18.26.4.24", "18.26.4.25", "1.2.3.4", "18.26.4.24"]);
+            bench.expect(0, "18.26.4.24");
+            bench.expect(0, "18.26.4.24");
+            assert_eq!(bench.expect(1, "18.26.4.25").dst_ip(), Ipv4Addr::new(18, 26, 4, 25));
+            assert_eq!(bench.expect(2, "1.2.3.4").dst_ip(), Ipv4Addr::new(18, 26, 4, 1));
+            send(&mut bench, &["1.2.3.4", "1.2.3.5"]);
+            assert_eq!(bench.take_all(2).len(), 2);
+            bench.expect_nothing_more();
+        }
+    }
+
+    #[test]
+    fn packets_without_route_are_dropped_and_five_are_reported() {
+        let mut bench = bench("10/8 0");
+        send(&mut bench, &["1.1.1.1"; 7]);
+        bench.expect_dropped(DropReason::NoRoute, 7);
+        assert_eq!(bench.said(), "LinearIPLookup: no route for 1.1.1.1\n".repeat(5));
+        send(&mut bench, &["10.0.0.1", "1.1.1.1"]);
+        bench.expect(0, "10.0.0.1");
+        bench.expect_dropped(DropReason::NoRoute, 8);
+        survives_anything(&CLASS, "0/1 0", 1);
+    }
+
+    #[test]
+    fn routes_that_make_no_sense_are_refused() {
+        let wanted = "argument 2 should be 'ADDR/MASK [GATEWAY] OUTPUT'";
+        for wrong in ["10/8", "10/8 -1", "x 1", "10/8 1.2.3 1"] {
+            let config = format!("1/8 0, {wrong}");
+            let error = Bench::setup(&CLASS, &config).outputs(2).build().err().unwrap();
+            assert_eq!(error[0].to_string(), wanted, "{wrong}");
+        }
+        let error = Bench::setup(&CLASS, "1/8 2").outputs(2).build().err().unwrap();
+        assert_eq!(error[0].to_string(), "argument 1 bad OUTPUT");
+    }
+
+    #[test]
+    fn the_table_is_listed_and_looked_up() {
+        let mut bench = bench(ROUTES);
+        let table = "18.26.4.24/32\t\t-\t\t0\n18.26.4.0/24\t\t-\t\t1\n0.0.0.0/0\t\t18.26.4.1\t2\n";
+        assert_eq!(bench.read("table", "").unwrap(), table);
+        assert_eq!(bench.read("lookup", "18.26.4.9").unwrap(), "1");
+        assert_eq!(bench.read("lookup", "9.9.9.9").unwrap(), "2 18.26.4.1");
+        assert_eq!(bench.read("lookup", "x").unwrap_err().to_string(), "expected IP address");
+        bench.write("flush", "").unwrap();
+        assert_eq!(bench.read("lookup", "18.26.4.9").unwrap(), "-1");
+    }
+
+    #[test]
+    fn routes_change_live_and_the_next_packet_sees_it() {
+        let mut bench = bench(ROUTES);
+        send(&mut bench, &["18.26.4.25"]);
+        bench.write("add", "18.26.4.25 2").unwrap();
+        send(&mut bench, &["18.26.4.25"]);
+        bench.write("set", "18.26.4.25 0").unwrap();
+        send(&mut bench, &["18.26.4.25"]);
+        bench.write("remove", "18.26.4.25").unwrap();
+        send(&mut bench, &["18.26.4.25"]);
+        assert_eq!([0, 1, 2].map(|output| bench.take_all(output).len()), [1, 2, 1]);
+    }
+
+    #[test]
+    fn changes_that_fail_say_why() {
+        let mut bench = bench(ROUTES);
+        for (handler, value, why) in [
+            ("add", "18.26.4/24 2", "conflict with existing route '18.26.4.0/24 - 1'"),
+            ("add", "10/8", "expected 'ADDR/MASK [GATEWAY] OUTPUT'"),
+            ("set", "10/8 3", "bad OUTPUT"),
+            ("remove", "10/8", "route '10.0.0.0/8 - -1' not found"),
+            ("remove", "18.26.4/24 2", "route '18.26.4.0/24 - 2' not found"),
+            ("remove", "x", "expected 'ADDR/MASK [GATEWAY OUTPUT]'"),
+            ("ctrl", "drop 10/8", "bad command 'drop'"),
+        ] {
+            assert_eq!(bench.write(handler, value).unwrap_err().to_string(), why, "{handler} {value}");
+        }
+    }
+
+    #[test]
+    fn ctrl_does_all_or_nothing() {
+        let mut bench = bench(ROUTES);
+        let before = bench.read("table", "").unwrap();
+        assert!(bench.write("ctrl", "add 10/8 1\nremove 18.26.4/24\nadd 10/8 2").is_err());
+        assert_eq!(bench.read("table", "").unwrap(), before);
+        bench.write("ctrl", "add 10/8 1\n\n  set 10/8 1.1.1.1 2\nremove 18.26.4/24\n").unwrap();
+        assert_eq!(bench.read("lookup", "10.0.0.1").unwrap(), "2 1.1.1.1");
+        assert_eq!(bench.read("lookup", "18.26.4.9").unwrap(), "2 18.26.4.1");
+    }
+}
