@@ -24,8 +24,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     eprint!("{}", voice.faults(&loaded));
     let name = input.name();
     let Some(plan) = plan else {
-        let count = loaded.error_count();
-        voice.error(&format!("{name}: {count} {}", if count == 1 { "error" } else { "errors" }));
+        voice.error(&format!("{name}: {}", loaded.error_count_in_words()));
         return Ok(1);
     };
     if plan.is_empty() {
@@ -65,7 +64,7 @@ fn why_single(plan: &Plan, part: &[usize]) -> String {
     let single = part.iter().filter(|&&node| !plan.class(node).per_worker);
     let names: Vec<String> =
         single.map(|&node| format!("{} :: {}", plan.name(node), plan.class(node).name)).collect();
-    format!("one instance only, and all that is connected with it: {}", names.join(", "))
+    format!("no copies can be made of {}", names.join(", "))
 }
 
 /// Prints a configuration with compounds and variables expanded.

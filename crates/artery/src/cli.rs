@@ -171,8 +171,8 @@ pub(crate) struct RunOptions {
     #[arg(short = 'x', long, value_name = "E.H")]
     exit_handler: Option<String>,
     /// Simulate time, starting T seconds after the epoch
-    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000")]
-    simtime: Option<f64>,
+    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000", value_parser = seconds)]
+    simtime: Option<Duration>,
     /// Bind workers to processors, the first to processor N
     #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     affinity: Option<usize>,
@@ -192,8 +192,8 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     profile: bool,
     /// Show counters every SECONDS on standard error, and a report at the end
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
-    stats: Option<f64>,
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
+    stats: Option<Duration>,
     /// Write the report at the end as JSON
     #[arg(long)]
     json: bool,
@@ -223,7 +223,7 @@ impl RunOptions {
             burst: self.burst.into(),
             profile: self.profile,
             affinity: self.affinity,
-            simulated: self.simtime.map(seconds).transpose()?.map(|since| Time::ZERO + since),
+            simulated: self.simtime.map(|since| Time::ZERO + since),
             ..Settings::default()
         };
         settings.frames.0 = self.frames as usize;
@@ -241,14 +241,15 @@ impl RunOptions {
             ports: self.port,
             sockets: self.socket,
             allow_replace: self.allow_replace,
-            stats: self.stats.map(seconds).transpose()?,
+            stats: self.stats,
             json: self.json,
         })
     }
 }
 
-fn seconds(value: f64) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(value).with_context(|| format!("{value} is no number of seconds"))
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    value.ok_or_else(|| "write a number of seconds".to_string())
 }
 
 fn device(text: &str) -> Result<(String, String), String> {

@@ -23,8 +23,7 @@ pub(crate) struct Loaded {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Whether the text became a graph, so that what is wrong, if anything, is wrong with the graph.
     pub(crate) compiled: bool,
-    /// What elements say about their arguments. Filled in where the graph can't be built but messages about all of
-    /// it are wanted.
+    /// What elements say about their arguments and their start, once they were asked.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -33,6 +32,12 @@ impl Loaded {
     pub(crate) fn error_count(&self) -> usize {
         let problems = self.problems.iter().filter(|problem| !problem.is_warning()).count();
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() + problems
+    }
+
+    /// `1 error`, `2 errors`.
+    pub(crate) fn error_count_in_words(&self) -> String {
+        let count = self.error_count();
+        format!("{count} error{}", if count == 1 { "" } else { "s" })
     }
 
     /// Whether the configuration can't be used.

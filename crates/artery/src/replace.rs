@@ -40,14 +40,14 @@ impl Replacer {
 
     fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
-        let loaded = load(name, text, &self.reading);
-        let faults = self.voice.faults(&loaded);
+        let mut loaded = load(name, text, &self.reading);
         if loaded.has_errors() {
-            return Err(faults);
+            return Err(self.voice.faults(&loaded));
         }
-        match self.handle.replace(&loaded.ir, &loaded.processing) {
-            Ok(warnings) => Ok(faults + &self.voice.problems(&loaded, &warnings)),
-            Err(problems) => Err(faults + &self.voice.problems(&loaded, &problems)),
-        }
+        let result = self.handle.replace(&loaded.ir, &loaded.processing);
+        let is_replaced = result.is_ok();
+        loaded.problems = result.unwrap_or_else(|problems| problems);
+        let faults = self.voice.faults(&loaded);
+        if is_replaced { Ok(faults) } else { Err(faults) }
     }
 }

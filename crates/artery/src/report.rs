@@ -12,7 +12,8 @@ struct Row {
     name: String,
     packets: u64,
     rate: f64,
-    nanos_per_packet: f64,
+    /// None where no packet arrives.
+    nanos_per_packet: Option<f64>,
     drops: String,
 }
 
@@ -25,7 +26,7 @@ fn rows(plan: &Plan, counts: &[Counts], before: &[Counts], time: Duration) -> Ve
             name: format!("{} :: {}", plan.name(node), plan.class(node).name),
             packets: count.packets,
             rate: count.packets.saturating_sub(already) as f64 / time.as_secs_f64().max(1e-9),
-            nanos_per_packet: count.nanos as f64 / count.packets.max(1) as f64,
+            nanos_per_packet: (count.packets > 0).then(|| count.nanos as f64 / count.packets as f64),
             drops: drops.join(", "),
         }
     };
@@ -39,7 +40,7 @@ fn table(rows: &[Row], profile: bool) -> String {
     let mut text =
         format!("{:<width$} {:>14} {:>10}{}  drops\n", "element", "packets", "Mpps", time("ns/packet"));
     for row in rows {
-        let nanos = time(&format!("{:.1}", row.nanos_per_packet));
+        let nanos = time(&row.nanos_per_packet.map_or(String::new(), |nanos| format!("{nanos:.1}")));
         let rate = row.rate / 1e6;
         let line = format!("{:<width$} {:>14} {rate:>10.3}{nanos}  {}", row.name, row.packets, row.drops);
         text += line.trim_end();
@@ -178,7 +179,7 @@ mod tests {
             name: name.to_string(),
             packets: 1_000_000,
             rate: 2.5e6,
-            nanos_per_packet: 4.25,
+            nanos_per_packet: Some(4.25),
             drops: drops.to_string(),
         };
         let text = table(&[row("c :: Counter", ""), row("d :: Discard", "discarded 7")], true);

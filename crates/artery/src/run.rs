@@ -2,7 +2,7 @@
 use crate::ask::ask;
 use crate::control_socket::{Listeners, Service};
 use crate::job::Job;
-use crate::load::{Loaded, load};
+use crate::load::load;
 use crate::replace::Replacer;
 use crate::report;
 use crate::signals::Watcher;
@@ -13,7 +13,7 @@ use artery_engine::{Finished, Router};
 /// Carries out a run; gives the exit status.
 pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     let voice = job.voice;
-    let Some((loaded, router, listeners)) = prepare(&job)? else { return Ok(1) };
+    let Some((router, listeners)) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
     let mut status = write_flat(&job, router.plan().flat());
     let clock = report::Stopwatch::start();
@@ -24,7 +24,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     if is_empty && !job.quit {
         voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
     }
-    drop((loaded, listeners));
+    drop(listeners);
     if job.time {
         print(&clock.read());
     }
@@ -43,7 +43,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
 }
 
 /// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
-fn prepare(job: &Job) -> anyhow::Result<Option<(Loaded, Router, Listeners)>> {
+fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
     let voice = job.voice;
     let text = match job.input.read() {
         Ok(text) => text,
@@ -56,20 +56,17 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Loaded, Router, Listeners)>> {
     let listeners = if loaded.has_errors() { Listeners::default() } else { Listeners::open(job)? };
     if !loaded.has_errors() {
         match Router::build(&loaded.ir, &loaded.processing, CLASSES, job.settings.clone()) {
-            Ok(router) => {
-                eprint!("{}{}", voice.faults(&loaded), voice.problems(&loaded, &router.warnings));
-                return Ok(Some((loaded, router, listeners)));
+            Ok(mut router) => {
+                loaded.problems = std::mem::take(&mut router.warnings);
+                eprint!("{}", voice.faults(&loaded));
+                return Ok(Some((router, listeners)));
             }
             Err(problems) => loaded.problems = problems,
         }
     }
     eprint!("{}", voice.faults(&loaded));
-    if let Voice::Click { .. } = voice {
-        eprint!("{}", voice.problems(&loaded, &loaded.problems));
-    } else {
-        let count = loaded.error_count();
-        let errors = if count == 1 { "error" } else { "errors" };
-        voice.error(&format!("{}: {count} {errors}; nothing was started", job.input.name()));
+    if let Voice::Artery { .. } = voice {
+        voice.error(&format!("{}: {}; nothing was started", job.input.name(), loaded.error_count_in_words()));
     }
     Ok(None)
 }

@@ -48,10 +48,13 @@ impl Watcher {
 
 fn replace(replacer: Option<&Replacer>, voice: Voice) {
     match replacer.map(Replacer::reread) {
-        Some(Ok(warnings)) => eprint!("{warnings}"),
+        Some(Ok(warnings)) => {
+            eprint!("{warnings}");
+            voice.say("the configuration was replaced");
+        }
         Some(Err(errors)) => {
             eprint!("{errors}");
-            voice.error("the configuration was not replaced");
+            voice.say("the configuration was not replaced");
         }
         None => {}
     }

@@ -25,6 +25,11 @@ impl Voice {
 
     /// An error that has no place in a configuration.
     pub(crate) fn error(self, message: &str) {
+        self.say(message);
+    }
+
+    /// A line about what happened.
+    pub(crate) fn say(self, message: &str) {
         match self {
             Voice::Artery { .. } => eprintln!("artery: {message}"),
             Voice::Click { .. } => eprintln!("{message}"),
@@ -43,14 +48,6 @@ impl Voice {
         match self {
             Voice::Artery { colour } => artery_faults(loaded, colour),
             Voice::Click { warnings } => click_faults(loaded, warnings),
-        }
-    }
-
-    /// What is wrong with elements that were to be started.
-    pub(crate) fn problems(self, loaded: &Loaded, problems: &[Problem]) -> String {
-        match self {
-            Voice::Artery { colour } => problems.iter().map(|p| artery_problem(loaded, p, colour)).collect(),
-            Voice::Click { warnings } => click_problems(loaded, problems, warnings),
         }
     }
 }
@@ -103,6 +100,7 @@ fn stage(stage: Stage) -> &'static str {
 fn click_faults(loaded: &Loaded, warnings: bool) -> String {
     let shown = loaded.diagnostics.iter().filter(|diagnostic| warnings || diagnostic.is_error());
     let mut text: String = shown.map(|diagnostic| diagnostic.click_style(&loaded.sources) + "\n").collect();
+    text += &click_problems(loaded, &loaded.problems, warnings);
     if loaded.compiled && loaded.has_errors() {
         text += "Router could not be initialized!\n";
     }
@@ -126,9 +124,6 @@ fn click_problems(loaded: &Loaded, problems: &[Problem], warnings: bool) -> Stri
             text += &format!("{landmark}: {stage} '{} :: {}':\n", node.name, node.class);
         }
         problem.message.lines().for_each(|line| text += &format!("  {kind}{line}\n"));
-    }
-    if problems.iter().any(|problem| !problem.is_warning()) {
-        text += "Router could not be initialized!\n";
     }
     text
 }

@@ -1,4 +1,5 @@
 use artery_engine::{Batch, Class, Context, Element, Handler, Read, Write};
+use std::any::Any;
 
 pub static CLASS: Class = Class {
     name: "Counter",
@@ -37,6 +38,12 @@ impl Element for Counter {
         self.bytes += batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
         cx.send_all(0, batch);
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_ref::<Counter>() {
+            (self.packets, self.bytes) = (old.packets, old.bytes);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,6 +61,17 @@ mod tests {
         bench.write("reset", "").unwrap();
         assert_eq!(bench.read("count", "").unwrap(), "0");
         bench.expect(0, b"three");
+    }
+
+    #[test]
+    fn its_successor_counts_on() {
+        let mut old = Bench::new(&CLASS, "");
+        old.push(0, b"three");
+        let mut new = Bench::new(&CLASS, "");
+        new.take_state(&mut old);
+        assert_eq!(new.read("count", "").unwrap(), "1");
+        assert_eq!(new.read("byte_count", "").unwrap(), "5");
+        old.expect(0, b"three");
     }
 
     #[test]

@@ -1,0 +1,202 @@
+//! Commands that come to their end by themselves.
+mod support;
+
+use support::{Folder, artery, artery_reads};
+
+const MILLION: &str = "InfiniteSource(LIMIT 1000000, STOP true) -> c :: Counter -> d :: Discard;";
+
+#[test]
+fn five_mistakes_show_five_diagnostics_and_nothing_starts() {
+    let folder = Folder::new();
+    let text = "\
+a :: Nonsuch;
+InfiniteSource(LIMIT x) -> Discard;
+Idle -> c :: Counter;
+Idle -> d :: Discard; Idle -> [1] d;
+b -> Discard;
+Message(started);
+";
+    let file = folder.file("r.click", text);
+    for command in ["run", "check"] {
+        let outcome = artery(&[command, &file]);
+        assert_eq!(outcome.status, 1);
+        assert_eq!(outcome.out, "");
+        assert!(!outcome.err.contains("started\n") || outcome.err.contains("nothing was started\n"));
+        assert_eq!(outcome.err.matches("error: ").count(), 5, "{}", outcome.err);
+        for line in 1..=5 {
+            assert!(outcome.err.contains(&format!("r.click:{line}:")), "line {line}: {}", outcome.err);
+        }
+        assert!(outcome.err.contains("5 errors"), "{}", outcome.err);
+        assert!(!outcome.err.contains('\x1b'), "{}", outcome.err);
+    }
+}
+
+#[test]
+fn a_million_packets_are_counted_on_one_worker_and_placed_on_two() {
+    let one = artery(&["run", "-e", MILLION, "-h", "c.count"]);
+    assert_eq!((one.status, one.out.as_str()), (0, "1000000\n"), "{one:?}");
+    let two = artery(&["run", "--workers", "2", "-e", MILLION, "-h", "c.count"]);
+    assert_eq!((two.status, two.out.as_str()), (0, "1000000\n"), "{two:?}");
+}
+
+#[test]
+fn a_driver_decides_when_the_run_ends() {
+    let text = "InfiniteSource(LIMIT 1000) -> c :: Counter -> Discard;
+        DriverManager(wait_stop, print c.count, stop)";
+    let outcome = artery(&["run", "--simtime", "-e", &text.replace("LIMIT 1000", "LIMIT 1000, STOP true")]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (0, "1000\n"), "{outcome:?}");
+}
+
+#[test]
+fn several_handlers_and_patterns_print_names() {
+    let run = |handlers: &[&str]| {
+        let all: Vec<&str> = handlers.iter().flat_map(|handler| ["-h", handler]).collect();
+        artery(&[&["run", "-q", "-e", "Idle -> c1 :: Counter -> c2 :: Counter -> Discard"], &all[..]].concat())
+    };
+    assert_eq!(run(&["c1.count", "c2.class"]).out, "c1.count:\n0\n\nc2.class:\nCounter\n\n");
+    assert_eq!(run(&["c*.count"]).out, "c1.count:\n0\n\nc2.count:\n0\n\n");
+    assert_eq!(run(&["Counter.count"]).out, "c1.count:\n0\n\nc2.count:\n0\n\n");
+    assert_eq!(run(&["*.byte_count"]).out, "c1.byte_count:\n0\n\nc2.byte_count:\n0\n\n");
+    let wrong = run(&["nope.count", "c1.nope", "c1.reset", "x*.count", "c1.count"]);
+    assert_eq!(wrong.status, 1);
+    assert_eq!(wrong.out, "c1.count:\n0\n\n");
+    for message in
+        ["no element 'nope'", "no 'c1.nope' handler", "'c1.reset' is a write handler", "no element matching 'x*'"]
+    {
+        assert!(wrong.err.contains(message), "{message}: {}", wrong.err);
+    }
+}
+
+#[test]
+fn an_exit_handler_is_the_status() {
+    let run = |handler: &str| artery(&["run", "-q", "-x", handler, "-e", "s :: Switch(3); Idle -> s -> Discard; s[1] -> Discard; s[2] -> Discard; s[3] -> Discard"]).status;
+    assert_eq!(run("s.switch"), 3);
+    assert_eq!(run("s.class"), 255);
+    assert_eq!(run("s.nope"), 255);
+}
+
+#[test]
+fn an_empty_configuration_is_a_warning() {
+    let outcome = artery(&["run", "-e", ""]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (0, ""));
+    assert_eq!(outcome.err, "warning: config: configuration has no elements, exiting\n");
+}
+
+#[test]
+fn variables_and_the_flat_configuration() {
+    let folder = Folder::new();
+    let file = folder.file("r.click", "Idle -> c :: $KIND -> Discard;");
+    let flat = artery(&["flatten", &file, "KIND=Counter"]);
+    assert!(flat.out.contains("c :: Counter;"), "{flat:?}");
+    let path = folder.path("flat.click");
+    assert_eq!(artery(&["run", "-q", &file, "KIND=Counter", "-o", &path]).status, 0);
+    assert_eq!(std::fs::read_to_string(path).unwrap(), flat.out);
+    assert_eq!(artery_reads(&["flatten", "-", "KIND=Counter"], "Idle -> c :: $KIND -> Discard;").out, flat.out);
+}
+
+#[test]
+fn a_library_lies_beside_the_file_or_along_the_path() {
+    let folder = Folder::new();
+    folder.file("l.click", "elementclass L { input -> Counter -> output }");
+    let file = folder.file("r.click", "require(library l.click); Idle -> x :: L -> Discard;");
+    let flat = artery(&["flatten", &file]);
+    assert!(flat.out.contains("x/Counter@1 :: Counter;"), "{flat:?}");
+    let text = "require(library l.click); Idle -> x :: L -> Discard;";
+    assert_eq!(artery(&["flatten", "-C", &folder.path(""), "-e", text]).out, flat.out);
+    assert!(artery(&["flatten", "-e", text]).err.contains("library 'l.click' not found"));
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_wrong_input_status_1() {
+    for args in [
+        &["run"] as &[&str],
+        &["frobnicate"],
+        &["run", "-e", "Idle", "file"],
+        &["run", "a", "b"],
+        &["run", "--workers", "0", "-e", "Idle"],
+        &["run", "--workers", "2", "--simtime", "-e", "Idle"],
+        &["run", "--stats=-1", "-e", "Idle"],
+        &["run", "--device", "eth0", "-e", "Idle"],
+        &["run", "-p", "x", "-e", "Idle"],
+        &["run", "A=1", "A=2", "-e", "Idle"],
+        &["handler", "x.y"],
+    ] {
+        let outcome = artery(args);
+        assert_eq!(outcome.status, 2, "{args:?}: {outcome:?}");
+        assert!(outcome.err.contains("error: "), "{outcome:?}");
+    }
+    for (args, message) in [
+        (&["run", "/nonexistent/r.click"] as &[&str], "artery: /nonexistent/r.click: No such file or directory\n"),
+        (&["check", "/"], "artery: /: Is a directory\n"),
+        (&["help", "Couter"], "artery: no element class 'Couter'; did you mean 'Counter'?\n"),
+        (&["fmt", "/nonexistent"], "artery: /nonexistent: No such file or directory\n"),
+    ] {
+        let outcome = artery(args);
+        assert_eq!((outcome.status, outcome.err.as_str()), (1, message), "{args:?}");
+    }
+    let outcome = artery(&["handler", "-u", "/nonexistent", "x.y"]);
+    assert!(outcome.status == 1 && outcome.err.contains("can't reach /nonexistent"), "{outcome:?}");
+}
+
+#[test]
+fn help_leads_to_commands_and_elements() {
+    assert!(artery(&["--help"]).out.contains("completions"));
+    let run = artery(&["run", "--help"]).out;
+    assert!(run.contains("--simtime") && run.contains("Examples:"), "{run}");
+    assert_eq!(artery(&["help", "run"]).status, 0);
+    let page = artery(&["help", "InfiniteSource"]).out;
+    assert_eq!(artery(&["elements", "infinitesource"]).out, page);
+    for part in ["LIMIT (packets, default -1)", "Ports", "Handlers", "Example"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let list = artery(&["elements"]).out;
+    assert!(list.contains("basic\n") && list.contains("  Counter "), "{list}");
+    let json: serde_json::Value = serde_json::from_str(&artery(&["elements", "--json"]).out).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    assert!(json["elements"].as_array().unwrap().iter().any(|class| class["name"] == "Counter"));
+}
+
+#[test]
+fn formatting_twice_changes_nothing_more() {
+    let folder = Folder::new();
+    let file = folder.file("r.click", "a::Idle;a->Discard // end");
+    assert_eq!(artery(&["fmt", "--check", &file]).status, 1);
+    let printed = artery(&["fmt", &file]);
+    assert_eq!(artery(&["fmt", "-i", &file]).status, 0);
+    let once = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(once, printed.out);
+    assert_eq!(artery(&["fmt", "--check", &file]).status, 0);
+    assert_eq!(artery(&["fmt", &file]).out, once);
+    assert_eq!(artery_reads(&["fmt", "-"], &once).out, once);
+    let broken = artery_reads(&["fmt", "-"], "a :: ;;-> {");
+    assert!(broken.status == 1 && broken.err.contains("<stdin>:1:"), "{broken:?}");
+}
+
+#[test]
+fn check_says_where_parts_run_and_why() {
+    let text = "InfiniteSource -> Counter -> Discard; s :: Script(TYPE PASSIVE)";
+    let outcome = artery(&["check", "--workers", "2", "-e", text]);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    assert!(outcome.out.contains("every worker: InfiniteSource@1, Counter@2, Discard@3\n"), "{}", outcome.out);
+    assert!(outcome.out.contains("worker 0: s\n  no copies can be made of s :: Script\n"), "{}", outcome.out);
+    assert!(artery(&["check", "-e", text]).out.contains("there is one worker"));
+}
+
+#[test]
+fn the_report_says_what_became_of_packets() {
+    let outcome = artery(&["run", "--json", "--profile", "-e", MILLION]);
+    let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
+    assert_eq!(report["elements"][1]["packets"], 1_000_000);
+    assert_eq!(report["elements"][2]["drops"]["discarded"], 1_000_000);
+    assert!(report["elements"][1]["nanoseconds"].as_u64().unwrap() > 0);
+    let table = artery(&["run", "--stats=60", "-e", MILLION]).err;
+    assert!(table.contains("c :: Counter") && table.contains("discarded 1000000"), "{table}");
+}
+
+#[test]
+fn graphs_and_completions_are_printed() {
+    assert!(artery(&["graph", "--format", "dot", "-e", "Idle -> Discard"]).out.starts_with("digraph"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(artery(&["completions", shell]).out.contains("flatten"), "{shell}");
+    }
+}

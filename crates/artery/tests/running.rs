@@ -1,0 +1,183 @@
+//! Routers that run until they are told to end.
+mod support;
+
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use support::{Folder, Router, artery};
+
+const FLOOD: &str = "InfiniteSource -> c :: Counter -> d :: Discard;";
+
+#[test]
+fn handlers_are_read_and_written_while_packets_flow() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-e", FLOOD]);
+    let mode = std::fs::metadata(router.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(router.read("c.class"), "Counter");
+    assert_eq!(router.read("list"), "3\nInfiniteSource@1\nc\nd");
+    assert_eq!(router.call(&["InfiniteSource@1.active", "false"]).status, 0);
+    assert_eq!(router.call(&["c.reset", "--write"]).status, 0);
+    assert_eq!(router.read("c.count"), "0");
+    for (args, message) in [
+        (&["nope.x"] as &[&str], "No element named 'nope'"),
+        (&["c.x"], "No handler named 'c.x'"),
+        (&["c.reset"], "Handler 'c.reset' write-only"),
+        (&["c.count", "5"], "Handler 'c.count' read-only"),
+        (&["InfiniteSource@1.active", "perhaps"], "Write handler 'InfiniteSource@1.active' error:"),
+        (&["hotconfig", "Idle"], "No handler named 'hotconfig'"),
+        (&["stop"], "write-only"),
+    ] {
+        let outcome = router.call(args);
+        assert!(outcome.status == 1 && outcome.err.contains(message), "{args:?}: {outcome:?}");
+    }
+    let socket = router.socket().to_path_buf();
+    assert_eq!(router.call(&["stop", "--write"]).status, 0);
+    assert_eq!(router.finish().status, 0);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn the_protocol_is_that_of_control_socket_1_3() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-e", "Idle -> c :: Counter -> Discard"]);
+    let mut stream = UnixStream::connect(router.socket()).unwrap();
+    let request = b"READ c.name\r\nCHECKREAD c.count\nCHECKWRITE c.count\rWRITEDATA c.reset 2\nxx\
+        read c\nfrob\nllrpc c#1\nwrite c.reset\nQUIT\n";
+    stream.write_all(request).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let expected = "Click::ControlSocket/1.3\r\n\
+        200 Read handler 'c.name' OK\r\nDATA 1\r\nc\
+        200 Read handler 'c.count' OK\r\n\
+        511 Handler 'c.count' not writable\r\n\
+        200 Write handler 'c.reset' OK\r\n\
+        511 No handler named 'c'\r\n\
+        501 Command 'FROB' unimplemented\r\n\
+        501 Cannot call LLRPC 'c#1' remotely\r\n\
+        200 Write handler 'c.reset' OK\r\n\
+        200 Goodbye!\r\n";
+    assert_eq!(reply, expected);
+}
+
+#[test]
+fn more_connections_than_32_are_turned_away() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-e", "Idle -> Discard"]);
+    let mut held: Vec<UnixStream> = (0..32).map(|_| UnixStream::connect(router.socket()).unwrap()).collect();
+    held.iter_mut().for_each(|stream| drop(stream.read_exact(&mut [0; 26])));
+    let mut reply = String::new();
+    UnixStream::connect(router.socket()).unwrap().read_to_string(&mut reply).unwrap();
+    assert!(reply.ends_with("590 Too many connections\r\n"), "{reply}");
+}
+
+#[test]
+fn sigint_ends_the_run_and_prints_counters() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-e", FLOOD, "-h", "c.count", "--json"]);
+    router.signal(Signal::INT);
+    let outcome = router.finish();
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let count: u64 = outcome.out.lines().last().unwrap().parse().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
+    assert!(count > 0);
+    assert_eq!(report["elements"][1]["packets"], count);
+    assert_eq!(report["elements"][2]["drops"]["discarded"], count);
+}
+
+#[test]
+fn a_driver_may_delay_the_first_signal_but_not_the_second() {
+    let folder = Folder::new();
+    let text = "s :: Script(TYPE PASSIVE, set x 0); DriverManager(wait_stop, wait_time 1000s)";
+    let router = Router::start(&folder.path("s"), &["-e", text]);
+    router.signal(Signal::INT);
+    assert_eq!(router.read("s.class"), "Script");
+    router.signal(Signal::TERM);
+    assert_eq!(router.finish().status, 0);
+}
+
+#[test]
+fn a_replaced_configuration_counts_on_and_loses_nothing() {
+    let folder = Folder::new();
+    let args = ["-R", "-e", FLOOD, "-h", "c.count", "--json"];
+    let router = Router::start(&folder.path("s"), &args);
+    let count = |router: &Router| router.read("c.count").parse::<u64>().unwrap();
+    let mut before = count(&router);
+    let longer = "InfiniteSource -> c :: Counter -> Null -> d :: Discard; s :: Idle;";
+    for text in [longer, FLOOD, longer] {
+        let replaced = router.call(&["hotconfig", text]);
+        assert_eq!(replaced.status, 0, "{replaced:?}");
+        let after = count(&router);
+        assert!(after > before, "{after} after {before}");
+        before = after;
+    }
+    assert_eq!(router.read("s.class"), "Idle");
+    router.signal(Signal::INT);
+    let outcome = router.finish();
+    let count: u64 = outcome.out.lines().last().unwrap().parse().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
+    let elements = report["elements"].as_array().unwrap();
+    let named = |name: &str| elements.iter().find(|element| element["name"] == name).unwrap();
+    assert_eq!(named("c")["packets"], count);
+    assert_eq!(named("d")["drops"]["discarded"], count);
+}
+
+#[test]
+fn a_wrong_replacement_leaves_the_old_configuration_running() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-R", "-e", FLOOD]);
+    for (text, message) in [
+        ("x :: Nonsuch;", "unknown element class 'Nonsuch'"),
+        ("Idle -> Counter(5) -> Discard;", "too many arguments"),
+        ("Idle -> Counter;", "output 0 unused"),
+    ] {
+        let outcome = router.call(&["hotconfig", text]);
+        assert_eq!(outcome.status, 1);
+        assert!(outcome.err.contains("Write handler 'hotconfig' error:"), "{outcome:?}");
+        assert!(outcome.err.contains(message), "{outcome:?}");
+    }
+    let before: u64 = router.read("c.count").parse().unwrap();
+    assert!(router.read("c.count").parse::<u64>().unwrap() > before);
+}
+
+#[test]
+fn sighup_reads_the_file_again() {
+    let folder = Folder::new();
+    let file = folder.file("r.click", FLOOD);
+    let mut router = Router::start(&folder.path("s"), &["-R", &file]);
+    folder.file("r.click", "Idle -> renamed :: Counter -> Discard;");
+    router.signal(Signal::HUP);
+    assert_eq!(router.complaint(), "artery: the configuration was replaced");
+    assert_eq!(router.read("renamed.count"), "0");
+    folder.file("r.click", "x :: Nonsuch;");
+    router.signal(Signal::HUP);
+    assert_eq!(router.complaint(), "error: unknown element class 'Nonsuch'");
+    assert_eq!(router.read("renamed.count"), "0");
+}
+
+#[test]
+fn a_socket_nobody_listens_on_is_replaced_and_a_live_one_is_not() {
+    let folder = Folder::new();
+    let path = folder.path("s");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let router = Router::start(&path, &["-e", FLOOD]);
+    let second = artery(&["run", "-u", &path, "-e", FLOOD]);
+    assert!(second.status == 1 && second.err.contains("a router listens there already"), "{second:?}");
+    assert_eq!(router.read("c.class"), "Counter");
+    let file = folder.file("file", "no socket");
+    let third = artery(&["run", "-u", &file, "-e", FLOOD]);
+    assert!(third.status == 1 && third.err.contains("can't listen on"), "{third:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "no socket");
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error_unless_the_next_will_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let exact = artery(&["run", "-p", &port, "-e", FLOOD]);
+    assert!(exact.status == 1 && exact.err.contains("can't listen on TCP port"), "{exact:?}");
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("s"), &["-p", &format!("{port}+"), "-e", FLOOD]);
+    assert_eq!(router.read("c.class"), "Counter");
+}
