@@ -32,7 +32,7 @@ Message(started);
 }
 
 #[test]
-fn a_million_packets_are_counted_on_one_worker_and_placed_on_two() {
+fn a_million_packets_are_counted_on_one_worker_and_on_two() {
     let one = artery(&["run", "-e", MILLION, "-h", "c.count"]);
     assert_eq!((one.status, one.out.as_str()), (0, "1000000\n"), "{one:?}");
     let two = artery(&["run", "--workers", "2", "-e", MILLION, "-h", "c.count"]);
@@ -41,9 +41,9 @@ fn a_million_packets_are_counted_on_one_worker_and_placed_on_two() {
 
 #[test]
 fn a_driver_decides_when_the_run_ends() {
-    let text = "InfiniteSource(LIMIT 1000) -> c :: Counter -> Discard;
+    let text = "InfiniteSource(LIMIT 1000, STOP true) -> c :: Counter -> Discard;
         DriverManager(wait_stop, print c.count, stop)";
-    let outcome = artery(&["run", "--simtime", "-e", &text.replace("LIMIT 1000", "LIMIT 1000, STOP true")]);
+    let outcome = artery(&["run", "--simtime", "-e", text]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "1000\n"), "{outcome:?}");
 }
 
@@ -51,7 +51,9 @@ fn a_driver_decides_when_the_run_ends() {
 fn several_handlers_and_patterns_print_names() {
     let run = |handlers: &[&str]| {
         let all: Vec<&str> = handlers.iter().flat_map(|handler| ["-h", handler]).collect();
-        artery(&[&["run", "-q", "-e", "Idle -> c1 :: Counter -> c2 :: Counter -> Discard"], &all[..]].concat())
+        artery(
+            &[&["run", "-q", "-e", "Idle -> c1 :: Counter -> c2 :: Counter -> Discard"], &all[..]].concat(),
+        )
     };
     assert_eq!(run(&["c1.count", "c2.class"]).out, "c1.count:\n0\n\nc2.class:\nCounter\n\n");
     assert_eq!(run(&["c*.count"]).out, "c1.count:\n0\n\nc2.count:\n0\n\n");
@@ -60,16 +62,29 @@ fn several_handlers_and_patterns_print_names() {
     let wrong = run(&["nope.count", "c1.nope", "c1.reset", "x*.count", "c1.count"]);
     assert_eq!(wrong.status, 1);
     assert_eq!(wrong.out, "c1.count:\n0\n\n");
-    for message in
-        ["no element 'nope'", "no 'c1.nope' handler", "'c1.reset' is a write handler", "no element matching 'x*'"]
-    {
+    for message in [
+        "no element 'nope'",
+        "no 'c1.nope' handler",
+        "'c1.reset' is a write handler",
+        "no element matching 'x*'",
+    ] {
         assert!(wrong.err.contains(message), "{message}: {}", wrong.err);
     }
 }
 
 #[test]
 fn an_exit_handler_is_the_status() {
-    let run = |handler: &str| artery(&["run", "-q", "-x", handler, "-e", "s :: Switch(3); Idle -> s -> Discard; s[1] -> Discard; s[2] -> Discard; s[3] -> Discard"]).status;
+    let run = |handler: &str| {
+        artery(&[
+            "run",
+            "-q",
+            "-x",
+            handler,
+            "-e",
+            "s :: Switch(3); Idle -> s -> Discard; s[1] -> Discard; s[2] -> Discard; s[3] -> Discard",
+        ])
+        .status
+    };
     assert_eq!(run("s.switch"), 3);
     assert_eq!(run("s.class"), 255);
     assert_eq!(run("s.nope"), 255);
@@ -85,13 +100,13 @@ fn an_empty_configuration_is_a_warning() {
 #[test]
 fn variables_and_the_flat_configuration() {
     let folder = Folder::new();
-    let file = folder.file("r.click", "Idle -> c :: $KIND -> Discard;");
-    let flat = artery(&["flatten", &file, "KIND=Counter"]);
-    assert!(flat.out.contains("c :: Counter;"), "{flat:?}");
+    let file = folder.file("r.click", "Idle -> c :: Strip($N) -> Discard;");
+    let flat = artery(&["flatten", &file, "N=14"]);
+    assert!(flat.out.contains("c :: Strip(14);"), "{flat:?}");
     let path = folder.path("flat.click");
-    assert_eq!(artery(&["run", "-q", &file, "KIND=Counter", "-o", &path]).status, 0);
+    assert_eq!(artery(&["run", "-q", &file, "N=14", "-o", &path]).status, 0);
     assert_eq!(std::fs::read_to_string(path).unwrap(), flat.out);
-    assert_eq!(artery_reads(&["flatten", "-", "KIND=Counter"], "Idle -> c :: $KIND -> Discard;").out, flat.out);
+    assert_eq!(artery_reads(&["flatten", "-", "N=14"], "Idle -> c :: Strip($N) -> Discard;").out, flat.out);
 }
 
 #[test]
@@ -126,7 +141,10 @@ fn wrong_usage_is_status_2_and_wrong_input_status_1() {
         assert!(outcome.err.contains("error: "), "{outcome:?}");
     }
     for (args, message) in [
-        (&["run", "/nonexistent/r.click"] as &[&str], "artery: /nonexistent/r.click: No such file or directory\n"),
+        (
+            &["run", "/nonexistent/r.click"] as &[&str],
+            "artery: /nonexistent/r.click: No such file or directory\n",
+        ),
         (&["check", "/"], "artery: /: Is a directory\n"),
         (&["help", "Couter"], "artery: no element class 'Couter'; did you mean 'Counter'?\n"),
         (&["fmt", "/nonexistent"], "artery: /nonexistent: No such file or directory\n"),
@@ -177,7 +195,11 @@ fn check_says_where_parts_run_and_why() {
     let text = "InfiniteSource -> Counter -> Discard; s :: Script(TYPE PASSIVE)";
     let outcome = artery(&["check", "--workers", "2", "-e", text]);
     assert_eq!(outcome.status, 0, "{outcome:?}");
-    assert!(outcome.out.contains("every worker: InfiniteSource@1, Counter@2, Discard@3\n"), "{}", outcome.out);
+    assert!(
+        outcome.out.contains("every worker: InfiniteSource@1, Counter@2, Discard@3\n"),
+        "{}",
+        outcome.out
+    );
     assert!(outcome.out.contains("worker 0: s\n  no copies can be made of s :: Script\n"), "{}", outcome.out);
     assert!(artery(&["check", "-e", text]).out.contains("there is one worker"));
 }

@@ -67,5 +67,8 @@ fn comments_of_1999_are_errors_here_and_not_in_artery() {
 fn the_time_is_printed_as_click_prints_it() {
     let outcome = click(&["-qte", "Idle"], "");
     let words: Vec<&str> = outcome.out.split_whitespace().collect();
-    assert!(matches!(words[..], [user, system, _] if user.ends_with('u') && system.ends_with('s')), "{outcome:?}");
+    assert!(
+        matches!(words[..], [user, system, _] if user.ends_with('u') && system.ends_with('s')),
+        "{outcome:?}"
+    );
 }
