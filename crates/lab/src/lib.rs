@@ -1,4 +1,10 @@
-//! Test rig, baselines that exist to be measured against, experiments.
+//! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
+#![forbid(unsafe_code)]
 
-#[forbid(unsafe_code)]
+pub mod conf;
+pub mod demo;
+pub mod machine;
+pub mod program;
+pub mod results;
 pub mod rig;
+pub mod seed3;

@@ -137,7 +137,8 @@ impl Process {
         &self.written
     }
 
-    pub(super) fn failure(&self) -> Box<Failure> {
+    /// Who runs what, and what it has said so far: what an error about it should show.
+    pub fn failure(&self) -> Box<Failure> {
         Failure::new(self.host.label(), self.command.clone(), self.output())
     }
 

@@ -1,0 +1,130 @@
+//! The first part: a capture through a router in this process. Needs no rights.
+
+use super::heading;
+use super::traffic::{self, Tally};
+use crate::conf::PCAP_ROUTER;
+use crate::program::checked;
+use crate::results::{Align, Table, number};
+use anyhow::ensure;
+use artery_engine::graph::Counts;
+use artery_engine::{DropReason, Finished, Plan, Settings, Sink};
+use std::path::Path;
+
+/// Packets of the capture.
+const PACKETS: u64 = 500_000;
+
+pub(super) fn show() -> anyhow::Result<()> {
+    heading("1. A capture through a router, in this process");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("traffic.pcap");
+    let wanted = traffic::write(&file, PACKETS)?;
+    println!(
+        "Wrote a capture of {} packets: 256 flows, 64 to 1514 bytes, some not to be forwarded.",
+        thousands(PACKETS)
+    );
+    println!(
+        "conf/pcap-router.click reads it, checks, looks up, takes a hop, puts on a new Ethernet header:\n"
+    );
+    let finished = run(&file, false)?;
+    let rate = PACKETS as f64 / finished.ran.as_secs_f64();
+    println!(
+        "{} packets in {:.3} s: {:.2} million packets a second\n",
+        thousands(PACKETS),
+        finished.ran.as_secs_f64(),
+        rate / 1e6
+    );
+    println!("Once more, with the time of each element taken:\n");
+    let finished = run(&file, true)?;
+    println!("{}", by_element(&finished.plan(), &finished.counts()));
+    println!("What became of them:\n");
+    println!("{}", by_fate(&finished));
+    check(&finished, &wanted)?;
+    println!("Every packet is accounted for, as the capture was made.");
+    Ok(())
+}
+
+fn run(file: &Path, profile: bool) -> anyhow::Result<Finished> {
+    let path = file.to_string_lossy();
+    let settings = Settings { profile, output: Sink::buffer(), ..Settings::default() };
+    let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path)])?.build(settings)?;
+    router.start().wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))
+}
+
+fn by_element(plan: &Plan, counts: &[Counts]) -> Table {
+    let columns = [
+        ("element", Align::Left),
+        ("packets", Align::Right),
+        ("ns/packet", Align::Right),
+        ("dropped", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for (node, count) in counts.iter().enumerate() {
+        let packets = count.packets.max(if count.nanos > 0 { PACKETS } else { 0 });
+        if packets == 0 {
+            continue;
+        }
+        let drops: Vec<String> =
+            count.drops.iter().map(|(why, n)| format!("{} {}", thousands(n), why.name())).collect();
+        let nanos = count.nanos as f64 / packets as f64;
+        let name = format!("{} :: {}", plan.name(node), plan.class(node).name);
+        table.row([name, thousands(packets), format!("{nanos:.1}"), drops.join(", ")]);
+    }
+    table
+}
+
+fn by_fate(finished: &Finished) -> Table {
+    let mut table = Table::new(&[("fate", Align::Left), ("packets", Align::Right), ("why", Align::Left)]);
+    table.row(["forwarded", &thousands(forwarded(finished)), "Written to the other capture."]);
+    for reason in DropReason::ALL {
+        let count = dropped(finished, *reason);
+        if count > 0 {
+            table.row([reason.name(), &thousands(count), reason.sentence().trim()]);
+        }
+    }
+    table
+}
+
+fn forwarded(finished: &Finished) -> u64 {
+    finished.plan().resolve_exact("sent").map_or(0, |sent| finished.counts()[sent].packets)
+}
+
+fn dropped(finished: &Finished, reason: DropReason) -> u64 {
+    finished.counts().iter().map(|count| count.drops.count(reason)).sum()
+}
+
+fn check(finished: &Finished, wanted: &Tally) -> anyhow::Result<()> {
+    let found = Tally {
+        ordinary: forwarded(finished),
+        expired: dropped(finished, DropReason::TtlExpired),
+        bad_checksum: dropped(finished, DropReason::BadChecksum),
+        no_route: dropped(finished, DropReason::NoRoute),
+        not_ip: dropped(finished, DropReason::NoMatch),
+    };
+    ensure!(found == *wanted, "the router counted {found:?}, but the capture has {wanted:?}");
+    Ok(())
+}
+
+fn thousands(count: u64) -> String {
+    number(count as f64 + if count < 100 { 0.0 } else { 0.1 })
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_router_does_with_each_packet_what_the_capture_was_made_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("small.pcap");
+        let wanted = traffic::write(&file, 3000).unwrap();
+        assert_eq!((wanted.expired, wanted.not_ip), (30, 6));
+        let finished = run(&file, true).unwrap();
+        check(&finished, &wanted).unwrap();
+        assert!(by_fate(&finished).to_string().contains("ttl-expired"));
+        assert!(check(&finished, &Tally::default()).is_err());
+    }
+}

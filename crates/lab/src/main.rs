@@ -1,0 +1,70 @@
+//! The program `artery-bench`: the demonstration and the experiments.
+#![forbid(unsafe_code)]
+
+use artery_lab::{demo, seed3};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Shows the router at work and measures it.
+#[derive(Parser)]
+#[command(name = "artery-bench", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  artery-bench demo                            a router on a capture, and as root between two hosts
+  artery-bench seed3 --quick                   the experiment of May 1999, in a minute
+  artery-bench seed3 --out docs/benchmarks     the same with care, and figures and charts in files
+
+Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show a router at work: on a capture, and as root between two hosts
+    Demo,
+    /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
+    Seed3 {
+        /// Fewer and shorter runs
+        #[arg(long)]
+        quick: bool,
+        /// Write tables, figures and charts into this folder too
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Carry out one run of seed3 and print its figures
+    #[command(name = seed3::SUBCOMMAND, hide = true)]
+    Seed3Run {
+        /// What to run
+        case: seed3::Case,
+        /// How many packets to forward
+        #[arg(long)]
+        packets: u64,
+        /// How many packets to forward at once
+        #[arg(long)]
+        burst: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("artery-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo => demo::run(),
+        Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
+        Command::Seed3Run { case, packets, burst } => {
+            println!("{}", serde_json::to_string(&case.run(packets, burst)?)?);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Routers to run: configurations built in this process, and the program `artery` to be started as another.
+
+use crate::rig::{RigError, Skip};
+use anyhow::{Context as _, bail};
+use artery_elements::CLASSES;
+use artery_engine::{Problem, Router, Settings};
+use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
+use std::path::{Path, PathBuf};
+
+/// A configuration that was compiled and checked.
+pub struct Checked {
+    ir: Ir,
+    processing: Processing,
+}
+
+/// Compiles and checks a configuration; the error shows every diagnostic, warnings too.
+pub fn checked(name: &str, text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Checked> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let options = Options { variables, ..Options::default() };
+    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &CLASSES);
+    let (processing, more) = check(&ir, &CLASSES);
+    diagnostics.extend(more);
+    if !diagnostics.is_empty() {
+        let shown: Vec<String> = diagnostics.iter().map(|d: &Diagnostic| d.render(&sources)).collect();
+        bail!("{name} is not clean:\n{}", shown.join("\n"));
+    }
+    Ok(Checked { ir, processing })
+}
+
+impl Checked {
+    /// Makes and starts the elements.
+    pub fn build(&self, settings: Settings) -> anyhow::Result<Router> {
+        Router::build(&self.ir, &self.processing, CLASSES, settings).map_err(|found| self.complain(&found))
+    }
+
+    /// Makes all elements and starts none, to see that their arguments are right.
+    pub fn configure(&self, settings: Settings) -> anyhow::Result<()> {
+        let configured = Router::configure(&self.ir, &self.processing, CLASSES, settings);
+        let (_, warnings) = configured.map_err(|found| self.complain(&found))?;
+        if warnings.is_empty() { Ok(()) } else { Err(self.complain(&warnings)) }
+    }
+
+    fn complain(&self, problems: &[Problem]) -> anyhow::Error {
+        let element = |node: usize| &self.ir.nodes[node];
+        let line = |problem: &Problem| match problem.node.map(element) {
+            Some(node) => format!("{} :: {}: {}", node.name, node.class, problem.message),
+            None => problem.message.clone(),
+        };
+        anyhow::anyhow!(problems.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Where the program `artery` is: `$ARTERY`, or beside this program, or beside the folder of a test.
+pub fn artery() -> Result<PathBuf, RigError> {
+    if let Some(path) = std::env::var_os("ARTERY") {
+        return Ok(path.into());
+    }
+    let this = std::env::current_exe().unwrap_or_default();
+    let folders = this.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("artery")).find(|path| path.is_file());
+    found.ok_or_else(|| Skip::MissingTool("artery (cargo build -p artery, or set $ARTERY)".into()).into())
+}
+
+/// The program that runs now, to be started again.
+pub fn this() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("can't tell where this program is")
+}
+
+/// Where a tool is, along PATH.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder: PathBuf| folder.join(name)).find(|path: &PathBuf| is_file(path))
+}
+
+fn is_file(path: &Path) -> bool {
+    path.is_file()
+}

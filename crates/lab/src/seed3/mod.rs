@@ -1,0 +1,122 @@
+//! The experiment of May 1999: 24,000 packets a second by a configuration, 33,000 by Linux, on the same machine.
+//!
+//! The configuration runs as printed: over a wire between namespaces (E1), and in memory, one call for each element
+//! and packet (E2) or for each batch (E3), beside a function that does the same without a graph (E4) and beside Linux
+//! (E5). E6 adds what its author had left out. What matters are ratios: the machines of then are gone.
+
+mod case;
+mod child;
+mod forwarder;
+mod frames;
+mod graph;
+mod plan;
+mod report;
+mod wire;
+
+pub use case::{Case, Run};
+pub use child::SUBCOMMAND;
+pub use forwarder::{Neighbors, Verdict, forward};
+pub use frames::{DARKSTAR, FRAME, PAYLOAD, Station, TSB, ZEUS, segment};
+pub use graph::with_ends;
+pub use wire::{INTERFACE, Segment};
+
+use crate::machine::Machine;
+use crate::program;
+use crate::rig::{Rig, RigError};
+use anyhow::Context as _;
+use child::Instructions;
+use plan::{Plan, WIRE};
+use report::Report;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Figures of several runs, by what was run.
+type Runs<K> = BTreeMap<K, Vec<f64>>;
+
+/// Measures everything, prints it, and writes it to files in `out`.
+pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
+    let plan = if quick { Plan::QUICK } else { Plan::FULL };
+    let machine = Machine::here();
+    println!("{machine}\n");
+    let memory = in_memory(&plan)?;
+    let mut remarks = Vec::new();
+    let instructions = match program::tool("valgrind") {
+        Some(valgrind) => count_instructions(&valgrind, &plan)?,
+        None => {
+            remarks.push("No instructions were counted: valgrind is not installed.".to_string());
+            BTreeMap::new()
+        }
+    };
+    let wire = match over_the_wire(&plan) {
+        Ok(wire) => wire,
+        Err(RigError::Skip(reason)) => {
+            remarks.push(format!("Nothing was measured over a wire (E1, E5): {reason}."));
+            BTreeMap::new()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let report = Report { machine, plan, memory, instructions, wire, remarks };
+    println!("{}", report.text());
+    out.map_or(Ok(()), |folder| write(&report, folder))
+}
+
+/// Nanoseconds of a packet, by case and burst. The cases take turns, so that what disturbs disturbs all.
+fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
+    let mut runs: Runs<(Case, usize)> = BTreeMap::new();
+    for repetition in 1..=plan.repetitions {
+        eprintln!("in memory: round {repetition} of {}", plan.repetitions);
+        for (case, burst) in plan::cases() {
+            let run = child::run(case, plan.packets, burst)?;
+            runs.entry((case, burst)).or_default().push(run.nanos_per_packet());
+        }
+    }
+    Ok(runs)
+}
+
+fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Instructions>> {
+    let counted = plan::cases().filter(|(case, _)| !matches!(case, Case::Prefix(1..)));
+    let count = |(case, burst): (Case, usize)| {
+        eprintln!("instructions: {case} at burst {burst}");
+        Ok(((case, burst), child::instructions(valgrind, case, plan.counted, burst)?))
+    };
+    counted.map(count).collect()
+}
+
+/// Packets a second over the wire: TCP and a flood, through our program and through Linux, by turns.
+fn over_the_wire(plan: &Plan) -> Result<Runs<&'static str>, RigError> {
+    let rig = Rig::new("seed3")?;
+    let segment = Segment::new(&rig)?;
+    segment.as_in_1999()?;
+    let mut runs: Runs<&'static str> = BTreeMap::new();
+    let mut keep = |name, value| runs.entry(name).or_default().push(value);
+    for repetition in 1..=plan.wire_repetitions {
+        eprintln!("over the wire: round {repetition} of {}", plan.wire_repetitions);
+        let router = segment.start_router(&[])?;
+        keep(WIRE[0], segment.tcp(plan.seconds)?);
+        keep(WIRE[1], segment.flood(plan.flood())?.received_per_second);
+        segment.stop_router(router)?;
+        segment.darkstar.forwarding(true)?;
+        keep(WIRE[2], segment.tcp(plan.seconds)?);
+        keep(WIRE[3], segment.flood(plan.flood())?.received_per_second);
+        segment.darkstar.forwarding(false)?;
+    }
+    Ok(runs)
+}
+
+fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let files = [
+        ("seed3.jsonl", report.json_lines()?),
+        ("seed3.md", report.text()),
+        ("seed3-memory.svg", report.memory_chart()),
+        ("seed3-elements.svg", report.elements_chart()),
+        ("seed3-wire.svg", report.wire_chart()),
+    ];
+    for (name, text) in files.iter().filter(|(_, text)| !text.is_empty()) {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}

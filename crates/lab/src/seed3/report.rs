@@ -1,0 +1,321 @@
+//! What was measured, beside what was published: tables, files and charts.
+
+use super::Runs;
+use super::case::Case;
+use super::child::Instructions;
+use super::graph::CHAIN;
+use super::plan::{Plan, WIRE};
+use crate::machine::Machine;
+use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
+use artery_engine::BATCH;
+use std::collections::BTreeMap;
+
+/// Packets a second in 1999: the configuration, and Linux.
+const CLICK_1999: f64 = 24_000.0;
+const LINUX_1999: f64 = 33_000.0;
+
+/// The rows in memory: name, what it is, case, burst.
+const MEMORY: [(&str, &str, Case, usize); 7] = [
+    ("E2", "graph, one call per element and packet", Case::Graph, 1),
+    ("E3", "graph, batches", Case::Graph, BATCH),
+    ("E4", "one function, packet by packet", Case::Forwarder, 1),
+    ("E4 batched", "one function, batches", Case::Forwarder, BATCH),
+    ("E6", "graph with lookup, options, fragmenter; per packet", Case::Completed, 1),
+    ("E6 batched", "the same, batches", Case::Completed, BATCH),
+    ("source", "source and sink alone, batches", Case::Prefix(0), BATCH),
+];
+
+/// What the rows over the wire are, as [`WIRE`].
+const WIRE_MEANING: [&str; 4] = [
+    "the configuration as printed; TCP both ways, 256-byte packets, acknowledgments counted",
+    "the same; datagrams of 256 bytes one way",
+    "Linux ip_forward; TCP as above",
+    "Linux ip_forward; datagrams as above",
+];
+
+/// Everything measured.
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) plan: Plan,
+    pub(super) memory: Runs<(Case, usize)>,
+    pub(super) instructions: BTreeMap<(Case, usize), Instructions>,
+    pub(super) wire: Runs<&'static str>,
+    pub(super) remarks: Vec<String>,
+}
+
+impl Report {
+    /// The report as Markdown.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("# Seed 3: forwarding as in May 1999\n\n{}.\n", self.machine);
+        let Plan { packets, repetitions, seconds, wire_repetitions, .. } = self.plan;
+        text += &format!(
+            "Median of {repetitions} interleaved runs of {} packets in memory, of {wire_repetitions} runs of {seconds} s \
+             over a wire.\n\nIn memory: packets of 256 bytes are copied into frames, forwarded, and given back.\n\n{}",
+            number(packets as f64),
+            self.memory_table()
+        );
+        text += &format!("\nRatios:\n\n{}", self.ratio_table());
+        text += &format!(
+            "\nEach element, by the difference it makes at the end of the chain:\n\n{}",
+            self.element_table()
+        );
+        if !self.wire.is_empty() {
+            text += &format!("\nOver a wire between namespaces:\n\n{}", self.wire_table());
+        }
+        text += "\nPublished in 1999 on a Pentium Pro: 24,000 packets/s by the configuration, 33,000 by Linux, \
+                 ratio 0.727. Only ratios can be compared; the speed-up shows how far machines have come.\n";
+        self.remarks.iter().for_each(|remark| text += &format!("\n{remark}\n"));
+        text
+    }
+
+    /// All measurements as JSON, one a line.
+    pub(super) fn json_lines(&self) -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        write_json_lines(&self.measurements(), &mut bytes)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let of = |engine: &str, unit: &str, runs: &[f64]| {
+            Measurement::of("seed3", engine, unit, runs).cpu(&self.machine.cpu)
+        };
+        let with_case = |measurement: Measurement, case: &Case, burst: &usize| {
+            measurement.param("case", case).param("burst", burst).param("packet_bytes", 256)
+        };
+        let memory = self.memory.iter().map(|((case, burst), runs)| {
+            let measurement = with_case(of(&engine(*case, *burst), "ns/packet", runs), case, burst);
+            measurement.notes("in memory, filling and giving back the frame included")
+        });
+        let counted = self.instructions.iter().map(|((case, burst), count)| {
+            with_case(of(&engine(*case, *burst), "instructions/packet", &[count.instructions]), case, burst)
+                .notes("cachegrind, difference of N and 2N packets")
+        });
+        let elements = [1, BATCH].into_iter().flat_map(|burst| {
+            self.elements(burst).into_iter().map(move |(name, nanos)| (name, nanos, burst))
+        });
+        let elements = elements.map(|(name, nanos, burst)| {
+            of(name, "ns/packet", &[nanos]).param("burst", burst).notes("difference of two chains")
+        });
+        let wire = self.wire.iter().map(|(name, runs)| {
+            of(name, "packets/s", runs).threads(self.machine.cores).notes("veth and bridge in namespaces")
+        });
+        memory.chain(counted).chain(elements).chain(wire).collect()
+    }
+
+    fn median(&self, case: Case, burst: usize) -> Option<f64> {
+        self.memory.get(&(case, burst)).map(|runs| Summary::of(runs).median)
+    }
+
+    fn memory_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("row", Align::Left),
+            ("what", Align::Left),
+            ("packets/s", right),
+            ("ns/packet", right),
+            ("least", right),
+            ("most", right),
+            ("instructions", right),
+            ("misses (PPro L1d)", right),
+            ("× 24,000", right),
+        ]);
+        for (name, what, case, burst) in MEMORY {
+            let Some(runs) = self.memory.get(&(case, burst)) else { continue };
+            let nanos = Summary::of(runs);
+            let count = self.instructions.get(&(case, burst));
+            let counted = |of: fn(&Instructions) -> f64| count.map_or("-".into(), |count| number(of(count)));
+            table.row([
+                name.to_string(),
+                what.to_string(),
+                number(1e9 / nanos.median),
+                number(nanos.median),
+                number(nanos.min),
+                number(nanos.max),
+                counted(|count| count.instructions),
+                counted(|count| count.misses),
+                number(1e9 / nanos.median / CLICK_1999),
+            ]);
+        }
+        table
+    }
+
+    /// Name, ours, and what was published or is expected.
+    fn ratios(&self) -> Vec<(&'static str, f64, &'static str)> {
+        let speed = |case, burst| self.median(case, burst).map_or(f64::NAN, |nanos| 1.0 / nanos);
+        let graph = [1, BATCH].map(|burst| speed(Case::Graph, burst));
+        let forwarder = [1, BATCH].map(|burst| speed(Case::Forwarder, burst));
+        let completed = [1, BATCH].map(|burst| speed(Case::Completed, burst));
+        let wire = |name| self.wire.get(name).map_or(f64::NAN, |runs| Summary::of(runs).median);
+        vec![
+            ("E2/E4: graph to function, packet by packet", graph[0] / forwarder[0], "0.727 in 1999"),
+            ("E3/E4: graph to function, batches", graph[1] / forwarder[1], ""),
+            ("E3/E2: what batches gain", graph[1] / graph[0], "more than 1"),
+            (
+                "E6/E2: what was left out costs little, per packet",
+                completed[0] / graph[0],
+                "\"won't impact\" in 1999",
+            ),
+            ("E6/E3: the same, batches", completed[1] / graph[1], ""),
+            ("E1/E5: TCP over the wire", wire(WIRE[0]) / wire(WIRE[2]), "0.727 in 1999"),
+            ("E1/E5: flood over the wire", wire(WIRE[1]) / wire(WIRE[3]), ""),
+        ]
+    }
+
+    fn ratio_table(&self) -> Table {
+        let columns =
+            [("ratio", Align::Left), ("ours", Align::Right), ("published or expected", Align::Left)];
+        let mut table = Table::new(&columns);
+        self.ratios().into_iter().filter(|(_, value, _)| value.is_finite()).for_each(
+            |(name, value, then)| {
+                table.row([name.to_string(), format!("{value:.3}"), then.to_string()]);
+            },
+        );
+        table
+    }
+
+    /// What each element of the chain adds, in nanoseconds.
+    fn elements(&self, burst: usize) -> Vec<(&'static str, f64)> {
+        let up_to = |length| self.median(Case::Prefix(length), burst);
+        let difference =
+            |(n, (name, _)): (usize, &(&'static str, &str))| Some((*name, up_to(n + 1)? - up_to(n)?));
+        CHAIN.iter().enumerate().filter_map(difference).collect()
+    }
+
+    fn element_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("element", Align::Left),
+            ("ns, per packet", Align::Right),
+            ("ns, batches", Align::Right),
+        ]);
+        for ((name, one), (_, many)) in self.elements(1).into_iter().zip(self.elements(BATCH)) {
+            table.row([name.to_string(), format!("{one:.1}"), format!("{many:.1}")]);
+        }
+        table
+    }
+
+    fn wire_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("row", Align::Left),
+            ("what", Align::Left),
+            ("packets/s", right),
+            ("least", right),
+            ("most", right),
+            ("1999", right),
+            ("speed-up", right),
+        ]);
+        for (name, what) in WIRE.into_iter().zip(WIRE_MEANING) {
+            let Some(runs) = self.wire.get(name) else { continue };
+            let then = if name.starts_with("E1") { CLICK_1999 } else { LINUX_1999 };
+            let rate = Summary::of(runs);
+            table.row([
+                name.to_string(),
+                what.to_string(),
+                number(rate.median),
+                number(rate.min),
+                number(rate.max),
+                number(then),
+                number(rate.median / then),
+            ]);
+        }
+        table
+    }
+
+    /// Nanoseconds of a packet in memory.
+    pub(super) fn memory_chart(&self) -> String {
+        let chart =
+            Chart::new("Forwarding in memory, 256-byte packets", "nanoseconds per packet; less is better");
+        let bars = MEMORY.iter().filter_map(|(name, _, case, burst)| {
+            let nanos = Summary::of(self.memory.get(&(*case, *burst))?);
+            Some((name, nanos))
+        });
+        bars.fold(chart, |chart, (name, nanos)| chart.bar(name, nanos.median, Some((nanos.min, nanos.max))))
+            .svg()
+    }
+
+    /// Nanoseconds of each element.
+    pub(super) fn elements_chart(&self) -> String {
+        let chart =
+            Chart::new("What each element costs in batches", "nanoseconds per packet; less is better");
+        self.elements(BATCH)
+            .into_iter()
+            .fold(chart, |chart, (name, nanos)| chart.bar(name, nanos, None))
+            .svg()
+    }
+
+    /// Packets a second over the wire; empty if nothing was measured.
+    pub(super) fn wire_chart(&self) -> String {
+        if self.wire.is_empty() {
+            return String::new();
+        }
+        let chart = Chart::new(
+            "Forwarding between namespaces, 256-byte packets",
+            "packets per second; more is better",
+        );
+        let bars = WIRE.iter().filter_map(|name| Some((name, Summary::of(self.wire.get(name)?))));
+        let chart =
+            bars.fold(chart, |chart, (name, rate)| chart.bar(name, rate.median, Some((rate.min, rate.max))));
+        chart.reference("configuration, 1999", CLICK_1999).reference("Linux, 1999", LINUX_1999).svg()
+    }
+}
+
+/// The name of the row that a case belongs to.
+fn engine(case: Case, burst: usize) -> String {
+    let row = MEMORY.iter().find(|(_, _, known, at)| (*known, *at) == (case, burst));
+    row.map_or_else(|| case.to_string(), |(name, ..)| name.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed3::plan::cases;
+
+    fn report() -> Report {
+        let memory = cases().map(|(case, burst)| {
+            let nanos = match case {
+                Case::Prefix(length) => 10.0 + 5.0 * length as f64,
+                Case::Forwarder => 20.0,
+                _ => 50.0,
+            };
+            ((case, burst), vec![nanos / burst as f64, nanos / burst as f64])
+        });
+        Report {
+            machine: Machine::here(),
+            plan: Plan::QUICK,
+            memory: memory.collect(),
+            instructions: BTreeMap::new(),
+            wire: BTreeMap::new(),
+            remarks: vec!["A remark.".into()],
+        }
+    }
+
+    #[test]
+    fn an_element_costs_the_difference_of_two_chains() {
+        let elements = report().elements(1);
+        assert_eq!(elements.len(), CHAIN.len());
+        assert!(elements.iter().all(|(_, nanos)| (nanos - 5.0).abs() < 1e-9), "{elements:?}");
+    }
+
+    #[test]
+    fn the_report_states_ratios_that_were_measured_and_no_others() {
+        let report = report();
+        let text = report.text();
+        assert!(text.contains("| 0.400 | 0.727 in 1999"), "{text}");
+        assert!(!text.contains("E1/E5") && text.contains("A remark."), "{text}");
+        assert!(report.wire_chart().is_empty() && report.memory_chart().contains("E4 batched"));
+    }
+
+    #[test]
+    fn every_measurement_is_a_line_with_all_fields() {
+        let report = report();
+        let lines = report.json_lines().unwrap();
+        assert_eq!(lines.lines().count(), report.memory.len() + 2 * CHAIN.len());
+        for line in lines.lines() {
+            let measurement: Measurement = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                (measurement.experiment.as_str(), measurement.cpu.as_str()),
+                ("seed3", report.machine.cpu.as_str())
+            );
+        }
+    }
+}
