@@ -27,7 +27,10 @@ elements! {
         paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
         round_robin_switch, set_timestamp, static_switch, strip, switch, tee, timed_source, truncate, unstrip;
 
-    queue(store): front_drop_queue, mixed_queue, notifier_queue, queue, simple_queue;
+    queue(delay, gap, rated, store):
+        bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, front_drop_queue, mixed_queue,
+        notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, round_robin_sched, shaper, simple_queue,
+        static_pull_switch, unqueue;
 
     classify: classifier, ip_classifier, ip_filter;
 
@@ -41,7 +44,7 @@ elements! {
         set_udp_checksum, static_ip_lookup, store_ip_address, strip_ip_header,
         strip_to_network_header, udp_ip_encap, unstrip_ip_header;
 
-    files: ;
+    files(network_header, trace): from_dump;
 
     device: ;
 

@@ -194,6 +194,9 @@ impl Element for Store {
     }
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        if max == 0 {
+            return;
+        }
         let n = max.min(self.packets.len());
         into.extend(self.packets.drain(..n));
         if n > 0 {

@@ -1,0 +1,110 @@
+use super::gap::Gap;
+use super::rated::print_bandwidth;
+use super::shaper::tell;
+use crate::value::value;
+use artery_engine::{
+    Arg, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals, StartError,
+    Write,
+};
+
+pub static CLASS: Class = Class {
+    name: "BandwidthShaper",
+    group: "queue",
+    summary: "lets packets be pulled at a given bandwidth",
+    manual: "Lets packets be pulled, RATE bytes a second. Whoever pulls sleeps until the next packet may go.",
+    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthShaper(1Mbps) -> Unqueue -> Discard;",
+    processing: "l/l",
+    args: &[Arg::required("RATE", "bandwidth", "how many bytes may be pulled a second")],
+    handlers: &[
+        Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
+        Handler::read("config", "RATE", &READ_RATE),
+        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset)).button(),
+    ],
+    signals: Signals::NonEmpty,
+    build: |args| Ok(Box::new(Shaper { gap: Gap::new(args.read::<Bandwidth>("RATE")?.0) })),
+    ..Class::DEFAULT
+};
+
+static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(print_bandwidth(s.gap.rate())));
+
+struct Shaper {
+    /// Counts bytes.
+    gap: Gap,
+}
+
+impl Shaper {
+    fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.gap.set_rate(value::<Bandwidth>(text)?.0);
+        tell(&mut self.gap, cx);
+        Ok(())
+    }
+    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.gap.reset();
+        tell(&mut self.gap, cx);
+        Ok(())
+    }
+}
+
+impl Element for Shaper {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        cx.send_all(0, batch);
+    }
+
+    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let now = cx.now();
+        for pulled in 0..max {
+            if self.gap.due(now) == 0 || cx.pull(0, 1, into) == 0 {
+                if pulled == 0 {
+                    tell(&mut self.gap, cx);
+                }
+                return;
+            }
+            self.gap.happened(into.iter().last().map_or(0, |packet| packet.len() as u64));
+        }
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.signal(Signal::NonEmpty, true);
+        Ok(())
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        tell(&mut self.gap, cx);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+    use std::time::Duration;
+
+    #[test]
+    fn bytes_can_be_pulled_at_its_rate() {
+        let mut bench = Bench::new(&CLASS, "10000");
+        (0..100).for_each(|_| bench.offer(0, [0; 1000]));
+        assert_eq!((bench.pull(0, 8).len(), bench.pull(0, 8).len()), (1, 0));
+        assert!(!bench.signals().0);
+        let mut pulled = 0;
+        for _ in 0..50 {
+            bench.pass(Duration::from_millis(100));
+            pulled += bench.pull(0, 8).len();
+        }
+        assert_eq!(pulled, 50);
+    }
+
+    #[test]
+    fn rates_are_read_and_printed_as_bandwidths() {
+        let mut bench = Bench::new(&CLASS, "1Mbps");
+        assert_eq!(bench.read("rate", "").unwrap(), "1Mbps");
+        bench.write("rate", "2 Mbps").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "2Mbps");
+        assert!(bench.write("rate", "wide").is_err());
+    }
+
+    #[test]
+    fn the_rate_must_be_given() {
+        assert_eq!(Bench::refuses(&CLASS, ""), "required RATE argument missing");
+    }
+}

@@ -1,0 +1,55 @@
+use artery_engine::{Batch, Class, Context, Element};
+
+pub static CLASS: Class = Class {
+    name: "PrioSched",
+    group: "queue",
+    summary: "pulls from the first input that has packets",
+    manual: "
+Gives whoever pulls packets from input 0 while it has some, else from input 1, and so on. Inputs with low numbers can
+starve the others.",
+    example: "Idle -> Queue -> s :: PrioSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
+    ports: "-/1",
+    processing: "l/l",
+    per_worker: true,
+    build: |_| Ok(Box::new(PrioSched)),
+    ..Class::DEFAULT
+};
+
+struct PrioSched;
+
+impl Element for PrioSched {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        cx.send_all(0, batch);
+    }
+
+    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let mut left = max;
+        for input in 0..cx.inputs() {
+            if left == 0 {
+                return;
+            }
+            if !cx.upstream_idle(input) {
+                left -= cx.pull(input, left, into);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn lower_inputs_come_first() {
+        let mut bench = Bench::setup(&CLASS, "").inputs(3).build().unwrap();
+        [2, 1, 0, 2, 0].into_iter().for_each(|input| bench.offer(usize::from(input), [input]));
+        let order: Vec<u8> = (0..2).flat_map(|_| bench.pull(0, 4)).map(|packet| packet.data()[0]).collect();
+        assert_eq!(order, [0, 0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn takes_no_arguments() {
+        assert_eq!(Bench::refuses(&CLASS, "1"), "too many arguments");
+    }
+}
