@@ -2,7 +2,7 @@
 use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions};
 use crate::job::Input;
 use crate::load::{Loaded, load};
-use crate::voice::{Voice, print};
+use crate::voice::{Voice, complain, print};
 use artery_elements::CLASSES;
 use artery_engine::{Home, Plan, Router, Settings};
 
@@ -21,7 +21,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
             Err(problems) => loaded.problems = problems,
         }
     }
-    eprint!("{}", voice.faults(&loaded));
+    complain(&voice.faults(&loaded));
     let name = input.name();
     let Some(plan) = plan else {
         voice.error(&format!("{name}: {}", loaded.error_count_in_words()));
@@ -81,7 +81,7 @@ pub(crate) fn graph(options: &GraphOptions) -> anyhow::Result<u8> {
 
 fn draw(options: &ReadingOptions, text: impl Fn(&Loaded) -> String) -> anyhow::Result<u8> {
     let (_, loaded) = read(options)?;
-    eprint!("{}", Voice::artery().faults(&loaded));
+    complain(&Voice::artery().faults(&loaded));
     if loaded.has_errors() {
         return Ok(1);
     }

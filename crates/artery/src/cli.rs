@@ -2,7 +2,6 @@
 use crate::job::{Input, Job, PortRequest};
 use crate::load::Reading;
 use crate::voice::Voice;
-use anyhow::{Context as _, bail};
 use artery_engine::{Settings, Time};
 use artery_lang::Dialect;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -364,18 +363,6 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
     crate::voice::print(&String::from_utf8_lossy(&script));
     Ok(0)
-}
-
-/// Becomes the program `artery-bench` that lies beside this one.
-pub(crate) fn bench(arguments: &[OsString]) -> anyhow::Result<u8> {
-    use std::os::unix::process::CommandExt as _;
-    let here = std::env::current_exe().context("can't tell where this program lies")?;
-    let program = here.with_file_name("artery-bench");
-    if !program.exists() {
-        bail!("{} is missing; build it with 'cargo build --release -p artery-lab'", program.display());
-    }
-    Err(std::process::Command::new(&program).args(arguments).exec())
-        .with_context(|| format!("can't run {}", program.display()))
 }
 
 #[cfg(test)]

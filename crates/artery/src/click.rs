@@ -1,7 +1,7 @@
 //! The personality `click`: its options, its messages, its order of events.
 use crate::job::{Input, Job, PortRequest};
 use crate::load::Reading;
-use crate::voice::{Voice, print};
+use crate::voice::{Voice, complain, print};
 use artery_engine::{Settings, Time};
 use artery_lang::Dialect;
 use std::ffi::OsString;
@@ -20,13 +20,12 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
             0
         }
         Ok(Wish::Run(job)) => crate::run::run(*job).unwrap_or_else(|error| {
-            eprintln!("{error:#}");
+            complain(&format!("{error:#}\n"));
             1
         }),
         Err(error) => {
-            eprint!(
-                "{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\nTry '{name} --help' for more information.\n"
-            );
+            let try_help = format!("Try '{name} --help' for more information.");
+            complain(&format!("{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
             1
         }
     }
@@ -85,7 +84,7 @@ fn take_input(job: &mut Job, has_input: &mut bool, given: Given) -> Result<(), S
         let variables = &mut job.reading.variables;
         match variables.iter().any(|(known, _)| known == name) {
             // The program goes on with the first value, as Click does.
-            true => eprintln!("parameter '{name}' multiply defined"),
+            true => complain(&format!("parameter '{name}' multiply defined\n")),
             false => variables.push((name.to_string(), text.to_string())),
         }
         return Ok(());

@@ -1,7 +1,7 @@
 //! `artery fmt`: configuration files in the standard layout.
 use crate::cli::FmtOptions;
 use crate::job::Input;
-use crate::voice::{Voice, print};
+use crate::voice::{Voice, complain, print};
 use anyhow::Context as _;
 use artery_lang::{Diagnostic, Dialect, Sources, parse};
 
@@ -27,7 +27,7 @@ fn format_one(options: &FmtOptions, input: &Input) -> anyhow::Result<bool> {
         }
     };
     let Ok(formatted) = artery_lang::format(&text) else {
-        eprint!("{}", syntax_errors(&input.name(), &text, voice));
+        complain(&syntax_errors(&input.name(), &text, voice));
         return Ok(false);
     };
     match input {

@@ -90,8 +90,8 @@ pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
     loaded
 }
 
-/// The arguments that are wrong in the elements that exist, although others don't. Sentences about other elements
-/// are left out, since these may be what is missing; they come without a remedy.
+/// The arguments that are wrong in the elements that exist, although others don't. Where some are missing, sentences
+/// about other elements are left out, since these may be what is missing; they come without a remedy.
 fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     let (ir, modes) = (&loaded.ir, &loaded.processing);
     let is_sound = |node: &usize| CLASSES.find(&ir.nodes[*node].class).is_some();
@@ -117,7 +117,9 @@ fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     };
     let found = Router::configure(&part, &part_modes, CLASSES, Settings::default()).err().unwrap_or_default();
     let in_whole = |problem: Problem| Problem { node: problem.node.map(|node| kept[node]), ..problem };
-    let concerns_one = |problem: &Problem| problem.stage == Stage::Configuring && problem.help.is_some();
+    let concerns_one = |problem: &Problem| {
+        problem.stage == Stage::Configuring && (loaded.compiled || problem.help.is_some())
+    };
     found.into_iter().filter(concerns_one).map(in_whole).collect()
 }
 

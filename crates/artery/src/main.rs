@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod bench;
 mod check;
 mod cli;
 mod click;
@@ -20,13 +21,14 @@ use cli::{Cli, Command};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use voice::Voice;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match click_arguments(&args) {
         Some((name, rest)) => click::main(name, rest),
         None => artery(cli::parse(args)).unwrap_or_else(|error| {
-            eprintln!("artery: {error:#}");
+            Voice::artery().error(&format!("{error:#}"));
             1
         }),
     };
@@ -55,7 +57,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Help { topic } => elements::help(topic.as_deref()),
         Command::Handler(options) => control_socket::call(&options),
         Command::Completions { shell } => cli::completions(shell),
-        Command::Bench { arguments } => cli::bench(&arguments),
+        Command::Bench { arguments } => bench::run(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),
     }
 }

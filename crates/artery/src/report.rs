@@ -1,4 +1,5 @@
 //! What a router did, in figures: packets, rates, time and drops by element.
+use crate::voice::complain;
 use artery_engine::graph::Counts;
 use artery_engine::{Finished, Handle, Plan};
 use serde_json::json;
@@ -53,11 +54,11 @@ fn table(rows: &[Row], profile: bool) -> String {
 pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool) {
     let (plan, counts) = (finished.plan(), finished.counts());
     if as_json {
-        eprintln!("{}", report_json(&plan, &counts, finished.ran));
+        complain(&format!("{}\n", report_json(&plan, &counts, finished.ran)));
         return;
     }
     let rows = rows(&plan, &counts, &[], finished.ran);
-    eprint!("ran {:.3} s\n{}", finished.ran.as_secs_f64(), table(&rows, profile));
+    complain(&format!("ran {:.3} s\n{}", finished.ran.as_secs_f64(), table(&rows, profile)));
 }
 
 fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Value {
@@ -131,7 +132,7 @@ impl Screen {
             true => format!("\x1b[{}A\x1b[J", self.lines),
             false => String::new(),
         };
-        eprint!("{back}{text}");
+        complain(&format!("{back}{text}"));
         *self = Screen { counts, at: now, lines: text.lines().count() };
     }
 }

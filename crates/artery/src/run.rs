@@ -6,7 +6,7 @@ use crate::load::load;
 use crate::replace::Replacer;
 use crate::report;
 use crate::signals::Watcher;
-use crate::voice::{Voice, print};
+use crate::voice::{Voice, complain, print};
 use artery_elements::CLASSES;
 use artery_engine::{Finished, Router};
 
@@ -58,13 +58,13 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
         match Router::build(&loaded.ir, &loaded.processing, CLASSES, job.settings.clone()) {
             Ok(mut router) => {
                 loaded.problems = std::mem::take(&mut router.warnings);
-                eprint!("{}", voice.faults(&loaded));
+                complain(&voice.faults(&loaded));
                 return Ok(Some((router, listeners)));
             }
             Err(problems) => loaded.problems = problems,
         }
     }
-    eprint!("{}", voice.faults(&loaded));
+    complain(&voice.faults(&loaded));
     if let Voice::Artery { .. } = voice {
         voice.error(&format!("{}: {}; nothing was started", job.input.name(), loaded.error_count_in_words()));
     }

@@ -1,6 +1,6 @@
 //! What the signals of the system do to a running router.
 use crate::replace::Replacer;
-use crate::voice::Voice;
+use crate::voice::{Voice, complain};
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
@@ -49,11 +49,11 @@ impl Watcher {
 fn replace(replacer: Option<&Replacer>, voice: Voice) {
     match replacer.map(Replacer::reread) {
         Some(Ok(warnings)) => {
-            eprint!("{warnings}");
+            complain(&warnings);
             voice.say("the configuration was replaced");
         }
         Some(Err(errors)) => {
-            eprint!("{errors}");
+            complain(&errors);
             voice.say("the configuration was not replaced");
         }
         None => {}

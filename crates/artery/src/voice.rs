@@ -16,6 +16,11 @@ pub(crate) fn print(text: &str) {
     Sink::Stdout.write(text);
 }
 
+/// Writes to standard error, likewise.
+pub(crate) fn complain(text: &str) {
+    Sink::Stderr.write(text);
+}
+
 impl Voice {
     /// Artery's own, coloured on a terminal unless the user asks for none.
     pub(crate) fn artery() -> Voice {
@@ -31,15 +36,15 @@ impl Voice {
     /// A line about what happened.
     pub(crate) fn say(self, message: &str) {
         match self {
-            Voice::Artery { .. } => eprintln!("artery: {message}"),
-            Voice::Click { .. } => eprintln!("{message}"),
+            Voice::Artery { .. } => complain(&format!("artery: {message}\n")),
+            Voice::Click { .. } => complain(&format!("{message}\n")),
         }
     }
 
     /// A warning that has no place in a configuration.
     pub(crate) fn warning(self, message: &str) {
         if self != (Voice::Click { warnings: false }) {
-            eprintln!("warning: {message}");
+            complain(&format!("warning: {message}\n"));
         }
     }
 

@@ -87,6 +87,18 @@ fn sigint_ends_the_run_and_prints_counters() {
 }
 
 #[test]
+fn the_live_table_shows_counters_while_packets_flow() {
+    let folder = Folder::new();
+    let mut router = Router::start(&folder.path("s"), &["--stats=0.05", "-e", FLOOD]);
+    assert!(router.complaint().starts_with("element "));
+    assert!(router.complaint().starts_with("InfiniteSource@1 :: InfiniteSource"));
+    let line = router.complaint();
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(fields[..3], ["c", "::", "Counter"]);
+    assert!(fields[3].parse::<u64>().unwrap() > 0 && fields[4].parse::<f64>().unwrap() > 0.0, "{line}");
+}
+
+#[test]
 fn a_driver_may_delay_the_first_signal_but_not_the_second() {
     let folder = Folder::new();
     let text = "s :: Script(TYPE PASSIVE, set x 0); DriverManager(wait_stop, wait_time 1000s)";

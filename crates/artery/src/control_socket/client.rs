@@ -2,14 +2,17 @@
 use super::codec::GREETING;
 use crate::cli::HandlerOptions;
 use crate::load::system_message;
-use crate::voice::print;
+use crate::voice::{complain, print};
 use anyhow::{Context as _, anyhow, bail};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Most bytes of a value that are accepted.
 const MAX_VALUE: usize = 1 << 30;
+/// How long the router may be silent; a large configuration takes a while to replace.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads or writes a handler of a running router.
 pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
@@ -35,10 +38,15 @@ impl<S: Read + Write> Stream for S {}
 
 fn connect(options: &HandlerOptions) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
     let (name, result): (String, std::io::Result<Box<dyn Stream>>) = match (&options.socket, options.port) {
-        (Some(path), _) => (path.display().to_string(), UnixStream::connect(path).map(|s| Box::new(s) as _)),
+        (Some(path), _) => {
+            let stream = UnixStream::connect(path);
+            let patient = |s: UnixStream| s.set_read_timeout(Some(PATIENCE)).map(|()| Box::new(s) as _);
+            (path.display().to_string(), stream.and_then(patient))
+        }
         (None, Some(port)) => {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-            (format!("TCP port {port}"), stream.map(|s| Box::new(s) as _))
+            let patient = |s: TcpStream| s.set_read_timeout(Some(PATIENCE)).map(|()| Box::new(s) as _);
+            (format!("TCP port {port}"), stream.and_then(patient))
         }
         (None, None) => bail!("say where the router is: -u PATH or -p PORT"),
     };
@@ -78,7 +86,7 @@ fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) ->
     match code {
         200 => Ok(0),
         220 => {
-            eprintln!("{}", lines.join("\n"));
+            complain(&(lines.join("\n") + "\n"));
             Ok(0)
         }
         _ => bail!("{}", lines.join("\n")),
