@@ -36,7 +36,7 @@ elements! {
 
     ether: ;
 
-    ip(address, failures, ip_header, ip_text, linear, name, packet_id, route):
+    ip(address, each, failures, ip_header, ip_text, linear, name, packet_id, route):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
         dec_ip_ttl, fix_ip_src, get_ip_address, icmp_error, icmp_ping_encap, icmp_ping_responder,
         ip_encap, ip_fragmenter, ip_gw_options, ip_print, linear_ip_lookup, mark_ip_ce, mark_ip_header,
@@ -44,7 +44,7 @@ elements! {
         set_udp_checksum, static_ip_lookup, store_ip_address, strip_ip_header,
         strip_to_network_header, udp_ip_encap, unstrip_ip_header;
 
-    files(network_header, trace): from_dump;
+    files(network_header, trace): from_dump, to_dump;
 
     device: ;
 

@@ -1,0 +1,414 @@
+use super::network_header;
+use super::trace::{Bound, Trace, Window};
+use crate::basic::random::Random;
+use crate::chance::Chance;
+use crate::value::value;
+use artery_device::{DeviceError, Record};
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet, Read,
+    Signal, Signals, StartError, Time, Write,
+};
+use artery_lang::args as text;
+use std::any::Any;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "FromDump",
+    group: "files",
+    summary: "sends the packets of a pcap file",
+    manual: "
+Reads a file as tcpdump, ToDump and others write it (classic pcap, either byte order, micro- or nanoseconds; `-` is
+standard input) and sends its packets with their timestamps. With TIMING they leave in the pace in which they were
+captured. The part of the file from START or START_AFTER to END, END_AFTER or INTERVAL is sent, and of that the share
+SAMPLE. With STOP the router is asked to stop at the end; END_CALL is a handler to write instead.
+
+With FORCE_IP only IP packets leave by output 0, their header marked and their destination annotation set; others
+leave by output 1 or are dropped. Bytes that were on the wire and not in the file are counted in the extra length
+annotation. A damaged file is reported with the place of the damage; what precedes it is sent.
+
+LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Compressed files are not read.",
+    example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
+    ports: "0/1-2",
+    processing: "a/ah",
+    args: &[
+        Arg::required("FILENAME", "filename", "the file, `-` for standard input"),
+        Arg::optional("TIMING", "bool", "false", "whether to keep the pace of the file"),
+        Arg::keyword("STOP", "bool", "false", "whether to stop the router at the end"),
+        Arg::keyword("ACTIVE", "bool", "true", "whether to send packets"),
+        Arg::keyword("SAMPLE", "probability", "1", "share of packets to send"),
+        Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),
+        Arg::keyword("START", "seconds since 1970", "", "skips packets before this time"),
+        Arg::keyword("START_AFTER", "time", "", "skips so much of the beginning"),
+        Arg::keyword("END", "seconds since 1970", "", "ends at this time"),
+        Arg::keyword("END_AFTER", "time", "", "ends so long after the file's first packet"),
+        Arg::keyword("INTERVAL", "time", "", "ends so long after the first packet sent"),
+        Arg::keyword("END_CALL", "handler call", "", "handler to write at the end"),
+        Arg::keyword("LOOP", "number", "1", "how often to play the file; -1 for ever"),
+        Arg::keyword("MMAP", "bool", "false", "accepted and without effect"),
+    ],
+    handlers: &[
+        Handler::read("count", "packets sent", &Read(|f: &mut FromDump, _, _| Ok(f.count.to_string()))),
+        Handler::write("reset_counts", "sets count to zero", &Write(|f: &mut FromDump, _, _| Ok(f.count = 0)))
+            .button(),
+        Handler::read("active", "ACTIVE", &Read(|f: &mut FromDump, _, _| Ok(f.active.to_string())))
+            .and_write(&Write(|f: &mut FromDump, text, cx| f.set("active", text, cx))),
+        Handler::write("stop", "stops sending, and the router", &Write(|f: &mut FromDump, text, cx| f.set("stop", text, cx)))
+            .button(),
+        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromDump, _, _| Ok(f.probability()))),
+        Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap()))),
+        Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.path.clone()))),
+        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromDump, _, _| Ok(f.size()))),
+        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position()))),
+        Handler::read("packet_filepos", "place of the last packet sent in the file", &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string()))),
+        Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set("extend_interval", text, cx))),
+        Handler::write("reset_timing", "starts timing anew", &Write(|f: &mut FromDump, text, cx| f.set("reset_timing", text, cx))).button(),
+    ],
+    signals: Signals::NonEmpty,
+    build: |args| Ok(Box::new(FromDump::new(args)?)),
+    ..Class::DEFAULT
+};
+
+/// Bits behind the point of SAMPLE.
+const SAMPLE_BITS: u32 = 28;
+/// Records looked at in one run, so that skipping many does not hold up the others.
+const LOOK: usize = 512;
+
+struct FromDump {
+    path: String,
+    trace: Option<Trace>,
+    /// How often to play the file, when not once.
+    rounds: Option<Limit>,
+    timing: bool,
+    active: bool,
+    force_ip: bool,
+    sample: u32,
+    random: Random,
+    window: Window,
+    /// Whether the end of the window counts.
+    ends: bool,
+    /// Whether `window` is absolute and the time offset known.
+    settled: bool,
+    /// When the trace's first record left, and its own time.
+    origin: (Time, Time),
+    at_end: AtEnd,
+    count: u64,
+    packet_position: u64,
+    /// Whether the end of the file was reached.
+    exhausted: bool,
+}
+
+/// What happens at the end.
+#[derive(Clone)]
+enum AtEnd {
+    Nothing,
+    Deactivate,
+    Call(String),
+}
+
+/// What became of a record.
+enum Step {
+    Packet(Packet),
+    Passed,
+    /// The next packet's time has not come.
+    Early(Time),
+    /// The pool is empty.
+    NoFrame,
+    /// The rest of the file is not wanted.
+    End,
+    /// There is no more.
+    Exhausted,
+}
+
+impl FromDump {
+    fn new(args: &mut Args<'_>) -> Result<FromDump, ArgError> {
+        let window = window(args)?;
+        let rounds: Limit = args.read("LOOP")?;
+        args.read::<bool>("MMAP")?;
+        let sample: String = args.read("SAMPLE")?;
+        let sample = text::fixed(&sample, SAMPLE_BITS)
+            .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
+        let chance: std::sync::Arc<Chance> = args.resource();
+        Ok(FromDump {
+            path: args.read("FILENAME")?,
+            trace: None,
+            rounds: (rounds != Limit(Some(1))).then_some(rounds),
+            timing: args.read("TIMING")?,
+            active: args.read("ACTIVE")?,
+            force_ip: args.read("FORCE_IP")?,
+            sample: sample.min(1 << SAMPLE_BITS) as u32,
+            random: Random::from_seed(chance.bits()),
+            at_end: at_end(args, &window)?,
+            ends: window.last.is_some(),
+            window,
+            settled: false,
+            origin: (Time::ZERO, Time::ZERO),
+            count: 0,
+            packet_position: 0,
+            exhausted: false,
+        })
+    }
+
+    fn open(&self) -> Result<Trace, DeviceError> {
+        match self.rounds {
+            None => Trace::open(&self.path),
+            Some(Limit(rounds)) => Trace::open_looping(&self.path, rounds),
+        }
+    }
+
+    fn check_link(&mut self, trace: &Trace) -> Result<(), StartError> {
+        self.force_ip |= trace.link_type() == artery_device::LinkType::IP;
+        if self.force_ip && !network_header::is_known(trace.link_type()) {
+            let link = trace.link_type();
+            return Err(StartError::new(format!("{}: unknown linktype {link}; can't force IP packets", self.path)));
+        }
+        Ok(())
+    }
+
+    /// Handles the next record.
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        match self.try_step(cx) {
+            Ok(step) => step,
+            Err(error) => {
+                self.trace = None;
+                cx.say(&format!("{} :: FromDump: {error}", cx.name()));
+                Step::Exhausted
+            }
+        }
+    }
+
+    fn try_step(&mut self, cx: &mut Context<'_>) -> Result<Step, DeviceError> {
+        let Some(trace) = &mut self.trace else { return Ok(Step::Exhausted) };
+        let Some((record, starts_over)) = trace.peek()? else { return Ok(Step::Exhausted) };
+        if !self.settled {
+            self.window.settle(record.time);
+        }
+        if !self.settled || starts_over {
+            self.settled = true;
+            self.origin = (cx.now(), record.time);
+        }
+        if self.window.is_before(record.time) || !self.is_sampled() {
+            trace_of(&mut self.trace).skip(&record)?;
+            return Ok(Step::Passed);
+        }
+        if self.ends && self.window.is_after(record.time) {
+            return Ok(Step::End);
+        }
+        if let Some(time) = self.due(&record).filter(|time| *time > cx.now()) {
+            return Ok(Step::Early(time));
+        }
+        let trace = trace_of(&mut self.trace);
+        let position = trace.position();
+        let Some(packet) = trace.take(&record, cx.pool())? else { return Ok(Step::NoFrame) };
+        self.packet_position = position;
+        Ok(self.sort(packet, cx))
+    }
+
+    fn is_sampled(&mut self) -> bool {
+        self.sample == 1 << SAMPLE_BITS || self.random.bits() >> (32 - SAMPLE_BITS) < self.sample
+    }
+
+    /// When a record is to be sent, with TIMING.
+    fn due(&self, record: &Record) -> Option<Time> {
+        let (start, first) = self.origin;
+        self.timing.then(|| start + record.time.since(first))
+    }
+
+    fn sort(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Step {
+        let link = trace_of(&mut self.trace).link_type();
+        if self.force_ip && !network_header::mark(&mut packet, link) {
+            cx.send_or_discard(1, packet, DropReason::NoOutput);
+            return Step::Passed;
+        }
+        self.count += 1;
+        Step::Packet(packet)
+    }
+
+    /// Adds up to `max` packets to `into`; returns whether there may be more at once.
+    fn fill(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+        let mut looked = 0;
+        while self.active && into.len() < max && looked < LOOK {
+            looked += 1;
+            match self.step(cx) {
+                Step::Packet(packet) => into.push(packet),
+                Step::Passed => {}
+                Step::NoFrame => return true,
+                Step::Early(time) => {
+                    cx.wake_at(time);
+                    return false;
+                }
+                Step::End => {
+                    self.ends = false;
+                    self.end(cx);
+                }
+                Step::Exhausted => {
+                    if !std::mem::replace(&mut self.exhausted, true) {
+                        self.end(cx);
+                    }
+                    return false;
+                }
+            }
+        }
+        self.active
+    }
+
+    /// Does what shall happen at the end.
+    fn end(&mut self, cx: &mut Context<'_>) {
+        match self.at_end.clone() {
+            AtEnd::Nothing => {}
+            AtEnd::Deactivate => self.active = false,
+            AtEnd::Call(call) => {
+                if let Err(error) = self.call(&call, cx) {
+                    cx.say(&format!("{} :: FromDump: While calling '{call}': {error}", cx.name()));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let (name, value) = text::shift_word(call);
+        match name.rsplit_once('.') {
+            Some((element, handler)) if cx.element(element) == Some(cx.number()) => self.set(handler, value, cx),
+            _ => cx.write_handler(name, value),
+        }
+    }
+
+    /// The handlers that are written.
+    fn set(&mut self, name: &str, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        match name {
+            "active" => {
+                self.active = value(text)?;
+                self.wake(cx);
+            }
+            "stop" => {
+                self.active = false;
+                cx.stop();
+            }
+            "extend_interval" => {
+                let by: Duration = value(text)
+                    .map_err(|_| HandlerError::refused("'extend_interval' takes a time interval"))?;
+                self.window.extend(by);
+                self.ends = self.window.last.is_some();
+                self.active = true;
+                self.wake(cx);
+            }
+            "reset_timing" => self.settled = false,
+            _ => return Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if self.active {
+            if cx.output_is_pull(0) { cx.signal(Signal::NonEmpty, true) } else { cx.schedule() }
+        }
+    }
+
+    fn probability(&self) -> String {
+        let text = format!("{:.9}", f64::from(self.sample) / f64::from(1u32 << SAMPLE_BITS));
+        text.trim_end_matches('0').trim_end_matches('.').to_string()
+    }
+    fn encap(&self) -> String {
+        self.trace.as_ref().map(|trace| trace.link_type().to_string()).unwrap_or_default()
+    }
+    fn position(&self) -> String {
+        self.trace.as_ref().map_or(0, Trace::position).to_string()
+    }
+    fn size(&self) -> String {
+        std::fs::metadata(&self.path).ok().filter(|file| file.is_file()).map_or("-".into(), |file| file.len().to_string())
+    }
+}
+
+/// The trace that a step has seen to be there.
+fn trace_of(trace: &mut Option<Trace>) -> &mut Trace {
+    trace.as_mut().expect("only `step` closes the trace, at its end")
+}
+
+/// Which part of the file is asked for.
+fn window(args: &Args<'_>) -> Result<Window, ArgError> {
+    let at = |name| Ok::<_, ArgError>(args.read::<Option<Duration>>(name)?.map(|time| Bound::At(Time::ZERO + time)));
+    let after = |name| args.read::<Option<Duration>>(name);
+    let starts = [at("START")?, after("START_AFTER")?.map(Bound::AfterFirstRecord)];
+    let ends = [
+        at("END")?,
+        after("END_AFTER")?.map(Bound::AfterFirstRecord),
+        after("INTERVAL")?.map(Bound::AfterStart),
+    ];
+    if starts.iter().flatten().count() > 1 {
+        return Err(ArgError::wrong("START and START_AFTER are mutually exclusive"));
+    }
+    if ends.iter().flatten().count() > 1 {
+        return Err(ArgError::wrong("END, END_AFTER, and INTERVAL are mutually exclusive"));
+    }
+    Ok(Window { first: starts.into_iter().flatten().next(), last: ends.into_iter().flatten().next() })
+}
+
+fn at_end(args: &Args<'_>, window: &Window) -> Result<AtEnd, ArgError> {
+    let call: Option<String> = args.read("END_CALL")?;
+    let stop: bool = args.read("STOP")?;
+    match call.filter(|call| !call.is_empty()) {
+        Some(_) if stop => Err(ArgError::wrong("END_CALL and STOP are mutually exclusive")),
+        Some(call) => Ok(AtEnd::Call(call)),
+        None if stop => Ok(AtEnd::Call(format!("{}.stop", args.name()))),
+        None if window.last.is_some() => Ok(AtEnd::Deactivate),
+        None => Ok(AtEnd::Nothing),
+    }
+}
+
+impl Element for FromDump {
+    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+
+    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let mut batch = cx.spare();
+        let more = self.fill(max, &mut batch, cx);
+        into.append(&mut batch);
+        cx.give_spare(batch);
+        cx.signal(Signal::NonEmpty, more);
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if cx.output_is_pull(0) {
+            // The time of the next packet has come.
+            cx.signal(Signal::NonEmpty, true);
+            return true;
+        }
+        let mut batch = cx.spare();
+        if self.fill(cx.burst(), &mut batch, cx) {
+            cx.schedule();
+        }
+        let sent = !batch.is_empty();
+        cx.send_all(0, &mut batch);
+        cx.give_spare(batch);
+        sent
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let is_in_use = self.path == "-" && cx.is_replacing();
+        if !is_in_use {
+            let trace = self.open().map_err(|error| StartError::new(error.to_string()))?;
+            self.check_link(&trace)?;
+            self.trace = Some(trace);
+        }
+        self.wake(cx);
+        Ok(())
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<FromDump>().filter(|old| old.path == self.path) else { return };
+        if let Some(trace) = old.trace.take() {
+            if let Err(error) = self.check_link(&trace) {
+                cx.say(&format!("{} :: FromDump: {}", cx.name(), error.message));
+            }
+            self.trace = Some(trace);
+            self.origin = old.origin;
+            self.settled = old.settled;
+            self.window = Window { first: self.window.first.or(old.window.first), last: self.window.last };
+            self.packet_position = old.packet_position;
+            self.count = old.count;
+        }
+        self.wake(cx);
+    }
+}
+
+#[cfg(test)]
+#[path = "from_dump_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+use super::*;
+use artery_device::{LinkType, PcapOptions, PcapWriter};
+use artery_engine::Bench;
+use artery_wire::build::{ether, ip4};
+
+/// A file with a packet at each of these times, in milliseconds, whose first byte is its number.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn with(times_ms: &[u64], link_type: LinkType, body: &[u8]) -> File {
+        let file = File(tempfile::tempdir().unwrap());
+        let options = PcapOptions { link_type, ..PcapOptions::default() };
+        let mut writer = PcapWriter::create(&file.path(), options).unwrap();
+        for (n, ms) in times_ms.iter().enumerate() {
+            let bytes = if body.is_empty() { vec![n as u8; 60] } else { body.to_vec() };
+            writer.write(Time::new(100, 0) + Duration::from_millis(*ms), 100, &bytes).unwrap();
+        }
+        writer.flush().unwrap();
+        file
+    }
+    fn new(times_ms: &[u64]) -> File {
+        File::with(times_ms, LinkType::ETHER, &[])
+    }
+    fn path(&self) -> String {
+        self.0.path().join("t.pcap").to_str().unwrap().to_string()
+    }
+    fn bench(&self, rest: &str) -> Bench {
+        Bench::new(&CLASS, &format!("{}{rest}", self.path()))
+    }
+}
+
+/// Numbers of the packets that left by output 0.
+fn numbers(bench: &mut Bench) -> Vec<u8> {
+    bench.take_all(0).iter().map(|packet| packet.data()[0]).collect()
+}
+
+#[test]
+fn sends_all_packets_with_their_times_and_stops_the_router() {
+    let file = File::new(&[0, 5, 9]);
+    let mut bench = file.bench(", STOP true");
+    bench.run();
+    let packets = bench.take_all(0);
+    assert_eq!(packets.len(), 3);
+    assert_eq!(packets[1].timestamp(), Time::new(100, 5_000_000));
+    assert_eq!(packets[1].annotation::<4>(artery_engine::anno::EXTRA_LENGTH), 40u32.to_ne_bytes());
+    assert_eq!(packets[1].mac_offset(), Some(0));
+    assert!(bench.stop_requested());
+    assert_eq!(bench.read("count", "").as_deref(), Ok("3"));
+    assert_eq!(bench.read("encap", "").as_deref(), Ok("ETHER"));
+    assert_eq!(bench.read("filesize", "").as_deref(), Ok("252"));
+    assert_eq!(bench.read("filepos", "").as_deref(), Ok("252"));
+    assert_eq!(bench.read("packet_filepos", "").as_deref(), Ok("176"));
+}
+
+#[test]
+fn timing_keeps_the_pace() {
+    let file = File::new(&[0, 500, 501]);
+    let mut bench = file.bench(", TIMING true");
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0]);
+    bench.pass(Duration::from_millis(499));
+    assert_eq!(numbers(&mut bench), []);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(numbers(&mut bench), [1]);
+    bench.pass(Duration::from_millis(10));
+    assert_eq!(numbers(&mut bench), [2]);
+}
+
+#[test]
+fn a_window_of_the_file_is_sent() {
+    let file = File::new(&[0, 1000, 2000, 3000, 4000]);
+    for (window, sent) in [
+        ("START 101", vec![1, 2, 3, 4]),
+        ("START_AFTER 1.5s", vec![2, 3, 4]),
+        ("END 102", vec![0, 1]),
+        ("END_AFTER 3s", vec![0, 1, 2]),
+        ("START 101, INTERVAL 2s", vec![1, 2]),
+        ("END 999", vec![0, 1, 2, 3, 4]),
+    ] {
+        let mut bench = file.bench(&format!(", {window}"));
+        bench.run();
+        assert_eq!(numbers(&mut bench), sent, "{window}");
+    }
+}
+
+#[test]
+fn an_interval_can_be_extended() {
+    let file = File::new(&[0, 1000, 2000, 3000]);
+    let mut bench = file.bench(", END_AFTER 2s");
+    bench.run();
+    assert_eq!((numbers(&mut bench), bench.read("active", "").unwrap()), (vec![0, 1], "false".to_string()));
+    bench.write("extend_interval", "1s").unwrap();
+    bench.run();
+    assert_eq!((numbers(&mut bench), bench.read("active", "").unwrap()), (vec![2], "false".to_string()));
+}
+
+#[test]
+fn an_inactive_one_waits_until_it_is_told() {
+    let file = File::new(&[0]);
+    let mut bench = file.bench(", ACTIVE false");
+    bench.run();
+    assert_eq!(numbers(&mut bench), []);
+    bench.write("active", "true").unwrap();
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0]);
+}
+
+#[test]
+fn a_loop_plays_the_file_again_each_time_in_its_pace() {
+    let file = File::new(&[0, 1000]);
+    let mut bench = file.bench(", LOOP 3, STOP true");
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0, 1, 0, 1, 0, 1]);
+    assert!(bench.stop_requested());
+    let mut bench = file.bench(", TIMING true, LOOP -1");
+    bench.run();
+    bench.pass(Duration::from_millis(2500));
+    assert_eq!(numbers(&mut bench), [0, 1, 0, 1, 0]);
+}
+
+#[test]
+fn is_pulled_from_while_it_has_packets() {
+    let file = File::new(&[0, 1]);
+    let config = file.path();
+    let mut bench = Bench::setup(&CLASS, &config).pull().outputs(1).build().unwrap();
+    assert_eq!((bench.pull(0, 1).len(), bench.signals().0), (1, true));
+    assert_eq!((bench.pull(0, 8).len(), bench.signals().0), (1, false));
+}
+
+#[test]
+fn forced_ip_packets_are_marked_and_others_leave_by_output_1() {
+    let frame = ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip4(ip4().dst("10.1.1.1").udp(1, 2)).bytes();
+    let mut bench = File::with(&[0], LinkType::ETHER, &frame).bench(", FORCE_IP true");
+    bench.run();
+    let packet = bench.take(0).unwrap();
+    assert_eq!((packet.network_offset(), packet.dst_ip().to_string()), (Some(14), "10.1.1.1".to_string()));
+    let mut bench = File::new(&[0]).bench(", FORCE_IP true");
+    bench.run();
+    assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (0, 1));
+    let unknown = File::with(&[0], LinkType(147), &[]);
+    let refusal = Bench::refuses(&CLASS, &format!("{}, FORCE_IP true", unknown.path()));
+    assert!(refusal.ends_with("unknown linktype #147; can't force IP packets"), "{refusal}");
+}
+
+#[test]
+fn a_damaged_file_is_reported_after_what_precedes_the_damage() {
+    let file = File::new(&[0, 1]);
+    let bytes = std::fs::read(file.path()).unwrap();
+    std::fs::write(file.path(), &bytes[..bytes.len() - 5]).unwrap();
+    let mut bench = file.bench(", STOP true");
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0]);
+    let said = bench.said();
+    assert!(said.starts_with("e :: FromDump: ") && said.contains("record 2"), "{said}");
+    assert!(bench.stop_requested());
+}
+
+#[test]
+fn a_share_of_the_packets_is_sampled() {
+    let file = File::new(&[0; 600]);
+    let mut bench = file.bench(", SAMPLE .25");
+    assert_eq!(bench.read("sampling_prob", "").as_deref(), Ok("0.25"));
+    bench.run();
+    let count: usize = bench.read("count", "").unwrap().parse().unwrap();
+    assert!((90..210).contains(&count), "{count}");
+}
+
+#[test]
+fn goes_on_where_its_predecessor_was() {
+    let file = File::new(&[0, 1000, 2000]);
+    let mut old = file.bench(", TIMING true");
+    old.run();
+    let mut new = file.bench(", TIMING true, ACTIVE true");
+    new.take_state(&mut old);
+    new.pass(Duration::from_secs(5));
+    assert_eq!(numbers(&mut new), [1, 2]);
+}
+
+#[test]
+fn bad_configurations_are_refused() {
+    assert_eq!(Bench::refuses(&CLASS, ""), "required FILENAME argument missing");
+    assert!(Bench::refuses(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
+    let refuses = |config: &str| Bench::refuses(&CLASS, config);
+    assert_eq!(refuses("x, START 1, START_AFTER 2"), "START and START_AFTER are mutually exclusive");
+    assert_eq!(refuses("x, END 1, INTERVAL 2"), "END, END_AFTER, and INTERVAL are mutually exclusive");
+    assert_eq!(refuses("x, STOP true, END_CALL y.z"), "END_CALL and STOP are mutually exclusive");
+    assert!(refuses("x, SAMPLE y").starts_with("SAMPLE: parse error"));
+}

@@ -1,0 +1,303 @@
+use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Phase, Read, StartError,
+    Write, anno,
+};
+use artery_lang::args as text;
+use std::any::Any;
+
+pub static CLASS: Class = Class {
+    name: "ToDump",
+    group: "files",
+    summary: "writes packets to a pcap file",
+    manual: "
+Writes packets to a file that tcpdump and FromDump read; `-` is standard output. At most SNAPLEN bytes of each are
+written, with its timestamp, or the time if it has none. ENCAP says with what packets begin, such as ETHER or IP;
+USE_ENCAP_FROM asks elements that have an `encap` handler, which must agree. With an output the packets go on,
+unchanged; else they end here. When writing fails, that is said once, and packets are counted and not written from then
+on.",
+    example: "InfiniteSource(LIMIT 3, STOP true) -> ToDump(out.pcap, ENCAP IP);",
+    ports: "1/0-1",
+    args: &[
+        Arg::required("FILENAME", "filename", "the file, `-` for standard output"),
+        Arg::optional("SNAPLEN", "bytes", "2000", "most bytes of a packet to write; 0 for all"),
+        Arg::optional("ENCAP", "link type", "", "what packets begin with; ETHER unless said otherwise"),
+        Arg::keyword("USE_ENCAP_FROM", "elements", "", "elements whose `encap` handlers say it"),
+        Arg::keyword("EXTRA_LENGTH", "bool", "true", "whether the extra length annotation counts"),
+        Arg::keyword("UNBUFFERED", "bool", "false", "whether to write each batch at once"),
+        Arg::keyword("NANO", "bool", "true", "whether times are in nanoseconds"),
+    ],
+    handlers: &[
+        Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
+        Handler::write("reset_counts", "sets counts to zero", &Write(|t: &mut ToDump, _, _| Ok(t.reset()))).button(),
+        Handler::read("failed", "packets that could not be written", &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string()))),
+        Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.path.clone()))),
+    ],
+    // After the elements whose `encap` it asks for.
+    phase: Phase::Last,
+    build: |args| Ok(Box::new(ToDump::new(args)?)),
+    ..Class::DEFAULT
+};
+
+struct ToDump {
+    path: String,
+    options: PcapOptions,
+    encap_from: Vec<String>,
+    extra_length: bool,
+    unbuffered: bool,
+    writer: Option<PcapWriter>,
+    /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
+    opens_later: bool,
+    count: u64,
+    failed: u64,
+}
+
+impl ToDump {
+    fn new(args: &mut Args<'_>) -> Result<ToDump, ArgError> {
+        let encap: Option<String> = args.read("ENCAP")?;
+        let encap_from: Option<String> = args.read("USE_ENCAP_FROM")?;
+        if encap.is_some() && encap_from.is_some() {
+            return Err(ArgError::wrong("specify at most one of 'ENCAP' and 'USE_ENCAP_FROM'"));
+        }
+        let link_type = match encap {
+            Some(encap) => {
+                LinkType::from_name(&encap).ok_or_else(|| ArgError::wrong("bad encapsulation type"))?
+            }
+            None => LinkType::ETHER,
+        };
+        let encap_from = encap_from.map(|names| text::words(&names)).unwrap_or_default();
+        if let Some(name) = encap_from.iter().find(|name| args.element(name).is_none()) {
+            return Err(ArgError::wrong(format!("no element named '{name}'")));
+        }
+        let options = PcapOptions { snaplen: args.read("SNAPLEN")?, nano: args.read("NANO")?, link_type };
+        Ok(ToDump {
+            path: args.read("FILENAME")?,
+            options,
+            encap_from,
+            extra_length: args.read("EXTRA_LENGTH")?,
+            unbuffered: args.read("UNBUFFERED")?,
+            writer: None,
+            opens_later: false,
+            count: 0,
+            failed: 0,
+        })
+    }
+
+    fn reset(&mut self) {
+        (self.count, self.failed) = (0, 0);
+    }
+
+    /// Asks other elements for the link type.
+    fn ask_encap(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let mut found: Option<LinkType> = None;
+        for name in &self.encap_from {
+            let answer = cx
+                .read_handler(&format!("{name}.encap"), "")
+                .map_err(|_| StartError::new(format!("'{name}' has no 'encap' read handler")))?;
+            let link = LinkType::from_name(answer.trim()).ok_or_else(|| {
+                StartError::new(format!("'{name}.encap' did not return a valid encapsulation type"))
+            })?;
+            if found.is_some_and(|other| other != link) {
+                return Err(StartError::new("source encapsulation types disagree")
+                    .help(format!("'{name}' has {link}; give each kind a ToDump of its own")));
+            }
+            found = Some(link);
+        }
+        self.options.link_type = found.unwrap_or(self.options.link_type);
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<(), DeviceError> {
+        self.writer = Some(PcapWriter::create(&self.path, self.options)?);
+        Ok(())
+    }
+
+    fn write(&mut self, packets: &Batch, cx: &mut Context<'_>) {
+        if packets.is_empty() {
+            return;
+        }
+        for (done, packet) in packets.iter().enumerate() {
+            if let Err(error) = self.write_packet(packet, cx) {
+                self.failed += (packets.len() - done) as u64;
+                self.give_up(&error, cx);
+                return;
+            }
+        }
+        let flushed = if self.unbuffered { self.flush() } else { Ok(()) };
+        if let Err(error) = flushed {
+            self.give_up(&error, cx);
+        }
+    }
+
+    fn write_packet(&mut self, packet: &Packet, cx: &mut Context<'_>) -> Result<(), DeviceError> {
+        let Some(writer) = &mut self.writer else {
+            self.failed += 1;
+            return Ok(());
+        };
+        let time = Some(packet.timestamp()).filter(|time| time.0 != 0).unwrap_or_else(|| cx.now());
+        let extra = if self.extra_length { u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH)) } else { 0 };
+        writer.write(time, (packet.len() as u32).saturating_add(extra), packet.data())?;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.writer.as_mut().map_or(Ok(()), PcapWriter::flush)
+    }
+
+    fn give_up(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+        self.writer = None;
+        cx.say(&format!("{} :: ToDump: {error}", cx.name()));
+    }
+}
+
+impl Element for ToDump {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.write(batch, cx);
+        if cx.outputs() > 0 {
+            cx.send_all(0, batch);
+        } else {
+            cx.discard_all(batch, DropReason::Discarded);
+        }
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if std::mem::take(&mut self.opens_later) && self.writer.is_none() {
+            if let Err(error) = self.open() {
+                self.give_up(&error, cx);
+            }
+        }
+        if cx.outputs() > 0 || !cx.input_is_pull(0) {
+            return true;
+        }
+        let mut batch = cx.spare();
+        let pulled = cx.pull(0, cx.burst(), &mut batch);
+        self.push(0, &mut batch, cx);
+        cx.give_spare(batch);
+        if pulled > 0 || !cx.upstream_idle(0) {
+            cx.schedule();
+        }
+        pulled > 0
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.ask_encap(cx)?;
+        if cx.is_replacing() {
+            self.opens_later = true;
+            cx.schedule();
+            return Ok(());
+        }
+        self.open().map_err(|error| StartError::new(error.to_string()))?;
+        if cx.outputs() == 0 && cx.input_is_pull(0) {
+            cx.schedule();
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<ToDump>() else { return };
+        if old.path == self.path && old.options == self.options {
+            self.writer = old.writer.take().or(self.writer.take());
+            (self.count, self.failed) = (old.count, old.failed);
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if let Err(error) = self.flush() {
+            self.give_up(&error, cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_device::PcapReader;
+    use artery_engine::{Bench, Time};
+
+    /// Times, lengths on the wire and bytes of the packets in a file.
+    fn contents(path: &str) -> (LinkType, Vec<(Time, u32, Vec<u8>)>) {
+        let mut reader = PcapReader::open(path).unwrap();
+        let mut packets = Vec::new();
+        while let Some((record, bytes)) = reader.next_record().unwrap() {
+            packets.push((record.time, record.wire_len, bytes.to_vec()));
+        }
+        (reader.link_type(), packets)
+    }
+
+    /// A path in a directory that is removed with the first value.
+    fn scratch() -> (tempfile::TempDir, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.pcap").to_str().unwrap().to_string();
+        (directory, path)
+    }
+
+    #[test]
+    fn writes_what_passes() {
+        let (_directory, path) = scratch();
+        let mut bench = Bench::new(&CLASS, &format!("{path}, SNAPLEN 4, ENCAP IP, UNBUFFERED true"));
+        let mut packet = bench.packet(b"a packet");
+        packet.set_timestamp(Time::new(7, 5));
+        packet.set_annotation(anno::EXTRA_LENGTH, 3u32.to_ne_bytes());
+        bench.push_packets(0, [packet]);
+        bench.push(0, b"b");
+        bench.expect(0, b"a packet");
+        bench.expect(0, b"b");
+        let now = bench.now();
+        let packets = vec![(Time::new(7, 5), 11, b"a pa".to_vec()), (now, 1, b"b".to_vec())];
+        assert_eq!(contents(&path), (LinkType::IP, packets));
+        assert_eq!(bench.read("count", "").as_deref(), Ok("2"));
+        bench.write("reset_counts", "").unwrap();
+        assert_eq!(bench.read("count", "").as_deref(), Ok("0"));
+    }
+
+    #[test]
+    fn without_an_output_it_pulls_until_there_is_nothing() {
+        let (_directory, path) = scratch();
+        let config = format!("{path}, NANO false, UNBUFFERED true");
+        let mut bench = Bench::setup(&CLASS, &config).outputs(0).pull().build().unwrap();
+        bench.offer(0, b"x");
+        bench.offer(0, b"y");
+        bench.run_once();
+        assert_eq!(contents(&path).1.len(), 2);
+        bench.expect_dropped(DropReason::Discarded, 2);
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_written_is_refused_at_the_start() {
+        assert!(Bench::refuses(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
+        assert_eq!(Bench::refuses(&CLASS, "x, ENCAP NONSENSE"), "bad encapsulation type");
+        assert_eq!(Bench::refuses(&CLASS, "x, USE_ENCAP_FROM y"), "no element named 'y'");
+        let both = Bench::refuses(&CLASS, "x, ENCAP IP, USE_ENCAP_FROM y");
+        assert_eq!(both, "specify at most one of 'ENCAP' and 'USE_ENCAP_FROM'");
+    }
+
+    #[test]
+    fn a_full_disk_is_said_once_and_packets_still_pass() {
+        let mut bench = Bench::new(&CLASS, "/dev/full, UNBUFFERED true");
+        for _ in 0..3 {
+            bench.push(0, b"x");
+            bench.expect(0, b"x");
+        }
+        let said = bench.said();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("e :: ToDump: /dev/full: "), "{said}");
+        assert_eq!(bench.read("failed", "").as_deref(), Ok("2"));
+    }
+
+    #[test]
+    fn its_successor_goes_on_in_the_same_file() {
+        let (_directory, path) = scratch();
+        let mut old = Bench::new(&CLASS, &path);
+        old.push(0, b"one");
+        let mut new = Bench::new(&CLASS, &format!("{path}, UNBUFFERED true"));
+        new.take_state(&mut old);
+        new.push(0, b"two");
+        assert_eq!(contents(&path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>(), [b"one", b"two"]);
+        assert_eq!(new.read("count", "").as_deref(), Ok("2"));
+        let (_elsewhere, other) = scratch();
+        let mut unrelated = Bench::new(&CLASS, &other);
+        unrelated.take_state(&mut new);
+        assert_eq!(unrelated.read("count", "").as_deref(), Ok("0"));
+    }
+}

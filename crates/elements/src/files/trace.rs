@@ -1,0 +1,172 @@
+//! Packets of a pcap file: read one after the other, or kept in memory and played again and again.
+use artery_device::{DeviceError, LinkType, PcapReader, Record};
+use artery_engine::{Packet, Pool, Time, anno};
+use std::ops::Range;
+
+/// Bytes of a file's header, and of a record's.
+const FILE_HEADER: u64 = 24;
+const RECORD_HEADER: u64 = 16;
+/// No packet is longer; what a record has beyond is cut off.
+const LONGEST: usize = 65535;
+
+/// The records of one file in their order.
+pub(super) struct Trace {
+    input: Input,
+    link_type: LinkType,
+    /// Where the next record is, in bytes.
+    position: u64,
+}
+
+enum Input {
+    File(PcapReader),
+    Memory(Memory),
+}
+
+/// A file that was read at once.
+struct Memory {
+    bytes: Vec<u8>,
+    records: Vec<(Record, Range<usize>)>,
+    next: usize,
+    /// How often to start over; none for ever.
+    rounds: Option<u64>,
+}
+
+impl Trace {
+    /// Opens a file to play it once.
+    pub(super) fn open(path: &str) -> Result<Trace, DeviceError> {
+        let reader = PcapReader::open(path)?;
+        Ok(Trace { link_type: reader.link_type(), input: Input::File(reader), position: FILE_HEADER })
+    }
+
+    /// Reads a file into memory to play it `rounds` times; without a number for ever.
+    pub(super) fn open_looping(path: &str, rounds: Option<u64>) -> Result<Trace, DeviceError> {
+        let mut reader = PcapReader::open(path)?;
+        let mut memory = Memory { bytes: Vec::new(), records: Vec::new(), next: 0, rounds };
+        while let Some((record, bytes)) = reader.next_record()? {
+            let start = memory.bytes.len();
+            memory.bytes.extend_from_slice(bytes);
+            memory.records.push((record, start..memory.bytes.len()));
+        }
+        let link_type = reader.link_type();
+        Ok(Trace { link_type, input: Input::Memory(memory), position: FILE_HEADER })
+    }
+
+    /// What the packets begin with.
+    pub(super) fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+    /// Where in the file the next record is, in bytes.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next record, and whether it is the first of another round; `None` at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<(Record, bool)>, DeviceError> {
+        match &mut self.input {
+            Input::File(reader) => Ok(reader.peek()?.map(|record| (record, false))),
+            Input::Memory(memory) => {
+                let starts_over = memory.next == memory.records.len() && memory.start_over();
+                if starts_over {
+                    self.position = FILE_HEADER;
+                }
+                Ok(memory.records.get(memory.next).map(|(record, _)| (*record, starts_over)))
+            }
+        }
+    }
+
+    /// Passes over the record that [`Trace::peek`] showed.
+    pub(super) fn skip(&mut self, record: &Record) -> Result<(), DeviceError> {
+        self.position += RECORD_HEADER + u64::from(record.captured);
+        match &mut self.input {
+            Input::File(reader) => reader.next_record().map(drop),
+            Input::Memory(memory) => {
+                memory.next += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the record that [`Trace::peek`] showed as a packet; `None`, and the record stays, when the pool is
+    /// empty.
+    pub(super) fn take(&mut self, record: &Record, pool: &'static Pool) -> Result<Option<Packet>, DeviceError> {
+        let Some(mut packet) = pool.packet_for(LONGEST.min(record.captured as usize)) else { return Ok(None) };
+        self.position += RECORD_HEADER + u64::from(record.captured);
+        match &mut self.input {
+            Input::File(reader) => drop(reader.next_into(&mut packet)?),
+            Input::Memory(memory) => memory.next_into(&mut packet),
+        }
+        packet.set_mac_header(0);
+        let beyond = (record.wire_len as usize).saturating_sub(packet.len()) as u32;
+        if beyond > 0 {
+            packet.set_annotation(anno::EXTRA_LENGTH, beyond.to_ne_bytes());
+        }
+        Ok(Some(packet))
+    }
+}
+
+impl Memory {
+    fn start_over(&mut self) -> bool {
+        let again = !self.records.is_empty() && self.rounds.is_none_or(|rounds| rounds > 1);
+        if again {
+            self.next = 0;
+            self.rounds = self.rounds.map(|rounds| rounds - 1);
+        }
+        again
+    }
+
+    fn next_into(&mut self, packet: &mut Packet) {
+        let (record, range) = &self.records[self.next];
+        let bytes = &self.bytes[range.clone()];
+        // The packet was chosen for so much.
+        let _ = packet.set_data(&bytes[..bytes.len().min(LONGEST)]);
+        packet.set_timestamp(record.time);
+        self.next += 1;
+    }
+}
+
+/// The part of a trace to play, in times of its records. Relative ones become absolute at the first record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    pub(super) first: Option<Bound>,
+    pub(super) last: Option<Bound>,
+}
+
+/// One end of a [`Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    At(Time),
+    /// So long after the first record of the file.
+    AfterFirstRecord(std::time::Duration),
+    /// So long after the beginning of the window.
+    AfterStart(std::time::Duration),
+}
+
+impl Window {
+    /// Makes the bounds absolute, given the time of the file's first record.
+    pub(super) fn settle(&mut self, first_record: Time) {
+        let absolute = |bound: Bound, start: Time| match bound {
+            Bound::At(time) => time,
+            Bound::AfterFirstRecord(after) => first_record + after,
+            Bound::AfterStart(after) => start + after,
+        };
+        let start = self.first.map_or(first_record, |bound| absolute(bound, first_record));
+        self.first = self.first.map(|_| Bound::At(start));
+        self.last = self.last.map(|bound| Bound::At(absolute(bound, start)));
+    }
+    /// Whether a record of this time is before the window.
+    pub(super) fn is_before(&self, time: Time) -> bool {
+        matches!(self.first, Some(Bound::At(first)) if time < first)
+    }
+    /// Whether a record of this time is after the window.
+    pub(super) fn is_after(&self, time: Time) -> bool {
+        matches!(self.last, Some(Bound::At(last)) if time >= last)
+    }
+    /// Moves the end of the window.
+    pub(super) fn extend(&mut self, by: std::time::Duration) {
+        self.last = self.last.map(|bound| match bound {
+            Bound::At(time) => Bound::At(time + by),
+            Bound::AfterFirstRecord(after) => Bound::AfterFirstRecord(after + by),
+            Bound::AfterStart(after) => Bound::AfterStart(after + by),
+        });
+    }
+}
