@@ -535,3 +535,23 @@ fn eventually(claim: impl Fn() -> bool) -> bool {
     }
     claim()
 }
+
+#[test]
+fn frames_arrive_byte_for_byte_as_they_were_sent() {
+    rig::test("raw", |rig| {
+        let (a, b) = pair(rig)?;
+        let capture = b.capture_with("eth0", &["-Q", "in", "ether", "proto", "0x88b5"])?;
+        let frame = |fill: u8, length: usize| {
+            let mut bytes = vec![fill; length];
+            bytes[0..14].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
+            bytes
+        };
+        let frames = [frame(1, 60), frame(2, 1514)];
+        a.transmit("eth0", &frames)?;
+        let seen: Vec<_> = capture.wait_for(2, SOON)?.into_iter().map(|frame| frame.bytes).collect();
+        assert_eq!(seen, frames);
+        let message = a.transmit("eth0", &[frame(3, 2000)]).unwrap_err().to_string();
+        assert!(message.contains("cannot send frames by eth0"), "{message}");
+        Ok(())
+    });
+}

@@ -37,6 +37,7 @@ mod link;
 mod namespace;
 mod ping;
 mod process;
+mod raw;
 mod receiver;
 mod sender;
 mod traffic;

@@ -14,7 +14,7 @@ const PENTIUM_PRO: [&str; 3] = ["--I1=8192,4,32", "--D1=8192,2,32", "--LL=262144
 
 /// What one packet costs by cachegrind's count.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Instructions {
+pub(super) struct Instructions {
     /// Instructions.
     pub instructions: f64,
     /// Misses of a Pentium Pro's first-level data cache.
@@ -22,13 +22,18 @@ pub struct Instructions {
 }
 
 /// Carries out one run in a child.
-pub fn run(case: Case, packets: u64, burst: usize) -> anyhow::Result<Run> {
+pub(super) fn run(case: Case, packets: u64, burst: usize) -> anyhow::Result<Run> {
     let output = finish(&mut command(&program::this()?, case, packets, burst), case)?;
     serde_json::from_slice(&output.stdout).with_context(|| format!("{case}: the run printed no result"))
 }
 
 /// Counts instructions of one packet: twice the packets cost so many more, and start and end cost nothing more.
-pub fn instructions(valgrind: &Path, case: Case, packets: u64, burst: usize) -> anyhow::Result<Instructions> {
+pub(super) fn instructions(
+    valgrind: &Path,
+    case: Case,
+    packets: u64,
+    burst: usize,
+) -> anyhow::Result<Instructions> {
     let count = |packets: u64| {
         let mut command = Command::new(valgrind);
         command.args(["--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"]);

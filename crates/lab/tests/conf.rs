@@ -1,0 +1,47 @@
+//! The configurations in `conf/` are what they are said to be.
+
+use artery_engine::{Settings, Sink, names::Names};
+use artery_lab::conf;
+use artery_lab::program::checked;
+use std::path::Path;
+
+/// Devices that are on every machine.
+fn names() -> Names {
+    let mut names = Names::default();
+    ["eth0", "eth1"].iter().for_each(|name| names.map_device(name, "lo"));
+    names
+}
+
+#[test]
+fn every_configuration_is_clean_and_its_arguments_are_right() {
+    for (name, text) in conf::ALL {
+        let settings = Settings { names: names(), ..Settings::default() };
+        let configured = checked(name, text, &[]).and_then(|checked| checked.configure(settings));
+        configured.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn no_configuration_is_left_out_of_these_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".click"))
+        .collect();
+    files.sort();
+    let mut known = conf::ALL.map(|(name, _)| name);
+    known.sort();
+    assert_eq!(files, known);
+}
+
+#[test]
+fn hello_prints_five_packets_and_their_number() {
+    let (chatter, output) = (Sink::buffer(), Sink::buffer());
+    let settings = Settings { chatter: chatter.clone(), output: output.clone(), ..Settings::default() };
+    let router = checked("hello.click", conf::HELLO, &[]).unwrap().build(settings).unwrap();
+    router.start().wait().unwrap();
+    let said = chatter.take();
+    assert_eq!(said.lines().filter(|line| line.starts_with("hello:   13 | ")).count(), 5, "{said}");
+    assert_eq!(output.take().trim(), "5 packets");
+}
