@@ -34,7 +34,9 @@ elements! {
 
     classify: classifier, ip_classifier, ip_filter;
 
-    ether: ;
+    ether(arp_frame, ether_text, neighbors, own_address):
+        arp_faker, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
+        host_ether_filter, strip_ether_vlan_header;
 
     ip(address, each, failures, ip_header, ip_text, linear, name, packet_id, route):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,

@@ -24,6 +24,8 @@ macro_rules! reasons {
 reasons! {
     /// An element whose job it is to discard packets, such as Discard, took it.
     Discarded "discarded",
+    /// It was a message to the element itself, such as an ARP reply to ARPQuerier.
+    Consumed "consumed",
     /// The packet is shorter than the header that should be there.
     TooShort "too-short",
     /// A header contradicts itself or the packet.

@@ -1,0 +1,43 @@
+//! ARP messages as frames.
+use artery_wire::{Arp, ArpOperation, EtherAddr, EtherType, Ethernet};
+use std::net::Ipv4Addr;
+
+/// Bytes of a link header and of an ARP message behind one.
+pub(crate) const HEADER: usize = 14;
+pub(crate) const FRAME: usize = HEADER + 28;
+
+/// A station's two addresses.
+pub(crate) type Station = (EtherAddr, Ipv4Addr);
+
+/// The link header of a frame.
+pub(crate) fn link_header(dst: EtherAddr, src: EtherAddr, ether_type: EtherType) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..6].copy_from_slice(&dst.0);
+    header[6..12].copy_from_slice(&src.0);
+    header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
+    header
+}
+
+/// A whole ARP message to `dst`.
+pub(crate) fn arp_frame(
+    dst: EtherAddr,
+    operation: ArpOperation,
+    sender: Station,
+    target: Station,
+) -> [u8; FRAME] {
+    let mut frame = [0; FRAME];
+    let (link, message) = frame.split_at_mut(HEADER);
+    link.copy_from_slice(&link_header(dst, sender.0, EtherType::ARP));
+    let mut arp = Arp::init(message).expect("the rest of the frame is as long as a message");
+    arp.set_operation(operation);
+    arp.set_sender(sender.0, sender.1);
+    arp.set_target(target.0, target.1);
+    frame
+}
+
+/// The ARP message in an untagged frame.
+pub(crate) fn arp_in(frame: &[u8]) -> Option<Arp<&[u8]>> {
+    let link = Ethernet::new(frame).ok().filter(|link| link.ether_type() == EtherType::ARP)?;
+    debug_assert_eq!(link.payload_offset(), HEADER);
+    Arp::new(frame.get(HEADER..)?).ok()
+}

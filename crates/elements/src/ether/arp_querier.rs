@@ -1,0 +1,463 @@
+use super::arp_frame::{HEADER, Station, arp_frame, arp_in, link_header};
+use super::neighbors::{Held, Known, Limits, NamedTables, SharedTable};
+use super::own_address::OwnAddress;
+use crate::value::value;
+use artery_engine::names::Names;
+use artery_engine::{
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
+    Read, StartError, Time, Write, anno,
+};
+use artery_wire::{ArpOperation, EtherAddr, EtherType};
+use std::any::Any;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "ARPQuerier",
+    aliases: &["ArpQuerier"],
+    group: "ether",
+    summary: "puts IP packets into Ethernet frames for neighbors found by ARP",
+    manual: "
+Input 0 takes IP packets; their destination address annotation is the next hop, whose Ethernet address is wanted. When
+it is known, the packet leaves by output 0 behind a 14-byte Ethernet header. Otherwise the packet is kept and an ARP
+query is sent, by output 1 if it is connected, else by output 0. Input 1 takes ARP replies with their Ethernet header;
+what they say is recorded, and packets that wait for it are sent. Replies end here.
+
+IP and ETH are this host's addresses on the network; one name may stand for both. Packets to 255.255.255.255 and to the
+network's broadcast address go to all stations, packets to multicast groups to the group's Ethernet address (RFC 1112).
+Packets without a next hop (0.0.0.0) are dropped.
+
+An address is asked for at most ten times a second, and once in two seconds after ten queries without answer. What is
+known expires after TIMEOUT. From POLL_TIMEOUT on, while packets are still sent there, the neighbor itself is asked
+again; packets keep flowing meanwhile.
+
+When more than CAPACITY packets wait, those that wait for the oldest entries are dropped, half of all. Several
+ARPQueriers share what they know when TABLE names an ARPTable; then the table's limits apply.",
+    example: "Idle -> q :: ARPQuerier(10.0.0.1/24, 02:00:00:00:00:01) -> Discard;\nIdle -> [1] q;",
+    ports: "2/1-2",
+    processing: "h/h",
+    flow: "xy/x",
+    args: &[
+        Arg::required("IP", "IP address or network", "this host's address, with its network if that has a broadcast address"),
+        Arg::optional("ETH", "Ethernet address", "", "this host's Ethernet address; by default what the name in IP stands for"),
+        Arg::keyword("TABLE", "element", "", "an ARPTable to use instead of a table of its own"),
+        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 is no limit"),
+        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 is no limit"),
+        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 is no limit"),
+        Arg::keyword("CAPACITY_SLIM_FACTOR", "number", "2", "one part in so many is dropped when CAPACITY is passed"),
+        Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
+        Arg::keyword("POLL_TIMEOUT", "time", "60", "how old an answer must be to ask again; 0 is never"),
+        Arg::keyword("BROADCAST", "IP address", "", "the network's broadcast address; by default the last of IP's network"),
+        Arg::keyword("BROADCAST_POLL", "bool", "false", "whether to ask everyone again, not the neighbor alone"),
+    ],
+    handlers: HANDLERS,
+    per_worker: true,
+    build: |args| Ok(Box::new(ArpQuerier::new(args)?)),
+    ..Class::DEFAULT
+};
+
+static HANDLERS: &[Handler] = &[
+    Handler::read(
+        "table",
+        "a line for each address: IP address, whether it is known, Ethernet address, age in seconds",
+        &Read(|q: &mut ArpQuerier, _, cx| {
+            let now = cx.now();
+            Ok(q.table.with(|table| table.describe(now)))
+        }),
+    ),
+    Handler::read(
+        "stats",
+        "packets killed and queries sent",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.stats())),
+    ),
+    Handler::read(
+        "count",
+        "addresses in the table",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.table.with(|table| table.count()).to_string())),
+    ),
+    Handler::read(
+        "length",
+        "packets that wait",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.table.with(|table| table.len()).to_string())),
+    ),
+    Handler::read(
+        "queries",
+        "queries sent",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.queries.load(Relaxed).to_string())),
+    ),
+    Handler::read(
+        "responses",
+        "replies received",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.responses.load(Relaxed).to_string())),
+    ),
+    Handler::read(
+        "drops",
+        "packets dropped that no query could help",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.drops.load(Relaxed).to_string())),
+    ),
+    Handler::read(
+        "broadcast",
+        "the network's broadcast address",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.broadcast.to_string())),
+    )
+    .and_write(&Write(|q: &mut ArpQuerier, text, _| {
+        q.broadcast = value(text)?;
+        q.cache.clear();
+        Ok(())
+    })),
+    Handler::read(
+        "ipaddr",
+        "this host's IP address",
+        &Read(|q: &mut ArpQuerier, _, _| Ok(q.me.1.to_string())),
+    )
+    .and_write(&Write(|q: &mut ArpQuerier, text, _| {
+        q.me.1 = value(text)?;
+        Ok(())
+    })),
+    Handler::write(
+        "insert",
+        "`IP ETH`: records an address",
+        &Write(|q: &mut ArpQuerier, text, cx| {
+            let now = cx.now();
+            q.table.with(|table| table.write_insert(text, &q.names, now))
+        }),
+    ),
+    Handler::write(
+        "delete",
+        "`IP`: forgets an address",
+        &Write(|q: &mut ArpQuerier, text, cx| {
+            let now = cx.now();
+            q.table.with(|table| table.write_delete(text, &q.names, now))
+        }),
+    ),
+    Handler::write("clear", "forgets everything and sets the counts to zero", &Write(ArpQuerier::clear))
+        .button(),
+];
+
+/// What the copies on all workers count together. None of it happens to a packet on the straight way.
+#[derive(Default)]
+struct Counts {
+    queries: AtomicU64,
+    responses: AtomicU64,
+    drops: AtomicU64,
+}
+
+struct ArpQuerier {
+    me: Station,
+    broadcast: Ipv4Addr,
+    poll_timeout: Duration,
+    broadcast_poll: bool,
+    table: Arc<SharedTable>,
+    owns_table: bool,
+    counts: Arc<Counts>,
+    cache: Cache,
+    /// For addresses that handlers write.
+    names: Names,
+    warned_of_zero: bool,
+}
+
+impl ArpQuerier {
+    fn new(args: &mut Args<'_>) -> Result<ArpQuerier, ArgError> {
+        let own: OwnAddress = args.read("IP")?;
+        let ether = match args.read("ETH")? {
+            Some(ether) => ether,
+            None => EtherAddr::parse(&args.read::<String>("IP")?, args.names())
+                .map_err(|_| ArgError::Missing("ETH"))?,
+        };
+        let broadcast = args.read::<Option<Ipv4Addr>>("BROADCAST")?.or(own.broadcast());
+        let limits = Limits::read(args)?;
+        let owns_table = !args.is_given("TABLE");
+        let table = if owns_table { args.shared(|| SharedTable::new(limits)) } else { named_table(args)? };
+        Ok(ArpQuerier {
+            me: (ether, own.ip),
+            broadcast: broadcast.unwrap_or(Ipv4Addr::BROADCAST),
+            poll_timeout: args.read("POLL_TIMEOUT")?,
+            broadcast_poll: args.read("BROADCAST_POLL")?,
+            table,
+            owns_table,
+            counts: args.shared(Counts::default),
+            cache: Cache::default(),
+            names: args.names().clone(),
+            warned_of_zero: false,
+        })
+    }
+
+    fn stats(&self) -> String {
+        let killed = self.counts.drops.load(Relaxed) + self.table.with(|table| table.drops());
+        format!("{killed} packets killed\n{} ARP queries sent\n", self.counts.queries.load(Relaxed))
+    }
+
+    fn clear(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        for count in [&self.counts.queries, &self.counts.responses, &self.counts.drops] {
+            count.store(0, Relaxed);
+        }
+        self.table.with(|table| table.clear());
+        self.discard_victims(cx);
+        Ok(())
+    }
+
+    /// Gives a packet its link header; or keeps it, or discards it.
+    #[inline]
+    fn encapsulate(&mut self, packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
+        let line = self.cache.line(packet.dst_ip());
+        if line.ip == packet.dst_ip() && now < line.until {
+            let header = line.header;
+            return self.with_header(packet, &header, cx);
+        }
+        self.encapsulate_after_lookup(packet, now, cx)
+    }
+
+    #[inline]
+    fn with_header(&self, mut packet: Packet, header: &[u8; HEADER], cx: &mut Context<'_>) -> Option<Packet> {
+        match packet.prepend(HEADER) {
+            Ok(room) => {
+                room.copy_from_slice(header);
+                packet.set_mac_header(0);
+                Some(packet)
+            }
+            Err(_) => {
+                self.drop_packet(packet, DropReason::NoRoom, cx);
+                None
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn encapsulate_after_lookup(
+        &mut self,
+        packet: Packet,
+        now: Time,
+        cx: &mut Context<'_>,
+    ) -> Option<Packet> {
+        let next_hop = packet.dst_ip();
+        let known = self.table.with(|table| table.lookup(next_hop, now, self.poll_timeout));
+        let Some(known) = known.or_else(|| self.group(next_hop)) else {
+            self.ask(packet, now, cx);
+            return None;
+        };
+        let header = link_header(known.ether, self.me.0, EtherType::IPV4);
+        *self.cache.line(next_hop) = Line { ip: next_hop, until: known.until, header };
+        if known.poll {
+            let to = if self.broadcast_poll { EtherAddr::BROADCAST } else { known.ether };
+            self.send_query(to, next_hop, Origin::of(&packet), cx);
+        }
+        self.with_header(packet, &header, cx)
+    }
+
+    /// The Ethernet address of those IP addresses that are no single neighbor's.
+    fn group(&self, ip: Ipv4Addr) -> Option<Known> {
+        let ether = if ip.is_broadcast() || ip == self.broadcast {
+            EtherAddr::BROADCAST
+        } else if ip.is_multicast() {
+            let [_, b, c, d] = ip.octets();
+            EtherAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+        } else {
+            return None;
+        };
+        Some(Known { ether, poll: false, until: Time::NEVER })
+    }
+
+    /// Keeps a packet for an unknown neighbor, and asks for it if it is time to.
+    fn ask(&mut self, packet: Packet, now: Time, cx: &mut Context<'_>) {
+        let next_hop = packet.dst_ip();
+        if next_hop.is_unspecified() {
+            if !std::mem::replace(&mut self.warned_of_zero, true) {
+                let name = cx.name();
+                let line = format!(
+                    "{name} :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?"
+                );
+                cx.say(&line);
+            }
+            return self.drop_packet(packet, DropReason::NeighborUnresolved, cx);
+        }
+        let origin = Origin::of(&packet);
+        if let Held::Query = self.table.with(|table| table.hold(next_hop, packet, now)) {
+            self.send_query(EtherAddr::BROADCAST, next_hop, origin, cx);
+        }
+        self.discard_victims(cx);
+    }
+
+    fn send_query(&self, to: EtherAddr, wanted: Ipv4Addr, origin: Origin, cx: &mut Context<'_>) {
+        let frame = arp_frame(to, ArpOperation::REQUEST, self.me, (EtherAddr::ZERO, wanted));
+        let Some(mut query) = cx.pool().packet_from(&frame) else {
+            return cx.count_discarded(DropReason::PoolEmpty, 1);
+        };
+        query.set_mac_header(0);
+        origin.mark(&mut query);
+        self.counts.queries.fetch_add(1, Relaxed);
+        cx.send(cx.outputs() - 1, query);
+    }
+
+    /// Records what a reply says, and sends the packets that waited for it.
+    fn learn(&mut self, reply: &Packet, now: Time, cx: &mut Context<'_>) -> Result<(), DropReason> {
+        if reply.len() < super::arp_frame::FRAME {
+            return Err(DropReason::TooShort);
+        }
+        self.counts.responses.fetch_add(1, Relaxed);
+        let arp = arp_in(reply.data()).filter(|arp| arp.is_reply()).ok_or(DropReason::NotForUs)?;
+        let (ether, ip) = (arp.sender_ether(), arp.sender_ip());
+        if ether.is_group() {
+            return Err(DropReason::Malformed);
+        }
+        let held = self.table.with(|table| {
+            table.insert(ip, ether, now);
+            table.take_held(ip)
+        });
+        let header = link_header(ether, self.me.0, EtherType::IPV4);
+        for packet in held {
+            if let Some(packet) = self.with_header(packet, &header, cx) {
+                cx.send(0, packet);
+            }
+        }
+        self.discard_victims(cx);
+        Ok(())
+    }
+
+    fn drop_packet(&self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
+        self.counts.drops.fetch_add(1, Relaxed);
+        cx.discard(packet, reason);
+    }
+
+    fn discard_victims(&self, cx: &mut Context<'_>) {
+        for packet in self.table.with(|table| table.take_victims()) {
+            cx.discard(packet, DropReason::NeighborUnresolved);
+        }
+    }
+}
+
+/// The table of the ARPTable that TABLE names.
+fn named_table(args: &Args<'_>) -> Result<Arc<SharedTable>, ArgError> {
+    let name: String = args.read("TABLE")?;
+    let found = args.element(&name).and_then(|element| args.elements().find(|(n, _)| *n == element));
+    let table = found.and_then(|(_, name)| args.resource::<NamedTables>().get(name));
+    table.ok_or_else(|| ArgError::Invalid {
+        arg: "TABLE",
+        value: name,
+        wants: "the name of an ARPTable".into(),
+    })
+}
+
+impl Element for ArpQuerier {
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let now = cx.now();
+        if input == 1 {
+            for reply in batch.drain() {
+                let end = self.learn(&reply, now, cx).err().unwrap_or(DropReason::Consumed);
+                cx.discard(reply, end);
+            }
+        } else if self.me.1.is_unspecified() {
+            self.counts.drops.fetch_add(batch.len() as u64, Relaxed);
+            cx.discard_all(batch, DropReason::Inactive);
+        } else {
+            self.cache.check(self.table.generation());
+            batch.filter_map(|packet| self.encapsulate(packet, now, cx));
+            cx.send_all(0, batch);
+        }
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let timeout = self.table.with(|table| table.timeout());
+        if self.owns_table && !timeout.is_zero() {
+            let at = cx.now() + timeout;
+            cx.wake_at(at);
+        }
+        Ok(())
+    }
+
+    /// Removes what has expired.
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now();
+        let timeout = self.table.with(|table| {
+            table.slim(now);
+            table.timeout()
+        });
+        self.discard_victims(cx);
+        cx.wake_at(now + timeout + Duration::from_secs(1));
+        true
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<ArpQuerier>() else { return };
+        if self.me != old.me || self.broadcast != old.broadcast {
+            return;
+        }
+        if self.owns_table && old.owns_table {
+            self.table.adopt(&old.table);
+        }
+        let pairs = [
+            (&self.counts.queries, &old.counts.queries),
+            (&self.counts.responses, &old.counts.responses),
+            (&self.counts.drops, &old.counts.drops),
+        ];
+        pairs.iter().for_each(|(new, old)| {
+            new.fetch_add(old.swap(0, Relaxed), Relaxed);
+        });
+    }
+}
+
+/// What a query inherits of the packet that caused it.
+struct Origin {
+    timestamp: Time,
+    vlan_tci: [u8; 2],
+}
+
+impl Origin {
+    fn of(packet: &Packet) -> Origin {
+        Origin { timestamp: packet.timestamp(), vlan_tci: packet.annotation(anno::VLAN_TCI) }
+    }
+    fn mark(&self, query: &mut Packet) {
+        if self.timestamp != Time::ZERO {
+            query.set_timestamp(self.timestamp);
+        }
+        if self.vlan_tci != [0; 2] {
+            query.set_annotation(anno::VLAN_TCI, self.vlan_tci);
+        }
+    }
+}
+
+/// The last answers of the table, one for each value of a few bits of the address.
+struct Cache {
+    /// The table's generation when they were right.
+    generation: u64,
+    lines: [Line; CACHE_LINES],
+}
+
+const CACHE_LINES: usize = 64;
+
+#[derive(Clone, Copy)]
+struct Line {
+    ip: Ipv4Addr,
+    until: Time,
+    header: [u8; HEADER],
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        let empty = Line { ip: Ipv4Addr::UNSPECIFIED, until: Time::ZERO, header: [0; HEADER] };
+        Cache { generation: 0, lines: [empty; CACHE_LINES] }
+    }
+}
+
+impl Cache {
+    #[inline]
+    fn line(&mut self, ip: Ipv4Addr) -> &mut Line {
+        let hash = ip.to_bits().wrapping_mul(0x9e37_79b1) >> 16;
+        &mut self.lines[hash as usize % CACHE_LINES]
+    }
+    /// Forgets all answers unless the table is still the one that gave them.
+    #[inline]
+    fn check(&mut self, generation: u64) {
+        if self.generation != generation {
+            self.clear();
+            self.generation = generation;
+        }
+    }
+    fn clear(&mut self) {
+        *self = Cache::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;

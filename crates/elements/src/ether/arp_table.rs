@@ -1,0 +1,165 @@
+use super::neighbors::{ArpTable, Limits, NamedTables, SharedTable};
+use artery_engine::names::Names;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Phase, Read,
+    StartError, Write,
+};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "ARPTable",
+    group: "ether",
+    summary: "holds what several ARPQueriers know",
+    manual: "
+Has no ports. ARPQueriers whose TABLE argument names it keep their addresses, and packets that wait for one, here
+instead of each in a table of its own; its limits apply to all of them together.",
+    example: "neighbors :: ARPTable(TIMEOUT 60);
+Idle -> q :: ARPQuerier(10.0.0.1, 02:00:00:00:00:01, TABLE neighbors) -> Discard;
+Idle -> [1] q;",
+    ports: "0/0",
+    args: &[
+        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 is no limit"),
+        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 is no limit"),
+        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 is no limit"),
+        Arg::keyword("CAPACITY_SLIM_FACTOR", "number", "2", "one part in so many is dropped when CAPACITY is passed"),
+        Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
+    ],
+    handlers: &[
+        Handler::read(
+            "table",
+            "a line for each address: IP address, whether it is known, Ethernet address, age in seconds",
+            &Read(|t: &mut Table, _, cx| {
+                let now = cx.now();
+                Ok(t.table.with(|table| table.describe(now)))
+            }),
+        ),
+        Handler::read("drops", "packets that waited in vain", &Read(|t: &mut Table, _, _| t.number(|t| t.drops()))),
+        Handler::read("count", "addresses", &Read(|t: &mut Table, _, _| t.number(|t| t.count() as u64))),
+        Handler::read("length", "packets that wait", &Read(|t: &mut Table, _, _| t.number(|t| t.len() as u64))),
+        Handler::write(
+            "insert",
+            "`IP ETH`: records an address",
+            &Write(|t: &mut Table, text, cx| {
+                let now = cx.now();
+                t.table.with(|table| table.write_insert(text, &t.names, now))
+            }),
+        ),
+        Handler::write(
+            "delete",
+            "`IP`: forgets an address",
+            &Write(|t: &mut Table, text, cx| {
+                let now = cx.now();
+                t.table.with(|table| table.write_delete(text, &t.names, now))
+            }),
+        ),
+        Handler::write("clear", "forgets everything", &Write(Table::clear)).button(),
+    ],
+    // ARPQueriers look for it while they are made.
+    phase: Phase::Info,
+    build: |args| Ok(Box::new(Table::new(args)?)),
+    ..Class::DEFAULT
+};
+
+struct Table {
+    table: Arc<SharedTable>,
+    /// For addresses that handlers write.
+    names: Names,
+}
+
+impl Table {
+    fn new(args: &mut Args<'_>) -> Result<Table, ArgError> {
+        let limits = Limits::read(args)?;
+        let table = args.shared(|| SharedTable::new(limits));
+        args.resource::<NamedTables>().put(args.name(), &table);
+        Ok(Table { table, names: args.names().clone() })
+    }
+    fn number(&self, of: fn(&ArpTable) -> u64) -> Result<String, HandlerError> {
+        Ok(self.table.with(|table| of(table)).to_string())
+    }
+    fn clear(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.table.with(|table| table.clear());
+        self.discard_victims(cx);
+        Ok(())
+    }
+    fn discard_victims(&self, cx: &mut Context<'_>) {
+        for packet in self.table.with(|table| table.take_victims()) {
+            cx.discard(packet, DropReason::NeighborUnresolved);
+        }
+    }
+}
+
+impl Element for Table {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        cx.discard_all(batch, DropReason::NoOutput);
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let timeout = self.table.with(|table| table.timeout());
+        if !timeout.is_zero() {
+            let at = cx.now() + timeout;
+            cx.wake_at(at);
+        }
+        Ok(())
+    }
+
+    /// Removes what has expired.
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now();
+        let timeout = self.table.with(|table| {
+            table.slim(now);
+            table.timeout()
+        });
+        self.discard_victims(cx);
+        cx.wake_at(now + timeout + Duration::from_secs(1));
+        true
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<Table>() {
+            self.table.adopt(&old.table);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn addresses_are_inserted_read_deleted_and_expire() {
+        let mut bench = Bench::new(&CLASS, "TIMEOUT 10");
+        bench.write("insert", "10.0.0.2 2:0:0:0:0:a").unwrap();
+        bench.write("insert", "10.0.0.3 2:0:0:0:0:b").unwrap();
+        bench.pass(Duration::from_millis(2500));
+        bench.write("delete", "10.0.0.3").unwrap();
+        let lines = "10.0.0.2 1 02-00-00-00-00-0A 2.500000\n10.0.0.3 0 FF-FF-FF-FF-FF-FF 0.000000\n";
+        assert_eq!(bench.read("table", "").unwrap(), lines);
+        assert_eq!(bench.read("count", "").unwrap(), "2");
+        bench.pass(Duration::from_secs(30));
+        assert_eq!(bench.read("count", "").unwrap(), "0");
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let mut bench = Bench::new(&CLASS, "");
+        assert!(bench.write("insert", "10.0.0.2").is_err());
+        assert!(bench.write("insert", "nobody 2:0:0:0:0:a").is_err());
+        assert!(bench.write("delete", "").is_err());
+        assert_eq!(Bench::refuses(&CLASS, "CAPACITY_SLIM_FACTOR 0"), "CAPACITY_SLIM_FACTOR cannot be zero");
+    }
+
+    #[test]
+    fn a_new_table_takes_over_what_the_old_one_knows() {
+        let mut old = Bench::new(&CLASS, "");
+        old.write("insert", "10.0.0.2 2:0:0:0:0:a").unwrap();
+        let mut new = Bench::new(&CLASS, "");
+        new.take_state(&mut old);
+        assert_eq!(
+            (old.read("count", "").unwrap(), new.read("count", "").unwrap()),
+            ("0".into(), "1".into())
+        );
+    }
+}
