@@ -9,13 +9,62 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Most connections at a time.
 const MAX_CONNECTIONS: usize = 32;
 /// Ports that `PORT+` tries.
 const PORTS_TRIED: u16 = 100;
+/// How long a program that ends waits for replies that are being sent.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Counts connections, and requests that are being answered.
+#[derive(Default)]
+struct Traffic {
+    counts: Mutex<Counts>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: usize,
+    requests: usize,
+}
+
+impl Traffic {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Admits a connection, unless there are too many.
+    fn enter(&self) -> bool {
+        let mut counts = self.counts();
+        let admitted = counts.connections < MAX_CONNECTIONS;
+        counts.connections += usize::from(admitted);
+        admitted
+    }
+
+    fn leave(&self) {
+        self.counts().connections -= 1;
+    }
+
+    /// Answers a request; the end of the program waits for it.
+    fn during<R>(&self, answer: impl FnOnce() -> R) -> R {
+        self.counts().requests += 1;
+        let result = answer();
+        self.counts().requests -= 1;
+        self.answered.notify_all();
+        result
+    }
+
+    /// Waits until no request is being answered, but not for ever: the client that asked for the end shall hear
+    /// that it comes.
+    fn wait(&self) {
+        let busy = |counts: &mut Counts| counts.requests > 0;
+        drop(self.answered.wait_timeout_while(self.counts(), FAREWELL, busy));
+    }
+}
 
 /// The sockets a router can be reached by. Those that are files vanish with it.
 #[derive(Default)]
@@ -23,10 +72,12 @@ pub(crate) struct Listeners {
     tcp: Vec<TcpListener>,
     unix: Vec<UnixListener>,
     files: Vec<PathBuf>,
+    traffic: Arc<Traffic>,
 }
 
 impl Drop for Listeners {
     fn drop(&mut self) {
+        self.traffic.wait();
         for file in &self.files {
             // A file that someone else removed is gone as well.
             let _ = std::fs::remove_file(file);
@@ -55,14 +106,13 @@ impl Listeners {
 
     /// Answers connections until the program ends.
     pub(crate) fn serve(&self, service: &Service) -> std::io::Result<()> {
-        let open = Arc::new(AtomicUsize::new(0));
         for listener in &self.tcp {
             let listener = listener.try_clone()?;
-            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &open)?;
+            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &self.traffic)?;
         }
         for listener in &self.unix {
             let listener = listener.try_clone()?;
-            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &open)?;
+            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &self.traffic)?;
         }
         Ok(())
     }
@@ -110,15 +160,15 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
 fn accept_all<S: Read + Write + Send + 'static>(
     accept: impl Fn() -> std::io::Result<S> + Send + 'static,
     service: &Service,
-    open: &Arc<AtomicUsize>,
+    traffic: &Arc<Traffic>,
 ) -> std::io::Result<()> {
-    let (service, open) = (service.clone(), open.clone());
+    let (service, traffic) = (service.clone(), traffic.clone());
     let body = move || {
         loop {
             match accept() {
-                Ok(stream) => connect(stream, &service, &open),
+                Ok(stream) => connect(stream, &service, &traffic),
                 // Out of descriptors, most likely: others must go first.
-                Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     };
@@ -126,41 +176,44 @@ fn accept_all<S: Read + Write + Send + 'static>(
 }
 
 /// Starts a thread for a connection, or turns it away.
-fn connect<S: Read + Write + Send + 'static>(mut stream: S, service: &Service, open: &Arc<AtomicUsize>) {
-    if open.fetch_add(1, AcqRel) >= MAX_CONNECTIONS {
-        open.fetch_sub(1, AcqRel);
+fn connect<S: Read + Write + Send + 'static>(mut stream: S, service: &Service, traffic: &Arc<Traffic>) {
+    if !traffic.enter() {
+        // Whoever is turned away may be gone already.
         let _ = stream.write_all(GREETING.as_bytes());
         let _ = stream.write_all(&codec::reply(590, &["Too many connections"]));
         return;
     }
-    let (service, held) = (service.clone(), open.clone());
+    let (service, held) = (service.clone(), traffic.clone());
     let body = move || {
         // A connection that breaks concerns nobody but its client, who sees it.
-        let _ = talk(&mut stream, &service);
-        held.fetch_sub(1, AcqRel);
+        let _ = talk(&mut stream, &service, &held);
+        held.leave();
     };
     if std::thread::Builder::new().name("connection".to_string()).spawn(body).is_err() {
-        open.fetch_sub(1, AcqRel);
+        traffic.leave();
     }
 }
 
 /// Answers one client until it leaves.
-fn talk(stream: &mut (impl Read + Write), service: &Service) -> std::io::Result<()> {
+fn talk(stream: &mut (impl Read + Write), service: &Service, traffic: &Traffic) -> std::io::Result<()> {
     stream.write_all(GREETING.as_bytes())?;
     let mut input = Vec::new();
+    let mut chunk = vec![0; 65536];
     let mut closed = false;
     loop {
         while let Parsed::Request(request, used) = parse(&input, closed) {
             input.drain(..used);
-            match service.answer(request) {
-                Answer::Reply(bytes) => stream.write_all(&bytes)?,
-                Answer::Last(bytes) => return stream.write_all(&bytes),
+            let goes_on = traffic.during(|| match service.answer(request) {
+                Answer::Reply(bytes) => stream.write_all(&bytes).map(|()| true),
+                Answer::Last(bytes) => stream.write_all(&bytes).map(|()| false),
+            })?;
+            if !goes_on {
+                return Ok(());
             }
         }
         if closed {
             return Ok(());
         }
-        let mut chunk = [0; 8192];
         let limit = (MAX_DATA + MAX_LINE + 2).saturating_sub(input.len()).clamp(1, chunk.len());
         match stream.read(&mut chunk[..limit]) {
             Ok(0) => closed = true,
