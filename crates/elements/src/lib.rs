@@ -30,7 +30,7 @@ elements! {
     queue(delay, gap, rated, store):
         bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, front_drop_queue, mixed_queue,
         notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, round_robin_sched, shaper, simple_queue,
-        static_pull_switch, unqueue;
+        static_pull_switch, stride_sched, unqueue;
 
     classify: classifier, ip_classifier, ip_filter;
 

@@ -1,4 +1,5 @@
 use super::address::{Interface, List};
+use super::each::send_each;
 use super::failures::{DETAILS, Failure, Failures, VERBOSE};
 use super::ip_header;
 use artery_engine::names::Names;
@@ -77,12 +78,17 @@ const SOURCE: usize = 5;
 const MIN_LEN: usize = 20;
 
 pub(crate) struct CheckIpHeader {
+    checks: Checks,
+    failures: Failures<6>,
+}
+
+/// What is checked.
+struct Checks {
     offset: usize,
     checksum: bool,
     /// Sources that are bad, unless the destination is one of `good_destinations`.
     bad_sources: Vec<Ipv4Addr>,
     good_destinations: Vec<Ipv4Addr>,
-    failures: Failures<6>,
 }
 
 /// The first argument: a number of bytes, or the old syntax's list of bad sources.
@@ -128,9 +134,12 @@ impl CheckIpHeader {
             bad_sources.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
         }
         let failures = Failures::new(args, "IP header", KINDS)?;
-        Ok(CheckIpHeader { offset, checksum, bad_sources, good_destinations, failures })
+        let checks = Checks { offset, checksum, bad_sources, good_destinations };
+        Ok(CheckIpHeader { checks, failures })
     }
+}
 
+impl Checks {
     /// The header's lengths and destination, or which check it fails.
     #[inline]
     fn check(&self, data: &[u8]) -> Result<Good, usize> {
@@ -166,28 +175,27 @@ impl CheckIpHeader {
         Ok(Good { header_len, total_len, destination })
     }
 
+    /// Checks a packet, marks its header and cuts it to its length.
     #[inline]
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.check(packet.data()) {
-            Ok(good) => {
-                ip_header::mark(&mut packet, self.offset, good.header_len);
-                let padding = packet.len() - self.offset - good.total_len;
-                packet.trim(padding).expect("the total length is at most what follows the offset");
-                packet.set_dst_ip(good.destination);
-                Some(packet)
-            }
-            Err(kind) => {
-                self.failures.fail(kind, packet, cx);
-                None
-            }
-        }
+    fn accept(&self, packet: &mut Packet) -> Result<(), usize> {
+        let good = self.check(packet.data())?;
+        ip_header::mark(packet, self.offset, good.header_len);
+        let padding = packet.len() - self.offset - good.total_len;
+        packet.trim(padding).expect("the total length is at most what follows the offset");
+        packet.set_dst_ip(good.destination);
+        Ok(())
     }
 }
 
 impl Element for CheckIpHeader {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.filter_map(|packet| self.process(packet, cx));
-        cx.send_all(0, batch);
+        let CheckIpHeader { checks, failures } = self;
+        send_each(
+            batch,
+            cx,
+            |packet| checks.accept(packet),
+            |kind, packet, cx| failures.fail(kind, packet, cx),
+        );
     }
 }
 

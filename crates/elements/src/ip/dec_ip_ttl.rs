@@ -1,5 +1,6 @@
-use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple};
-use artery_wire::Ipv4;
+use super::each::send_each;
+use super::ip_header;
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
     name: "DecIPTTL",
@@ -23,37 +24,38 @@ struct DecIpTtl {
     multicast: bool,
 }
 
-/// What becomes of a packet.
-enum Fate {
-    Lives,
+/// What keeps a packet from going on.
+enum End {
     Expired,
-    NoHeader,
+    NoHeader(DropReason),
 }
 
 impl DecIpTtl {
-    fn decrement(&self, packet: &mut Packet) -> Fate {
-        let bytes =
-            if packet.network_offset().is_some() { packet.network_mut() } else { Some(packet.data_mut()) };
-        let Some(Ok(mut header)) = bytes.map(Ipv4::new) else { return Fate::NoHeader };
-        if header.dst().is_multicast() && !self.multicast {
-            return Fate::Lives;
+    #[inline]
+    fn decrement(&self, packet: &mut Packet) -> Result<(), End> {
+        let mut header = ip_header::ip_mut(packet).map_err(|why| End::NoHeader(ip_header::reason(why)))?;
+        if !self.multicast && header.dst().is_multicast() {
+            return Ok(());
         }
         if header.ttl() <= 1 {
-            return Fate::Expired;
+            return Err(End::Expired);
         }
         header.decrement_ttl();
-        Fate::Lives
+        Ok(())
     }
 }
 
-impl Simple for DecIpTtl {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.decrement(&mut packet) {
-            Fate::Lives => return Some(packet),
-            Fate::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
-            Fate::NoHeader => cx.discard(packet, DropReason::TooShort),
-        }
-        None
+impl Element for DecIpTtl {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        send_each(
+            batch,
+            cx,
+            |packet| self.decrement(packet),
+            |end, packet, cx| match end {
+                End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
+                End::NoHeader(reason) => cx.discard(packet, reason),
+            },
+        );
     }
 }
 
@@ -89,5 +91,10 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "MULTICAST false");
         bench.push(0, ip4().dst("224.0.0.5").ttl(1).udp(1, 2).bytes());
         bench.expect(0, ip4().dst("224.0.0.5").ttl(1).udp(1, 2).bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        crate::ip::ip_header::testing::survives_anything(&CLASS, "", 2);
     }
 }

@@ -1,5 +1,5 @@
 use super::ip_header;
-use artery_engine::{Arg, Class, Context, Packet, Simple, anno};
+use artery_engine::{Arg, Batch, Class, Context, Element, Packet, anno};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -21,17 +21,25 @@ struct FixIpSrc {
     address: Ipv4Addr,
 }
 
-impl Simple for FixIpSrc {
-    fn process(&mut self, mut packet: Packet, _cx: &mut Context<'_>) -> Option<Packet> {
-        if packet.annotation(anno::FIX_IP_SRC) == [0] || packet.network_offset().is_none() {
-            return Some(packet);
-        }
+impl FixIpSrc {
+    #[cold]
+    fn fix(&self, packet: &mut Packet) {
         packet.set_annotation(anno::FIX_IP_SRC, [0]);
-        if let Ok(mut header) = ip_header::ip_mut(&mut packet) {
+        if let Ok(mut header) = ip_header::ip_mut(packet) {
             header.set_src(self.address);
             header.fill_checksum();
         }
-        Some(packet)
+    }
+}
+
+impl Element for FixIpSrc {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        for packet in batch.iter_mut() {
+            if packet.annotation(anno::FIX_IP_SRC) != [0] && packet.network_offset().is_some() {
+                self.fix(packet);
+            }
+        }
+        cx.send_all(0, batch);
     }
 }
 

@@ -1,5 +1,6 @@
+use super::each::send_each;
 use super::ip_header;
-use artery_engine::{Annotation, Arg, ArgError, Args, Class, Context, DropReason, Packet, Simple};
+use artery_engine::{Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
     name: "GetIPAddress",
@@ -56,14 +57,14 @@ impl GetIpAddress {
     }
 }
 
-impl Simple for GetIpAddress {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let Some(address) = self.address(&packet) else {
-            cx.discard(packet, DropReason::TooShort);
-            return None;
+impl Element for GetIpAddress {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let copy = |packet: &mut Packet| {
+            let address = self.address(packet).ok_or(DropReason::TooShort)?;
+            packet.set_annotation(self.annotation, address);
+            Ok(())
         };
-        packet.set_annotation(self.annotation, address);
-        Some(packet)
+        send_each(batch, cx, copy, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
 

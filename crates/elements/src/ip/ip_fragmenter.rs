@@ -3,7 +3,7 @@ use crate::basic::random::Random;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
 };
-use artery_wire::{IpProtocol, Ipv4};
+use artery_wire::Ipv4;
 
 pub static CLASS: Class = Class {
     name: "IPFragmenter",
@@ -86,7 +86,7 @@ impl IpFragmenter {
             headroom: args.read::<u16>("HEADROOM")?.into(),
             drops: 0,
             fragments: 0,
-            random: Random::new(),
+            random: Random::new(args),
         })
     }
 
@@ -121,11 +121,10 @@ impl IpFragmenter {
 
     #[cold]
     fn refuse(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        if self.verbose || self.drops < REPORTS {
-            if let Ok(ip) = ip_header::ip(&packet) {
-                let (mtu, src, dst, len) = (self.mtu, ip.src(), ip.dst(), packet.len());
-                cx.say(&format!("IPFragmenter({mtu}) DF {src} {dst} len={len}"));
-            }
+        let reported = self.verbose || self.drops < REPORTS;
+        if let (true, Ok(ip)) = (reported, ip_header::ip(&packet)) {
+            let (mtu, src, dst, len) = (self.mtu, ip.src(), ip.dst(), packet.len());
+            cx.say(&format!("IPFragmenter({mtu}) DF {src} {dst} len={len}"));
         }
         self.drops += 1;
         cx.send_or_discard(1, packet, DropReason::TooLong);
@@ -283,6 +282,7 @@ mod tests {
     use super::*;
     use crate::ip::ip_header::testing::{Random as Seeded, survives_anything};
     use artery_engine::{Bench, anno};
+    use artery_wire::IpProtocol;
     use artery_wire::build::{Ip4, ip4};
 
     fn packet(payload: usize) -> Ip4 {

@@ -359,6 +359,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_takes_the_lines_when_told() {
+        let path = std::env::temp_dir().join(format!("artery-ip-print-{}", std::process::id()));
+        let mut bench = Bench::new(&CLASS, &format!("x, OUTFILE {}", path.display()));
+        let mut packet = bench.packet(udp().bytes());
+        packet.set_network_header(0);
+        bench.push_packets(0, [packet]);
+        assert_eq!(bench.said(), "");
+        drop(bench);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, "x: 0.000000: 10.0.0.1.1 > 10.0.0.2.53: udp 18\n");
+    }
+
+    #[test]
     fn nothing_is_printed_when_inactive_or_unmarked() {
         let mut bench = Bench::new(&CLASS, "ACTIVE false");
         let marked = |bench: &Bench| {

@@ -46,7 +46,8 @@ rt[1] -> Discard;",
         })),
         Handler::write("flush", "removes all routes", &Write(|l: &mut LinearIpLookup, _, _| {
             l.table.clear();
-            Ok(l.forget())
+            l.forget();
+            Ok(())
         }))
         .button(),
     ],

@@ -1,6 +1,9 @@
+use super::each::send_each;
 use super::ip_header;
 use crate::value::value;
-use artery_engine::{Arg, ArgError, Class, Context, Handler, HandlerError, Packet, Read, Simple, Write};
+use artery_engine::{
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
+};
 
 pub static CLASS: Class = Class {
     name: "SetIPDSCP",
@@ -36,19 +39,15 @@ fn shifted(dscp: u32) -> Option<u8> {
     u8::try_from(dscp).ok().filter(|dscp| *dscp < 64).map(|dscp| dscp << 2)
 }
 
-impl Simple for SetIpDscp {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match ip_header::ip_mut(&mut packet) {
-            Ok(mut header) => {
-                let tos = self.tos | header.tos() & ECN;
-                ip_header::change_tos(&mut header, tos);
-                Some(packet)
-            }
-            Err(malformed) => {
-                cx.discard(packet, ip_header::reason(malformed));
-                None
-            }
-        }
+impl Element for SetIpDscp {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let set = |packet: &mut Packet| {
+            let mut header = ip_header::ip_mut(packet).map_err(ip_header::reason)?;
+            let tos = self.tos | header.tos() & ECN;
+            ip_header::change_tos(&mut header, tos);
+            Ok(())
+        };
+        send_each(batch, cx, set, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
 

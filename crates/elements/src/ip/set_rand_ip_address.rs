@@ -38,7 +38,7 @@ impl SetRandIpAddress {
         if limit > MOST {
             return Err(ArgError::wrong(format!("LIMIT too large; max {MOST}")));
         }
-        let mut random = Random::new();
+        let mut random = Random::new(args);
         let drawn = (0..limit).map(|_| pick(&mut random, prefix)).collect();
         Ok(SetRandIpAddress { random, prefix, drawn })
     }

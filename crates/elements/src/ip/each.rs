@@ -1,0 +1,33 @@
+//! A batch in which each packet is looked at in place, and nearly all go the same way.
+use artery_engine::{Batch, Context, Packet};
+
+/// Sends by output 0 the packets that `look` is content with; hands each of the others, with what is wrong with it, to
+/// `turn_aside`. While all are content, which is the rule, no packet is moved one by one.
+#[inline]
+pub(crate) fn send_each<Wrong>(
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    mut look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
+    mut turn_aside: impl FnMut(Wrong, Packet, &mut Context<'_>),
+) {
+    let mut first = None;
+    for (number, packet) in batch.iter_mut().enumerate() {
+        if let Err(wrong) = look(packet) {
+            first = Some((number, wrong));
+            break;
+        }
+    }
+    let Some((number, wrong)) = first else { return cx.send_all(0, batch) };
+    let mut wrong = Some(wrong);
+    for (at, mut packet) in batch.drain().enumerate() {
+        let looked = match at {
+            at if at < number => Ok(()),
+            at if at == number => wrong.take().map_or(Ok(()), Err),
+            _ => look(&mut packet),
+        };
+        match looked {
+            Ok(()) => cx.send(0, packet),
+            Err(wrong) => turn_aside(wrong, packet, cx),
+        }
+    }
+}
