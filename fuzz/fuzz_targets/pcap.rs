@@ -1,6 +1,6 @@
 //! Any file: records until the first damage, then an error; never more bytes than a record says.
 #![no_main]
-use artery_device::pcap::PcapReader;
+use artery_device::PcapReader;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 

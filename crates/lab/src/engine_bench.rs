@@ -3,8 +3,9 @@
 //! Rivals run as processes, in turn with ours, on texts that differ in nothing. A process's rate is taken from two
 //! runs with different numbers of packets, so that its start costs nothing. FastClick is looked for in
 //! `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
+use crate::machine::Machine;
 use crate::program::{artery, checked, tool};
-use crate::results::{Report, Row};
+use crate::results::{Align, Measurement, Table, number, write_json_lines};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{Settings, Sink};
 use artery_wire::build::{ether, ip4};
@@ -28,19 +29,68 @@ impl Effort {
     pub const QUICK: Effort = Effort { rounds: 3, packets: 10_000_000 };
 }
 
-/// Measures all rows.
-pub fn run(effort: Effort) -> anyhow::Result<Report> {
-    let mut report = Report::new("engine");
+/// Measures all rows and prints them; as JSON lines on request.
+pub fn run(effort: Effort, json: bool) -> anyhow::Result<()> {
+    let mut report = Report { machine: Machine::here(), measurements: Vec::new(), notes: Vec::new() };
     light_elements(effort, &mut report)?;
     rivals(effort, &mut report)?;
     two_workers(effort, &mut report)?;
-    Ok(report)
+    if json {
+        return Ok(write_json_lines(&report.measurements, std::io::stdout())?);
+    }
+    report.print();
+    Ok(())
+}
+
+/// What was measured so far.
+struct Report {
+    machine: Machine,
+    measurements: Vec<Measurement>,
+    notes: Vec<String>,
+}
+
+impl Report {
+    fn add(&mut self, work: &str, who: &str, unit: &str, runs: &[f64]) {
+        let measurement =
+            Measurement::of("engine", who, unit, runs).param("work", work).cpu(&self.machine.cpu);
+        eprintln!("{work}: {who}: {} {unit}", number(measurement.value));
+        self.measurements.push(measurement);
+    }
+    /// Adds the median of the ratios of runs that followed one another.
+    fn add_ratio(&mut self, work: &str, who: &str, ours: &[f64], theirs: &[f64]) {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+        self.add(work, who, "x", &ratios);
+    }
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_string());
+    }
+    fn print(&self) {
+        let columns = [
+            ("work", Align::Left),
+            ("who", Align::Left),
+            ("median", Align::Right),
+            ("least", Align::Right),
+            ("greatest", Align::Right),
+            ("unit", Align::Left),
+        ];
+        let mut table = Table::new(&columns);
+        for m in &self.measurements {
+            let work = m.params.get("work").map_or("", String::as_str);
+            table.row([work, &m.engine, &number(m.value), &number(m.min), &number(m.max), &m.unit]);
+        }
+        println!("{table}\n{}", self.machine);
+        self.notes.iter().for_each(|note| println!("{note}"));
+    }
 }
 
 /// Chains of eight light elements, less the chain without them, per hop and packet.
 fn light_elements(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
-    const CHAINS: [(&str, &str); 4] =
-        [("Null", "Null"), ("Paint", "Paint(3)"), ("Counter", "Counter"), ("Strip/Unstrip", "Strip(14) -> Unstrip(14)")];
+    const CHAINS: [(&str, &str); 4] = [
+        ("Null", "Null"),
+        ("Paint", "Paint(3)"),
+        ("Counter", "Counter"),
+        ("Strip/Unstrip", "Strip(14) -> Unstrip(14)"),
+    ];
     let packets = effort.packets / 5;
     for (name, elements) in CHAINS {
         let repeats = if elements.contains("->") { 4 } else { 8 };
@@ -50,7 +100,7 @@ fn light_elements(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
             let bare = nanos_per_packet(&source_text("", packets), packets)?;
             hops.push((nanos_per_packet(&source_text(&chain, packets), packets)? - bare) / 8.0);
         }
-        report.add(Row::of("light element", &format!("{name}, batch 64, net of source and sink"), "ns/hop", &hops));
+        report.add("light element, batch 64, net of source and sink", name, "ns/hop", &hops);
     }
     Ok(())
 }
@@ -104,23 +154,17 @@ fn rivals(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
             }
         }
         for (contender, rates) in contenders.iter().zip(&rates) {
-            report.add(Row::of(work.name, contender.name, "Mpps", rates));
+            report.add(work.name, contender.name, "Mpps", rates);
         }
         if let [ours, theirs] = &rates[..] {
-            report.add(ratio(work.name, "artery / FastClick", ours, theirs));
+            report.add_ratio(work.name, "artery / FastClick", ours, theirs);
         }
         if !yardstick.is_empty() {
-            report.add(Row::of(work.name, "y: testpmd macswap on null ports", "Mpps", &yardstick));
-            report.add(ratio(work.name, "artery / y", &rates[0], &yardstick));
+            report.add(work.name, "y: testpmd macswap on null ports", "Mpps", &yardstick);
+            report.add_ratio(work.name, "artery / y", &rates[0], &yardstick);
         }
     }
     Ok(())
-}
-
-/// The median of the ratios of runs that followed one another.
-fn ratio(work: &str, name: &str, ours: &[f64], theirs: &[f64]) -> Row {
-    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
-    Row::of(work, name, "x", &ratios)
 }
 
 fn works(folder: &Path) -> anyhow::Result<Vec<Work>> {
@@ -133,7 +177,11 @@ fn works(folder: &Path) -> anyhow::Result<Vec<Work>> {
     let source = format!("InfiniteSource(DATA \\<{data}>, LIMIT LIMIT, STOP true, BURST 64)");
     let replay = format!("FromDump({}, STOP true)", pcap.display());
     Ok(vec![
-        Work { name: "source -> discard", text: source_text("", 0).replace("LIMIT 0", "LIMIT LIMIT"), share: 1 },
+        Work {
+            name: "source -> discard",
+            text: source_text("", 0).replace("LIMIT 0", "LIMIT LIMIT"),
+            share: 1,
+        },
         Work { name: "short router, 5 routes", text: short_router(&source), share: 4 },
         Work { name: "pcap replay through it", text: short_router(&replay), share: REPLAY },
     ])
@@ -163,14 +211,18 @@ c[1] -> Discard; rt[0] -> Discard;\n{}{}{}{}",
 
 /// A file of UDP packets to hosts behind all five routes.
 fn write_pcap(path: &Path, packets: u64) -> anyhow::Result<()> {
-    use artery_device::pcap::{LinkType, PcapOptions, PcapWriter};
-    let options = PcapOptions { link_type: LinkType::ETHERNET, ..PcapOptions::default() };
+    use artery_device::{LinkType, PcapOptions, PcapWriter};
+    let options = PcapOptions { link_type: LinkType::ETHER, ..PcapOptions::default() };
     let mut writer = PcapWriter::create(&path.display().to_string(), options)?;
     for n in 0..packets {
         let dst = [10, (n % 4) as u8, (n >> 8) as u8, n as u8];
         let ip = ip4().src("10.9.0.1").dst(dst).ttl(64).udp(1234, 4321).payload([0; 18]);
         let frame = ether("00:00:c0:00:00:02", "00:00:c0:00:00:01").ip4(ip).bytes();
-        writer.write(artery_packet::Time::new(1_700_000_000, n as u32 % 1_000_000), frame.len() as u32, &frame)?;
+        writer.write(
+            artery_packet::Time::new(1_700_000_000, n as u32 % 1_000_000),
+            frame.len() as u32,
+            &frame,
+        )?;
     }
     writer.flush()?;
     Ok(())
@@ -214,14 +266,31 @@ fn macswap_rate() -> Option<f64> {
     let pages = HugePages::at_least(256)?;
     let prefix = format!("--file-prefix=artery{}", std::process::id());
     let args = [
-        "-s", "INT", "6", testpmd.to_str()?, "-l", "0,1", "--no-pci", "--in-memory", &prefix, "--vdev",
-        "net_null0,size=64", "--vdev", "net_null1,size=64", "--", "--forward-mode=macswap", "--auto-start",
-        "--stats-period=1", "--burst=32", "--no-mlockall",
+        "-s",
+        "INT",
+        "6",
+        testpmd.to_str()?,
+        "-l",
+        "0,1",
+        "--no-pci",
+        "--in-memory",
+        &prefix,
+        "--vdev",
+        "net_null0,size=64",
+        "--vdev",
+        "net_null1,size=64",
+        "--",
+        "--forward-mode=macswap",
+        "--auto-start",
+        "--stats-period=1",
+        "--burst=32",
+        "--no-mlockall",
     ];
     let output = Command::new("timeout").args(args).stdin(Stdio::null()).output().ok()?;
     drop(pages);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let rates = text.lines().filter_map(|line| line.split_once("Tx-pps:")?.1.split_whitespace().next()?.parse().ok());
+    let rates =
+        text.lines().filter_map(|line| line.split_once("Tx-pps:")?.1.split_whitespace().next()?.parse().ok());
     let mut rates: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(|rate: f64| rate / 1e6).collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()
@@ -257,7 +326,9 @@ fn two_workers(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("a folder for configurations")?;
     let packets = effort.packets / 2;
     let chain = |name: &str| {
-        format!("{name} :: InfiniteSource(LENGTH 60, LIMIT {packets}) -> Counter -> Strip(14) -> Unstrip(14) -> Paint(1) -> Discard;\n")
+        format!(
+            "{name} :: InfiniteSource(LENGTH 60, LIMIT {packets}) -> Counter -> Strip(14) -> Unstrip(14) -> Paint(1) -> Discard;\n"
+        )
     };
     let wait = "DriverManager(wait);";
     let (one, both) = (folder.path().join("one.click"), folder.path().join("both.click"));
@@ -267,7 +338,13 @@ fn two_workers(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
     let (mut together, mut apart) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
         let run = |args: &[&str], file: &Path| {
-            Command::new(&artery).arg("run").args(args).arg(file).stdin(Stdio::null()).spawn()
+            Command::new(&artery)
+                .stdout(Stdio::null())
+                .arg("run")
+                .args(args)
+                .arg(file)
+                .stdin(Stdio::null())
+                .spawn()
         };
         let start = Instant::now();
         ensure!(run(&["--workers", "2", "--affinity"], &both)?.wait()?.success(), "two workers failed");
@@ -279,8 +356,8 @@ fn two_workers(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         }
         apart.push(2.0 * packets as f64 / start.elapsed().as_secs_f64() / 1e6);
     }
-    report.add(Row::of("two chains", "two workers", "Mpps", &together));
-    report.add(Row::of("two chains", "two processes", "Mpps", &apart));
-    report.add(ratio("two chains", "two workers / two processes", &together, &apart));
+    report.add("two chains", "two workers", "Mpps", &together);
+    report.add("two chains", "two processes", "Mpps", &apart);
+    report.add_ratio("two chains", "two workers / two processes", &together, &apart);
     Ok(())
 }

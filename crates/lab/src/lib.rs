@@ -3,6 +3,7 @@
 
 pub mod conf;
 pub mod demo;
+pub mod engine_bench;
 pub mod machine;
 pub mod program;
 pub mod results;

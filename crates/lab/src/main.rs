@@ -1,6 +1,7 @@
 //! The program `artery-bench`: the demonstration and the experiments.
 #![forbid(unsafe_code)]
 
+use artery_lab::engine_bench::{self, Effort};
 use artery_lab::{demo, seed3};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   artery-bench demo                            a router on a capture, and as root between two hosts
+  FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out docs/benchmarks     the same with care, and figures and charts in files
 
@@ -25,6 +27,15 @@ Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 enum Command {
     /// Show a router at work: on a capture, and as root between two hosts
     Demo,
+    /// What a hop costs, and our rate beside rivals on the same configuration text
+    Engine {
+        /// Fewer and shorter runs
+        #[arg(long)]
+        quick: bool,
+        /// Print JSON, one measurement a line
+        #[arg(long)]
+        json: bool,
+    },
     /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
     Seed3 {
         /// Fewer and shorter runs
@@ -61,6 +72,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo => demo::run(),
+        Command::Engine { quick, json } => {
+            engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
+        }
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
         Command::Seed3Run { case, packets, burst } => {
             println!("{}", serde_json::to_string(&case.run(packets, burst)?)?);
