@@ -1,15 +1,17 @@
 //! Random numbers for samplers: quick, good enough for statistics, no secret.
-use std::hash::{BuildHasher, RandomState};
+
+use crate::chance::Chance;
+use artery_engine::Args;
 
 /// A xorshift64* generator.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator that starts anywhere.
-    pub(crate) fn new() -> Random {
-        Random::from_seed(RandomState::new().hash_one(0))
+    /// A generator for the element that is being made, seeded from the router's source of chance.
+    pub(crate) fn new(args: &Args<'_>) -> Random {
+        Random::from_seed(args.resource::<Chance>().bits())
     }
-    /// A generator that always gives the same numbers.
+    /// A generator that gives the same numbers for the same seed.
     pub(crate) fn from_seed(seed: u64) -> Random {
         Random(seed | 1)
     }

@@ -1,0 +1,392 @@
+//! What holds for every class: its description is complete and true, and no bytes make it panic or lose a packet.
+//!
+//! A new class that must be given arguments needs a line in [`CONFIGURATIONS`].
+use artery_elements::CLASSES;
+use artery_engine::class::Position;
+use artery_engine::{Bench, Class, Packet, Time};
+use artery_lang::{Options, Sources, check, compile, flow};
+use artery_wire::build::{arp_request, ether, ip4, ip6};
+use std::collections::HashSet;
+
+/// Arguments for classes that can't do without.
+const CONFIGURATIONS: &[(&str, &str)] = &[
+    ("ARPFaker", "10.0.0.1, 02:00:00:00:00:01, 10.0.0.2, 02:00:00:00:00:02"),
+    ("ARPQuerier", "10.0.0.1/24, 02:00:00:00:00:01"),
+    ("ARPResponder", "10.0.0.2 02:00:00:00:00:02"),
+    ("BandwidthRatedUnqueue", "1Gbps"),
+    ("BandwidthShaper", "1Gbps"),
+    ("CheckPaint", "0"),
+    ("Classifier", "12/0800, 12/0806, -"),
+    ("DelayShaper", "1ms"),
+    ("DelayUnqueue", "1ms"),
+    ("EtherEncap", "0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"),
+    ("EtherRewrite", "02:00:00:00:00:01, 02:00:00:00:00:02"),
+    ("FixIPSrc", "10.0.0.1"),
+    ("GetIPAddress", "16"),
+    ("HostEtherFilter", "02:00:00:00:00:01"),
+    ("ICMPError", "10.0.0.1, timeexceeded"),
+    ("ICMPPingEncap", "10.0.0.1, 10.0.0.2"),
+    ("IPClassifier", "tcp, udp port 53, -"),
+    ("IPEncap", "udp, 10.0.0.1, 10.0.0.2"),
+    ("IPFilter", "allow tcp, 2 udp port 53, drop all"),
+    ("IPFragmenter", "60"),
+    ("IPGWOptions", "10.0.0.1"),
+    ("LinearIPLookup", "10.0.0.0/8 0, 0/0 10.0.0.9 2"),
+    ("Message", "hello"),
+    ("Paint", "1"),
+    ("PaintTee", "0"),
+    ("RandomSample", "0.5"),
+    ("RatedUnqueue", "100000"),
+    ("SetIPAddress", "10.0.0.1"),
+    ("SetIPDSCP", "46"),
+    ("SetRandIPAddress", "10.0.0.0/8"),
+    ("Shaper", "100000"),
+    ("StaticIPLookup", "10.0.0.0/8 0, 0/0 10.0.0.9 2"),
+    ("StaticPullSwitch", "0"),
+    ("StaticSwitch", "0"),
+    ("StoreIPAddress", "16"),
+    ("StrideSched", "1, 2"),
+    ("Strip", "14"),
+    ("Truncate", "60"),
+    ("UDPIPEncap", "10.0.0.1, 1234, 10.0.0.2, 53"),
+    ("Unstrip", "14"),
+];
+
+/// Classes that need more of the machine than a bench has, and are tested elsewhere.
+const ELSEWHERE: &[&str] = &["FromDump", "ToDump"];
+
+/// Classes that hold packets back.
+const KEEP: &[&str] = &[
+    "ARPQuerier",
+    "DelayShaper",
+    "DelayUnqueue",
+    "FrontDropQueue",
+    "MixedQueue",
+    "NotifierQueue",
+    "Queue",
+    "SimpleQueue",
+];
+
+/// Classes that send packets of their own: copies, answers, fragments.
+const MAKE: &[&str] = &[
+    "ARPQuerier",
+    "ARPResponder",
+    "Hub",
+    "ICMPError",
+    "IPFragmenter",
+    "PaintSwitch",
+    "PaintTee",
+    "PullTee",
+    "Tee",
+];
+
+fn classes() -> impl Iterator<Item = &'static Class> {
+    CLASSES.0.iter().copied()
+}
+fn on_bench() -> impl Iterator<Item = &'static Class> {
+    classes().filter(|class| !ELSEWHERE.contains(&class.name))
+}
+fn configuration(class: &Class) -> &'static str {
+    CONFIGURATIONS.iter().find(|(name, _)| *name == class.name).map_or("", |(_, config)| config)
+}
+/// Two inputs and three outputs, or as near as the class comes.
+fn ports(class: &Class) -> [usize; 2] {
+    flow::port_counts(class.ports, [2, 3]).unwrap_or_else(|| panic!("{}: ports {}", class.name, class.ports))
+}
+/// An element on its bench, or why there is none.
+fn bench(class: &'static Class, config: &str, pull: bool) -> Result<Bench, String> {
+    let [inputs, outputs] = ports(class);
+    let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
+    let setup = if pull { setup.pull() } else { setup };
+    setup
+        .build()
+        .map_err(|errors| format!("{}({config}) does not build: {errors:?}; see CONFIGURATIONS", class.name))
+}
+/// Fails with all complaints at once.
+#[track_caller]
+fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn names_are_unique() {
+    let mut seen = HashSet::new();
+    for class in classes() {
+        for name in std::iter::once(&class.name).chain(class.aliases) {
+            assert!(seen.insert(*name), "two classes are called {name}");
+        }
+    }
+}
+
+#[test]
+fn tables_of_this_test_name_classes_that_exist() {
+    let configured = CONFIGURATIONS.iter().map(|(name, _)| name);
+    for name in configured.chain(ELSEWHERE).chain(KEEP).chain(MAKE) {
+        assert!(classes().any(|class| class.name == *name), "no class {name}");
+    }
+}
+
+#[test]
+fn codes_are_legal() {
+    for class in classes() {
+        ports(class);
+        let (inputs, outputs) =
+            class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+        let legal = |codes: &str| !codes.is_empty() && codes.chars().all(|code| "hla".contains(code));
+        assert!(legal(inputs) && legal(outputs), "{}: processing {}", class.name, class.processing);
+        let (inputs, outputs) = class.flow.split_once('/').unwrap_or((class.flow, class.flow));
+        assert!(is_flow_list(inputs) && is_flow_list(outputs), "{}: flow {}", class.name, class.flow);
+    }
+}
+
+/// Whether this is a list of letters, `#`, and sets of them in brackets.
+fn is_flow_list(list: &str) -> bool {
+    let is_code = |c: char| c.is_ascii_alphabetic() || c == '#';
+    let mut rest = list;
+    while let Some(first) = rest.chars().next() {
+        if first == '[' {
+            let Some((set, after)) = rest[1..].split_once(']') else { return false };
+            let set = set.strip_prefix('^').unwrap_or(set);
+            if set.is_empty() || !set.chars().all(is_code) {
+                return false;
+            }
+            rest = after;
+        } else if is_code(first) {
+            rest = &rest[1..];
+        } else {
+            return false;
+        }
+    }
+    !list.is_empty()
+}
+
+#[test]
+fn positional_arguments_come_before_keywords_and_names_are_unique() {
+    for class in classes() {
+        let places: Vec<u8> = class
+            .args
+            .iter()
+            .map(|arg| match arg.position {
+                Position::Positional => 0,
+                Position::Rest => 1,
+                Position::Keyword => 2,
+            })
+            .collect();
+        assert!(places.is_sorted(), "{}: {places:?}", class.name);
+        let names: HashSet<_> = class.args.iter().map(|arg| arg.name).collect();
+        assert_eq!(names.len(), class.args.len(), "{} has an argument twice", class.name);
+        let handlers: HashSet<_> = class.handlers.iter().map(|handler| handler.name).collect();
+        assert_eq!(handlers.len(), class.handlers.len(), "{} has a handler twice", class.name);
+    }
+}
+
+#[test]
+fn every_class_is_documented() {
+    for class in classes() {
+        let name = class.name;
+        assert!(
+            !class.group.is_empty() && !class.summary.is_empty() && !class.manual.trim().is_empty(),
+            "{name}"
+        );
+        assert!(!class.summary.ends_with('.') && !class.summary.contains('\n'), "{name}: {}", class.summary);
+        for arg in class.args {
+            assert!(!arg.doc.is_empty() && !arg.kind.is_empty(), "{name}: {}", arg.name);
+        }
+        assert!(
+            class.handlers.iter().all(|handler| !handler.doc.is_empty()),
+            "{name}: a handler says nothing"
+        );
+        assert!(class.example.contains(name), "{name}: {}", class.example);
+    }
+}
+
+#[test]
+fn every_example_is_a_configuration_without_mistakes() {
+    for class in classes() {
+        let mut sources = Sources::default();
+        let file = sources.add(class.name, class.example);
+        let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
+        diagnostics.extend(check(&ir, &CLASSES).1);
+        let text: String = diagnostics.iter().map(|diagnostic| diagnostic.render(&sources)).collect();
+        assert!(text.is_empty(), "{}:\n{text}", class.name);
+    }
+}
+
+#[test]
+fn defaults_are_what_could_be_written() {
+    let mut complaints = Vec::new();
+    for class in on_bench() {
+        let given = configuration(class);
+        complaints.extend(bench(class, given, false).err());
+        for arg in class.args.iter().filter(|arg| arg.position != Position::Rest) {
+            if let Some(default) = arg.default.filter(|default| !default.is_empty()) {
+                let comma = if given.is_empty() { "" } else { ", " };
+                let config = format!("{given}{comma}{} {default}", arg.name);
+                complaints.extend(bench(class, &config, false).err());
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn every_handler_of_a_fresh_element_can_be_read() {
+    let mut complaints = Vec::new();
+    for class in on_bench() {
+        let mut bench = match bench(class, configuration(class), false) {
+            Ok(bench) => bench,
+            Err(complaint) => {
+                complaints.push(complaint);
+                continue;
+            }
+        };
+        for handler in
+            class.handlers.iter().filter(|handler| handler.read.is_some() && !handler.takes_parameters)
+        {
+            if let Err(error) = bench.read(handler.name, "") {
+                complaints.push(format!("{}.{}: {error}", class.name, handler.name));
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+/// A xorshift generator: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// Packets as they should be, with and without a link header.
+fn real_packets() -> Vec<Vec<u8>> {
+    let udp = || ip4().src("10.0.0.1").dst("10.0.0.2").udp(1234, 53).payload("hello, world");
+    let tcp = || ip4().tcp(80, 4000).payload([7; 100]);
+    let frame = || ether("02:00:00:00:00:02", "02:00:00:00:00:01");
+    vec![
+        udp().bytes(),
+        tcp().options([1, 1, 1, 0]).bytes(),
+        ip4().icmp_echo(1, 2).payload("ping").bytes(),
+        ip4().fragment(64, true).udp(1, 2).payload([1; 64]).bytes(),
+        ip6().udp(5, 6).payload("six").bytes(),
+        frame().ip4(udp()).bytes(),
+        frame().vlan(7).ip4(tcp()).bytes(),
+        frame().ip6(ip6().tcp(1, 2)).bytes(),
+        arp_request("02:00:00:00:00:01", "10.0.0.1", "10.0.0.2").bytes(),
+    ]
+}
+
+/// Random bytes, or a real packet that was cut or had bits flipped.
+fn random_bytes(random: &mut Random, real: &[Vec<u8>]) -> Vec<u8> {
+    if random.below(3) == 0 {
+        return (0..random.below(200)).map(|_| random.next() as u8).collect();
+    }
+    let mut bytes = real[random.below(real.len())].clone();
+    if random.below(2) == 0 {
+        bytes.truncate(random.below(bytes.len() + 1));
+    }
+    for _ in 0..random.below(4) {
+        if !bytes.is_empty() {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+        }
+    }
+    bytes
+}
+
+/// A packet with such bytes, and metadata that may have nothing to do with them.
+fn random_packet(random: &mut Random, real: &[Vec<u8>], bench: &Bench) -> Packet {
+    let mut packet = bench.packet(random_bytes(random, real));
+    if random.below(2) == 0 {
+        packet.set_mac_header(random.below(20));
+        packet.set_network_header(random.below(40));
+        packet.set_transport_header(random.below(80));
+    }
+    if random.below(4) == 0 {
+        let annotations: [u8; 48] = std::array::from_fn(|_| random.next() as u8);
+        packet.set_annotation(0, annotations);
+        packet.set_timestamp(Time(random.next() >> random.below(60)));
+    }
+    packet
+}
+
+/// What went in and what came out.
+#[derive(Debug, Default)]
+struct Account {
+    taken: u64,
+    sent: u64,
+    dropped: u64,
+}
+
+/// Sends 200 packets through an element, in small batches, letting time pass and tasks run between.
+fn exercise(class: &'static Class, pull: bool, random: &mut Random) -> Result<Account, String> {
+    let mut bench = bench(class, configuration(class), pull)?;
+    let [inputs, outputs] = ports(class);
+    let (before, after) = class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+    let pulls = |codes: &str, port: usize| {
+        let code = codes.chars().nth(port).or(codes.chars().last());
+        code == Some('l') || code == Some('a') && pull
+    };
+    let (mut account, real) = (Account::default(), real_packets());
+    let mut offered = 0;
+    for _ in 0..200 / 8 {
+        for input in 0..inputs {
+            let packets: Vec<_> = (0..8 / inputs).map(|_| random_packet(random, &real, &bench)).collect();
+            if pulls(before, input) {
+                offered += packets.len() as u64;
+                packets.into_iter().for_each(|packet| bench.offer_packet(input, packet));
+            } else {
+                account.taken += packets.len() as u64;
+                bench.push_packets(input, packets);
+            }
+        }
+        for _ in 0..3 {
+            bench.run_once();
+        }
+        bench.pass(std::time::Duration::from_millis(2));
+        for output in 0..outputs {
+            if pulls(after, output) {
+                account.sent += bench.pull(output, 1 + random.below(64)).len() as u64;
+            }
+            account.sent += bench.take_all(output).len() as u64;
+        }
+    }
+    account.taken += offered - (0..inputs).map(|input| bench.offered(input) as u64).sum::<u64>();
+    account.dropped = bench.drops().total();
+    Ok(account)
+}
+
+/// What is wrong with an element's account.
+fn audit(class: &Class, account: &Account) -> Option<String> {
+    let ended = account.sent + account.dropped;
+    let is_source = ports(class)[0] == 0;
+    if ended > account.taken && !MAKE.contains(&class.name) && !is_source {
+        return Some(format!("{} makes packets: {account:?}; see MAKE", class.name));
+    }
+    let keeps = ended < account.taken && !KEEP.contains(&class.name);
+    keeps.then(|| format!("{} keeps packets: {account:?}; see KEEP", class.name))
+}
+
+#[test]
+fn no_packet_makes_an_element_panic_and_every_packet_is_accounted_for() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_220_704);
+    let mut complaints = Vec::new();
+    for class in on_bench() {
+        for pull in [false, true] {
+            println!("SEED={seed} {} pull: {pull}", class.name);
+            match exercise(class, pull, &mut Random(seed)) {
+                Ok(account) => complaints.extend(audit(class, &account)),
+                Err(complaint) => complaints.push(complaint),
+            }
+        }
+    }
+    assert_none(complaints);
+}
