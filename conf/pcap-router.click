@@ -7,7 +7,7 @@ FromDump($IN, STOP true)
     -> arrived :: Counter
     -> kind :: Classifier(12/0800)
     -> Strip(14)
-    -> CheckIPHeader(VERBOSE false)
+    -> CheckIPHeader
     -> routes :: LinearIPLookup(10.1.0.0/16 0, 10.2.0.0/16 1, 10.3.0.0/16 10.2.0.254 1);
 
 // What is done on each way out: a hop less to live, a new Ethernet header, a count.

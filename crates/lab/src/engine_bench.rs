@@ -106,7 +106,9 @@ fn light_elements(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
 }
 
 fn source_text(chain: &str, packets: u64) -> String {
-    format!("InfiniteSource(LENGTH 60, LIMIT {packets}, STOP true, BURST 64) -> {chain}Discard;")
+    format!(
+        "InfiniteSource(LENGTH 60, LIMIT {packets}, STOP true, BURST 64, TIMESTAMP false) -> {chain}Discard;"
+    )
 }
 
 /// Nanoseconds a packet takes in a router of this process.
@@ -121,8 +123,8 @@ fn nanos_per_packet(text: &str, packets: u64) -> anyhow::Result<f64> {
 struct Work {
     name: &'static str,
     text: String,
-    /// Part of [`Effort::packets`] to run, and the packets of the short run.
-    share: u64,
+    /// Which part of [`Effort::packets`] to run; none for packets from a file, which has one length.
+    share: Option<u64>,
 }
 
 /// A program that runs configurations.
@@ -147,9 +149,9 @@ fn rivals(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         let mut yardstick = Vec::new();
         for _ in 0..effort.rounds {
             for (contender, rates) in contenders.iter().zip(&mut rates) {
-                rates.push(contender.rate(&work, effort.packets / work.share, folder.path())?);
+                rates.push(contender.rate(&work, effort, folder.path())?);
             }
-            if work.share == 1 {
+            if work.share == Some(1) {
                 yardstick.extend(macswap_rate());
             }
         }
@@ -174,7 +176,8 @@ fn works(folder: &Path) -> anyhow::Result<Vec<Work>> {
     let data: String = frame.iter().map(|byte| format!("{byte:02x} ")).collect();
     let pcap = folder.join("replay.pcap");
     write_pcap(&pcap, REPLAYED)?;
-    let source = format!("InfiniteSource(DATA \\<{data}>, LIMIT LIMIT, STOP true, BURST 64)");
+    let source =
+        format!("InfiniteSource(DATA \\<{data}>, LIMIT LIMIT, STOP true, BURST 64, TIMESTAMP false)");
     let replay = format!("FromDump({}, STOP true)", pcap.display());
     Ok(vec![
         Work {
@@ -182,13 +185,11 @@ fn works(folder: &Path) -> anyhow::Result<Vec<Work>> {
             text: source_text("", 0).replace("LIMIT 0", "LIMIT LIMIT"),
             share: 1,
         },
-        Work { name: "short router, 5 routes", text: short_router(&source), share: 4 },
-        Work { name: "pcap replay through it", text: short_router(&replay), share: REPLAY },
+        Work { name: "short router, 5 routes", text: short_router(&source), share: Some(4) },
+        Work { name: "pcap replay through it", text: short_router(&replay), share: None },
     ])
 }
 
-/// Marks the work whose packets come from a file and so have no limit.
-const REPLAY: u64 = 0;
 /// Packets of the file.
 const REPLAYED: u64 = 1_000_000;
 
@@ -230,13 +231,14 @@ fn write_pcap(path: &Path, packets: u64) -> anyhow::Result<()> {
 
 impl Contender {
     /// Millions of packets a second, from a long run less a short one.
-    fn rate(&self, work: &Work, packets: u64, folder: &Path) -> anyhow::Result<f64> {
-        if work.share == REPLAY {
-            // A file has one length: the start is taken from a router that does nothing.
-            let idle = self.seconds("Idle -> Discard; Script(stop);", folder)?;
+    fn rate(&self, work: &Work, effort: Effort, folder: &Path) -> anyhow::Result<f64> {
+        let Some(share) = work.share else {
+            // The start is taken from a router that does nothing.
+            let idle = self.seconds("Idle -> Discard; DriverManager(stop);", folder)?;
             let replay = self.seconds(&work.text, folder)?;
             return Ok(REPLAYED as f64 / (replay - idle) / 1e6);
-        }
+        };
+        let packets = effort.packets / share;
         let text = |n: u64| work.text.replace("LIMIT LIMIT", &format!("LIMIT {n}"));
         let few = packets / 20;
         let short = self.seconds(&text(few), folder)?;

@@ -45,7 +45,8 @@ pub(super) fn show() -> anyhow::Result<()> {
 
 fn run(file: &Path, profile: bool) -> anyhow::Result<Finished> {
     let path = file.to_string_lossy();
-    let settings = Settings { profile, output: Sink::buffer(), ..Settings::default() };
+    let settings =
+        Settings { profile, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
     let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path)])?.build(settings)?;
     router.start().wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))
 }

@@ -2,7 +2,7 @@
 
 use super::forwarder::{Neighbors, Verdict, forward};
 use super::frames::{TSB, ZEUS, both_ways};
-use super::graph::{CHAIN, completed, in_memory, prefix};
+use super::graph::{CHAIN, Ends, completed, in_memory, prefix};
 use crate::program::checked;
 use anyhow::{Context as _, ensure};
 use artery_engine::{BATCH, Batch, Pool, Router, Settings, Sink};
@@ -72,11 +72,11 @@ impl FromStr for Case {
 impl Case {
     /// Forwards `packets` packets, at most `burst` at once.
     pub fn run(self, packets: u64, burst: usize) -> anyhow::Result<Run> {
-        let each_way = packets.div_ceil(2);
+        let ends = Ends { packets: packets.div_ceil(2), one_by_one: burst == 1 };
         match self {
-            Case::Prefix(length) => run_graph(&prefix(length, each_way), burst),
-            Case::Graph => run_graph(&in_memory(each_way), burst),
-            Case::Completed => run_graph(&completed(each_way), burst),
+            Case::Prefix(length) => run_graph(&prefix(length, ends), burst),
+            Case::Graph => run_graph(&in_memory(ends), burst),
+            Case::Completed => run_graph(&completed(ends), burst),
             Case::Forwarder => run_forwarder(packets, burst),
         }
     }
@@ -100,7 +100,7 @@ fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
     let nanoseconds = start.elapsed().as_nanos() as u64;
     let sent = plan.resolve_exact("sent").context("the configuration has no element 'sent'")?;
-    let packets = finished.counts()[sent].packets;
+    let packets = finished.counts()[sent].drops.total();
     ensure!(packets > 0, "no packet was forwarded");
     Ok(Run { packets, nanoseconds })
 }

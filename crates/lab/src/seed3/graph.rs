@@ -27,45 +27,62 @@ pub fn with_ends(read: &str, write: &str, host: &str) -> String {
     replaced(&replaced(&text, "KernelWriter(eth0)", write), "ToLinux", host)
 }
 
-/// The configuration with sources of `packets` packets each way, to be started by their `active` handlers, and an
-/// element `sent` that takes what would be sent.
-pub(super) fn in_memory(packets: u64) -> String {
-    let text = replaced(CLICK_1999, "KernelReader(eth0) -> [0]fi;", &sources(packets, "[0]fi"));
-    replaced(&replaced(&text, "KernelWriter(eth0)", "sent :: Discard"), "ToLinux", "Discard")
+/// Ends in memory: how many packets go each way, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    /// Packets each way.
+    pub(super) packets: u64,
+    /// Whether packets move one by one, instead of in batches. Even then the ends handle several in a row, as a
+    /// driver does: otherwise the scheduler, which no packet met in 1999, is what would be measured.
+    pub(super) one_by_one: bool,
+}
+
+/// The configuration with sources to be started by their `active` handlers, and an element `sent` that takes what
+/// would be sent.
+pub(super) fn in_memory(ends: Ends) -> String {
+    let text = replaced(CLICK_1999, "KernelReader(eth0) -> [0]fi;", &ends.sources("[0]fi"));
+    replaced(&replaced(&text, "KernelWriter(eth0)", ends.sink()), "ToLinux", "Discard")
 }
 
 /// The same with route lookup, options and fragmentation.
-pub(super) fn completed(packets: u64) -> String {
-    replaced(&in_memory(packets), "GetIPAddress(16)", LEFT_OUT)
+pub(super) fn completed(ends: Ends) -> String {
+    replaced(&in_memory(ends), "GetIPAddress(16)", LEFT_OUT)
 }
 
 /// The first `length` elements of the chain between the same sources and `sent`.
-pub(super) fn prefix(length: usize, packets: u64) -> String {
+pub(super) fn prefix(length: usize, ends: Ends) -> String {
     let Some(((_, filter), chain)) = CHAIN[..length].split_first() else {
-        return sources(packets, "sent").replacen("sent;", "sent :: Discard;", 1);
+        return format!("sent :: Discard;\n{}", ends.sources("sent"));
     };
     let mut chain: Vec<String> = chain.iter().map(|(_, text)| text.to_string()).collect();
     // The elements behind the filter are entered from two of its outputs.
     let entry = if chain.is_empty() { "sent" } else { "xx" };
     chain.iter_mut().take(1).for_each(|first| *first = format!("xx :: {first}"));
-    chain.push("sent :: Discard".into());
+    chain.push(if length == CHAIN.len() { ends.sink() } else { "sent :: Discard" }.into());
     let replies = if length > 6 { "[1] arpq" } else { "Discard" };
     format!(
         "fi :: {filter};\n{sources}\nfi[0] -> {chain};\nfi[1] -> {entry};\nfi[2] -> Discard;\n\
          fi[3] -> {replies};\nfi[4] -> Discard;\n",
-        sources = sources(packets, "fi"),
+        sources = ends.sources("fi"),
         chain = chain.join(" -> "),
     )
 }
 
-/// Two sources, one for each direction; the second, which is started last, ends the run.
-fn sources(packets: u64, into: &str) -> String {
-    let [to_tsb, to_zeus] = both_ways().map(|frame| hex(&frame));
-    format!(
-        "to_tsb :: InfiniteSource(DATA \\<{to_tsb}>, LIMIT {packets}, ACTIVE false, TIMESTAMP false) -> {into};\n\
-         to_zeus :: InfiniteSource(DATA \\<{to_zeus}>, LIMIT {packets}, ACTIVE false, TIMESTAMP false, STOP true)\n    \
-         -> {into};"
-    )
+impl Ends {
+    /// Two sources, one for each direction; the second, which is started last, ends the run.
+    fn sources(self, into: &str) -> String {
+        let [to_tsb, to_zeus] = both_ways().map(|frame| hex(&frame));
+        let burst = if self.one_by_one { ", BURST 8" } else { "" };
+        let settings = format!("LIMIT {}, ACTIVE false, TIMESTAMP false{burst}", self.packets);
+        format!(
+            "to_tsb :: InfiniteSource(DATA \\<{to_tsb}>, {settings}) -> {into};\n\
+             to_zeus :: InfiniteSource(DATA \\<{to_zeus}>, {settings}, STOP true) -> {into};"
+        )
+    }
+    /// The element behind the queue, which empties it before both sources have filled it.
+    fn sink(self) -> &'static str {
+        if self.one_by_one { "sent :: Discard(BURST 20)" } else { "sent :: Discard" }
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -95,9 +112,10 @@ mod tests {
 
     #[test]
     fn every_variant_is_a_sound_configuration() {
-        let variants = [in_memory(1), completed(1), with_ends("Idle", "Discard", "Discard")];
-        let prefixes = (0..=CHAIN.len()).map(|length| prefix(length, 1));
-        for text in variants.into_iter().chain(prefixes) {
+        let ends = [true, false].map(|one_by_one| Ends { packets: 1, one_by_one });
+        let prefixes = (0..=CHAIN.len()).flat_map(|length| ends.map(|ends| prefix(length, ends)));
+        let whole = ends.into_iter().flat_map(|ends| [in_memory(ends), completed(ends)]);
+        for text in whole.chain(prefixes).chain([with_ends("Idle", "Discard", "Discard")]) {
             let checked = checked("variant", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
             checked.configure(Default::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
         }
