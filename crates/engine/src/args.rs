@@ -2,6 +2,7 @@
 use crate::class::{Arg, Class, Position};
 use crate::graph::Plan;
 use crate::names::Names;
+use crate::plan::Home;
 use crate::resources::Resources;
 use artery_lang::args as text;
 use artery_packet::{ANNOTATION_SIZE, Pool, anno};
@@ -182,6 +183,13 @@ impl<'a> Args<'a> {
     /// Which worker this instance will run on, and how many there are.
     pub fn worker(&self) -> (usize, usize) {
         (self.worker, self.environment.plan.workers())
+    }
+    /// Which of the element's copies this instance is, and how many there are.
+    pub fn copy(&self) -> (usize, usize) {
+        match self.environment.plan.home(self.node) {
+            Home::Worker(_) => (0, 1),
+            Home::Every => self.worker(),
+        }
     }
     /// Asks for the element (and all that is connected with it, up to queues) to run on `worker`.
     pub fn place(&mut self, element: usize, worker: usize) {

@@ -75,6 +75,8 @@ pub struct Setup {
     pull: bool,
     burst: usize,
     names: Names,
+    resources: Arc<Resources>,
+    replacing: bool,
 }
 
 impl Setup {
@@ -103,6 +105,16 @@ impl Setup {
         self.names = names;
         self
     }
+    /// Gives what belongs to the router, such as ports.
+    pub fn resources(mut self, resources: Arc<Resources>) -> Setup {
+        self.resources = resources;
+        self
+    }
+    /// Says that another graph is running, whose element hands over its state later.
+    pub fn replacing(mut self) -> Setup {
+        self.replacing = true;
+        self
+    }
     /// Builds and starts the element; the error is its configuration's.
     pub fn build(self) -> Result<Bench, Vec<ArgError>> {
         Bench::build(self)
@@ -121,7 +133,17 @@ impl Bench {
     pub fn setup(class: &'static Class, config: &str) -> Setup {
         let names = Names::default();
         let config = config.to_string();
-        Setup { class, config, inputs: None, outputs: None, pull: false, burst: artery_packet::BATCH, names }
+        Setup {
+            class,
+            config,
+            inputs: None,
+            outputs: None,
+            pull: false,
+            burst: artery_packet::BATCH,
+            names,
+            resources: Arc::default(),
+            replacing: false,
+        }
     }
     /// The first mistake in a configuration, as a user reads it.
     #[track_caller]
@@ -151,7 +173,7 @@ impl Bench {
         let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone());
         let environment = Environment {
             names: &mut setup.names.clone(),
-            resources: &Arc::new(Resources::default()),
+            resources: &setup.resources,
             pool,
             domain: &domain,
             plan: &mut plan,
@@ -197,6 +219,7 @@ impl Bench {
         ];
         let (said, printed) = (Sink::buffer(), Sink::buffer());
         let control = Arc::new(Control::new(1, said.clone(), printed.clone()).expect("a file for the bell"));
+        control.set_replacing(setup.replacing);
         let clock = Clock::simulated(Time::new(1_000_000_000, 0));
         let mut graph = Graph::new(Arc::new(plan), control, 0, nodes, slots, pool, clock);
         graph.burst = setup.burst;

@@ -48,7 +48,7 @@ LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Co
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|f: &mut FromDump, _, _| Ok(f.count.to_string()))),
-        Handler::write("reset_counts", "sets count to zero", &Write(|f: &mut FromDump, _, _| Ok(f.count = 0)))
+        Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset))
             .button(),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDump, _, _| Ok(f.active.to_string())))
             .and_write(&Write(|f: &mut FromDump, text, cx| f.set("active", text, cx))),
@@ -146,6 +146,11 @@ impl FromDump {
             packet_position: 0,
             exhausted: false,
         })
+    }
+
+    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.count = 0;
+        Ok(())
     }
 
     fn open(&self) -> Result<Trace, DeviceError> {

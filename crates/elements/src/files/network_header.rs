@@ -9,12 +9,12 @@ const PPP_HDLC: LinkType = LinkType(50);
 const HDLC: LinkType = LinkType(104);
 
 /// Whether IP packets can be found in frames of this type.
-pub(super) fn is_known(link: LinkType) -> bool {
+pub(crate) fn is_known(link: LinkType) -> bool {
     [LinkType::ETHER, LinkType::IP, LinkType::SLL, NULL, PPP, PPP_HDLC, HDLC].contains(&link)
 }
 
 /// Marks the IP header and sets the destination annotation; false when it is no IP packet with a whole header.
-pub(super) fn mark(packet: &mut Packet, link: LinkType) -> bool {
+pub(crate) fn mark(packet: &mut Packet, link: LinkType) -> bool {
     let Some(offset) = offset(packet.data(), link) else { return false };
     let Some(bytes) = packet.data().get(offset..) else { return false };
     match bytes.first().map(|byte| byte >> 4) {

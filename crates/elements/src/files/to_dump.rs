@@ -1,6 +1,6 @@
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Phase, Read, StartError,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase, Read, StartError,
     Write, anno,
 };
 use artery_lang::args as text;
@@ -29,7 +29,7 @@ on.",
     ],
     handlers: &[
         Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
-        Handler::write("reset_counts", "sets counts to zero", &Write(|t: &mut ToDump, _, _| Ok(t.reset()))).button(),
+        Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset)).button(),
         Handler::read("failed", "packets that could not be written", &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string()))),
         Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.path.clone()))),
     ],
@@ -83,8 +83,9 @@ impl ToDump {
         })
     }
 
-    fn reset(&mut self) {
+    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         (self.count, self.failed) = (0, 0);
+        Ok(())
     }
 
     /// Asks other elements for the link type.
@@ -162,10 +163,9 @@ impl Element for ToDump {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        if std::mem::take(&mut self.opens_later) && self.writer.is_none() {
-            if let Err(error) = self.open() {
-                self.give_up(&error, cx);
-            }
+        let must_open = std::mem::take(&mut self.opens_later) && self.writer.is_none();
+        if let Err(error) = if must_open { self.open() } else { Ok(()) } {
+            self.give_up(&error, cx);
         }
         if cx.outputs() > 0 || !cx.input_is_pull(0) {
             return true;

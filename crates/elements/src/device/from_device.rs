@@ -1,0 +1,280 @@
+use super::port::{Hidden, Hiding, Receiver, open};
+use crate::files::network_header;
+use crate::value::value;
+use artery_device::{AfPacketRxSettings, LinkType, PortSpec, Ports};
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase, Read,
+    StartError, Write, anno,
+};
+use std::any::Any;
+use std::sync::Arc;
+
+pub static CLASS: Class = Class {
+    name: "FromDevice",
+    aliases: &["KernelReader"],
+    group: "device",
+    summary: "receives frames from a network interface",
+    manual: "
+Sends the frames that arrive at an interface, link header and all, with the kernel's timestamps and the packet type
+(for this host, for another, broadcast, multicast, outgoing). What the router itself sends by the interface is not
+received.
+
+The host's own stack sees the same frames, as with a sniffer. That is right for most routers on a host that does not
+forward itself (`sysctl net.ipv4.ip_forward=0`): the host answers what is meant for it, ignores the rest, and the
+router forwards the rest. With SNIFFER false a filter at the interface hides what arrives from the host, for as long as
+the router holds the interface, however it ends. What the host should get then has to be handed to it by ToHost. With
+PROMISC, frames for other stations are received too.
+
+With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are dropped.
+SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
+
+When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
+receives a share of the flows. The command line can give DEVNAME another interface.",
+    example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
+    ports: "0/1-2",
+    processing: "h/h",
+    args: &[
+        Arg::required("DEVNAME", "interface", "the interface"),
+        Arg::optional("PROMISC", "bool", "false", "whether to receive frames for other stations"),
+        Arg::optional("SNAPLEN", "bytes", "", "most bytes of a frame to keep; all if not given"),
+        Arg::keyword("SNIFFER", "bool", "true", "whether the host sees the frames as well"),
+        Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),
+        Arg::keyword("OUTBOUND", "bool", "false", "whether to receive what the host sends, too"),
+        Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
+        Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst if not given"),
+        Arg::keyword("ACTIVE", "bool", "true", "whether to receive"),
+        Arg::keyword("METHOD", "word", "LINUX", "accepted and without effect"),
+        Arg::keyword("CAPTURE", "word", "LINUX", "older name of METHOD"),
+        Arg::keyword("HEADROOM", "bytes", "28", "accepted; there always is more"),
+        Arg::keyword("BPF_FILTER", "text", "", "refused: use IPClassifier"),
+    ],
+    handlers: &[
+        Handler::read("count", "packets received", &Read(|f: &mut FromDevice, _, _| Ok(f.count.to_string()))).sum(),
+        Handler::write("reset_counts", "sets count to zero", &Write(FromDevice::reset)).button(),
+        Handler::read("kernel_drops", "frames the kernel dropped because the router was late", &Read(FromDevice::drops)).sum(),
+        Handler::read("encap", "link type of the interface", &Read(|f: &mut FromDevice, _, _| Ok(f.link().to_string()))),
+        Handler::read("active", "ACTIVE", &Read(|f: &mut FromDevice, _, _| Ok(f.active.to_string())))
+            .and_write(&Write(FromDevice::set_active)),
+    ],
+    phase: Phase::Privileged,
+    per_worker: true,
+    build: |args| Ok(Box::new(FromDevice::new(args)?)),
+    ..Class::DEFAULT
+};
+
+struct FromDevice {
+    device: String,
+    settings: AfPacketRxSettings,
+    burst: Option<usize>,
+    snaplen: Option<usize>,
+    force_ip: bool,
+    active: bool,
+    ports: Arc<Ports>,
+    hidden: Arc<Hidden>,
+    hiding: Option<Hiding>,
+    receiver: Receiver,
+    count: u64,
+}
+
+impl FromDevice {
+    fn new(args: &mut Args<'_>) -> Result<FromDevice, ArgError> {
+        let device: String = args.read("DEVNAME")?;
+        let filter: Option<String> = args.read("BPF_FILTER")?;
+        if filter.is_some_and(|filter| !filter.is_empty()) {
+            return Err(ArgError::wrong("BPF_FILTER is not supported; put an IPClassifier behind FromDevice"));
+        }
+        let burst: Option<usize> = args.read("BURST")?;
+        if burst == Some(0) {
+            return Err(ArgError::wrong("BURST must be at least 1"));
+        }
+        let (copy, copies) = args.copy();
+        let settings = AfPacketRxSettings {
+            promiscuous: args.read("PROMISC")?,
+            hide: !args.read::<bool>("SNIFFER")?,
+            outbound: args.read("OUTBOUND")?,
+            timestamps: args.read("TIMESTAMP")?,
+            queues: copies as u16,
+            ..AfPacketRxSettings::default()
+        };
+        Ok(FromDevice {
+            device: args.names().device(&device).to_string(),
+            settings,
+            burst,
+            snaplen: args.read("SNAPLEN")?,
+            force_ip: args.read("FORCE_IP")?,
+            active: args.read("ACTIVE")?,
+            ports: args.resource(),
+            hidden: args.resource(),
+            hiding: None,
+            receiver: Receiver::new(copy as u16),
+            count: 0,
+        })
+    }
+
+    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.count = 0;
+        Ok(())
+    }
+    fn drops(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.receiver.counters().ring_full.to_string())
+    }
+    fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.active = value(text)?;
+        if self.active {
+            cx.schedule();
+        }
+        Ok(())
+    }
+
+    fn link(&self) -> LinkType {
+        let interface = self.receiver.half.port().and_then(|port| port.interface());
+        interface.and_then(|interface| interface.link_type).unwrap_or(LinkType::ETHER)
+    }
+
+    /// Cuts long frames and turns aside what is no IP packet.
+    fn prepare(&self, batch: &mut Batch, cx: &mut Context<'_>) {
+        if let Some(snaplen) = self.snaplen {
+            batch.iter_mut().for_each(|packet| cut(packet, snaplen));
+        }
+        if self.force_ip {
+            let link = self.link();
+            batch.filter_map(|mut packet| {
+                if network_header::mark(&mut packet, link) {
+                    return Some(packet);
+                }
+                cx.send_or_discard(1, packet, DropReason::NoOutput);
+                None
+            });
+        }
+    }
+}
+
+fn cut(packet: &mut Packet, snaplen: usize) {
+    let beyond = packet.len().saturating_sub(snaplen);
+    if beyond > 0 && packet.trim(beyond).is_ok() {
+        packet.set_annotation(anno::EXTRA_LENGTH, (beyond as u32).to_ne_bytes());
+    }
+}
+
+impl Element for FromDevice {
+    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        let mut batch = cx.spare();
+        self.receiver.receive(self.burst.unwrap_or(cx.burst()), &mut batch, cx);
+        let received = batch.len();
+        self.count += received as u64;
+        if self.snaplen.is_some() || self.force_ip {
+            self.prepare(&mut batch, cx);
+        }
+        cx.send_all(0, &mut batch);
+        cx.give_spare(batch);
+        received > 0
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let (name, receive) = (self.device.clone(), Some(self.settings.clone()));
+        let port = open(&self.ports, PortSpec::Interface { name, receive, transmit: None })?;
+        self.receiver.start(port, cx)?;
+        self.hiding = self.settings.hide.then(|| self.hidden.hide(&self.device));
+        Ok(())
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<FromDevice>() {
+            self.receiver.adopt(&mut old.receiver, cx);
+            self.count = old.count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_device::{MemoryPort, TxQueue as _, memory_pair};
+    use artery_engine::{Bench, Pool, Resources};
+
+    /// A bench with a port in memory called `m`, and its other end.
+    fn bench(config: &str, capacity: usize) -> (Bench, MemoryPort, Arc<Resources>) {
+        let resources: Arc<Resources> = Arc::default();
+        let (here, there) = memory_pair(capacity);
+        resources.get::<Ports>().insert("m", here);
+        let bench = Bench::setup(&CLASS, config).resources(resources.clone()).build().unwrap();
+        (bench, there, resources)
+    }
+
+    fn send(port: &mut MemoryPort, frames: &[&[u8]]) {
+        let pool = Pool::new(64, 1).unwrap();
+        let mut batch = Batch::default();
+        batch.extend(frames.iter().map(|frame| pool.packet_from(frame).unwrap()));
+        port.tx.transmit(&mut batch).unwrap();
+    }
+
+    #[test]
+    fn what_arrives_at_the_port_is_sent() {
+        let (mut bench, mut port, _) = bench("m", 8);
+        send(&mut port, &[b"one", b"two"]);
+        bench.run_once();
+        bench.expect(0, b"one");
+        bench.expect(0, b"two");
+        assert_eq!(bench.read("count", "").as_deref(), Ok("2"));
+        bench.write("reset_counts", "").unwrap();
+        assert_eq!(bench.read("count", "").as_deref(), Ok("0"));
+        assert_eq!(bench.read("kernel_drops", "").as_deref(), Ok("0"));
+        assert_eq!(bench.read("encap", "").as_deref(), Ok("ETHER"));
+    }
+
+    #[test]
+    fn a_run_sends_a_burst_at_most() {
+        let (mut bench, mut port, _) = bench("m, BURST 1", 8);
+        send(&mut port, &[b"one", b"two"]);
+        bench.run_once();
+        assert_eq!(bench.take_all(0).len(), 1);
+        bench.run_once();
+        assert_eq!(bench.take_all(0).len(), 1);
+    }
+
+    #[test]
+    fn an_inactive_one_leaves_frames_where_they_are() {
+        let (mut bench, mut port, _) = bench("m, ACTIVE false", 8);
+        send(&mut port, &[b"one"]);
+        bench.run();
+        assert!(bench.take(0).is_none());
+        bench.write("active", "true").unwrap();
+        bench.run_once();
+        bench.expect(0, b"one");
+    }
+
+    #[test]
+    fn long_frames_are_cut_and_other_protocols_turned_aside() {
+        let (mut bench, mut port, _) = bench("m, SNAPLEN 20, FORCE_IP true", 8);
+        send(&mut port, &[&[7; 60]]);
+        bench.run_once();
+        let packet = bench.expect(1, [7; 20]);
+        assert_eq!(packet.annotation(anno::EXTRA_LENGTH), 40u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn its_successor_receives_what_it_left() {
+        let (mut old, mut port, resources) = bench("m", 8);
+        send(&mut port, &[b"one"]);
+        let setup = || Bench::setup(&CLASS, "m").resources(resources.clone());
+        let taken = setup().build().err().unwrap()[0].to_string();
+        assert!(taken.contains("in use already"), "{taken}");
+        let mut new = setup().replacing().build().unwrap();
+        new.take_state(&mut old);
+        new.run_once();
+        new.expect(0, b"one");
+    }
+
+    #[test]
+    fn bad_configurations_are_refused() {
+        assert_eq!(Bench::refuses(&CLASS, ""), "required DEVNAME argument missing");
+        assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
+        assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
+        assert!(Bench::refuses(&CLASS, "m, BPF_FILTER \"udp\"").contains("IPClassifier"));
+    }
+}

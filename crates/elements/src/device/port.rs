@@ -1,0 +1,291 @@
+//! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
+use artery_device::{
+    DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, RxQueue as _, TxCounters, TxHandle, TxQueue as _,
+};
+use artery_engine::{BATCH, Batch, Context, DropReason, Interest, StartError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How often, and how long apart, a half is asked for that an element of the replaced graph still holds.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+/// When to look again at a device that could take no more and can't tell when it can.
+const FULL_PAUSE: Duration = Duration::from_micros(100);
+
+/// Opens a port; one in memory that has the name goes before an interface.
+pub(super) fn open(ports: &Ports, spec: PortSpec) -> Result<Arc<Port>, StartError> {
+    match ports.find(spec.name()) {
+        Some(port) if port.interface().is_none() => Ok(port),
+        _ => ports.open(spec).map_err(|error| StartError::new(error.to_string())),
+    }
+}
+
+/// One half of a port, or the wait for it.
+pub(super) struct Half<H> {
+    take: fn(&Arc<Port>, u16) -> Result<H, DeviceError>,
+    port: Option<Arc<Port>>,
+    queue: u16,
+    held: Option<H>,
+    tries: u32,
+    /// Whether an error was said and nothing has gone right since.
+    complained: bool,
+}
+
+impl<H> Half<H> {
+    fn new(take: fn(&Arc<Port>, u16) -> Result<H, DeviceError>, queue: u16) -> Half<H> {
+        Half { take, port: None, queue, held: None, tries: 0, complained: false }
+    }
+
+    /// Takes the half of a port; when the graph being replaced holds it, later.
+    fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
+        match (self.take)(&port, self.queue) {
+            Ok(half) => self.held = Some(half),
+            Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.tries = TRIES,
+            Err(error) => return Err(StartError::new(error.to_string())),
+        }
+        self.port = Some(port);
+        cx.schedule();
+        Ok(())
+    }
+
+    /// Takes over what the predecessor holds of the same port.
+    fn adopt(&mut self, old: &mut Half<H>) {
+        let same = self.port.as_ref().zip(old.port.as_ref()).is_some_and(|(new, old)| Arc::ptr_eq(new, old));
+        if same && self.queue == old.queue && self.held.is_none() {
+            self.held = old.held.take();
+        }
+    }
+
+    /// The half. While another graph holds it, asks again from time to time.
+    fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut H> {
+        if self.held.is_none() && self.tries > 0 {
+            self.retry(cx);
+        }
+        self.held.as_mut()
+    }
+
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        let Some(port) = &self.port else { return };
+        self.tries -= 1;
+        match (self.take)(port, self.queue) {
+            Ok(half) => self.held = Some(half),
+            Err(_) if self.tries > 0 => {
+                let again = cx.now() + PAUSE;
+                cx.wake_at(again);
+            }
+            Err(error) => self.fail(&error, cx),
+        }
+    }
+
+    /// Says an error once. A device that is gone is let go of.
+    fn fail(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.complained, true) {
+            cx.say(&format!("{}: {error}", cx.name()));
+        }
+        if matches!(error, DeviceError::Gone { .. }) {
+            self.held = None;
+        }
+    }
+
+    /// The port, once it is open.
+    pub(super) fn port(&self) -> Option<&Arc<Port>> {
+        self.port.as_ref()
+    }
+}
+
+/// Receives by a port.
+pub(super) struct Receiver {
+    pub(super) half: Half<RxHandle>,
+    seen: RxCounters,
+}
+
+impl Receiver {
+    pub(super) fn new(queue: u16) -> Receiver {
+        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default() }
+    }
+
+    pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.half.start(port, cx)?;
+        self.seen = self.counters();
+        Ok(())
+    }
+
+    pub(super) fn adopt(&mut self, old: &mut Receiver, cx: &mut Context<'_>) {
+        self.half.adopt(&mut old.half);
+        self.seen = old.seen;
+        cx.schedule();
+    }
+
+    /// Adds up to `max` packets to `into` and schedules the next look at the device.
+    pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let pool = cx.pool();
+        let Some(rx) = self.half.get(cx) else { return };
+        match rx.receive(pool, max, into) {
+            Ok(0) => self.rest(cx),
+            Ok(_) => {
+                self.half.complained = false;
+                cx.schedule();
+            }
+            Err(error) => {
+                self.half.fail(&error, cx);
+                self.rest(cx);
+            }
+        }
+    }
+
+    /// Counts what the device lost, and sleeps until there is something.
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        let now = self.counters();
+        let was = std::mem::replace(&mut self.seen, now);
+        cx.count_discarded(DropReason::PoolEmpty, now.pool_empty.saturating_sub(was.pool_empty));
+        cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
+        cx.count_discarded(DropReason::TooLong, now.truncated.saturating_sub(was.truncated));
+        let Some(rx) = &self.half.held else { return };
+        match rx.fd() {
+            Some(file) => cx.watch(file, Interest::Readable),
+            None => cx.schedule(),
+        }
+    }
+
+    /// What the queue has counted since it was opened.
+    pub(super) fn counters(&self) -> RxCounters {
+        self.half.held.as_ref().map(|rx| rx.counters()).unwrap_or(self.seen)
+    }
+}
+
+/// Sends by a port, and keeps what the device could not take.
+pub(super) struct Sender {
+    pub(super) half: Half<TxHandle>,
+    seen: TxCounters,
+    /// Packets that wait for the device, in order.
+    pending: Batch,
+    /// Whether the file may be watched; a receiving element may watch the same one.
+    watches: bool,
+}
+
+impl Sender {
+    pub(super) fn new(queue: u16, watches: bool) -> Sender {
+        let half = Half::new(Port::tx, queue);
+        Sender { half, seen: TxCounters::default(), pending: Batch::default(), watches }
+    }
+
+    pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.half.start(port, cx)?;
+        self.seen = self.counters();
+        Ok(())
+    }
+
+    pub(super) fn adopt(&mut self, old: &mut Sender, cx: &mut Context<'_>) {
+        self.half.adopt(&mut old.half);
+        self.seen = old.seen;
+        self.pending.append(&mut old.pending);
+        cx.schedule();
+    }
+
+    /// Whether another graph still holds the device.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.half.held.is_none() && self.half.tries > 0
+    }
+    /// Whether packets wait for the device.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Adds packets to those that wait and sends what the device takes. Beyond a batch, what it does not take is
+    /// dropped. Returns how many were sent.
+    pub(super) fn send(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> u64 {
+        let sent = if self.is_stuck() { self.flush(cx) } else { 0 };
+        let room = BATCH.saturating_sub(self.pending.len());
+        if batch.len() <= room || !self.is_stuck() {
+            self.pending.append(batch);
+        } else {
+            self.pending.extend(batch.drain_front(room));
+            cx.discard_all(batch, DropReason::QueueFull);
+        }
+        sent + self.flush(cx)
+    }
+
+    /// Sends what waits; returns how many were sent. What the device can't take waits on.
+    pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
+        let Some(tx) = self.half.get(cx) else {
+            if self.half.tries == 0 {
+                cx.discard_all(&mut self.pending, DropReason::DeviceDown);
+            }
+            return 0;
+        };
+        let result = tx.transmit(&mut self.pending);
+        let (now, was) = (tx.counters(), self.seen);
+        self.seen = now;
+        cx.count_discarded(DropReason::TooLong, now.too_long.saturating_sub(was.too_long));
+        cx.count_discarded(DropReason::DeviceDown, now.refused.saturating_sub(was.refused));
+        match result {
+            Ok(_) => self.half.complained = false,
+            Err(error) => {
+                self.half.fail(&error, cx);
+                cx.discard_all(&mut self.pending, DropReason::DeviceDown);
+            }
+        }
+        if self.is_stuck() {
+            self.wait(cx);
+        }
+        now.packets.saturating_sub(was.packets)
+    }
+
+    fn wait(&self, cx: &mut Context<'_>) {
+        let file = self.half.held.as_ref().and_then(|tx| tx.fd()).filter(|_| self.watches);
+        match file {
+            Some(file) => cx.watch(file, Interest::Writable),
+            None => {
+                let again = cx.now() + FULL_PAUSE;
+                cx.wake_at(again);
+            }
+        }
+    }
+
+    fn counters(&self) -> TxCounters {
+        self.half.held.as_ref().map(|tx| tx.counters()).unwrap_or_default()
+    }
+
+    /// Ends: what still waits has a last chance.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
+        if self.half.held.is_some() && self.is_stuck() {
+            self.flush(cx);
+        }
+        let reason = if cx.is_replacing() { DropReason::Replaced } else { DropReason::DeviceDown };
+        cx.discard_all(&mut self.pending, reason);
+    }
+}
+
+/// Interfaces whose frames the host does not see (`SNIFFER false`), with the number of elements that hide them.
+#[derive(Default)]
+pub(super) struct Hidden(Mutex<Vec<String>>);
+
+impl Hidden {
+    fn names(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// One of them.
+    pub(super) fn any(&self) -> Option<String> {
+        self.names().first().cloned()
+    }
+    /// Adds one for as long as the value lives.
+    pub(super) fn hide(self: &Arc<Self>, name: &str) -> Hiding {
+        self.names().push(name.to_string());
+        Hiding { name: name.to_string(), hidden: self.clone() }
+    }
+}
+
+/// An interface in [`Hidden`].
+pub(super) struct Hiding {
+    name: String,
+    hidden: Arc<Hidden>,
+}
+
+impl Drop for Hiding {
+    fn drop(&mut self) {
+        let mut names = self.hidden.names();
+        if let Some(at) = names.iter().position(|name| *name == self.name) {
+            names.remove(at);
+        }
+    }
+}

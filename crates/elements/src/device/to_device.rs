@@ -1,0 +1,183 @@
+use super::port::{Sender, open};
+use artery_device::{AfPacketTxSettings, PortSpec, Ports};
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError, Write,
+};
+use std::any::Any;
+use std::sync::Arc;
+
+pub static CLASS: Class = Class {
+    name: "ToDevice",
+    aliases: &["KernelWriter"],
+    group: "device",
+    summary: "sends frames by a network interface",
+    manual: "
+Sends frames, which must begin with the link header, by an interface. It pulls them, usually from a Queue, and sleeps
+while there are none or the interface can take no more. Frames can also be pushed to it; then what the interface can't
+take is dropped, beyond a batch that waits. Frames are sent as they are: short ones are not padded here, and those
+longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
+from then on. The command line can give DEVNAME another interface.",
+    example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
+    ports: "1/0",
+    args: &[
+        Arg::required("DEVNAME", "interface", "the interface"),
+        Arg::keyword("BURST", "packets", "", "most packets to pull in one run; the router's burst if not given"),
+        Arg::keyword("METHOD", "word", "LINUX", "accepted and without effect"),
+        Arg::keyword("DEBUG", "bool", "false", "accepted and without effect"),
+    ],
+    handlers: &[
+        Handler::read("count", "packets sent", &Read(|t: &mut ToDevice, _, _| Ok(t.count.to_string()))).sum(),
+        Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset)).button(),
+    ],
+    phase: Phase::Privileged,
+    per_worker: true,
+    build: |args| Ok(Box::new(ToDevice::new(args)?)),
+    ..Class::DEFAULT
+};
+
+struct ToDevice {
+    device: String,
+    queues: u16,
+    burst: Option<usize>,
+    ports: Arc<Ports>,
+    sender: Sender,
+    count: u64,
+}
+
+impl ToDevice {
+    fn new(args: &mut Args<'_>) -> Result<ToDevice, ArgError> {
+        let device: String = args.read("DEVNAME")?;
+        let burst: Option<usize> = args.read("BURST")?;
+        if burst == Some(0) {
+            return Err(ArgError::wrong("BURST must be at least 1"));
+        }
+        let (copy, copies) = args.copy();
+        Ok(ToDevice {
+            device: args.names().device(&device).to_string(),
+            queues: copies as u16,
+            burst,
+            ports: args.resource(),
+            sender: Sender::new(copy as u16, true),
+            count: 0,
+        })
+    }
+
+    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.count = 0;
+        Ok(())
+    }
+
+    /// Pulls and sends one burst; returns whether there was something.
+    fn pull_and_send(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut batch = cx.spare();
+        let pulled = cx.pull(0, self.burst.unwrap_or(cx.burst()), &mut batch);
+        if pulled > 0 {
+            self.count += self.sender.send(&mut batch, cx);
+        }
+        cx.give_spare(batch);
+        if !self.sender.is_stuck() && (pulled > 0 || !cx.upstream_idle(0)) {
+            cx.schedule();
+        }
+        pulled > 0
+    }
+}
+
+impl Element for ToDevice {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.count += self.sender.send(batch, cx);
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.sender.is_stuck() || self.sender.is_waiting() {
+            self.count += self.sender.flush(cx);
+        }
+        let is_free = !self.sender.is_stuck() && !self.sender.is_waiting();
+        is_free && cx.input_is_pull(0) && self.pull_and_send(cx)
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let transmit = Some(AfPacketTxSettings { queues: self.queues, ..AfPacketTxSettings::default() });
+        let name = self.device.clone();
+        let port = open(&self.ports, PortSpec::Interface { name, receive: None, transmit })?;
+        self.sender.start(port, cx)
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<ToDevice>() {
+            self.sender.adopt(&mut old.sender, cx);
+            self.count = old.count;
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.sender.stop(cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_device::{MemoryPort, RxQueue as _, memory_pair};
+    use artery_engine::{Bench, DropReason, Pool, Resources};
+    use std::time::Duration;
+
+    fn setup(pull: bool, capacity: usize) -> (Bench, MemoryPort) {
+        let resources: Arc<Resources> = Arc::default();
+        let (here, there) = memory_pair(capacity);
+        resources.get::<Ports>().insert("m", here);
+        let setup = Bench::setup(&CLASS, "m").resources(resources);
+        (if pull { setup.pull() } else { setup }.build().unwrap(), there)
+    }
+
+    fn received(port: &mut MemoryPort) -> Vec<Vec<u8>> {
+        let mut batch = Batch::default();
+        port.rx.receive(Pool::new(64, 1).unwrap(), 256, &mut batch).unwrap();
+        batch.iter().map(|packet| packet.data().to_vec()).collect()
+    }
+
+    #[test]
+    fn pulls_and_sends_in_order() {
+        let (mut bench, mut port) = setup(true, 8);
+        bench.offer(0, b"one");
+        bench.offer(0, b"two");
+        bench.run_once();
+        assert_eq!(received(&mut port), [b"one", b"two"]);
+        assert_eq!(bench.read("count", "").as_deref(), Ok("2"));
+    }
+
+    #[test]
+    fn what_the_device_can_not_take_waits_and_is_not_lost() {
+        let (mut bench, mut port) = setup(true, 1);
+        for packet in [b"1", b"2", b"3"] {
+            bench.offer(0, packet);
+        }
+        bench.run_once();
+        assert_eq!(received(&mut port), [b"1"]);
+        bench.pass(Duration::from_millis(1));
+        assert_eq!(received(&mut port), [b"2"]);
+        bench.pass(Duration::from_millis(1));
+        assert_eq!(received(&mut port), [b"3"]);
+        assert_eq!(bench.drops().total(), 0);
+    }
+
+    #[test]
+    fn pushed_packets_beyond_a_batch_are_dropped() {
+        let (mut bench, mut port) = setup(false, 1);
+        for n in 0..70u8 {
+            bench.push(0, [n]);
+        }
+        bench.expect_dropped(DropReason::QueueFull, 5);
+        for n in 0..65u8 {
+            assert_eq!(received(&mut port), [[n]]);
+            bench.pass(Duration::from_millis(1));
+        }
+        assert_eq!(bench.read("count", "").as_deref(), Ok("65"));
+    }
+
+    #[test]
+    fn bad_configurations_are_refused() {
+        assert_eq!(Bench::refuses(&CLASS, ""), "required DEVNAME argument missing");
+        assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
+        assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
+    }
+}
