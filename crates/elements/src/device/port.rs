@@ -1,6 +1,6 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use artery_device::{
-    DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, RxQueue as _, TxCounters, TxHandle, TxQueue as _,
+    DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle,
 };
 use artery_engine::{BATCH, Batch, Context, DropReason, Interest, StartError};
 use std::sync::{Arc, Mutex};
