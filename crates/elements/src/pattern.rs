@@ -12,6 +12,7 @@ mod expr;
 mod facts;
 mod headers;
 pub(crate) mod ip;
+mod listing;
 mod program;
 mod sorter;
 

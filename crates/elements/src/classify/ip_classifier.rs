@@ -44,7 +44,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
     handlers: &[Handler::read(
         "program",
         "the compiled patterns, one comparison a line",
-        &Read(|c: &mut IpClassifier, _, _| Ok(c.program.describe())),
+        &Read(|c: &mut IpClassifier, _, _| Ok(c.program.listing().to_string())),
     )],
     own_handlers: Some(
         &const {

@@ -19,7 +19,7 @@ Expects IPv4 packets, data starting at the IP header or the header marked by an 
     handlers: &[Handler::read(
         "program",
         "the compiled patterns, one comparison a line",
-        &Read(|f: &mut IpFilter, _, _| Ok(f.program.describe())),
+        &Read(|f: &mut IpFilter, _, _| Ok(f.program.listing().to_string())),
     )],
     per_worker: true,
     build: |args| Ok(Box::new(IpFilter::new(args)?)),

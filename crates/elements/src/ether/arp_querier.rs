@@ -7,6 +7,7 @@ use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
     Read, StartError, Time, Write, anno,
 };
+use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
 use std::any::Any;
 use std::net::Ipv4Addr;
@@ -199,32 +200,21 @@ impl ArpQuerier {
     }
 
     /// Gives a packet its link header; or keeps it, or discards it.
-    #[inline]
-    fn encapsulate(&mut self, packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
-        let line = self.cache.line(packet.dst_ip());
-        if line.ip == packet.dst_ip() && now < line.until {
-            let header = line.header;
-            return self.with_header(packet, &header, cx);
+    fn encapsulate(&mut self, mut packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
+        if self.cache.encapsulate(&mut packet, now) {
+            return Some(packet);
         }
         self.encapsulate_after_lookup(packet, now, cx)
     }
 
-    #[inline]
     fn with_header(&self, mut packet: Packet, header: &[u8; HEADER], cx: &mut Context<'_>) -> Option<Packet> {
-        match packet.prepend(HEADER) {
-            Ok(room) => {
-                room.copy_from_slice(header);
-                packet.set_mac_header(0);
-                Some(packet)
-            }
-            Err(_) => {
-                self.drop_packet(packet, DropReason::NoRoom, cx);
-                None
-            }
+        if put_header(&mut packet, header).is_err() {
+            self.drop_packet(packet, DropReason::NoRoom, cx);
+            return None;
         }
+        Some(packet)
     }
 
-    #[inline(never)]
     fn encapsulate_after_lookup(
         &mut self,
         packet: Packet,
@@ -352,7 +342,13 @@ impl Element for ArpQuerier {
             cx.discard_all(batch, DropReason::Inactive);
         } else {
             self.cache.check(self.table.generation());
-            batch.filter_map(|packet| self.encapsulate(packet, now, cx));
+            let other = batch.iter_mut().position(|packet| !self.cache.encapsulate(packet, now));
+            if let Some(other) = other {
+                let mut done = 0..other;
+                batch.filter_map(
+                    |p| if done.next().is_some() { Some(p) } else { self.encapsulate(p, now, cx) },
+                );
+            }
             cx.send_all(0, batch);
         }
     }
@@ -417,6 +413,13 @@ impl Origin {
     }
 }
 
+#[inline]
+fn put_header(packet: &mut Packet, header: &[u8; HEADER]) -> Result<(), NoRoom> {
+    packet.prepend(HEADER)?.copy_from_slice(header);
+    packet.set_mac_header(0);
+    Ok(())
+}
+
 /// The last answers of the table, one for each value of a few bits of the address.
 struct Cache {
     /// The table's generation when they were right.
@@ -441,6 +444,13 @@ impl Default for Cache {
 }
 
 impl Cache {
+    /// Puts the link header in front of a packet if it is here.
+    #[inline]
+    fn encapsulate(&mut self, packet: &mut Packet, now: Time) -> bool {
+        let next_hop = packet.dst_ip();
+        let line = self.line(next_hop);
+        line.ip == next_hop && now < line.until && put_header(packet, &line.header).is_ok()
+    }
     #[inline]
     fn line(&mut self, ip: Ipv4Addr) -> &mut Line {
         let hash = ip.to_bits().wrapping_mul(0x9e37_79b1) >> 16;

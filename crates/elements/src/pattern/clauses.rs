@@ -48,7 +48,7 @@ fn check_lengths(value: &str, mask: &str, rest: &str) -> Result<(), String> {
     let masked = !mask.is_empty() && mask.len() != value.len();
     if value.len() < 2 {
         Err(wrong("value has less than 2 hex digits", if value.is_empty() { rest } else { value }))
-    } else if value.len() % 2 != 0 {
+    } else if !value.len().is_multiple_of(2) {
         Err(wrong("value has odd number of hex digits", value))
     } else if masked && mask.len() > value.len() {
         Err(wrong("mask has too many hex digits", mask))

@@ -77,8 +77,11 @@ fn flat(parts: Vec<Expr>, inner: fn(Expr) -> Result<Vec<Expr>, Expr>) -> Vec<Exp
         .collect()
 }
 
+/// Whether it is more than a test; else base, place, relation, mask and value of the test.
+type Rank = (bool, Option<(Base, u32, Relation, u32, u32)>);
+
 /// Single tests first, by place; the IP protocol, which most patterns ask for, before what follows it.
-fn rank(expr: &Expr) -> (bool, Option<(Base, u32, Relation, u32, u32)>) {
+fn rank(expr: &Expr) -> Rank {
     let Expr::Test(test) = expr else { return (true, None) };
     let protocol_word = test.base == Base::Network && test.offset == 8;
     let place = if protocol_word { 3 } else { u32::from(test.offset) };

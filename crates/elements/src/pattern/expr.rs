@@ -69,7 +69,7 @@ impl Test {
     }
 
     /// The answer for the bytes from the base to the end of the packet.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
         let word = bytes.get(usize::from(self.offset)..).and_then(|tail| tail.first_chunk::<4>());
         match word {
@@ -88,7 +88,6 @@ impl Test {
 
     /// The answer where the packet ends within the word. What a comparison for order can already tell from the
     /// bytes that are there, it tells; otherwise `short` decides.
-    #[cold]
     pub(super) fn holds_at_end(&self, bytes: &[u8]) -> bool {
         let tail = bytes.get(usize::from(self.offset)..).unwrap_or(&[]);
         let have = tail.len().min(4);

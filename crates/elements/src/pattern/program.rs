@@ -1,25 +1,39 @@
 //! A compiled list of patterns and how it runs.
 use super::compile::{Decisions, Node, Target, compile};
 use super::expr::{Base, Expr, Relation, Test};
+use super::listing::listing;
 use artery_engine::Context;
-use std::fmt::Write;
 
-/// Values of one masked word from which on a search beats looking at one after the other.
-const SEARCH_FROM: usize = 6;
+/// Values of one masked word from which on a binary search beats looking at one after the other.
+const SEARCH_FROM: usize = 7;
 
 /// A step's number, or with this bit an output's.
 const OUTPUT: u32 = 1 << 31;
 /// The packet matches nothing.
 const NOWHERE: u32 = u32::MAX;
 
-/// One look at the packet.
+/// One look at a word of the packet.
 #[derive(Clone, Debug)]
 struct Step {
     test: Test,
     yes: u32,
     no: u32,
-    /// Where in the table the values of this word and their targets are, when there are many; else empty.
+    way: Way,
+    /// Where in the table the values of this word and their targets are, when there are several; else empty.
     table: std::ops::Range<u32>,
+}
+
+/// How a step compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With one value, for equality.
+    One,
+    /// With some values, in order.
+    Some,
+    /// With many values, sorted.
+    Many,
+    /// With one value, for order.
+    Greater,
 }
 
 /// A list of patterns, compiled.
@@ -27,8 +41,21 @@ struct Step {
 pub(crate) struct Program {
     steps: Vec<Step>,
     start: u32,
-    /// Values and targets of the steps that search, sorted within each.
+    /// Values and targets of the steps that have several.
     table: Vec<(u32, u32)>,
+    listing: String,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict(u32);
+
+impl Verdict {
+    /// The output; `None` is nowhere.
+    #[inline]
+    pub(crate) fn output(self) -> Option<usize> {
+        (self.0 != NOWHERE).then_some((self.0 & !OUTPUT) as usize)
+    }
 }
 
 impl Program {
@@ -40,37 +67,59 @@ impl Program {
         layout(&decisions, start)
     }
 
-    /// The output for a packet: `bytes` gives what lies from each base to the packet's end.
+    /// Decides on a packet: `bytes` gives what lies from each base to the packet's end.
     #[inline]
-    pub(crate) fn run<'a>(&self, bytes: impl Fn(Base) -> &'a [u8]) -> Option<usize> {
+    pub(crate) fn run<'a>(&self, bytes: impl Fn(Base) -> &'a [u8]) -> Verdict {
         let mut at = self.start;
         while at < OUTPUT {
             let step = &self.steps[at as usize];
-            at = self.next(step, bytes(step.test.base));
+            let bytes = bytes(step.test.base);
+            let word = bytes.get(usize::from(step.test.offset)..).and_then(|tail| tail.first_chunk::<4>());
+            at = match word {
+                Some(word) => self.next(step, u32::from_be_bytes(*word) & step.test.mask),
+                None => self.next_at_end(step, bytes),
+            };
         }
-        (at != NOWHERE).then_some((at & !OUTPUT) as usize)
+        Verdict(at)
     }
 
     #[inline]
-    fn next(&self, step: &Step, bytes: &[u8]) -> u32 {
-        if step.table.is_empty() {
-            if step.test.holds(bytes) { step.yes } else { step.no }
-        } else {
-            self.search(step, bytes)
-        }
+    fn next(&self, step: &Step, masked: u32) -> u32 {
+        let holds = match step.way {
+            Way::One => masked == step.test.value,
+            Way::Greater => masked > step.test.value,
+            Way::Some => return self.find(step, masked),
+            Way::Many => return self.search(step, masked),
+        };
+        if holds { step.yes } else { step.no }
     }
 
-    fn search(&self, step: &Step, bytes: &[u8]) -> u32 {
-        let table = &self.table[step.table.start as usize..step.table.end as usize];
-        let mut word = [0; 4];
+    /// Where the packet ends within the word.
+    #[cold]
+    fn next_at_end(&self, step: &Step, bytes: &[u8]) -> u32 {
+        if step.table.is_empty() {
+            return if step.test.holds_at_end(bytes) { step.yes } else { step.no };
+        }
         let tail = bytes.get(usize::from(step.test.offset)..).unwrap_or(&[]);
-        let have = tail.len().min(4);
-        if have < step.test.width() {
+        if tail.len() < step.test.width() {
             return step.no;
         }
-        word[..have].copy_from_slice(&tail[..have]);
-        let value = u32::from_be_bytes(word) & step.test.mask;
-        table.binary_search_by_key(&value, |(value, _)| *value).map_or(step.no, |at| table[at].1)
+        let mut word = [0; 4];
+        word.iter_mut().zip(tail).for_each(|(to, byte)| *to = *byte);
+        self.next(step, u32::from_be_bytes(word) & step.test.mask)
+    }
+
+    #[inline]
+    fn values(&self, step: &Step) -> &[(u32, u32)] {
+        &self.table[step.table.start as usize..step.table.end as usize]
+    }
+    #[inline]
+    fn find(&self, step: &Step, masked: u32) -> u32 {
+        self.values(step).iter().find(|(value, _)| *value == masked).map_or(step.no, |(_, target)| *target)
+    }
+    fn search(&self, step: &Step, masked: u32) -> u32 {
+        let values = self.values(step);
+        values.binary_search_by_key(&masked, |(value, _)| *value).map_or(step.no, |at| values[at].1)
     }
 
     /// Those of so many outputs that no packet leaves by.
@@ -91,60 +140,10 @@ impl Program {
         }
     }
 
-    /// Packets of this length are long enough for every step.
-    fn safe_len(&self) -> usize {
-        let end = |step: &Step| place(&step.test) + step.test.width();
-        self.steps.iter().map(end).max().unwrap_or(0)
-    }
-
     /// The program as people read it, one line for each comparison.
-    pub(crate) fn describe(&self) -> String {
-        let mut numbers = Vec::new();
-        let mut lines = 0;
-        for step in &self.steps {
-            numbers.push(lines);
-            lines += step.table.len().max(1);
-        }
-        let name = |to: u32| match to {
-            NOWHERE => "[X]".to_string(),
-            to if to >= OUTPUT => format!("[{}]", to & !OUTPUT),
-            to => format!("step {}", numbers[to as usize]),
-        };
-        let mut text = String::new();
-        for (step, number) in self.steps.iter().zip(&numbers) {
-            let table = &self.table[step.table.start as usize..step.table.end as usize];
-            for (i, (value, yes)) in table.iter().enumerate() {
-                let next = number + i + 1;
-                let no = if i + 1 < table.len() { format!("step {next}") } else { name(step.no) };
-                describe_line(&mut text, number + i, &Test { value: *value, ..step.test }, &name(*yes), &no);
-            }
-            if table.is_empty() {
-                describe_line(&mut text, *number, &step.test, &name(step.yes), &name(step.no));
-            }
-        }
-        if self.steps.is_empty() {
-            let _ = writeln!(text, "all->{}", name(self.start));
-        }
-        text + &format!("safe length {}\nalignment offset 0\n", self.safe_len())
+    pub(crate) fn listing(&self) -> &str {
+        &self.listing
     }
-}
-
-fn describe_line(text: &mut String, number: usize, test: &Test, yes: &str, no: &str) {
-    let relation = if test.relation == Relation::Greater { ">" } else { "" };
-    let (place, value, mask) = (place(test), test.value, test.mask);
-    let _ = write!(text, "{number:2} {place:3}/{relation}{value:08x}%{mask:08x}  yes->{yes}  no->{no}");
-    text.push_str(if test.short { "  short->yes\n" } else { "\n" });
-}
-
-/// The offset by which a listing tells the headers apart.
-fn place(test: &Test) -> usize {
-    let base = match test.base {
-        Base::Data => 0,
-        Base::Mac => 2,
-        Base::Network => 256,
-        Base::Transport => 512,
-    };
-    base + usize::from(test.offset)
 }
 
 /// Puts steps in the order in which a packet meets them, and rows of tests of one word into the table.
@@ -164,17 +163,23 @@ fn layout(decisions: &Decisions, start: Target) -> Program {
         let node = decisions.nodes[*first];
         let last = decisions.nodes[*row.last().unwrap_or(first)];
         let from = table.len();
-        if !row.is_empty() {
-            table.extend(row.iter().map(|n| &decisions.nodes[*n]).map(|n| (n.test.value, number(n.yes))));
+        table.extend(row.iter().map(|n| &decisions.nodes[*n]).map(|n| (n.test.value, number(n.yes))));
+        let way = match (node.test.relation, row.len()) {
+            (Relation::Greater, _) => Way::Greater,
+            (Relation::Equal, 0) => Way::One,
+            (Relation::Equal, 1..SEARCH_FROM) => Way::Some,
+            (Relation::Equal, _) => Way::Many,
+        };
+        if way == Way::Many {
             table[from..].sort_by_key(|(value, _)| *value);
         }
         let table = from as u32..table.len() as u32;
-        steps.push(Step { test: node.test, yes: number(node.yes), no: number(last.no), table });
+        steps.push(Step { test: node.test, yes: number(node.yes), no: number(last.no), way, table });
     }
-    Program { steps, start: number(start), table }
+    Program { steps, start: number(start), table, listing: listing(decisions, start) }
 }
 
-/// Each step to be laid out, with the row of steps that a search takes the place of, if there is one.
+/// Each step to be laid out, with the row of steps that it takes the place of, itself included, if there is one.
 struct Rows(Vec<(usize, Vec<usize>)>);
 
 impl Rows {
@@ -202,7 +207,7 @@ impl Rows {
     }
 }
 
-/// Steps that ask for one value after the other of the same word, if they are many.
+/// Steps that ask for one value after the other of the same word.
 fn row_from(nodes: &[Node], ways_in: &[usize], first: usize) -> Vec<usize> {
     let kind = |node: &Node| Test { value: 0, ..node.test };
     let mut row = vec![first];
@@ -214,6 +219,6 @@ fn row_from(nodes: &[Node], ways_in: &[usize], first: usize) -> Vec<usize> {
         row.push(next);
         at = next;
     }
-    let searchable = nodes[first].test.relation == Relation::Equal && !nodes[first].test.short;
-    if searchable && row.len() >= SEARCH_FROM { row } else { Vec::new() }
+    let joins = nodes[first].test.relation == Relation::Equal && !nodes[first].test.short;
+    if joins && row.len() > 1 { row } else { Vec::new() }
 }

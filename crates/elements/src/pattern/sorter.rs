@@ -1,10 +1,11 @@
 //! Batches sent where a classifier says.
+use super::program::Verdict;
 use artery_engine::{Batch, Context, DropReason, Packet};
 
 /// Sends packets by the outputs that a function gives. Keeps its storage between batches.
 #[derive(Default)]
 pub(crate) struct Sorter {
-    outputs: Vec<Option<usize>>,
+    verdicts: Vec<Verdict>,
 }
 
 impl Sorter {
@@ -14,20 +15,20 @@ impl Sorter {
         &mut self,
         batch: &mut Batch,
         cx: &mut Context<'_>,
-        classify: impl Fn(&Packet) -> Option<usize>,
+        classify: impl Fn(&Packet) -> Verdict,
     ) {
-        self.outputs.clear();
-        self.outputs.extend(batch.iter().map(classify));
-        let Some(&first) = self.outputs.first() else { return };
-        if self.outputs.iter().all(|output| *output == first) {
-            return match first {
+        self.verdicts.clear();
+        self.verdicts.extend(batch.iter().map(classify));
+        let Some(&first) = self.verdicts.first() else { return };
+        if self.verdicts.iter().all(|verdict| *verdict == first) {
+            return match first.output() {
                 Some(output) => cx.send_all(output, batch),
                 None => cx.discard_all(batch, DropReason::NoMatch),
             };
         }
-        for (packet, output) in batch.drain().zip(&self.outputs) {
-            match output {
-                Some(output) => cx.send(*output, packet),
+        for (packet, verdict) in batch.drain().zip(&self.verdicts) {
+            match verdict.output() {
+                Some(output) => cx.send(output, packet),
                 None => cx.discard(packet, DropReason::NoMatch),
             }
         }

@@ -421,7 +421,7 @@ impl Primitive {
             Some(Kind::Field(field)) => {
                 let base = if field.protocol.is_some() { Base::Transport } else { Base::Network };
                 let shift = 32 - (u32::from(field.offset) % 32 + u32::from(field.bits));
-                self.compare(base, field.offset / 8 & !3, shift)
+                self.compare(base, (field.offset / 8) & !3, shift)
             }
             _ => unreachable!("a settled test is of no other kind"),
         };
@@ -447,7 +447,7 @@ impl Primitive {
 
     /// Source and destination of a link header, each over two words.
     fn ether_sides(&self) -> [Expr; 2] {
-        let bits = |from: [u8; 6]| from.iter().fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
+        let bits = |from: [u8; 6]| from.iter().fold(0, |bits: u64, byte| (bits << 8) | u64::from(*byte));
         let (value, mask) = (bits(self.ether), bits(self.ether_mask));
         let word = |offset, right: u32, left: u32| {
             let cut = |bits: u64| (bits >> right << left) as u32;
