@@ -24,10 +24,11 @@ and ARP are answered by the host. What is forwarded reaches the host too, which 
 itself (`sysctl net.ipv4.ip_forward=0`).
 
 Where SNIFFER false hides an interface's frames from the host, ToHost needs a DEVNAME: give the host's address to the
-device of a FromHost instead of to the interface, as in the example; what the host sends there leaves by the interface.",
+device of a FromHost instead of to the interface, and the interface's Ethernet address as well, as in the example; what
+the host sends there leaves by the interface.",
     example: "
 FromDevice(eth0, SNIFFER false) -> ToHost(host0);
-FromHost(host0, 192.0.2.1/24) -> Queue -> ToDevice(eth0);",
+FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0);",
     ports: "1/0",
     processing: "h/h",
     args: &[Arg::optional("DEVNAME", "interface", "", "the device of a FromHost")],
@@ -95,7 +96,7 @@ impl Element for ToHost {
                      to give them to it by"
                 ))
                 .help(format!(
-                    "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH) -> Queue -> ToDevice({hidden}), or leave \
+                    "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH, ETHER MAC) -> Queue -> ToDevice({hidden}), or leave \
                      SNIFFER false out"
                 ))),
             };
