@@ -357,7 +357,13 @@ impl ArgValue for Ipv4Prefix {
 
 impl ArgValue for EtherAddr {
     fn parse(text: &str, names: &Names) -> Result<EtherAddr, String> {
-        text.parse().ok().or_else(|| names.ether(text)).ok_or_else(|| "an Ethernet address".into())
+        let address = text.parse().ok().or_else(|| names.ether(text));
+        address.ok_or_else(|| match text.strip_suffix(":eth") {
+            Some(device) => {
+                format!("an Ethernet address, and '{}' is no device of this machine", names.device(device))
+            }
+            None => "an Ethernet address".into(),
+        })
     }
 }
 

@@ -74,6 +74,13 @@ impl Switch {
         )?;
         // Snooping would keep multicast from ports that have not asked for it in time.
         host.ip(["link", "set", BRIDGE, "type", "bridge", "mcast_snooping", "0"])?;
+        // A kernel with this feature would look into IP packets on their way through, and drop some.
+        for family in ["iptables", "ip6tables", "arptables"] {
+            let variable = format!("net.bridge.bridge-nf-call-{family}");
+            if host.sysctl_value(&variable).is_ok() {
+                host.sysctl(&variable, "0")?;
+            }
+        }
         host.up(BRIDGE)?;
         Ok(Switch { host })
     }

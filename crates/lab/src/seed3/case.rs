@@ -1,7 +1,7 @@
 //! What is timed in memory, and one run of it.
 
 use super::forwarder::{Neighbors, Verdict, forward};
-use super::frames::{TSB, ZEUS, both_ways};
+use super::frames::{TSB, ZEUS, segment};
 use super::graph::{CHAIN, Ends, completed, in_memory, prefix};
 use crate::program::checked;
 use anyhow::{Context as _, ensure};
@@ -72,7 +72,7 @@ impl FromStr for Case {
 impl Case {
     /// Forwards `packets` packets, at most `burst` at once.
     pub fn run(self, packets: u64, burst: usize) -> anyhow::Result<Run> {
-        let ends = Ends { packets: packets.div_ceil(2), one_by_one: burst == 1 };
+        let ends = Ends { packets, one_by_one: burst == 1 };
         match self {
             Case::Prefix(length) => run_graph(&prefix(length, ends), burst),
             Case::Graph => run_graph(&in_memory(ends), burst),
@@ -95,8 +95,7 @@ fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
         }
     }
     let start = Instant::now();
-    handle.write("to_tsb.active", "true")?;
-    handle.write("to_zeus.active", "true")?;
+    handle.write("zeus.active", "true")?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
     let nanoseconds = start.elapsed().as_nanos() as u64;
     let sent = plan.resolve_exact("sent").context("the configuration has no element 'sent'")?;
@@ -105,21 +104,20 @@ fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
     Ok(Run { packets, nanoseconds })
 }
 
-/// Fills packets of a pool with the same frames as the sources of the graphs, forwards them, and gives them back.
+/// Fills packets of a pool with the same frame as the graphs' source, forwards them, and gives them back.
 fn run_forwarder(packets: u64, burst: usize) -> anyhow::Result<Run> {
     let burst = burst.clamp(1, BATCH);
     let pool = Pool::new(FRAMES.0, FRAMES.1)?;
     let neighbors = Neighbors::of(&[ZEUS, TSB]);
-    let frames = both_ways();
+    let frame = segment(&ZEUS, &TSB, 64);
     let mut batch = Batch::default();
     let mut sent = 0;
     let start = Instant::now();
-    for round in 0..packets.div_ceil(burst as u64) {
+    for _ in 0..packets.div_ceil(burst as u64) {
         pool.packets(burst, &mut batch);
-        let frame = &frames[round as usize % 2];
         for packet in batch.iter_mut() {
             let Ok(bytes) = packet.append(frame.len()) else { continue };
-            bytes.copy_from_slice(frame);
+            bytes.copy_from_slice(&frame);
             sent += u64::from(forward(packet.data_mut(), &neighbors) == Verdict::Send);
         }
         batch.free();

@@ -1,6 +1,6 @@
 //! The configuration of 1999 with other ends, whole or in part: what runs in memory is made of its own text.
 
-use super::frames::both_ways;
+use super::frames::{TSB, ZEUS, segment};
 use crate::conf::CLICK_1999;
 
 /// The elements that a forwarded packet meets, in this order, as the configuration spells them.
@@ -27,21 +27,25 @@ pub fn with_ends(read: &str, write: &str, host: &str) -> String {
     replaced(&replaced(&text, "KernelWriter(eth0)", write), "ToLinux", host)
 }
 
-/// Ends in memory: how many packets go each way, and how.
+/// Has the queue emptied before it is filled again.
+const SINK_AT_ONCE: &str = "ScheduleInfo(sent 2);\n";
+
+/// Ends in memory: how many packets there are, and how they move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
-    /// Packets each way.
+    /// Packets that the source makes.
     pub(super) packets: u64,
     /// Whether packets move one by one, instead of in batches. Even then the ends handle several in a row, as a
     /// driver does: otherwise the scheduler, which no packet met in 1999, is what would be measured.
     pub(super) one_by_one: bool,
 }
 
-/// The configuration with sources to be started by their `active` handlers, and an element `sent` that takes what
+/// The configuration with a source to be started by its `active` handler, and an element `sent` that takes what
 /// would be sent.
 pub(super) fn in_memory(ends: Ends) -> String {
-    let text = replaced(CLICK_1999, "KernelReader(eth0) -> [0]fi;", &ends.sources("[0]fi"));
-    replaced(&replaced(&text, "KernelWriter(eth0)", ends.sink()), "ToLinux", "Discard")
+    let text = replaced(CLICK_1999, "KernelReader(eth0) -> [0]fi;", &ends.source("[0]fi"));
+    let text = replaced(&replaced(&text, "KernelWriter(eth0)", ends.sink()), "ToLinux", "Discard");
+    text + SINK_AT_ONCE
 }
 
 /// The same with route lookup, options and fragmentation.
@@ -49,37 +53,37 @@ pub(super) fn completed(ends: Ends) -> String {
     replaced(&in_memory(ends), "GetIPAddress(16)", LEFT_OUT)
 }
 
-/// The first `length` elements of the chain between the same sources and `sent`.
+/// The first `length` elements of the chain between the same source and `sent`.
 pub(super) fn prefix(length: usize, ends: Ends) -> String {
     let Some(((_, filter), chain)) = CHAIN[..length].split_first() else {
-        return format!("sent :: Discard;\n{}", ends.sources("sent"));
+        return format!("sent :: Discard;\n{}", ends.source("sent"));
     };
     let mut chain: Vec<String> = chain.iter().map(|(_, text)| text.to_string()).collect();
     // The elements behind the filter are entered from two of its outputs.
     let entry = if chain.is_empty() { "sent" } else { "xx" };
     chain.iter_mut().take(1).for_each(|first| *first = format!("xx :: {first}"));
     chain.push(if length == CHAIN.len() { ends.sink() } else { "sent :: Discard" }.into());
+    let schedule = if length == CHAIN.len() { SINK_AT_ONCE } else { "" };
     let replies = if length > 6 { "[1] arpq" } else { "Discard" };
     format!(
-        "fi :: {filter};\n{sources}\nfi[0] -> {chain};\nfi[1] -> {entry};\nfi[2] -> Discard;\n\
-         fi[3] -> {replies};\nfi[4] -> Discard;\n",
-        sources = ends.sources("fi"),
+        "fi :: {filter};\n{source}\nfi[0] -> {chain};\nfi[1] -> {entry};\nfi[2] -> Discard;\n\
+         fi[3] -> {replies};\nfi[4] -> Discard;\n{schedule}",
+        source = ends.source("fi"),
         chain = chain.join(" -> "),
     )
 }
 
 impl Ends {
-    /// Two sources, one for each direction; the second, which is started last, ends the run.
-    fn sources(self, into: &str) -> String {
-        let [to_tsb, to_zeus] = both_ways().map(|frame| hex(&frame));
-        let burst = if self.one_by_one { ", BURST 8" } else { "" };
-        let settings = format!("LIMIT {}, ACTIVE false, TIMESTAMP false{burst}", self.packets);
+    /// A source of what zeus sends to tsb, which ends the run.
+    fn source(self, into: &str) -> String {
+        let (frame, packets) = (hex(&segment(&ZEUS, &TSB, 64)), self.packets);
+        let burst = if self.one_by_one { ", BURST 16" } else { "" };
         format!(
-            "to_tsb :: InfiniteSource(DATA \\<{to_tsb}>, {settings}) -> {into};\n\
-             to_zeus :: InfiniteSource(DATA \\<{to_zeus}>, {settings}, STOP true) -> {into};"
+            "zeus :: InfiniteSource(DATA \\<{frame}>, LIMIT {packets}, ACTIVE false, TIMESTAMP false, STOP true{burst})\n    \
+             -> {into};"
         )
     }
-    /// The element behind the queue, which empties it before both sources have filled it.
+    /// The element behind the queue.
     fn sink(self) -> &'static str {
         if self.one_by_one { "sent :: Discard(BURST 20)" } else { "sent :: Discard" }
     }
