@@ -35,7 +35,7 @@ elements! {
     classify: classifier, ip_classifier, ip_filter;
 
     ether(arp_frame, ether_text, neighbors, own_address):
-        arp_faker, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
+        arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
         host_ether_filter, strip_ether_vlan_header;
 
     ip(address, each, failures, ip_header, ip_text, linear, name, packet_id, route):

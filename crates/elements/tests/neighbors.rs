@@ -1,0 +1,34 @@
+//! Several ARPQueriers share what they know through an ARPTable, whatever the order of their declarations.
+use artery_elements::CLASSES;
+use artery_engine::{Router, Settings, Sink};
+use artery_lang::{Options, Sources, check, compile};
+
+/// Packets for a neighbor that only the other querier hears of: `right` sends them behind the header it learnt there.
+const SHARED: &str = "
+    left :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1, TABLE net/neighbors);
+    right :: ARPQuerier(10.0.1.1, 2:0:0:0:0:2, TABLE net/neighbors);
+    net :: { neighbors :: ARPTable; Idle -> output };
+    net -> Discard;
+    reply :: InfiniteSource(DATA \\<02 00 00 00 00 01  02 00 00 00 00 09  08 06  00 01 08 00 06 04 00 02
+        02 00 00 00 00 09  0a 00 00 09  02 00 00 00 00 01  0a 00 00 01>, LIMIT 1, ACTIVE false) -> [1] left;
+    packets :: InfiniteSource(LIMIT 3, ACTIVE false) -> SetIPAddress(10.0.0.9) -> right;
+    Idle -> left -> Discard;
+    Idle -> [1] right -> learnt :: Classifier(0/020000000009020000000002, -) -> sent :: Counter -> Discard;
+    learnt[1] -> Discard;
+    DriverManager(write reply.active true, wait 10ms, write packets.active true, wait 10ms,
+        print sent.count, print right.count, print net/neighbors.count, print right.queries, stop)";
+
+#[test]
+fn what_one_querier_hears_the_other_knows() {
+    let mut sources = Sources::default();
+    let file = sources.add("test", SHARED);
+    let (ir, diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
+    assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
+    let (processing, diagnostics) = check(&ir, &CLASSES);
+    assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
+    let output = Sink::buffer();
+    let settings = Settings { chatter: Sink::buffer(), output: output.clone(), ..Settings::default() };
+    let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
+    router.start().wait().unwrap();
+    assert_eq!(output.take(), "3\n1\n1\n0\n");
+}
