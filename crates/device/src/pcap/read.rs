@@ -27,6 +27,8 @@ pub struct PcapReader {
     looping: bool,
     /// Number of the next record, counting from 1.
     number: u64,
+    /// The next record, when it was looked at and is at hand whole.
+    peeked: Option<Record>,
 }
 
 /// How the numbers of a file are to be read.
@@ -54,7 +56,7 @@ impl PcapReader {
         let have = input.want(FILE_HEADER)?;
         let format = Format::parse(input.bytes(0..have)).map_err(|damage| input.damaged(0, damage))?;
         input.take(FILE_HEADER);
-        Ok(PcapReader { input, format, looping: false, number: 1 })
+        Ok(PcapReader { input, format, looping: false, number: 1, peeked: None })
     }
     /// Starts over at the end, from memory: what was read is kept. To be said before the first record is read.
     pub fn looping(mut self) -> PcapReader {
@@ -76,7 +78,14 @@ impl PcapReader {
     }
 
     /// Looks at the next record without taking it; `None` at the end.
+    #[inline]
     pub fn peek(&mut self) -> Result<Option<Record>, DeviceError> {
+        if self.peeked.is_none() {
+            self.peeked = self.find_next()?;
+        }
+        Ok(self.peeked)
+    }
+    fn find_next(&mut self) -> Result<Option<Record>, DeviceError> {
         if self.looping && self.number > 1 && self.input.want(1)? == 0 {
             self.input.restart(FILE_HEADER);
             self.number = 1;
@@ -101,6 +110,7 @@ impl PcapReader {
     /// Takes the next record and its bytes; `None` at the end. Before damage, all that precedes it is given.
     pub fn next_record(&mut self) -> Result<Option<(Record, &[u8])>, DeviceError> {
         let Some(record) = self.peek()? else { return Ok(None) };
+        self.peeked = None;
         self.number += 1;
         let len = self.format.record_header + record.captured as usize;
         let bytes = self.input.take(len);
@@ -147,6 +157,7 @@ impl Format {
         format.link_type = LinkType::from_header(format.word(header, 20));
         Ok(format)
     }
+    #[inline]
     fn record(&self, header: &[u8]) -> Record {
         let (seconds, fraction) = (u64::from(self.word(header, 0)), u64::from(self.word(header, 4)));
         let captured = self.word(header, 8);
@@ -157,6 +168,7 @@ impl Format {
         }
     }
     /// The word at `offset`, 0 beyond the end.
+    #[inline]
     fn word(&self, bytes: &[u8], offset: usize) -> u32 {
         let word = bytes.get(offset..).and_then(|tail| tail.first_chunk::<4>()).copied().unwrap_or_default();
         let word = u32::from_ne_bytes(word);
