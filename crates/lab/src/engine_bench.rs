@@ -183,7 +183,7 @@ fn works(folder: &Path) -> anyhow::Result<Vec<Work>> {
         Work {
             name: "source -> discard",
             text: source_text("", 0).replace("LIMIT 0", "LIMIT LIMIT"),
-            share: 1,
+            share: Some(1),
         },
         Work { name: "short router, 5 routes", text: short_router(&source), share: Some(4) },
         Work { name: "pcap replay through it", text: short_router(&replay), share: None },
