@@ -53,7 +53,7 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
 ];
 
 /// Classes that need more of the machine than a bench has, and are tested elsewhere.
-const ELSEWHERE: &[&str] = &["FromDump", "ToDump"];
+const ELSEWHERE: &[&str] = &["FromDevice", "FromDump", "FromHost", "ToDevice", "ToDump"];
 
 /// Classes that hold packets back.
 const KEEP: &[&str] = &[

@@ -15,7 +15,7 @@ the latest packet. Packets of the first IGNORE seconds are not counted, nor is t
         Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string()))).sum(),
         Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.packets))),
         Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.bytes))),
-        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| Ok(c.reset()))).button(),
+        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| c.reset())).button(),
     ],
     build: |args| {
         let ignore = Duration::from_secs(u64::from(args.read::<u32>("IGNORE")?));
@@ -37,8 +37,9 @@ struct AverageCounter {
 const TICK: Duration = Duration::from_millis(1);
 
 impl AverageCounter {
-    fn reset(&mut self) {
+    fn reset(&mut self) -> Result<(), HandlerError> {
         *self = AverageCounter { ignore: self.ignore, ..AverageCounter::default() };
+        Ok(())
     }
     fn rate(&self, count: u64) -> Result<String, HandlerError> {
         let time =

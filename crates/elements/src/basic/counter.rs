@@ -1,4 +1,4 @@
-use artery_engine::{Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Batch, Class, Context, Element, Handler, HandlerError, Read, Write};
 use std::any::Any;
 
 pub static CLASS: Class = Class {
@@ -12,7 +12,7 @@ pub static CLASS: Class = Class {
             .sum(),
         Handler::read("byte_count", "bytes so far", &Read(|c: &mut Counter, _, _| Ok(c.bytes.to_string())))
             .sum(),
-        Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| Ok(c.reset())))
+        Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| c.reset()))
             .button(),
     ],
     per_worker: true,
@@ -27,8 +27,9 @@ struct Counter {
 }
 
 impl Counter {
-    fn reset(&mut self) {
+    fn reset(&mut self) -> Result<(), HandlerError> {
         *self = Counter::default();
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 use crate::value::value;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Read, StartError, Write};
+use artery_engine::{
+    Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
+};
 
 pub static CLASS: Class = Class {
     name: "Discard",
@@ -16,7 +18,7 @@ and sleeps while upstream has nothing.",
     ],
     handlers: &[
         Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| Ok(d.count = 0)))
+        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| d.reset()))
             .button(),
         Handler::read("active", "whether to pull", &Read(|d: &mut Discard, _, _| Ok(d.active.to_string())))
             .and_write(&Write(Discard::set_active)),
@@ -35,7 +37,11 @@ struct Discard {
 }
 
 impl Discard {
-    fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), artery_engine::HandlerError> {
+    fn reset(&mut self) -> Result<(), HandlerError> {
+        self.count = 0;
+        Ok(())
+    }
+    fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.active = value(text)?;
         if self.active && cx.input_is_pull(0) {
             cx.schedule();

@@ -131,10 +131,10 @@ impl Source {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        if let Some((handler, value)) = &self.end_call {
-            if let Err(error) = cx.write_handler(handler, value) {
-                cx.say(&format!("{} :: InfiniteSource: END_CALL: {error}", cx.name()));
-            }
+        if let Some((handler, value)) = &self.end_call
+            && let Err(error) = cx.write_handler(handler, value)
+        {
+            cx.say(&format!("{} :: InfiniteSource: END_CALL: {error}", cx.name()));
         }
     }
 }

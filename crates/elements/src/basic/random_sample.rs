@@ -90,12 +90,7 @@ impl Sample {
             (Some(pass), None) => pass,
             (None, None) => return Err(ArgError::wrong("give the sampling probability: P, SAMPLE or DROP")),
         };
-        Ok(Sample {
-            pass,
-            active: args.read("ACTIVE")?,
-            drops: 0,
-            random: Random::new(args),
-        })
+        Ok(Sample { pass, active: args.read("ACTIVE")?, drops: 0, random: Random::new(args) })
     }
     fn config(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(format!("SAMPLE {}, ACTIVE {}", self.pass.print(), self.active))
