@@ -41,7 +41,7 @@ receives a share of the flows. The command line can give DEVNAME another interfa
         Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),
         Arg::keyword("OUTBOUND", "bool", "false", "whether to receive what the host sends, too"),
         Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
-        Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst if not given"),
+        Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst, or what a queue behind has room for, if not given"),
         Arg::keyword("ACTIVE", "bool", "true", "whether to receive"),
         Arg::keyword("METHOD", "word", "LINUX", "accepted and without effect"),
         Arg::keyword("CAPTURE", "word", "LINUX", "older name of METHOD"),
@@ -164,7 +164,10 @@ impl Element for FromDevice {
             return false;
         }
         let mut batch = cx.spare();
-        self.receiver.receive(self.burst.unwrap_or(cx.burst()), &mut batch, cx);
+        // More than a short queue behind has room for can wait in the kernel. With no room at all one frame is
+        // received and dropped there, as at a burst of 1.
+        let burst = self.burst.unwrap_or_else(|| cx.burst().min(cx.downstream_room(0)).max(1));
+        self.receiver.receive(burst, &mut batch, cx);
         let received = batch.len();
         self.count += received as u64;
         if self.snaplen.is_some() || self.force_ip {

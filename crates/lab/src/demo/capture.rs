@@ -4,7 +4,7 @@ use super::heading;
 use super::traffic::{self, Tally};
 use crate::conf::PCAP_ROUTER;
 use crate::program::checked;
-use crate::results::{Align, Table, number};
+use crate::results::{Align, Table};
 use anyhow::ensure;
 use artery_engine::graph::Counts;
 use artery_engine::{DropReason, Finished, Plan, Settings, Sink};
@@ -60,12 +60,14 @@ fn by_element(plan: &Plan, counts: &[Counts]) -> Table {
     ];
     let mut table = Table::new(&columns);
     for (node, count) in counts.iter().enumerate() {
-        let packets = count.packets.max(if count.nanos > 0 { PACKETS } else { 0 });
+        // Packets are counted where they arrive, which at a source they never do.
+        let is_source = plan.inputs(node).is_empty() && !plan.outputs(node).is_empty();
+        let packets = if is_source { PACKETS } else { count.packets };
         if packets == 0 {
             continue;
         }
-        let drops: Vec<String> =
-            count.drops.iter().map(|(why, n)| format!("{} {}", thousands(n), why.name())).collect();
+        let drops = count.drops.iter().filter(|(why, _)| is_loss(*why));
+        let drops: Vec<String> = drops.map(|(why, n)| format!("{} {}", thousands(n), why.name())).collect();
         let nanos = count.nanos as f64 / packets as f64;
         let name = format!("{} :: {}", plan.name(node), plan.class(node).name);
         table.row([name, thousands(packets), format!("{nanos:.1}"), drops.join(", ")]);
@@ -73,10 +75,15 @@ fn by_element(plan: &Plan, counts: &[Counts]) -> Table {
     table
 }
 
+/// Whether it is a loss to end for this reason. Packets also end where they have been written to a file.
+fn is_loss(reason: DropReason) -> bool {
+    reason != DropReason::Discarded
+}
+
 fn by_fate(finished: &Finished) -> Table {
     let mut table = Table::new(&[("fate", Align::Left), ("packets", Align::Right), ("why", Align::Left)]);
     table.row(["forwarded", &thousands(forwarded(finished)), "Written to the other capture."]);
-    for reason in DropReason::ALL {
+    for reason in DropReason::ALL.iter().filter(|reason| is_loss(**reason)) {
         let count = dropped(finished, *reason);
         if count > 0 {
             table.row([reason.name(), &thousands(count), reason.sentence().trim()]);
@@ -106,11 +113,10 @@ fn check(finished: &Finished, wanted: &Tally) -> anyhow::Result<()> {
 }
 
 fn thousands(count: u64) -> String {
-    number(count as f64 + if count < 100 { 0.0 } else { 0.1 })
-        .split('.')
-        .next()
-        .unwrap_or_default()
-        .to_string()
+    let digits = count.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
 }
 
 #[cfg(test)]
