@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 /// What a file says about one packet besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// When it was captured.
     pub time: Time,
@@ -27,8 +27,10 @@ pub struct PcapReader {
     looping: bool,
     /// Number of the next record, counting from 1.
     number: u64,
-    /// The next record, when it was looked at and is at hand whole.
-    peeked: Option<Record>,
+    /// The next record, if `is_peeked`: then it is at hand whole. Two fields, since an `Option` of it inside a
+    /// `Result` is copied in pieces that stall the processor.
+    peeked: Record,
+    is_peeked: bool,
 }
 
 /// How the numbers of a file are to be read.
@@ -56,7 +58,14 @@ impl PcapReader {
         let have = input.want(FILE_HEADER)?;
         let format = Format::parse(input.bytes(0..have)).map_err(|damage| input.damaged(0, damage))?;
         input.take(FILE_HEADER);
-        Ok(PcapReader { input, format, looping: false, number: 1, peeked: None })
+        Ok(PcapReader {
+            input,
+            format,
+            looping: false,
+            number: 1,
+            peeked: Record::default(),
+            is_peeked: false,
+        })
     }
     /// Starts over at the end, from memory: what was read is kept. To be said before the first record is read.
     pub fn looping(mut self) -> PcapReader {
@@ -80,19 +89,20 @@ impl PcapReader {
     /// Looks at the next record without taking it; `None` at the end.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Record>, DeviceError> {
-        if self.peeked.is_none() {
-            self.peeked = self.find_next()?;
+        if !self.is_peeked {
+            self.find_next()?;
         }
-        Ok(self.peeked)
+        Ok(self.is_peeked.then_some(self.peeked))
     }
-    fn find_next(&mut self) -> Result<Option<Record>, DeviceError> {
+    /// Reads the next record's header and sees to it that its bytes are at hand.
+    fn find_next(&mut self) -> Result<(), DeviceError> {
         if self.looping && self.number > 1 && self.input.want(1)? == 0 {
             self.input.restart(FILE_HEADER);
             self.number = 1;
         }
         let header = self.format.record_header;
         match self.input.want(header)? {
-            0 => return Ok(None),
+            0 => return Ok(()),
             have if have < header => return Err(self.damaged(Damage::RecordHeaderCut)),
             _ => {}
         }
@@ -105,12 +115,14 @@ impl PcapReader {
             let damage = Damage::RecordCut { expected: record.captured, found: found as u32 };
             return Err(self.damaged(damage));
         }
-        Ok(Some(record))
+        (self.peeked, self.is_peeked) = (record, true);
+        Ok(())
     }
     /// Takes the next record and its bytes; `None` at the end. Before damage, all that precedes it is given.
+    #[inline]
     pub fn next_record(&mut self) -> Result<Option<(Record, &[u8])>, DeviceError> {
         let Some(record) = self.peek()? else { return Ok(None) };
-        self.peeked = None;
+        self.is_peeked = false;
         self.number += 1;
         let len = self.format.record_header + record.captured as usize;
         let bytes = self.input.take(len);
@@ -118,6 +130,7 @@ impl PcapReader {
     }
     /// Takes the next record into `packet`, in place of what that held, and sets its timestamp. Bytes for which
     /// neither its frame nor a free big one has room are cut off; [`PcapReader::peek`] tells what is needed.
+    #[inline]
     pub fn next_into(&mut self, packet: &mut Packet) -> Result<Option<Record>, DeviceError> {
         let Some((record, bytes)) = self.next_record()? else { return Ok(None) };
         if packet.set_data(bytes).is_err() {
@@ -159,6 +172,7 @@ impl Format {
     }
     #[inline]
     fn record(&self, header: &[u8]) -> Record {
+        let header = header.first_chunk::<RECORD_HEADER>().unwrap_or(&[0; RECORD_HEADER]);
         let (seconds, fraction) = (u64::from(self.word(header, 0)), u64::from(self.word(header, 4)));
         let captured = self.word(header, 8);
         Record {
