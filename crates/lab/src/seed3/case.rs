@@ -2,7 +2,7 @@
 
 use super::forwarder::{Neighbors, Verdict, forward};
 use super::frames::{TSB, ZEUS, segment};
-use super::graph::{CHAIN, Ends, completed, in_memory, prefix};
+use super::graph::{CHAIN, Ends, completed, in_memory, prefix, roomy};
 use crate::program::checked;
 use anyhow::{Context as _, ensure};
 use artery_engine::{BATCH, Batch, Pool, Router, Settings, Sink};
@@ -21,6 +21,8 @@ pub enum Case {
     Prefix(usize),
     /// The whole configuration.
     Graph,
+    /// The configuration with a queue that holds more than a batch.
+    Roomy,
     /// The configuration with what its author had left out.
     Completed,
     /// The function that does the same without a graph.
@@ -48,6 +50,7 @@ impl fmt::Display for Case {
         match self {
             Case::Prefix(length) => write!(f, "prefix-{length}"),
             Case::Graph => f.write_str("graph"),
+            Case::Roomy => f.write_str("roomy"),
             Case::Completed => f.write_str("completed"),
             Case::Forwarder => f.write_str("forwarder"),
         }
@@ -60,10 +63,14 @@ impl FromStr for Case {
         let length = |text: &str| text.parse().ok().filter(|length| *length <= CHAIN.len());
         match text {
             "graph" => Ok(Case::Graph),
+            "roomy" => Ok(Case::Roomy),
             "completed" => Ok(Case::Completed),
             "forwarder" => Ok(Case::Forwarder),
             _ => text.strip_prefix("prefix-").and_then(length).map(Case::Prefix).ok_or_else(|| {
-                format!("{text:?} is none of graph, completed, forwarder, prefix-0 to prefix-{}", CHAIN.len())
+                format!(
+                    "{text:?} is none of graph, roomy, completed, forwarder, prefix-0 to prefix-{}",
+                    CHAIN.len()
+                )
             }),
         }
     }
@@ -76,6 +83,7 @@ impl Case {
         match self {
             Case::Prefix(length) => run_graph(&prefix(length, ends), burst),
             Case::Graph => run_graph(&in_memory(ends), burst),
+            Case::Roomy => run_graph(&roomy(ends), burst),
             Case::Completed => run_graph(&completed(ends), burst),
             Case::Forwarder => run_forwarder(packets, burst),
         }
@@ -133,7 +141,9 @@ mod tests {
 
     #[test]
     fn names_of_cases_are_read_as_written() {
-        for case in [Case::Prefix(0), Case::Prefix(8), Case::Graph, Case::Completed, Case::Forwarder] {
+        for case in
+            [Case::Prefix(0), Case::Prefix(8), Case::Graph, Case::Roomy, Case::Completed, Case::Forwarder]
+        {
             assert_eq!(case.to_string().parse(), Ok(case));
         }
         for wrong in ["", "prefix-9", "prefix-", "Graph"] {
@@ -144,7 +154,7 @@ mod tests {
     #[test]
     fn every_case_forwards_all_packets_at_both_bursts() {
         let prefixes = (0..=CHAIN.len()).map(Case::Prefix);
-        for case in prefixes.chain([Case::Graph, Case::Completed, Case::Forwarder]) {
+        for case in prefixes.chain([Case::Graph, Case::Roomy, Case::Completed, Case::Forwarder]) {
             for burst in [1, BATCH] {
                 let run = case.run(20_000, burst).unwrap_or_else(|error| panic!("{case}: {error}"));
                 // The run ends with the last packet made: some may be under way in the queue.

@@ -48,6 +48,11 @@ pub(super) fn in_memory(ends: Ends) -> String {
     text + SINK_AT_ONCE
 }
 
+/// The same with a queue of 200.
+pub(super) fn roomy(ends: Ends) -> String {
+    replaced(&in_memory(ends), "Queue(20)", "Queue(200)")
+}
+
 /// The same with route lookup, options and fragmentation.
 pub(super) fn completed(ends: Ends) -> String {
     replaced(&in_memory(ends), "GetIPAddress(16)", LEFT_OUT)
@@ -118,7 +123,7 @@ mod tests {
     fn every_variant_is_a_sound_configuration() {
         let ends = [true, false].map(|one_by_one| Ends { packets: 1, one_by_one });
         let prefixes = (0..=CHAIN.len()).flat_map(|length| ends.map(|ends| prefix(length, ends)));
-        let whole = ends.into_iter().flat_map(|ends| [in_memory(ends), completed(ends)]);
+        let whole = ends.into_iter().flat_map(|ends| [in_memory(ends), roomy(ends), completed(ends)]);
         for text in whole.chain(prefixes).chain([with_ends("Idle", "Discard", "Discard")]) {
             let checked = checked("variant", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
             checked.configure(Default::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));

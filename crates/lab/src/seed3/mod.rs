@@ -49,7 +49,10 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         }
     };
     let wire = match over_the_wire(&plan) {
-        Ok(wire) => wire,
+        Ok((runs, dropped)) => {
+            remarks.push(dropped);
+            runs
+        }
         Err(RigError::Skip(reason)) => {
             remarks.push(format!("Nothing was measured over a wire (E1, E5): {reason}."));
             BTreeMap::new()
@@ -83,25 +86,43 @@ fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(
     counted.map(count).collect()
 }
 
-/// Packets a second over the wire: TCP and a flood, through our program and through Linux, by turns.
-fn over_the_wire(plan: &Plan) -> Result<Runs<&'static str>, RigError> {
+/// Packets a second over the wire: TCP and a flood, through our program and through Linux, by turns. And a sentence
+/// on what the queue of the configuration dropped.
+fn over_the_wire(plan: &Plan) -> Result<(Runs<&'static str>, String), RigError> {
     let rig = Rig::new("seed3")?;
     let segment = Segment::new(&rig)?;
     segment.as_in_1999()?;
+    let tcp = || segment.tcp(plan.seconds);
+    let flood = || Ok(segment.flood(plan.flood())?.received_per_second);
+    let mut dropped = [String::new(), String::new()];
     let mut runs: Runs<&'static str> = BTreeMap::new();
     let mut keep = |name, value| runs.entry(name).or_default().push(value);
     for repetition in 1..=plan.wire_repetitions {
         eprintln!("over the wire: round {repetition} of {}", plan.wire_repetitions);
-        let router = segment.start_router(&[])?;
-        keep(WIRE[0], segment.tcp(plan.seconds)?);
-        keep(WIRE[1], segment.flood(plan.flood())?.received_per_second);
-        segment.stop_router(router)?;
+        keep(WIRE[0], through_artery(&segment, tcp, &mut dropped[0])?);
+        keep(WIRE[1], through_artery(&segment, flood, &mut dropped[1])?);
         segment.darkstar.forwarding(true)?;
-        keep(WIRE[2], segment.tcp(plan.seconds)?);
-        keep(WIRE[3], segment.flood(plan.flood())?.received_per_second);
+        keep(WIRE[2], tcp()?);
+        keep(WIRE[3], flood()?);
         segment.darkstar.forwarding(false)?;
     }
-    Ok(runs)
+    let [tcp, flood] = dropped;
+    let remark = format!(
+        "In the last runs of E1, the queue of 20 dropped {tcp} packets of TCP and {flood} of the flood."
+    );
+    Ok((runs, remark))
+}
+
+/// Measures with the configuration at work on darkstar, and reads what its queue dropped.
+fn through_artery(
+    segment: &Segment,
+    measure: impl FnOnce() -> Result<f64, RigError>,
+    dropped: &mut String,
+) -> Result<f64, RigError> {
+    let router = segment.start_router(&["--handler", "outq.drops"])?;
+    let value = measure()?;
+    *dropped = segment.stop_router(router)?.stdout.trim().to_string();
+    Ok(value)
 }
 
 fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {

@@ -40,6 +40,6 @@ pub(super) const WIRE: [&str; 4] = ["E1 TCP", "E1 UDP flood", "E5 TCP", "E5 UDP 
 /// What is run in memory, and at which burst.
 pub(super) fn cases() -> impl Iterator<Item = (Case, usize)> {
     let prefixes = (0..=CHAIN.len()).map(Case::Prefix);
-    let all = prefixes.chain([Case::Graph, Case::Completed, Case::Forwarder]);
+    let all = prefixes.chain([Case::Graph, Case::Roomy, Case::Completed, Case::Forwarder]);
     all.flat_map(|case| [1, BATCH].map(|burst| (case, burst)))
 }

@@ -1,0 +1,39 @@
+//! The program `artery-bench` as it is called.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn bench(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_artery-bench")).args(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn help_shows_examples_and_what_there_is() {
+    let output = bench(&["--help"]);
+    let help = text(&output.stdout);
+    assert!(output.status.success());
+    for wanted in ["artery-bench demo", "seed3 --quick", "Exit status"] {
+        assert!(help.contains(wanted), "{wanted}: {help}");
+    }
+}
+
+#[test]
+fn one_run_prints_its_figures() {
+    for case in ["forwarder", "graph", "prefix-3"] {
+        let output = bench(&["seed3-run", case, "--packets", "5000", "--burst", "64"]);
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert!(run["packets"].as_u64() > Some(4900) && run["nanoseconds"].as_u64() > Some(0), "{run}");
+    }
+}
+
+#[test]
+fn wrong_usage_has_status_2_and_says_what_would_be_right() {
+    let output = bench(&["seed3-run", "prefix-99", "--packets", "1", "--burst", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("prefix-0 to prefix-8"), "{}", text(&output.stderr));
+    assert_eq!(bench(&["nonsense"]).status.code(), Some(2));
+}
