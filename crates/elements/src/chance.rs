@@ -1,10 +1,34 @@
-//! The router's source of chance, which RandomSeed makes repeatable.
+//! Chance: random numbers, good enough for statistics and no secret, which RandomSeed makes repeatable.
+use artery_engine::Args;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard};
 
-/// Pseudo-random numbers for all elements of a router: splitmix64. Elements that need one per packet seed a
-/// generator of their own from it.
-pub(crate) struct Chance(Mutex<u64>);
+/// A splitmix64 generator, for one element.
+#[derive(Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A generator for the element that is being made, seeded from the router's source of chance.
+    pub(crate) fn new(args: &Args<'_>) -> Random {
+        Random(args.resource::<Chance>().bits())
+    }
+    /// 64 random bits.
+    #[inline]
+    pub(crate) fn wide(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    /// 32 random bits.
+    #[inline]
+    pub(crate) fn bits(&mut self) -> u32 {
+        (self.wide() >> 32) as u32
+    }
+}
+
+/// The router's source of chance, for scripts and for the seeds of elements that draw a number for each packet.
+pub(crate) struct Chance(Mutex<Random>);
 
 impl Default for Chance {
     fn default() -> Chance {
@@ -12,30 +36,25 @@ impl Default for Chance {
     }
 }
 
-/// A number that differs from run to run.
-fn unpredictable() -> u64 {
-    RandomState::new().hash_one(0u64)
+/// A generator that differs from run to run.
+fn unpredictable() -> Random {
+    Random(RandomState::new().hash_one(0u64))
 }
 
 /// Largest number that scripts call random; C's RAND_MAX.
 pub(crate) const MAX: u32 = 0x7fff_ffff;
 
 impl Chance {
-    fn state(&self) -> MutexGuard<'_, u64> {
+    fn random(&self) -> MutexGuard<'_, Random> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// Starts the sequence that belongs to `seed`, or an unpredictable one.
     pub(crate) fn seed(&self, seed: Option<u32>) {
-        *self.state() = seed.map_or_else(unpredictable, u64::from);
+        *self.random() = seed.map_or_else(unpredictable, |seed| Random(seed.into()));
     }
     /// 64 random bits.
     pub(crate) fn bits(&self) -> u64 {
-        let mut state = self.state();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.random().wide()
     }
     /// A number from `low` to `high`, both included.
     pub(crate) fn between(&self, low: u32, high: u32) -> u32 {
@@ -66,5 +85,12 @@ mod tests {
         let mut seen = [0; 3];
         (0..300).for_each(|_| seen[chance.between(5, 7) as usize - 5] += 1);
         assert!(seen.iter().all(|n| *n > 50), "{seen:?}");
+    }
+
+    #[test]
+    fn bits_are_set_half_of_the_time() {
+        let mut random = Random(7);
+        let ones: u32 = (0..10_000).map(|_| random.bits().count_ones()).sum();
+        assert!((158_000..162_000).contains(&ones), "{ones}");
     }
 }

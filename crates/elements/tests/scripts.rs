@@ -108,3 +108,17 @@ fn two_drivers_are_refused() {
     let problems = Router::build(&ir, &processing, CLASSES, settings).err().expect("a refusal");
     assert_eq!(problems[0].message, "router has more than one driver script");
 }
+
+#[test]
+fn a_random_seed_makes_what_elements_choose_repeatable() {
+    let chosen = |seed: u32| {
+        let config = format!(
+            "InfiniteSource(LIMIT 64, BURST 1, STOP true) -> n :: RandomSample(0.5) -> SetRandIPAddress(0/0)
+                -> IPPrint(TIMESTAMP false, CONTENTS NONE) -> Discard;
+             RandomSeed({seed}); DriverManager(wait, print n.drops, print $(random 1000000), stop)"
+        );
+        run(&config)
+    };
+    assert_eq!(chosen(7), chosen(7));
+    assert_ne!(chosen(7), chosen(8));
+}

@@ -1,4 +1,4 @@
-use super::random::Random;
+use crate::chance::Random;
 use crate::value::value;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,

@@ -1,7 +1,6 @@
 use super::network_header;
 use super::trace::{Bound, Trace, Window};
-use crate::basic::random::Random;
-use crate::chance::Chance;
+use crate::chance::Random;
 use crate::value::value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
@@ -127,7 +126,6 @@ impl FromDump {
         let sample: String = args.read("SAMPLE")?;
         let sample = text::fixed(&sample, SAMPLE_BITS)
             .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
-        let chance: std::sync::Arc<Chance> = args.resource();
         Ok(FromDump {
             path: args.read("FILENAME")?,
             trace: None,
@@ -136,7 +134,7 @@ impl FromDump {
             active: args.read("ACTIVE")?,
             force_ip: args.read("FORCE_IP")?,
             sample: sample.min(1 << SAMPLE_BITS) as u32,
-            random: Random::from_seed(chance.bits()),
+            random: Random::new(args),
             at_end: at_end(args, &window)?,
             ends: window.last.is_some(),
             window,

@@ -1,5 +1,5 @@
 use super::ip_header;
-use crate::basic::random::Random;
+use crate::chance::Random;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
 };

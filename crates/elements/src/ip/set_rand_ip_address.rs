@@ -1,5 +1,5 @@
 use super::address::Interface;
-use crate::basic::random::Random;
+use crate::chance::Random;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Limit, Packet, Simple};
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
