@@ -2,7 +2,7 @@
 use crate::job::Input;
 use artery_elements::CLASSES;
 use artery_engine::{Problem, Router, Settings, Stage};
-use artery_lang::{Diagnostic, Dialect, Ir, Options, Processing, Sources, check, compile};
+use artery_lang::{Diagnostic, Dialect, Ir, Node, Options, Processing, Sources, Span, check, compile};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// How many errors were found.
     pub(crate) fn error_count(&self) -> usize {
-        let problems = self.problems.iter().filter(|problem| !problem.is_warning()).count();
+        let problems = self.problems.iter().filter(|problem| !problem.is_warning).count();
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() + problems
     }
 
@@ -44,6 +44,30 @@ impl Loaded {
     pub(crate) fn has_errors(&self) -> bool {
         self.error_count() > 0
     }
+
+    /// Where an element's problem is: the argument that is meant if it can be told, or else all arguments, or the
+    /// declaration.
+    pub(crate) fn place(&self, node: &Node, problem: &Problem) -> Span {
+        if problem.stage != Stage::Configuring {
+            return node.span;
+        }
+        let arguments = node.config_span;
+        let text = self.sources.snippet(arguments);
+        let at = problem.texts.iter().find_map(|part| Some((once_in(text, part)?, part.len())));
+        at.map_or(arguments, |(at, length)| {
+            let start = arguments.start as usize + at;
+            Span::new(arguments.file, start, start + length)
+        })
+    }
+}
+
+/// Where `text` holds `part` by itself, not within a word, if it does so once.
+fn once_in(text: &str, part: &str) -> Option<usize> {
+    let in_word = |c: char| !c.is_whitespace() && c != ',';
+    let by_itself =
+        |at: usize| !text[..at].ends_with(in_word) && !text[at + part.len()..].starts_with(in_word);
+    let mut places = text.match_indices(part).map(|(at, _)| at).filter(|at| by_itself(*at));
+    places.next().filter(|_| !part.is_empty() && places.next().is_none())
 }
 
 impl Input {
@@ -166,6 +190,33 @@ mod tests {
             ]
         );
         assert_eq!(library_candidates(None, "r.click", "/x"), [PathBuf::from("/x")]);
+    }
+
+    #[test]
+    fn the_argument_that_is_wrong_is_pointed_at() {
+        let place = |text: &str| {
+            let mut loaded = load("f", text, &Reading::default());
+            assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+            let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, Settings::default());
+            loaded.problems = built.err().unwrap();
+            let problem = &loaded.problems[0];
+            let span = loaded.place(&loaded.ir.nodes[problem.node.unwrap()], problem);
+            (loaded.sources.snippet(span).to_string(), span.start as usize)
+        };
+        for (text, meant) in [
+            ("Idle -> Queue(10, FROB 3) -> Discard;", "FROB"),
+            ("Idle -> Queue(10, 20) -> Discard;", "20"),
+            ("Idle -> Queue(CAPACITY many) -> Discard;", "CAPACITY many"),
+            ("Idle -> Queue(many) -> Discard;", "many"),
+            ("InfiniteSource(LIMIT 12, BURST x, DATA 12) -> Discard;", "BURST x"),
+            // What a variable stands for is not in the text, even where it looks so.
+            ("define($n x10); Idle -> Queue($n /* x10x */) -> Discard;", "$n /* x10x */"),
+            ("Idle -> CheckIPHeader(1 1, 1 1) -> Discard;", "1 1, 1 1"),
+        ] {
+            let (pointed_at, start) = place(text);
+            assert_eq!(pointed_at, meant, "{text}");
+            assert_eq!(text.find(meant), Some(start), "{text}");
+        }
     }
 
     #[test]

@@ -71,24 +71,20 @@ fn artery_problem(loaded: &Loaded, problem: &Problem, colour: bool) -> String {
     match placed(loaded, problem) {
         Some(diagnostic) => diagnostic.render_on(&loaded.sources, colour) + "\n\n",
         None => {
-            let kind = if problem.is_warning() { "warning" } else { "error" };
+            let kind = if problem.is_warning { "warning" } else { "error" };
             let help = problem.help.iter().map(|help| format!("  help: {help}\n")).collect::<String>();
             format!("{kind}: {}\n{help}", problem.message)
         }
     }
 }
 
-/// A problem of an element as a diagnostic at its arguments, or where it is declared.
+/// A problem of an element as a diagnostic.
 fn placed(loaded: &Loaded, problem: &Problem) -> Option<Diagnostic> {
     let node = loaded.ir.nodes.get(problem.node?)?;
-    let span = match problem.stage {
-        Stage::Configuring => node.config_span,
-        Stage::Initializing | Stage::Placing => node.span,
-    };
-    let mut diagnostic = Diagnostic::error(&problem.message, span);
+    let mut diagnostic = Diagnostic::error(&problem.message, loaded.place(node, problem));
     diagnostic.label = Some(format!("{} '{} :: {}'", stage(problem.stage), node.name, node.class));
     diagnostic.help = problem.help.clone();
-    if problem.is_warning() {
+    if problem.is_warning {
         diagnostic.severity = Severity::Warning;
     }
     Some(diagnostic)
@@ -116,8 +112,8 @@ fn click_faults(loaded: &Loaded, warnings: bool) -> String {
 fn click_problems(loaded: &Loaded, problems: &[Problem], warnings: bool) -> String {
     let mut text = String::new();
     let mut heading = None;
-    for problem in problems.iter().filter(|problem| warnings || !problem.is_warning()) {
-        let kind = if problem.is_warning() { "warning: " } else { "" };
+    for problem in problems.iter().filter(|problem| warnings || !problem.is_warning) {
+        let kind = if problem.is_warning { "warning: " } else { "" };
         let Some(node) = problem.node.and_then(|node| loaded.ir.nodes.get(node)) else {
             text += &format!("{kind}{}\n", problem.message);
             continue;

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard};
 
 /// A splitmix64 generator, for one element.
-#[derive(Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -29,12 +29,19 @@ pub enum ArgError {
         /// What is wanted.
         wants: String,
     },
-    /// More positional arguments than the class has.
-    TooMany,
+    /// More positional arguments than the class has; the first that is too many.
+    TooMany(String),
     /// An argument that must be given.
     Missing(&'static str),
     /// Arguments that are readable and still make no sense.
     Wrong(String),
+    /// One argument that makes no sense.
+    WrongAt {
+        /// What is wrong, in a sentence.
+        why: String,
+        /// The argument's text, or the part of it that is meant.
+        text: String,
+    },
 }
 
 impl ArgError {
@@ -42,17 +49,31 @@ impl ArgError {
     pub fn wrong(why: impl Into<String>) -> ArgError {
         ArgError::Wrong(why.into())
     }
+    /// The same, of one argument: `text` is what the configuration says.
+    pub fn wrong_at(text: impl Into<String>, why: impl Into<String>) -> ArgError {
+        ArgError::WrongAt { why: why.into(), text: text.into() }
+    }
+    /// The text of the configuration that is wrong, if it is not all of it; longer texts that hold it come first.
+    pub fn texts(&self) -> Vec<String> {
+        match self {
+            ArgError::Invalid { arg, value, .. } => vec![format!("{arg} {value}"), value.clone()],
+            ArgError::Unknown(text) | ArgError::TooMany(text) | ArgError::WrongAt { text, .. } => {
+                vec![text.clone()]
+            }
+            ArgError::Missing(_) | ArgError::Wrong(_) => Vec::new(),
+        }
+    }
     /// The remedy.
     pub fn help(&self, class: &Class) -> Option<String> {
         match self {
             ArgError::Invalid { arg, wants, .. } => Some(format!("{arg} wants {wants}")),
-            ArgError::Unknown(_) | ArgError::TooMany if class.args.is_empty() => {
+            ArgError::Unknown(_) | ArgError::TooMany(_) if class.args.is_empty() => {
                 Some(format!("{} takes no arguments", class.name))
             }
-            ArgError::Unknown(_) | ArgError::TooMany | ArgError::Missing(_) => {
+            ArgError::Unknown(_) | ArgError::TooMany(_) | ArgError::Missing(_) => {
                 Some(format!("{} takes: {}", class.name, usage(class)))
             }
-            ArgError::Wrong(_) => None,
+            ArgError::Wrong(_) | ArgError::WrongAt { .. } => None,
         }
     }
 }
@@ -62,9 +83,9 @@ impl fmt::Display for ArgError {
         match self {
             ArgError::Unknown(name) => write!(f, "{name}: unknown argument"),
             ArgError::Invalid { arg, .. } => write!(f, "{arg}: parse error"),
-            ArgError::TooMany => f.write_str("too many arguments"),
+            ArgError::TooMany(_) => f.write_str("too many arguments"),
             ArgError::Missing(arg) => write!(f, "required {arg} argument missing"),
-            ArgError::Wrong(why) => f.write_str(why),
+            ArgError::Wrong(why) | ArgError::WrongAt { why, .. } => f.write_str(why),
         }
     }
 }
@@ -95,6 +116,17 @@ pub struct Environment<'a> {
     pub plan: &'a mut Plan,
     /// Values that copies of one element on several workers share, by element and type.
     pub shared: &'a mut HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
+    /// What is odd about the arguments without being an error.
+    pub warnings: &'a mut Vec<ArgWarning>,
+}
+
+/// Something odd about an element's arguments that does not keep the router from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgWarning {
+    /// What is odd, in Click's words where it has some.
+    pub text: String,
+    /// What to do about it.
+    pub help: Option<String>,
 }
 
 /// The arguments of one element, and what it may use while it is made.
@@ -213,6 +245,10 @@ impl<'a> Args<'a> {
     pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
         self.environment.plan.declare_handler(self.node, name, flags);
     }
+    /// Says what is odd about the arguments although the element can be made, and what to do about it.
+    pub fn warn(&mut self, text: impl Into<String>, help: Option<&str>) {
+        self.environment.warnings.push(ArgWarning { text: text.into(), help: help.map(str::to_string) });
+    }
     /// Names of addresses and devices.
     pub fn names(&self) -> &Names {
         self.environment.names
@@ -262,8 +298,8 @@ fn sort(class: &'static Class, config: &str) -> Result<HashMap<&'static str, Vec
         };
         match arg {
             Some(arg) => given.entry(arg.name).or_default().push(argument),
-            None if errors.contains(&ArgError::TooMany) => {}
-            None => errors.push(ArgError::TooMany),
+            None if errors.iter().any(|error| matches!(error, ArgError::TooMany(_))) => {}
+            None => errors.push(ArgError::TooMany(argument)),
         }
     }
     let missing = class.args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));

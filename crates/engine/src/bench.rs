@@ -10,7 +10,7 @@
 //! bench.expect(0, b"a packet");
 //! bench.expect_nothing_more();
 //! ```
-use crate::args::{ArgError, Args, Environment};
+use crate::args::{ArgError, ArgWarning, Args, Environment};
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::context::Context;
@@ -38,6 +38,7 @@ pub struct Bench {
     offers: Offers,
     received: Arc<Mutex<Vec<VecDeque<Packet>>>>,
     pool: &'static Pool,
+    warnings: Vec<ArgWarning>,
     said: Sink,
     printed: Sink,
 }
@@ -77,6 +78,7 @@ pub struct Setup {
     names: Names,
     resources: Arc<Resources>,
     replacing: bool,
+    copy: (usize, usize),
 }
 
 impl Setup {
@@ -115,6 +117,11 @@ impl Setup {
         self.replacing = true;
         self
     }
+    /// Makes one of several copies: that of this worker, of so many.
+    pub fn copy(mut self, worker: usize, workers: usize) -> Setup {
+        self.copy = (worker, workers);
+        self
+    }
     /// Builds and starts the element; the error is its configuration's.
     pub fn build(self) -> Result<Bench, Vec<ArgError>> {
         Bench::build(self)
@@ -143,6 +150,7 @@ impl Bench {
             names,
             resources: Arc::default(),
             replacing: false,
+            copy: (0, 1),
         }
     }
     /// The first mistake in a configuration, as a user reads it.
@@ -170,7 +178,9 @@ impl Bench {
         let (pulls_in, pulls_out) = (pulls(before, inputs), pulls(after, outputs));
         let pool = Pool::new(256, 8).expect("a small pool");
         let domain = Domain::new();
-        let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone());
+        let (worker, workers) = setup.copy;
+        let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone(), workers);
+        let mut warnings = Vec::new();
         let environment = Environment {
             names: &mut setup.names.clone(),
             resources: &setup.resources,
@@ -178,8 +188,9 @@ impl Bench {
             domain: &domain,
             plan: &mut plan,
             shared: &mut HashMap::new(),
+            warnings: &mut warnings,
         };
-        let mut args = Args::parse(class, ELEMENT, &setup.config, (inputs, outputs), 0, environment)?;
+        let mut args = Args::parse(class, ELEMENT, &setup.config, (inputs, outputs), worker, environment)?;
         let element = (class.build)(&mut args).map_err(|error| vec![error])?;
 
         let offers: Offers = Arc::new(Mutex::new((0..inputs).map(|_| VecDeque::new()).collect()));
@@ -223,7 +234,8 @@ impl Bench {
         let clock = Clock::simulated(Time::new(1_000_000_000, 0));
         let mut graph = Graph::new(Arc::new(plan), control, 0, nodes, slots, pool, clock);
         graph.burst = setup.burst;
-        let mut bench = Bench { graph, reader: domain.reader(), offers, received, pool, said, printed };
+        let reader = domain.reader();
+        let mut bench = Bench { graph, reader, offers, received, pool, warnings, said, printed };
         bench
             .visit(|element, cx| element.start(cx))
             .map_err(|e: StartError| vec![ArgError::Wrong(e.message)])?;
@@ -346,6 +358,10 @@ impl Bench {
     pub fn write(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let turn = self.reader.turn();
         self.graph.write_here(ELEMENT, name, value, &turn)
+    }
+    /// What the element found odd about its arguments, one a line.
+    pub fn warnings(&self) -> String {
+        self.warnings.iter().map(|warning| format!("{}\n", warning.text)).collect()
     }
     /// Takes what the element said on standard error.
     pub fn said(&self) -> String {

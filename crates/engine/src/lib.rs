@@ -27,7 +27,7 @@ pub mod sink;
 mod wiring;
 mod worker;
 
-pub use args::{Annotation, ArgError, ArgValue, Args, Bandwidth, Limit};
+pub use args::{Annotation, ArgError, ArgValue, ArgWarning, Args, Bandwidth, Limit};
 pub use bench::Bench;
 pub use class::{Arg, Class, Classes, Phase, Signals};
 pub use clock::Clock;

@@ -71,8 +71,14 @@ impl Plan {
     }
 
     /// The plan of one element alone, for the bench.
-    pub(crate) fn of_one(class: &'static Class, config: &str, inputs: Vec<bool>, outputs: Vec<bool>) -> Plan {
-        let home = Home::Worker(0);
+    pub(crate) fn of_one(
+        class: &'static Class,
+        config: &str,
+        inputs: Vec<bool>,
+        outputs: Vec<bool>,
+        workers: usize,
+    ) -> Plan {
+        let home = if workers > 1 { Home::Every } else { Home::Worker(0) };
         let name = "e".to_string();
         let config = config.to_string();
         let node = Node {
@@ -91,7 +97,7 @@ impl Plan {
             edges: Vec::new(),
             requirements: Vec::new(),
             flat: String::new(),
-            workers: 1,
+            workers,
             burst: artery_packet::BATCH,
         }
     }

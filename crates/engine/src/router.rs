@@ -1,9 +1,9 @@
 //! A router from its configuration to its end: build, run, call, replace, stop.
-use crate::args::{Args, Environment};
-use crate::class::{Classes, Phase};
+use crate::args::{ArgError, ArgWarning, Args, Environment};
+use crate::class::{Class, Classes, Phase};
 use crate::clock::Clock;
 use crate::control::{Command, Control};
-use crate::element::Element;
+use crate::element::{Element, StartError};
 use crate::events::Events;
 use crate::graph::{Counts, Graph};
 use crate::handler::HandlerError;
@@ -72,6 +72,11 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
+    /// Whether the router can run in spite of it.
+    pub is_warning: bool,
+    /// The text in the element's configuration that is meant, when it is not all of it: the first of these that is
+    /// there once.
+    pub texts: Vec<String>,
 }
 
 /// What a router was doing when it found a [`Problem`].
@@ -81,17 +86,30 @@ pub enum Stage {
     Configuring,
     /// Starting elements.
     Initializing,
-    /// Deciding on workers; not an error.
+    /// Deciding on workers.
     Placing,
 }
 
 impl Problem {
     fn of_router(message: impl Into<String>) -> Problem {
-        Problem { node: None, stage: Stage::Initializing, message: message.into(), help: None }
+        Problem::new(None, Stage::Initializing, message.into())
     }
-    /// Whether the router can run in spite of it.
-    pub fn is_warning(&self) -> bool {
-        self.stage == Stage::Placing
+    fn new(node: Option<usize>, stage: Stage, message: String) -> Problem {
+        Problem { node, stage, message, help: None, is_warning: false, texts: Vec::new() }
+    }
+    fn of_arguments(node: usize, class: &Class, error: &ArgError) -> Problem {
+        let problem = Problem::new(Some(node), Stage::Configuring, error.to_string());
+        Problem { help: error.help(class), texts: error.texts(), ..problem }
+    }
+    fn odd_arguments(node: usize, warning: ArgWarning) -> Problem {
+        let problem = Problem::new(Some(node), Stage::Configuring, warning.text);
+        Problem { help: warning.help, is_warning: true, ..problem }
+    }
+    fn of_start(node: usize, error: StartError) -> Problem {
+        Problem { help: error.help, ..Problem::new(Some(node), Stage::Initializing, error.message) }
+    }
+    fn placing(message: String) -> Problem {
+        Problem { is_warning: true, ..Problem::new(None, Stage::Placing, message) }
     }
 }
 
@@ -194,6 +212,15 @@ fn bind_to_processor(n: usize) {
 /// The elements of one worker, by number.
 type Slots = Vec<Option<Box<dyn Element>>>;
 
+/// What the elements of a graph have in common while they are made.
+#[derive(Default)]
+struct Making {
+    names: Names,
+    shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
+    /// Of the element that is being made.
+    warnings: Vec<ArgWarning>,
+}
+
 /// What was built, with warnings, or what was wrong.
 type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
 
@@ -239,22 +266,23 @@ impl Shared {
     fn build_elements(&self, plan: &mut Plan) -> Built<Vec<Slots>> {
         let mut slots: Vec<Slots> =
             (0..plan.workers()).map(|_| (0..plan.len()).map(|_| None).collect()).collect();
-        let mut names = self.settings.names.clone();
-        let mut shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>> = HashMap::new();
+        let mut making = Making { names: self.settings.names.clone(), ..Making::default() };
         let mut problems = Vec::new();
         let mut warnings = Vec::new();
         let mut settled = false;
         for node in in_phases(plan) {
             if !settled && plan.class(node).phase > Phase::Info {
                 settled = true;
-                warnings = plan.settle_homes().into_iter().map(placing).collect();
+                warnings.extend(plan.settle_homes().into_iter().map(Problem::placing));
             }
             let workers = match plan.home(node) {
                 Home::Worker(worker) => worker..worker + 1,
                 Home::Every => 0..plan.workers(),
             };
             for worker in workers {
-                match self.build_element(plan, node, worker, &mut names, &mut shared) {
+                // All copies find the same odd.
+                making.warnings.clear();
+                match self.build_element(plan, node, worker, &mut making) {
                     Ok(element) => slots[worker][node] = Some(element),
                     Err(found) => {
                         problems.extend(found);
@@ -262,8 +290,9 @@ impl Shared {
                     }
                 }
             }
+            warnings.extend(making.warnings.drain(..).map(|warning| Problem::odd_arguments(node, warning)));
         }
-        if problems.is_empty() { Ok((slots, warnings)) } else { Err(sorted(problems)) }
+        if problems.is_empty() { Ok((slots, sorted(warnings))) } else { Err(sorted(problems)) }
     }
 
     fn build_element(
@@ -271,31 +300,23 @@ impl Shared {
         plan: &mut Plan,
         node: usize,
         worker: usize,
-        names: &mut Names,
-        shared: &mut HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
+        making: &mut Making,
     ) -> Result<Box<dyn Element>, Vec<Problem>> {
         let class = plan.class(node);
         let config = plan.config(node).to_string();
         let ports = (plan.inputs(node).len(), plan.outputs(node).len());
         let environment = Environment {
-            names,
+            names: &mut making.names,
             resources: &self.resources,
             pool: self.pool,
             domain: &self.domain,
             plan,
-            shared,
+            shared: &mut making.shared,
+            warnings: &mut making.warnings,
         };
         Args::parse(class, node, &config, ports, worker, environment)
             .and_then(|mut args| (class.build)(&mut args).map_err(|error| vec![error]))
-            .map_err(|errors| {
-                let problem = |error: crate::args::ArgError| Problem {
-                    node: Some(node),
-                    stage: Stage::Configuring,
-                    message: error.to_string(),
-                    help: error.help(class),
-                };
-                errors.into_iter().map(problem).collect()
-            })
+            .map_err(|errors| errors.iter().map(|error| Problem::of_arguments(node, class, error)).collect())
     }
 
     /// Starts elements until the first that can't; then those that were started are stopped.
@@ -313,13 +334,7 @@ impl Shared {
                 for (worker, node) in started.into_iter().rev() {
                     graphs[worker].enter(node, &turn, |element, cx| element.stop(cx));
                 }
-                let stage = Stage::Initializing;
-                return Err(vec![Problem {
-                    node: Some(node),
-                    stage,
-                    message: error.message,
-                    help: error.help,
-                }]);
+                return Err(vec![Problem::of_start(node, error)]);
             }
         }
         Ok(())
@@ -340,10 +355,6 @@ fn in_phases(plan: &Plan) -> Vec<usize> {
 fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by_key(|problem| problem.node);
     problems
-}
-
-fn placing(message: String) -> Problem {
-    Problem { node: None, stage: Stage::Placing, message, help: None }
 }
 
 /// A router at work.

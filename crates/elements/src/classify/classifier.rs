@@ -1,5 +1,5 @@
 use crate::pattern::{Program, Sorter, clauses};
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, StartError};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read};
 
 pub static CLASS: Class = Class {
     name: "Classifier",
@@ -48,21 +48,19 @@ impl Classifier {
         }
         let mut exprs = Vec::new();
         for (n, pattern) in patterns.iter().enumerate() {
-            let expr =
-                clauses::parse(pattern).map_err(|why| ArgError::wrong(format!("pattern {n}: {why}")))?;
+            let wrong = |why| ArgError::wrong_at(pattern, format!("pattern {n}: {why}"));
+            let expr = clauses::parse(pattern).map_err(wrong)?;
             exprs.push((expr, Some(n)));
         }
-        Ok(Classifier { program: Program::new(exprs), sorter: Sorter::default() })
+        let program = Program::new(exprs);
+        program.warn_unused_outputs(args);
+        Ok(Classifier { program, sorter: Sorter::default() })
     }
 }
 
 impl Element for Classifier {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         self.sorter.sort(batch, cx, |packet| self.program.run(|_| packet.data()));
-    }
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.program.warn_unused_outputs(cx);
-        Ok(())
     }
 }
 
@@ -122,12 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_no_packet_can_reach_is_reported() {
+    fn an_output_that_no_packet_can_reach_is_warned_of() {
         let bench = Bench::setup(&CLASS, "12/08??, 12/0800, 0/01 0/02").outputs(3).build().unwrap();
-        assert_eq!(
-            bench.said(),
-            "e: warning: output 1 matches no packets\ne: warning: output 2 matches no packets\n"
-        );
+        assert_eq!(bench.warnings(), "output 1 matches no packets\noutput 2 matches no packets\n");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 use crate::pattern::{Expr, Headers, Program, Sorter, ip};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, StartError,
-    Write,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -79,11 +78,13 @@ impl IpClassifier {
         }
         let mut exprs = Vec::new();
         for (n, pattern) in patterns.iter().enumerate() {
-            exprs.push(read(n, pattern, args.names()).map_err(ArgError::wrong)?);
+            exprs.push(read(n, pattern, args.names()).map_err(|why| ArgError::wrong_at(pattern, why))?);
             args.declare_handler(&format!("pattern{n}"), "rw");
         }
+        let program = compile(&exprs);
+        program.warn_unused_outputs(args);
         let names = args.names().clone();
-        Ok(IpClassifier { program: compile(&exprs), patterns, exprs, names, sorter: Sorter::default() })
+        Ok(IpClassifier { program, patterns, exprs, names, sorter: Sorter::default() })
     }
 
     /// The number in a handler's name.
@@ -120,10 +121,6 @@ impl Element for IpClassifier {
             let headers = Headers::of(packet);
             self.program.run(|base| headers.from(base))
         });
-    }
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.program.warn_unused_outputs(cx);
-        Ok(())
     }
 }
 
@@ -165,6 +162,12 @@ mod tests {
         packet.set_network_header(14);
         bench.push_packets(0, [packet]);
         assert!(bench.take(0).is_some());
+    }
+
+    #[test]
+    fn an_output_that_no_packet_can_reach_is_warned_of() {
+        let bench = Bench::setup(&CLASS, "udp, udp port 53, -").outputs(3).build().unwrap();
+        assert_eq!(bench.warnings(), "output 1 matches no packets\n");
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl IpFilter {
     fn new(args: &mut Args<'_>) -> Result<IpFilter, ArgError> {
         let mut rules = Vec::new();
         for (n, text) in args.rest("RULE").iter().enumerate() {
-            rules.push(rule(n, text, args.outputs(), args.names()).map_err(ArgError::wrong)?);
+            let rule = rule(n, text, args.outputs(), args.names());
+            rules.push(rule.map_err(|why| ArgError::wrong_at(text, why))?);
         }
         Ok(IpFilter { program: Program::new(rules), sorter: Sorter::default() })
     }

@@ -93,20 +93,27 @@ enum Command {
 impl LinearIpLookup {
     pub(crate) fn new(args: &mut Args<'_>) -> Result<LinearIpLookup, ArgError> {
         let mut table = LinearTable::default();
+        let mut duplicates = 0;
         for (number, text) in args.rest("ROUTES").iter().enumerate() {
             let number = number + 1;
             let (prefix, next) = match route::parse(text, args.names()) {
                 Some((prefix, Some(next))) => (prefix, next),
                 _ => {
                     let wanted = "should be 'ADDR/MASK [GATEWAY] OUTPUT'";
-                    return Err(ArgError::wrong(format!("argument {number} {wanted}")));
+                    return Err(ArgError::wrong_at(text, format!("argument {number} {wanted}")));
                 }
             };
             if next.output >= args.outputs() {
-                return Err(ArgError::wrong(format!("argument {number} bad OUTPUT")));
+                return Err(ArgError::wrong_at(text, format!("argument {number} bad OUTPUT")));
             }
             // A second route for a prefix does not count.
-            let _ = table.add(Route { prefix, next }, false);
+            duplicates += u32::from(table.add(Route { prefix, next }, false).is_err());
+        }
+        if duplicates > 0 {
+            let routes = if duplicates > 1 { "routes" } else { "route" };
+            // Click says so, although it keeps the first as well.
+            let text = format!("{duplicates} {routes} replaced by later versions");
+            args.warn(text, Some("of several routes for a prefix the first counts; remove the others"));
         }
         let unrouted = args.shared(|| AtomicU32::new(0));
         Ok(LinearIpLookup { table, last: None, outputs: Vec::new(), unrouted })
@@ -294,6 +301,13 @@ mod tests {
         }
         let error = Bench::setup(&CLASS, "1/8 2").outputs(2).build().err().unwrap();
         assert_eq!(error[0].to_string(), "argument 1 bad OUTPUT");
+    }
+
+    #[test]
+    fn a_second_route_for_a_prefix_does_not_count_and_is_warned_of() {
+        let mut bench = bench("10/8 0, 10/8 1, 0/0 1, 10.0.0.0/8 2");
+        assert_eq!(bench.warnings(), "2 routes replaced by later versions\n");
+        assert_eq!(bench.read("lookup", "10.0.0.1").unwrap(), "0");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 use super::compile::{Decisions, Node, Target, compile};
 use super::expr::{Base, Expr, Relation, Test};
 use super::listing::listing;
-use artery_engine::Context;
+use artery_engine::Args;
 
 /// Values of one masked word from which on a binary search beats looking at one after the other.
 const SEARCH_FROM: usize = 7;
@@ -131,12 +131,9 @@ impl Program {
     }
 
     /// Says which of the element's outputs no packet can leave by.
-    pub(crate) fn warn_unused_outputs(&self, cx: &mut Context<'_>) {
-        if cx.worker() == 0 {
-            for output in self.unused_outputs(cx.outputs()) {
-                let line = format!("{}: warning: output {output} matches no packets", cx.name());
-                cx.say(&line);
-            }
+    pub(crate) fn warn_unused_outputs(&self, args: &mut Args<'_>) {
+        for output in self.unused_outputs(args.outputs()) {
+            args.warn(format!("output {output} matches no packets"), None);
         }
     }
 

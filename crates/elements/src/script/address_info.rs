@@ -30,7 +30,7 @@ Names that are given inside a compound element are known there and in compounds 
                 Some((name, addresses)) => arguments.names_mut().define(name, entry(addresses)?),
             }
         }
-        Ok(Box::new(Info::default()))
+        Ok(Box::new(Info))
     },
     ..Class::DEFAULT
 };

@@ -25,7 +25,7 @@ otherwise without effect.",
                 return Err(ArgError::wrong("expected 'ELEMENTNAME [MODULUS OFFSET ...]'"));
             }
         }
-        Ok(Box::new(Info::default()))
+        Ok(Box::new(Info))
     },
     ..Class::DEFAULT
 };

@@ -22,7 +22,7 @@ are those of its elements.",
                 schedule(args, &name, args::fixed(&share, SHARE_BITS).map_err(|_| wrong())?);
             }
         }
-        Ok(Box::new(Info::default()))
+        Ok(Box::new(Info))
     },
     ..Class::DEFAULT
 };

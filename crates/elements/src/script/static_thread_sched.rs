@@ -15,32 +15,33 @@ choice to the router. What nobody placed runs on worker 0, or on all workers if 
     args: &[Arg::rest("ELEMENT", "name and worker", "an element or compound, and the worker it runs on")],
     phase: Phase::Info,
     build: |args| {
-        let mut info = Info::default();
         for text in args.rest("ELEMENT").to_vec() {
             let (name, thread) = pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
             let wrong = || ArgError::wrong(format!("'{thread}' is not the number of a worker"));
             let thread = args::signed(&thread).map_err(|_| wrong())?;
-            info.warnings.extend(place(args, &name, thread)?);
+            place(args, &name, thread).map_err(|why| ArgError::wrong_at(&text, why))?;
         }
-        Ok(Box::new(info))
+        Ok(Box::new(Info))
     },
     ..Class::DEFAULT
 };
 
-/// Places what `name` means; gives a warning when there is no such worker.
-fn place(args: &mut Args<'_>, name: &str, thread: i64) -> Result<Option<String>, ArgError> {
+/// Places what `name` means; warns when there is no such worker.
+fn place(args: &mut Args<'_>, name: &str, thread: i64) -> Result<(), String> {
     let workers = args.worker().1;
     let elements = named(args, name);
     if elements.is_empty() {
-        return Err(ArgError::wrong(format!("'{name}' does not name an element")));
+        return Err(format!("'{name}' does not name an element"));
     }
     let worker = usize::try_from(thread).ok().filter(|worker| *worker < workers);
     // Out of range means anywhere below zero, and the first worker above.
     if let Some(worker) = worker.or((thread >= 0).then_some(0)) {
         elements.into_iter().for_each(|element| args.place(element, worker));
     }
-    let out_of_range = worker.is_none() && thread != -1;
-    Ok(out_of_range.then(|| format!("thread preference {thread} out of range")))
+    if worker.is_none() && thread != -1 {
+        args.warn(format!("thread preference {thread} out of range"), None);
+    }
+    Ok(())
 }
 
 /// The element of this name, or all elements of the compound of this name.
@@ -59,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_exist_is_warned_about() {
-        assert_eq!(Bench::new(&CLASS, "e 0, e -1").said(), "");
-        assert_eq!(Bench::new(&CLASS, "e 3").said(), "e: warning: thread preference 3 out of range\n");
+        assert_eq!(Bench::new(&CLASS, "e 0, e -1").warnings(), "");
+        assert_eq!(Bench::new(&CLASS, "e 3").warnings(), "thread preference 3 out of range\n");
     }
 
     #[test]
