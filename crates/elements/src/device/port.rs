@@ -41,6 +41,12 @@ impl<H> Half<H> {
         match (self.take)(&port, self.queue) {
             Ok(half) => self.held = Some(half),
             Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.tries = TRIES,
+            Err(DeviceError::NoSuchQueue { name, queues, .. }) => {
+                let queues = format!("{queues} queue{}", if queues == 1 { "" } else { "s" });
+                let message = format!("{name} has {queues}, too few for a copy of this element on every worker");
+                let remedy = format!("add StaticThreadSched({} 0), or run with one worker", cx.name());
+                return Err(StartError::new(message).help(remedy));
+            }
             Err(error) => return Err(StartError::new(error.to_string())),
         }
         self.port = Some(port);

@@ -175,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn a_port_with_one_queue_does_not_serve_several_workers() {
+        let resources: Arc<Resources> = Arc::default();
+        resources.get::<Ports>().insert("m", memory_pair(8).0);
+        let copy = |worker| Bench::setup(&CLASS, "m").resources(resources.clone()).copy(worker, 2).build();
+        let _first = copy(0).unwrap();
+        let refusal = copy(1).err().unwrap()[0].to_string();
+        assert_eq!(refusal, "m has 1 queue, too few for a copy of this element on every worker");
+    }
+
+    #[test]
     fn bad_configurations_are_refused() {
         assert_eq!(Bench::refuses(&CLASS, ""), "required DEVNAME argument missing");
         assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
