@@ -2,6 +2,7 @@ use crate::value::value;
 use artery_engine::{
     Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
 };
+use std::any::Any;
 
 pub static CLASS: Class = Class {
     name: "Discard",
@@ -97,12 +98,28 @@ impl Element for Discard {
         }
         pulled > 0
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<Discard>() {
+            self.count = old.count;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use artery_engine::Bench;
+
+    #[test]
+    fn its_successor_counts_on() {
+        let mut old = Bench::new(&CLASS, "");
+        old.push(0, b"x");
+        let mut new = Bench::new(&CLASS, "");
+        new.take_state(&mut old);
+        new.push(0, b"x");
+        assert_eq!(new.read("count", "").as_deref(), Ok("2"));
+    }
 
     #[test]
     fn discards_and_counts_what_is_pushed() {
