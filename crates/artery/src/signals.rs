@@ -1,6 +1,7 @@
 //! What the signals of the system do to a running router.
 use crate::replace::Replacer;
 use crate::voice::{Voice, complain};
+use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
@@ -13,19 +14,21 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// From now on the first SIGINT or SIGTERM asks the router to stop, the second ends it; SIGHUP replaces the
-    /// configuration, where that is allowed.
+    /// From now on the first SIGINT or SIGTERM asks the router to stop, the second ends it, unless a script waits for
+    /// that signal; SIGHUP replaces the configuration, where that is allowed.
     pub(crate) fn start(handle: Handle, replacer: Option<Replacer>, voice: Voice) -> anyhow::Result<Watcher> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         if replacer.is_some() {
             signals.add_signal(SIGHUP)?;
         }
         let watch = signals.handle();
+        let claimed = handle.resources().get::<ClaimedSignals>();
         let body = move || {
             let mut asked = false;
             for signal in &mut signals {
                 match signal {
                     SIGHUP => replace(replacer.as_ref(), voice),
+                    _ if claimed.contains(signal) => {}
                     _ if asked => handle.end(),
                     _ => {
                         asked = true;

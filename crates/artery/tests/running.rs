@@ -19,11 +19,13 @@ fn count_beyond(router: &Router, before: u64) -> u64 {
 #[test]
 fn handlers_are_read_and_written_while_packets_flow() {
     let folder = Folder::new();
-    let router = Router::start(&folder.path("s"), &["-e", FLOOD]);
+    let text = format!("{FLOOD} s :: Script(TYPE PASSIVE, return 5);");
+    let router = Router::start(&folder.path("s"), &["-e", &text]);
     let mode = std::fs::metadata(router.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(router.read("c.class"), "Counter");
-    assert_eq!(router.read("list"), "3\nInfiniteSource@1\nc\nd");
+    assert_eq!(router.read("list"), "4\nInfiniteSource@1\nc\nd\ns");
+    assert_eq!(router.read("s.run"), "5");
     assert_eq!(router.call(&["InfiniteSource@1.active", "false"]).status, 0);
     assert_eq!(router.call(&["c.reset", "--write"]).status, 0);
     assert_eq!(router.read("c.count"), "0");
@@ -35,6 +37,9 @@ fn handlers_are_read_and_written_while_packets_flow() {
         (&["InfiniteSource@1.active", "perhaps"], "Write handler 'InfiniteSource@1.active' error:"),
         (&["hotconfig", "Idle"], "No handler named 'hotconfig'"),
         (&["stop"], "write-only"),
+        (&["s.cat", "/etc/hostname"], "Permission denied for 's.cat'"),
+        (&["s.kill", "0"], "Permission denied for 's.kill'"),
+        (&["s.cat", "--write"], "Permission denied for 's.cat'"),
     ] {
         let outcome = router.call(args);
         assert!(outcome.status == 1 && outcome.err.contains(message), "{args:?}: {outcome:?}");
@@ -123,6 +128,51 @@ fn a_driver_may_delay_the_first_signal_but_not_the_second() {
     assert_eq!(router.read("s.class"), "Script");
     router.signal(Signal::TERM);
     assert_eq!(router.finish().status, 0);
+}
+
+#[test]
+fn a_signal_that_a_script_waits_for_stops_nothing() {
+    let folder = Folder::new();
+    let text = "s :: Script(TYPE SIGNAL INT, export n 0, set n $(add $n 1));";
+    let router = Router::start(&folder.path("s"), &["-e", text]);
+    for n in 1..=3 {
+        router.signal(Signal::INT);
+        let caught = (0..1000).map(|_| router.call(&["s.n"]).out).find(|out| out.trim_end() == n.to_string());
+        assert!(caught.is_some(), "{n}");
+    }
+    router.signal(Signal::TERM);
+    assert_eq!(router.finish().status, 0);
+}
+
+#[test]
+fn a_file_read_again_unchanged_loses_nothing_that_waits_in_a_queue() {
+    let folder = Folder::new();
+    let text = "InfiniteSource(LIMIT 10000, STOP false) -> c :: Counter -> q :: Queue(10000) \
+        -> RatedUnqueue(RATE 1000) -> d :: Discard;";
+    let file = folder.file("r.click", text);
+    let mut router = Router::start(
+        &folder.path("s"),
+        &["-R", &file, "-h", "c.count", "-h", "d.count", "-h", "q.length", "--json"],
+    );
+    for _ in 0..5 {
+        count_beyond(&router, 0);
+        router.signal(Signal::HUP);
+        assert_eq!(router.complaint(), "artery: the configuration was replaced");
+    }
+    let waited = router.read("q.length").parse::<u64>().unwrap();
+    router.signal(Signal::INT);
+    let outcome = router.finish();
+    let values: Vec<u64> = outcome.out.lines().filter_map(|line| line.parse().ok()).collect();
+    let [made, left, waits] = values[..] else { panic!("{outcome:?}") };
+    assert_eq!(made, left + waits, "{outcome:?}");
+    assert!(waited > 0 && left > 0, "{waited} waited, {left} left");
+    let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
+    let drops: Vec<&serde_json::Value> =
+        report["elements"].as_array().unwrap().iter().map(|element| &element["drops"]).collect();
+    assert!(
+        drops.iter().all(|drops| drops.as_object().unwrap().keys().all(|why| why == "discarded")),
+        "{drops:?}"
+    );
 }
 
 #[test]

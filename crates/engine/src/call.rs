@@ -58,6 +58,14 @@ impl Plan {
         }
     }
 
+    /// Whether `full` leads to a handler that is refused to whoever calls from outside.
+    pub fn is_private(&self, full: &str) -> bool {
+        match self.target(full, "") {
+            Ok(Target::Element(node, name)) => self.class(node).handler(&name).is_some_and(|h| h.private),
+            _ => false,
+        }
+    }
+
     /// Names and flags of an element's handlers.
     pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&str, String)> + '_ {
         let class = self.class(node).handlers.iter().map(|h| (h.name, h.flags()));

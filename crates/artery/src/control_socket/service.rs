@@ -65,6 +65,9 @@ impl Service {
         if self.is_hotconfig(handler) {
             return reply(530, &[format!("Handler '{handler}' write-only")]);
         }
+        if self.is_private(handler) {
+            return permission_denied(handler);
+        }
         match self.handle.read(canonical(handler), parameters) {
             Ok(value) => data_reply(handler, &value),
             Err(error) => refusal(handler, error, |messages| {
@@ -84,6 +87,9 @@ impl Service {
                 Err(errors) => with_messages(520, format!("Write handler '{handler}' error:"), &errors),
             };
         }
+        if self.is_private(handler) {
+            return permission_denied(handler);
+        }
         match self.handle.write(canonical(handler), value) {
             Ok(()) => write_ok(handler),
             Err(error) => refusal(handler, error, |messages| {
@@ -93,6 +99,9 @@ impl Service {
     }
 
     fn check(&self, handler: &str, write: bool) -> Vec<u8> {
+        if self.is_private(handler) {
+            return permission_denied(handler);
+        }
         let plan = self.handle.plan();
         let name = canonical(handler);
         let has = |write| match self.is_hotconfig(handler) {
@@ -130,6 +139,11 @@ impl Service {
         is_missing.then(|| format!("No element named '{element}'"))
     }
 
+    /// Whether a handler is for the configuration's own use.
+    fn is_private(&self, handler: &str) -> bool {
+        self.handle.plan().is_private(canonical(handler))
+    }
+
     fn is_hotconfig(&self, handler: &str) -> bool {
         self.replacer.is_some() && canonical(handler) == HOTCONFIG
     }
@@ -138,6 +152,10 @@ impl Service {
 /// `.handler` and `0.handler` are the router's, as `handler` is.
 fn canonical(name: &str) -> &str {
     name.strip_prefix("0.").or_else(|| name.strip_prefix('.')).unwrap_or(name)
+}
+
+fn permission_denied(handler: &str) -> Vec<u8> {
+    reply(530, &[format!("Permission denied for '{handler}'")])
 }
 
 fn write_ok(handler: &str) -> Vec<u8> {
