@@ -311,9 +311,7 @@ impl ArpQuerier {
     }
 
     fn discard_victims(&self, cx: &mut Context<'_>) {
-        for packet in self.table.with(|table| table.take_victims()) {
-            cx.discard(packet, DropReason::NeighborUnresolved);
-        }
+        self.table.with(|table| table.victims().for_each(|packet| cx.discard(packet, DropReason::NeighborUnresolved)));
     }
 }
 

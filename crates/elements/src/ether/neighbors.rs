@@ -291,8 +291,8 @@ impl ArpTable {
     }
 
     /// Packets that lost their place since the last call.
-    pub(crate) fn take_victims(&mut self) -> Vec<Packet> {
-        std::mem::take(&mut self.victims)
+    pub(crate) fn victims(&mut self) -> std::vec::Drain<'_, Packet> {
+        self.victims.drain(..)
     }
     /// Number of addresses.
     pub(crate) fn count(&self) -> usize {
