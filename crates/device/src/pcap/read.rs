@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
+/// Bytes read at once: what the kernel has just copied is still in the nearest cache.
+const BUFFER: usize = 1 << 15;
+
 /// What a file says about one packet besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -211,7 +214,7 @@ impl std::fmt::Debug for Input {
 
 impl Input {
     fn new(path: &str, source: Box<dyn Read + Send>) -> Input {
-        Input { path: path.to_owned(), source, buffer: vec![0; 1 << 16], unread: 0..0, base: 0, keep: false }
+        Input { path: path.to_owned(), source, buffer: vec![0; BUFFER], unread: 0..0, base: 0, keep: false }
     }
     fn offset(&self) -> u64 {
         self.base + self.unread.start as u64

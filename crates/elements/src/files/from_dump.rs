@@ -1,5 +1,5 @@
 use super::network_header;
-use super::trace::{Bound, Trace, Window};
+use super::trace::{Bound, RECORD_HEADER, Trace, Window};
 use crate::chance::Random;
 use crate::value::value;
 use artery_device::{DeviceError, Record};
@@ -226,8 +226,40 @@ impl FromDump {
         Step::Packet(packet)
     }
 
+    /// Whether every record is sent, at once and as it is.
+    fn is_plain(&self) -> bool {
+        let is_whole = self.sample == 1 << SAMPLE_BITS && self.window.first.is_none() && !self.ends;
+        is_whole
+            && self.active
+            && self.settled
+            && !self.timing
+            && !self.force_ip
+            && self.trace.as_ref().is_some_and(Trace::is_file)
+    }
+
+    /// Adds up to `max` packets to `into`, from as many frames taken at once, as far as nothing needs a closer look.
+    fn fill_plain(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let Some(trace) = &mut self.trace else { return };
+        let mut frames = cx.spare();
+        cx.pool().packets(max, &mut frames);
+        let before = into.len();
+        let taken = trace.take_plain(frames.drain(), into);
+        cx.give_spare(frames);
+        self.count += (into.len() - before) as u64;
+        if let Some(last) = into.iter().last() {
+            self.packet_position = trace.position() - RECORD_HEADER - last.len() as u64;
+        }
+        if let Err(error) = taken {
+            self.trace = None;
+            cx.say(&format!("{} :: FromDump: {error}", cx.name()));
+        }
+    }
+
     /// Adds up to `max` packets to `into`; returns whether there may be more at once.
     fn fill(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+        if self.is_plain() {
+            self.fill_plain(max, into, cx);
+        }
         let mut looked = 0;
         while self.active && into.len() < max && looked < LOOK {
             looked += 1;

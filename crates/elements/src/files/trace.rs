@@ -1,11 +1,11 @@
 //! Packets of a pcap file: read one after the other, or kept in memory and played again and again.
 use artery_device::{DeviceError, LinkType, PcapReader, Record};
-use artery_engine::{Packet, Pool, Time, anno};
+use artery_engine::{Batch, Packet, Pool, Time, anno};
 use std::ops::Range;
 
 /// Bytes of a file's header, and of a record's.
 const FILE_HEADER: u64 = 24;
-const RECORD_HEADER: u64 = 16;
+pub(super) const RECORD_HEADER: u64 = 16;
 /// No packet is longer; what a record has beyond is cut off.
 const LONGEST: usize = 65535;
 
@@ -101,6 +101,36 @@ impl Trace {
             packet.set_annotation(anno::EXTRA_LENGTH, beyond.to_ne_bytes());
         }
         Ok(Some(packet))
+    }
+}
+
+impl Trace {
+    /// Takes one record after the other into `packets`, which are empty, and adds them to `into`; without looking
+    /// at any before. Stops early at the end, and at a record that needs a big frame: the general way takes that.
+    pub(super) fn take_plain(
+        &mut self,
+        packets: impl Iterator<Item = Packet>,
+        into: &mut Batch,
+    ) -> Result<(), DeviceError> {
+        let Input::File(reader) = &mut self.input else { return Ok(()) };
+        for mut packet in packets {
+            let Some(record) = reader.peek()? else { break };
+            if record.captured as usize > packet.tailroom() {
+                break;
+            }
+            reader.next_into(&mut packet)?;
+            self.position += RECORD_HEADER + u64::from(record.captured);
+            packet.set_mac_header(0);
+            if record.wire_len > record.captured {
+                packet.set_annotation(anno::EXTRA_LENGTH, (record.wire_len - record.captured).to_ne_bytes());
+            }
+            into.push(packet);
+        }
+        Ok(())
+    }
+    /// Whether records come straight from a file.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.input, Input::File(_))
     }
 }
 

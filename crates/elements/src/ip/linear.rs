@@ -72,12 +72,13 @@ impl LinearTable {
     pub(crate) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
         let address = address.to_bits();
         for (number, block) in self.blocks.iter().enumerate() {
-            let mut hits = 0_u32;
-            for lane in 0..LANES {
-                hits |= u32::from(address & block.masks[lane] == block.addresses[lane]) << lane;
+            // Backwards, so that the first that matches is the last to be chosen: no branch, no shift.
+            let mut first = LANES;
+            for lane in (0..LANES).rev() {
+                first = if address & block.masks[lane] == block.addresses[lane] { lane } else { first };
             }
-            if hits != 0 {
-                return Some(number * LANES + hits.trailing_zeros() as usize);
+            if first < LANES {
+                return Some(number * LANES + first);
             }
         }
         None
