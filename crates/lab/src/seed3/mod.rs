@@ -78,12 +78,11 @@ fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
 }
 
 fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Instructions>> {
-    let counted = plan::cases().filter(|(case, _)| !matches!(case, Case::Prefix(1..)));
     let count = |(case, burst): (Case, usize)| {
         eprintln!("instructions: {case} at burst {burst}");
         Ok(((case, burst), child::instructions(valgrind, case, plan.counted, burst)?))
     };
-    counted.map(count).collect()
+    plan::cases().map(count).collect()
 }
 
 /// Packets a second over the wire: TCP and a flood, through our program and through Linux, by turns. And a sentence

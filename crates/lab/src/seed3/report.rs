@@ -188,14 +188,27 @@ impl Report {
         CHAIN.iter().enumerate().filter_map(difference).collect()
     }
 
+    /// How many instructions each element of the chain adds, if they were counted.
+    fn element_instructions(&self, burst: usize) -> Vec<Option<f64>> {
+        let up_to =
+            |length| self.instructions.get(&(Case::Prefix(length), burst)).map(|count| count.instructions);
+        (0..CHAIN.len()).map(|n| Some(up_to(n + 1)? - up_to(n)?)).collect()
+    }
+
     fn element_table(&self) -> Table {
         let mut table = Table::new(&[
             ("element", Align::Left),
             ("ns, per packet", Align::Right),
             ("ns, batches", Align::Right),
+            ("instructions, per packet", Align::Right),
+            ("instructions, batches", Align::Right),
         ]);
-        for ((name, one), (_, many)) in self.elements(1).into_iter().zip(self.elements(BATCH)) {
-            table.row([name.to_string(), format!("{one:.1}"), format!("{many:.1}")]);
+        let nanos = self.elements(1).into_iter().zip(self.elements(BATCH));
+        let counts = self.element_instructions(1).into_iter().zip(self.element_instructions(BATCH));
+        let counted = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.0}"));
+        for (((name, one), (_, many)), (count_one, count_many)) in nanos.zip(counts) {
+            let (one, many) = (format!("{one:.1}"), format!("{many:.1}"));
+            table.row([name.to_string(), one, many, counted(count_one), counted(count_many)]);
         }
         table
     }
