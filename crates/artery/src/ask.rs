@@ -21,7 +21,11 @@ pub(crate) fn ask(finished: &mut Finished, handlers: &[String]) -> Vec<String> {
     errors
 }
 
+/// A private handler is none to whoever asks from outside.
 fn print_one(finished: &mut Finished, plan: &Plan, name: &str, with_name: bool) -> Result<(), String> {
+    if plan.is_private(name) {
+        return Err(format!("no '{name}' handler"));
+    }
     if !plan.has_handler(name, "", false) && plan.has_handler(name, "", true) {
         return Err(format!("'{name}' is a write handler"));
     }

@@ -73,6 +73,49 @@ fn several_handlers_and_patterns_print_names() {
 }
 
 #[test]
+fn private_handlers_are_neither_listed_nor_read() {
+    let text = "s :: Script(TYPE PASSIVE, return 5);";
+    let outcome = artery(&["run", "-q", "-e", text, "-h", "s.cat", "-h", "s.run", "-h", "s.handlers"]);
+    assert!(outcome.err.contains("no 's.cat' handler"), "{outcome:?}");
+    assert!(outcome.out.contains("s.run:\n5\n") && outcome.out.contains("\nadd\t"), "{outcome:?}");
+    assert!(!outcome.out.contains("\ncat\t") && !outcome.out.contains("\nkill\t"), "{outcome:?}");
+}
+
+#[test]
+fn what_is_odd_about_arguments_is_warned_of_at_their_place() {
+    let folder = Folder::new();
+    let text =
+        "Idle -> c :: IPClassifier(udp, udp port 53)\n  -> rt :: LinearIPLookup(10/8 0, 10/8 0) -> Discard;
+c[1] -> Discard;";
+    let file = folder.file("r.click", text);
+    for command in ["run", "check"] {
+        let outcome = artery(&if command == "run" { vec!["run", "-q", &file] } else { vec!["check", &file] });
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        for shown in [
+            "warning: output 1 matches no packets",
+            "r.click:1:27",
+            "while configuring 'c :: IPClassifier'",
+            "warning: 1 route replaced by later versions",
+            "r.click:2:27",
+            "the first counts",
+        ] {
+            assert!(outcome.err.contains(shown), "{shown}: {}", outcome.err);
+        }
+    }
+}
+
+#[test]
+fn a_caret_stands_under_the_argument_that_is_wrong() {
+    let outcome = artery(&["check", "-e", "Idle -> Queue(CAPACITY 10) -> Shaper(RATE quick) -> Discard;"]);
+    let line =
+        outcome.err.lines().position(|line| line.contains("Shaper(RATE quick)")).expect("the line shows");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    let (text, carets) = (lines[line], lines[line + 1]);
+    assert_eq!(carets.find('^'), text.find("RATE quick"), "{}", outcome.err);
+    assert_eq!(carets.matches('^').count(), "RATE quick".len(), "{}", outcome.err);
+}
+
+#[test]
 fn an_exit_handler_is_the_status() {
     let run = |handler: &str| {
         artery(&[

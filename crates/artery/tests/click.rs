@@ -31,6 +31,16 @@ fn wrong_arguments_are_reported_under_the_element() {
 }
 
 #[test]
+fn warnings_are_reported_under_the_element_unless_nobody_wants_them() {
+    let text = "Idle -> c :: IPClassifier(udp, udp port 53) -> Discard; c[1] -> Discard;";
+    let outcome = click(&["-q", "-e", text], "");
+    let expected =
+        "config:1: While configuring 'c :: IPClassifier':\n  warning: output 1 matches no packets\n";
+    assert_eq!((outcome.status, outcome.err.as_str()), (0, expected));
+    assert_eq!(click(&["-q", "--no-warnings", "-e", text], "").err, "");
+}
+
+#[test]
 fn mistakes_of_the_graph_and_of_the_text_end_differently() {
     let graph = click(&["-e", "c :: Counter; Idle -> c"], "");
     assert_eq!(graph.status, 1);

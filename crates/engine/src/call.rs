@@ -61,9 +61,12 @@ impl Plan {
     /// Whether `full` leads to a handler that is refused to whoever calls from outside.
     pub fn is_private(&self, full: &str) -> bool {
         match self.target(full, "") {
-            Ok(Target::Element(node, name)) => self.class(node).handler(&name).is_some_and(|h| h.private),
+            Ok(Target::Element(node, name)) => self.has_private(node, &name),
             _ => false,
         }
+    }
+    fn has_private(&self, node: usize, name: &str) -> bool {
+        self.class(node).handler(name).is_some_and(|handler| handler.private)
     }
 
     /// Names and flags of an element's handlers.
@@ -297,7 +300,9 @@ impl Graph {
             "config" => self.plan.config(node).to_string(),
             "ports" => self.plan.read_ports(node),
             "handlers" => {
-                self.plan.handlers_of(node).map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
+                let public =
+                    self.plan.handlers_of(node).filter(|(name, _)| !self.plan.has_private(node, name));
+                public.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
             }
             "drops" => self.counts(node).drops.total().to_string(),
             "scheduled" => self.scheduler.is_scheduled(node).to_string(),
