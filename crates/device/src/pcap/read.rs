@@ -12,7 +12,7 @@ use std::ops::Range;
 const BUFFER: usize = 1 << 15;
 
 /// What a file says about one packet besides its bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When it was captured.
     pub time: Time,
@@ -30,9 +30,8 @@ pub struct PcapReader {
     looping: bool,
     /// Number of the next record, counting from 1.
     number: u64,
-    /// The next record, if `is_peeked`: then it is at hand whole. Two fields, since an `Option` of it inside a
-    /// `Result` is copied in pieces that stall the processor.
-    peeked: Record,
+    /// The next record, when it was looked at and is at hand whole.
+    peeked: Peeked,
     is_peeked: bool,
 }
 
@@ -44,6 +43,24 @@ struct Format {
     record_header: usize,
     snaplen: u32,
     link_type: LinkType,
+}
+
+/// A record in two whole words. As a struct of smaller fields it was written in pieces and read at once, which made the
+/// processor wait at every packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peeked {
+    time: u64,
+    lengths: u64,
+}
+
+impl Peeked {
+    fn of(record: Record) -> Peeked {
+        Peeked { time: record.time.0, lengths: u64::from(record.wire_len) << 32 | u64::from(record.captured) }
+    }
+    fn record(self) -> Record {
+        let (wire_len, captured) = ((self.lengths >> 32) as u32, self.lengths as u32);
+        Record { time: Time(self.time), wire_len, captured }
+    }
 }
 
 impl PcapReader {
@@ -66,7 +83,7 @@ impl PcapReader {
             format,
             looping: false,
             number: 1,
-            peeked: Record::default(),
+            peeked: Peeked::default(),
             is_peeked: false,
         })
     }
@@ -95,7 +112,7 @@ impl PcapReader {
         if !self.is_peeked {
             self.find_next()?;
         }
-        Ok(self.is_peeked.then_some(self.peeked))
+        Ok(self.is_peeked.then(|| self.peeked.record()))
     }
     /// Reads the next record's header and sees to it that its bytes are at hand.
     fn find_next(&mut self) -> Result<(), DeviceError> {
@@ -118,7 +135,7 @@ impl PcapReader {
             let damage = Damage::RecordCut { expected: record.captured, found: found as u32 };
             return Err(self.damaged(damage));
         }
-        (self.peeked, self.is_peeked) = (record, true);
+        (self.peeked, self.is_peeked) = (Peeked::of(record), true);
         Ok(())
     }
     /// Takes the next record and its bytes; `None` at the end. Before damage, all that precedes it is given.

@@ -5,6 +5,10 @@ use std::net::Ipv4Addr;
 
 /// Routes compared at a time.
 const LANES: usize = 8;
+/// Most routes of a table that is searched route by route, not address by address.
+const FEW: usize = 16;
+/// Stands for the route of an address that has none.
+pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
 /// Routes in the order in which they were added, and the same by falling prefix length, for lookups.
 #[derive(Clone, Debug, Default)]
@@ -72,16 +76,35 @@ impl LinearTable {
     pub(crate) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
         let address = address.to_bits();
         for (number, block) in self.blocks.iter().enumerate() {
-            // Backwards, so that the first that matches is the last to be chosen: no branch, no shift.
-            let mut first = LANES;
-            for lane in (0..LANES).rev() {
-                first = if address & block.masks[lane] == block.addresses[lane] { lane } else { first };
+            let mut hits = 0_u32;
+            for lane in 0..LANES {
+                hits |= u32::from(address & block.masks[lane] == block.addresses[lane]) << lane;
             }
-            if first < LANES {
-                return Some(number * LANES + first);
+            if hits != 0 {
+                return Some(number * LANES + hits.trailing_zeros() as usize);
             }
         }
         None
+    }
+
+    /// Looks many addresses up: puts the number of each one's route into `found`, [`NO_ROUTE`] where there is none.
+    /// With few routes each is compared with all addresses, several at a time, which costs a route less than a
+    /// nanosecond an address.
+    pub(crate) fn lookup_all(&self, addresses: &[u32], found: &mut Vec<u32>) {
+        found.clear();
+        if self.nexts.len() > FEW {
+            let number = |&address| self.lookup(Ipv4Addr::from_bits(address)).map_or(NO_ROUTE, |n| n as u32);
+            return found.extend(addresses.iter().map(number));
+        }
+        found.resize(addresses.len(), NO_ROUTE);
+        // Shortest first, so that the longest that matches is the last to be chosen.
+        for number in (0..self.nexts.len()).rev() {
+            let block = &self.blocks[number / LANES];
+            let (net, mask) = (block.addresses[number % LANES], block.masks[number % LANES]);
+            for (found, address) in found.iter_mut().zip(addresses) {
+                *found = if address & mask == net { number as u32 } else { *found };
+            }
+        }
     }
 
     /// Where a route that was looked up leads.
@@ -135,6 +158,25 @@ mod tests {
     fn longest(routes: &[Route], address: Ipv4Addr) -> Option<Next> {
         let matching = routes.iter().filter(|route| route.prefix.contains(address));
         matching.max_by_key(|route| route.prefix.len()).map(|route| route.next)
+    }
+
+    #[test]
+    fn looking_many_up_is_looking_each_up() {
+        let seed = 0x51ed_270b_9f3c_aa17;
+        println!("seed {seed:#x}");
+        let mut random = Random(seed);
+        for routes in [0, 1, 5, FEW, FEW + 1, 40] {
+            let mut table = LinearTable::default();
+            while table.routes().count() < routes {
+                table.add(route(&mut random), true).unwrap();
+            }
+            let addresses: Vec<u32> = (0..100).map(|_| address(&mut random).to_bits()).collect();
+            let mut found = Vec::new();
+            table.lookup_all(&addresses, &mut found);
+            let each = addresses.iter().map(|a| table.lookup(Ipv4Addr::from_bits(*a)));
+            let each: Vec<u32> = each.map(|n| n.map_or(NO_ROUTE, |n| n as u32)).collect();
+            assert_eq!(found, each, "with {routes} routes");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::linear::LinearTable;
+use super::linear::{LinearTable, NO_ROUTE};
 use super::route::{self, Next, Route};
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
@@ -46,7 +46,6 @@ rt[1] -> Discard;",
         })),
         Handler::write("flush", "removes all routes", &Write(|l: &mut LinearIpLookup, _, _| {
             l.table.clear();
-            l.forget();
             Ok(())
         }))
         .button(),
@@ -75,9 +74,9 @@ const NONE: u16 = u16::MAX;
 
 pub(crate) struct LinearIpLookup {
     table: LinearTable,
-    /// The address looked up last, and the route that was found.
-    last: Option<(Ipv4Addr, usize)>,
-    /// Outputs of the packets of a batch.
+    /// Of the packets of a batch: destinations, numbers of their routes, outputs. Kept for their storage.
+    addresses: Vec<u32>,
+    numbers: Vec<u32>,
     outputs: Vec<u16>,
     unrouted: Arc<AtomicU32>,
 }
@@ -116,31 +115,26 @@ impl LinearIpLookup {
             args.warn(text, Some("of several routes for a prefix the first counts; remove the others"));
         }
         let unrouted = args.shared(|| AtomicU32::new(0));
-        Ok(LinearIpLookup { table, last: None, outputs: Vec::new(), unrouted })
+        Ok(LinearIpLookup { table, addresses: Vec::new(), numbers: Vec::new(), outputs: Vec::new(), unrouted })
     }
 
-    /// Forgets what is true only until the table changes.
-    fn forget(&mut self) {
-        self.last = None;
-    }
-
-    /// The output for a packet, whose destination annotation becomes the gateway.
-    #[inline]
-    fn route(&mut self, packet: &mut Packet) -> u16 {
-        let address = packet.dst_ip();
-        let number = match self.last {
-            Some((last, number)) if last == address => number,
-            _ => match self.table.lookup(address) {
-                Some(number) => number,
-                None => return NONE,
-            },
-        };
-        self.last = Some((address, number));
-        let next = self.table.next(number);
-        if let Some(gateway) = next.gateway {
-            packet.set_dst_ip(gateway);
+    /// The outputs for all packets of a batch, whose destination annotations become the gateways.
+    fn route(&mut self, batch: &mut Batch) {
+        self.addresses.clear();
+        self.addresses.extend(batch.iter().map(|packet| packet.dst_ip().to_bits()));
+        self.table.lookup_all(&self.addresses, &mut self.numbers);
+        self.outputs.clear();
+        for (packet, &number) in batch.iter_mut().zip(&self.numbers) {
+            if number == NO_ROUTE {
+                self.outputs.push(NONE);
+                continue;
+            }
+            let next = self.table.next(number as usize);
+            if let Some(gateway) = next.gateway {
+                packet.set_dst_ip(gateway);
+            }
+            self.outputs.push(next.output as u16);
         }
-        next.output as u16
     }
 
     #[cold]
@@ -159,7 +153,6 @@ impl LinearIpLookup {
         if next.is_some_and(|next| next.output >= outputs) {
             return Err(HandlerError::refused("bad OUTPUT"));
         }
-        self.forget();
         let done = match command {
             Command::Remove => {
                 self.table.remove(prefix, next).map(Some).ok_or_else(|| not_found(prefix, next))
@@ -178,8 +171,7 @@ impl LinearIpLookup {
         let done = text.lines().try_for_each(|line| self.run_line(line.trim(), outputs));
         if done.is_err() {
             self.table = before;
-            self.forget();
-        }
+            }
         done
     }
 
@@ -222,9 +214,8 @@ fn conflict(with: Route) -> String {
 
 impl Element for LinearIpLookup {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let mut outputs = std::mem::take(&mut self.outputs);
-        outputs.clear();
-        outputs.extend(batch.iter_mut().map(|packet| self.route(packet)));
+        self.route(batch);
+        let outputs = std::mem::take(&mut self.outputs);
         let first = outputs.first().copied().unwrap_or(NONE);
         if first != NONE && outputs.iter().all(|output| *output == first) {
             cx.send_all(first.into(), batch);
