@@ -26,6 +26,8 @@ pub enum ArgError {
         arg: &'static str,
         /// What was given.
         value: String,
+        /// What is wrong with it, in a few words.
+        fault: String,
         /// What is wanted.
         wants: String,
     },
@@ -82,9 +84,9 @@ impl fmt::Display for ArgError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ArgError::Unknown(name) => write!(f, "{name}: unknown argument"),
-            ArgError::Invalid { arg, .. } => write!(f, "{arg}: parse error"),
+            ArgError::Invalid { arg, fault, .. } => write!(f, "{arg}: {fault}"),
             ArgError::TooMany(_) => f.write_str("too many arguments"),
-            ArgError::Missing(arg) => write!(f, "required {arg} argument missing"),
+            ArgError::Missing(arg) => write!(f, "{arg}: required argument missing"),
             ArgError::Wrong(why) | ArgError::WrongAt { why, .. } => f.write_str(why),
         }
     }
@@ -171,6 +173,7 @@ impl<'a> Args<'a> {
         T::parse(value, self.environment.names).map_err(|wants| ArgError::Invalid {
             arg: arg.name,
             value: value.to_string(),
+            fault: T::fault(value),
             wants,
         })
     }
@@ -304,6 +307,11 @@ fn sort(class: &'static Class, config: &str) -> Result<HashMap<&'static str, Vec
     }
     let missing = class.args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));
     errors.extend(missing.map(|arg| ArgError::Missing(arg.name)));
+    errors.sort_by_key(|error| match error {
+        ArgError::Missing(_) => 0,
+        ArgError::Unknown(_) => 1,
+        _ => 2,
+    });
     if errors.is_empty() { Ok(given) } else { Err(errors) }
 }
 
@@ -318,6 +326,11 @@ fn looks_like_keyword(word: &str, value: &str) -> bool {
 pub trait ArgValue: Sized {
     /// Reads `text`; the error says what is wanted, to follow "wants".
     fn parse(text: &str, names: &Names) -> Result<Self, String>;
+    /// What is wrong with a text that can't be read.
+    fn fault(text: &str) -> String {
+        let _ = text;
+        "parse error".into()
+    }
     /// The value of an argument that is not given and whose default is empty.
     fn absent() -> Option<Self> {
         None
@@ -327,6 +340,9 @@ pub trait ArgValue: Sized {
 impl<T: ArgValue> ArgValue for Option<T> {
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
         T::parse(text, names).map(Some)
+    }
+    fn fault(text: &str) -> String {
+        T::fault(text)
     }
     fn absent() -> Option<Self> {
         Some(None)
@@ -346,11 +362,25 @@ macro_rules! integers {
                 let number = $read(text).ok().and_then(|n| <$type>::try_from(n).ok());
                 number.ok_or_else(|| format!("an integer from {} to {}", <$type>::MIN, <$type>::MAX))
             }
+            fn fault(text: &str) -> String {
+                integer_fault(text, <$type>::MIN as i128, <$type>::MAX as i128)
+            }
         }
     )*};
 }
 integers! { u8, text::unsigned; u16, text::unsigned; u32, text::unsigned; u64, text::unsigned; usize, text::unsigned;
 i32, text::signed; i64, text::signed }
+
+/// Tells numbers that are too small or too big from what is no number of this kind at all.
+fn integer_fault(text: &str, least: i128, most: i128) -> String {
+    let is_number = text::signed(text).is_ok() || text::unsigned(text).is_ok() || text.parse::<i128>().is_ok();
+    match text.starts_with('-') {
+        _ if !is_number => "invalid number".into(),
+        true if least == 0 => "invalid number".into(),
+        true => format!("out of range, bound {least}"),
+        false => format!("out of range, bound {most}"),
+    }
+}
 
 impl ArgValue for f64 {
     fn parse(text: &str, _: &Names) -> Result<f64, String> {

@@ -146,7 +146,7 @@ fn a_replacement_that_is_wrong_leaves_the_old_graph_running() {
         .replace("Store(many) -> Take -> Sink;", "").as_str());
     let problems = handle.replace(&ir, &processing).unwrap_err();
     let messages: Vec<_> = problems.iter().map(|p| p.message.as_str()).collect();
-    assert_eq!(messages, ["LIMIT: parse error", "too many arguments", "required LIMIT argument missing"]);
+    assert_eq!(messages, ["LIMIT: invalid number", "too many arguments", "LIMIT: required argument missing"]);
     assert!(handle.read("s.count", "").is_ok());
     handle.end();
     running.wait().unwrap();

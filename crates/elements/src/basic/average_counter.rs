@@ -107,6 +107,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_number() {
-        assert_eq!(Bench::refuses(&CLASS, "soon"), "IGNORE: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "soon"), "IGNORE: invalid number");
     }
 }

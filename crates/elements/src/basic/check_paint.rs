@@ -70,6 +70,6 @@ mod tests {
 
     #[test]
     fn the_color_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required COLOR argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "COLOR: required argument missing");
     }
 }

@@ -52,6 +52,6 @@ mod tests {
     fn an_error_keeps_the_router_from_starting() {
         assert_eq!(Bench::refuses(&CLASS, "\"do not use\", ERROR"), "do not use");
         assert!(Bench::refuses(&CLASS, "x, LOUD").starts_with("unrecognized message type"));
-        assert_eq!(Bench::refuses(&CLASS, ""), "required MESSAGE argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "MESSAGE: required argument missing");
     }
 }

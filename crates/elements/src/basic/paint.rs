@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_color_and_no_annotation() {
-        assert_eq!(Bench::refuses(&CLASS, "256"), "COLOR: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "256"), "COLOR: out of range, bound 255");
         assert_eq!(Bench::refuses(&CLASS, "1, 48"), "ANNO: parse error");
         assert!(Bench::new(&CLASS, "1").write("color", "red").is_err());
     }

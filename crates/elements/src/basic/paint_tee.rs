@@ -57,6 +57,6 @@ mod tests {
 
     #[test]
     fn the_color_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, "ANNO 20"), "required COLOR argument missing");
+        assert_eq!(Bench::refuses(&CLASS, "ANNO 20"), "COLOR: required argument missing");
     }
 }

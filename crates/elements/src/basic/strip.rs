@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required LENGTH argument missing");
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "LENGTH: parse error");
+        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
+        assert_eq!(Bench::refuses(&CLASS, "-1"), "LENGTH: invalid number");
     }
 }

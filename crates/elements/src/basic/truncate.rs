@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required LENGTH argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
         assert!(Bench::new(&CLASS, "1").write("nbytes", "-3").is_err());
     }
 }

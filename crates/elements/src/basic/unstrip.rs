@@ -60,6 +60,6 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required LENGTH argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
     }
 }

@@ -76,7 +76,8 @@ impl FromHost {
 fn address(arg: &'static str, text: &str) -> Result<(IpAddr, u8), ArgError> {
     let wrong = || {
         let example = if arg == "DST" { "192.0.2.1/24" } else { "2001:db8::1/64" };
-        ArgError::Invalid { arg, value: text.to_string(), wants: format!("an address such as {example}") }
+        let (value, fault) = (text.to_string(), "parse error".to_string());
+        ArgError::Invalid { arg, value, fault, wants: format!("an address such as {example}") }
     };
     let (ip, length) = text.split_once('/').ok_or_else(wrong)?;
     let ip: IpAddr = ip.parse().map_err(|_| wrong())?;

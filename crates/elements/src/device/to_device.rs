@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn bad_configurations_are_refused() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required DEVNAME argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "DEVNAME: required argument missing");
         assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
         assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
     }

@@ -275,6 +275,7 @@ impl ArpQuerier {
             return cx.count_discarded(DropReason::PoolEmpty, 1);
         };
         query.set_mac_header(0);
+        query.set_network_header(HEADER);
         origin.mark(&mut query);
         self.counts.queries.fetch_add(1, Relaxed);
         cx.send(cx.outputs() - 1, query);
@@ -323,6 +324,7 @@ fn named_table(args: &Args<'_>) -> Result<Arc<SharedTable>, ArgError> {
     table.ok_or_else(|| ArgError::Invalid {
         arg: "TABLE",
         value: name,
+        fault: "does not name an element".into(),
         wants: "the name of an ARPTable".into(),
     })
 }

@@ -1,4 +1,4 @@
-use super::arp_frame::{FRAME, arp_frame, arp_in};
+use super::arp_frame::{FRAME, HEADER, arp_frame, arp_in};
 use super::ether_text::dashed;
 use artery_engine::names::Names;
 use artery_engine::{
@@ -164,6 +164,7 @@ impl Simple for ArpResponder {
         packet.clear_metadata();
         packet.set_in_port(port);
         packet.set_mac_header(0);
+        packet.set_network_header(HEADER);
         if vlan_tci != [0; 2] {
             packet.set_annotation(anno::VLAN_TCI, vlan_tci);
         }
@@ -193,7 +194,8 @@ mod tests {
             ("10.1.2.3", "02:00:00:00:00:02"),
         ] {
             bench.push(0, request(ip));
-            bench.expect(0, arp_reply(ether, ip, ASKER, "10.0.0.9").bytes());
+            let reply = bench.expect(0, arp_reply(ether, ip, ASKER, "10.0.0.9").bytes());
+            assert_eq!(reply.network_offset(), Some(14));
         }
     }
 

@@ -178,7 +178,7 @@ fn goes_on_where_its_predecessor_was() {
 
 #[test]
 fn bad_configurations_are_refused() {
-    assert_eq!(Bench::refuses(&CLASS, ""), "required FILENAME argument missing");
+    assert_eq!(Bench::refuses(&CLASS, ""), "FILENAME: required argument missing");
     assert!(Bench::refuses(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
     let refuses = |config: &str| Bench::refuses(&CLASS, config);
     assert_eq!(refuses("x, START 1, START_AFTER 2"), "START and START_AFTER are mutually exclusive");

@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn the_rate_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required RATE argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "RATE: required argument missing");
     }
 }

@@ -109,6 +109,6 @@ mod tests {
         bench.write("delay", "250ms").unwrap();
         assert_eq!(bench.read("delay", "").unwrap(), "250ms");
         assert!(bench.write("delay", "long").is_err());
-        assert_eq!(Bench::refuses(&CLASS, ""), "required DELAY argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "DELAY: required argument missing");
     }
 }

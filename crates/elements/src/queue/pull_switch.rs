@@ -100,6 +100,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_number() {
-        assert_eq!(Bench::refuses(&CLASS, "left"), "INPUT: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "left"), "INPUT: invalid number");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "CAPACITY: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "-1"), "CAPACITY: invalid number");
         assert_eq!(Bench::refuses(&CLASS, "1, 2"), "too many arguments");
     }
 }

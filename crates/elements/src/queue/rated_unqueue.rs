@@ -79,6 +79,6 @@ mod tests {
     fn refuses_two_ways_to_say_how_much_to_make_up_for() {
         let wrong = Bench::refuses(&CLASS, "1, BURST_DURATION 1, BURST_SIZE 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_SIZE");
-        assert_eq!(Bench::refuses(&CLASS, ""), "required RATE argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "RATE: required argument missing");
     }
 }

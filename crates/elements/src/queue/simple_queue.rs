@@ -39,6 +39,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: invalid number");
     }
 }

@@ -192,6 +192,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_number() {
-        assert_eq!(Bench::refuses(&CLASS, "many"), "BURST: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "many"), "BURST: invalid number");
     }
 }

@@ -64,6 +64,6 @@ mod tests {
         bench.write("seed", "").unwrap();
         assert_eq!(bench.read("seed", "").as_deref(), Ok(""));
         assert_eq!(bench.write("seed", "x").unwrap_err().to_string(), "SEED: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "SEED: parse error");
+        assert_eq!(Bench::refuses(&CLASS, "-1"), "SEED: invalid number");
     }
 }

@@ -239,6 +239,7 @@ fn queries_inherit_time_and_vlan() {
     bench.push_packets(0, [packet]);
     let query = bench.expect(1, query("10.0.0.2"));
     assert_eq!((query.timestamp(), query.annotation(anno::VLAN_TCI)), (Time::new(7, 0), [0, 9]));
+    assert_eq!(query.network_offset(), Some(14));
 }
 
 #[test]
@@ -259,9 +260,9 @@ fn a_new_querier_with_the_same_addresses_takes_over() {
 
 #[test]
 fn arguments_are_checked() {
-    assert_eq!(Bench::refuses(&CLASS, "10.0.0.1"), "required ETH argument missing");
+    assert_eq!(Bench::refuses(&CLASS, "10.0.0.1"), "ETH: required argument missing");
     assert_eq!(Bench::refuses(&CLASS, "nobody, 02:00:00:00:00:01"), "IP: parse error");
-    assert_eq!(Bench::refuses(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody"), "TABLE: parse error");
+    assert_eq!(Bench::refuses(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody"), "TABLE: does not name an element");
     let mut names = Names::default();
     let ether = Some([2, 0, 0, 0, 0, 1].into());
     let entry = artery_engine::names::Entry {
