@@ -198,6 +198,12 @@ impl Packet {
         d.len -= n as u32;
         Ok(())
     }
+    /// Cuts the packet to `len` bytes; does nothing when it has no more.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        let d = self.meta_mut();
+        d.len = (d.len as usize).min(len) as u32;
+    }
     /// Puts `n` bytes in front, with whatever the frame holds there: after [`Packet::strip`], what was stripped.
     #[inline]
     pub fn unstrip(&mut self, n: usize) -> Result<(), NoRoom> {
@@ -335,6 +341,20 @@ impl Packet {
     #[inline]
     pub fn set_transport_header(&mut self, offset: usize) {
         self.meta_mut().transport = self.place(offset);
+    }
+    /// Says that a network header of `header_len` bytes starts `offset` bytes into the data, and a transport header
+    /// behind it.
+    #[inline]
+    pub fn set_headers(&mut self, offset: usize, header_len: usize) {
+        let network = self.meta().start as usize + offset;
+        let d = self.meta_mut();
+        // Headers lie within the first 64 kB of a frame, or are not remembered.
+        if network + header_len < usize::from(UNSET) {
+            d.network = network as u16;
+            d.transport = (network + header_len) as u16;
+        } else {
+            (d.network, d.transport) = (UNSET, UNSET);
+        }
     }
     #[inline]
     fn place(&self, offset: usize) -> u16 {

@@ -109,12 +109,27 @@ impl PcapReader {
     /// Looks at the next record without taking it; `None` at the end.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Record>, DeviceError> {
-        if !self.is_peeked {
+        if !self.is_peeked && !self.find_at_hand() {
             self.find_next()?;
         }
         Ok(self.is_peeked.then(|| self.peeked.record()))
     }
+    /// Looks at the next record when all of it is in the buffer, which it nearly always is.
+    #[inline]
+    fn find_at_hand(&mut self) -> bool {
+        let bytes = &self.input.buffer[self.input.unread.clone()];
+        let Some(header) = bytes.first_chunk::<RECORD_HEADER>() else { return false };
+        let record = self.format.record(header);
+        let is_whole = self.format.record_header == RECORD_HEADER
+            && record.captured <= MAX_RECORD
+            && record.captured as usize <= bytes.len() - RECORD_HEADER;
+        if is_whole {
+            (self.peeked, self.is_peeked) = (Peeked::of(record), true);
+        }
+        is_whole
+    }
     /// Reads the next record's header and sees to it that its bytes are at hand.
+    #[cold]
     fn find_next(&mut self) -> Result<(), DeviceError> {
         if self.looping && self.number > 1 && self.input.want(1)? == 0 {
             self.input.restart(FILE_HEADER);

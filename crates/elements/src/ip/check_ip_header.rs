@@ -180,8 +180,7 @@ impl Checks {
     fn accept(&self, packet: &mut Packet) -> Result<(), usize> {
         let good = self.check(packet.data())?;
         ip_header::mark(packet, self.offset, good.header_len);
-        let padding = packet.len() - self.offset - good.total_len;
-        packet.trim(padding).expect("the total length is at most what follows the offset");
+        packet.truncate(self.offset + good.total_len);
         packet.set_dst_ip(good.destination);
         Ok(())
     }

@@ -39,8 +39,7 @@ pub(crate) fn reason(malformed: Malformed) -> DropReason {
 /// Says where the IP header and what follows it start.
 #[inline]
 pub(crate) fn mark(packet: &mut Packet, offset: usize, header_len: usize) {
-    packet.set_network_header(offset);
-    packet.set_transport_header(offset + header_len);
+    packet.set_headers(offset, header_len);
 }
 
 /// Sets the type of service and corrects the header checksum (RFC 1624).
