@@ -75,6 +75,6 @@ mod tests {
 
     #[test]
     fn the_address_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required IPADDR argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "IPADDR: required argument missing");
     }
 }

@@ -111,6 +111,6 @@ mod tests {
         );
         bench.push(0, vec![0; 65508]);
         bench.expect_dropped(DropReason::TooLong, 1);
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1"), "required DST argument missing");
+        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1"), "DST: required argument missing");
     }
 }

@@ -164,7 +164,7 @@ mod tests {
             ("TOS 1, CE true", "cannot set both TOS and ECN bits"),
             ("ECT true, CE true", "can set at most one ECN option"),
             ("DSCP 64", "DSCP too large; max 63"),
-            ("TOS 256", "TOS: parse error"),
+            ("TOS 256", "TOS: out of range, bound 255"),
             ("ECT x", "ECT: parse error"),
         ] {
             assert_eq!(Bench::refuses(&CLASS, &format!("4, 1.0.0.1, 2.0.0.2, {config}")), error);

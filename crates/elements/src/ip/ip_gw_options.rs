@@ -262,6 +262,6 @@ mod tests {
         bench.push(0, ip4().udp(1, 2).bytes());
         bench.expect(0, ip4().udp(1, 2).bytes());
         survives_anything(&CLASS, CONFIG, 2);
-        assert_eq!(Bench::refuses(&CLASS, ""), "required MYADDR argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "MYADDR: required argument missing");
     }
 }

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_place_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "required OFFSET argument missing");
+        assert_eq!(Bench::refuses(&CLASS, ""), "OFFSET: required argument missing");
         let wrong = "type mismatch: OFFSET requires integer, src or dst";
         assert_eq!(Bench::refuses(&CLASS, "-1"), wrong);
         assert_eq!(Bench::refuses(&CLASS, "1.2.3.4, ttl"), wrong);
