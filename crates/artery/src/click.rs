@@ -25,7 +25,11 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
         }),
         Err(error) => {
             let try_help = format!("Try '{name} --help' for more information.");
-            complain(&format!("{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
+            // Mistakes in an option's form come with the name of the program, others without.
+            let form =
+                error.starts_with("unrecognized") || error.starts_with("option ") || error.starts_with('\'');
+            let program = if form { format!("{name}: ") } else { String::new() };
+            complain(&format!("{program}{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
             1
         }
     }

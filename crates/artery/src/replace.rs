@@ -1,7 +1,7 @@
 //! Putting another configuration in the place of the running one.
 use crate::job::Input;
 use crate::load::{Reading, load};
-use crate::voice::Voice;
+use crate::voice::{Voice, complain};
 use artery_engine::Handle;
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +38,18 @@ impl Replacer {
         self.replace("hotconfig", text)
     }
 
+    /// The same for a script, which does not wait for the outcome: that is said on standard error.
+    pub(crate) fn replace_later(&self, text: String) {
+        let replacer = self.clone();
+        let spawned = std::thread::Builder::new().name("replacer".to_string()).spawn(move || {
+            let (Ok(faults) | Err(faults)) = replacer.hotconfig(&text);
+            complain(&faults);
+        });
+        if let Err(error) = spawned {
+            self.voice.error(&format!("can't replace the configuration: {error}"));
+        }
+    }
+
     fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let mut loaded = load(name, text, &self.reading);
@@ -46,6 +58,9 @@ impl Replacer {
         }
         let result = self.handle.replace(&loaded.ir, &loaded.processing);
         let is_replaced = result.is_ok();
+        if is_replaced {
+            self.handle.plan().set_source(text);
+        }
         loaded.problems = result.unwrap_or_else(|problems| problems);
         let faults = self.voice.faults(&loaded);
         if is_replaced { Ok(faults) } else { Err(faults) }

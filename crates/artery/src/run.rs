@@ -8,7 +8,7 @@ use crate::report;
 use crate::signals::Watcher;
 use crate::voice::{Voice, complain, print};
 use artery_elements::CLASSES;
-use artery_engine::{Finished, Router};
+use artery_engine::{Finished, HandlerError, Router, Settings};
 
 /// Carries out a run; gives the exit status.
 pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
@@ -55,8 +55,10 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Listeners::default() } else { Listeners::open(job)? };
     if !loaded.has_errors() {
-        match Router::build(&loaded.ir, &loaded.processing, CLASSES, job.settings.clone()) {
+        let settings = Settings { replaceable: job.allow_replace, ..job.settings.clone() };
+        match Router::build(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok(mut router) => {
+                router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);
                 complain(&voice.faults(&loaded));
                 return Ok(Some((router, listeners)));
@@ -80,6 +82,9 @@ fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Fin
     let handle = running.handle();
     let replacer = || Replacer::new(handle.clone(), job.input.clone(), job.reading.clone(), job.voice);
     let replacer = job.allow_replace.then(replacer);
+    if let Some(replacer) = replacer.clone() {
+        handle.on_replacement(move |text| replacer.replace_later(text));
+    }
     let watcher = Watcher::start(handle.clone(), replacer.clone(), job.voice)?;
     listeners.serve(&Service::new(handle.clone(), replacer))?;
     let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
@@ -113,7 +118,10 @@ fn exit_value(finished: &mut Finished, handler: &str, voice: Voice) -> u8 {
     let value = match finished.read(handler, "") {
         Ok(value) => value,
         Err(error) => {
-            voice.error(&error.to_string());
+            voice.error(&match error {
+                HandlerError::NoHandler(_) => format!("no '{handler}' read handler"),
+                other => other.to_string(),
+            });
             return 255;
         }
     };

@@ -54,7 +54,7 @@ fn wrong_options_show_how_to_get_help() {
     let outcome = click(&["--frob"], "");
     assert_eq!(outcome.status, 1);
     let usage = "Usage: click [OPTION]... [ROUTERFILE]\nTry 'click --help' for more information.\n";
-    assert_eq!(outcome.err, format!("unrecognized option '--frob'\n{usage}"));
+    assert_eq!(outcome.err, format!("click: unrecognized option '--frob'\n{usage}"));
     let twice = click(&["-e", "Idle", "file"], "");
     assert_eq!(twice.err, format!("router configuration specified twice\n{usage}"));
 }
@@ -81,4 +81,55 @@ fn the_time_is_printed_as_click_prints_it() {
         matches!(words[..], [user, system, _] if user.ends_with('u') && system.ends_with('s')),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn an_element_tells_its_ports_and_handlers_as_click_does() {
+    let text = "a :: Idle -> c :: Null -> q :: Queue -> d :: Discard; b :: Idle -> c;";
+    let outcome = click(&["-q", "-e", text, "-h", "c.ports", "-h", "q.ports"], "");
+    let ports = "c.ports:\n1 input\npush~\t-\ta [0], b [0]\n1 output\npush~\t-\t[0] q\n\n\
+                 q.ports:\n1 input\npush\t-\tc [0]\n1 output\npull\t-\t[0] d\n\n";
+    assert_eq!(outcome.out, ports, "{outcome:?}");
+    let outcome = click(&["-q", "-e", text, "-h", "q.handlers"], "");
+    assert!(outcome.out.starts_with("reset\twb\n"), "{outcome:?}");
+    assert!(
+        outcome.out.ends_with("handlers\tr.\nports\tr.\nconfig\tr.\nclass\tr.\nname\tr.\n"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn the_router_tells_its_text_its_driver_and_its_time() {
+    let text = "Idle\n  -> Discard;\n";
+    let read = |args: &[&str]| click(&[&["-q", "-e", text], args].concat(), "").out;
+    assert_eq!(read(&["-h", "config"]), text);
+    assert_eq!(
+        read(&["-h", "flatconfig"]),
+        "Idle@1 :: Idle;\nDiscard@2 :: Discard;\n\nIdle@1 -> Discard@2;\n"
+    );
+    assert_eq!(read(&["-h", "driver"]), "userlevel\n");
+    assert_eq!(read(&["-h", "timewarp"]), "1\n");
+    assert_eq!(read(&["--simtime", "-h", "timewarp"]), "simulation\n");
+    assert!(read(&["-h", "classes"]).contains("\nQueue\n"));
+    assert!(!read(&["-h", "handlers"]).contains("hotconfig"));
+    assert!(read(&["-R", "-h", "handlers"]).contains("\nhotconfig\tw%\n"));
+}
+
+#[test]
+fn a_script_can_replace_its_configuration_where_that_is_allowed() {
+    let text = r#"Script(writeq hotconfig "Script(print 5, stop)", wait 5s, stop)"#;
+    let allowed = click(&["-R", "-e", text], "");
+    assert_eq!((allowed.status, allowed.out.as_str()), (0, "5\n"), "{allowed:?}");
+    let refused = click(&["-e", "Script(write hotconfig Idle, stop)"], "");
+    assert!(refused.err.contains("no 'hotconfig' write handler"), "{refused:?}");
+}
+
+#[test]
+fn mistakes_in_options_are_reported_with_the_name_of_the_program() {
+    let outcome = click(&["--frob"], "");
+    assert!(outcome.err.starts_with("click: unrecognized option '--frob'\nUsage: click "), "{outcome:?}");
+    let outcome = click(&["-e", "Idle", "x"], "");
+    assert!(outcome.err.starts_with("router configuration specified twice\nUsage: "), "{outcome:?}");
+    let outcome = click(&["-q", "-e", "c :: Idle", "-x", "c.nope"], "");
+    assert_eq!(outcome.err, "no 'c.nope' read handler\n");
 }

@@ -3,6 +3,7 @@ use crate::control::{Command, Control};
 use crate::graph::Graph;
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
+use crate::standard::{HOTCONFIG, is_standard};
 use artery_rcu::Turn;
 use std::borrow::Cow;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -10,24 +11,6 @@ use std::time::{Duration, Instant};
 
 /// How long a call to another worker may take.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Handlers that every element has.
-const STANDARD: &[(&str, &str)] =
-    &[("name", "r"), ("class", "r"), ("config", "r"), ("ports", "r"), ("handlers", "r"), ("drops", "r")];
-/// Handlers of elements that can have a task.
-const TASK: &[(&str, &str)] = &[("scheduled", "r"), ("tickets", "rw"), ("home_thread", "r")];
-/// Handlers of the router.
-const GLOBAL: &[(&str, &str)] = &[
-    ("version", "r"),
-    ("list", "r"),
-    ("classes", "r"),
-    ("config", "r"),
-    ("flatconfig", "r"),
-    ("requirements", "r"),
-    ("packages", "r"),
-    ("handlers", "r"),
-    ("stop", "wb"),
-];
 
 /// What a handler name means.
 enum Target {
@@ -50,7 +33,7 @@ impl Plan {
     pub fn has_handler(&self, full: &str, prefix: &str, write: bool) -> bool {
         let letter = if write { 'w' } else { 'r' };
         match self.target(full, prefix) {
-            Ok(Target::Global(name)) => GLOBAL.iter().any(|(n, flags)| *n == name && flags.contains(letter)),
+            Ok(Target::Global(name)) => self.global_flags(&name).is_some_and(|flags| flags.contains(letter)),
             Ok(Target::Element(node, name)) => {
                 self.handlers_of(node).any(|(n, flags)| (n == name || n == "*") && flags.contains(letter))
             }
@@ -69,53 +52,15 @@ impl Plan {
         self.class(node).handler(name).is_some_and(|handler| handler.private)
     }
 
-    /// Names and flags of an element's handlers.
-    pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&str, String)> + '_ {
-        let class = self.class(node).handlers.iter().map(|h| (h.name, h.flags()));
-        let own = self.own_handlers(node).iter().map(|(name, flags)| (name.as_str(), (*flags).to_string()));
-        let standard = STANDARD.iter().chain(TASK).map(|(name, flags)| (*name, (*flags).to_string()));
-        let overridden = move |name: &str| {
-            self.class(node).handler(name).is_some() || self.own_handlers(node).iter().any(|(n, _)| n == name)
-        };
-        class.chain(own).chain(standard.filter(move |(name, _)| !overridden(name)))
-    }
-
     /// The function behind an element's handler, and the text to call it with. `None` when it is a standard one.
     fn served<'a>(&self, node: usize, name: &str, text: &'a str) -> Option<(&'static Handler, Cow<'a, str>)> {
         if let Some(handler) = self.class(node).handler(name) {
             return Some((handler, Cow::Borrowed(text)));
         }
         let handler = self.class(node).own_handlers?;
-        let is_standard = STANDARD.iter().chain(TASK).any(|(standard, _)| *standard == name);
-        let is_own = |(own, _): &(String, _)| own == name || own == "*" && !is_standard;
+        let is_own = |(own, _): &(String, _)| own == name || own == "*" && !is_standard(name);
         let found = self.own_handlers(node).iter().any(is_own);
         found.then(|| (handler, Cow::Owned(format!("{name} {text}"))))
-    }
-
-    fn read_global(&self, name: &str) -> Option<String> {
-        let lines = |names: Vec<&str>| names.iter().map(|n| format!("{n}\n")).collect::<String>();
-        Some(match name {
-            "version" => env!("CARGO_PKG_VERSION").to_string(),
-            "list" => format!("{}\n{}", self.len(), lines((0..self.len()).map(|n| self.name(n)).collect())),
-            "classes" => {
-                let mut names: Vec<_> = (0..self.len()).map(|n| self.class(n).name).collect();
-                names.sort_unstable();
-                names.dedup();
-                lines(names)
-            }
-            "config" | "flatconfig" => self.flat().to_string(),
-            "requirements" | "packages" => lines(self.requirements().iter().map(String::as_str).collect()),
-            "handlers" => GLOBAL.iter().map(|(name, flags)| format!("{name}\t{flags}\n")).collect(),
-            _ => return None,
-        })
-    }
-
-    fn read_ports(&self, node: usize) -> String {
-        let line = |pulls: &[bool]| {
-            let kinds: String = pulls.iter().map(|p| if *p { "pull\n" } else { "push\n" }).collect();
-            format!("{} {}\n{kinds}", pulls.len(), if pulls.len() == 1 { "port" } else { "ports" })
-        };
-        format!("input {}output {}", line(self.inputs(node)), line(self.outputs(node)))
     }
 }
 
@@ -139,7 +84,7 @@ impl Plan {
     ) -> Result<String, HandlerError> {
         let (node, name) = match self.target(full, prefix)? {
             Target::Global(name) => {
-                let writable = GLOBAL.iter().any(|(n, _)| *n == name);
+                let writable = self.global_flags(&name).is_some();
                 let error = if writable { HandlerError::NotReadable } else { HandlerError::NoHandler };
                 return self.read_global(&name).ok_or_else(|| error(name));
             }
@@ -163,13 +108,11 @@ impl Plan {
         mut write: impl FnMut(Option<(usize, usize)>, &str) -> Result<(), HandlerError>,
     ) -> Result<(), HandlerError> {
         match self.target(full, prefix)? {
-            Target::Global(name) if GLOBAL.iter().any(|(n, flags)| *n == name && flags.contains('w')) => {
-                write(None, &name)
-            }
-            Target::Global(name) if GLOBAL.iter().any(|(n, _)| *n == name) => {
-                Err(HandlerError::NotWritable(name))
-            }
-            Target::Global(name) => Err(HandlerError::NoHandler(name)),
+            Target::Global(name) => match self.global_flags(&name) {
+                Some(flags) if flags.contains('w') => write(None, &name),
+                Some(_) => Err(HandlerError::NotWritable(name)),
+                None => Err(HandlerError::NoHandler(name)),
+            },
             Target::Element(node, name) => {
                 self.workers_of(node, true).try_for_each(|worker| write(Some((worker, node)), &name))
             }
@@ -210,8 +153,12 @@ impl Control {
         }
     }
 
-    pub(crate) fn write_global(&self, name: &str) -> Result<(), HandlerError> {
+    pub(crate) fn write_global(&self, name: &str, value: &str) -> Result<(), HandlerError> {
         match name {
+            HOTCONFIG => {
+                self.ask_for_replacement(value);
+                Ok(())
+            }
             "stop" => {
                 self.request_stop();
                 Ok(())
@@ -247,7 +194,7 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
         self.plan.clone().write_with(full, prefix, |element, name| {
-            let Some((worker, node)) = element else { return self.control.write_global(name) };
+            let Some((worker, node)) = element else { return self.control.write_global(name, value) };
             let (name, value) = (name.to_string(), value.to_string());
             let call = move |graph: &mut Graph, turn: &Turn<'_>| graph.write_here(node, &name, &value, turn);
             self.on_worker(worker, full, turn, call)

@@ -164,7 +164,7 @@ impl Arg {
 }
 
 /// A list of classes as the language and the builder look at it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Classes(pub &'static [&'static Class]);
 
 impl Classes {

@@ -105,6 +105,17 @@ pub(crate) struct Control {
     mailboxes: Vec<Mailbox>,
     chatter: Sink,
     output: Sink,
+    replacement: Mutex<Replacement>,
+}
+
+/// What happens to a configuration that is to replace the running one.
+type ServeReplacement = Box<dyn Fn(String) + Send + Sync>;
+
+/// Who serves `hotconfig`, and what was written to it before somebody did.
+#[derive(Default)]
+struct Replacement {
+    serve: Option<ServeReplacement>,
+    waiting: Option<String>,
 }
 
 impl Control {
@@ -121,6 +132,7 @@ impl Control {
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             chatter,
             output,
+            replacement: Mutex::default(),
         })
     }
     pub(crate) fn mailbox(&self, worker: usize) -> &Mailbox {
@@ -174,6 +186,23 @@ impl Control {
     }
     pub(crate) fn awake(&self) {
         self.dormant.fetch_sub(1, AcqRel);
+    }
+    fn replacement(&self) -> MutexGuard<'_, Replacement> {
+        self.replacement.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// Lets `serve` have the configurations that are written to `hotconfig`.
+    pub(crate) fn on_replacement(&self, serve: ServeReplacement) {
+        let mut replacement = self.replacement();
+        replacement.waiting.take().into_iter().for_each(&serve);
+        replacement.serve = Some(serve);
+    }
+    /// Hands over a configuration that is to replace this one.
+    pub(crate) fn ask_for_replacement(&self, text: &str) {
+        let mut replacement = self.replacement();
+        match &replacement.serve {
+            Some(serve) => serve(text.to_string()),
+            None => replacement.waiting = Some(text.to_string()),
+        }
     }
     pub(crate) fn is_replacing(&self) -> bool {
         self.replacing.load(Relaxed)

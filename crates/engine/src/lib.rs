@@ -24,6 +24,7 @@ pub mod resources;
 pub mod router;
 mod scheduler;
 pub mod sink;
+mod standard;
 mod wiring;
 mod worker;
 

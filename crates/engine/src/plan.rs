@@ -6,6 +6,7 @@
 use crate::class::{Class, Classes};
 use crate::scheduler::DEFAULT_TICKETS;
 use artery_lang::{Edge, Ir, Mode, Processing};
+use std::sync::OnceLock;
 
 /// Where an element runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,18 @@ pub struct Plan {
     flat: String,
     workers: usize,
     burst: usize,
+    /// What there is to know beyond the configuration; for handlers.
+    circumstances: Circumstances,
+    /// The configuration as written, once somebody says it.
+    source: OnceLock<String>,
+}
+
+/// How a configuration is run, as far as its handlers tell.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Circumstances {
+    pub(crate) classes: Classes,
+    pub(crate) simulated: bool,
+    pub(crate) replaceable: bool,
 }
 
 impl Plan {
@@ -62,12 +75,23 @@ impl Plan {
             flat: artery_lang::print_flat(ir),
             workers,
             burst,
+            circumstances: Circumstances { classes, ..Circumstances::default() },
+            source: OnceLock::new(),
         }
     }
 
     /// The plan of nothing.
     pub(crate) fn empty() -> Plan {
-        Plan { nodes: vec![], edges: vec![], requirements: vec![], flat: String::new(), workers: 1, burst: 1 }
+        Plan {
+            nodes: vec![],
+            edges: vec![],
+            requirements: vec![],
+            flat: String::new(),
+            workers: 1,
+            burst: 1,
+            circumstances: Circumstances::default(),
+            source: OnceLock::new(),
+        }
     }
 
     /// The plan of one element alone, for the bench.
@@ -99,9 +123,33 @@ impl Plan {
             flat: String::new(),
             workers,
             burst: artery_packet::BATCH,
+            circumstances: Circumstances::default(),
+            source: OnceLock::new(),
         }
     }
 
+    /// Says how the configuration is run.
+    pub(crate) fn set_circumstances(&mut self, simulated: bool, replaceable: bool) {
+        self.circumstances = Circumstances { simulated, replaceable, ..self.circumstances };
+    }
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.circumstances.simulated
+    }
+    pub(crate) fn is_replaceable(&self) -> bool {
+        self.circumstances.replaceable
+    }
+    /// Names of all classes that configurations can use.
+    pub(crate) fn class_names(&self) -> Vec<&'static str> {
+        self.circumstances.classes.0.iter().map(|class| class.name).collect()
+    }
+    /// Says what the text of the configuration is, for the handler `config`. Only the first call counts.
+    pub fn set_source(&self, text: impl Into<String>) {
+        let _ = self.source.set(text.into());
+    }
+    /// The configuration as written, or flattened when nobody said.
+    pub fn source(&self) -> &str {
+        self.source.get().unwrap_or(&self.flat)
+    }
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.nodes.len()

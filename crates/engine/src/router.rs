@@ -43,6 +43,8 @@ pub struct Settings {
     pub output: Sink,
     /// Device names of the configuration and what they are called on this machine.
     pub names: Names,
+    /// Whether the handler `hotconfig` exists; see [`Handle::on_replacement`].
+    pub replaceable: bool,
 }
 
 impl Default for Settings {
@@ -57,6 +59,7 @@ impl Default for Settings {
             chatter: Sink::Stderr,
             output: Sink::Stdout,
             names: Names::default(),
+            replaceable: false,
         }
     }
 }
@@ -245,6 +248,7 @@ impl Shared {
     /// Makes all elements, joins them, and starts them in the order of their phases.
     fn graphs(&mut self, mut plan: Plan) -> Built<Vec<Graph>> {
         let (mut slots, warnings) = self.build_elements(&mut plan)?;
+        plan.set_circumstances(self.settings.simulated.is_some(), self.settings.replaceable);
         let plan = Arc::new(plan);
         self.control.clear_driver();
         let mut graphs = Vec::new();
@@ -396,7 +400,7 @@ impl Handle {
     /// Writes a handler.
     pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
         self.plan().write_with(full, "", |element, name| {
-            let Some((worker, node)) = element else { return self.shared.control.write_global(name) };
+            let Some((worker, node)) = element else { return self.shared.control.write_global(name, value) };
             let (name, value) = (name.to_string(), value.to_string());
             let call = move |graph: &mut Graph, turn: &artery_rcu::Turn<'_>| {
                 graph.write_here(node, &name, &value, turn)
@@ -431,6 +435,10 @@ impl Handle {
     /// Whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.shared.control.has_ended()
+    }
+    /// Says what to do with the text that is written to `hotconfig`. It is called on a worker and must not wait.
+    pub fn on_replacement(&self, serve: impl Fn(String) + Send + Sync + 'static) {
+        self.shared.control.on_replacement(Box::new(serve));
     }
     /// Puts another configuration in the place of the running one. On an error the old one goes on.
     pub fn replace(&self, ir: &Ir, processing: &Processing) -> Result<Vec<Problem>, Vec<Problem>> {

@@ -1,0 +1,100 @@
+//! The handlers that every element has, and those of the router.
+use crate::plan::Plan;
+
+/// Handlers that every element has, as `handlers` lists them.
+const ELEMENT: &[(&str, &str)] =
+    &[("drops", "r"), ("handlers", "r."), ("ports", "r."), ("config", "r."), ("class", "r."), ("name", "r.")];
+/// Handlers of elements that can have a task.
+const TASK: &[(&str, &str)] = &[("home_thread", "r"), ("tickets", "rw"), ("scheduled", "r")];
+/// Handlers of the router.
+const GLOBAL: &[(&str, &str)] = &[
+    ("version", "r"),
+    ("driver", "r"),
+    ("config", "r"),
+    ("flatconfig", "r"),
+    ("requirements", "r"),
+    ("handlers", "r"),
+    ("list", "r"),
+    ("stop", "wb"),
+    ("classes", "r"),
+    ("packages", "r"),
+    ("timewarp", "r"),
+];
+/// The handler that puts another configuration in the place of this one, where that is allowed.
+pub(crate) const HOTCONFIG: &str = "hotconfig";
+
+/// Whether every element, or every element with a task, has this handler.
+pub(crate) fn is_standard(name: &str) -> bool {
+    TASK.iter().chain(ELEMENT).any(|(standard, _)| *standard == name)
+}
+
+impl Plan {
+    /// Flags of a handler of the router.
+    pub(crate) fn global_flags(&self, name: &str) -> Option<&'static str> {
+        if name == HOTCONFIG {
+            return self.is_replaceable().then_some("w%");
+        }
+        GLOBAL.iter().find(|(global, _)| *global == name).map(|(_, flags)| *flags)
+    }
+
+    /// Names and flags of an element's handlers, the class's last one first, as Click lists them.
+    pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&str, String)> + '_ {
+        let class = self.class(node).handlers.iter().rev().map(|h| (h.name, h.flags()));
+        let own = self.own_handlers(node).iter().rev();
+        let own = own.map(|(name, flags)| (name.as_str(), (*flags).to_string()));
+        let standard = TASK.iter().chain(ELEMENT).map(|(name, flags)| (*name, (*flags).to_string()));
+        let overridden = move |name: &str| {
+            self.class(node).handler(name).is_some() || self.own_handlers(node).iter().any(|(n, _)| n == name)
+        };
+        own.chain(class).chain(standard.filter(move |(name, _)| !overridden(name)))
+    }
+
+    /// The value of a handler of the router.
+    pub(crate) fn read_global(&self, name: &str) -> Option<String> {
+        let lines = |names: Vec<&str>| names.iter().map(|n| format!("{n}\n")).collect::<String>();
+        Some(match name {
+            "version" => env!("CARGO_PKG_VERSION").to_string(),
+            "driver" => "userlevel".to_string(),
+            "timewarp" => if self.is_simulated() { "simulation" } else { "1" }.to_string(),
+            "list" => format!("{}\n{}", self.len(), lines((0..self.len()).map(|n| self.name(n)).collect())),
+            "classes" => lines(self.class_names()),
+            "config" => self.source().to_string(),
+            "flatconfig" => self.flat().to_string(),
+            "requirements" => lines(self.requirements().iter().map(String::as_str).collect()),
+            "packages" => String::new(),
+            "handlers" => self.list_global(),
+            _ => return None,
+        })
+    }
+
+    fn list_global(&self) -> String {
+        let hotconfig = self.global_flags(HOTCONFIG).map(|flags| (HOTCONFIG, flags));
+        let all = GLOBAL.iter().copied().chain(hotconfig);
+        all.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
+    }
+
+    /// Every port on a line: how packets pass, `~` where the class leaves that open, and what it is connected with.
+    pub(crate) fn read_ports(&self, node: usize) -> String {
+        let processing = self.class(node).processing;
+        let (before, after) = processing.split_once('/').unwrap_or((processing, processing));
+        let line = |pull: bool, codes: &str, port: usize, peers: Vec<String>| {
+            let code = codes.chars().nth(port).or(codes.chars().last());
+            let open = if code == Some('a') { "~" } else { "" };
+            format!("{}{open}\t-\t{}\n", if pull { "pull" } else { "push" }, peers.join(", "))
+        };
+        let heading = |n: usize, what: &str| format!("{n} {what}{}\n", if n == 1 { "" } else { "s" });
+        let mut text = heading(self.inputs(node).len(), "input");
+        for (port, pull) in self.inputs(node).iter().enumerate() {
+            let peers = self.edges().iter().filter(|edge| edge.to == (node, port));
+            let peers = peers.map(|edge| format!("{} [{}]", self.name(edge.from.0), edge.from.1)).collect();
+            text += &line(*pull, before, port, peers);
+        }
+        text += &heading(self.outputs(node).len(), "output");
+        for (port, pull) in self.outputs(node).iter().enumerate() {
+            let peers = self.edges().iter().filter(|edge| edge.from == (node, port));
+            let peers = peers.map(|edge| format!("[{}] {}", edge.to.1, self.name(edge.to.0))).collect();
+            text += &line(*pull, after, port, peers);
+        }
+        text
+    }
+}
