@@ -373,7 +373,8 @@ i32, text::signed; i64, text::signed }
 
 /// Tells numbers that are too small or too big from what is no number of this kind at all.
 fn integer_fault(text: &str, least: i128, most: i128) -> String {
-    let is_number = text::signed(text).is_ok() || text::unsigned(text).is_ok() || text.parse::<i128>().is_ok();
+    let is_number =
+        text::signed(text).is_ok() || text::unsigned(text).is_ok() || text.parse::<i128>().is_ok();
     match text.starts_with('-') {
         _ if !is_number => "invalid number".into(),
         true if least == 0 => "invalid number".into(),

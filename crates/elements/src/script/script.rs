@@ -91,6 +91,17 @@ struct Caller {
     writes: bool,
 }
 
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Voice {
+    /// Whoever called gets it.
+    Kept,
+    /// It is said at once, after a heading unless that was said before.
+    Headed { said: bool },
+    /// It is said at once and alone, as a driver's messages are.
+    Bare,
+}
+
 /// A script, of this class or DriverManager.
 pub(super) struct Script {
     class: &'static str,
@@ -112,6 +123,9 @@ pub(super) struct Script {
     pending_steps: i64,
     /// Messages that nobody has got yet.
     errors: Vec<String>,
+    /// Number of messages so far.
+    error_count: usize,
+    voice: Voice,
     signals: Option<SignalPipe>,
     chance: Arc<Chance>,
 }
@@ -165,6 +179,8 @@ impl Script {
             running: false,
             pending_steps: -1,
             errors: Vec::new(),
+            error_count: 0,
+            voice: Voice::Kept,
             signals,
             chance,
         }
@@ -173,6 +189,28 @@ impl Script {
     /// The element as messages name it.
     fn declaration(&self, cx: &Context<'_>) -> String {
         format!("{} :: {}", cx.name(), self.class)
+    }
+
+    /// Reports what went wrong.
+    fn fail(&mut self, message: String, cx: &mut Context<'_>) {
+        self.error_count += 1;
+        match self.voice {
+            Voice::Kept => self.errors.push(message),
+            Voice::Bare => cx.say(&message),
+            Voice::Headed { said } => {
+                let heading =
+                    if said { String::new() } else { format!("While executing '{}':\n", self.declaration(cx)) };
+                self.voice = Voice::Headed { said: true };
+                cx.say(&format!("{heading}  {}", message.replace('\n', "\n  ")));
+            }
+        }
+    }
+
+    /// Lets messages be said at once while `work` is done.
+    fn aloud(&mut self, voice: Voice, cx: &mut Context<'_>, work: impl FnOnce(&mut Script, &mut Context<'_>)) {
+        let before = std::mem::replace(&mut self.voice, voice);
+        work(self, cx);
+        self.voice = before;
     }
 
     /// Says what went wrong since the last time.
@@ -197,6 +235,11 @@ impl Script {
         }
     }
 
+    /// Takes the step that a timer gives.
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        self.advance(1, Cause::Timer, cx);
+    }
+
     /// Takes the steps that stop requests are; ends the run when the script does.
     fn drive(&mut self, cx: &mut Context<'_>) {
         let steps = cx.take_stop_requests() + u32::from(std::mem::take(&mut self.begins));
@@ -214,7 +257,7 @@ impl Script {
         if came {
             match self.restart(cx) {
                 Outcome::Ended(Ending::Exit) => self.signals = None,
-                _ => self.report(cx),
+                _ => {}
             }
         }
         if let Some(signals) = &self.signals {
@@ -247,24 +290,23 @@ fn read_type(text: &str) -> Result<(Kind, Vec<i32>), ArgError> {
 impl Element for Script {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
-            self.handle(input, packet, cx);
+            self.aloud(Voice::Headed { said: false }, cx, |script, cx| script.handle(input, packet, cx));
         }
-        self.report(cx);
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let headed = Voice::Headed { said: false };
         match self.kind {
-            Kind::Driver => self.drive(cx),
-            Kind::Signal => self.answer_signals(cx),
-            _ if std::mem::take(&mut self.begins) => drop(self.advance(1, Cause::Timer, cx)),
+            Kind::Driver => self.aloud(Voice::Bare, cx, Script::drive),
+            Kind::Signal => self.aloud(headed, cx, Script::answer_signals),
+            _ if std::mem::take(&mut self.begins) => self.aloud(headed, cx, Script::tick),
             _ => {}
         }
         let now = cx.now();
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             self.alarm = None;
-            self.advance(1, Cause::Timer, cx);
+            self.aloud(headed, cx, Script::tick);
         }
-        self.report(cx);
         true
     }
 
@@ -273,11 +315,10 @@ impl Element for Script {
             return Err(StartError::new("router has more than one driver script")
                 .help("give all but one of them TYPE ACTIVE"));
         }
-        self.begin(cx);
+        self.aloud(Voice::Headed { said: false }, cx, Script::begin);
         if let Some(signals) = &self.signals {
             signals.watch(cx);
         }
-        self.report(cx);
         Ok(())
     }
 }

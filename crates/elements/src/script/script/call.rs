@@ -100,7 +100,7 @@ impl Script {
         match self.callee(text, false, false, cx).and_then(|callee| self.read(&callee, cx)) {
             Ok(value) => Some(value),
             Err(failure) => {
-                self.errors.push(failure.message);
+                self.fail(failure.message, cx);
                 failure.exists.then(String::new)
             }
         }
@@ -150,7 +150,7 @@ impl Script {
         let text = self.expand(text, cx);
         let callee = match self.callee(&text, unquote, true, cx) {
             Ok(callee) => callee,
-            Err(failure) => return self.errors.push(failure.message),
+            Err(failure) => return self.fail(failure.message, cx),
         };
         let result = if !callee.own {
             cx.write_handler(&callee.name, &callee.value)
@@ -159,10 +159,15 @@ impl Script {
         } else {
             cx.write_handler(&callee.shown, &callee.value)
         };
-        self.status = 0;
-        if let Err(error) = result {
-            self.status = REFUSED;
-            self.errors.push(Failure::of(error, &callee, "write").in_call(&callee.call()));
+        let failure = result.err().map(|error| Failure::of(error, &callee, "write"));
+        // A call of what there is not leaves the status as it was.
+        match &failure {
+            None => self.status = 0,
+            Some(failure) if failure.exists => self.status = REFUSED,
+            Some(_) => {}
+        }
+        if let Some(failure) = failure {
+            self.fail(failure.in_call(&callee.call()), cx);
         }
     }
 
@@ -177,14 +182,14 @@ impl Script {
         let callee = match self.callee(&text, unquote, false, cx) {
             Ok(callee) => callee,
             Err(failure) => {
-                self.errors.push(failure.message);
+                self.fail(failure.message, cx);
                 return None;
             }
         };
         match self.read(&callee, cx) {
             Ok(value) => Some((callee.shown, value)),
             Err(failure) => {
-                self.errors.push(failure.in_call(&callee.call()));
+                self.fail(failure.in_call(&callee.call()), cx);
                 None
             }
         }
@@ -200,25 +205,30 @@ impl Script {
     /// The instruction `print` and its variants.
     pub(super) fn print(&mut self, text: &str, newline: bool, unquote: bool, cx: &mut Context<'_>) {
         let (file, text) = redirection(text);
-        let names_handler = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@' || c == '_');
-        let value = if names_handler {
-            self.read_reporting(text, unquote, cx).map(|(_, value)| value)
-        } else {
-            Some(args::unquote(&self.expand_with(variables::expand_quoting, text, cx)))
+        let mut file = match file.map(|(path, append)| open_file(&path, append).map_err(|e| (path, e))) {
+            None => None,
+            Some(Ok(file)) => Some(file),
+            Some(Err((path, error))) => return self.fail(format!("{path}: {}", reason(&error)), cx),
         };
-        // A failed call prints nothing, not even a line's end.
-        let Some(mut value) = value else { return };
-        if newline && !value.ends_with('\n') {
+        let errors = self.error_count;
+        let mut value = self.printed(text, unquote, cx);
+        // What failed ends no line.
+        if newline && self.error_count == errors && !value.ends_with('\n') {
             value.push('\n');
         }
-        match file {
+        match &mut file {
             None => cx.print(&value),
-            Some((path, append)) => {
-                if let Err(error) = write_file(&path, append, &value) {
-                    self.errors.push(format!("{path}: {}", reason(&error)));
-                }
-            }
+            // A full disk is no error of the script.
+            Some(file) => drop(file.write_all(value.as_bytes())),
         }
+    }
+
+    /// What `print` makes of a text: a handler's value if it names one.
+    fn printed(&mut self, text: &str, unquote: bool, cx: &mut Context<'_>) -> String {
+        if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@' || c == '_') {
+            return self.read_reporting(text, unquote, cx).map(|(_, value)| value).unwrap_or_default();
+        }
+        args::unquote(&self.expand_with(variables::expand_quoting, text, cx))
     }
 }
 
@@ -237,14 +247,11 @@ fn redirection(text: &str) -> (Option<(String, bool)>, &str) {
         None => (false, rest),
     };
     let (word, text) = args::shift_word(rest);
-    let path = args::unquote(word);
-    (Some((path, append)).filter(|(path, _)| !path.is_empty() && path != "-"), text)
+    (Some((word.to_string(), append)).filter(|(path, _)| !path.is_empty() && path != "-"), text)
 }
 
-fn write_file(path: &str, append: bool, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(append).write(true).truncate(!append);
-    options.open(path)?.write_all(text.as_bytes())
+fn open_file(path: &str, append: bool) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().create(true).append(append).write(true).truncate(!append).open(path)
 }
 
 /// The system's words for an error.

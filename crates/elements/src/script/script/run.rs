@@ -115,7 +115,9 @@ impl Script {
             Instruction::Finish(ending) => return self.finish(ending, cause, cx),
             Instruction::Error { text, unquote } => {
                 let message = self.expand_text(&text, unquote, cx);
-                self.errors.extend(Some(message).filter(|message| !message.is_empty()));
+                if !message.is_empty() {
+                    self.fail(message, cx);
+                }
                 return Flow::Finish;
             }
         }
@@ -142,7 +144,7 @@ impl Script {
                 let time = cx.now() + Duration::from_nanos(nanos);
                 self.set_alarm(Some(time), cx);
             }
-            Err(_) => self.errors.push("syntax error at 'wait'".into()),
+            Err(_) => self.fail("syntax error at 'wait'".into(), cx),
         }
         Flow::Wait
     }
@@ -169,7 +171,7 @@ impl Script {
         match args::boolean(&condition) {
             Some(false) => return Flow::Next,
             None if !condition.is_empty() => {
-                self.errors.push(format!("bad condition '{condition}'"));
+                self.fail(format!("bad condition '{condition}'"), cx);
                 return Flow::Next;
             }
             _ => {}

@@ -147,7 +147,8 @@ fn stop_asks_the_router_to_stop() {
 fn what_goes_wrong_is_said_with_its_place() {
     let mut bench = script("print x.y, write e.add, print $?, print $(nope.z)1, goto end maybe, print $(add x)");
     bench.run();
-    assert_eq!(bench.printed(), "-22\n$(nope.z)1\n\n");
+    // What there is not to be called leaves `$?` alone, and what failed ends no line.
+    assert_eq!(bench.printed(), "0\n$(nope.z)1");
     let said = "While executing 'e :: Script':\n  no element named 'x'\n  no 'e.add' write handler\n  \
                 no element named 'nope'\n  bad condition 'maybe'\n  expected list of numbers\n";
     assert_eq!(bench.said(), said);
@@ -160,6 +161,30 @@ fn a_failing_call_has_its_own_context() {
     let said = "While executing 'e :: Script':\n  While calling 'e.add x':\n    expected list of numbers\n  \
                 While calling 'e.set':\n    no variable\n";
     assert_eq!((bench.printed().as_str(), bench.said().as_str()), ("-22\n", said));
+}
+
+#[test]
+fn messages_come_in_the_order_of_the_instructions() {
+    let mut bench = script("read class, print x.y, read name, print z.y");
+    bench.run();
+    let said = "e.class:\nScript\nWhile executing 'e :: Script':\n  no element named 'x'\n\
+                e.name:\ne\n  no element named 'z'\n";
+    assert_eq!(bench.said(), said);
+}
+
+#[test]
+fn a_drivers_messages_come_without_heading() {
+    let mut bench = script("TYPE DRIVER, print x.y, error oops");
+    bench.run();
+    assert_eq!(bench.said(), "no element named 'x'\noops\n");
+}
+
+#[test]
+fn a_file_is_opened_before_what_is_printed_to_it_is_known() {
+    let mut bench = script("print >/nonexistent/file x.y");
+    bench.run();
+    let said = "While executing 'e :: Script':\n  /nonexistent/file: No such file or directory\n";
+    assert_eq!(bench.said(), said);
 }
 
 #[test]
