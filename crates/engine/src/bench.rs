@@ -43,6 +43,11 @@ pub struct Bench {
     printed: Sink,
 }
 
+thread_local! {
+    /// Pools are never freed, so that a thread makes one for all its benches.
+    static POOL: std::cell::OnceCell<&'static Pool> = const { std::cell::OnceCell::new() };
+}
+
 /// Number of the element under test, of the bench's source and of its sink.
 const ELEMENT: usize = 0;
 const SOURCE: u32 = 1;
@@ -176,7 +181,7 @@ impl Bench {
         let (before, after) =
             class.processing.split_once('/').unwrap_or((class.processing, class.processing));
         let (pulls_in, pulls_out) = (pulls(before, inputs), pulls(after, outputs));
-        let pool = Pool::new(256, 8).expect("a small pool");
+        let pool = POOL.with(|pool| *pool.get_or_init(|| Pool::new(256, 8).expect("a small pool")));
         let domain = Domain::new();
         let (worker, workers) = setup.copy;
         let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone(), workers);
