@@ -61,8 +61,21 @@ impl Events {
         }
     }
 
-    /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready.
-    pub(crate) fn wait(&self, bell: &Bell, limit: Option<Duration>, mut ready: impl FnMut(usize)) {
+    /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready. Silences the
+    /// bell: whoever waits looks afterwards for what it was rung for.
+    pub(crate) fn wait(&self, bell: &Bell, limit: Option<Duration>, ready: impl FnMut(usize)) {
+        if self.collect(limit, ready) {
+            bell.silence();
+        }
+    }
+    /// Calls `ready` with each node whose file is ready now. The bell stays rung: a worker that goes to sleep after
+    /// this look must still hear it.
+    pub(crate) fn look(&self, ready: impl FnMut(usize)) {
+        self.collect(Some(Duration::ZERO), ready);
+    }
+
+    /// Returns whether the bell was rung.
+    fn collect(&self, limit: Option<Duration>, mut ready: impl FnMut(usize)) -> bool {
         let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         let limit = limit.map(|limit| Timespec {
             tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,
@@ -70,11 +83,29 @@ impl Events {
         });
         // An interrupted wait is one that was short.
         let count = epoll::wait(&self.epoll, &mut events[..], limit.as_ref()).unwrap_or(0);
+        let mut is_rung = false;
         for event in &events[..count] {
             match event.data.u64() {
-                BELL => bell.silence(),
+                BELL => is_rung = true,
                 node => ready(node as usize),
             }
         }
+        is_rung
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_the_files_leaves_the_bell_to_be_heard_and_a_wait_silences_it() {
+        let bell = Bell::new().unwrap();
+        let events = Events::new(&bell).unwrap();
+        bell.ring();
+        events.look(|_| unreachable!("no file is watched"));
+        assert!(events.collect(Some(Duration::ZERO), |_| ()), "the look silenced the bell");
+        events.wait(&bell, None, |_| unreachable!("no file is watched"));
+        assert!(!events.collect(Some(Duration::ZERO), |_| ()));
     }
 }

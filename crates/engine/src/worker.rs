@@ -3,6 +3,7 @@ use crate::control::Command;
 use crate::graph::Graph;
 use crate::handover::Receiver;
 use crate::reason::DropReason;
+use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ impl Worker {
         }
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(POLL_EVERY) && graph.watching.contains(&true) {
-            poll(graph, Some(Duration::ZERO));
+            look(graph);
         }
     }
 
@@ -78,7 +79,7 @@ impl Worker {
             if dormant {
                 control.fall_dormant();
             }
-            poll(graph, limit);
+            sleep(graph, limit);
             if dormant {
                 control.awake();
             }
@@ -107,16 +108,25 @@ fn answer_stop_requests(graph: &mut Graph) {
 }
 
 /// Schedules the elements whose files are ready.
-fn poll(graph: &mut Graph, limit: Option<Duration>) {
-    let control = graph.control.clone();
-    let Graph { events, scheduler, watching, worker, .. } = graph;
+fn look(graph: &mut Graph) {
+    let Graph { events, scheduler, watching, .. } = graph;
     let Some(events) = events else { return };
-    events.wait(&control.mailbox(*worker).bell, limit, |node| {
-        if let Some(watching) = watching.get_mut(node) {
-            *watching = false;
-            scheduler.schedule(node);
-        }
-    });
+    events.look(|node| file_is_ready(node, watching, scheduler));
+}
+
+/// Waits until a file is ready or the bell rings, and schedules the elements whose files are ready.
+fn sleep(graph: &mut Graph, limit: Option<Duration>) {
+    let Graph { events, scheduler, watching, worker, control, .. } = graph;
+    let Some(events) = events else { return };
+    let bell = &control.mailbox(*worker).bell;
+    events.wait(bell, limit, |node| file_is_ready(node, watching, scheduler));
+}
+
+fn file_is_ready(node: usize, watching: &mut [bool], scheduler: &mut Scheduler) {
+    if let Some(watching) = watching.get_mut(node) {
+        *watching = false;
+        scheduler.schedule(node);
+    }
 }
 
 /// Makes `next` the worker's graph. Elements of the same name and class hand over what they hold; no packet is
