@@ -179,7 +179,10 @@ impl Control {
     /// go on: what it waits for will not happen.
     pub(crate) fn fall_dormant(&self) {
         let all = self.dormant.fetch_add(1, AcqRel) + 1 == self.mailboxes.len() as u32;
-        let quiet = || self.mailboxes.iter().all(|mailbox| !mailbox.pending.load(Acquire));
+        // A request that the driver has not seen yet is answered first: two would count as two steps.
+        let quiet = || {
+            !self.has_stop_requests() && self.mailboxes.iter().all(|mailbox| !mailbox.pending.load(Acquire))
+        };
         if all && quiet() && self.driver().is_some() && !self.open.load(Acquire) {
             self.request_stop();
         }
@@ -205,10 +208,13 @@ impl Control {
         }
     }
     pub(crate) fn is_replacing(&self) -> bool {
-        self.replacing.load(Relaxed)
+        self.replacing.load(Acquire)
     }
     pub(crate) fn set_replacing(&self, replacing: bool) {
-        self.replacing.store(replacing, Relaxed);
+        self.replacing.store(replacing, Release);
+        if !replacing {
+            self.ring(); // requests to stop were left for later
+        }
     }
     /// Counts packets that the replaced graph could hand to nobody.
     pub(crate) fn note_replaced(&self, lost: u64) {
@@ -229,5 +235,30 @@ impl Control {
     }
     pub(crate) fn output(&self) -> &Sink {
         &self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_fall_dormant_add_nothing_to_a_request_the_driver_has_not_seen() {
+        let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
+        assert!(control.set_driver(0, 0));
+        control.request_stop();
+        control.fall_dormant();
+        control.fall_dormant();
+        assert_eq!(control.take_stop_requests(), 1);
+    }
+
+    #[test]
+    fn when_all_workers_are_dormant_the_driver_is_asked_to_go_on() {
+        let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
+        assert!(control.set_driver(0, 0));
+        control.fall_dormant();
+        assert_eq!(control.take_stop_requests(), 0);
+        control.fall_dormant();
+        assert_eq!(control.take_stop_requests(), 1);
     }
 }

@@ -48,6 +48,15 @@ pub struct Counts {
     pub nanos: u64,
 }
 
+impl Counts {
+    /// Adds the counts of `other`.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        self.packets += other.packets;
+        self.nanos += other.nanos;
+        self.drops.merge(&other.drops);
+    }
+}
+
 pub(crate) struct Output {
     /// Where packets are pushed; none for outputs that are pulled from or not connected.
     pub(crate) to: Option<Place>,

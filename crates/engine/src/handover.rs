@@ -35,7 +35,9 @@ pub(crate) fn handover(control: &Arc<Control>, worker: usize, to: Place) -> (Sen
 impl Sender {
     /// Hands over what there is room for, frees the rest, and returns how many that were.
     pub(crate) fn send(&mut self, batch: &mut Batch) -> usize {
-        let n = batch.len().min(self.ring.slots());
+        // Once nobody receives any more, what is put in would end uncounted.
+        let room = if self.ring.is_abandoned() { 0 } else { self.ring.slots() };
+        let n = batch.len().min(room);
         if let Ok(chunk) = self.ring.write_chunk_uninit(n) {
             chunk.fill_from_iter(batch.drain_front(n));
         }
@@ -72,6 +74,19 @@ impl Receiver {
 }
 
 impl Graph {
+    /// Takes in what a ring that leads here holds, as much as it can hold at once: its sender may still be at work.
+    pub(crate) fn drain_ring(&mut self, ring: &mut Receiver, turn: &Turn<'_>) {
+        let mut batch = self.spare();
+        for _ in 0..RING.div_ceil(self.burst) {
+            ring.receive(self.burst, &mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            self.deliver(ring.to, &mut batch, turn);
+        }
+        self.give_spare(batch);
+    }
+
     /// Takes in up to a burst of packets from each ring; forgets rings of replaced graphs when they have run dry.
     pub(crate) fn take_in(&mut self, turn: &Turn<'_>) {
         for at in 0..self.incoming.len() {

@@ -449,10 +449,10 @@ impl Handle {
         control.set_replacing(true);
         let built = self.shared.clone().graphs(plan);
         let (graphs, warnings) = built.inspect_err(|_| {
-            control.set_replacing(false);
             control.clear_driver();
             let restored = driver.is_none_or(|(worker, node)| control.set_driver(worker, node));
             debug_assert!(restored, "the driver was just cleared");
+            control.set_replacing(false);
         })?;
         let plan = graphs[0].plan.clone();
         for (worker, graph) in graphs.into_iter().enumerate() {
@@ -473,11 +473,7 @@ impl Handle {
 }
 
 fn add_counts(sums: &mut [Counts], counts: &[Counts]) {
-    for (sum, count) in sums.iter_mut().zip(counts) {
-        sum.packets += count.packets;
-        sum.nanos += count.nanos;
-        sum.drops.merge(&count.drops);
-    }
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| sum.merge(count));
 }
 
 impl Running {

@@ -1,10 +1,11 @@
 //! One worker: turn after turn of commands, tasks and timers, with one quiescent point each.
-use crate::control::Command;
+use crate::control::{Command, Control};
 use crate::graph::Graph;
 use crate::handover::Receiver;
 use crate::reason::DropReason;
 use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Tasks that run in one turn.
@@ -27,6 +28,7 @@ impl Worker {
     /// Runs until the router ends; gives the graph back with what it counted.
     pub(crate) fn run(mut self) -> Graph {
         let control = self.graph.control.clone();
+        let _guard = EndOnPanic(control.clone());
         while !control.has_ended() {
             self.turn();
             if !control.has_ended() && !self.graph.scheduler.has_ready() {
@@ -95,9 +97,21 @@ impl Worker {
     }
 }
 
+/// Ends the run when a worker panics: the others would go on without its part, and nobody would be told.
+struct EndOnPanic(Arc<Control>);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end();
+        }
+    }
+}
+
 /// Hands a request to stop to the driver, or ends the run when there is none.
 fn answer_stop_requests(graph: &mut Graph) {
-    if !graph.control.has_stop_requests() {
+    // While a replacement is under way the driver may be one of the new graph's; its end rings the bell.
+    if !graph.control.has_stop_requests() || graph.control.is_replacing() {
         return;
     }
     match graph.control.driver() {
@@ -134,6 +148,7 @@ fn file_is_ready(node: usize, watching: &mut [bool], scheduler: &mut Scheduler) 
 fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
     let mut heirs = vec![None; old.plan.len()];
+    let mut lost = 0;
     for node in 0..graph.plan.len() {
         let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };
         if old.plan.class(was).name != graph.plan.class(node).name || graph.slots[node].is_none() {
@@ -144,22 +159,26 @@ fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
             graph.enter(node, turn, |new, cx| new.take_state(&mut *element, cx));
             old.slots[was] = Some(element);
         }
-        std::mem::swap(&mut graph.nodes[node].counts, &mut old.nodes[was].counts);
+        // What the heir could not take over is discarded by it, and counts as lost.
+        lost += graph.nodes[node].counts.drops.count(DropReason::Replaced);
+        graph.nodes[node].counts.merge(&std::mem::take(&mut old.nodes[was].counts));
     }
     inherit_rings(graph, &mut old, &heirs, turn);
     for node in 0..old.slots.len() {
         old.enter(node, turn, |element, cx| element.stop(cx));
     }
-    let lost = old.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum();
+    lost += old.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum::<u64>();
     graph.control.note_replaced(lost);
 }
 
-/// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is one.
+/// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is one,
+/// else at the old one, which will count them.
 fn inherit_rings(graph: &mut Graph, old: &mut Graph, heirs: &[Option<usize>], turn: &Turn<'_>) {
-    while old.incoming.iter().any(|ring| heirs[ring.node()].is_none() && ring.has_packets()) {
-        old.take_in(turn);
+    for mut ring in std::mem::take(&mut old.incoming) {
+        match heirs[ring.node()] {
+            Some(heir) => graph.incoming.push(ring.redirect(heir)),
+            None => old.drain_ring(&mut ring, turn),
+        }
     }
-    let rings = old.incoming.drain(..);
-    graph.incoming.extend(rings.filter_map(|ring| heirs[ring.node()].map(|heir| ring.redirect(heir))));
     graph.has_inherited = graph.incoming.len() > graph.own_incoming;
 }

@@ -162,3 +162,19 @@ fn an_idle_router_sleeps_until_it_is_told_to_end() {
     running.wait().unwrap();
     assert!(start.elapsed() < Duration::from_secs(5));
 }
+
+#[test]
+fn a_worker_that_panics_ends_the_run_and_is_named() {
+    let running = build("f :: Fail; Numbers(1) -> Sink; Place(f, 1)", &workers(2)).start();
+    assert_eq!(running.wait().err().as_deref(), Some("worker-1"));
+}
+
+#[test]
+fn a_stop_asked_for_during_a_replacement_is_for_the_new_driver() {
+    let settings = workers(1);
+    let running = build("Spin", &settings).start();
+    let (ir, processing) = ir("Numbers(0) -> Sink; Numbers(0) -> Sink; Driver");
+    running.handle().replace(&ir, &processing).unwrap();
+    running.wait().unwrap();
+    assert_eq!(settings.output.take(), "1 requests");
+}

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-pub static CLASSES: Classes =
-    Classes(&[&NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK]);
+pub static CLASSES: Classes = Classes(&[
+    &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER,
+]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
 static NUMBERS: Class = Class {
@@ -272,6 +273,63 @@ static GREEDY: Class = Class {
 struct Greedy;
 impl Element for Greedy {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+}
+
+/// Panics as soon as it runs, which is a defect.
+static FAIL: Class = Class { name: "Fail", ports: "0/0", build: |_| Ok(Box::new(Fail)), ..Class::DEFAULT };
+struct Fail;
+impl Element for Fail {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, _: &mut Context<'_>) -> bool {
+        panic!("on purpose")
+    }
+}
+
+/// How often `Spin` has run, in all routers of the process.
+static SPUN: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps its worker busy.
+static SPIN: Class = Class { name: "Spin", ports: "0/0", build: |_| Ok(Box::new(Spin)), ..Class::DEFAULT };
+struct Spin;
+impl Element for Spin {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        SPUN.fetch_add(1, Relaxed);
+        cx.schedule();
+        true
+    }
+}
+
+/// Becomes the driver, asks for a stop while it starts, and lets the running graph go on for some turns before its
+/// start is over. Says when it is driven, and ends the run.
+static DRIVER: Class =
+    Class { name: "Driver", ports: "0/0", build: |_| Ok(Box::new(Driver)), ..Class::DEFAULT };
+struct Driver;
+impl Element for Driver {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.become_driver();
+        cx.stop();
+        let until = SPUN.load(Relaxed) + 1000;
+        while SPUN.load(Relaxed) < until {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let requests = cx.take_stop_requests();
+        cx.print(&format!("{requests} requests"));
+        cx.end();
+        true
+    }
 }
 
 /// Talk(WORKER, ELEMENT…): places elements on a worker.
