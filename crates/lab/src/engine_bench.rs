@@ -24,7 +24,7 @@ pub struct Effort {
 
 impl Effort {
     /// Figures for `docs/benchmarks.md`: a few minutes.
-    pub const FULL: Effort = Effort { rounds: 7, packets: 100_000_000 };
+    pub const FULL: Effort = Effort { rounds: 7, packets: 40_000_000 };
     /// Whether it works: seconds.
     pub const QUICK: Effort = Effort { rounds: 3, packets: 10_000_000 };
 }
