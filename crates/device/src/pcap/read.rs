@@ -117,16 +117,35 @@ impl PcapReader {
     /// Looks at the next record when all of it is in the buffer, which it nearly always is.
     #[inline]
     fn find_at_hand(&mut self) -> bool {
-        let bytes = &self.input.buffer[self.input.unread.clone()];
-        let Some(header) = bytes.first_chunk::<RECORD_HEADER>() else { return false };
+        let Some((record, _)) = self.at_hand() else { return false };
+        (self.peeked, self.is_peeked) = (Peeked::of(record), true);
+        true
+    }
+    /// The next record and its bytes, when all of it is in the buffer.
+    #[inline(always)]
+    fn at_hand(&self) -> Option<(Record, &[u8])> {
+        let (header, rest) =
+            self.input.buffer[self.input.unread.clone()].split_first_chunk::<RECORD_HEADER>()?;
         let record = self.format.record(header);
-        let is_whole = self.format.record_header == RECORD_HEADER
-            && record.captured <= MAX_RECORD
-            && record.captured as usize <= bytes.len() - RECORD_HEADER;
-        if is_whole {
-            (self.peeked, self.is_peeked) = (Peeked::of(record), true);
+        let is_plain = self.format.record_header == RECORD_HEADER && record.captured <= MAX_RECORD;
+        rest.get(..record.captured as usize).filter(|_| is_plain).map(|bytes| (record, bytes))
+    }
+    /// As [`PcapReader::next_into`] for an empty packet, when the next record is in the buffer as a whole and the
+    /// packet has room for it. `None` says nothing about what comes: ask [`PcapReader::peek`].
+    #[inline]
+    pub fn next_at_hand(&mut self, packet: &mut Packet) -> Option<Record> {
+        if self.is_peeked {
+            return None;
         }
-        is_whole
+        let (record, bytes) = self.at_hand()?;
+        if bytes.len() > packet.tailroom() {
+            return None;
+        }
+        packet.set_data(bytes).ok()?;
+        packet.set_timestamp(record.time);
+        self.input.unread.start += RECORD_HEADER + record.captured as usize;
+        self.number += 1;
+        Some(record)
     }
     /// Reads the next record's header and sees to it that its bytes are at hand.
     #[cold]

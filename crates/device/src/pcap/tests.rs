@@ -247,6 +247,27 @@ fn records_go_into_packets_of_any_size() {
 }
 
 #[test]
+fn a_record_at_hand_is_taken_whole_or_left_where_it_is() {
+    let pool = Pool::new(64, 4).unwrap();
+    let records = [(Time::new(1, 0), 70, vec![1; 60]), (Time::new(2, 0), 5000, vec![2; 5000])];
+    let file = file_of(PcapOptions::default(), &records);
+    let take = |reader: &mut PcapReader, packet: &mut artery_packet::Packet| {
+        reader.next_at_hand(packet).map(|record| (record.time, record.wire_len, packet.data().to_vec()))
+    };
+    let mut reader = open(&file).unwrap();
+    let mut small = pool.packet().unwrap();
+    assert!(reader.peek().unwrap().is_some());
+    assert_eq!(take(&mut reader, &mut small), None, "what was looked at is taken the general way");
+    let mut reader = open(&file).unwrap();
+    assert_eq!(take(&mut reader, &mut small), Some(records[0].clone()));
+    assert_eq!(small.timestamp(), Time::new(1, 0));
+    assert_eq!(take(&mut reader, &mut pool.packet().unwrap()), None, "no room for it");
+    assert_eq!(take(&mut reader, &mut pool.big_packet().unwrap()), Some(records[1].clone()));
+    assert_eq!(take(&mut reader, &mut pool.packet().unwrap()), None);
+    assert_eq!(reader.peek(), Ok(None));
+}
+
+#[test]
 fn files_have_messages_with_remedies() {
     let error = PcapReader::open("/no/such/file.pcap").unwrap_err();
     assert_eq!(

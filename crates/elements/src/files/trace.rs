@@ -114,11 +114,7 @@ impl Trace {
     ) -> Result<(), DeviceError> {
         let Input::File(reader) = &mut self.input else { return Ok(()) };
         for mut packet in packets {
-            let Some(record) = reader.peek()? else { break };
-            if record.captured as usize > packet.tailroom() {
-                break;
-            }
-            reader.next_into(&mut packet)?;
+            let Some(record) = next_plain(reader, &mut packet)? else { break };
             self.position += RECORD_HEADER + u64::from(record.captured);
             packet.set_mac_header(0);
             if record.wire_len > record.captured {
@@ -131,6 +127,19 @@ impl Trace {
     /// Whether records come straight from a file.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.input, Input::File(_))
+    }
+}
+
+/// Takes the next record into an empty packet; `None` at the end, and when the packet has no room for it.
+#[inline]
+fn next_plain(reader: &mut PcapReader, packet: &mut Packet) -> Result<Option<Record>, DeviceError> {
+    let at_hand = reader.next_at_hand(packet);
+    if at_hand.is_some() {
+        return Ok(at_hand);
+    }
+    match reader.peek()? {
+        Some(record) if record.captured as usize <= packet.tailroom() => reader.next_into(packet),
+        _ => Ok(None),
     }
 }
 
