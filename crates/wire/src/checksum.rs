@@ -37,8 +37,9 @@ pub fn sum(bytes: &[u8]) -> u16 {
     u16::from_be(fold(add_tail(total, rest)))
 }
 
-/// Returns the sum of an IPv4 header without options: [`sum`], without loops.
-#[inline]
+/// Returns the sum of an IPv4 header without options: [`sum`], without loops. Always inlined: the call cost a
+/// nanosecond a packet.
+#[inline(always)]
 pub fn ipv4_header_sum(header: &[u8; 20]) -> u16 {
     let (words, _) = header.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
