@@ -6,6 +6,7 @@ use crate::plan::{Home, Plan};
 use crate::standard::{HOTCONFIG, is_standard};
 use artery_rcu::Turn;
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,39 @@ impl Control {
     }
 }
 
+/// A call that reads a handler of the element that `plan` calls `node`, on whatever graph its worker then has.
+pub(crate) fn reading(
+    plan: &Arc<Plan>,
+    node: usize,
+    name: &str,
+    parameters: &str,
+) -> impl FnOnce(&mut Graph, &Turn<'_>) -> Result<String, HandlerError> + Send + 'static {
+    let (plan, name, parameters) = (plan.clone(), name.to_string(), parameters.to_string());
+    move |graph, turn| graph.read_here(graph.number_of(&plan, node)?, &name, &parameters, turn)
+}
+
+/// The same for a handler that is written.
+pub(crate) fn writing(
+    plan: &Arc<Plan>,
+    node: usize,
+    name: &str,
+    value: &str,
+) -> impl FnOnce(&mut Graph, &Turn<'_>) -> Result<(), HandlerError> + Send + 'static {
+    let (plan, name, value) = (plan.clone(), name.to_string(), value.to_string());
+    move |graph, turn| graph.write_here(graph.number_of(&plan, node)?, &name, &value, turn)
+}
+
 impl Graph {
+    /// The number here of the element that `plan` calls `node`. While a graph is replaced, the plan by which a call is
+    /// made may be another than that of the worker it reaches.
+    fn number_of(&self, plan: &Arc<Plan>, node: usize) -> Result<usize, HandlerError> {
+        if Arc::ptr_eq(plan, &self.plan) {
+            return Ok(node);
+        }
+        let name = plan.name(node);
+        self.plan.resolve_exact(name).ok_or_else(|| HandlerError::NoElement(name.to_string()))
+    }
+
     /// Reads a handler of any worker's element.
     pub(crate) fn read_handler(
         &mut self,
@@ -177,11 +210,9 @@ impl Graph {
         parameters: &str,
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
-        self.plan.clone().read_with(full, prefix, |worker, node, name| {
-            let (name, parameters) = (name.to_string(), parameters.to_string());
-            let call =
-                move |graph: &mut Graph, turn: &Turn<'_>| graph.read_here(node, &name, &parameters, turn);
-            self.on_worker(worker, full, turn, call)
+        let plan = self.plan.clone();
+        plan.read_with(full, prefix, |worker, node, name| {
+            self.on_worker(worker, full, turn, reading(&plan, node, name, parameters))
         })
     }
 
@@ -193,11 +224,10 @@ impl Graph {
         value: &str,
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
-        self.plan.clone().write_with(full, prefix, |element, name| {
+        let plan = self.plan.clone();
+        plan.write_with(full, prefix, |element, name| {
             let Some((worker, node)) = element else { return self.control.write_global(name, value) };
-            let (name, value) = (name.to_string(), value.to_string());
-            let call = move |graph: &mut Graph, turn: &Turn<'_>| graph.write_here(node, &name, &value, turn);
-            self.on_worker(worker, full, turn, call)
+            self.on_worker(worker, full, turn, writing(&plan, node, name, value))
         })
     }
 
@@ -232,10 +262,17 @@ impl Graph {
         match self.plan.served(node, name, parameters) {
             Some((handler, text)) => {
                 let read = handler.read.ok_or_else(|| HandlerError::NotReadable(full()))?;
+                if !parameters.is_empty()
+                    && !handler.takes_parameters
+                    && self.plan.class(node).handler(name).is_some()
+                {
+                    return Err(no_parameters(&full()));
+                }
                 let busy = full();
                 self.enter(node, turn, |element, cx| read.call(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
+            None if !parameters.is_empty() && is_standard(name) => Err(no_parameters(&full())),
             None => self.read_standard(node, name).ok_or_else(|| HandlerError::NoHandler(name.to_string())),
         }
     }
@@ -285,6 +322,10 @@ impl Graph {
             None => Err(HandlerError::NoHandler(name.to_string())),
         }
     }
+}
+
+fn no_parameters(full: &str) -> HandlerError {
+    HandlerError::refused(format!("read handler '{full}' does not take parameters"))
 }
 
 fn sum_or_only(mut values: Vec<String>) -> String {

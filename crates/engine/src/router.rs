@@ -1,5 +1,6 @@
 //! A router from its configuration to its end: build, run, call, replace, stop.
 use crate::args::{ArgError, ArgWarning, Args, Environment};
+use crate::call::{reading, writing};
 use crate::class::{Class, Classes, Phase};
 use crate::clock::Clock;
 use crate::control::{Command, Control};
@@ -389,23 +390,17 @@ impl Handle {
     }
     /// Reads a handler.
     pub fn read(&self, full: &str, parameters: &str) -> Result<String, HandlerError> {
-        self.plan().read_with(full, "", |worker, node, name| {
-            let (name, parameters) = (name.to_string(), parameters.to_string());
-            let call = move |graph: &mut Graph, turn: &artery_rcu::Turn<'_>| {
-                graph.read_here(node, &name, &parameters, turn)
-            };
-            self.shared.control.call(worker, full, call, || ())
+        let plan = self.plan();
+        plan.read_with(full, "", |worker, node, name| {
+            self.shared.control.call(worker, full, reading(&plan, node, name, parameters), || ())
         })
     }
     /// Writes a handler.
     pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
-        self.plan().write_with(full, "", |element, name| {
+        let plan = self.plan();
+        plan.write_with(full, "", |element, name| {
             let Some((worker, node)) = element else { return self.shared.control.write_global(name, value) };
-            let (name, value) = (name.to_string(), value.to_string());
-            let call = move |graph: &mut Graph, turn: &artery_rcu::Turn<'_>| {
-                graph.write_here(node, &name, &value, turn)
-            };
-            self.shared.control.call(worker, full, call, || ())
+            self.shared.control.call(worker, full, writing(&plan, node, name, value), || ())
         })
     }
     /// What each element has seen on all workers, by number.
@@ -525,5 +520,43 @@ impl Finished {
             add_counts(&mut sums, &counts);
         }
         sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::Simple;
+    use artery_lang::{Options, Sources, check, compile};
+    use artery_packet::Packet;
+
+    static IDLE: Class =
+        Class { name: "Idle", ports: "0/0", build: |_| Ok(Box::new(Idle)), ..Class::DEFAULT };
+    struct Idle;
+    impl Simple for Idle {
+        fn process(&mut self, packet: Packet, _: &mut crate::Context<'_>) -> Option<Packet> {
+            Some(packet)
+        }
+    }
+
+    fn router(text: &str) -> Router {
+        static CLASSES: &[&Class] = &[&IDLE];
+        let classes = Classes(CLASSES);
+        let mut sources = Sources::default();
+        let file = sources.add("test", text);
+        let (ir, _) = compile(&mut sources, file, &Options::default(), &classes);
+        let (processing, _) = check(&ir, &classes);
+        let settings = Settings { frames: (64, 1), ..Settings::default() };
+        Router::build(&ir, &processing, classes, settings).unwrap()
+    }
+
+    #[test]
+    fn a_call_made_by_the_plan_of_another_graph_reaches_the_element_of_that_name_or_none() {
+        let (other, mut here) = (router("a, b, c, d :: Idle"), router("x, d :: Idle"));
+        let mut reader = here.shared.domain.reader();
+        let turn = reader.turn();
+        let mut name = |node| reading(&other.plan(), node, "name", "")(&mut here.graphs[0], &turn);
+        assert_eq!(name(3), Ok("d".into()));
+        assert_eq!(name(0), Err(HandlerError::NoElement("a".into())));
     }
 }
