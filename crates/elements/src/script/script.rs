@@ -254,11 +254,8 @@ impl Script {
     fn answer_signals(&mut self, cx: &mut Context<'_>) {
         let Some(signals) = &mut self.signals else { return };
         let came = signals.take();
-        if came {
-            match self.restart(cx) {
-                Outcome::Ended(Ending::Exit) => self.signals = None,
-                _ => {}
-            }
+        if came && let Outcome::Ended(Ending::Exit) = self.restart(cx) {
+            self.signals = None;
         }
         if let Some(signals) = &self.signals {
             signals.watch(cx);
