@@ -1,16 +1,31 @@
 //! Network namespaces for tests: each is a thread's own, and ends with it.
 use crate::sys;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Says whether the test may make namespaces; prints that it is skipped when not.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: needs root");
-    }
-    root
+/// Whether the test may make namespaces; says that it is skipped when not.
+pub(crate) fn may_make_namespaces() -> bool {
+    // Asked by trying: root in a container may be forbidden to.
+    let may = std::thread::spawn(|| sys::enter_new_network_namespace().is_ok()).join().unwrap_or(false);
+    may || skip("needs root and the right to make network namespaces")
+}
+
+/// Whether the test may make TAP devices in namespaces; says that it is skipped when not.
+pub(crate) fn may_make_taps() -> bool {
+    let driver = std::path::Path::new("/dev/net/tun");
+    may_make_namespaces() && (driver.exists() || skip("needs /dev/net/tun"))
+}
+
+/// Says why the calling test is skipped; with `ARTERY_RIG=required` in the environment it fails instead.
+fn skip(why: &str) -> bool {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
+    assert!(!required, "{name} {why}");
+    // Straight to the stream: the test harness hides what `println!` writes in a test that passes.
+    let _ = writeln!(std::io::stderr(), "{name}: skipped: {why}");
+    false
 }
 
 /// Runs `test` in a fresh namespace, on a thread of its own.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::namespace::{Host, in_namespace, is_root, run, try_run};
+use crate::namespace::{Host, in_namespace, may_make_namespaces, run, try_run};
 use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, PacketType, Pool};
 use artery_wire::{Ethernet, Ipv4, checksum};
@@ -52,7 +52,7 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 
 #[test]
 fn frames_cross_a_cable_whole_in_order_and_marked() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -78,7 +78,7 @@ fn frames_cross_a_cable_whole_in_order_and_marked() {
 
 #[test]
 fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -104,7 +104,7 @@ fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
 
 #[test]
 fn frames_longer_than_a_slot_come_whole_and_in_order() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -136,7 +136,7 @@ fn checksum_is_right(frame: &[u8]) -> bool {
 
 #[test]
 fn checksums_that_the_sender_left_to_its_card_are_finished() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -156,7 +156,7 @@ fn checksums_that_the_sender_left_to_its_card_are_finished() {
 
 #[test]
 fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -177,7 +177,7 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
 
 #[test]
 fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -206,7 +206,7 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
 
 #[test]
 fn promiscuous_mode_ends_with_the_queue() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -223,7 +223,7 @@ fn promiscuous_mode_ends_with_the_queue() {
 
 #[test]
 fn an_interface_that_goes_down_or_vanishes_is_told() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -254,7 +254,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told() {
 
 #[test]
 fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -286,7 +286,7 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
 
 #[test]
 fn queues_share_flows_and_lose_none() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -323,7 +323,7 @@ fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
     if let Ok(name) = std::env::var(HOLDER) {
         return hold(&name);
     }
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -362,7 +362,7 @@ fn hold(name: &str) {
 
 #[test]
 fn what_is_hidden_from_the_host_is_received() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     in_namespace(|| {
@@ -430,7 +430,7 @@ fn upload() -> std::io::Result<()> {
 
 #[test]
 fn tcp_with_default_offloads_crosses_two_ports() {
-    if !is_root() {
+    if !may_make_namespaces() {
         return;
     }
     let done = std::sync::atomic::AtomicBool::new(false);
