@@ -391,6 +391,12 @@ impl Bench {
     pub fn stop_requested(&self) -> bool {
         self.graph.control.has_stop_requests()
     }
+    /// Stops the element as when the graph is replaced by one that has no heir for it.
+    pub fn stop_without_heir(&mut self) {
+        self.graph.control.set_replacing(true);
+        self.visit(|element, cx| element.stop(cx));
+        self.graph.control.set_replacing(false);
+    }
     /// Lets the element take over what the one on `old` holds, as when a graph is replaced.
     pub fn take_state(&mut self, old: &mut Bench) {
         let mut element = old.graph.slots[ELEMENT].take().expect("the element is in its slot between calls");

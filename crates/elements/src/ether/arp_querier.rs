@@ -391,6 +391,12 @@ impl Element for ArpQuerier {
             new.fetch_add(old.swap(0, Relaxed), Relaxed);
         });
     }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if self.owns_table {
+            self.table.stop(cx);
+        }
+    }
 }
 
 /// What a query inherits of the packet that caused it.

@@ -119,6 +119,10 @@ impl Element for Table {
             self.table.adopt(&old.table);
         }
     }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.table.stop(cx);
+    }
 }
 
 #[cfg(test)]

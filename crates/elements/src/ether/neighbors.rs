@@ -1,7 +1,7 @@
 //! What is known of neighbors, and the packets that wait for an answer from them.
 use super::ether_text::dashed;
 use artery_engine::names::Names;
-use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, Time};
+use artery_engine::{ArgError, ArgValue, Args, Context, DropReason, HandlerError, Packet, Time};
 use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;
@@ -374,6 +374,15 @@ impl SharedTable {
     fn lock(&self) -> MutexGuard<'_, ArpTable> {
         // A table is whole between any two of its statements: no panic can leave it half changed.
         self.table.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+    /// When the graph is replaced: ends the packets that wait here still, since no heir took them over.
+    pub(crate) fn stop(&self, cx: &mut Context<'_>) {
+        if cx.is_replacing() {
+            self.with(|table| {
+                table.clear();
+                table.victims().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+            });
+        }
     }
     /// Takes over what another table holds, if this one holds nothing yet.
     pub(crate) fn adopt(self: &Arc<Self>, old: &Arc<SharedTable>) {

@@ -1,7 +1,7 @@
 //! What DelayShaper and DelayUnqueue share: one packet that waits until its time has come.
 use crate::basic::timed_source::interval;
 use crate::value::value;
-use artery_engine::{Context, HandlerError, Packet, Time};
+use artery_engine::{Context, DropReason, HandlerError, Packet, Time};
 use std::time::Duration;
 
 /// The packet that waits, and how long packets do.
@@ -52,6 +52,12 @@ impl Delay {
     /// Takes over the packet that another holds.
     pub(super) fn take_from(&mut self, old: &mut Delay) {
         self.held = self.held.take().or(old.held.take());
+    }
+    /// What no heir took over is lost when the graph is replaced.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
+        if cx.is_replacing() {
+            self.held.take().into_iter().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+        }
     }
     pub(super) fn print(&self) -> Result<String, HandlerError> {
         Ok(interval(self.delay))

@@ -71,6 +71,10 @@ impl Element for DelayShaper {
             cx.schedule();
         }
     }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.0.stop(cx);
+    }
 }
 
 #[cfg(test)]

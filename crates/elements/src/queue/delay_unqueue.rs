@@ -56,6 +56,10 @@ impl Element for DelayUnqueue {
             cx.schedule();
         }
     }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.0.stop(cx);
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +67,15 @@ mod tests {
     use super::*;
     use artery_engine::{Bench, Time};
     use std::time::Duration;
+
+    #[test]
+    fn without_a_successor_the_packet_it_holds_is_lost_and_counted() {
+        let mut bench = Bench::new(&CLASS, "0.5");
+        bench.offer(0, b"a");
+        bench.run();
+        bench.stop_without_heir();
+        bench.expect_dropped(artery_engine::DropReason::Replaced, 1);
+    }
 
     #[test]
     fn packets_leave_after_the_delay() {

@@ -121,6 +121,14 @@ mod tests {
     }
 
     #[test]
+    fn without_a_successor_what_it_holds_is_lost_and_counted() {
+        let mut bench = Bench::new(&CLASS, "5");
+        fill(&mut bench, 5);
+        bench.stop_without_heir();
+        bench.expect_dropped(DropReason::Replaced, 5);
+    }
+
+    #[test]
     fn refuses_what_is_no_capacity() {
         assert_eq!(Bench::refuses(&CLASS, "-1"), "CAPACITY: invalid number");
         assert_eq!(Bench::refuses(&CLASS, "1, 2"), "too many arguments");

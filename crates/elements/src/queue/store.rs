@@ -224,4 +224,11 @@ impl Element for Store {
         self.highwater = 0;
         self.note_packets(cx);
     }
+
+    /// What no heir took over is lost. At the end of a run packets stay, for handlers to count.
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if cx.is_replacing() {
+            self.packets.drain(..).for_each(|packet| cx.discard(packet, DropReason::Replaced));
+        }
+    }
 }

@@ -259,6 +259,14 @@ fn a_new_querier_with_the_same_addresses_takes_over() {
 }
 
 #[test]
+fn packets_that_wait_when_no_successor_comes_are_lost_and_counted() {
+    let mut old = bench("");
+    send(&mut old, "10.0.0.3", 1);
+    old.stop_without_heir();
+    old.expect_dropped(DropReason::Replaced, 1);
+}
+
+#[test]
 fn arguments_are_checked() {
     assert_eq!(Bench::refuses(&CLASS, "10.0.0.1"), "ETH: required argument missing");
     assert_eq!(Bench::refuses(&CLASS, "nobody, 02:00:00:00:00:01"), "IP: parse error");
