@@ -29,7 +29,9 @@ impl Quota {
     /// Gives back what was taken and not sent.
     pub(crate) fn give_back(&self, n: usize) {
         if self.limit.0.is_some() && n > 0 {
-            self.taken.0.fetch_sub(n as u64, Relaxed);
+            // A reset by another copy may have come between: then less was taken than is given back.
+            let shrink = |taken: u64| Some(taken.saturating_sub(n as u64));
+            let _ = self.taken.0.fetch_update(Relaxed, Relaxed, shrink);
         }
     }
     /// Whether nothing is left.
@@ -68,6 +70,9 @@ mod tests {
         assert_eq!(a.take(6), 1);
         a.reset();
         assert_eq!(b.take(64), 10);
+        a.reset();
+        b.give_back(64);
+        assert!(!a.is_used_up());
     }
 
     #[test]
