@@ -35,7 +35,7 @@ impl Replacer {
 
     /// Replaces the configuration by `text`. On an error the old one goes on.
     pub(crate) fn hotconfig(&self, text: &str) -> Result<String, String> {
-        self.replace("hotconfig", text)
+        self.replace("config", text)
     }
 
     /// The same for a script, which does not wait for the outcome: that is said on standard error.

@@ -418,8 +418,45 @@ impl ArgValue for Ipv4Addr {
 
 impl ArgValue for Ipv4Prefix {
     fn parse(text: &str, names: &Names) -> Result<Ipv4Prefix, String> {
-        text.parse().ok().or_else(|| names.prefix(text)).ok_or_else(|| "a prefix such as 10.0.0.0/8".into())
+        let slashed = with_slash(text, names).map(|(_, prefix)| prefix);
+        let bare = || text.parse().ok();
+        slashed
+            .or_else(bare)
+            .or_else(|| names.prefix(text))
+            .ok_or_else(|| "a prefix such as 10.0.0.0/8".into())
     }
+}
+
+/// Reads `address/length` or `address/mask`, where trailing zero bytes of the address may be left out, as in `10/8`.
+pub fn with_slash(text: &str, names: &Names) -> Option<(Ipv4Addr, Ipv4Prefix)> {
+    let (address, rest) = text.rsplit_once('/')?;
+    let (address, bytes) = match names.ip(address) {
+        Some(named) => (named, 4),
+        None => abbreviated(address)?,
+    };
+    let prefix = if rest.contains('.') {
+        Ipv4Prefix::with_mask(address, rest.parse().ok()?).ok()?
+    } else if rest.bytes().all(|digit| digit.is_ascii_digit()) {
+        Ipv4Prefix::new(address, rest.parse().ok()?).ok()?
+    } else {
+        return None;
+    };
+    // A mask that reaches into bytes nobody wrote is a mistake.
+    (usize::from(prefix.len()) <= bytes * 8).then_some((address, prefix))
+}
+
+/// Up to four bytes of an address, and how many there were.
+fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
+    let mut octets = [0; 4];
+    let mut bytes = 0;
+    for part in text.split('.') {
+        if part.is_empty() || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        *octets.get_mut(bytes)? = part.parse().ok()?;
+        bytes += 1;
+    }
+    Some((octets.into(), bytes))
 }
 
 impl ArgValue for EtherAddr {

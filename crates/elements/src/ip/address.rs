@@ -1,5 +1,6 @@
 //! Addresses as arguments of IP elements: lists, interfaces, and a destination that may come from the packet.
 use artery_engine::ArgValue;
+use artery_engine::args::with_slash;
 use artery_engine::names::Names;
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
@@ -28,42 +29,11 @@ impl Interface {
     fn new(address: Ipv4Addr, prefix: Ipv4Prefix) -> Interface {
         Interface { address, prefix }
     }
-
-    /// Reads `address/length` or `address/mask`, where trailing zero bytes of the address may be left out.
-    fn with_slash(address: &str, rest: &str, names: &Names) -> Option<Interface> {
-        let (address, bytes) = match names.ip(address) {
-            Some(named) => (named, 4),
-            None => abbreviated(address)?,
-        };
-        let prefix = if rest.contains('.') {
-            Ipv4Prefix::with_mask(address, rest.parse().ok()?).ok()?
-        } else if rest.bytes().all(|digit| digit.is_ascii_digit()) {
-            Ipv4Prefix::new(address, rest.parse().ok()?).ok()?
-        } else {
-            return None;
-        };
-        // A mask that reaches into bytes nobody wrote is a mistake.
-        (usize::from(prefix.len()) <= bytes * 8).then_some(Interface::new(address, prefix))
-    }
-}
-
-/// Up to four bytes of an address, and how many there were.
-fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
-    let mut octets = [0; 4];
-    let mut bytes = 0;
-    for part in text.split('.') {
-        if part.is_empty() || !part.bytes().all(|digit| digit.is_ascii_digit()) {
-            return None;
-        }
-        *octets.get_mut(bytes)? = part.parse().ok()?;
-        bytes += 1;
-    }
-    Some((octets.into(), bytes))
 }
 
 impl ArgValue for Interface {
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
-        let slashed = text.rsplit_once('/').and_then(|(addr, rest)| Interface::with_slash(addr, rest, names));
+        let slashed = with_slash(text, names).map(|(address, prefix)| Interface::new(address, prefix));
         let bare = || text.parse().ok().map(|address| Interface::new(address, Ipv4Prefix::host(address)));
         let named = || {
             let address = names.ip(text.strip_suffix(":ipnet").unwrap_or(text))?;

@@ -23,7 +23,7 @@ Good packets leave by output 0. Others leave by output 1, or are dropped when th
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckIcmpHeader { failures: Failures::new(args, "ICMP header", KINDS)? })),
+    build: |args| Ok(Box::new(CheckIcmpHeader { failures: Failures::new(args, "ICMP header", KINDS)?.declared("CheckICMPHeader") })),
     ..Class::DEFAULT
 };
 
@@ -101,7 +101,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push_marked(&mut bench, bytes);
         bench.expect(1, bytes);
-        assert!(bench.said().ends_with(&format!("ICMP header check failed: {kind}\n")));
+        assert!(bench.said().ends_with(&format!(" :: CheckICMPHeader: ICMP header check failed: {kind}\n")));
         assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
         assert_eq!(bench.read("drops", "").unwrap(), "1");
     }

@@ -25,7 +25,7 @@ is reported.",
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckTcpHeader { failures: Failures::new(args, "TCP header", KINDS)? })),
+    build: |args| Ok(Box::new(CheckTcpHeader { failures: Failures::new(args, "TCP header", KINDS)?.declared("CheckTCPHeader") })),
     ..Class::DEFAULT
 };
 
@@ -88,7 +88,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push_marked(&mut bench, bytes);
         bench.expect(1, bytes);
-        assert!(bench.said().ends_with(&format!("TCP header check failed: {kind}\n")));
+        assert!(bench.said().ends_with(&format!(" :: CheckTCPHeader: TCP header check failed: {kind}\n")));
         assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
         assert_eq!(bench.read("drops", "").unwrap(), "1");
     }

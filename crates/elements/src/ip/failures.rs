@@ -18,11 +18,18 @@ pub(crate) const DETAILS: Arg = Arg::keyword(
 /// One way to fail: what is said of it, and why the packet ends when output 1 is not connected.
 pub(crate) type Failure = (&'static str, DropReason);
 
+/// How messages name an element; Click's classes differ.
+enum Named {
+    NotAtAll,
+    ByName,
+    ByDeclaration(&'static str),
+}
+
 /// Failures of one element, by kind.
 pub(crate) struct Failures<const N: usize> {
     what: &'static str,
-    /// Whether messages begin with the element's name.
-    named: bool,
+    /// How messages name the element.
+    named: Named,
     kinds: &'static [Failure; N],
     drops: u64,
     verbose: bool,
@@ -47,12 +54,18 @@ impl<const N: usize> Failures<N> {
             told: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; N],
         });
-        Ok(Failures { what, named: true, kinds, drops: 0, verbose: args.read("VERBOSE")?, shared })
+        Ok(Failures { what, named: Named::ByName, kinds, drops: 0, verbose: args.read("VERBOSE")?, shared })
     }
 
     /// Leaves the element's name out of messages.
     pub(crate) fn unnamed(mut self) -> Self {
-        self.named = false;
+        self.named = Named::NotAtAll;
+        self
+    }
+
+    /// Says the element's class in messages, too.
+    pub(crate) fn declared(mut self, class: &'static str) -> Self {
+        self.named = Named::ByDeclaration(class);
         self
     }
 
@@ -61,7 +74,11 @@ impl<const N: usize> Failures<N> {
     pub(crate) fn fail(&mut self, kind: usize, packet: Packet, cx: &mut Context<'_>) {
         let (text, reason) = self.kinds[kind];
         if !self.shared.told.swap(true, Relaxed) || self.verbose {
-            let name = if self.named { format!("{}: ", cx.name()) } else { String::new() };
+            let name = match self.named {
+                Named::NotAtAll => String::new(),
+                Named::ByName => format!("{}: ", cx.name()),
+                Named::ByDeclaration(class) => format!("{} :: {class}: ", cx.name()),
+            };
             cx.say(&format!("{name}{} check failed: {text}", self.what));
         }
         self.drops += 1;
