@@ -12,7 +12,8 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     let voice = Voice::artery();
     let mut plan = None;
     if !loaded.has_errors() {
-        let settings = Settings { workers: options.workers.into(), ..Settings::default() };
+        let mut settings = Settings { workers: options.workers.into(), ..Settings::default() };
+        options.device.iter().for_each(|(config, machine)| settings.names.map_device(config, machine));
         match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok((found, warnings)) => {
                 plan = Some(found);

@@ -41,7 +41,8 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
     /// Show every mistake of a configuration, and where its parts would run
     #[command(after_long_help = "Examples:
   artery check router.click
-  artery check --workers 4 router.click      also says which parts are copied to all workers, and why not")]
+  artery check --workers 4 router.click      also says which parts are copied to all workers, and why not
+  artery check --device eth0=lo router.click   takes addresses from a device that this machine has")]
     Check(CheckOptions),
     /// Lay out configuration files in the standard way
     #[command(after_long_help = "Examples:
@@ -267,6 +268,9 @@ pub(crate) struct CheckOptions {
     /// Number of workers to place the parts on
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
+    /// Call this machine's device MACHINE what the configuration calls CONFIG
+    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
+    pub(crate) device: Vec<(String, String)>,
     /// Say nothing of the placement
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,

@@ -249,6 +249,14 @@ fn check_says_where_parts_run_and_why() {
 }
 
 #[test]
+fn check_takes_addresses_from_the_devices_it_is_told_of() {
+    let text = "Idle -> ARPResponder(10.0.0.1 absent0:eth) -> Discard";
+    assert_eq!(artery(&["check", "-e", text]).status, 1);
+    let told = artery(&["check", "--device", "absent0=lo", "-e", text]);
+    assert_eq!(told.status, 0, "{told:?}");
+}
+
+#[test]
 fn the_report_says_what_became_of_packets() {
     let outcome = artery(&["run", "--json", "--profile", "-e", MILLION]);
     let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
