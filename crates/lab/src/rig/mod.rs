@@ -162,20 +162,23 @@ impl Rig {
 /// Runs a test on a fresh rig: passes when `body` does, panics with its error, and says so when it must be skipped.
 ///
 /// A missing tool counts as a reason to skip wherever in the body it shows. With `ARTERY_RIG=required` in the
-/// environment nothing is skipped: a reason to skip fails the test.
+/// environment a test is skipped for what the kernel lacks only: missing rights and missing tools fail it.
 pub fn test(label: &str, body: impl FnOnce(&Rig) -> Result<()>) {
     let run = || Rig::new(label).and_then(|rig| body(&rig));
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}
-        Ok(Err(RigError::Skip(reason))) if !skipping_is_forbidden() => {
+        Ok(Err(RigError::Skip(reason))) if may_skip(&reason) => {
+            let line = format!("{label}: skipped: {reason}\n");
             // Straight to the stream: the test harness hides what `eprintln!` writes in a test that passes.
-            let _ = writeln!(std::io::stderr(), "{label}: skipped: {reason}");
+            let _ = std::io::stderr().write_all(line.as_bytes());
         }
         Ok(Err(error)) => panic!("{label}: {error}"),
         Err(cause) => panic::resume_unwind(cause),
     }
 }
 
-fn skipping_is_forbidden() -> bool {
-    std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required")
+/// Nobody who asks for the tests can be asked for another kernel.
+fn may_skip(reason: &Skip) -> bool {
+    let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
+    !required || matches!(reason, Skip::KernelLacks(_))
 }
