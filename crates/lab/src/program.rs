@@ -1,6 +1,6 @@
 //! Routers to run: configurations built in this process, and the program `artery` to be started as another.
 
-use crate::rig::{RigError, Skip};
+use crate::rig::RigError;
 use anyhow::{Context as _, bail};
 use artery_elements::CLASSES;
 use artery_engine::{Problem, Router, Settings};
@@ -52,15 +52,18 @@ impl Checked {
     }
 }
 
-/// Where the program `artery` is: `$ARTERY`, or beside this program, or beside the folder of a test.
+/// Where the program `artery` is: `$ARTERY`, or beside this program, or beside the folder of a test. That there is
+/// none is no reason to skip: it was forgotten to build it.
 pub fn artery() -> Result<PathBuf, RigError> {
-    if let Some(path) = std::env::var_os("ARTERY") {
-        return Ok(path.into());
-    }
     let this = std::env::current_exe().unwrap_or_default();
-    let folders = this.ancestors().skip(1).take(2);
-    let found = folders.map(|folder| folder.join("artery")).find(|path| path.is_file());
-    found.ok_or_else(|| Skip::MissingTool("artery (cargo build -p artery, or set $ARTERY)".into()).into())
+    let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("artery"));
+    let named = std::env::var_os("ARTERY").map(PathBuf::from);
+    let found = match named {
+        Some(path) => Some(path).filter(|path| path.is_file()),
+        None => beside.into_iter().find(|path| path.is_file()),
+    };
+    let missing = "cannot find the program artery (cargo build -p artery, or set $ARTERY)";
+    found.ok_or_else(|| RigError::System(missing.into(), std::io::ErrorKind::NotFound.into()))
 }
 
 /// The program that runs now, to be started again.
