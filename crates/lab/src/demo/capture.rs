@@ -18,28 +18,26 @@ pub(super) fn show() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("traffic.pcap");
     let wanted = traffic::write(&file, PACKETS)?;
-    println!(
+    say!(
         "Wrote a capture of {} packets: 256 flows, 64 to 1514 bytes, some not to be forwarded.",
         thousands(PACKETS)
     );
-    println!(
-        "conf/pcap-router.click reads it, checks, looks up, takes a hop, puts on a new Ethernet header:\n"
-    );
+    say!("conf/pcap-router.click reads it, checks, looks up, takes a hop, puts on a new Ethernet header:\n");
     let finished = run(&file, false)?;
     let rate = PACKETS as f64 / finished.ran.as_secs_f64();
-    println!(
+    say!(
         "{} packets in {:.3} s: {:.2} million packets a second\n",
         thousands(PACKETS),
         finished.ran.as_secs_f64(),
         rate / 1e6
     );
-    println!("Once more, with the time of each element taken:\n");
+    say!("Once more, with the time of each element taken:\n");
     let finished = run(&file, true)?;
-    println!("{}", by_element(&finished.plan(), &finished.counts()));
-    println!("What became of them:\n");
-    println!("{}", by_fate(&finished));
+    say!("{}", by_element(&finished.plan(), &finished.counts()));
+    say!("What became of them:\n");
+    say!("{}", by_fate(&finished));
     check(&finished, &wanted)?;
-    println!("Every packet is accounted for, as the capture was made.");
+    say!("Every packet is accounted for, as the capture was made.");
     Ok(())
 }
 

@@ -22,10 +22,10 @@ pub(super) fn show() -> anyhow::Result<()> {
     let rig = Rig::new("demo")?;
     let artery = program::artery()?;
     heading("2. A router between two hosts");
-    println!(
+    say!(
         "Three network namespaces: a 10.0.1.2 -- r 10.0.1.1, 10.0.2.1 -- b 10.0.2.2. Linux does not forward in r;"
     );
-    println!("`artery run conf/router.click` does. Everything vanishes at the end, also when interrupted.\n");
+    say!("`artery run conf/router.click` does. Everything vanishes at the end, also when interrupted.\n");
     let line = rig.line()?;
     let command = line.r.command([artery]).args(["run", "-e", ROUTER, "--stats=0.5"]);
     let mut router = command.spawn()?;
@@ -47,27 +47,27 @@ fn wait_until_it_forwards(line: &Line, router: &mut Process) -> anyhow::Result<(
 }
 
 fn ping(line: &Line) -> anyhow::Result<()> {
-    println!("$ ping -c 5 {FAR}     from a, through the router, to b");
+    say!("$ ping -c 5 {FAR}     from a, through the router, to b");
     let report = line.a.ping(FAR, 5)?;
-    println!("{}", report.text.trim());
+    say!("{}", report.text.trim());
     ensure!(report.lost() == 0, "{} of {} pings were lost", report.lost(), report.sent);
-    println!("\n$ ping -c 2 10.0.1.1     the router answers itself");
+    say!("\n$ ping -c 2 10.0.1.1     the router answers itself");
     let report = line.a.ping("10.0.1.1", 2)?;
     ensure!(report.lost() == 0, "the router does not answer ping");
-    println!("{}", report.text.trim());
+    say!("{}", report.text.trim());
     Ok(())
 }
 
 fn trace(line: &Line) -> anyhow::Result<()> {
-    println!("\n$ traceroute {FAR}     the router is the first hop: it answers for packets that expire");
+    say!("\n$ traceroute {FAR}     the router is the first hop: it answers for packets that expire");
     let trace = line.a.run(["traceroute", "-n", "-q", "1", "-w", "1", FAR])?.stdout;
-    print!("{trace}");
+    say!("{}", trace.trim_end());
     ensure!(trace.contains("10.0.1.1") && trace.contains(FAR), "traceroute does not show the way");
     Ok(())
 }
 
 fn transfer(line: &Line, router: &Process) -> anyhow::Result<()> {
-    println!("\n$ iperf3 -c {FAR} -t 3     TCP through the router, while it counts\n");
+    say!("\n$ iperf3 -c {FAR} -t 3     TCP through the router, while it counts\n");
     let done = AtomicBool::new(false);
     let measured: Result<Throughput, RigError> = thread::scope(|scope| {
         let transfer = scope.spawn(|| {
@@ -84,19 +84,19 @@ fn transfer(line: &Line, router: &Process) -> anyhow::Result<()> {
         transfer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let throughput = measured?;
-    println!("\nTCP: {:.2} Gbit/s through the router", throughput.bits_per_second / 1e9);
+    say!("\nTCP: {:.2} Gbit/s through the router", throughput.bits_per_second / 1e9);
     ensure!(throughput.bits_per_second > 1e6, "TCP hardly gets through");
     Ok(())
 }
 
 fn stop(line: &Line, mut router: Process) -> anyhow::Result<()> {
-    println!("\nInterrupting the router (SIGINT): it gives the interfaces back to Linux.");
+    say!("\nInterrupting the router (SIGINT): it gives the interfaces back to Linux.");
     router.signal(Signal::INT);
     let output = router.wait(PATIENCE)?;
     ensure!(output.code() == Some(0), "the router ended with {:?}:\n{}", output.status, output.stderr);
     let report = line.a.ping("10.0.1.1", 2)?;
     ensure!(report.lost() == 0, "r does not answer once the router has gone");
-    println!("r itself answers ping again.");
+    say!("r itself answers ping again.");
     Ok(())
 }
 

@@ -1,5 +1,10 @@
 //! A demonstration that explains itself: a router on a capture, and a router between two hosts.
 
+/// Writes a line. Unlike `println!` it goes on when nobody reads any more.
+macro_rules! say {
+    ($($text:tt)*) => { artery_engine::Sink::Stdout.write(&(format!($($text)*) + "\n")) };
+}
+
 mod capture;
 mod line;
 mod traffic;
@@ -12,7 +17,7 @@ pub fn run() -> anyhow::Result<()> {
     match line::show() {
         Err(error) => match error.downcast::<RigError>() {
             Ok(RigError::Skip(reason)) => {
-                println!("\nSkipped, and no failure: the router between two hosts {reason}.");
+                say!("\nSkipped, and no failure: the router between two hosts {reason}.");
                 Ok(())
             }
             Ok(error) => Err(error.into()),
@@ -24,5 +29,5 @@ pub fn run() -> anyhow::Result<()> {
 
 /// Writes a heading.
 fn heading(text: &str) {
-    println!("\n== {text}\n");
+    say!("\n== {text}\n");
 }
