@@ -37,6 +37,14 @@ fn a_driver_goes_on_when_a_source_asks_the_router_to_stop() {
 }
 
 #[test]
+fn one_request_to_stop_is_one_step_and_the_next_wait_is_kept() {
+    let driver = "DriverManager(pause, print $(now), wait 1s, print $(now), stop)";
+    prints(&format!("Script(wait 0.5s, write stop); {driver}"), "1000000000.500000\n1000000001.500000\n");
+    let source = "InfiniteSource(LIMIT 5, STOP true) -> Discard;";
+    prints(&format!("{source} {driver}"), "1000000000.000000\n1000000001.000000\n");
+}
+
+#[test]
 fn a_driver_goes_on_when_nothing_can_happen_any_more() {
     let source = "InfiniteSource(LIMIT 1000) -> c :: Counter -> Discard;";
     prints(&format!("{source} DriverManager(wait, print c.count, stop)"), "1000\n");

@@ -183,7 +183,9 @@ impl Control {
         let quiet = || {
             !self.has_stop_requests() && self.mailboxes.iter().all(|mailbox| !mailbox.pending.load(Acquire))
         };
-        if all && quiet() && self.driver().is_some() && !self.open.load(Acquire) {
+        // A request that is on its way to the driver is enough: a second one would cut its next wait short.
+        let helpless = all && quiet() && !self.has_stop_requests();
+        if helpless && self.driver().is_some() && !self.open.load(Acquire) {
             self.request_stop();
         }
     }
