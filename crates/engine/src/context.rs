@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
         let max = max.min(self.graph.burst);
         let up = node as usize;
         self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
-        let pulled = into.len() - before;
+        let pulled = into.len().saturating_sub(before);
         let upstream = &mut self.graph.nodes[up];
         // What was pushed to a queue was counted then.
         if !upstream.is_pushed_to {

@@ -147,6 +147,8 @@ fn file_is_ready(node: usize, watching: &mut [bool], scheduler: &mut Scheduler) 
 /// under way between two turns.
 fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
+    // Simulated time goes on where it was; real time needs no telling.
+    graph.clock.jump(old.clock.now());
     let mut heirs = vec![None; old.plan.len()];
     let mut lost = 0;
     for node in 0..graph.plan.len() {

@@ -32,7 +32,7 @@ impl Element for RoundRobinSched {
             let input = self.next;
             let n = if cx.upstream_idle(input) { 0 } else { cx.pull(input, share.min(left), into) };
             self.next = (input + 1) % inputs;
-            left -= n;
+            left = left.saturating_sub(n);
             vain = if n == 0 { vain + 1 } else { 0 };
         }
     }
