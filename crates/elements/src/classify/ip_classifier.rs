@@ -177,6 +177,9 @@ mod tests {
             Err(errors) => errors[0].to_string(),
         };
         assert_eq!(refuses("tcp, udp"), "need 1 arguments, one per output port");
+        let text = "src net 10/8 and dst net 18.26/255.255.0.0";
+        assert!(Bench::setup(&CLASS, text).outputs(1).build().is_ok());
+        assert_eq!(refuses("net 10/9"), "pattern 0: 'ip net': address missing");
         assert_eq!(refuses("host"), "pattern 0: 'ip host': address missing");
     }
 }
