@@ -92,6 +92,11 @@ pub enum Phase {
     Last,
 }
 
+impl Phase {
+    /// All phases in their order.
+    pub const ALL: &'static [Phase] = &[Phase::Info, Phase::Privileged, Phase::Default, Phase::Last];
+}
+
 /// Which signals the instances of a class give (Click's notifiers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {

@@ -207,6 +207,10 @@ impl Plan {
     pub fn home(&self, node: usize) -> Home {
         self.nodes[node].home
     }
+    /// The first worker that has an instance of an element.
+    pub(crate) fn first_home(&self, node: usize) -> usize {
+        if let Home::Worker(worker) = self.home(node) { worker } else { 0 }
+    }
     /// Whether `worker` has an instance of an element.
     pub fn is_on(&self, node: usize, worker: usize) -> bool {
         matches!(self.home(node), Home::Every) || self.home(node) == Home::Worker(worker)

@@ -9,7 +9,7 @@ use crate::events::Events;
 use crate::graph::{Counts, Graph};
 use crate::handler::HandlerError;
 use crate::names::Names;
-use crate::plan::{Home, Plan};
+use crate::plan::Plan;
 use crate::resources::Resources;
 use crate::sink::Sink;
 use crate::wiring::{wire, wire_across};
@@ -219,6 +219,8 @@ type Slots = Vec<Option<Box<dyn Element>>>;
 /// What the elements of a graph have in common while they are made.
 #[derive(Default)]
 struct Making {
+    /// Whether it is known which element runs where.
+    settled: bool,
     names: Names,
     shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
     /// Of the element that is being made.
@@ -272,30 +274,31 @@ impl Shared {
         let mut slots: Vec<Slots> =
             (0..plan.workers()).map(|_| (0..plan.len()).map(|_| None).collect()).collect();
         let mut making = Making { names: self.settings.names.clone(), ..Making::default() };
-        let mut problems = Vec::new();
+        let mut problems: Vec<Problem> = Vec::new();
         let mut warnings = Vec::new();
-        let mut settled = false;
-        for node in in_phases(plan) {
-            if !settled && plan.class(node).phase > Phase::Info {
-                settled = true;
+        for phase in Phase::ALL {
+            if *phase > Phase::Info && !std::mem::replace(&mut making.settled, true) {
                 warnings.extend(plan.settle_homes().into_iter().map(Problem::placing));
             }
-            let workers = match plan.home(node) {
-                Home::Worker(worker) => worker..worker + 1,
-                Home::Every => 0..plan.workers(),
-            };
-            for worker in workers {
-                // All copies find the same odd.
-                making.warnings.clear();
-                match self.build_element(plan, node, worker, &mut making) {
-                    Ok(element) => slots[worker][node] = Some(element),
-                    Err(found) => {
-                        problems.extend(found);
-                        break;
+            // Worker by worker, so that elements of different workers do not share cache lines.
+            for (worker, slots) in slots.iter_mut().enumerate() {
+                for (node, slot) in slots.iter_mut().enumerate() {
+                    let is_next = plan.class(node).phase == *phase && plan.is_on(node, worker);
+                    if !is_next || problems.iter().any(|problem| problem.node == Some(node)) {
+                        continue;
+                    }
+                    making.warnings.clear();
+                    match self.build_element(plan, node, worker, &mut making) {
+                        Ok(element) => *slot = Some(element),
+                        Err(found) => problems.extend(found),
+                    }
+                    // All copies find the same odd.
+                    if plan.first_home(node) == worker {
+                        let odd = making.warnings.drain(..);
+                        warnings.extend(odd.map(|warning| Problem::odd_arguments(node, warning)));
                     }
                 }
             }
-            warnings.extend(making.warnings.drain(..).map(|warning| Problem::odd_arguments(node, warning)));
         }
         if problems.is_empty() { Ok((slots, sorted(warnings))) } else { Err(sorted(problems)) }
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What all copies share.
+/// What all copies share, on cache lines of its own: what lies beside it in memory may be another worker's.
 #[derive(Default)]
+#[repr(align(128))]
 struct Taken(AtomicU64);
 
 /// A limit and what is left of it.
