@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench demo                            a router on a capture, and as root between two hosts
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
-  artery-bench seed3 --out docs/benchmarks     the same with care, and figures and charts in files
+  artery-bench seed3 --out results             the same with care, and figures and charts in files
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 
