@@ -72,5 +72,5 @@ mod domain;
 mod published;
 mod sync;
 
-pub use domain::{Domain, Reader, Turn};
+pub use domain::{Domain, Reader, Ticket, Turn};
 pub use published::Published;

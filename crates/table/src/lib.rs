@@ -1,0 +1,13 @@
+//! Routing tables.
+#![deny(unsafe_code)]
+
+mod address;
+mod limbo;
+mod runs;
+#[allow(unsafe_code)]
+mod storage;
+
+pub use address::{Address, NotAPrefix, Prefix};
+pub use limbo::Limbo;
+pub use runs::{Group, NO_GROUP, Runs};
+pub use storage::{HugePages, Pages, Region, Storage, Word, Words};

@@ -1,0 +1,21 @@
+//! What a FIB is compiled from.
+use crate::{Address, Prefix};
+
+/// Where packets of a route go: the number of a next-hop group. A FIB hands it out and gives it no meaning.
+pub type Group = u32;
+
+/// The group of addresses that no route covers.
+pub const NO_GROUP: Group = 0;
+
+/// A set of routes, seen as runs of neighbouring addresses that go the same way.
+pub trait Runs<A: Address> {
+    /// Calls `each(first, last, group)` for runs that together are exactly the addresses of `within`, in order.
+    ///
+    /// The group is that of the longest prefix that covers the run, [`NO_GROUP`] where there is none. The route of
+    /// all addresses, length 0, does not count: it shows as [`NO_GROUP`], so that changing it changes no run.
+    /// Neighbouring runs may have the same group.
+    fn runs(&self, within: Prefix<A>, each: impl FnMut(A, A, Group));
+
+    /// The group of the route of all addresses, [`NO_GROUP`] if there is none.
+    fn default_group(&self) -> Group;
+}

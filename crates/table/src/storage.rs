@@ -1,0 +1,191 @@
+//! Memory for tables: arrays of atomic words in regions that the caller chooses.
+//!
+//! A region is reserved at its full size once and never moves, so that a reader needs its address only once; memory
+//! is taken from the system when a page is first written. What a table means by its words is its own affair: here
+//! they are numbers, all bit patterns are legal, and a region may be shared with a reader outside the process.
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Where a table gets memory.
+pub trait Storage: Send + Sync {
+    /// A region of at least `bytes` zero bytes, for the array `name` of a table.
+    fn region(&self, name: &'static str, bytes: usize) -> io::Result<Region>;
+}
+
+/// Ordinary pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pages;
+
+impl Storage for Pages {
+    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        Region::anonymous(bytes)
+    }
+}
+
+/// Pages that the system is asked to make huge (2 MiB) where it can: fewer TLB misses in big tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HugePages;
+
+impl Storage for HugePages {
+    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        let region = Region::anonymous(bytes)?;
+        region.advise_huge();
+        Ok(region)
+    }
+}
+
+/// Alignment of regions from [`Region::anonymous`]: that of a huge page.
+const ALIGN: usize = 2 << 20;
+
+/// Memory of fixed size at a fixed place, zero at first.
+pub struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// What was mapped: a little more than the region, to align it.
+    mapping: (NonNull<u8>, usize),
+}
+
+// SAFETY: a region is plain memory that belongs to nobody's thread; access goes through atomics.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Memory of this process alone, taken from the system page by page when it is first written.
+    pub fn anonymous(bytes: usize) -> io::Result<Region> {
+        let room = bytes.max(1).checked_add(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a fresh mapping at a place of the system's choice touches no other memory.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), room, access, flags) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let skip = start.as_ptr().align_offset(ALIGN);
+        // SAFETY: the mapping is ALIGN bytes longer than the region.
+        let aligned = unsafe { start.add(skip) };
+        Ok(Region { start: aligned, bytes, mapping: (start, room) })
+    }
+
+    /// Memory shared with whoever else maps `file`, such as a BPF array. Who shortens the file kills its readers.
+    pub fn mapped(file: impl AsFd, bytes: usize) -> io::Result<Region> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a fresh mapping at a place of the system's choice touches no other memory; what others write
+        // there is read through atomics whose every bit pattern is legal.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes.max(1), access, flags, file, 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region { start, bytes, mapping: (start, bytes.max(1)) })
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn advise_huge(&self) {
+        // SAFETY: advice on our own mapping changes no content. A system without huge pages refuses: then ordinary
+        // ones do.
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let (start, bytes) = self.mapping;
+        // SAFETY: our own mapping; whoever reads it holds the region.
+        let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+    }
+}
+
+/// What an array may consist of.
+///
+/// # Safety
+/// The type must be an atomic integer: every bit pattern is legal, zero among them, and it may be shared.
+pub unsafe trait Word: Send + Sync + 'static {}
+// SAFETY: an atomic integer.
+unsafe impl Word for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Word for AtomicU16 {}
+// SAFETY: as above.
+unsafe impl Word for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Word for AtomicU64 {}
+
+/// A fixed number of atomic words in a region.
+pub struct Words<W> {
+    region: Region,
+    count: usize,
+    word: PhantomData<W>,
+}
+
+impl<W: Word> Words<W> {
+    /// `count` words of zero for the array `name`.
+    pub fn new(storage: &dyn Storage, name: &'static str, count: usize) -> io::Result<Words<W>> {
+        let bytes = count.checked_mul(size_of::<W>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let region = storage.region(name, bytes)?;
+        let is_aligned = region.start.as_ptr().cast::<W>().is_aligned();
+        if region.bytes() < bytes || !is_aligned {
+            return Err(io::Error::other(format!("the storage gave an unfit region for the array {name}")));
+        }
+        Ok(Words { region, count, word: PhantomData })
+    }
+}
+
+impl<W: Word> Deref for Words<W> {
+    type Target = [W];
+
+    #[inline]
+    fn deref(&self) -> &[W] {
+        // SAFETY: `new` has checked size and alignment, all bytes are initialised (zero or written), a Word may
+        // have any bit pattern, and the region lives as long as self.
+        unsafe { std::slice::from_raw_parts(self.region.start.as_ptr().cast(), self.count) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn words_are_zero_aligned_and_keep_what_is_written() {
+        for storage in [&Pages as &dyn Storage, &HugePages] {
+            let words: Words<AtomicU64> = Words::new(storage, "test", 1000).unwrap();
+            assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+            words[999].store(7, Relaxed);
+            assert_eq!((words.len(), words[999].load(Relaxed)), (1000, 7));
+            assert!(words.as_ptr().cast::<u8>().align_offset(64) == 0);
+        }
+    }
+
+    #[test]
+    fn two_mappings_of_one_file_show_the_same_words() {
+        struct File(std::fs::File);
+        impl Storage for File {
+            fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+                Region::mapped(&self.0, bytes)
+            }
+        }
+        let file = rustix::fs::memfd_create("words", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        let file = File(file.into());
+        let ours: Words<AtomicU32> = Words::new(&file, "test", 1024).unwrap();
+        let theirs: Words<AtomicU32> = Words::new(&file, "test", 1024).unwrap();
+        ours[5].store(55, Relaxed);
+        assert_eq!(theirs[5].load(Relaxed), 55);
+    }
+
+    #[test]
+    fn a_region_that_is_too_small_is_refused() {
+        struct Stingy;
+        impl Storage for Stingy {
+            fn region(&self, _: &'static str, _: usize) -> io::Result<Region> {
+                Region::anonymous(8)
+            }
+        }
+        assert!(Words::<AtomicU64>::new(&Stingy, "test", 2).is_err());
+        assert!(Words::<AtomicU64>::new(&Pages, "test", usize::MAX).is_err());
+    }
+}
