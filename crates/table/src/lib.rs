@@ -2,12 +2,16 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod fib;
 mod limbo;
 mod runs;
+#[allow(unsafe_code)]
+mod simd;
 #[allow(unsafe_code)]
 mod storage;
 
 pub use address::{Address, NotAPrefix, Prefix};
 pub use limbo::Limbo;
 pub use runs::{Group, NO_GROUP, Runs};
+pub use simd::Simd;
 pub use storage::{HugePages, Pages, Region, Storage, Word, Words};

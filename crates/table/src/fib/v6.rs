@@ -1,0 +1,1 @@
+//! The IPv6 FIB.

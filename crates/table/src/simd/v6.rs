@@ -1,0 +1,1 @@
+//! Gathers of the IPv6 FIB.
