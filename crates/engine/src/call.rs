@@ -101,7 +101,7 @@ impl Plan {
         values.map(sum_or_only)
     }
 
-    /// Writes a handler, wherever its element is; of all copies where there are several. `None` for the router's own.
+    /// Writes a handler, wherever its element is; of all copies where there are several, unless they share what it is for. `None` for the router's own.
     pub(crate) fn write_with(
         &self,
         full: &str,
@@ -115,7 +115,8 @@ impl Plan {
                 None => Err(HandlerError::NoHandler(name)),
             },
             Target::Element(node, name) => {
-                self.workers_of(node, true).try_for_each(|worker| write(Some((worker, node)), &name))
+                let once = self.class(node).handler(&name).is_some_and(|handler| handler.once);
+                self.workers_of(node, !once).try_for_each(|worker| write(Some((worker, node)), &name))
             }
         }
     }
@@ -152,6 +153,20 @@ impl Control {
                 Err(_) => return Err(late()),
             }
         }
+    }
+
+    /// Puts a command in a worker's mailbox, waiting for room as long as a call may take and the router runs. Returns
+    /// whether it is there.
+    pub(crate) fn post_patiently(&self, worker: usize, mut command: Command) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(back) = self.mailbox(worker).post(command) {
+            if self.has_ended() || Instant::now() >= deadline {
+                return false;
+            }
+            command = back;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     pub(crate) fn write_global(&self, name: &str, value: &str) -> Result<(), HandlerError> {

@@ -30,6 +30,8 @@ pub struct Handler {
     pub takes_parameters: bool,
     /// Where a class runs on every worker: whether values are added up. Otherwise the first worker answers.
     pub sums: bool,
+    /// Where a class runs on every worker: whether a write is for what all copies share, so that one does it.
+    pub once: bool,
     /// Whether it belongs on a button in a user interface: a write without value.
     pub button: bool,
     /// Whether it is for this configuration's own use and refused to whoever calls from outside.
@@ -46,6 +48,7 @@ impl Handler {
             write: None,
             takes_parameters: false,
             sums: false,
+            once: false,
             button: false,
             private: false,
         }
@@ -59,6 +62,7 @@ impl Handler {
             write: Some(write),
             takes_parameters: false,
             sums: false,
+            once: false,
             button: false,
             private: false,
         }
@@ -76,6 +80,11 @@ impl Handler {
     /// Says that values of several workers are added up.
     pub const fn sum(mut self) -> Handler {
         self.sums = true;
+        self
+    }
+    /// Says that a write is for what the copies on several workers share: one of them does it, for all.
+    pub const fn once(mut self) -> Handler {
+        self.once = true;
         self
     }
     /// Says that it is a write without value.
