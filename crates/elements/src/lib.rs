@@ -38,7 +38,7 @@ elements! {
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
         host_ether_filter, strip_ether_vlan_header;
 
-    ip(address, each, failures, ip_header, ip_text, linear, name, packet_id, route):
+    ip(address, each, failures, ip_header, ip_text, linear, name, outputs, packet_id, route, routes):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
         dec_ip_ttl, fix_ip_src, get_ip_address, icmp_error, icmp_ping_encap, icmp_ping_responder,
         ip_encap, ip_fragmenter, ip_gw_options, ip_print, linear_ip_lookup, mark_ip_ce, mark_ip_header,

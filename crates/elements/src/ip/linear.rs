@@ -1,5 +1,6 @@
 //! A routing table that looks at every route: right because it is simple, fast while it is small.
 use super::route::{Next, Route};
+use super::routes::{NotAdded, Routes};
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
 
@@ -31,36 +32,6 @@ struct Block {
 const NO_ROUTES: Block = Block { addresses: [1; LANES], masks: [0; LANES] };
 
 impl LinearTable {
-    /// Adds a route. When there is one for its prefix, that one is replaced and returned, or with `replace` false only
-    /// returned, as error.
-    pub(crate) fn add(&mut self, route: Route, replace: bool) -> Result<Option<Route>, Route> {
-        let old = match self.find(route.prefix) {
-            Some((_, old)) if !replace => return Err(old),
-            Some((slot, old)) => {
-                self.slots[slot] = Some(route);
-                Some(old)
-            }
-            None => {
-                match self.slots.iter_mut().find(|slot| slot.is_none()) {
-                    Some(gap) => *gap = Some(route),
-                    None => self.slots.push(Some(route)),
-                }
-                None
-            }
-        };
-        self.compile();
-        Ok(old)
-    }
-
-    /// Removes the route of a prefix, if it leads to `next` where one is given, and returns it.
-    pub(crate) fn remove(&mut self, prefix: Ipv4Prefix, next: Option<Next>) -> Option<Route> {
-        let (slot, old) =
-            self.find(prefix).filter(|(_, route)| next.is_none_or(|next| next == route.next))?;
-        self.slots[slot] = None;
-        self.compile();
-        Some(old)
-    }
-
     /// Removes all routes.
     pub(crate) fn clear(&mut self) {
         *self = LinearTable::default();
@@ -73,7 +44,7 @@ impl LinearTable {
 
     /// The number, for [`next`](Self::next), of the longest route that contains an address.
     #[inline]
-    pub(crate) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
+    fn number(&self, address: Ipv4Addr) -> Option<usize> {
         let address = address.to_bits();
         for (number, block) in self.blocks.iter().enumerate() {
             let mut hits = 0_u32;
@@ -93,7 +64,7 @@ impl LinearTable {
     pub(crate) fn lookup_all(&self, addresses: &[u32], found: &mut Vec<u32>) {
         found.clear();
         if self.nexts.len() > FEW {
-            let number = |&address| self.lookup(Ipv4Addr::from_bits(address)).map_or(NO_ROUTE, |n| n as u32);
+            let number = |&address| self.number(Ipv4Addr::from_bits(address)).map_or(NO_ROUTE, |n| n as u32);
             return found.extend(addresses.iter().map(number));
         }
         found.resize(addresses.len(), NO_ROUTE);
@@ -138,6 +109,43 @@ impl Block {
     }
 }
 
+impl Routes for LinearTable {
+    fn add(&mut self, route: Route, replace: bool) -> Result<Option<Route>, NotAdded> {
+        let old = match self.find(route.prefix) {
+            Some((_, old)) if !replace => return Err(NotAdded::Exists(old)),
+            Some((slot, old)) => {
+                self.slots[slot] = Some(route);
+                Some(old)
+            }
+            None => {
+                match self.slots.iter_mut().find(|slot| slot.is_none()) {
+                    Some(gap) => *gap = Some(route),
+                    None => self.slots.push(Some(route)),
+                }
+                None
+            }
+        };
+        self.compile();
+        Ok(old)
+    }
+
+    fn remove(&mut self, prefix: Ipv4Prefix, next: Option<Next>) -> Option<Route> {
+        let (slot, old) =
+            self.find(prefix).filter(|(_, route)| next.is_none_or(|next| next == route.next))?;
+        self.slots[slot] = None;
+        self.compile();
+        Some(old)
+    }
+
+    fn lookup(&self, address: Ipv4Addr) -> Option<Next> {
+        self.number(address).map(|number| self.next(number))
+    }
+
+    fn text(&self) -> String {
+        self.routes().map(Route::line).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +181,7 @@ mod tests {
             let addresses: Vec<u32> = (0..100).map(|_| address(&mut random).to_bits()).collect();
             let mut found = Vec::new();
             table.lookup_all(&addresses, &mut found);
-            let each = addresses.iter().map(|a| table.lookup(Ipv4Addr::from_bits(*a)));
+            let each = addresses.iter().map(|a| table.number(Ipv4Addr::from_bits(*a)));
             let each: Vec<u32> = each.map(|n| n.map_or(NO_ROUTE, |n| n as u32)).collect();
             assert_eq!(found, each, "with {routes} routes");
         }
@@ -191,7 +199,7 @@ mod tests {
             match random.below(3) {
                 0 => match (table.add(new, false), old) {
                     (Ok(None), None) => model.push(new),
-                    (Err(conflict), Some(at)) => assert_eq!(conflict, model[at]),
+                    (Err(NotAdded::Exists(conflict)), Some(at)) => assert_eq!(conflict, model[at]),
                     other => panic!("{other:?}"),
                 },
                 1 => match (table.add(new, true), old) {
@@ -207,7 +215,7 @@ mod tests {
                 }
             }
             let address = address(&mut random);
-            assert_eq!(table.lookup(address).map(|n| table.next(n)), longest(&model, address), "{address}");
+            assert_eq!(table.lookup(address), longest(&model, address), "{address}");
             assert_eq!(table.routes().count(), model.len());
         }
     }

@@ -1,13 +1,8 @@
 use super::linear::{LinearTable, NO_ROUTE};
-use super::route::{self, Next, Route};
-use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Write, names::Names,
-};
-use artery_wire::Ipv4Prefix;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use super::outputs::{self, NONE, Unrouted};
+use super::route::Route;
+use super::routes::{self, Command, Routes};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, Write};
 
 pub static CLASS: Class = Class {
     name: "LinearIPLookup",
@@ -33,16 +28,16 @@ rt[1] -> Discard;",
         TABLE,
         LOOKUP,
         Handler::write("add", "adds a route, unless its prefix has one", &Write(|l: &mut LinearIpLookup, text, cx| {
-            l.run(Command::Add, text, cx.outputs()).map(drop)
+            routes::run(&mut l.table, Command::Add, text, cx.outputs()).map(drop)
         })),
         Handler::write("set", "adds or replaces a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            l.run(Command::Set, text, cx.outputs()).map(drop)
+            routes::run(&mut l.table, Command::Set, text, cx.outputs()).map(drop)
         })),
         Handler::write("remove", "removes a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            l.run(Command::Remove, text, cx.outputs()).map(drop)
+            routes::run(&mut l.table, Command::Remove, text, cx.outputs()).map(drop)
         })),
         Handler::write("ctrl", "does several commands, all or none", &Write(|l: &mut LinearIpLookup, text, cx| {
-            l.run_all(text, cx.outputs())
+            routes::run_all(&mut l.table, text, cx.outputs())
         })),
         Handler::write("flush", "removes all routes", &Write(|l: &mut LinearIpLookup, _, _| {
             l.table.clear();
@@ -57,20 +52,17 @@ rt[1] -> Discard;",
 
 pub(crate) const ARGS: &[Arg] = &[Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPUT", "the routes")];
 
-pub(crate) const TABLE: Handler =
-    Handler::read("table", "all routes, one a line", &Read(|l: &mut LinearIpLookup, _, _| Ok(l.text())));
+pub(crate) const TABLE: Handler = Handler::read(
+    "table",
+    "all routes, one a line",
+    &Read(|l: &mut LinearIpLookup, _, _| Ok(l.table.text())),
+);
 pub(crate) const LOOKUP: Handler = Handler::read(
     "lookup",
     "output and gateway for an address",
-    &Read(|l: &mut LinearIpLookup, address, _| l.answer(address)),
+    &Read(|l: &mut LinearIpLookup, address, _| routes::answer(&l.table, address)),
 )
 .parameters();
-
-/// How many packets without route are reported.
-const REPORTS: u32 = 5;
-
-/// No route leads there.
-const NONE: u16 = u16::MAX;
 
 pub(crate) struct LinearIpLookup {
     table: LinearTable,
@@ -78,44 +70,21 @@ pub(crate) struct LinearIpLookup {
     addresses: Vec<u32>,
     numbers: Vec<u32>,
     outputs: Vec<u16>,
-    unrouted: Arc<AtomicU32>,
-}
-
-/// What is done to the table.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Command {
-    Add,
-    Set,
-    Remove,
+    unrouted: Unrouted,
 }
 
 impl LinearIpLookup {
     pub(crate) fn new(args: &mut Args<'_>) -> Result<LinearIpLookup, ArgError> {
         let mut table = LinearTable::default();
-        let mut duplicates = 0;
-        for (number, text) in args.rest("ROUTES").iter().enumerate() {
-            let number = number + 1;
-            let (prefix, next) = match route::parse(text, args.names()) {
-                Some((prefix, Some(next))) => (prefix, next),
-                _ => {
-                    let wanted = "should be 'ADDR/MASK [GATEWAY] OUTPUT'";
-                    return Err(ArgError::wrong_at(text, format!("argument {number} {wanted}")));
-                }
-            };
-            if next.output >= args.outputs() {
-                return Err(ArgError::wrong_at(text, format!("argument {number} bad OUTPUT")));
-            }
-            // A second route for a prefix does not count.
-            duplicates += u32::from(table.add(Route { prefix, next }, false).is_err());
-        }
-        if duplicates > 0 {
-            let routes = if duplicates > 1 { "routes" } else { "route" };
-            // Click says so, although it keeps the first as well.
-            let text = format!("{duplicates} {routes} replaced by later versions");
-            args.warn(text, Some("of several routes for a prefix the first counts; remove the others"));
-        }
-        let unrouted = args.shared(|| AtomicU32::new(0));
-        Ok(LinearIpLookup { table, addresses: Vec::new(), numbers: Vec::new(), outputs: Vec::new(), unrouted })
+        configure(&mut table, args)?;
+        let unrouted = Unrouted::new("LinearIPLookup", args.shared(Default::default));
+        Ok(LinearIpLookup {
+            table,
+            addresses: Vec::new(),
+            numbers: Vec::new(),
+            outputs: Vec::new(),
+            unrouted,
+        })
     }
 
     /// The outputs for all packets of a batch, whose destination annotations become the gateways.
@@ -136,98 +105,27 @@ impl LinearIpLookup {
             self.outputs.push(next.output as u16);
         }
     }
-
-    #[cold]
-    fn discard(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        if self.unrouted.load(Relaxed) < REPORTS && self.unrouted.fetch_add(1, Relaxed) < REPORTS {
-            cx.say(&format!("LinearIPLookup: no route for {}", packet.dst_ip()));
-        }
-        cx.discard(packet, DropReason::NoRoute);
-    }
-
-    /// Does one command, and returns the route that it replaced or removed.
-    fn run(&mut self, command: Command, text: &str, outputs: usize) -> Result<Option<Route>, HandlerError> {
-        let wanted = if command == Command::Remove { "[GATEWAY OUTPUT]" } else { "[GATEWAY] OUTPUT" };
-        let expected = || HandlerError::refused(format!("expected 'ADDR/MASK {wanted}'"));
-        let (prefix, next) = route::parse(text, &Names::default()).ok_or_else(expected)?;
-        if next.is_some_and(|next| next.output >= outputs) {
-            return Err(HandlerError::refused("bad OUTPUT"));
-        }
-        let done = match command {
-            Command::Remove => {
-                self.table.remove(prefix, next).map(Some).ok_or_else(|| not_found(prefix, next))
-            }
-            Command::Add | Command::Set => {
-                let route = Route { prefix, next: next.ok_or_else(expected)? };
-                self.table.add(route, command == Command::Set).map_err(conflict)
-            }
-        };
-        done.map_err(HandlerError::refused)
-    }
-
-    /// Does the commands of `ctrl`; when one fails, the table becomes what it was.
-    fn run_all(&mut self, text: &str, outputs: usize) -> Result<(), HandlerError> {
-        let before = self.table.clone();
-        let done = text.lines().try_for_each(|line| self.run_line(line.trim(), outputs));
-        if done.is_err() {
-            self.table = before;
-            }
-        done
-    }
-
-    fn run_line(&mut self, line: &str, outputs: usize) -> Result<(), HandlerError> {
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let command = match word {
-            "" => return Ok(()),
-            "add" => Command::Add,
-            "set" => Command::Set,
-            "remove" => Command::Remove,
-            other => return Err(HandlerError::refused(format!("bad command '{other}'"))),
-        };
-        self.run(command, rest, outputs).map(drop)
-    }
-
-    fn text(&self) -> String {
-        self.table.routes().map(Route::line).collect()
-    }
-
-    fn answer(&self, address: &str) -> Result<String, HandlerError> {
-        let address = Ipv4Addr::parse(address.trim(), &Names::default())
-            .map_err(|_| HandlerError::refused("expected IP address"))?;
-        Ok(match self.table.lookup(address).map(|number| self.table.next(number)) {
-            Some(Next { gateway: Some(gateway), output }) => format!("{output} {gateway}"),
-            Some(Next { gateway: None, output }) => output.to_string(),
-            None => "-1".to_string(),
-        })
-    }
 }
 
-/// A route that was given without output is shown with output -1, as Click shows it.
-fn not_found(prefix: Ipv4Prefix, next: Option<Next>) -> String {
-    let route = next.map_or_else(|| format!("{prefix} - -1"), |next| Route { prefix, next }.to_string());
-    format!("route '{route}' not found")
-}
-
-fn conflict(with: Route) -> String {
-    format!("conflict with existing route '{with}'")
+/// Takes the routes of a configuration; warns of those that do not count.
+pub(crate) fn configure(table: &mut impl Routes, args: &mut Args<'_>) -> Result<(), ArgError> {
+    let outputs = args.outputs();
+    let texts = args.rest("ROUTES").to_vec();
+    let duplicates = routes::configure(table, &texts, outputs, args.names())
+        .map_err(|(text, why)| ArgError::wrong_at(text, why))?;
+    if duplicates > 0 {
+        let routes = if duplicates > 1 { "routes" } else { "route" };
+        // Click says so, although it keeps the first as well.
+        let text = format!("{duplicates} {routes} replaced by later versions");
+        args.warn(text, Some("of several routes for a prefix the first counts; remove the others"));
+    }
+    Ok(())
 }
 
 impl Element for LinearIpLookup {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         self.route(batch);
-        let outputs = std::mem::take(&mut self.outputs);
-        let first = outputs.first().copied().unwrap_or(NONE);
-        if first != NONE && outputs.iter().all(|output| *output == first) {
-            cx.send_all(first.into(), batch);
-        } else {
-            for (packet, output) in batch.drain().zip(&outputs) {
-                match *output {
-                    NONE => self.discard(packet, cx),
-                    output => cx.send(output.into(), packet),
-                }
-            }
-        }
-        self.outputs = outputs;
+        outputs::send(batch, &self.outputs, &self.unrouted, |packet| packet.dst_ip().into(), cx);
     }
 }
 
@@ -235,7 +133,8 @@ impl Element for LinearIpLookup {
 mod tests {
     use super::*;
     use crate::ip::ip_header::testing::survives_anything;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason, Packet};
+    use std::net::Ipv4Addr;
 
     const ROUTES: &str = "18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 2";
 
