@@ -10,6 +10,9 @@ use crate::voice::{Voice, complain, print};
 use artery_elements::CLASSES;
 use artery_engine::{Finished, HandlerError, Router, Settings};
 
+/// The status that a shell reports of a filter whose reader went away.
+const KILLED_BY_SIGPIPE: u8 = 128 + 13;
+
 /// Carries out a run; gives the exit status.
 pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     let voice = job.voice;
@@ -27,6 +30,12 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     drop(listeners);
     if job.time {
         print(&clock.read());
+    }
+    if finished.was_unread() {
+        return Ok(KILLED_BY_SIGPIPE);
+    }
+    if finished.has_failed() {
+        status = 1;
     }
     let errors = ask(&mut finished, &job.handlers);
     errors.iter().for_each(|error| voice.error(error));

@@ -13,12 +13,12 @@ pub(crate) enum Voice {
 
 /// Writes to standard output. A reader that went away is no reason to fail.
 pub(crate) fn print(text: &str) {
-    Sink::Stdout.write(text);
+    let _ = Sink::Stdout.write(text);
 }
 
 /// Writes to standard error, likewise.
 pub(crate) fn complain(text: &str) {
-    Sink::Stderr.write(text);
+    let _ = Sink::Stderr.write(text);
 }
 
 impl Voice {

@@ -262,11 +262,17 @@ impl Context<'_> {
     }
     /// Prints what packets make an element say: a line on standard error.
     pub fn say(&mut self, line: &str) {
-        self.graph.control.chatter().write(&format!("{line}\n"));
+        self.graph.control.say(line);
     }
-    /// Prints what a script prints: text on standard output, as it is.
+    /// Says that this element can't do its work, as a file is damaged or a disk full. The router goes on, and its run
+    /// counts as failed.
+    pub fn fail(&mut self, line: &str) {
+        self.graph.control.set_failed();
+        self.say(line);
+    }
+    /// Prints what a script prints: text on standard output, as it is. The run ends when that fails.
     pub fn print(&mut self, text: &str) {
-        self.graph.control.output().write(text);
+        self.graph.control.print(text);
     }
     /// Whether this graph takes the place of a running one, whose ports are still in use.
     pub fn is_replacing(&self) -> bool {

@@ -4,6 +4,7 @@ use crate::graph::Graph;
 use crate::sink::Sink;
 use artery_rcu::Turn;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard};
@@ -105,6 +106,10 @@ pub(crate) struct Control {
     mailboxes: Vec<Mailbox>,
     chatter: Sink,
     output: Sink,
+    /// Whether an element could not do its work.
+    failed: AtomicBool,
+    /// Whether whoever read what scripts print went away.
+    unread: AtomicBool,
     replacement: Mutex<Replacement>,
 }
 
@@ -132,6 +137,8 @@ impl Control {
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect::<Result<_, _>>()?,
             chatter,
             output,
+            failed: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             replacement: Mutex::default(),
         })
     }
@@ -232,11 +239,31 @@ impl Control {
     pub(crate) fn set_profile(&self, profile: bool) {
         self.profile.store(profile, Relaxed);
     }
-    pub(crate) fn chatter(&self) -> &Sink {
-        &self.chatter
+    /// Prints a message.
+    pub(crate) fn say(&self, line: &str) {
+        // Messages fail silently.
+        let _ = self.chatter.write(&format!("{line}\n"));
     }
-    pub(crate) fn output(&self) -> &Sink {
-        &self.output
+    /// Prints what a script prints. When that is not possible any more, the run ends: quietly if nobody reads on, as
+    /// the system ends a filter, else with a message and as one that failed.
+    pub(crate) fn print(&self, text: &str) {
+        let Err(error) = self.output.write(text) else { return };
+        if error.kind() == ErrorKind::BrokenPipe {
+            self.unread.store(true, Release);
+        } else if !self.failed.swap(true, AcqRel) {
+            self.say(&format!("standard output: {error}"));
+        }
+        self.end();
+    }
+    /// Remembers that an element could not do its work.
+    pub(crate) fn set_failed(&self) {
+        self.failed.store(true, Release);
+    }
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Acquire)
+    }
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Acquire)
     }
 }
 

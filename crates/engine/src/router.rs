@@ -503,6 +503,14 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Whether an element said that it could not do its work.
+    pub fn has_failed(&self) -> bool {
+        self.shared.control.has_failed()
+    }
+    /// Whether the run ended because nobody read any more what scripts printed.
+    pub fn was_unread(&self) -> bool {
+        self.shared.control.is_unread()
+    }
     /// Which elements there were.
     pub fn plan(&self) -> Arc<Plan> {
         self.graphs[0].plan.clone()

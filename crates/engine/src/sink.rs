@@ -18,16 +18,17 @@ impl Sink {
     pub fn buffer() -> Sink {
         Sink::Buffer(Arc::default())
     }
-    /// Writes `text` as it is. A closed standard output is no reason to stop a router, so errors are ignored.
-    pub fn write(&self, text: &str) {
+    /// Writes `text` as it is. The error is standard output's; that messages find no reader is no reason to fail.
+    pub fn write(&self, text: &str) -> std::io::Result<()> {
         match self {
             Sink::Stderr => drop(std::io::stderr().write_all(text.as_bytes())),
             Sink::Stdout => {
                 let mut out = std::io::stdout().lock();
-                drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+                return out.write_all(text.as_bytes()).and_then(|()| out.flush());
             }
             Sink::Buffer(buffer) => buffer.lock().unwrap_or_else(|e| e.into_inner()).push_str(text),
         }
+        Ok(())
     }
     /// Takes the text out of a buffer; empty for the other kinds.
     pub fn take(&self) -> String {

@@ -47,6 +47,26 @@ pub fn click(args: &[&str], input: &str) -> Outcome {
     outcome(command("click", args), input)
 }
 
+/// Calls artery with its standard output going to `out`; gives its exit status and what it said.
+pub fn artery_into(out: impl Into<Stdio>, args: &[&str]) -> Outcome {
+    let mut command = command("artery", args);
+    let output = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    Outcome { status: output.status.code().unwrap_or(-1), out: String::new(), err }
+}
+
+/// Calls artery with nobody reading its messages; gives its exit status and what it printed.
+pub fn artery_unheard(args: &[&str]) -> Outcome {
+    let output = command("artery", args).stderr(closed_pipe()).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    Outcome { status: output.status.code().unwrap_or(-1), out, err: String::new() }
+}
+
+/// A pipe that nobody reads any more.
+pub fn closed_pipe() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
 /// A folder for the files of one test.
 pub struct Folder(tempfile::TempDir);
 
