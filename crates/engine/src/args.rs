@@ -272,6 +272,10 @@ impl<'a> Args<'a> {
     pub fn domain(&self) -> &Arc<Domain> {
         self.environment.domain
     }
+    /// The value of this type that an earlier copy of this element has made by [`shared`](Self::shared).
+    pub fn already_shared<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.environment.shared.get(&(self.node, TypeId::of::<T>()))?.clone().downcast().ok()
+    }
     /// A value that the copies of this element on all workers share, such as what is left of a limit.
     pub fn shared<T: Any + Send + Sync>(&mut self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = (self.node, TypeId::of::<T>());
