@@ -7,11 +7,13 @@
 
 pub mod args;
 pub mod bench;
+mod building;
 mod call;
 pub mod class;
 pub mod clock;
 pub mod context;
 mod control;
+mod crew;
 pub mod element;
 pub mod events;
 pub mod graph;

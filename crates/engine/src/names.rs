@@ -35,7 +35,7 @@ impl Names {
     }
     /// Lets names be looked up and defined from the compound `scope` on; with its slash, empty for the outermost.
     pub fn enter(&mut self, scope: &str) {
-        self.scope = scope.to_string();
+        scope.clone_into(&mut self.scope);
     }
     /// What `name` stands for, in the innermost compound that says something about `part`.
     fn lookup<T>(&self, name: &str, part: impl Fn(&Entry) -> Option<T>) -> Option<T> {

@@ -1,24 +1,20 @@
 //! A router from its configuration to its end: build, run, call, replace, stop.
-use crate::args::{ArgError, ArgWarning, Args, Environment};
+use crate::args::{ArgError, ArgWarning};
+use crate::building::{Built, Part};
 use crate::call::{reading, writing};
-use crate::class::{Class, Classes, Phase};
-use crate::clock::Clock;
+use crate::class::{Class, Classes};
 use crate::control::{Command, Control};
-use crate::element::{Element, StartError};
-use crate::events::Events;
+use crate::crew::Crew;
+use crate::element::StartError;
 use crate::graph::{Counts, Graph};
 use crate::handler::HandlerError;
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::resources::Resources;
 use crate::sink::Sink;
-use crate::wiring::{wire, wire_across};
-use crate::worker::Worker;
 use artery_lang::{Ir, Processing};
 use artery_packet::{BATCH, Pool, Time};
 use artery_rcu::Domain;
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -95,24 +91,27 @@ pub enum Stage {
 }
 
 impl Problem {
-    fn of_router(message: impl Into<String>) -> Problem {
+    pub(crate) fn of_router(message: impl Into<String>) -> Problem {
         Problem::new(None, Stage::Initializing, message.into())
     }
     fn new(node: Option<usize>, stage: Stage, message: String) -> Problem {
         Problem { node, stage, message, help: None, is_warning: false, texts: Vec::new() }
     }
-    fn of_arguments(node: usize, class: &Class, error: &ArgError) -> Problem {
+    pub(crate) fn of_arguments(node: usize, class: &Class, error: &ArgError) -> Problem {
         let problem = Problem::new(Some(node), Stage::Configuring, error.to_string());
         Problem { help: error.help(class), texts: error.texts(), ..problem }
     }
-    fn odd_arguments(node: usize, warning: ArgWarning) -> Problem {
+    pub(crate) fn odd_arguments(node: usize, warning: ArgWarning) -> Problem {
         let problem = Problem::new(Some(node), Stage::Configuring, warning.text);
         Problem { help: warning.help, is_warning: true, ..problem }
     }
-    fn of_start(node: usize, error: StartError) -> Problem {
+    pub(crate) fn of_start(node: usize, error: StartError) -> Problem {
         Problem { help: error.help, ..Problem::new(Some(node), Stage::Initializing, error.message) }
     }
-    fn placing(message: String) -> Problem {
+    fn late(worker: usize, what: &str) -> Problem {
+        Problem::of_router(format!("worker {worker} {what}"))
+    }
+    pub(crate) fn placing(message: String) -> Problem {
         Problem { is_warning: true, ..Problem::new(None, Stage::Placing, message) }
     }
 }
@@ -120,20 +119,20 @@ impl Problem {
 /// A configuration that was built and started, but does not run yet.
 pub struct Router {
     shared: Shared,
-    graphs: Vec<Graph>,
+    crew: Crew,
     /// What should be said but does not keep the router from running.
     pub warnings: Vec<Problem>,
 }
 
 /// What stays the same when the graph is replaced.
 #[derive(Clone)]
-struct Shared {
+pub(crate) struct Shared {
     classes: Classes,
-    settings: Settings,
-    resources: Arc<Resources>,
-    domain: Arc<Domain>,
-    pool: &'static Pool,
-    control: Arc<Control>,
+    pub(crate) settings: Settings,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) pool: &'static Pool,
+    pub(crate) control: Arc<Control>,
     plan: Arc<Mutex<Arc<Plan>>>,
 }
 
@@ -146,10 +145,11 @@ impl Router {
         settings: Settings,
     ) -> Result<Router, Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
-        let mut shared = Shared::new(classes, settings)?;
-        let (graphs, warnings) = shared.graphs(plan)?;
-        *shared.plan.lock().unwrap_or_else(|e| e.into_inner()) = graphs[0].plan.clone();
-        Ok(Router { shared, graphs, warnings })
+        let shared = Shared::new(classes, settings)?;
+        let mut crew = shared.crew("worker", shared.settings.affinity)?;
+        let (plan, warnings) = shared.build(&mut crew, plan)?;
+        shared.set_plan(plan);
+        Ok(Router { shared, crew, warnings })
     }
 
     /// Makes all elements and starts none: what is wrong with arguments shows although no device is opened. Gives
@@ -160,9 +160,9 @@ impl Router {
         classes: Classes,
         settings: Settings,
     ) -> Result<(Plan, Vec<Problem>), Vec<Problem>> {
-        let mut plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
-        let (_, warnings) = Shared::new(classes, settings)?.build_elements(&mut plan)?;
-        Ok((plan, warnings))
+        let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
+        let shared = Shared::new(classes, settings)?;
+        shared.make_elements(&mut shared.crew("builder", None)?, plan)
     }
 
     /// Says before the start that handler calls can come from outside at any time; see [`Handle::keep_open`].
@@ -172,63 +172,24 @@ impl Router {
 
     /// Stops the elements without having run them; their handlers can be read.
     pub fn finish(self) -> Finished {
-        let Router { shared, mut graphs, .. } = self;
-        let mut reader = shared.domain.reader();
-        let turn = reader.turn();
-        for graph in &mut graphs {
-            for node in 0..graph.plan.len() {
-                graph.enter(node, &turn, |element, cx| element.stop(cx));
-            }
-        }
+        let Router { shared, mut crew, .. } = self;
+        (0..shared.settings.workers).for_each(|worker| crew.on(worker, Part::stop_all));
+        let graphs = crew.disband().into_iter().map(Part::into_graph).collect();
         Finished { shared, graphs, ran: Duration::ZERO }
     }
 
     /// Which elements there are and where they run.
     pub fn plan(&self) -> Arc<Plan> {
-        self.graphs[0].plan.clone()
+        self.shared.plan()
     }
 
     /// Starts the workers.
     pub fn start(self) -> Running {
-        let Router { shared, graphs, .. } = self;
-        let affinity = shared.settings.affinity;
-        let spawn = |(index, graph): (usize, Graph)| {
-            let worker = Worker::new(graph, shared.domain.reader());
-            let body = move || {
-                affinity.into_iter().for_each(|first| bind_to_processor(first + index));
-                worker.run()
-            };
-            let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-            thread.spawn(body).expect("the system can start a thread for each worker")
-        };
-        let workers = graphs.into_iter().enumerate().map(spawn).collect();
+        let Router { shared, crew, .. } = self;
+        let workers = crew.release(Part::run);
         Running { handle: Handle { shared }, workers, started: Instant::now() }
     }
 }
-
-fn bind_to_processor(n: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(n % std::thread::available_parallelism().map_or(1, usize::from));
-    // A worker that may not choose its processor runs all the same.
-    let _ = rustix::thread::sched_setaffinity(None, &set);
-}
-
-/// The elements of one worker, by number.
-type Slots = Vec<Option<Box<dyn Element>>>;
-
-/// What the elements of a graph have in common while they are made.
-#[derive(Default)]
-struct Making {
-    /// Whether it is known which element runs where.
-    settled: bool,
-    names: Names,
-    shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
-    /// Of the element that is being made.
-    warnings: Vec<ArgWarning>,
-}
-
-/// What was built, with warnings, or what was wrong.
-type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
 
 impl Shared {
     fn new(classes: Classes, settings: Settings) -> Result<Shared, Vec<Problem>> {
@@ -248,127 +209,18 @@ impl Shared {
         })
     }
 
-    /// Makes all elements, joins them, and starts them in the order of their phases.
-    fn graphs(&mut self, mut plan: Plan) -> Built<Vec<Graph>> {
-        let (mut slots, warnings) = self.build_elements(&mut plan)?;
-        plan.set_circumstances(self.settings.simulated.is_some(), self.settings.replaceable);
-        let plan = Arc::new(plan);
-        self.control.clear_driver();
-        let mut graphs = Vec::new();
-        for worker in 0..plan.workers() {
-            let clock = self.settings.simulated.map_or_else(Clock::real, Clock::simulated);
-            let slots = std::mem::take(&mut slots[worker]);
-            let (plan, control) = (plan.clone(), self.control.clone());
-            let mut graph = Graph::new(plan.clone(), control, worker, wire(&plan), slots, self.pool, clock);
-            graph.events = Some(Events::new(&self.control.mailbox(worker).bell).map_err(|error| {
-                vec![Problem::of_router(format!("can't watch files for worker {worker}: {error}"))]
-            })?);
-            graphs.push(graph);
-        }
-        wire_across(&plan, &self.control, &mut graphs);
-        self.start_elements(&plan, &mut graphs)?;
-        Ok((graphs, warnings))
+    fn set_plan(&self, plan: Arc<Plan>) {
+        *self.plan.lock().unwrap_or_else(|e| e.into_inner()) = plan;
     }
-
-    fn build_elements(&self, plan: &mut Plan) -> Built<Vec<Slots>> {
-        let mut slots: Vec<Slots> =
-            (0..plan.workers()).map(|_| (0..plan.len()).map(|_| None).collect()).collect();
-        let mut making = Making { names: self.settings.names.clone(), ..Making::default() };
-        let mut problems: Vec<Problem> = Vec::new();
-        let mut warnings = Vec::new();
-        for phase in Phase::ALL {
-            if *phase > Phase::Info && !std::mem::replace(&mut making.settled, true) {
-                warnings.extend(plan.settle_homes().into_iter().map(Problem::placing));
-            }
-            // Worker by worker, so that elements of different workers do not share cache lines.
-            for (worker, slots) in slots.iter_mut().enumerate() {
-                for (node, slot) in slots.iter_mut().enumerate() {
-                    let is_next = plan.class(node).phase == *phase && plan.is_on(node, worker);
-                    if !is_next || problems.iter().any(|problem| problem.node == Some(node)) {
-                        continue;
-                    }
-                    making.warnings.clear();
-                    match self.build_element(plan, node, worker, &mut making) {
-                        Ok(element) => *slot = Some(element),
-                        Err(found) => problems.extend(found),
-                    }
-                    // All copies find the same odd.
-                    if plan.first_home(node) == worker {
-                        let odd = making.warnings.drain(..);
-                        warnings.extend(odd.map(|warning| Problem::odd_arguments(node, warning)));
-                    }
-                }
-            }
-        }
-        if problems.is_empty() { Ok((slots, sorted(warnings))) } else { Err(sorted(problems)) }
-    }
-
-    fn build_element(
-        &self,
-        plan: &mut Plan,
-        node: usize,
-        worker: usize,
-        making: &mut Making,
-    ) -> Result<Box<dyn Element>, Vec<Problem>> {
-        let class = plan.class(node);
-        let config = plan.config(node).to_string();
-        let ports = (plan.inputs(node).len(), plan.outputs(node).len());
-        let environment = Environment {
-            names: &mut making.names,
-            resources: &self.resources,
-            pool: self.pool,
-            domain: &self.domain,
-            plan,
-            shared: &mut making.shared,
-            warnings: &mut making.warnings,
-        };
-        Args::parse(class, node, &config, ports, worker, environment)
-            .and_then(|mut args| (class.build)(&mut args).map_err(|error| vec![error]))
-            .map_err(|errors| errors.iter().map(|error| Problem::of_arguments(node, class, error)).collect())
-    }
-
-    /// Starts elements until the first that can't; then those that were started are stopped.
-    fn start_elements(&self, plan: &Plan, graphs: &mut [Graph]) -> Result<(), Vec<Problem>> {
-        let mut reader = self.domain.reader();
-        let turn = reader.turn();
-        let mut started = Vec::new();
-        for node in in_phases(plan) {
-            for worker in (0..graphs.len()).filter(|&worker| plan.is_on(node, worker)) {
-                let result = graphs[worker].enter(node, &turn, |element, cx| element.start(cx));
-                let Some(Err(error)) = result else {
-                    started.push((worker, node));
-                    continue;
-                };
-                for (worker, node) in started.into_iter().rev() {
-                    graphs[worker].enter(node, &turn, |element, cx| element.stop(cx));
-                }
-                return Err(vec![Problem::of_start(node, error)]);
-            }
-        }
-        Ok(())
-    }
-
     fn plan(&self) -> Arc<Plan> {
         self.plan.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 }
 
-/// Element numbers by phase, within a phase as in the configuration.
-fn in_phases(plan: &Plan) -> Vec<usize> {
-    let mut nodes: Vec<usize> = (0..plan.len()).collect();
-    nodes.sort_by_key(|&node| plan.class(node).phase);
-    nodes
-}
-
-fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by_key(|problem| problem.node);
-    problems
-}
-
 /// A router at work.
 pub struct Running {
     handle: Handle,
-    workers: Vec<JoinHandle<Graph>>,
+    workers: Vec<JoinHandle<Part>>,
     started: Instant,
 }
 
@@ -438,35 +290,56 @@ impl Handle {
     pub fn on_replacement(&self, serve: impl Fn(String) + Send + Sync + 'static) {
         self.shared.control.on_replacement(Box::new(serve));
     }
-    /// Puts another configuration in the place of the running one. On an error the old one goes on.
+    /// Puts another configuration in the place of the running one. On an error the old one goes on. A worker that is
+    /// late takes it when it goes on, and is warned of.
     pub fn replace(&self, ir: &Ir, processing: &Processing) -> Result<Vec<Problem>, Vec<Problem>> {
         let control = &self.shared.control;
         let Settings { workers, burst, .. } = self.shared.settings;
+        // Before anything is touched: one that does not answer now would not take the new graph either.
+        self.await_workers("does not answer; nothing was replaced")?;
         let plan = Plan::new(ir, processing, self.shared.classes, workers, burst.clamp(1, BATCH));
         let driver = control.driver();
         control.set_replacing(true);
-        let built = self.shared.clone().graphs(plan);
-        let (graphs, warnings) = built.inspect_err(|_| {
+        let ((graphs, plan), mut warnings) = self.build_beside(plan).inspect_err(|_| {
             control.clear_driver();
             let restored = driver.is_none_or(|(worker, node)| control.set_driver(worker, node));
             debug_assert!(restored, "the driver was just cleared");
             control.set_replacing(false);
         })?;
-        let plan = graphs[0].plan.clone();
-        for (worker, graph) in graphs.into_iter().enumerate() {
-            let mut command = Command::Replace(Box::new(graph));
-            while let Err(back) = control.mailbox(worker).post(command) {
-                command = back;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        for worker in 0..workers {
-            // Commands are carried out in order: an answer means that the worker has the new graph.
-            let _ = control.call(worker, "replace", |_, _| Ok(()), || ());
-        }
-        *self.shared.plan.lock().unwrap_or_else(|e| e.into_inner()) = plan;
+        warnings.extend(self.hand_over(graphs));
+        self.shared.set_plan(plan);
         control.set_replacing(false);
         Ok(warnings)
+    }
+
+    /// Builds the graphs of a plan on threads of their own, while the old ones run.
+    fn build_beside(&self, plan: Plan) -> Built<(Vec<Graph>, Arc<Plan>)> {
+        let mut crew = self.shared.crew("builder", None)?;
+        let (plan, warnings) = self.shared.build(&mut crew, plan)?;
+        let graphs = crew.disband().into_iter().map(Part::into_graph).collect();
+        Ok(((graphs, plan), warnings))
+    }
+
+    /// Gives each worker its graph; says which did not take it in time.
+    fn hand_over(&self, graphs: Vec<Graph>) -> Vec<Problem> {
+        let mut late = Vec::new();
+        for (worker, graph) in graphs.into_iter().enumerate() {
+            if !self.shared.control.post_patiently(worker, Command::Replace(Box::new(graph))) {
+                late.push(Problem::late(worker, "has no room for commands and keeps its old configuration"));
+            }
+        }
+        // Commands are carried out in order: an answer means that the worker has the new graph.
+        late.extend(self.await_workers("has not taken the new configuration yet").err().unwrap_or_default());
+        late.into_iter().map(|problem| Problem { is_warning: true, ..problem }).collect()
+    }
+
+    /// Waits until each worker answers; says which do not, and `what` that means.
+    fn await_workers(&self, what: &str) -> Result<(), Vec<Problem>> {
+        let answers =
+            |worker: &usize| self.shared.control.call(*worker, "replace", |_, _| Ok(()), || ()).is_ok();
+        let silent = (0..self.shared.settings.workers).filter(|worker| !answers(worker));
+        let problems: Vec<Problem> = silent.map(|worker| Problem::late(worker, what)).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
 
@@ -488,7 +361,7 @@ impl Running {
             if joined.is_err() {
                 self.handle.end();
             }
-            graphs.push(joined.map_err(|_| name)?);
+            graphs.push(joined.map_err(|_| name)?.into_graph());
         }
         Ok(Finished { shared: self.handle.shared, graphs, ran: self.started.elapsed() })
     }
@@ -563,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_call_made_by_the_plan_of_another_graph_reaches_the_element_of_that_name_or_none() {
-        let (other, mut here) = (router("a, b, c, d :: Idle"), router("x, d :: Idle"));
+        let (other, mut here) = (router("a, b, c, d :: Idle"), router("x, d :: Idle").finish());
         let mut reader = here.shared.domain.reader();
         let turn = reader.turn();
         let mut name = |node| reading(&other.plan(), node, "name", "")(&mut here.graphs[0], &turn);

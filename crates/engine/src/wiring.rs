@@ -2,7 +2,7 @@
 use crate::class::Signals;
 use crate::control::Control;
 use crate::graph::{Graph, Input, Node, Output, Place, Signal, Source};
-use crate::handover::handover;
+use crate::handover::{Receiver, Sender, handover};
 use crate::plan::{Home, Plan};
 use artery_lang::flow::travels;
 use artery_packet::Batch;
@@ -23,21 +23,41 @@ pub(crate) fn wire(plan: &Plan) -> Vec<Node> {
     nodes
 }
 
-/// Joins elements of different workers.
-pub(crate) fn wire_across(plan: &Plan, control: &Arc<Control>, graphs: &mut [Graph]) {
+/// One worker's ends of the connections between workers.
+#[derive(Default)]
+pub(crate) struct Ends {
+    /// With the element and output that each takes the packets of.
+    senders: Vec<(usize, usize, Sender)>,
+    receivers: Vec<Receiver>,
+}
+
+impl Ends {
+    /// Moves the ends into memory of their graph.
+    pub(crate) fn join(&mut self, graph: &mut Graph) {
+        for (node, output, sender) in self.senders.drain(..) {
+            graph.nodes[node].outputs[output].remote = Some(sender);
+        }
+        graph.incoming.append(&mut self.receivers);
+        graph.own_incoming = graph.incoming.len();
+    }
+}
+
+/// Makes the connections between elements of different workers; gives each worker's ends.
+pub(crate) fn crossings(plan: &Plan, control: &Arc<Control>) -> Vec<Ends> {
+    let mut ends: Vec<Ends> = (0..plan.workers()).map(|_| Ends::default()).collect();
     for edge in plan.edges() {
         let ((up, output), (down, input)) = (edge.from, edge.to);
         let Home::Worker(to) = plan.home(down) else { continue };
         if plan.inputs(down)[input] {
             continue;
         }
-        for from in (0..graphs.len()).filter(|&from| from != to && plan.is_on(up, from)) {
+        for from in (0..plan.workers()).filter(|&from| from != to && plan.is_on(up, from)) {
             let (sender, receiver) = handover(control, to, (down as u32, input as u16));
-            graphs[from].nodes[up].outputs[output].remote = Some(sender);
-            graphs[to].incoming.push(receiver);
-            graphs[to].own_incoming += 1;
+            ends[from].senders.push((up, output, sender));
+            ends[to].receivers.push(receiver);
         }
     }
+    ends
 }
 
 struct Wiring<'a> {

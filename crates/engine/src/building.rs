@@ -1,0 +1,224 @@
+//! From a plan to started elements: each worker's part is made, joined and started on that worker's thread.
+//!
+//! The parts are made in turn, so that the order of events is that of the configuration; see [`crate::crew`] for why
+//! each is on a thread of its own.
+use crate::args::{ArgWarning, Args, Environment};
+use crate::class::Phase;
+use crate::clock::Clock;
+use crate::crew::Crew;
+use crate::element::Element;
+use crate::events::Events;
+use crate::graph::Graph;
+use crate::names::Names;
+use crate::plan::Plan;
+use crate::router::{Problem, Shared};
+use crate::wiring::{Ends, crossings, wire};
+use crate::worker::Worker;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What was built, with warnings, or what was wrong.
+pub(crate) type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
+
+impl Shared {
+    /// Starts the threads that build. Those that are to run the router, too, have `affinity`.
+    pub(crate) fn crew(&self, name: &str, affinity: Option<usize>) -> Result<Crew, Vec<Problem>> {
+        let parts = (0..self.settings.workers).map(|worker| Part::new(worker, self.clone()));
+        Crew::new(parts, name, affinity).map_err(|error| {
+            vec![Problem::of_router(format!("can't start a thread for each worker: {error}"))]
+        })
+    }
+
+    /// Makes all elements, joins them, and starts them in the order of their phases.
+    pub(crate) fn build(&self, crew: &mut Crew, plan: Plan) -> Built<Arc<Plan>> {
+        let (mut plan, warnings) = self.make_elements(crew, plan)?;
+        plan.set_circumstances(self.settings.simulated.is_some(), self.settings.replaceable);
+        let plan = Arc::new(plan);
+        self.control.clear_driver();
+        for (worker, mut ends) in crossings(&plan, &self.control).into_iter().enumerate() {
+            let plan = plan.clone();
+            let join = move |part: &mut Part| (part.join(plan, &mut ends), ends);
+            let (joined, _emptied) = crew.on(worker, join);
+            joined.map_err(|problem| vec![problem])?;
+        }
+        start_elements(crew, plan.workers()).map_err(|problem| vec![problem])?;
+        Ok((plan, warnings))
+    }
+
+    /// Makes all elements, and decides where they run as soon as all that have a say are made.
+    pub(crate) fn make_elements(&self, crew: &mut Crew, plan: Plan) -> Built<Plan> {
+        let workers = plan.workers();
+        let mut making = Making::new(plan, self.settings.names.clone());
+        for &phase in Phase::ALL {
+            for worker in 0..workers {
+                let make = move |part: &mut Part| {
+                    part.make(phase, &mut making);
+                    making
+                };
+                making = crew.on(worker, make);
+            }
+            if phase == Phase::Info {
+                let contradictions = making.plan.settle_homes();
+                making.warnings.extend(contradictions.into_iter().map(Problem::placing));
+            }
+        }
+        let Making { plan, problems, warnings, .. } = making;
+        if problems.is_empty() { Ok((plan, sorted(warnings))) } else { Err(sorted(problems)) }
+    }
+}
+
+/// Starts elements until the first that can't; then those that were started are stopped.
+fn start_elements(crew: &mut Crew, workers: usize) -> Result<(), Problem> {
+    for &phase in Phase::ALL {
+        for worker in 0..workers {
+            if let Err(problem) = crew.on(worker, move |part| part.start(phase)) {
+                (0..workers).rev().for_each(|worker| crew.on(worker, Part::stop_started));
+                return Err(problem);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| problem.node);
+    problems
+}
+
+/// What the elements of a graph have in common while they are made. It goes from worker to worker.
+struct Making {
+    plan: Plan,
+    names: Names,
+    shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
+    /// Of the element that is being made.
+    odd: Vec<ArgWarning>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Making {
+    fn new(plan: Plan, names: Names) -> Making {
+        // Room enough that no worker's thread makes room and frees what another's allocated.
+        let shared = HashMap::with_capacity(2 * plan.len());
+        Making { plan, names, shared, odd: Vec::new(), problems: Vec::new(), warnings: Vec::new() }
+    }
+}
+
+/// One worker's part of the router, on that worker's thread: first elements by number, then their graph.
+pub(crate) struct Part {
+    worker: usize,
+    shared: Shared,
+    slots: Vec<Option<Box<dyn Element>>>,
+    graph: Option<Graph>,
+    started: Vec<usize>,
+}
+
+impl Part {
+    fn new(worker: usize, shared: Shared) -> Part {
+        Part { worker, shared, slots: Vec::new(), graph: None, started: Vec::new() }
+    }
+
+    /// Makes this worker's elements of a phase.
+    fn make(&mut self, phase: Phase, making: &mut Making) {
+        self.slots.resize_with(making.plan.len(), || None);
+        for node in 0..making.plan.len() {
+            let is_next = making.plan.class(node).phase == phase && making.plan.is_on(node, self.worker);
+            // All copies find the same fault.
+            if is_next && !making.problems.iter().any(|problem| problem.node == Some(node)) {
+                self.make_element(node, making);
+            }
+        }
+    }
+
+    fn make_element(&mut self, node: usize, making: &mut Making) {
+        making.odd.clear();
+        match self.element(node, making) {
+            Ok(element) => self.slots[node] = Some(element),
+            Err(found) => making.problems.extend(found),
+        }
+        // All copies find the same odd.
+        if making.plan.first_home(node) == self.worker {
+            let odd = making.odd.drain(..);
+            making.warnings.extend(odd.map(|warning| Problem::odd_arguments(node, warning)));
+        }
+    }
+
+    fn element(&self, node: usize, making: &mut Making) -> Result<Box<dyn Element>, Vec<Problem>> {
+        let Making { plan, names, shared, odd, .. } = making;
+        let class = plan.class(node);
+        let config = plan.config(node).to_string();
+        let ports = (plan.inputs(node).len(), plan.outputs(node).len());
+        let Shared { resources, pool, domain, .. } = &self.shared;
+        let environment = Environment { names, resources, pool, domain, plan, shared, warnings: odd };
+        Args::parse(class, node, &config, ports, self.worker, environment)
+            .and_then(|mut args| (class.build)(&mut args).map_err(|error| vec![error]))
+            .map_err(|errors| errors.iter().map(|error| Problem::of_arguments(node, class, error)).collect())
+    }
+
+    /// Makes the graph of this worker's elements. `ends` keeps its memory, which is not this thread's.
+    fn join(&mut self, plan: Arc<Plan>, ends: &mut Ends) -> Result<(), Problem> {
+        let Shared { settings, control, pool, .. } = &self.shared;
+        let clock = settings.simulated.map_or_else(Clock::real, Clock::simulated);
+        let (nodes, slots) = (wire(&plan), std::mem::take(&mut self.slots));
+        let mut graph = Graph::new(plan, control.clone(), self.worker, nodes, slots, pool, clock);
+        let events = Events::new(&control.mailbox(self.worker).bell).map_err(|error| {
+            Problem::of_router(format!("can't watch files for worker {}: {error}", self.worker))
+        })?;
+        graph.events = Some(events);
+        ends.join(&mut graph);
+        self.graph = Some(graph);
+        Ok(())
+    }
+
+    fn graph(&mut self) -> &mut Graph {
+        self.graph.as_mut().expect("elements are joined before they start, run and stop")
+    }
+
+    /// Starts this worker's elements of a phase, until the first that can't.
+    fn start(&mut self, phase: Phase) -> Result<(), Problem> {
+        let mut reader = self.shared.domain.reader();
+        let turn = reader.turn();
+        let plan = self.graph().plan.clone();
+        for node in (0..plan.len()).filter(|&node| plan.class(node).phase == phase) {
+            match self.graph().enter(node, &turn, |element, cx| element.start(cx)) {
+                Some(Err(error)) => return Err(Problem::of_start(node, error)),
+                Some(Ok(())) => self.started.push(node),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the elements that were started, the last first.
+    fn stop_started(&mut self) {
+        let started = std::mem::take(&mut self.started);
+        self.stop(started.into_iter().rev());
+    }
+
+    /// Stops all elements.
+    pub(crate) fn stop_all(&mut self) {
+        let all = 0..self.graph().plan.len();
+        self.stop(all);
+    }
+
+    fn stop(&mut self, nodes: impl Iterator<Item = usize>) {
+        let mut reader = self.shared.domain.reader();
+        let turn = reader.turn();
+        for node in nodes {
+            self.graph().enter(node, &turn, |element, cx| element.stop(cx));
+        }
+    }
+
+    /// Runs the graph until the router ends.
+    pub(crate) fn run(&mut self) {
+        if let Some(graph) = self.graph.take() {
+            self.graph = Some(Worker::new(graph, self.shared.domain.reader()).run());
+        }
+    }
+
+    /// The graph with its elements.
+    pub(crate) fn into_graph(self) -> Graph {
+        self.graph.expect("what is asked for its graph was joined")
+    }
+}
