@@ -9,6 +9,7 @@ mod runs;
 mod simd;
 #[allow(unsafe_code)]
 mod storage;
+pub mod synthetic;
 
 pub use address::{Address, NotAPrefix, Prefix};
 pub use limbo::Limbo;
