@@ -1,7 +1,7 @@
 //! Runs that can't do all they were asked to: what they say, and their exit status.
 mod support;
 
-use support::{Folder, artery_into, artery_unheard, closed_pipe};
+use support::{Folder, artery, artery_into, artery_unheard, closed_pipe};
 
 /// Prints a hundred lines, one a second.
 const TALK: &str =
@@ -31,4 +31,47 @@ fn messages_that_nobody_reads_change_nothing() {
     let text = "Message(heard); Idle -> c :: Counter -> Discard; Script(print \"done\", stop)";
     let outcome = artery_unheard(&["run", "-e", text, "-h", "c.count"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "done\n0\n"), "{outcome:?}");
+}
+
+/// A pcap file with packets of 60 bytes, written by the program itself; gives its path.
+fn trace(folder: &Folder, packets: u32) -> String {
+    let path = folder.path("t.pcap");
+    let text = format!("InfiniteSource(LENGTH 60, LIMIT {packets}, STOP true) -> ToDump({path})");
+    assert_eq!(artery(&["run", "-e", &text]).status, 0);
+    path
+}
+
+#[test]
+fn a_damaged_trace_fails_the_run_after_the_packets_before_the_damage() {
+    let folder = Folder::new();
+    let path = trace(&folder, 1000);
+    let whole = std::fs::read(&path).unwrap();
+    // Cut inside the last record, and with a length in the middle that no packet has.
+    let mut wild = whole.clone();
+    wild[24 + 500 * 76 + 8..][..4].copy_from_slice(&[0xff; 4]);
+    for (bytes, packets, place) in [
+        (&whole[..whole.len() - 1], "999", 24 + 999 * 76),
+        (&whole[..whole.len() - 65], "999", 24 + 999 * 76),
+        (&wild[..], "500", 24 + 500 * 76),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        for way in ["->", "-> Unqueue ->"] {
+            let text = format!("FromDump({path}, STOP true) {way} c :: Counter -> Discard");
+            let outcome = artery(&["run", "-e", &text, "-h", "c.count"]);
+            assert_eq!((outcome.status, outcome.out.trim_end()), (1, packets), "{outcome:?}");
+            assert!(outcome.err.contains(&format!("{path}: byte {place}, record ")), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_finds_no_room_fails_the_run() {
+    for more in ["", ", UNBUFFERED true"] {
+        let text = format!(
+            "InfiniteSource(LIMIT 10, STOP true) -> ToDump(/dev/full{more}) -> c :: Counter -> Discard"
+        );
+        let outcome = artery(&["run", "-e", &text, "-h", "c.count"]);
+        assert_eq!((outcome.status, outcome.out.as_str()), (1, "10\n"), "{outcome:?}");
+        assert!(outcome.err.contains("/dev/full: "), "{outcome:?}");
+    }
 }

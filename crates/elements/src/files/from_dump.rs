@@ -23,7 +23,8 @@ SAMPLE. With STOP the router is asked to stop at the end; END_CALL is a handler 
 
 With FORCE_IP only IP packets leave by output 0, their header marked and their destination annotation set; others
 leave by output 1 or are dropped. Bytes that were on the wire and not in the file are counted in the extra length
-annotation. A damaged file is reported with the place of the damage; what precedes it is sent.
+annotation. When a damaged file has been sent up to the damage, that is reported with its place, and the run
+counts as failed: the program's exit status is 1.
 
 LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Compressed files are not read.",
     example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
@@ -173,7 +174,7 @@ impl FromDump {
             Ok(step) => step,
             Err(error) => {
                 self.trace = None;
-                cx.say(&format!("{} :: FromDump: {error}", cx.name()));
+                cx.fail(&format!("{} :: FromDump: {error}", cx.name()));
                 Step::Exhausted
             }
         }
@@ -251,7 +252,7 @@ impl FromDump {
         }
         if let Err(error) = taken {
             self.trace = None;
-            cx.say(&format!("{} :: FromDump: {error}", cx.name()));
+            cx.fail(&format!("{} :: FromDump: {error}", cx.name()));
         }
     }
 

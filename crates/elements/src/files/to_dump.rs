@@ -14,8 +14,8 @@ pub static CLASS: Class = Class {
 Writes packets to a file that tcpdump and FromDump read; `-` is standard output. At most SNAPLEN bytes of each are
 written, with its timestamp, or the time if it has none. ENCAP says with what packets begin, such as ETHER or IP;
 USE_ENCAP_FROM asks elements that have an `encap` handler, which must agree. With an output the packets go on,
-unchanged; else they end here. When writing fails, that is said once, and packets are counted and not written from then
-on.",
+unchanged; else they end here. When writing fails, that is said once, packets are counted and not written from then
+on, and the run counts as failed: the program's exit status is 1.",
     example: "InfiniteSource(LIMIT 3, STOP true) -> ToDump(out.pcap, ENCAP IP);",
     ports: "1/0-1",
     args: &[
@@ -148,7 +148,7 @@ impl ToDump {
 
     fn give_up(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         self.writer = None;
-        cx.say(&format!("{} :: ToDump: {error}", cx.name()));
+        cx.fail(&format!("{} :: ToDump: {error}", cx.name()));
     }
 }
 
