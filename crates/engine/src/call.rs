@@ -346,3 +346,20 @@ fn no_parameters(full: &str) -> HandlerError {
 fn sum_or_only(mut values: Vec<String>) -> String {
     if values.len() == 1 { values.remove(0) } else { sum(values) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::Sink;
+
+    #[test]
+    fn a_command_for_a_full_mailbox_is_given_up_once_the_router_has_ended() {
+        let control = Control::new(1, Sink::buffer(), Sink::buffer()).unwrap();
+        let nothing = || Command::Call(Box::new(|_, _| ()));
+        while control.mailbox(0).post(nothing()).is_ok() {}
+        control.end();
+        assert!(!control.post_patiently(0, nothing()));
+        assert!(control.mailbox(0).take().is_some());
+        assert!(control.post_patiently(0, nothing()));
+    }
+}

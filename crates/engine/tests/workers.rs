@@ -1,8 +1,9 @@
 //! Several workers, handler calls between them and from outside, and replacement of the graph.
 mod support;
-use artery_engine::{HandlerError, Home, Settings};
+use artery_engine::{HandlerError, Home, Router, Settings};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use support::{build, ir, run, settings};
+use support::{CLASSES, GO_ON, build, ir, run, settings};
 
 fn workers(workers: usize) -> Settings {
     Settings { workers, frames: (16384, 4), ..settings() }
@@ -177,4 +178,70 @@ fn a_stop_asked_for_during_a_replacement_is_for_the_new_driver() {
     running.handle().replace(&ir, &processing).unwrap();
     running.wait().unwrap();
     assert_eq!(settings.output.take(), "1 requests");
+}
+
+#[test]
+fn a_worker_makes_starts_and_runs_its_elements_on_one_thread() {
+    let running = build("a :: Where; b :: Where; Place(b, 1)", &workers(2)).start();
+    let handle = running.handle();
+    assert_eq!(handle.read("a.here", "").as_deref(), Ok("worker-0 true true"));
+    assert_eq!(handle.read("b.here", "").as_deref(), Ok("worker-1 true true"));
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
+#[should_panic(expected = "made on purpose")]
+fn a_panic_of_an_element_that_is_made_reaches_whoever_builds_the_router() {
+    build("Where; b :: Burst; Place(b, 1)", &workers(2));
+}
+
+#[test]
+fn when_an_element_cannot_start_those_that_were_started_are_stopped_the_last_first() {
+    let (ir, processing) = ir("a :: Noted; b :: Noted; c :: Noted(false); d :: Noted; Place(c, 1)");
+    let settings = workers(2);
+    let problems = Router::build(&ir, &processing, CLASSES, settings.clone()).err().expect("a refusal");
+    assert_eq!((problems[0].node, problems[0].message.as_str()), (Some(2), "no"));
+    assert_eq!(
+        settings.chatter.take().lines().collect::<Vec<_>>(),
+        ["a starts", "b starts", "d starts", "c starts", "d stops", "b stops", "a stops"]
+    );
+}
+
+#[test]
+fn a_router_that_was_never_run_stops_its_elements_and_can_be_read() {
+    let settings = workers(2);
+    let mut finished = build("a :: Noted; b :: Where; Place(b, 1)", &settings).finish();
+    assert_eq!(settings.chatter.take(), "a starts\na stops\n");
+    assert_eq!(finished.read("b.class", "").as_deref(), Ok("Where"));
+}
+
+#[test]
+fn a_replacement_is_refused_when_the_router_has_ended() {
+    let running = build("Numbers(0) -> Sink", &workers(2)).start();
+    let handle = running.handle();
+    handle.end();
+    running.wait().unwrap();
+    let (ir, processing) = ir("Numbers(0) -> Sink");
+    let problems = handle.replace(&ir, &processing).unwrap_err();
+    let messages: Vec<_> = problems.iter().map(|p| p.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        ["worker 0 does not answer; nothing was replaced", "worker 1 does not answer; nothing was replaced"]
+    );
+}
+
+#[test]
+fn a_replacement_waits_for_a_worker_no_longer_than_a_call_and_leaves_the_old_graph() {
+    let running = build("s :: Stuck; a :: Where; Place(s, 1)", &workers(2)).start();
+    let handle = running.handle();
+    let (ir, processing) = ir("Numbers(0) -> Sink");
+    let problems = handle.replace(&ir, &processing).unwrap_err();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].message, "worker 1 does not answer; nothing was replaced");
+    assert_eq!(handle.read("a.class", "").as_deref(), Ok("Where"));
+    GO_ON.store(true, Relaxed);
+    handle.replace(&ir, &processing).expect("every worker answers");
+    handle.end();
+    running.wait().unwrap();
 }

@@ -5,11 +5,13 @@ use artery_lang::{Options, Sources, check, compile};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 pub static CLASSES: Classes = Classes(&[
-    &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER,
+    &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
+    &BURST, &NOTED, &STUCK,
 ]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
@@ -328,6 +330,78 @@ impl Element for Driver {
         let requests = cx.take_stop_requests();
         cx.print(&format!("{requests} requests"));
         cx.end();
+        true
+    }
+}
+
+/// Knows the threads it was made and started on.
+static WHERE: Class = Class {
+    name: "Where",
+    ports: "0/0",
+    handlers: &[Handler::read(
+        "here",
+        "the thread it is asked on, and whether it was made and started there",
+        &Read(|w: &mut Where, _, _| {
+            let here = std::thread::current();
+            let (made, started) = (w.made == here.id(), w.started == Some(here.id()));
+            Ok(format!("{} {made} {started}", here.name().unwrap_or_default()))
+        }),
+    )],
+    build: |_| Ok(Box::new(Where { made: std::thread::current().id(), started: None })),
+    ..Class::DEFAULT
+};
+struct Where {
+    made: ThreadId,
+    started: Option<ThreadId>,
+}
+impl Element for Where {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, _: &mut Context<'_>) -> Result<(), StartError> {
+        self.started = Some(std::thread::current().id());
+        Ok(())
+    }
+}
+
+/// Panics while it is made, which is a defect.
+static BURST: Class =
+    Class { name: "Burst", ports: "0/0", build: |_| panic!("made on purpose"), ..Class::DEFAULT };
+
+/// Noted(STARTS): says when it starts and stops; with `false` can't start.
+static NOTED: Class = Class {
+    name: "Noted",
+    ports: "0/0",
+    args: &[Arg::optional("STARTS", "bool", "true", "whether it can start")],
+    build: |args| Ok(Box::new(Noted(args.read("STARTS")?))),
+    ..Class::DEFAULT
+};
+struct Noted(bool);
+impl Element for Noted {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.say(&format!("{} starts", cx.name()));
+        if self.0 { Ok(()) } else { Err(StartError::new("no")) }
+    }
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        cx.say(&format!("{} stops", cx.name()));
+    }
+}
+
+/// Whether `Stuck` must go on.
+pub static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// Keeps its worker from everything else until it is told to go on.
+static STUCK: Class = Class { name: "Stuck", ports: "0/0", build: |_| Ok(Box::new(Stuck)), ..Class::DEFAULT };
+struct Stuck;
+impl Element for Stuck {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, _: &mut Context<'_>) -> bool {
+        while !GO_ON.load(Relaxed) {
+            std::thread::yield_now();
+        }
         true
     }
 }
