@@ -4,48 +4,64 @@
 //! load of at most 8 bytes, which the processor does whole, so a lane has the old word or the new one, as an
 //! atomic load would. To the compiler an intrinsic is opaque machine code that reads memory: it neither invents
 //! nor repeats the load, and the words are atomics, whose memory the compiler already takes to be changing.
-mod v4;
-mod v6;
+//! x86 keeps loads in order, so that a word that is followed shows what was stored before it.
+pub(crate) mod v4;
+pub(crate) mod v6;
 
-/// Which instructions a batch lookup uses.
+use std::fmt;
+
+/// Which instructions a batch lookup uses: a witness that this machine has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Simd {
-    /// What every machine has.
+pub struct Simd(Level);
+
+/// The kinds of vector code; private, so that only detection makes a [`Simd`] that asks for more than plain code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
     Plain,
-    /// Eight lanes.
+    /// AVX2 and POPCNT.
     Avx2,
-    /// Sixteen lanes: AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
+    /// AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ.
     Avx512,
 }
 
 impl Simd {
+    /// What every machine has.
+    pub const PLAIN: Simd = Simd(Level::Plain);
+
     /// The widest that this machine has.
     pub fn best() -> Simd {
-        if Simd::Avx512.is_here() {
-            Simd::Avx512
-        } else if Simd::Avx2.is_here() {
-            Simd::Avx2
-        } else {
-            Simd::Plain
-        }
+        Simd::all().last().unwrap_or(Simd::PLAIN)
     }
 
-    /// Those that this machine has.
+    /// Those that this machine has, narrowest first.
     pub fn all() -> impl Iterator<Item = Simd> {
-        [Simd::Plain, Simd::Avx2, Simd::Avx512].into_iter().filter(|simd| simd.is_here())
+        [Level::Plain, Level::Avx2, Level::Avx512].into_iter().filter(|level| level.is_here()).map(Simd)
     }
+}
 
+impl fmt::Display for Simd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Level::Plain => "plain",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        })
+    }
+}
+
+impl Level {
     #[cfg(target_arch = "x86_64")]
     fn is_here(self) -> bool {
         match self {
-            Simd::Plain => true,
-            Simd::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt"),
-            Simd::Avx512 => {
-                Simd::Avx2.is_here()
+            Level::Plain => true,
+            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt"),
+            Level::Avx512 => {
+                Level::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi")
                     && is_x86_feature_detected!("avx512vpopcntdq")
             }
         }
@@ -53,6 +69,6 @@ impl Simd {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_here(self) -> bool {
-        self == Simd::Plain
+        self == Level::Plain
     }
 }
