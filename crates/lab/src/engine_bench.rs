@@ -6,6 +6,7 @@
 use crate::machine::Machine;
 use crate::program::{artery, checked, tool};
 use crate::results::{Align, Measurement, Table, number, write_json_lines};
+use crate::voice::{print, progress};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{Settings, Sink};
 use artery_wire::build::{ether, ip4};
@@ -38,8 +39,7 @@ pub fn run(effort: Effort, json: bool) -> anyhow::Result<()> {
     if json {
         return Ok(write_json_lines(&report.measurements, std::io::stdout())?);
     }
-    report.print();
-    Ok(())
+    Ok(report.print()?)
 }
 
 /// What was measured so far.
@@ -53,7 +53,7 @@ impl Report {
     fn add(&mut self, work: &str, who: &str, unit: &str, runs: &[f64]) {
         let measurement =
             Measurement::of("engine", who, unit, runs).param("work", work).cpu(&self.machine.cpu);
-        eprintln!("{work}: {who}: {} {unit}", number(measurement.value));
+        progress(&format!("{work}: {who}: {} {unit}", number(measurement.value)));
         self.measurements.push(measurement);
     }
     /// Adds the median of the ratios of runs that followed one another.
@@ -64,7 +64,7 @@ impl Report {
     fn note(&mut self, note: &str) {
         self.notes.push(note.to_string());
     }
-    fn print(&self) {
+    fn print(&self) -> std::io::Result<()> {
         let columns = [
             ("work", Align::Left),
             ("who", Align::Left),
@@ -78,8 +78,8 @@ impl Report {
             let work = m.params.get("work").map_or("", String::as_str);
             table.row([work, &m.engine, &number(m.value), &number(m.min), &number(m.max), &m.unit]);
         }
-        println!("{table}\n{}", self.machine);
-        self.notes.iter().for_each(|note| println!("{note}"));
+        print(&format!("{table}\n{}", self.machine))?;
+        self.notes.iter().try_for_each(|note| print(note))
     }
 }
 

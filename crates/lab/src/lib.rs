@@ -9,3 +9,4 @@ pub mod program;
 pub mod results;
 pub mod rig;
 pub mod seed3;
+pub mod voice;

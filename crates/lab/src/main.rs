@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, seed3};
+use artery_lab::{demo, seed3, voice};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,9 +59,13 @@ enum Command {
     },
 }
 
+/// The status that a shell reports of a filter whose reader went away.
+const KILLED_BY_SIGPIPE: u8 = 128 + 13;
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if voice::is_unread(&error) => ExitCode::from(KILLED_BY_SIGPIPE),
         Err(error) => {
             eprintln!("artery-bench: {error:#}");
             ExitCode::FAILURE
@@ -76,9 +80,6 @@ fn run(command: Command) -> anyhow::Result<()> {
             engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
         }
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
-        Command::Seed3Run { case, packets, burst } => {
-            println!("{}", serde_json::to_string(&case.run(packets, burst)?)?);
-            Ok(())
-        }
+        Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
     }
 }

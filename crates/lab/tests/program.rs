@@ -1,7 +1,7 @@
 //! The program `artery-bench` as it is called.
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn bench(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_artery-bench")).args(words).output().unwrap()
@@ -36,4 +36,16 @@ fn wrong_usage_has_status_2_and_says_what_would_be_right() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("prefix-0 to prefix-8"), "{}", text(&output.stderr));
     assert_eq!(bench(&["nonsense"]).status.code(), Some(2));
+}
+
+#[test]
+fn an_experiment_that_nobody_reads_ends_quietly_with_the_status_of_a_filter() {
+    for words in [&["seed3", "--quick"][..], &["seed3-run", "graph", "--packets", "10", "--burst", "1"]] {
+        let (_, unread) = std::io::pipe().unwrap();
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_artery-bench"));
+        let output =
+            bench.args(words).stdout(unread).stderr(Stdio::piped()).spawn().unwrap().wait_with_output();
+        let output = output.unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()), "{words:?}");
+    }
 }

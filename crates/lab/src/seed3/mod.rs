@@ -23,13 +23,14 @@ pub use wire::{INTERFACE, Segment};
 use crate::machine::Machine;
 use crate::program;
 use crate::rig::{Rig, RigError};
+use crate::voice::{print, progress};
 use anyhow::Context as _;
 use child::Instructions;
 use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Figures of several runs, by what was run.
 type Runs<K> = BTreeMap<K, Vec<f64>>;
@@ -38,7 +39,7 @@ type Runs<K> = BTreeMap<K, Vec<f64>>;
 pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = if quick { Plan::QUICK } else { Plan::FULL };
     let machine = Machine::here();
-    println!("{machine}\n");
+    print(&format!("{machine}\n"))?;
     let memory = in_memory(&plan)?;
     let mut remarks = Vec::new();
     let instructions = match program::tool("valgrind") {
@@ -60,15 +61,22 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let report = Report { machine, plan, memory, instructions, wire, remarks };
-    println!("{}", report.text());
-    out.map_or(Ok(()), |folder| write(&report, folder))
+    // First to files: those are wanted even if nobody reads on.
+    let written = out.map_or(Ok(Vec::new()), |folder| write(&report, folder))?;
+    print(&report.text())?;
+    Ok(written.iter().try_for_each(|path| print(&format!("wrote {}", path.display())))?)
+}
+
+/// Carries out one run and prints its figures.
+pub fn run_one(case: Case, packets: u64, burst: usize) -> anyhow::Result<()> {
+    Ok(print(&serde_json::to_string(&case.run(packets, burst)?)?)?)
 }
 
 /// Nanoseconds of a packet, by case and burst. The cases take turns, so that what disturbs disturbs all.
 fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
     let mut runs: Runs<(Case, usize)> = BTreeMap::new();
     for repetition in 1..=plan.repetitions {
-        eprintln!("in memory: round {repetition} of {}", plan.repetitions);
+        progress(&format!("in memory: round {repetition} of {}", plan.repetitions));
         for (case, burst) in plan::cases() {
             let run = child::run(case, plan.packets, burst)?;
             runs.entry((case, burst)).or_default().push(run.nanos_per_packet());
@@ -79,7 +87,7 @@ fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
 
 fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Instructions>> {
     let count = |(case, burst): (Case, usize)| {
-        eprintln!("instructions: {case} at burst {burst}");
+        progress(&format!("instructions: {case} at burst {burst}"));
         Ok(((case, burst), child::instructions(valgrind, case, plan.counted, burst)?))
     };
     plan::cases().map(count).collect()
@@ -97,7 +105,7 @@ fn over_the_wire(plan: &Plan) -> Result<(Runs<&'static str>, String), RigError> 
     let mut runs: Runs<&'static str> = BTreeMap::new();
     let mut keep = |name, value| runs.entry(name).or_default().push(value);
     for repetition in 1..=plan.wire_repetitions {
-        eprintln!("over the wire: round {repetition} of {}", plan.wire_repetitions);
+        progress(&format!("over the wire: round {repetition} of {}", plan.wire_repetitions));
         keep(WIRE[0], through_artery(&segment, tcp, &mut dropped[0])?);
         keep(WIRE[1], through_artery(&segment, flood, &mut dropped[1])?);
         segment.darkstar.forwarding(true)?;
@@ -124,7 +132,8 @@ fn through_artery(
     Ok(value)
 }
 
-fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
+/// Writes all files; gives their paths.
+fn write(report: &Report, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
     let files = [
         ("seed3.jsonl", report.json_lines()?),
@@ -133,10 +142,11 @@ fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
         ("seed3-elements.svg", report.elements_chart()),
         ("seed3-wire.svg", report.wire_chart()),
     ];
+    let mut written = Vec::new();
     for (name, text) in files.iter().filter(|(_, text)| !text.is_empty()) {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-        println!("wrote {}", path.display());
+        written.push(path);
     }
-    Ok(())
+    Ok(written)
 }
