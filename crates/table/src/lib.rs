@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod art;
 mod fib;
 mod limbo;
 mod runs;
@@ -12,6 +13,7 @@ mod storage;
 pub mod synthetic;
 
 pub use address::{Address, NotAPrefix, Prefix};
+pub use art::{Art, ArtReader, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides};
 pub use limbo::Limbo;
 pub use runs::{Group, NO_GROUP, Runs};
 pub use simd::Simd;

@@ -58,7 +58,8 @@ impl<T> Limbo<T> {
         self.fresh.is_empty() && self.waiting.is_empty()
     }
 
-    fn close(&mut self) {
+    /// Lets what has been put so far go through its grace period without waiting for more.
+    pub(crate) fn close(&mut self) {
         if !self.fresh.is_empty() {
             let things = std::mem::replace(&mut self.fresh, Vec::with_capacity(TOGETHER));
             self.waiting.push_back((self.domain.ticket(), things));

@@ -1,0 +1,113 @@
+//! A table as runs of addresses that go the same way.
+use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
+use super::{Art, Strides};
+use crate::{Address, Group, NO_GROUP, Prefix, Runs};
+
+impl<A: Address> Runs<A> for Art<A> {
+    fn runs(&self, within: Prefix<A>, each: impl FnMut(A, A, Group)) {
+        let (first, last) = (within.first(), within.last());
+        let mut walk = Walk { heaps: &self.heaps, each, run: None };
+        let level = level_within(&self.heaps.strides, within);
+        match self.reach(first, level) {
+            Reached::Slot(group) => walk.add(first, last, group),
+            Reached::Table { heap, group } => {
+                let bits = self.heaps.levels()[level];
+                let (from, to) = (bits.slot(first), bits.slot(last));
+                walk.slots(heap, level, first.network(bits.offset), from..to + 1, group);
+            }
+        }
+        walk.finish();
+    }
+
+    fn default_group(&self) -> Group {
+        self.heaps.at(ROOT + DEFAULT).group()
+    }
+}
+
+/// The level whose slots a prefix consists of.
+fn level_within<A: Address>(strides: &Strides<A>, within: Prefix<A>) -> usize {
+    if within.len() == 0 { 0 } else { strides.level_of(within.len()) }
+}
+
+/// Where the way to a prefix ends.
+enum Reached {
+    /// Above its table, at a slot that shows this group.
+    Slot(Group),
+    /// At its table, whose empty slots show this group.
+    Table { heap: usize, group: Group },
+}
+
+impl<A: Address> Art<A> {
+    /// Goes down to the table of this level on the way to an address. The default of the root does not count.
+    fn reach(&self, address: A, level: usize) -> Reached {
+        let (mut heap, mut group) = (ROOT, NO_GROUP);
+        for level in &self.heaps.levels()[..level] {
+            let entry = self.heaps.at(heap + level.slot(address));
+            let Some(child) = entry.child() else {
+                return Reached::Slot(group_or(entry, group));
+            };
+            heap = child;
+            group = group_or(self.heaps.at(heap + DEFAULT), group);
+        }
+        Reached::Table { heap, group }
+    }
+}
+
+#[inline]
+fn group_or(entry: Entry, group: Group) -> Group {
+    if entry.is_none() { group } else { entry.group() }
+}
+
+/// Puts neighbouring slots of one group together.
+struct Walk<'a, A, F> {
+    heaps: &'a Heaps<A>,
+    each: F,
+    /// The last run, which the next slot may prolong.
+    run: Option<(A, A, Group)>,
+}
+
+impl<A: Address, F: FnMut(A, A, Group)> Walk<'_, A, F> {
+    /// The slots of a table whose first address is `base`, and what is below them.
+    fn slots(&mut self, heap: usize, number: usize, base: A, slots: std::ops::Range<usize>, group: Group) {
+        let level = self.heaps.levels()[number];
+        let words = &self.heaps.words()[heap..heap + level.words()];
+        let first_of =
+            |slot: usize| base.or(A::from_field(slot - level.fringe(), level.offset, level.stride));
+        let mut slot = slots.start;
+        while slot < slots.end {
+            let entry = Heaps::<A>::entry(&words[slot]);
+            let start = slot;
+            slot += 1;
+            if let Some(child) = entry.child() {
+                let child_group = group_or(self.heaps.at(child + DEFAULT), group);
+                let child_level = self.heaps.levels()[number + 1];
+                let below = child_level.fringe()..child_level.words();
+                self.slots(child, number + 1, first_of(start), below, child_group);
+                continue;
+            }
+            while slot < slots.end && Heaps::<A>::entry(&words[slot]) == entry {
+                slot += 1;
+            }
+            let last = first_of(slot - 1).broadcast(level.offset + level.stride);
+            self.add(first_of(start), last, group_or(entry, group));
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, first: A, last: A, group: Group) {
+        match &mut self.run {
+            Some(run) if run.2 == group => run.1 = last,
+            run => {
+                if let Some((first, last, group)) = run.replace((first, last, group)) {
+                    (self.each)(first, last, group);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        if let Some((first, last, group)) = self.run {
+            (self.each)(first, last, group);
+        }
+    }
+}
