@@ -3,6 +3,7 @@ use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOp
 use crate::job::Input;
 use crate::load::{Loaded, load};
 use crate::voice::{Voice, complain, print};
+use artery_device::Interface;
 use artery_elements::CLASSES;
 use artery_engine::{Home, Plan, Router, Settings};
 
@@ -13,6 +14,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     let mut plan = None;
     if !loaded.has_errors() {
         let mut settings = Settings { workers: options.workers.into(), ..Settings::default() };
+        settings.names.ask_devices(Interface::mac_of);
         options.device.iter().for_each(|(config, machine)| settings.names.map_device(config, machine));
         match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok((found, warnings)) => {

@@ -1,5 +1,5 @@
 //! The command line: commands, options and what `--help` says of them.
-use crate::job::{Input, Job, PortRequest};
+use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
 use crate::voice::Voice;
 use artery_engine::{Settings, Time};
@@ -28,6 +28,7 @@ Exit status: 0 success, 1 error, 2 wrong usage.";
 pub(crate) enum Command {
     /// Run a configuration
     #[command(
+        override_usage = "artery run [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
         disable_help_flag = true,
         after_long_help = "Examples:
   artery run router.click --workers 2 --stats
@@ -39,10 +40,13 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
     )]
     Run(Box<RunOptions>),
     /// Show every mistake of a configuration, and where its parts would run
-    #[command(after_long_help = "Examples:
+    #[command(
+        override_usage = "artery check [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
+        after_long_help = "Examples:
   artery check router.click
   artery check --workers 4 router.click      also says which parts are copied to all workers, and why not
-  artery check --device eth0=lo router.click   takes addresses from a device that this machine has")]
+  artery check --device eth0=lo router.click   takes addresses from a device that this machine has"
+    )]
     Check(CheckOptions),
     /// Lay out configuration files in the standard way
     #[command(after_long_help = "Examples:
@@ -51,10 +55,16 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
   artery fmt --check conf/*.click    status 1 if a file would change")]
     Fmt(FmtOptions),
     /// Print a configuration with compounds and variables expanded
-    #[command(after_long_help = "Example:\n  artery flatten router.click LIMIT=10")]
+    #[command(
+        override_usage = "artery flatten [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
+        after_long_help = "Example:\n  artery flatten router.click LIMIT=10"
+    )]
     Flatten(DrawOptions),
     /// Draw a configuration
-    #[command(after_long_help = "Example:\n  artery graph router.click | dot -Tsvg > router.svg")]
+    #[command(
+        override_usage = "artery graph [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
+        after_long_help = "Example:\n  artery graph router.click | dot -Tsvg > router.svg"
+    )]
     Graph(GraphOptions),
     /// List elements, or show the manual page of one
     #[command(after_long_help = "Examples:
@@ -148,7 +158,11 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
 
 /// Ends the program as clap does when the command line makes no sense.
 fn usage_error(why: &str) -> ! {
-    Cli::command().error(clap::error::ErrorKind::ValueValidation, why).exit()
+    let mut cli = Cli::command();
+    cli.build();
+    // With the usage of the command that was called.
+    let called = std::env::args().nth(1).and_then(|name| cli.find_subcommand(name).cloned());
+    called.unwrap_or(cli).error(clap::error::ErrorKind::ValueValidation, why).exit()
 }
 
 #[derive(Args)]
@@ -174,7 +188,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000", value_parser = seconds)]
     simtime: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
     affinity: Option<usize>,
     /// Frames of the packet pool
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
@@ -245,6 +259,10 @@ impl RunOptions {
             json: self.json,
         })
     }
+}
+
+fn processor(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,5 +1,5 @@
 //! The personality `click`: its options, its messages, its order of events.
-use crate::job::{Input, Job, PortRequest};
+use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
 use crate::voice::{Voice, complain, print};
 use artery_engine::{Settings, Time};
@@ -132,6 +132,8 @@ fn take(job: &mut Job, given: Given) -> Result<(), String> {
         "threads" => job.settings.workers = integer(&given.spelling, &text)?.clamp(1, 256) as usize,
         "affinity" | "cpu" => {
             let first = if text.is_empty() { 0 } else { integer(&given.spelling, &text)?.max(0) as usize };
+            let refuse = |why| format!("'{}': {why}, not {first}", given.spelling);
+            let first = check_processor(first).map_err(refuse)?;
             job.settings.affinity = (!negated).then_some(first);
         }
         "simtime" | "simulation-time" => {

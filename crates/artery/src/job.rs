@@ -48,6 +48,13 @@ impl std::str::FromStr for PortRequest {
     }
 }
 
+/// Refuses a processor that this machine has not.
+pub(crate) fn check_processor(n: usize) -> Result<usize, String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let last = processors - 1;
+    if n < processors { Ok(n) } else { Err(format!("processors are numbered from 0 to {last} here")) }
+}
+
 /// One run of a router.
 pub(crate) struct Job {
     pub(crate) input: Input,

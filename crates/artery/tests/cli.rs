@@ -1,7 +1,7 @@
 //! Commands that come to their end by themselves.
 mod support;
 
-use support::{Folder, artery, artery_reads};
+use support::{Folder, artery, artery_reads, click};
 
 const MILLION: &str = "InfiniteSource(LIMIT 1000000, STOP true) -> c :: Counter -> d :: Discard;";
 
@@ -254,6 +254,40 @@ fn check_takes_addresses_from_the_devices_it_is_told_of() {
     assert_eq!(artery(&["check", "-e", text]).status, 1);
     let told = artery(&["check", "--device", "absent0=lo", "-e", text]);
     assert_eq!(told.status, 0, "{told:?}");
+}
+
+#[test]
+fn addresses_are_those_of_the_devices_in_the_network_namespace_of_the_process() {
+    let program = env!("CARGO_BIN_EXE_artery");
+    let check = format!("{program} check -e 'Idle -> ARPResponder(10.0.0.1 inside0:eth) -> Discard'");
+    let make = "ip link add inside0 type veth peer name inside1";
+    let inside = |script: &str| {
+        // /sys still shows the devices of the namespace it was mounted in.
+        std::process::Command::new("unshare").args(["-rn", "sh", "-ec", script]).output().unwrap()
+    };
+    let told = inside(&format!("{make}; {check}"));
+    assert!(told.status.success(), "{told:?}");
+    assert_eq!(inside(&check).status.code(), Some(1));
+}
+
+#[test]
+fn a_processor_that_there_is_not_is_refused_with_those_there_are() {
+    let outcome = artery(&["run", "--affinity=9999", "-e", "Idle -> Discard"]);
+    assert_eq!(outcome.status, 2);
+    assert!(outcome.err.contains("processors are numbered from 0 to "), "{outcome:?}");
+    let outcome = click(&["--affinity=9999", "-e", "Idle -> Discard"], "");
+    assert_eq!(outcome.status, 1);
+    assert!(outcome.err.contains("processors are numbered from 0 to "), "{outcome:?}");
+}
+
+#[test]
+fn a_command_without_configuration_shows_how_to_name_one() {
+    for command in ["run", "check", "flatten", "graph"] {
+        let outcome = artery(&[command]);
+        assert_eq!(outcome.status, 2);
+        let usage = format!("Usage: artery {command} [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...\n");
+        assert!(outcome.err.contains("name a configuration") && outcome.err.contains(&usage), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -52,6 +52,10 @@ impl Interface {
             link_type,
         })
     }
+    /// The Ethernet address of the interface of this name, if there is one that has any.
+    pub fn mac_of(name: &str) -> Option<[u8; 6]> {
+        Interface::find(name).ok()?.mac
+    }
     /// The names of all interfaces.
     pub fn list() -> Vec<String> {
         sys::interface_names()

@@ -2,6 +2,7 @@
 
 use crate::rig::RigError;
 use anyhow::{Context as _, bail};
+use artery_device::Interface;
 use artery_elements::CLASSES;
 use artery_engine::{Problem, Router, Settings};
 use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
@@ -31,12 +32,14 @@ pub fn checked(name: &str, text: &str, variables: &[(&str, &str)]) -> anyhow::Re
 
 impl Checked {
     /// Makes and starts the elements.
-    pub fn build(&self, settings: Settings) -> anyhow::Result<Router> {
+    pub fn build(&self, mut settings: Settings) -> anyhow::Result<Router> {
+        settings.names.ask_devices(Interface::mac_of);
         Router::build(&self.ir, &self.processing, CLASSES, settings).map_err(|found| self.complain(&found))
     }
 
     /// Makes all elements and starts none, to see that their arguments are right.
-    pub fn configure(&self, settings: Settings) -> anyhow::Result<()> {
+    pub fn configure(&self, mut settings: Settings) -> anyhow::Result<()> {
+        settings.names.ask_devices(Interface::mac_of);
         let configured = Router::configure(&self.ir, &self.processing, CLASSES, settings);
         let (_, warnings) = configured.map_err(|found| self.complain(&found))?;
         if warnings.is_empty() { Ok(()) } else { Err(self.complain(&warnings)) }

@@ -131,6 +131,11 @@ fn entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, St
             if ether.replace(address).is_some() {
                 return Err(format!("more than one ETH at '{word}'"));
             }
+        } else if let Some(name) = word.strip_suffix(":eth") {
+            return Err(format!(
+                "no Ethernet address is known of '{name}': name a device of this machine that has one, or say \
+                 AddressInfo({name} ETH)"
+            ));
         } else {
             return Err(format!("expected IP/MASK ETH at '{word}'"));
         }
@@ -249,6 +254,11 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_the_argument_and_the_word() {
         for (config, message) in [
+            (
+                "10.0.0.1 eth9:eth",
+                "argument 0: no Ethernet address is known of 'eth9': name a device of this machine that has one, or say \
+                 AddressInfo(eth9 ETH)",
+            ),
             ("10.0.0.1 x 2:0:0:0:0:1", "argument 0: expected IP/MASK ETH at 'x'"),
             ("10.0.0.1 2:0:0:0:0:1, 10.0.0.2", "argument 1: missing ETH"),
             ("2:0:0:0:0:1", "argument 0: missing IP/MASK"),
