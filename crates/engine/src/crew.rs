@@ -6,7 +6,8 @@
 //! the same heap. For the same reason a thread here frees nothing that another thread allocated: the allocator would
 //! hand the place out for its next element.
 use crate::building::Part;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
 /// Something for a worker's thread to do with its part of the router. It is given back when it is done, and freed
@@ -19,8 +20,7 @@ pub(crate) struct Crew {
 }
 
 struct Member {
-    jobs: SyncSender<Job>,
-    done: Receiver<Job>,
+    desk: Arc<Desk>,
     thread: JoinHandle<Part>,
 }
 
@@ -32,22 +32,18 @@ impl Crew {
         name: &str,
         affinity: Option<usize>,
     ) -> std::io::Result<Crew> {
-        let members = parts.enumerate().map(|(index, mut part)| {
-            let (jobs, to_do) = sync_channel::<Job>(1);
-            let (give_back, done) = sync_channel(1);
+        let mut crew = Crew { members: Vec::new() };
+        for (index, part) in parts.enumerate() {
+            let desk = Arc::new(Desk::default());
+            let closing = Closing(desk.clone());
             let body = move || {
                 affinity.into_iter().for_each(|first| bind_to_processor(first + index));
-                for mut job in to_do {
-                    job(&mut part);
-                    // Nobody waits for the last job.
-                    let _ = give_back.send(job);
-                }
-                part
+                closing.0.serve(part)
             };
             let thread = Builder::new().name(format!("{name}-{index}")).spawn(body)?;
-            Ok(Member { jobs, done, thread })
-        });
-        Ok(Crew { members: members.collect::<std::io::Result<_>>()? })
+            crew.members.push(Member { desk, thread });
+        }
+        Ok(crew)
     }
 
     /// Does `work` on a worker's thread and waits for what it gives. A panic there goes on here.
@@ -63,9 +59,10 @@ impl Crew {
                 let _ = reply.send(result);
             }
         });
-        let Member { jobs, done, .. } = &self.members[worker];
-        let back = jobs.send(job).ok().and_then(|()| done.recv().ok());
-        if let (Some(_), Ok(result)) = (back, answer.recv()) {
+        let desk = &self.members[worker].desk;
+        desk.change(|sheet| sheet.to_do = Some(job));
+        let _done = desk.take(|sheet| &mut sheet.done);
+        if let Ok(result) = answer.try_recv() {
             return result;
         }
         let panic = self.members.remove(worker).thread.join().err();
@@ -74,9 +71,11 @@ impl Crew {
 
     /// Lets each thread do `work` as its last. It ends with its part.
     pub(crate) fn release(mut self, work: fn(&mut Part)) -> Vec<JoinHandle<Part>> {
-        let release = |Member { jobs, thread, .. }: Member| {
-            // A thread that is gone says why when it is joined.
-            let _ = jobs.send(Box::new(work));
+        let release = |Member { desk, thread }: Member| {
+            desk.change(|sheet| {
+                sheet.to_do = Some(Box::new(work));
+                sheet.closed = true;
+            });
             thread
         };
         self.members.drain(..).map(release).collect()
@@ -93,11 +92,62 @@ impl Crew {
 impl Drop for Crew {
     /// Ends the threads and waits, so that what their elements held is free afterwards.
     fn drop(&mut self) {
-        for Member { jobs, thread, .. } in self.members.drain(..) {
-            drop(jobs);
+        for Member { desk, thread } in self.members.drain(..) {
+            desk.close();
             // A panic was on its way to the caller already.
             let _ = thread.join();
         }
+    }
+}
+
+/// Where jobs go to a thread and come back. Unlike a channel it allocates nothing, on neither side.
+#[derive(Default)]
+struct Desk {
+    sheet: Mutex<Sheet>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Sheet {
+    to_do: Option<Job>,
+    done: Option<Job>,
+    /// Whether nothing more is put here.
+    closed: bool,
+}
+
+impl Desk {
+    fn sheet(&self) -> MutexGuard<'_, Sheet> {
+        self.sheet.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    fn change(&self, change: impl FnOnce(&mut Sheet)) {
+        change(&mut self.sheet());
+        self.changed.notify_all();
+    }
+    fn close(&self) {
+        self.change(|sheet| sheet.closed = true);
+    }
+    /// Waits for a job in a place and takes it. `None` when none will come.
+    fn take(&self, place: fn(&mut Sheet) -> &mut Option<Job>) -> Option<Job> {
+        let waits = |sheet: &mut Sheet| place(sheet).is_none() && !sheet.closed;
+        let mut sheet = self.changed.wait_while(self.sheet(), waits).unwrap_or_else(|e| e.into_inner());
+        place(&mut sheet).take()
+    }
+    /// Does jobs until the desk is closed.
+    fn serve(&self, mut part: Part) -> Part {
+        while let Some(mut job) = self.take(|sheet| &mut sheet.to_do) {
+            job(&mut part);
+            self.change(|sheet| sheet.done = Some(job));
+        }
+        part
+    }
+}
+
+/// Closes the desk when its thread ends, even by a panic: whoever waits there must hear of it.
+struct Closing(Arc<Desk>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
