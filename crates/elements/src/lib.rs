@@ -34,7 +34,7 @@ elements! {
 
     classify: classifier, ip_classifier, ip_filter;
 
-    ether(arp_frame, ether_text, neighbors, own_address):
+    ether(arp_frame, ether_text, neighbor, neighbor_index, neighbors, own_address, shared_table):
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
         host_ether_filter, strip_ether_vlan_header;
 

@@ -1,7 +1,7 @@
 //! Several ARPQueriers share what they know through an ARPTable, whatever the order of their declarations.
 use artery_elements::CLASSES;
 use artery_engine::{Router, Settings, Sink};
-use artery_lang::{Options, Sources, check, compile};
+use artery_lang::{Ir, Options, Processing, Sources, check, compile};
 
 /// Packets for a neighbor that only the other querier hears of: `right` sends them behind the header it learnt there.
 const SHARED: &str = "
@@ -18,17 +18,57 @@ const SHARED: &str = "
     DriverManager(write reply.active true, wait 10ms, write packets.active true, wait 10ms,
         print sent.count, print right.count, print net/neighbors.count, print right.queries, stop)";
 
-#[test]
-fn what_one_querier_hears_the_other_knows() {
+fn compiled(text: &str) -> (Ir, Processing) {
     let mut sources = Sources::default();
-    let file = sources.add("test", SHARED);
+    let file = sources.add("test", text);
     let (ir, diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
     let (processing, diagnostics) = check(&ir, &CLASSES);
     assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
+    (ir, processing)
+}
+
+#[test]
+fn what_one_querier_hears_the_other_knows() {
+    let (ir, processing) = compiled(SHARED);
     let output = Sink::buffer();
     let settings = Settings { chatter: Sink::buffer(), output: output.clone(), ..Settings::default() };
     let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
     router.start().wait().unwrap();
     assert_eq!(output.take(), "3\n1\n1\n0\n");
+}
+
+/// Two workers send to neighbors that never answer.
+const WAITING: &str = "
+    neighbors :: ARPTable(CAPACITY 0);
+    a :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.9) -> left :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1, TABLE neighbors)
+        -> Discard;
+    b :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.8) -> right :: ARPQuerier(10.0.0.2, 2:0:0:0:0:2, TABLE neighbors)
+        -> Discard;
+    Idle -> [1] left; Idle -> [1] right;
+    StaticThreadSched(a 0, b 1)";
+
+#[test]
+fn replacements_lose_no_packet_that_waits_in_a_table_of_several_workers() {
+    let (ir, processing) = compiled(WAITING);
+    let settings =
+        Settings { workers: 2, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
+    let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
+    let running = router.start();
+    let handle = running.handle();
+    handle.keep_open();
+    handle.write("neighbors.insert", "10.0.0.7 2:0:0:0:0:7").unwrap();
+    for _ in 0..20 {
+        handle.replace(&ir, &processing).map_err(|p| format!("{p:?}")).unwrap();
+    }
+    handle.write("a.active", "false").unwrap();
+    handle.write("b.active", "false").unwrap();
+    let (plan, counts) = (handle.plan(), handle.counts().unwrap());
+    let sent = |name: &str| counts[plan.resolve(name, "").unwrap()].packets;
+    assert!(sent("left") > 0 && sent("right") > 0);
+    assert_eq!(handle.read("neighbors.length", "").unwrap(), (sent("left") + sent("right")).to_string());
+    assert_eq!(handle.lost_to_replacement(), 0);
+    assert_eq!(handle.read("neighbors.count", "").unwrap(), "3");
+    handle.end();
+    running.wait().unwrap();
 }

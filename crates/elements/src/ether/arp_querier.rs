@@ -1,6 +1,8 @@
 use super::arp_frame::{HEADER, Station, arp_frame, arp_in, link_header};
-use super::neighbors::{Held, Known, Limits, NamedTables, SharedTable};
+use super::neighbor::{Known, Neighbor};
+use super::neighbors::{Limits, Waiting};
 use super::own_address::OwnAddress;
+use super::shared_table::{NamedTables, SharedTable, Wait, WaitingLine};
 use crate::value::value;
 use artery_engine::names::Names;
 use artery_engine::{
@@ -10,6 +12,7 @@ use artery_engine::{
 use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,7 +38,8 @@ known expires after TIMEOUT. From POLL_TIMEOUT on, while packets are still sent 
 again; packets keep flowing meanwhile.
 
 When more than CAPACITY packets wait, those that wait for the oldest entries are dropped, half of all. Several
-ARPQueriers share what they know when TABLE names an ARPTable; then the table's limits apply.",
+ARPQueriers share what they know when TABLE names an ARPTable; then the table's limits apply. On several workers up to
+128 packets of each may wait beyond CAPACITY.",
     example: "Idle -> q :: ARPQuerier(10.0.0.1/24, 02:00:00:00:00:01) -> Discard;\nIdle -> [1] q;",
     ports: "2/1-2",
     processing: "h/h",
@@ -63,25 +67,22 @@ static HANDLERS: &[Handler] = &[
     Handler::read(
         "table",
         "a line for each address: IP address, whether it is known, Ethernet address, age in seconds",
-        &Read(|q: &mut ArpQuerier, _, cx| {
-            let now = cx.now();
-            Ok(q.table.with(|table| table.describe(now)))
-        }),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.describe(cx))),
     ),
     Handler::read(
         "stats",
         "packets killed and queries sent",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.stats())),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.stats(cx))),
     ),
     Handler::read(
         "count",
         "addresses in the table",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.table.with(|table| table.count()).to_string())),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.count(cx))),
     ),
     Handler::read(
         "length",
         "packets that wait",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.table.with(|table| table.len()).to_string())),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length(cx))),
     ),
     Handler::read(
         "queries",
@@ -120,21 +121,18 @@ static HANDLERS: &[Handler] = &[
     Handler::write(
         "insert",
         "`IP ETH`: records an address",
-        &Write(|q: &mut ArpQuerier, text, cx| {
-            let now = cx.now();
-            q.table.with(|table| table.write_insert(text, &q.names, now))
-        }),
-    ),
+        &Write(|q: &mut ArpQuerier, text, cx| q.table.write_insert(text, &q.names, cx)),
+    )
+    .once(),
     Handler::write(
         "delete",
         "`IP`: forgets an address",
-        &Write(|q: &mut ArpQuerier, text, cx| {
-            let now = cx.now();
-            q.table.with(|table| table.write_delete(text, &q.names, now))
-        }),
-    ),
+        &Write(|q: &mut ArpQuerier, text, cx| q.table.write_delete(text, &q.names, cx)),
+    )
+    .once(),
     Handler::write("clear", "forgets everything and sets the counts to zero", &Write(ArpQuerier::clear))
-        .button(),
+        .button()
+        .once(),
 ];
 
 /// What the copies on all workers count together. None of it happens to a packet on the straight way.
@@ -151,7 +149,9 @@ struct ArpQuerier {
     poll_timeout: Duration,
     broadcast_poll: bool,
     table: Arc<SharedTable>,
-    owns_table: bool,
+    /// The ARPTable that was named; without, the table is this element's own.
+    table_name: Option<String>,
+    line: WaitingLine,
     counts: Arc<Counts>,
     cache: Cache,
     /// For addresses that handlers write.
@@ -169,15 +169,19 @@ impl ArpQuerier {
         };
         let broadcast = args.read::<Option<Ipv4Addr>>("BROADCAST")?.or(own.broadcast());
         let limits = Limits::read(args)?;
-        let owns_table = !args.is_given("TABLE");
-        let table = if owns_table { args.shared(|| SharedTable::new(limits)) } else { named_table(args)? };
+        let domain = args.domain().clone();
+        let (table, table_name) = match args.is_given("TABLE") {
+            true => named_table(args).map(|(table, name)| (table, Some(name)))?,
+            false => (args.shared(|| SharedTable::new(limits, &domain)), None),
+        };
         Ok(ArpQuerier {
             me: (ether, own.ip),
             broadcast: broadcast.unwrap_or(Ipv4Addr::BROADCAST),
             poll_timeout: args.read("POLL_TIMEOUT")?,
             broadcast_poll: args.read("BROADCAST_POLL")?,
+            line: WaitingLine::new(&table),
             table,
-            owns_table,
+            table_name,
             counts: args.shared(Counts::default),
             cache: Cache::default(),
             names: args.names().clone(),
@@ -185,8 +189,8 @@ impl ArpQuerier {
         })
     }
 
-    fn stats(&self) -> String {
-        let killed = self.counts.drops.load(Relaxed) + self.table.with(|table| table.drops());
+    fn stats(&self, cx: &mut Context<'_>) -> String {
+        let killed = self.counts.drops.load(Relaxed) + self.table.with(cx, |_| self.table.drops());
         format!("{killed} packets killed\n{} ARP queries sent\n", self.counts.queries.load(Relaxed))
     }
 
@@ -194,8 +198,7 @@ impl ArpQuerier {
         for count in [&self.counts.queries, &self.counts.responses, &self.counts.drops] {
             count.store(0, Relaxed);
         }
-        self.table.with(|table| table.clear());
-        self.discard_victims(cx);
+        self.table.with(cx, |table| table.clear());
         Ok(())
     }
 
@@ -222,9 +225,12 @@ impl ArpQuerier {
         cx: &mut Context<'_>,
     ) -> Option<Packet> {
         let next_hop = packet.dst_ip();
-        let known = self.table.with(|table| table.lookup(next_hop, now, self.poll_timeout));
+        let turn = cx.turn();
+        let neighbor = self.table.find(next_hop, turn);
+        let known = neighbor.and_then(|found| found.answer(now, self.table.timeout(), self.poll_timeout));
         let Some(known) = known.or_else(|| self.group(next_hop)) else {
-            self.ask(packet, now, cx);
+            let neighbor = neighbor.cloned();
+            self.ask(packet, neighbor, now, cx);
             return None;
         };
         let header = link_header(known.ether, self.me.0, EtherType::IPV4);
@@ -250,23 +256,38 @@ impl ArpQuerier {
     }
 
     /// Keeps a packet for an unknown neighbor, and asks for it if it is time to.
-    fn ask(&mut self, packet: Packet, now: Time, cx: &mut Context<'_>) {
+    fn ask(&mut self, packet: Packet, neighbor: Option<Arc<Neighbor>>, now: Time, cx: &mut Context<'_>) {
         let next_hop = packet.dst_ip();
         if next_hop.is_unspecified() {
-            if !std::mem::replace(&mut self.warned_of_zero, true) {
-                let name = cx.name();
-                let line = format!(
-                    "{name} :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?"
-                );
-                cx.say(&line);
-            }
+            self.warn_of_zero(cx);
             return self.drop_packet(packet, DropReason::NeighborUnresolved, cx);
         }
+        let neighbor =
+            neighbor.unwrap_or_else(|| self.table.with(cx, |table| table.ensure(next_hop, now)));
+        if !neighbor.claim_place(self.table.entry_packets()) {
+            self.table.count_drop();
+            return cx.discard(packet, DropReason::NeighborUnresolved);
+        }
         let origin = Origin::of(&packet);
-        if let Held::Query = self.table.with(|table| table.hold(next_hop, packet, now)) {
+        let waiting = Waiting { packet, since: now, neighbor: neighbor.clone() };
+        let wait = self.line.push(&self.table, waiting);
+        if neighbor.claim_query(now) {
             self.send_query(EtherAddr::BROADCAST, next_hop, origin, cx);
         }
-        self.discard_victims(cx);
+        match wait {
+            Wait::Begun => {}
+            Wait::Crowded => self.table.with(cx, |_| ()),
+            Wait::Answered => self.release_answered(next_hop, now, cx),
+        }
+    }
+
+    fn warn_of_zero(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.warned_of_zero, true) {
+            let name = cx.name();
+            let line =
+                format!("{name} :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?");
+            cx.say(&line);
+        }
     }
 
     fn send_query(&self, to: EtherAddr, wanted: Ipv4Addr, origin: Origin, cx: &mut Context<'_>) {
@@ -292,18 +313,29 @@ impl ArpQuerier {
         if ether.is_group() {
             return Err(DropReason::Malformed);
         }
-        let held = self.table.with(|table| {
+        let held = self.table.with(cx, |table| {
             table.insert(ip, ether, now);
             table.take_held(ip)
         });
+        self.send_held(held, ether, cx);
+        Ok(())
+    }
+
+    /// Sends the packets that wait for a neighbor which has answered another worker.
+    fn release_answered(&mut self, ip: Ipv4Addr, now: Time, cx: &mut Context<'_>) {
+        let answered = self.table.with(cx, |table| Some((table.known(ip, now)?, table.take_held(ip))));
+        if let Some((ether, held)) = answered {
+            self.send_held(held, ether, cx);
+        }
+    }
+
+    fn send_held(&self, held: VecDeque<Packet>, ether: EtherAddr, cx: &mut Context<'_>) {
         let header = link_header(ether, self.me.0, EtherType::IPV4);
         for packet in held {
             if let Some(packet) = self.with_header(packet, &header, cx) {
                 cx.send(0, packet);
             }
         }
-        self.discard_victims(cx);
-        Ok(())
     }
 
     fn drop_packet(&self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
@@ -311,16 +343,29 @@ impl ArpQuerier {
         cx.discard(packet, reason);
     }
 
-    fn discard_victims(&self, cx: &mut Context<'_>) {
-        self.table.with(|table| table.victims().for_each(|packet| cx.discard(packet, DropReason::NeighborUnresolved)));
+    /// Forgets the answers it has kept if the table has changed, or changes to the table that has taken its place.
+    #[inline]
+    fn keep_up(&mut self) {
+        let generation = self.table.generation();
+        if self.cache.generation != generation {
+            self.cache.clear();
+            self.cache.generation = generation;
+            self.follow_heir();
+        }
+    }
+    fn follow_heir(&mut self) {
+        if let Some(heir) = self.table.heir().cloned() {
+            self.cache.generation = heir.generation();
+            self.table = heir;
+        }
     }
 }
 
 /// The table of the ARPTable that TABLE names.
-fn named_table(args: &Args<'_>) -> Result<Arc<SharedTable>, ArgError> {
+fn named_table(args: &Args<'_>) -> Result<(Arc<SharedTable>, String), ArgError> {
     let name: String = args.read("TABLE")?;
     let found = args.element(&name).and_then(|element| args.elements().find(|(n, _)| *n == element));
-    let table = found.and_then(|(_, name)| args.resource::<NamedTables>().get(name));
+    let table = found.and_then(|(_, name)| Some((args.resource::<NamedTables>().get(name)?, name.to_string())));
     table.ok_or_else(|| ArgError::Invalid {
         arg: "TABLE",
         value: name,
@@ -341,7 +386,7 @@ impl Element for ArpQuerier {
             self.counts.drops.fetch_add(batch.len() as u64, Relaxed);
             cx.discard_all(batch, DropReason::Inactive);
         } else {
-            self.cache.check(self.table.generation());
+            self.keep_up();
             let other = batch.iter_mut().position(|packet| !self.cache.encapsulate(packet, now));
             if let Some(other) = other {
                 let mut done = 0..other;
@@ -354,24 +399,11 @@ impl Element for ArpQuerier {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let timeout = self.table.with(|table| table.timeout());
-        if self.owns_table && !timeout.is_zero() {
-            let at = cx.now() + timeout;
-            cx.wake_at(at);
-        }
-        Ok(())
+        if self.table_name.is_some() { Ok(()) } else { self.table.start(cx) }
     }
 
-    /// Removes what has expired.
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let now = cx.now();
-        let timeout = self.table.with(|table| {
-            table.slim(now);
-            table.timeout()
-        });
-        self.discard_victims(cx);
-        cx.wake_at(now + timeout + Duration::from_secs(1));
-        true
+        self.table.run(cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
@@ -379,7 +411,8 @@ impl Element for ArpQuerier {
         if self.me != old.me || self.broadcast != old.broadcast {
             return;
         }
-        if self.owns_table && old.owns_table {
+        // Of an ARPTable too: its own turn may come later than that of a worker that is to know its neighbors.
+        if self.table_name == old.table_name {
             self.table.adopt(&old.table);
         }
         let pairs = [
@@ -393,7 +426,7 @@ impl Element for ArpQuerier {
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        if self.owns_table {
+        if self.table_name.is_none() {
             self.table.stop(cx);
         }
     }
@@ -461,14 +494,6 @@ impl Cache {
     fn line(&mut self, ip: Ipv4Addr) -> &mut Line {
         let hash = ip.to_bits().wrapping_mul(0x9e37_79b1) >> 16;
         &mut self.lines[hash as usize % CACHE_LINES]
-    }
-    /// Forgets all answers unless the table is still the one that gave them.
-    #[inline]
-    fn check(&mut self, generation: u64) {
-        if self.generation != generation {
-            self.clear();
-            self.generation = generation;
-        }
     }
     fn clear(&mut self) {
         *self = Cache::default();

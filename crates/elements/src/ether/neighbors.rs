@@ -1,19 +1,20 @@
-//! What is known of neighbors, and the packets that wait for an answer from them.
+//! A table of neighbors and of the packets that wait for an answer from them: what is done under its lock.
+//!
+//! What workers see without the lock, they see in [`Shown`].
 use super::ether_text::dashed;
+use super::neighbor::Neighbor;
+use super::neighbor_index::{IndexWriter, NeighborIndex};
 use artery_engine::names::Names;
-use artery_engine::{ArgError, ArgValue, Args, Context, DropReason, HandlerError, Packet, Time};
+use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, Time};
+use artery_rcu::Domain;
 use artery_wire::EtherAddr;
+use rtrb::Consumer;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::time::Duration;
-
-/// Shortest time between two queries for one address, and the same when ten have gone unanswered.
-const QUERY_INTERVAL: Duration = Duration::from_millis(100);
-const SLOW_QUERY_INTERVAL: Duration = Duration::from_secs(2);
-const QUICK_QUERIES: u8 = 10;
 
 /// What a table may hold. Zero is no limit.
 #[derive(Clone, Copy, Debug)]
@@ -47,187 +48,188 @@ impl Limits {
     }
 }
 
-/// What is known of one neighbor.
+/// What everyone sees without the lock.
+pub(crate) struct Shown {
+    /// The neighbors.
+    pub(crate) index: NeighborIndex,
+    /// Grows with everything that makes an answer given before wrong.
+    pub(crate) generation: AtomicU64,
+    /// Packets that wait, but for those on their way into the table.
+    pub(crate) held: AtomicUsize,
+    /// Packets that waited in vain.
+    pub(crate) drops: AtomicU64,
+}
+
+/// A packet on its way into a table, where it will wait.
+pub(crate) struct Waiting {
+    /// It.
+    pub(crate) packet: Packet,
+    /// Since when it waits.
+    pub(crate) since: Time,
+    /// For whom, who has counted it.
+    pub(crate) neighbor: Arc<Neighbor>,
+}
+
+/// A neighbor's part of the table.
 struct Entry {
-    ether: EtherAddr,
-    known: bool,
-    /// When it last answered, or was first asked for.
-    live_at: Time,
-    polled_at: Option<Time>,
-    polls_since_reply: u8,
+    neighbor: Arc<Neighbor>,
     held: VecDeque<Packet>,
     /// Its place among the entries by age.
     sequence: u64,
 }
 
-impl Entry {
-    fn is_expired(&self, now: Time, timeout: Duration) -> bool {
-        !timeout.is_zero() && self.live_at + timeout < now
-    }
-    fn next_poll(&self) -> Time {
-        let tired = self.polls_since_reply >= QUICK_QUERIES;
-        let interval = if tired { SLOW_QUERY_INTERVAL } else { QUERY_INTERVAL };
-        self.polled_at.map_or(Time::ZERO, |polled| polled + interval)
-    }
-    fn mark_poll(&mut self, now: Time) {
-        self.polled_at = Some(now);
-        self.polls_since_reply = self.polls_since_reply.saturating_add(1);
-    }
-}
-
-/// A neighbor's address.
-pub(crate) struct Known {
-    /// It.
-    pub(crate) ether: EtherAddr,
-    /// Whether to ask again, so that it stays known.
-    pub(crate) poll: bool,
-    /// Until when this answer would be the same.
-    pub(crate) until: Time,
-}
-
-/// What became of a packet whose neighbor is not known.
-#[derive(Debug)]
-pub(crate) enum Held {
-    /// It waits, and a query is due.
-    Query,
-    /// It waits, or is among the victims.
-    Waiting,
-}
-
 /// Neighbors by address, and packets that wait.
 pub(crate) struct ArpTable {
     limits: Limits,
+    shown: Arc<Shown>,
+    index: IndexWriter,
     entries: HashMap<Ipv4Addr, Entry>,
     by_age: BTreeMap<(Time, u64), Ipv4Addr>,
     sequence: u64,
     held: usize,
-    drops: u64,
     /// Packets that lost their place; whoever called takes them.
     victims: Vec<Packet>,
-    /// Grows with everything that makes an answer given before wrong.
-    changes: u64,
+    /// Where workers put packets that are to wait here.
+    arrivals: Vec<Consumer<Waiting>>,
 }
 
 impl ArpTable {
-    fn new(limits: Limits) -> ArpTable {
-        ArpTable {
+    /// An empty table, and what everyone sees of it.
+    pub(crate) fn new(limits: Limits, domain: &Arc<Domain>) -> (ArpTable, Arc<Shown>) {
+        let (writer, index) = IndexWriter::new(domain);
+        let shown = Arc::new(Shown {
+            index,
+            generation: AtomicU64::new(1),
+            held: AtomicUsize::new(0),
+            drops: AtomicU64::new(0),
+        });
+        let table = ArpTable {
             limits,
+            shown: shown.clone(),
+            index: writer,
             entries: HashMap::new(),
             by_age: BTreeMap::new(),
             sequence: 0,
             held: 0,
-            drops: 0,
             victims: Vec::new(),
-            changes: 1,
-        }
+            arrivals: Vec::new(),
+        };
+        (table, shown)
     }
 
-    /// The address of a neighbor that has answered. It is asked again when `poll_timeout` has passed since; zero
-    /// is never.
-    pub(crate) fn lookup(&mut self, ip: Ipv4Addr, now: Time, poll_timeout: Duration) -> Option<Known> {
-        let timeout = self.limits.timeout;
-        let entry =
-            self.entries.get_mut(&ip).filter(|entry| entry.known && !entry.is_expired(now, timeout))?;
-        let expires = if timeout.is_zero() { Time::NEVER } else { entry.live_at + timeout };
-        let mut next_poll = entry.next_poll().max(entry.live_at + poll_timeout);
-        let poll = !poll_timeout.is_zero() && now >= next_poll;
-        if poll {
-            entry.mark_poll(now);
-            next_poll = entry.next_poll();
-        } else if poll_timeout.is_zero() {
-            next_poll = Time::NEVER;
-        }
-        Some(Known { ether: entry.ether, poll, until: expires.min(next_poll) })
+    /// Takes packets from one more worker.
+    pub(crate) fn take_from(&mut self, arrivals: Consumer<Waiting>) {
+        self.arrivals.push(arrivals);
     }
 
-    /// Keeps a packet until its neighbor, which [`ArpTable::lookup`] does not know, has answered.
-    pub(crate) fn hold(&mut self, ip: Ipv4Addr, packet: Packet, now: Time) -> Held {
-        self.ensure(ip, now);
-        self.keep_alive(ip, now);
-        let limit = self.limits.entry_packets;
-        if limit != 0 && self.entries.get(&ip).is_some_and(|entry| entry.held.len() >= limit) {
-            self.drops += 1;
-            self.victims.push(packet);
-            return Held::Waiting;
+    /// Takes in the packets that workers want to wait here.
+    pub(crate) fn drain(&mut self) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        for ring in &mut arrivals {
+            for _ in 0..ring.slots() {
+                ring.pop().into_iter().for_each(|waiting| self.hold(waiting));
+            }
         }
+        arrivals.retain(|ring| !ring.is_abandoned() || !ring.is_empty());
+        self.arrivals = arrivals;
+    }
+
+    /// Keeps a packet until its neighbor has answered.
+    pub(crate) fn hold(&mut self, Waiting { packet, since, neighbor }: Waiting) {
+        let ip = neighbor.ip;
+        let Some(entry) = self.entries.get(&ip) else {
+            // It left the table after the packet came: the packet goes with it.
+            return self.drop_packets([packet]);
+        };
+        if !Arc::ptr_eq(&entry.neighbor, &neighbor) {
+            entry.neighbor.take_places(1);
+        }
+        if entry.neighbor.is_expired(since, self.limits.timeout) {
+            entry.neighbor.forget();
+        }
+        self.keep_alive(ip, since);
         self.held += 1;
         if self.limits.packets != 0 && self.held > self.limits.packets {
-            self.slim(now);
+            self.slim(since);
         }
-        // The entry has just been made or made young, so slimming has spared it.
-        let Some(entry) = self.entries.get_mut(&ip) else {
-            self.held -= 1;
-            self.victims.push(packet);
-            return Held::Waiting;
-        };
-        // What it answered has expired.
-        entry.known = false;
-        entry.held.push_back(packet);
-        if now < entry.next_poll() {
-            return Held::Waiting;
+        match self.entries.get_mut(&ip) {
+            Some(entry) => entry.held.push_back(packet),
+            None => {
+                self.held -= 1;
+                self.drop_packets([packet]);
+            }
         }
-        entry.mark_poll(now);
-        Held::Query
     }
 
-    /// Makes sure that there is an entry.
-    fn ensure(&mut self, ip: Ipv4Addr, now: Time) {
-        if self.entries.contains_key(&ip) {
-            return;
+    /// The neighbor of this address, from now on if there was none.
+    pub(crate) fn ensure(&mut self, ip: Ipv4Addr, now: Time) -> Arc<Neighbor> {
+        if let Some(entry) = self.entries.get(&ip) {
+            return entry.neighbor.clone();
         }
         if self.limits.entries != 0 && self.entries.len() >= self.limits.entries {
             self.evict(now, self.limits.entries - 1);
         }
-        let entry = Entry {
-            ether: EtherAddr::BROADCAST,
-            known: false,
-            live_at: now,
-            polled_at: None,
-            polls_since_reply: 0,
-            held: VecDeque::new(),
-            sequence: self.sequence,
-        };
-        self.by_age.insert((now, self.sequence), ip);
+        let neighbor = Arc::new(Neighbor::new(ip, now));
+        self.add(neighbor.clone(), VecDeque::new());
+        neighbor
+    }
+
+    fn add(&mut self, neighbor: Arc<Neighbor>, held: VecDeque<Packet>) {
+        let sequence = self.next_sequence();
+        self.by_age.insert((neighbor.live_at(), sequence), neighbor.ip);
+        self.index.add(&neighbor);
+        self.entries.insert(neighbor.ip, Entry { neighbor, held, sequence });
+    }
+
+    fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
-        self.entries.insert(ip, entry);
+        self.sequence
     }
 
     /// An entry that packets are still sent to stays just this side of expiring.
     fn keep_alive(&mut self, ip: Ipv4Addr, now: Time) {
         let oldest = now - self.limits.timeout;
-        if !self.limits.timeout.is_zero() && self.entries.get(&ip).is_some_and(|entry| entry.live_at < oldest)
-        {
+        let is_older = |entry: &Entry| entry.neighbor.live_at() < oldest;
+        if !self.limits.timeout.is_zero() && self.entries.get(&ip).is_some_and(is_older) {
             self.set_age(ip, oldest);
         }
     }
 
     fn set_age(&mut self, ip: Ipv4Addr, live_at: Time) {
+        let sequence = self.next_sequence();
         let Some(entry) = self.entries.get_mut(&ip) else { return };
-        self.by_age.remove(&(entry.live_at, entry.sequence));
-        (entry.live_at, entry.sequence) = (live_at, self.sequence);
-        self.by_age.insert((live_at, self.sequence), ip);
-        self.sequence += 1;
+        self.by_age.remove(&(entry.neighbor.live_at(), entry.sequence));
+        entry.neighbor.set_live_at(live_at);
+        entry.sequence = sequence;
+        self.by_age.insert((live_at, sequence), ip);
     }
 
     /// Records a neighbor's address; the broadcast address is none.
     pub(crate) fn insert(&mut self, ip: Ipv4Addr, ether: EtherAddr, now: Time) {
-        self.ensure(ip, now);
+        let neighbor = self.ensure(ip, now);
         self.set_age(ip, now);
-        let Some(entry) = self.entries.get_mut(&ip) else { return };
-        if entry.ether != ether || !entry.known {
-            self.changes += 1;
+        if neighbor.set_ether(ether) {
+            self.shown.generation.fetch_add(1, Release);
         }
-        entry.ether = ether;
-        entry.known = !ether.is_broadcast();
-        entry.polled_at = None;
-        entry.polls_since_reply = 0;
     }
 
     /// Takes the packets that wait for a neighbor, oldest first.
+    ///
+    /// A worker that lets a packet wait looks at the neighbor once more afterwards: either it sees the answer that was
+    /// recorded before this call, or the packet is seen here.
     pub(crate) fn take_held(&mut self, ip: Ipv4Addr) -> VecDeque<Packet> {
-        let held = self.entries.get_mut(&ip).map(|entry| std::mem::take(&mut entry.held)).unwrap_or_default();
+        fence(SeqCst);
+        self.drain();
+        let Some(entry) = self.entries.get_mut(&ip) else { return VecDeque::new() };
+        let held = std::mem::take(&mut entry.held);
+        entry.neighbor.leave_places(held.len());
         self.held -= held.len();
         held
+    }
+
+    /// The address of a neighbor, if it has answered.
+    pub(crate) fn known(&self, ip: Ipv4Addr, now: Time) -> Option<EtherAddr> {
+        self.entries.get(&ip)?.neighbor.known(now, self.limits.timeout)
     }
 
     /// Removes what has expired, and packets when there are too many.
@@ -241,8 +243,9 @@ impl ArpTable {
             let Some(entry) = self.entries.get_mut(ip) else { continue };
             let surplus = self.held.saturating_sub(keep).min(entry.held.len());
             self.victims.extend(entry.held.drain(..surplus));
+            entry.neighbor.leave_places(surplus);
             self.held -= surplus;
-            self.drops += surplus as u64;
+            self.shown.drops.fetch_add(surplus as u64, Relaxed);
         }
     }
 
@@ -250,9 +253,8 @@ impl ArpTable {
     fn evict(&mut self, now: Time, most: usize) {
         while let Some(oldest) = self.by_age.first_entry() {
             let ip = *oldest.get();
-            let expired =
-                self.entries.get(&ip).is_none_or(|entry| entry.is_expired(now, self.limits.timeout));
-            if !expired && self.entries.len() <= most {
+            let is_expired = |entry: &Entry| entry.neighbor.is_expired(now, self.limits.timeout);
+            if !self.entries.get(&ip).is_none_or(is_expired) && self.entries.len() <= most {
                 return;
             }
             oldest.remove();
@@ -263,10 +265,17 @@ impl ArpTable {
     }
 
     fn drop_entry(&mut self, entry: Entry) {
-        self.changes += 1;
+        entry.neighbor.leave();
+        self.index.remove(entry.neighbor.ip);
+        self.shown.generation.fetch_add(1, Release);
         self.held -= entry.held.len();
-        self.drops += entry.held.len() as u64;
-        self.victims.extend(entry.held);
+        self.drop_packets(entry.held);
+    }
+
+    fn drop_packets(&mut self, packets: impl IntoIterator<Item = Packet>) {
+        let before = self.victims.len();
+        self.victims.extend(packets);
+        self.shown.drops.fetch_add((self.victims.len() - before) as u64, Relaxed);
     }
 
     /// Forgets everything.
@@ -277,17 +286,37 @@ impl ArpTable {
         }
     }
 
-    /// Takes over what another table holds, if this one holds nothing yet.
-    fn adopt(&mut self, old: &mut ArpTable) {
-        if self.entries.is_empty() && !old.entries.is_empty() {
-            self.entries = std::mem::take(&mut old.entries);
-            self.by_age = std::mem::take(&mut old.by_age);
-            self.sequence = old.sequence;
-            self.held = std::mem::take(&mut old.held);
-            self.drops = old.drops;
-            self.changes += 1;
-            old.changes += 1;
+    /// Takes over all that another table holds, and the packets that will still come to it.
+    pub(crate) fn adopt(&mut self, old: &mut ArpTable) {
+        self.arrivals.append(&mut old.arrivals);
+        self.shown.drops.fetch_add(old.shown.drops.swap(0, Relaxed), Relaxed);
+        self.held += std::mem::take(&mut old.held);
+        self.victims.append(&mut old.victims);
+        let mut entries = std::mem::take(&mut old.entries);
+        for ip in std::mem::take(&mut old.by_age).into_values() {
+            entries.remove(&ip).into_iter().for_each(|entry| self.adopt_entry(entry));
         }
+        self.shown.generation.fetch_add(1, Release);
+    }
+
+    fn adopt_entry(&mut self, old: Entry) {
+        let ip = old.neighbor.ip;
+        let Some(entry) = self.entries.get_mut(&ip) else { return self.add(old.neighbor, old.held) };
+        entry.neighbor.take_places(old.held.len());
+        let later = std::mem::replace(&mut entry.held, old.held);
+        entry.held.extend(later);
+        old.neighbor.leave();
+        let ((ether, known), (_, is_known_here)) = (old.neighbor.last_answer(), entry.neighbor.last_answer());
+        if known && !is_known_here {
+            entry.neighbor.set_ether(ether);
+            self.set_age(ip, old.neighbor.live_at());
+        }
+    }
+
+    /// Shows everyone what has changed.
+    pub(crate) fn publish(&mut self) {
+        self.index.publish(&self.shown.index);
+        self.shown.held.store(self.held, Release);
     }
 
     /// Packets that lost their place since the last call.
@@ -302,23 +331,15 @@ impl ArpTable {
     pub(crate) fn len(&self) -> usize {
         self.held
     }
-    /// Number of packets that waited in vain.
-    pub(crate) fn drops(&self) -> u64 {
-        self.drops
-    }
-    /// How long an answer is good for; zero is for ever.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.limits.timeout
-    }
 
     /// One line an entry, oldest first: address, whether it is known, Ethernet address, age in seconds.
     pub(crate) fn describe(&self, now: Time) -> String {
         let mut text = String::new();
         for ip in self.by_age.values() {
             let Some(entry) = self.entries.get(ip) else { continue };
-            let known = entry.known && !entry.is_expired(now, self.limits.timeout);
-            let age = now.since(entry.live_at);
-            let ether = dashed(entry.ether);
+            let (ether, known) = entry.neighbor.last_answer();
+            let known = known && !entry.neighbor.is_expired(now, self.limits.timeout);
+            let (ether, age) = (dashed(ether), now.since(entry.neighbor.live_at()));
             let (seconds, micros) = (age.as_secs(), age.subsec_micros());
             let _ = writeln!(text, "{ip} {} {ether} {seconds}.{micros:06}", u8::from(known));
         }
@@ -345,67 +366,4 @@ fn address(text: &str, names: &Names) -> Result<Ipv4Addr, HandlerError> {
 
 fn read<T: ArgValue>(arg: &str, text: &str, names: &Names) -> Result<T, HandlerError> {
     T::parse(text, names).map_err(|wants| HandlerError::refused(format!("{arg} wants {wants}, not '{text}'")))
-}
-
-/// A table that several elements, or copies of one on several workers, use. The lock is for what is rare: a user
-/// keeps the answers it got and only looks at `generation` while they are good.
-pub(crate) struct SharedTable {
-    table: Mutex<ArpTable>,
-    generation: AtomicU64,
-}
-
-impl SharedTable {
-    /// An empty table.
-    pub(crate) fn new(limits: Limits) -> SharedTable {
-        SharedTable { table: Mutex::new(ArpTable::new(limits)), generation: AtomicU64::new(1) }
-    }
-    /// Changes whenever an answer given before may be wrong.
-    #[inline]
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
-    }
-    /// Does something with the table.
-    pub(crate) fn with<R>(&self, action: impl FnOnce(&mut ArpTable) -> R) -> R {
-        let mut table = self.lock();
-        let result = action(&mut table);
-        self.generation.store(table.changes, Ordering::Release);
-        result
-    }
-    fn lock(&self) -> MutexGuard<'_, ArpTable> {
-        // A table is whole between any two of its statements: no panic can leave it half changed.
-        self.table.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-    /// When the graph is replaced: ends the packets that wait here still, since no heir took them over.
-    pub(crate) fn stop(&self, cx: &mut Context<'_>) {
-        if cx.is_replacing() {
-            self.with(|table| {
-                table.clear();
-                table.victims().for_each(|packet| cx.discard(packet, DropReason::Replaced));
-            });
-        }
-    }
-    /// Takes over what another table holds, if this one holds nothing yet.
-    pub(crate) fn adopt(self: &Arc<Self>, old: &Arc<SharedTable>) {
-        if !Arc::ptr_eq(self, old) {
-            old.with(|old| self.with(|new| new.adopt(old)));
-        }
-    }
-}
-
-/// The tables of ARPTable elements, by element name.
-#[derive(Default)]
-pub(crate) struct NamedTables(Mutex<HashMap<String, Weak<SharedTable>>>);
-
-impl NamedTables {
-    /// Makes a table known.
-    pub(crate) fn put(&self, name: &str, table: &Arc<SharedTable>) {
-        let mut tables = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        tables.retain(|_, table| table.strong_count() > 0);
-        tables.insert(name.to_string(), Arc::downgrade(table));
-    }
-    /// The table of this element.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<SharedTable>> {
-        let tables = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        tables.get(name).and_then(Weak::upgrade)
-    }
 }
