@@ -1,37 +1,72 @@
 //! The clock of a router: real, or simulated for tests that should not wait.
+//!
+//! Real time is the time of day when a clock was first read, and from then on what a clock that nobody sets has
+//! counted. Timers so go off when they should although the machine's time of day is set meanwhile; that step is not
+//! followed: until the program is started anew, [`Clock::now`] is off the time of day by it.
 use artery_packet::Time;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time once a task run; see [`Clock::forget`].
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// Set in simulated time only.
-    simulated: Option<Time>,
-    /// What was read since the last [`Clock::forget`].
+    source: Source,
+    /// What was read since the last [`Clock::forget`]; in real time only.
     read: Option<Time>,
+}
+
+/// Where a clock has its time from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Simulated(Time),
+    Real(&'static Machine),
+}
+
+/// The clocks of a machine.
+#[derive(Debug)]
+struct Machine {
+    time_of_day: fn() -> Time,
+    steady: fn() -> Instant,
+    /// What both said at first. One for all routers and their graphs: they hand moments to each other.
+    start: OnceLock<(Time, Instant)>,
+}
+
+static MACHINE: Machine = Machine {
+    time_of_day: || Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    steady: Instant::now,
+    start: OnceLock::new(),
+};
+
+impl Machine {
+    fn now(&self) -> Time {
+        let (time, then) = self.start.get_or_init(|| ((self.time_of_day)(), (self.steady)()));
+        *time + (self.steady)().saturating_duration_since(*then)
+    }
 }
 
 impl Clock {
     /// The machine's clock.
     pub fn real() -> Clock {
-        Clock { simulated: None, read: None }
+        Clock::of(&MACHINE)
+    }
+    fn of(machine: &'static Machine) -> Clock {
+        Clock { source: Source::Real(machine), read: None }
     }
     /// A clock that stands still until it is told to [`Clock::jump`].
     pub fn simulated(start: Time) -> Clock {
-        Clock { simulated: Some(start), read: None }
+        Clock { source: Source::Simulated(start), read: None }
     }
     /// Whether time is simulated.
     pub fn is_simulated(&self) -> bool {
-        self.simulated.is_some()
+        matches!(self.source, Source::Simulated(_))
     }
     /// Now. Reading the machine's clock costs some 20 ns, so it is read at most once a task run.
     #[inline]
     pub fn now(&mut self) -> Time {
-        match (self.simulated, self.read) {
-            (Some(time), _) | (None, Some(time)) => time,
-            (None, None) => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let now = Time::ZERO + since;
+        match (self.source, self.read) {
+            (Source::Simulated(time), _) | (_, Some(time)) => time,
+            (Source::Real(machine), None) => {
+                let now = machine.now();
                 self.read = Some(now);
                 now
             }
@@ -44,7 +79,9 @@ impl Clock {
     }
     /// Moves simulated time on to `time`; never back. Does nothing in real time.
     pub fn jump(&mut self, time: Time) {
-        self.simulated = self.simulated.map(|now| now.max(time));
+        if let Source::Simulated(now) = &mut self.source {
+            *now = time.max(*now);
+        }
     }
 }
 
@@ -68,5 +105,44 @@ mod tests {
         assert_eq!(clock.now(), first);
         clock.forget();
         assert!(clock.now() >= first);
+    }
+
+    /// A machine whose clocks a test sets.
+    mod fake {
+        use super::*;
+        use std::cell::Cell;
+        use std::time::Duration;
+
+        thread_local! {
+            static TIME_OF_DAY: Cell<Time> = const { Cell::new(Time::ZERO) };
+            static STEADY: Cell<Instant> = Cell::new(Instant::now());
+        }
+
+        pub(super) static MACHINE: Machine =
+            Machine { time_of_day: || TIME_OF_DAY.get(), steady: || STEADY.get(), start: OnceLock::new() };
+
+        pub(super) fn set(time: Time) {
+            TIME_OF_DAY.set(time);
+        }
+        /// Lets time pass.
+        pub(super) fn pass(seconds: u64) {
+            STEADY.set(STEADY.get() + Duration::from_secs(seconds));
+            TIME_OF_DAY.set(TIME_OF_DAY.get() + Duration::from_secs(seconds));
+        }
+    }
+
+    #[test]
+    fn real_time_starts_with_the_time_of_day_and_goes_on_evenly_when_that_is_set() {
+        fake::set(Time::new(5000, 0));
+        let mut clock = Clock::of(&fake::MACHINE);
+        assert_eq!(clock.now(), Time::new(5000, 0));
+        for step in [Time::new(1, 0), Time::new(90_000, 0)] {
+            fake::set(step);
+            fake::pass(10);
+        }
+        clock.forget();
+        assert_eq!(clock.now(), Time::new(5020, 0));
+        let mut later = Clock::of(&fake::MACHINE);
+        assert_eq!(later.now(), Time::new(5020, 0), "a graph that replaces another has its time");
     }
 }
