@@ -14,6 +14,8 @@ pub mod synthetic;
 
 pub use address::{Address, NotAPrefix, Prefix};
 pub use art::{Art, ArtReader, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides};
+pub use fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
+pub use fib::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 pub use limbo::Limbo;
 pub use runs::{Group, NO_GROUP, Runs};
 pub use simd::Simd;

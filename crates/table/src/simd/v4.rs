@@ -1,1 +1,419 @@
-//! Gathers of the IPv4 FIBs.
+//! Gathers of the IPv4 FIBs: 64 lookups at a time, all independent.
+//!
+//! Each kernel looks up 64 addresses and returns a mask of those it leaves to the plain path: what escaped to a run
+//! list. It asks for all cache lines of its first load before it waits for any: a prefetch leaves the processor's
+//! window at once, a load that misses holds it up.
+#[cfg(target_arch = "x86_64")]
+use super::Level;
+use super::Simd;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Addresses of one call.
+pub(crate) const BATCH: usize = 64;
+/// One cell for each /24.
+pub(crate) const CELLS: usize = 1 << 24;
+/// One word for each /19.
+pub(crate) const ROOTS: usize = 1 << 19;
+/// The codes of one byte.
+pub(crate) const CODES: usize = 256;
+
+/// The arrays of the fast layout with cells of one byte.
+pub(crate) struct Narrow<'a> {
+    pub(crate) cells: &'a [AtomicU8; CELLS],
+    pub(crate) palette: &'a [AtomicU32; CODES],
+    /// The palette again, byte by byte: first the lowest byte of each group, then the next.
+    pub(crate) planes: &'a [AtomicU8; 4 * CODES],
+    /// The group of code 0.
+    pub(crate) default: u32,
+}
+
+/// The arrays of the fast layout with cells of two bytes.
+pub(crate) struct Wide<'a> {
+    pub(crate) cells: &'a [AtomicU16; CELLS],
+    /// The group of code 0.
+    pub(crate) default: u32,
+}
+
+/// The arrays of the small layout.
+pub(crate) struct Small<'a> {
+    pub(crate) roots: &'a [AtomicU64; ROOTS],
+    pub(crate) leaves: &'a [AtomicU16],
+    /// The group of code 0.
+    pub(crate) default: u32,
+}
+
+/// One call's addresses and what becomes of them.
+pub(crate) type Addresses = [u32; BATCH];
+
+impl Narrow<'_> {
+    /// Looks up, and returns the addresses that it left undone.
+    #[inline]
+    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        match simd.0 {
+            // SAFETY: a Simd of this level exists only where its instructions do.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { x86::narrow_512(self, addresses, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { x86::narrow_256(self, addresses, out) },
+            _ => u64::MAX,
+        }
+    }
+}
+
+impl Wide<'_> {
+    /// Looks up, and returns the addresses that it left undone.
+    #[inline]
+    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        match simd.0 {
+            // SAFETY: a Simd of this level exists only where its instructions do.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { x86::wide_512(self, addresses, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { x86::wide_256(self, addresses, out) },
+            _ => u64::MAX,
+        }
+    }
+}
+
+impl Small<'_> {
+    /// How many leaves a gather of pairs may reach; 0 leaves all to the plain path.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn reach(&self) -> u32 {
+        (self.leaves.len() & !1).min(1 << 31) as u32
+    }
+
+    /// Looks up, and returns the addresses that it left undone.
+    #[inline]
+    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        match simd.0 {
+            #[cfg(target_arch = "x86_64")]
+            _ if self.reach() == 0 => u64::MAX,
+            // SAFETY: a Simd of this level exists only where its instructions do.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { x86::small_512(self, addresses, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { x86::small_256(self, addresses, out) },
+            _ => u64::MAX,
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Addresses, BATCH, Narrow, Small, Wide};
+    use std::arch::x86_64::*;
+
+    /// Asks for the cache line that each address begins with: element `address >> shift` of an array.
+    #[inline(always)]
+    fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses) {
+        for address in addresses {
+            let element = array.as_ptr().wrapping_add((address >> shift) as usize);
+            // SAFETY: a prefetch touches no memory that the program can see, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(element.cast()) };
+        }
+    }
+
+    /// Lanes `16 * part` and following.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load_512(from: &Addresses, part: usize) -> __m512i {
+        let lanes: &[u32; 16] = &from.as_chunks().0[part];
+        // SAFETY: 64 bytes of the array, at any alignment.
+        unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn store_512(to: &mut Addresses, part: usize, lanes: __m512i) {
+        let place: &mut [u32; 16] = &mut to.as_chunks_mut().0[part];
+        // SAFETY: 64 bytes of the array, at any alignment.
+        unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), lanes) }
+    }
+
+    /// Lanes `8 * part` and following.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load_256(from: &Addresses, part: usize) -> __m256i {
+        let lanes: &[u32; 8] = &from.as_chunks().0[part];
+        // SAFETY: 32 bytes of the array, at any alignment.
+        unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn store_256(to: &mut Addresses, part: usize, lanes: __m256i) {
+        let place: &mut [u32; 8] = &mut to.as_chunks_mut().0[part];
+        // SAFETY: 32 bytes of the array, at any alignment.
+        unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), lanes) }
+    }
+
+    /// The byte cells of 16 addresses, from the aligned four that each is one of.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn codes_512(fib: &Narrow, addresses: __m512i) -> __m512i {
+        // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
+        let fours = unsafe {
+            _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<10>(addresses), fib.cells.as_ptr().cast())
+        };
+        let which = _mm512_and_si512(_mm512_srli_epi32::<5>(addresses), _mm512_set1_epi32(24));
+        _mm512_and_si512(_mm512_srlv_epi32(fours, which), _mm512_set1_epi32(255))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+    pub(super) fn narrow_512(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let codes: [__m512i; 4] = std::array::from_fn(|part| codes_512(fib, load_512(addresses, part)));
+        // Byte b of word w is the code of address 16 * b + w.
+        let low = _mm512_or_si512(codes[0], _mm512_slli_epi32::<8>(codes[1]));
+        let high = _mm512_or_si512(_mm512_slli_epi32::<16>(codes[2]), _mm512_slli_epi32::<24>(codes[3]));
+        let codes = _mm512_or_si512(low, high);
+        let planes = [0, 1, 2, 3].map(|plane| plane_512(fib, plane, codes));
+        let uncoded = _mm512_testn_epi8_mask(codes, codes);
+        let escaped = _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(-1));
+        // Four bytes of one word become four words, one in each vector: a transposition of 4 by 4 bytes.
+        let mut words = transpose_512(planes);
+        let default = _mm512_set1_epi32(fib.default as i32);
+        for (part, word) in words.iter_mut().enumerate() {
+            let lanes = lanes_of_byte(uncoded, part);
+            store_512(out, part, _mm512_mask_mov_epi32(*word, lanes, default));
+        }
+        let parts = [0, 1, 2, 3].map(|part| u64::from(lanes_of_byte(escaped, part)) << (16 * part));
+        parts[0] | parts[1] | parts[2] | parts[3]
+    }
+
+    /// The lanes of 32 bits whose byte `byte` is marked in a mask of bytes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn lanes_of_byte(bytes: u64, byte: usize) -> u16 {
+        if bytes == 0 {
+            return 0;
+        }
+        let marks = _mm512_maskz_set1_epi8(bytes, -1);
+        _mm512_test_epi32_mask(marks, _mm512_set1_epi32(0xff << (8 * byte)))
+    }
+
+    /// For each code, its byte in one plane of the palette.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn plane_512(fib: &Narrow, plane: usize, codes: __m512i) -> __m512i {
+        let quarters: &[[_; 64]] = fib.planes.as_chunks().0;
+        let quarter = |at: usize| {
+            let bytes: &[std::sync::atomic::AtomicU8; 64] = &quarters[4 * plane + at];
+            // SAFETY: 64 bytes of the array; for the race see the parent module: bytes of codes in use don't change.
+            unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+        };
+        let low = _mm512_permutex2var_epi8(quarter(0), codes, quarter(1));
+        let high = _mm512_permutex2var_epi8(quarter(2), codes, quarter(3));
+        _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
+    }
+
+    /// From vectors whose word w holds byte p of four numbers, vectors whose word w is number p.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn transpose_512(planes: [__m512i; 4]) -> [__m512i; 4] {
+        let spread = |byte: u32| {
+            let byte_of = |plane: usize| {
+                let moved = _mm512_srlv_epi32(planes[plane], _mm512_set1_epi32(8 * byte as i32));
+                _mm512_and_si512(moved, _mm512_set1_epi32(255))
+            };
+            let low = _mm512_or_si512(byte_of(0), _mm512_slli_epi32::<8>(byte_of(1)));
+            let high = _mm512_or_si512(byte_of(2), _mm512_slli_epi32::<8>(byte_of(3)));
+            _mm512_or_si512(low, _mm512_slli_epi32::<16>(high))
+        };
+        [spread(0), spread(1), spread(2), spread(3)]
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn wide_512(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let default = _mm512_set1_epi32(fib.default as i32);
+        let mut escaped = 0;
+        for part in 0..BATCH / 16 {
+            let lanes = load_512(addresses, part);
+            // SAFETY: an address shifted by 9 is below 2^23, and the array has 2^23 times four bytes.
+            let twos = unsafe {
+                _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<9>(lanes), fib.cells.as_ptr().cast())
+            };
+            let which = _mm512_and_si512(_mm512_srli_epi32::<4>(lanes), _mm512_set1_epi32(16));
+            let codes = _mm512_and_si512(_mm512_srlv_epi32(twos, which), _mm512_set1_epi32(0xffff));
+            let uncoded = _mm512_testn_epi32_mask(codes, codes);
+            store_512(out, part, _mm512_mask_mov_epi32(codes, uncoded, default));
+            let left = _mm512_cmpeq_epi32_mask(codes, _mm512_set1_epi32(0xffff));
+            escaped |= u64::from(left) << (16 * part);
+        }
+        escaped
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    pub(super) fn small_512(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.roots, 13, addresses);
+        let leaves: [(__m512i, u16); 4] = std::array::from_fn(|part| {
+            let (low, low_listed) = leaves_512(fib, load_256(addresses, 2 * part));
+            let (high, high_listed) = leaves_512(fib, load_256(addresses, 2 * part + 1));
+            let leaves = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+            (leaves, u16::from(low_listed) | u16::from(high_listed) << 8)
+        });
+        let default = _mm512_set1_epi32(fib.default as i32);
+        let count = _mm512_set1_epi32(fib.reach() as i32);
+        let mut undone = 0;
+        for (part, (leaves, listed)) in leaves.into_iter().enumerate() {
+            let good = _mm512_cmplt_epu32_mask(leaves, count) & !listed;
+            // SAFETY: `good` lanes are below an even number that is no more than the length of the array, so the pair
+            // is in it; half of a number below 2^31 is not negative.
+            let twos = unsafe {
+                _mm512_mask_i32gather_epi32::<4>(
+                    _mm512_setzero_si512(),
+                    good,
+                    _mm512_srli_epi32::<1>(leaves),
+                    fib.leaves.as_ptr().cast(),
+                )
+            };
+            let which = _mm512_slli_epi32::<4>(_mm512_and_si512(leaves, _mm512_set1_epi32(1)));
+            let codes = _mm512_and_si512(_mm512_srlv_epi32(twos, which), _mm512_set1_epi32(0xffff));
+            let uncoded = _mm512_testn_epi32_mask(codes, codes);
+            store_512(out, part, _mm512_mask_mov_epi32(codes, uncoded, default));
+            undone |= u64::from(!good) << (16 * part);
+        }
+        undone
+    }
+
+    /// The places of the leaves of 8 addresses, and which of them have a run list instead.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq")]
+    fn leaves_512(fib: &Small, addresses: __m256i) -> (__m256i, u8) {
+        // SAFETY: an address shifted by 13 is below 2^19, the length of the array.
+        let words = unsafe {
+            _mm512_i32gather_epi64::<8>(_mm256_srli_epi32::<13>(addresses), fib.roots.as_ptr().cast())
+        };
+        let slot = _mm256_and_si256(_mm256_srli_epi32::<8>(addresses), _mm256_set1_epi32(31));
+        let above = _mm512_sllv_epi64(_mm512_set1_epi64(2), _mm512_cvtepu32_epi64(slot));
+        let up_to = _mm512_sub_epi64(above, _mm512_set1_epi64(1));
+        let rank = _mm512_popcnt_epi64(_mm512_and_si512(words, up_to));
+        let places = _mm512_add_epi64(_mm512_srli_epi64::<32>(words), rank);
+        (_mm512_cvtepi64_epi32(places), _mm512_test_epi64_mask(words, _mm512_set1_epi64(1)))
+    }
+
+    /// The marks of 8 lanes as bits.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn bits_256(marks: __m256i) -> u64 {
+        _mm256_movemask_ps(_mm256_castsi256_ps(marks)) as u64
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn narrow_256(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let byte = _mm256_set1_epi32(255);
+        let default = _mm256_set1_epi32(fib.default as i32);
+        let mut escaped = 0;
+        for part in 0..BATCH / 8 {
+            let lanes = load_256(addresses, part);
+            // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
+            let fours = unsafe {
+                _mm256_i32gather_epi32::<4>(fib.cells.as_ptr().cast(), _mm256_srli_epi32::<10>(lanes))
+            };
+            let which = _mm256_and_si256(_mm256_srli_epi32::<5>(lanes), _mm256_set1_epi32(24));
+            let codes = _mm256_and_si256(_mm256_srlv_epi32(fours, which), byte);
+            // SAFETY: a code is below 256, the length of the palette.
+            let groups = unsafe { _mm256_i32gather_epi32::<4>(fib.palette.as_ptr().cast(), codes) };
+            let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+            store_256(out, part, _mm256_blendv_epi8(groups, default, uncoded));
+            escaped |= bits_256(_mm256_cmpeq_epi32(codes, byte)) << (8 * part);
+        }
+        escaped
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn wide_256(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let most = _mm256_set1_epi32(0xffff);
+        let default = _mm256_set1_epi32(fib.default as i32);
+        let mut escaped = 0;
+        for part in 0..BATCH / 8 {
+            let lanes = load_256(addresses, part);
+            // SAFETY: an address shifted by 9 is below 2^23, and the array has 2^23 times four bytes.
+            let twos = unsafe {
+                _mm256_i32gather_epi32::<4>(fib.cells.as_ptr().cast(), _mm256_srli_epi32::<9>(lanes))
+            };
+            let which = _mm256_and_si256(_mm256_srli_epi32::<4>(lanes), _mm256_set1_epi32(16));
+            let codes = _mm256_and_si256(_mm256_srlv_epi32(twos, which), most);
+            let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+            store_256(out, part, _mm256_blendv_epi8(codes, default, uncoded));
+            escaped |= bits_256(_mm256_cmpeq_epi32(codes, most)) << (8 * part);
+        }
+        escaped
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn small_256(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.roots, 13, addresses);
+        let default = _mm256_set1_epi32(fib.default as i32);
+        // Compared as signed numbers: places from 2^31 on are negative, and below no length.
+        let last = _mm256_set1_epi32((fib.reach() - 1) as i32);
+        let mut undone = 0;
+        for part in 0..BATCH / 8 {
+            let (places, listed) = leaves_256(fib, load_256(addresses, part));
+            let beyond = _mm256_cmpgt_epi32(_mm256_max_epu32(places, last), last);
+            let negative = _mm256_srai_epi32::<31>(places);
+            let bad = _mm256_or_si256(_mm256_or_si256(beyond, negative), listed);
+            let good = _mm256_andnot_si256(bad, _mm256_set1_epi32(-1));
+            // SAFETY: `good` lanes are not negative, and below an even number that is no more than the length of the
+            // array, so the pair is in it.
+            let twos = unsafe {
+                _mm256_mask_i32gather_epi32::<4>(
+                    _mm256_setzero_si256(),
+                    fib.leaves.as_ptr().cast(),
+                    _mm256_srli_epi32::<1>(places),
+                    good,
+                )
+            };
+            let which = _mm256_slli_epi32::<4>(_mm256_and_si256(places, _mm256_set1_epi32(1)));
+            let codes = _mm256_and_si256(_mm256_srlv_epi32(twos, which), _mm256_set1_epi32(0xffff));
+            let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+            store_256(out, part, _mm256_blendv_epi8(codes, default, uncoded));
+            undone |= bits_256(bad) << (8 * part);
+        }
+        undone
+    }
+
+    /// The places of the leaves of 8 addresses, and which of them have a run list instead.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn leaves_256(fib: &Small, addresses: __m256i) -> (__m256i, __m256i) {
+        let index = _mm256_srli_epi32::<13>(addresses);
+        let words = |index: __m128i| {
+            // SAFETY: an address shifted by 13 is below 2^19, the length of the array.
+            let words = unsafe { _mm256_i32gather_epi64::<8>(fib.roots.as_ptr().cast(), index) };
+            _mm256_castsi256_ps(words)
+        };
+        let (a, b) = (words(_mm256_castsi256_si128(index)), words(_mm256_extracti128_si256::<1>(index)));
+        // The shuffle takes pairs from both halves by turns; the permutation puts them in order again.
+        let in_order = |mixed: __m256| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(mixed));
+        let bitmaps = in_order(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
+        let bases = in_order(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
+        let slot = _mm256_and_si256(_mm256_srli_epi32::<8>(addresses), _mm256_set1_epi32(31));
+        let above = _mm256_sllv_epi32(_mm256_set1_epi32(2), slot);
+        let up_to = _mm256_sub_epi32(above, _mm256_set1_epi32(1));
+        let rank = ones_256(_mm256_and_si256(bitmaps, up_to));
+        let one = _mm256_set1_epi32(1);
+        let listed = _mm256_cmpeq_epi32(_mm256_and_si256(bitmaps, one), one);
+        (_mm256_add_epi32(bases, rank), listed)
+    }
+
+    /// How many bits are set in each lane of 32.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn ones_256(lanes: __m256i) -> __m256i {
+        let of_four_bits =
+            _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+        let nibble = _mm256_set1_epi8(15);
+        let low = _mm256_shuffle_epi8(of_four_bits, _mm256_and_si256(lanes, nibble));
+        let high = _mm256_shuffle_epi8(of_four_bits, _mm256_and_si256(_mm256_srli_epi32::<4>(lanes), nibble));
+        let bytes = _mm256_add_epi8(low, high);
+        _mm256_madd_epi16(_mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1)), _mm256_set1_epi16(1))
+    }
+}

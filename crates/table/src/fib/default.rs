@@ -1,0 +1,97 @@
+//! The group of addresses that nothing but the route of all addresses covers.
+//!
+//! FIBs show such addresses as group 0, so that a change of that route is one store. The group must be that of the
+//! moment when the 0 was read: if the default route changes and then a route goes, a reader with the old default and
+//! the new 0 in its hand would answer what was never right. So the word counts its changes, and a reader loads it
+//! before and after the rest: if it is the same, it was so in between.
+use crate::{Group, Storage, Words};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Words of the array; only the first is used, the others keep it off the cache lines of other arrays.
+const WORDS: usize = 8;
+/// The name of the array.
+pub(crate) const NAME: &str = "default";
+
+/// The default route of a FIB: `default[0]` has its group in the lower half and the number of its changes above.
+pub(crate) struct DefaultRoute(Words<AtomicU64>);
+
+/// The default route at a moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DefaultWord(u64);
+
+impl DefaultWord {
+    /// Its group.
+    #[inline]
+    pub(crate) fn group(self) -> Group {
+        self.0 as u32
+    }
+}
+
+impl DefaultRoute {
+    pub(crate) fn new(storage: &dyn Storage) -> io::Result<DefaultRoute> {
+        Words::new(storage, NAME, WORDS).map(DefaultRoute)
+    }
+
+    /// Bytes of the array.
+    pub(crate) const BYTES: usize = WORDS * size_of::<u64>();
+
+    /// Replaces the group; for the one writer.
+    pub(crate) fn set(&self, group: Group) {
+        let changes = (self.0[0].load(Relaxed) >> 32) + 1;
+        self.0[0].store(changes << 32 | u64::from(group), Release);
+    }
+
+    /// The word as it is now; loads before it stay before it, and those after it after it, if they acquire.
+    #[inline]
+    pub(crate) fn load(&self) -> DefaultWord {
+        DefaultWord(self.0[0].load(Acquire))
+    }
+
+    /// What `lookup` finds, with the default route's group in the place of 0: right as of one moment of the call.
+    /// It repeats only when the default route changes meanwhile. The loads of `lookup` must acquire.
+    #[inline]
+    pub(crate) fn complete(&self, lookup: impl Fn() -> Group) -> Group {
+        let before = self.load();
+        let group = lookup();
+        if self.load() != before {
+            return self.complete_again(lookup);
+        }
+        if group == 0 { before.group() } else { group }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_again(&self, lookup: impl Fn() -> Group) -> Group {
+        loop {
+            let before = self.load();
+            let group = lookup();
+            if group != 0 || self.load() == before {
+                return if group == 0 { before.group() } else { group };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pages;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_default_that_changes_during_a_lookup_is_looked_at_again() {
+        let default = DefaultRoute::new(&Pages).unwrap();
+        default.set(7);
+        let calls = Cell::new(0);
+        let group = default.complete(|| {
+            calls.set(calls.get() + 1);
+            if calls.get() < 3 {
+                default.set(7 + calls.get());
+            }
+            0
+        });
+        assert_eq!((group, calls.get()), (9, 3));
+        assert_eq!(default.complete(|| 5), 5);
+    }
+}

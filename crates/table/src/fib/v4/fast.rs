@@ -1,0 +1,421 @@
+//! The fast layout: a cell for each /24.
+//!
+//! `cells` has 2^24 cells of one byte, numbered by the first 24 bits of an address. A cell has a code: 0 stands for the
+//! default route's group (see `fib/default.rs`); 1 to 254 for `palette[code]`; 255 says that the /24 has something
+//! longer, or a group without a code. Then `blocks`, 2^16 words of 8 bytes, has for the address's /16 the word of a run
+//! list of the whole /16 (see `lists.rs`). Two loads, of which the second depends on the first: the cell and the
+//! palette, or, since the place of the word does not depend on the cell, the word and the run list.
+//!
+//! In the wide form a cell has two bytes and is the group itself; 0 is the default's, and 65,535 says "look further".
+//!
+//! The list of a /16 is published before a cell says 255, and cells say something else before a list is withdrawn: a
+//! reader that finds 255 and no list looks at the cell again. As a list is right for every address of its /16, it does
+//! not matter whether it is older or newer than the cell. Each address's answer changes by one store; of two
+//! neighbours one may change before the other.
+use super::lists::{self, LISTED, ListWriter, Lists, Run};
+use super::palette::{ESCAPE, Palette, PaletteWriter};
+use super::{Fib4Options, by_block, in_batches, one_by_one, turn_of_another_domain};
+use crate::fib::default::{self, DefaultRoute};
+use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
+use crate::simd::v4::{Addresses, CELLS, CODES, Narrow, Wide};
+use crate::{Group, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
+use artery_rcu::{Domain, Turn};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
+
+/// Bits of an address within a block with one list.
+const BLOCK_BITS: u32 = 16;
+const BLOCKS: usize = 1 << 16;
+/// /24s of a block.
+const CELLS_OF_BLOCK: usize = 256;
+/// What says "look further" in a wide cell.
+const WIDE_ESCAPE: u16 = u16::MAX;
+
+/// A compiled IPv4 FIB of one byte (or two) for each /24, for its writer.
+pub struct Fib4Fast {
+    shared: Arc<Shared>,
+    codes: PaletteWriter,
+    lists: ListWriter,
+    /// Whether a group went without a code since the FIB was built.
+    lacks_codes: bool,
+    /// Room for the runs of one block.
+    scratch: Vec<Run>,
+    /// Codes that the block under work holds.
+    held: Vec<u8>,
+    /// Room for what its cells are to show.
+    plan: Box<[u16; CELLS_OF_BLOCK]>,
+}
+
+struct Shared {
+    domain: Arc<Domain>,
+    cells: Cells,
+    blocks: Words<AtomicU64>,
+    lists: Lists,
+    list_bytes: usize,
+    palette: Palette,
+    default: DefaultRoute,
+}
+
+enum Cells {
+    Narrow(Words<AtomicU8>),
+    Wide(Words<AtomicU16>),
+}
+
+impl Fib4Fast {
+    /// Compiles all routes of a table. Where groups are more than codes, those of most addresses get one.
+    pub fn build(
+        domain: &Arc<Domain>,
+        source: &impl Runs<u32>,
+        storage: &dyn Storage,
+        options: Fib4Options,
+    ) -> Result<Fib4Fast, BuildError> {
+        let list_bytes = options.list_lines.max(1) * 64;
+        let cells = match options.wide {
+            false => Cells::Narrow(Words::new(storage, "cells", CELLS)?),
+            true => Cells::Wide(Words::new(storage, "cells", CELLS)?),
+        };
+        let shared = Shared {
+            domain: domain.clone(),
+            cells,
+            blocks: Words::new(storage, "blocks", BLOCKS)?,
+            lists: Lists::new(Words::new(storage, lists::NAME, list_bytes / 8)?),
+            list_bytes,
+            palette: Palette {
+                groups: Words::new(storage, "palette", CODES)?,
+                planes: Words::new(storage, "planes", 4 * CODES)?,
+            },
+            default: DefaultRoute::new(storage)?,
+        };
+        let mut fib = Fib4Fast {
+            shared: Arc::new(shared),
+            codes: PaletteWriter::new(domain),
+            lists: ListWriter::new(domain, options.list_lines, 1 << BLOCK_BITS),
+            lacks_codes: false,
+            scratch: Vec::new(),
+            held: Vec::new(),
+            plan: Box::new([0; CELLS_OF_BLOCK]),
+        };
+        fib.shared.default.set(source.default_group());
+        let held = fib.give_codes(source);
+        fib.change_blocks(source, Prefix::ALL)?;
+        held.into_iter().for_each(|code| fib.codes.remove(code, 1));
+        Ok(fib)
+    }
+
+    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The route of
+    /// all addresses is one word.
+    pub fn update(&mut self, source: &impl Runs<u32>, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
+        match changed.len() {
+            0 => {
+                self.shared.default.set(source.default_group());
+                Ok(())
+            }
+            // A list is for a whole /16.
+            17.. if self.shared.block(changed.first()).load(Relaxed) != 0 => {
+                self.change_blocks(source, Prefix::of(changed.first(), 16))
+            }
+            len => self.change_blocks(source, Prefix::of(changed.first(), len.min(24))),
+        }
+    }
+
+    /// Whether some group had no code, so that its addresses took the long way: time to build the wide form.
+    pub fn wants_wide(&self) -> bool {
+        self.lacks_codes && matches!(self.shared.cells, Cells::Narrow(_))
+    }
+
+    /// A reader; it may be cloned and sent to other threads.
+    pub fn reader(&self) -> Fib4FastReader {
+        Fib4FastReader { shared: self.shared.clone(), simd: Simd::best() }
+    }
+
+    /// Memory by array.
+    pub fn memory(&self) -> FibMemory {
+        let all = |name, bytes| ArrayBytes { name, used: bytes, reserved: bytes };
+        let cells = match self.shared.cells {
+            Cells::Narrow(_) => CELLS,
+            Cells::Wide(_) => 2 * CELLS,
+        };
+        let lists =
+            ArrayBytes { name: lists::NAME, used: self.lists.touched(), reserved: self.shared.list_bytes };
+        FibMemory {
+            arrays: vec![
+                all("cells", cells),
+                all("blocks", 8 * BLOCKS),
+                lists,
+                all("palette", 4 * CODES),
+                all("planes", 4 * CODES),
+                all(default::NAME, DefaultRoute::BYTES),
+            ],
+        }
+    }
+
+    /// Gives codes to the groups of most /24s, and returns the codes, which are held.
+    fn give_codes(&mut self, source: &impl Runs<u32>) -> Vec<u8> {
+        if matches!(self.shared.cells, Cells::Wide(_)) {
+            return Vec::new();
+        }
+        let mut sizes: HashMap<Group, u64> = HashMap::new();
+        let mut last_group = (NO_GROUP, 0u64);
+        source.runs(Prefix::ALL, |first, last, group| {
+            if group != last_group.0 {
+                *sizes.entry(last_group.0).or_default() += last_group.1;
+                last_group = (group, 0);
+            }
+            last_group.1 += u64::from(last - first) + 1;
+        });
+        *sizes.entry(last_group.0).or_default() += last_group.1;
+        sizes.remove(&NO_GROUP);
+        let mut groups: Vec<(Group, u64)> = sizes.into_iter().collect();
+        groups.sort_unstable_by_key(|(group, size)| (std::cmp::Reverse(*size), *group));
+        groups.iter().map_while(|(group, _)| self.codes.hold(&self.shared.palette, *group)).collect()
+    }
+
+    /// Compiles the /16s that a prefix touches, or of one /16 the part that it covers.
+    fn change_blocks(&mut self, source: &impl Runs<u32>, within: Prefix<u32>) -> Result<(), NeedsRebuild> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut result = Ok(());
+        let mut becomes_listed = false;
+        by_block(source, within, BLOCK_BITS, &mut scratch, |block, runs| {
+            if result.is_ok() {
+                let part = if within.len() > 16 { Some(within) } else { None };
+                match self.change_block(block as usize, runs, part) {
+                    Ok(changed) => becomes_listed |= !changed,
+                    Err(full) => result = Err(full),
+                }
+            }
+        });
+        self.scratch = scratch;
+        result?;
+        // A list is for a whole /16.
+        if becomes_listed { self.change_blocks(source, Prefix::of(within.first(), 16)) } else { Ok(()) }
+    }
+
+    /// Compiles a /16, or `part` of it that is shorter than the whole; returns whether it could without a list.
+    fn change_block(
+        &mut self,
+        block: usize,
+        runs: &[Run],
+        part: Option<Prefix<u32>>,
+    ) -> Result<bool, NeedsRebuild> {
+        let cells = match part {
+            Some(part) => part.first() as usize >> 8 & 255..(part.last() as usize >> 8 & 255) + 1,
+            None => 0..CELLS_OF_BLOCK,
+        };
+        self.make_plan(runs, cells.end);
+        let is_listed = self.plan[cells.clone()].contains(&self.shared.cells.escape());
+        let done = self.publish(block, runs, cells, part.is_some(), is_listed);
+        self.held.drain(..).for_each(|code| self.codes.remove(code, 1));
+        done
+    }
+
+    fn publish(
+        &mut self,
+        block: usize,
+        runs: &[Run],
+        cells: std::ops::Range<usize>,
+        is_part: bool,
+        is_listed: bool,
+    ) -> Result<bool, NeedsRebuild> {
+        if is_part && is_listed {
+            return Ok(false);
+        }
+        let word = &self.shared.blocks[block];
+        let old = word.load(Relaxed);
+        if is_listed {
+            word.store(self.lists.write(&self.shared.lists, runs)?, Release);
+        }
+        self.show_plan(block, cells);
+        if old != 0 && !is_listed {
+            self.shared.blocks[block].store(0, Release);
+        }
+        self.lists.put(old);
+        Ok(true)
+    }
+
+    /// Writes down what the cells up to `end` of a block are to show, and holds their codes.
+    fn make_plan(&mut self, runs: &[Run], end: usize) {
+        let escape = self.shared.cells.escape();
+        for (number, run) in runs.iter().enumerate() {
+            let next = runs.get(number + 1).map_or(end << 8, |next| next.start as usize);
+            let code = match self.shared.cells {
+                Cells::Wide(_) => u16::try_from(run.group).unwrap_or(WIDE_ESCAPE),
+                Cells::Narrow(_) => match self.codes.hold(&self.shared.palette, run.group) {
+                    Some(code) => {
+                        self.held.push(code);
+                        code.into()
+                    }
+                    None => escape,
+                },
+            };
+            self.lacks_codes |= code == escape;
+            let whole = (run.start as usize).div_ceil(256)..next >> 8;
+            if run.start % 256 != 0 {
+                self.plan[run.start as usize >> 8] = escape;
+            }
+            if next % 256 != 0 {
+                self.plan[next >> 8] = escape;
+            }
+            if !whole.is_empty() {
+                self.plan[whole].fill(code);
+            }
+        }
+    }
+
+    /// Makes the cells of a block show what is planned, and counts uses of codes.
+    fn show_plan(&mut self, block: usize, range: std::ops::Range<usize>) {
+        let place = block * CELLS_OF_BLOCK;
+        let plan = &self.plan[range.clone()];
+        match &self.shared.cells {
+            Cells::Wide(cells) => {
+                for (cell, new) in cells[place..][range].iter().zip(plan) {
+                    cell.store(*new, Release);
+                }
+            }
+            Cells::Narrow(cells) => {
+                for (cell, new) in cells[place..][range].iter().zip(plan) {
+                    let (old, new) = (cell.load(Relaxed), *new as u8);
+                    if old != new {
+                        cell.store(new, Release);
+                        self.codes.add(new, 1);
+                        self.codes.remove(old, 1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Cells {
+    #[inline]
+    fn escape(&self) -> u16 {
+        match self {
+            Cells::Narrow(_) => ESCAPE.into(),
+            Cells::Wide(_) => WIDE_ESCAPE,
+        }
+    }
+}
+
+/// Looks up addresses in a [`Fib4Fast`].
+#[derive(Clone)]
+pub struct Fib4FastReader {
+    shared: Arc<Shared>,
+    simd: Simd,
+}
+
+impl Fib4FastReader {
+    /// The same reader with other instructions for batches than the widest.
+    pub fn with_simd(self, simd: Simd) -> Fib4FastReader {
+        Fib4FastReader { simd, ..self }
+    }
+
+    /// The group of the longest prefix that covers `address`; [`NO_GROUP`] if there is none.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the FIB.
+    #[inline]
+    pub fn lookup(&self, turn: &Turn<'_>, address: u32) -> Group {
+        if !turn.is_of(&self.shared.domain) {
+            turn_of_another_domain();
+        }
+        self.shared.lookup(address)
+    }
+
+    /// Looks up all `addresses`; `out` is as long.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the FIB, or the lengths differ.
+    pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u32], out: &mut [Group]) {
+        if !turn.is_of(&self.shared.domain) {
+            turn_of_another_domain();
+        }
+        let shared = &*self.shared;
+        if self.simd == Simd::PLAIN {
+            return one_by_one(addresses, out, |address| shared.lookup(address));
+        }
+        let simd = self.simd;
+        match &shared.cells {
+            Cells::Narrow(cells) => {
+                let (cells, palette) = (array(cells), array(&shared.palette.groups));
+                let planes = array(&shared.palette.planes);
+                shared.lookup_batch(addresses, out, |default, addresses, out| {
+                    Narrow { cells, palette, planes, default }.lookup(simd, addresses, out)
+                });
+            }
+            Cells::Wide(cells) => {
+                let cells = array(cells);
+                shared.lookup_batch(addresses, out, |default, addresses, out| {
+                    Wide { cells, default }.lookup(simd, addresses, out)
+                });
+            }
+        }
+    }
+}
+
+/// An array with its length in its type, so that no index needs a check.
+#[inline]
+fn array<W: crate::Word, const N: usize>(words: &Words<W>) -> &[W; N] {
+    (&**words).try_into().expect("the array was made with this length")
+}
+
+impl Shared {
+    #[inline]
+    fn block(&self, address: u32) -> &AtomicU64 {
+        &array::<_, BLOCKS>(&self.blocks)[(address >> BLOCK_BITS) as usize]
+    }
+
+    /// Looks up by vector code, which is given the default route's group.
+    #[inline(always)]
+    fn lookup_batch(
+        &self,
+        addresses: &[u32],
+        out: &mut [Group],
+        vector: impl Fn(Group, &Addresses, &mut Addresses) -> u64,
+    ) {
+        let vector = |addresses: &_, out: &mut _| {
+            let default = self.default.load();
+            let undone = vector(default.group(), addresses, out);
+            fence(Acquire); // what was gathered was read before this
+            if self.default.load() == default { undone } else { u64::MAX }
+        };
+        in_batches(addresses, out, |address| self.lookup(address), vector);
+    }
+
+    #[inline]
+    fn lookup(&self, address: u32) -> Group {
+        self.default.complete(|| self.find_in_cells(address).unwrap_or_else(|| self.find_in_list(address)))
+    }
+
+    /// The group, if the address's cell tells it; 0 where only the default route covers it.
+    #[inline]
+    fn find_in_cells(&self, address: u32) -> Option<Group> {
+        let cell = (address >> 8) as usize;
+        match &self.cells {
+            Cells::Narrow(cells) => {
+                let code = array::<_, CELLS>(cells)[cell].load(Acquire);
+                let group = array::<_, CODES>(&self.palette.groups)[usize::from(code)].load(Acquire);
+                (code != ESCAPE).then_some(group)
+            }
+            Cells::Wide(cells) => {
+                let code = array::<_, CELLS>(cells)[cell].load(Acquire);
+                (code != WIDE_ESCAPE).then_some(code.into())
+            }
+        }
+    }
+
+    /// The group of an address whose cell said "look further" a moment ago.
+    #[cold]
+    #[inline(never)]
+    fn find_in_list(&self, address: u32) -> Group {
+        loop {
+            let word = self.block(address).load(Acquire);
+            if word & LISTED != 0 {
+                return self.lists.find(word, address & 0xffff);
+            }
+            // The list was withdrawn since, and before that the cell was changed.
+            if let Some(group) = self.find_in_cells(address) {
+                return group;
+            }
+        }
+    }
+}

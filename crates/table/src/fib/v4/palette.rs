@@ -1,0 +1,162 @@
+//! Codes of one byte for groups.
+//!
+//! Code 0 is the default route's group, 255 means "look further". A code in between stands for one group as long as
+//! any cell may show it; when no cell does, it can be given to another group after a grace period, since a reader
+//! looks at the cell first and at the palette after that.
+use crate::simd::v4::CODES;
+use crate::{Group, NO_GROUP, Words};
+use artery_rcu::{Domain, Ticket};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// The code that says "look further".
+pub(super) const ESCAPE: u8 = 255;
+
+/// Groups by code, for readers.
+pub(super) struct Palette {
+    pub(super) groups: Words<AtomicU32>,
+    /// The same, byte by byte, for vector code: the lowest byte of each group, then the next.
+    pub(super) planes: Words<AtomicU8>,
+}
+
+impl Palette {
+    fn set(&self, code: u8, group: Group) {
+        self.groups[usize::from(code)].store(group, Relaxed);
+        for (plane, byte) in group.to_le_bytes().into_iter().enumerate() {
+            self.planes[plane * CODES + usize::from(code)].store(byte, Relaxed);
+        }
+    }
+}
+
+/// Which group has which code, for the writer.
+pub(super) struct PaletteWriter {
+    domain: Arc<Domain>,
+    codes: HashMap<Group, u8, BuildHasherDefault<GroupHasher>>,
+    /// By code: cells that show it and callers that hold it.
+    uses: [u32; CODES],
+    free: Vec<u8>,
+    /// Codes that no cell shows any more, and since when.
+    leaving: Option<(Ticket, Vec<u8>)>,
+}
+
+impl PaletteWriter {
+    pub(super) fn new(domain: &Arc<Domain>) -> PaletteWriter {
+        PaletteWriter {
+            domain: domain.clone(),
+            codes: HashMap::default(),
+            uses: [0; CODES],
+            free: (1..ESCAPE).rev().collect(),
+            leaving: None,
+        }
+    }
+
+    /// The code of a group, held until it is given back by [`remove`](Self::remove); none if all are in use.
+    pub(super) fn hold(&mut self, palette: &Palette, group: Group) -> Option<u8> {
+        if group == NO_GROUP {
+            return Some(0);
+        }
+        let code = match self.codes.get(&group) {
+            Some(code) => *code,
+            None => self.assign(palette, group)?,
+        };
+        self.add(code, 1);
+        Some(code)
+    }
+
+    /// Counts cells that show a code from now on.
+    pub(super) fn add(&mut self, code: u8, cells: u32) {
+        self.uses[usize::from(code)] = self.uses[usize::from(code)].wrapping_add(cells);
+    }
+
+    /// Counts cells that show a code no more. For the codes 0 and 255 the number means nothing.
+    pub(super) fn remove(&mut self, code: u8, cells: u32) {
+        self.uses[usize::from(code)] = self.uses[usize::from(code)].wrapping_sub(cells);
+    }
+
+    fn assign(&mut self, palette: &Palette, group: Group) -> Option<u8> {
+        if self.free.is_empty() {
+            self.free_unused();
+        }
+        let code = self.free.pop()?;
+        palette.set(code, group);
+        self.codes.insert(group, code);
+        Some(code)
+    }
+
+    /// Takes codes that no cell shows from their groups, and hands out those whose grace period is over.
+    fn free_unused(&mut self) {
+        if self.leaving.is_none() {
+            let mut unused = Vec::new();
+            let uses = &self.uses;
+            self.codes.retain(|_, code| {
+                let is_used = uses[usize::from(*code)] > 0;
+                if !is_used {
+                    unused.push(*code);
+                }
+                is_used
+            });
+            if !unused.is_empty() {
+                self.leaving = Some((self.domain.ticket(), unused));
+            }
+        }
+        if let Some((_, codes)) = self.leaving.take_if(|(since, _)| self.domain.is_over(*since)) {
+            self.free.extend(codes);
+        }
+    }
+}
+
+/// Spreads group numbers, which their owner chooses and no stranger does.
+#[derive(Default)]
+pub(super) struct GroupHasher(u64);
+
+impl Hasher for GroupHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pages;
+
+    fn palette() -> Palette {
+        let groups = Words::new(&Pages, "palette", CODES).unwrap();
+        Palette { groups, planes: Words::new(&Pages, "planes", 4 * CODES).unwrap() }
+    }
+
+    #[test]
+    fn a_code_is_not_given_to_another_group_while_a_turn_may_see_it() {
+        let (domain, palette) = (Domain::new(), palette());
+        let mut reader = domain.reader();
+        let mut writer = PaletteWriter::new(&domain);
+        let codes: Vec<u8> = (1..=254).map(|group| writer.hold(&palette, group).unwrap()).collect();
+        assert_eq!(writer.hold(&palette, 1000), None);
+        reader.turn();
+        writer.remove(codes[7], 1);
+        assert_eq!(writer.hold(&palette, 1000), None);
+        assert_eq!(palette.groups[usize::from(codes[7])].load(Relaxed), 8);
+        reader.turn();
+        assert_eq!(writer.hold(&palette, 1000), Some(codes[7]));
+        assert_eq!(palette.groups[usize::from(codes[7])].load(Relaxed), 1000);
+    }
+
+    #[test]
+    fn a_group_keeps_its_code_while_it_is_held() {
+        let (domain, palette) = (Domain::new(), palette());
+        let mut writer = PaletteWriter::new(&domain);
+        let code = writer.hold(&palette, 70_000).unwrap();
+        (1..254).for_each(|group| assert_ne!(writer.hold(&palette, group), Some(code)));
+        assert_eq!(writer.hold(&palette, 254), None);
+        assert_eq!(writer.hold(&palette, 70_000), Some(code));
+        assert_eq!(writer.hold(&palette, NO_GROUP), Some(0));
+    }
+}

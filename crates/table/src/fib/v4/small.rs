@@ -1,0 +1,251 @@
+//! The small layout: a word for each /19, and its runs of /24s as leaves.
+//!
+//! `roots` has 2^19 words of 8 bytes, numbered by the first 19 bits of an address. The lower half of a word has a bit
+//! for each /24 after the first in which a run begins; the upper half is a place in `leaves`. Bit 0 is free, since a
+//! run always begins there, and says that the upper half leads to a run list instead (see `lists.rs`): the /19 has
+//! something longer than a /24, or a group beyond 65,535.
+//!
+//! ```text
+//! group = leaves[upper half + number of bits set in the lower half up to the address's /24]
+//! ```
+//!
+//! A leaf of 16 bits is a group; 0 stands for the default route's (see `fib/default.rs`). The first 65,536 leaves
+//! are their own numbers, so that a /19 all of whose addresses go one way needs no leaf of its own: its upper half is
+//! the group. Two loads, of which the second depends on the first: the word and the leaf, or the word and the run list.
+//!
+//! A change writes new leaves aside and publishes them by one store of the /19's word; the old leaves are reused after
+//! a grace period. When runs begin where they did, the leaves are changed in place.
+use super::lists::{self, LISTED, ListWriter, Lists, Run};
+use super::{Fib4Options, by_block, cut_short, in_batches, one_by_one, turn_of_another_domain};
+use crate::fib::blocks::Blocks;
+use crate::fib::default::{self, DefaultRoute};
+use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
+use crate::simd::v4::{ROOTS, Small};
+use crate::{Group, Prefix, Runs, Simd, Storage, Words};
+use artery_rcu::{Domain, Turn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
+
+/// Bits of an address within a /19.
+const BLOCK_BITS: u32 = 13;
+/// Leaves that are their own numbers.
+const SELVES: usize = 1 << 16;
+
+/// A compiled IPv4 FIB of about seven bytes a prefix, for its writer.
+///
+/// Groups up to 65,535 are compact; greater numbers are right, and take more room and time.
+pub struct Fib4Small {
+    shared: Arc<Shared>,
+    leaves: Blocks,
+    lists: ListWriter,
+    /// Room for the runs of one block.
+    scratch: Vec<Run>,
+}
+
+struct Shared {
+    domain: Arc<Domain>,
+    roots: Words<AtomicU64>,
+    leaves: Words<AtomicU16>,
+    lists: Lists,
+    list_bytes: usize,
+    default: DefaultRoute,
+}
+
+impl Fib4Small {
+    /// Compiles all routes of a table.
+    pub fn build(
+        domain: &Arc<Domain>,
+        source: &impl Runs<u32>,
+        storage: &dyn Storage,
+        options: Fib4Options,
+    ) -> Result<Fib4Small, BuildError> {
+        // An even number, since vector code reads leaves in pairs.
+        let leaves = options.leaves.max(SELVES).next_multiple_of(4);
+        let list_bytes = options.list_lines.max(1) * 64;
+        let shared = Shared {
+            domain: domain.clone(),
+            roots: Words::new(storage, "roots", ROOTS)?,
+            leaves: Words::new(storage, "leaves", leaves)?,
+            lists: Lists::new(Words::new(storage, lists::NAME, list_bytes / 8)?),
+            list_bytes,
+            default: DefaultRoute::new(storage)?,
+        };
+        for (number, leaf) in (0..=u16::MAX).zip(shared.leaves.iter()) {
+            leaf.store(number, Relaxed);
+        }
+        let mut fib = Fib4Small {
+            shared: Arc::new(shared),
+            leaves: Blocks::new(domain, SELVES, leaves),
+            lists: ListWriter::new(domain, options.list_lines, 1 << BLOCK_BITS),
+            scratch: Vec::new(),
+        };
+        fib.update(source, Prefix::ALL)?;
+        fib.change_blocks(source, Prefix::ALL)?;
+        Ok(fib)
+    }
+
+    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The route of
+    /// all addresses is one word.
+    pub fn update(&mut self, source: &impl Runs<u32>, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
+        if changed.len() == 0 {
+            self.shared.default.set(source.default_group());
+            return Ok(());
+        }
+        let block = (32 - BLOCK_BITS) as u8;
+        self.change_blocks(source, Prefix::of(changed.first(), changed.len().min(block)))
+    }
+
+    /// A reader; it may be cloned and sent to other threads.
+    pub fn reader(&self) -> Fib4SmallReader {
+        Fib4SmallReader { shared: self.shared.clone(), simd: Simd::best() }
+    }
+
+    /// Memory by array.
+    pub fn memory(&self) -> FibMemory {
+        let array = |name, used, reserved| ArrayBytes { name, used, reserved };
+        let shared = &self.shared;
+        FibMemory {
+            arrays: vec![
+                array("roots", ROOTS * 8, ROOTS * 8),
+                array("leaves", self.leaves.touched() * 2, shared.leaves.len() * 2),
+                array(lists::NAME, self.lists.touched(), shared.list_bytes),
+                array(default::NAME, DefaultRoute::BYTES, DefaultRoute::BYTES),
+            ],
+        }
+    }
+
+    /// Compiles the /19s of a prefix that is not longer.
+    fn change_blocks(&mut self, source: &impl Runs<u32>, within: Prefix<u32>) -> Result<(), NeedsRebuild> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut result = Ok(());
+        by_block(source, within, BLOCK_BITS, &mut scratch, |block, runs| {
+            if result.is_ok() {
+                result = self.change_block(block as usize, runs);
+            }
+        });
+        self.scratch = scratch;
+        result
+    }
+
+    fn change_block(&mut self, block: usize, runs: &[Run]) -> Result<(), NeedsRebuild> {
+        let root = &self.shared.roots[block];
+        let old = root.load(Relaxed);
+        let new = if cut_short(runs) || runs.iter().any(|run| run.group as usize >= SELVES) {
+            self.lists.write(&self.shared.lists, runs)?
+        } else if let [run] = runs {
+            u64::from(run.group) << 32
+        } else {
+            let bitmap = runs.iter().skip(1).fold(0, |bits, run| bits | 1u64 << (run.start >> 8));
+            if old as u32 == bitmap as u32 {
+                change_leaves(leaves_at(&self.shared.leaves, old, runs.len()), runs);
+                return Ok(());
+            }
+            let first = self.leaves.take(runs.len() as u32).ok_or(NeedsRebuild { array: "leaves" })?;
+            let new = u64::from(first) << 32 | bitmap;
+            change_leaves(leaves_at(&self.shared.leaves, new, runs.len()), runs);
+            new
+        };
+        if new != old {
+            root.store(new, Release);
+            self.put(old);
+        }
+        Ok(())
+    }
+
+    /// Takes back what a word that is no longer published leads to.
+    fn put(&mut self, word: u64) {
+        if word & LISTED != 0 {
+            self.lists.put(word);
+        } else if word as u32 != 0 {
+            self.leaves.put((word >> 32) as u32, 1 + (word as u32).count_ones());
+        }
+    }
+}
+
+fn leaves_at(leaves: &Words<AtomicU16>, word: u64, count: usize) -> &[AtomicU16] {
+    &leaves[(word >> 32) as usize..][..count]
+}
+
+fn change_leaves(leaves: &[AtomicU16], runs: &[Run]) {
+    for (leaf, run) in leaves.iter().zip(runs) {
+        leaf.store(run.group as u16, Relaxed);
+    }
+}
+
+/// Looks up addresses in a [`Fib4Small`].
+#[derive(Clone)]
+pub struct Fib4SmallReader {
+    shared: Arc<Shared>,
+    simd: Simd,
+}
+
+impl Fib4SmallReader {
+    /// The same reader with other instructions for batches than the widest.
+    pub fn with_simd(self, simd: Simd) -> Fib4SmallReader {
+        Fib4SmallReader { simd, ..self }
+    }
+
+    /// The group of the longest prefix that covers `address`; [`NO_GROUP`](crate::NO_GROUP) if there is none.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the FIB.
+    #[inline]
+    pub fn lookup(&self, turn: &Turn<'_>, address: u32) -> Group {
+        if !turn.is_of(&self.shared.domain) {
+            turn_of_another_domain();
+        }
+        self.shared.lookup(address)
+    }
+
+    /// Looks up all `addresses`; `out` is as long.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the FIB, or the lengths differ.
+    pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u32], out: &mut [Group]) {
+        if !turn.is_of(&self.shared.domain) {
+            turn_of_another_domain();
+        }
+        let shared = &*self.shared;
+        if self.simd == Simd::PLAIN {
+            return one_by_one(addresses, out, |address| shared.lookup(address));
+        }
+        let (roots, leaves) = (shared.roots(), &*shared.leaves);
+        let vector = |addresses: &_, out: &mut _| {
+            let default = shared.default.load();
+            let undone = Small { roots, leaves, default: default.group() }.lookup(self.simd, addresses, out);
+            fence(Acquire); // what was gathered was read before this
+            if shared.default.load() == default { undone } else { u64::MAX }
+        };
+        in_batches(addresses, out, |address| shared.lookup(address), vector);
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn roots(&self) -> &[AtomicU64; ROOTS] {
+        (&*self.roots).try_into().expect("the array was made with this length")
+    }
+
+    #[inline]
+    fn lookup(&self, address: u32) -> Group {
+        self.default.complete(|| self.find(address))
+    }
+
+    /// The group of an address; 0 where only the default route covers it.
+    #[inline]
+    fn find(&self, address: u32) -> Group {
+        let word = self.roots()[(address >> BLOCK_BITS) as usize].load(Acquire);
+        if word & LISTED != 0 {
+            return self.find_in_list(word, address);
+        }
+        let beyond = 31 - ((address >> 8) & 31);
+        let rank = ((word as u32) << beyond).count_ones();
+        self.leaves.get((word >> 32) as usize + rank as usize).map_or(0, |leaf| leaf.load(Acquire).into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_in_list(&self, word: u64, address: u32) -> Group {
+        self.lists.find(word, address & ((1 << BLOCK_BITS) - 1))
+    }
+}
