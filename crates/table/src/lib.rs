@@ -5,6 +5,7 @@ mod address;
 mod art;
 mod fib;
 mod limbo;
+pub mod load;
 mod runs;
 #[allow(unsafe_code)]
 mod simd;
@@ -14,6 +15,7 @@ pub mod synthetic;
 
 pub use address::{Address, NotAPrefix, Prefix};
 pub use art::{Art, ArtReader, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides};
+pub use fib::v6::{Fib6, Fib6Reader};
 pub use fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 pub use fib::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 pub use limbo::Limbo;
