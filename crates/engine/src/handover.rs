@@ -4,7 +4,8 @@
 //! pulls from it. A packet that finds the ring full is discarded as if the queue were full.
 use crate::control::Control;
 use crate::graph::{Graph, Place};
-use artery_packet::{Batch, Packet};
+use crate::reason::DropReason;
+use artery_packet::{BATCH, Batch, Packet};
 use artery_rcu::Turn;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
@@ -83,6 +84,21 @@ impl Graph {
                 break;
             }
             self.deliver(ring.to, &mut batch, turn);
+        }
+        self.give_spare(batch);
+    }
+
+    /// Ends the packets that are still on their way to this worker. To be called when no worker runs any more: what is
+    /// handed over later is counted nowhere.
+    pub(crate) fn discard_incoming(&mut self) {
+        let mut batch = self.spare();
+        for ring in &mut self.incoming {
+            let drops = &mut self.nodes[ring.node()].counts.drops;
+            while ring.has_packets() {
+                ring.receive(BATCH, &mut batch);
+                drops.add(DropReason::Ended, batch.len() as u64);
+                batch.free();
+            }
         }
         self.give_spare(batch);
     }

@@ -66,6 +66,8 @@ reasons! {
     DeviceDown "device-down",
     /// The graph was replaced while the packet waited in an element that has no successor.
     Replaced "replaced",
+    /// The run ended while the packet was on its way to an element of another worker.
+    Ended "ended",
     /// It went round and round in a part of the graph that has no queue, or came back to an element at work.
     Loop "loop",
     /// An element left the packet in its input. A defect of that element.

@@ -363,6 +363,7 @@ impl Running {
             }
             graphs.push(joined.map_err(|_| name)?.into_graph());
         }
+        graphs.iter_mut().for_each(Graph::discard_incoming);
         Ok(Finished { shared: self.handle.shared, graphs, ran: self.started.elapsed() })
     }
 }

@@ -1,6 +1,6 @@
 //! Several workers, handler calls between them and from outside, and replacement of the graph.
 mod support;
-use artery_engine::{HandlerError, Home, Router, Settings};
+use artery_engine::{DropReason, HandlerError, Home, Router, Settings};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use support::{CLASSES, GO_ON, build, ir, run, settings};
@@ -49,6 +49,23 @@ fn packets_cross_from_worker_to_worker_at_a_queue() {
     handle.replace(&ir, &processing).unwrap();
     handle.end();
     running.wait().unwrap();
+}
+
+#[test]
+fn packets_between_workers_when_the_run_ends_are_counted() {
+    let text = "n :: Numbers(3000, STOP true) -> q :: Store(100000) -> t :: Take -> s :: Sink; Place(s, 1); Place(n, 0)";
+    for _ in 0..50 {
+        let (finished, _) = run(text, workers(2));
+        let counts = finished.counts();
+        let of = |name: &str| &counts[finished.plan().resolve(name, "").unwrap()];
+        let (refused, arrived) = (of("n").drops.count(DropReason::QueueFull), of("q").packets);
+        let under_way = of("q").drops.count(DropReason::Ended);
+        assert_eq!(
+            refused + arrived + under_way,
+            3000,
+            "{refused} refused, {arrived} arrived, {under_way} under way"
+        );
+    }
 }
 
 #[test]
