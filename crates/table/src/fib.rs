@@ -1,8 +1,10 @@
 //! Compiled FIBs: what forwards. Made from [`Runs`](crate::Runs) in one pass, then kept in step prefix by prefix.
 mod blocks;
 mod default;
+pub(crate) mod layout;
 mod v4;
 pub(crate) mod v6;
+
 
 pub use v4::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn blocks_never_overlap_and_are_reused_when_no_reader_can_see_them() {
         let domain = Domain::new();
-        let mut blocks = Blocks::new(&domain, 10, 2000);
+        let mut blocks = Blocks::new(&domain, 10, 10_000);
         let mut taken: Vec<(u32, u32)> = Vec::new();
         let mut random = 1u64;
         for step in 0..20_000 {
@@ -96,7 +96,7 @@ mod tests {
                 let (start, size) = taken.swap_remove((random >> 33) as usize % taken.len());
                 blocks.put(start, size);
             } else if let Some(start) = blocks.take(size) {
-                assert!(start >= 10 && start + size <= 2000);
+                assert!(start >= 10 && start + size <= 10_000);
                 assert!(taken.iter().all(|(other, len)| start + size <= *other || other + len <= start));
                 taken.push((start, size));
             }

@@ -4,6 +4,8 @@ mod fast;
 mod lists;
 mod palette;
 mod small;
+#[cfg(test)]
+mod tests;
 
 pub use fast::{Fib4Fast, Fib4FastReader};
 pub use small::{Fib4Small, Fib4SmallReader};
