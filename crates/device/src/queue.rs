@@ -49,6 +49,11 @@ pub trait RxQueue: Send {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// What the queue has counted.
     fn counters(&self) -> RxCounters;
+    /// The same without asking the kernel, for whoever looks often: `ring_full` is what the last
+    /// [`RxQueue::counters`] found.
+    fn own_counters(&self) -> RxCounters {
+        self.counters()
+    }
 }
 
 /// A queue that packets leave by.

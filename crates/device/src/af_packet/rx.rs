@@ -181,6 +181,9 @@ impl RxQueue for AfPacketRx {
         // The kernel's counts start over when they are read.
         let fresh = sys::option(self.socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none);
         self.ring_full.set(self.ring_full.get() + fresh.map_or(0, |s| u64::from(s.tp_drops)));
+        self.own_counters()
+    }
+    fn own_counters(&self) -> RxCounters {
         RxCounters { ring_full: self.ring_full.get(), ..self.intake.counters }
     }
 }

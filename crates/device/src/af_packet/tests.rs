@@ -269,6 +269,7 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         tx.transmit(&mut sent).unwrap();
         let mut got = Batch::default();
         let end = Instant::now() + Duration::from_secs(5);
+        assert_eq!(rx.own_counters().ring_full, 0, "the kernel was not asked");
         while rx.counters().ring_full < 18 && Instant::now() < end {
             std::thread::yield_now();
         }
@@ -281,6 +282,7 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         assert_eq!(counters.packets, 10);
         assert!(counters.packets + counters.pool_empty >= 32, "the ring has 32 slots: {counters:?}");
         assert!(counters.ring_full >= 18, "{counters:?}");
+        assert_eq!(rx.own_counters(), counters);
     });
 }
 

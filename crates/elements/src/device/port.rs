@@ -133,6 +133,8 @@ impl Receiver {
                 cx.schedule();
             }
             Err(error) => {
+                // The device may be gone for good.
+                self.seen.ring_full = rx.counters().ring_full;
                 self.half.fail(&error, cx);
                 self.rest(cx);
             }
@@ -141,7 +143,8 @@ impl Receiver {
 
     /// Counts what the device lost, and sleeps until there is something.
     fn rest(&mut self, cx: &mut Context<'_>) {
-        let now = self.counters();
+        // A worker may come to rest between any two packets: the kernel is not asked each time.
+        let now = self.half.held.as_ref().map_or(self.seen, |rx| rx.own_counters());
         let was = std::mem::replace(&mut self.seen, now);
         cx.count_discarded(DropReason::PoolEmpty, now.pool_empty.saturating_sub(was.pool_empty));
         cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
