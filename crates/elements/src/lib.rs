@@ -22,7 +22,7 @@ macro_rules! elements {
 }
 
 elements! {
-    basic(quota, template, token_bucket):
+    basic(handler_call, quota, rate, template, token_bucket):
         average_counter, bypass, check_paint, counter, discard, hub, idle, infinite_source, message, null, paint,
         paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
         round_robin_switch, set_timestamp, static_switch, strip, switch, tee, timed_source, truncate, unstrip;

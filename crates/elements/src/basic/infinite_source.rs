@@ -1,3 +1,4 @@
+use super::handler_call::HandlerCall;
 use super::quota::Quota;
 use super::template::{DATA, Template};
 use crate::value::value;
@@ -61,7 +62,7 @@ struct Source {
     timestamp: bool,
     count: u64,
     /// What to write when the limit is reached: a handler and its value.
-    end_call: Option<(String, String)>,
+    end_call: Option<HandlerCall>,
     /// Whether that was done for this limit.
     ended: bool,
 }
@@ -131,23 +132,18 @@ impl Source {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        if let Some((handler, value)) = &self.end_call
-            && let Err(error) = cx.write_handler(handler, value)
-        {
-            cx.say(&format!("{} :: InfiniteSource: END_CALL: {error}", cx.name()));
+        if let Some(call) = &self.end_call {
+            call.call("InfiniteSource", "END_CALL", cx);
         }
     }
 }
 
-/// What STOP and END_CALL ask for: a handler and its value.
-fn end_call(stop: bool, call: Option<String>) -> Result<Option<(String, String)>, ArgError> {
-    match call.filter(|call| !call.is_empty()) {
+/// What STOP and END_CALL ask for.
+fn end_call(stop: bool, call: Option<String>) -> Result<Option<HandlerCall>, ArgError> {
+    match call.as_deref().and_then(HandlerCall::new) {
         Some(_) if stop => Err(ArgError::wrong("END_CALL and STOP are mutually exclusive")),
-        Some(call) => {
-            let (handler, value) = call.split_once(char::is_whitespace).unwrap_or((&call, ""));
-            Ok(Some((handler.to_string(), value.trim().to_string())))
-        }
-        None => Ok(stop.then(|| ("stop".to_string(), String::new()))),
+        None if stop => Ok(HandlerCall::new("stop")),
+        call => Ok(call),
     }
 }
 
@@ -167,10 +163,8 @@ impl Element for Source {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        if let Some((handler, _)) = &self.end_call
-            && !cx.has_handler(handler, true)
-        {
-            return Err(StartError::new(format!("END_CALL: no '{handler}' write handler")));
+        if let Some(call) = &self.end_call {
+            call.check("END_CALL", cx)?;
         }
         if cx.output_is_pull(0) {
             cx.signal(Signal::NonEmpty, self.active);

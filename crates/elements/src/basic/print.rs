@@ -1,6 +1,6 @@
 use crate::value::value;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Read, Write, names::Names,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Read, Write,
 };
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pass unchanged.",
         Arg::optional("MAXLENGTH", "bytes", "", "most bytes to print, 24 if not given; negative for all"),
         Arg::keyword("LENGTH", "bytes", "", "older name of MAXLENGTH"),
         Arg::keyword("NBYTES", "bytes", "", "older name of MAXLENGTH"),
-        Arg::keyword("CONTENTS", "NONE, HEX or ASCII", "HEX", "how data is printed"),
+        Arg::keyword("CONTENTS", "bool, NONE, HEX or ASCII", "HEX", "how data is printed"),
         Arg::keyword("TIMESTAMP", "bool", "false", "whether to print the timestamp"),
         Arg::keyword("PRINTANNO", "bool", "false", "whether to print the annotation area"),
         Arg::keyword("ACTIVE", "bool", "true", "whether to print at all"),
@@ -39,16 +39,20 @@ enum Contents {
     Ascii,
 }
 
-impl ArgValue for Contents {
-    fn parse(text: &str, names: &Names) -> Result<Contents, String> {
-        if let Ok(print) = bool::parse(text, names) {
+impl Contents {
+    fn read(args: &Args<'_>) -> Result<Contents, ArgError> {
+        let text: String = args.read("CONTENTS")?;
+        if let Ok(print) = bool::parse(&text, args.names()) {
             return Ok(if print { Contents::Hex } else { Contents::None });
         }
         match text.to_ascii_uppercase().as_str() {
             "NONE" => Ok(Contents::None),
             "HEX" => Ok(Contents::Hex),
             "ASCII" => Ok(Contents::Ascii),
-            _ => Err("NONE, HEX or ASCII".to_string()),
+            other => {
+                let why = format!("bad contents value '{other}'; should be 'NONE', 'HEX', or 'ASCII'");
+                Err(ArgError::wrong_at(format!("CONTENTS {text}"), why))
+            }
         }
     }
 }
@@ -73,7 +77,7 @@ impl Print {
         Ok(Print {
             label: args.read::<Option<String>>("LABEL")?.unwrap_or_default(),
             max_length: usize::try_from(max_length.unwrap_or(24)).unwrap_or(usize::MAX),
-            contents: args.read("CONTENTS")?,
+            contents: Contents::read(args)?,
             timestamp: args.read("TIMESTAMP")?,
             annotations: args.read("PRINTANNO")?,
             active: args.read("ACTIVE")?,
@@ -206,6 +210,7 @@ mod tests {
 
     #[test]
     fn refuses_other_contents() {
-        assert_eq!(Bench::refuses(&CLASS, "CONTENTS OCTAL"), "CONTENTS: parse error");
+        let fault = "bad contents value 'OCTAL'; should be 'NONE', 'HEX', or 'ASCII'";
+        assert_eq!(Bench::refuses(&CLASS, "CONTENTS octal"), fault);
     }
 }
