@@ -63,8 +63,6 @@ struct Source {
     count: u64,
     /// What to write when the limit is reached: a handler and its value.
     end_call: Option<HandlerCall>,
-    /// Whether that was done for this limit.
-    ended: bool,
 }
 
 impl Source {
@@ -81,7 +79,6 @@ impl Source {
             timestamp: args.read("TIMESTAMP")?,
             count: 0,
             end_call: end_call(args.read("STOP")?, args.read("END_CALL")?)?,
-            ended: false,
         })
     }
 
@@ -111,7 +108,7 @@ impl Source {
     /// Goes on if a change makes that possible.
     fn wake(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if self.active && !self.quota.is_used_up() {
-            self.ended = false;
+            self.quota.reopen();
             if cx.output_is_pull(0) { cx.signal(Signal::NonEmpty, true) } else { cx.schedule() }
         }
         Ok(())
@@ -122,14 +119,14 @@ impl Source {
         let granted = self.quota.take(n);
         let time = if self.timestamp { cx.now() } else { Time::ZERO };
         let made = self.template.fill(granted, time, into, cx);
-        self.quota.give_back(granted - made);
+        self.quota.settle(granted, made);
         self.count += made as u64;
         made
     }
 
-    /// Does, once, what shall happen when the limit is reached.
+    /// Does, once for all copies, what shall happen when the limit is reached.
     fn end(&mut self, cx: &mut Context<'_>) {
-        if std::mem::replace(&mut self.ended, true) {
+        if !self.quota.ends() {
             return;
         }
         if let Some(call) = &self.end_call {
@@ -154,10 +151,10 @@ impl Element for Source {
         if self.active && self.make(max, into, cx) > 0 {
             return;
         }
-        if self.active && self.quota.is_used_up() {
+        if self.active {
             self.end(cx);
         }
-        if !self.active || self.quota.is_used_up() {
+        if !self.active || self.quota.is_done() {
             cx.signal(Signal::NonEmpty, false);
         }
     }
@@ -194,7 +191,7 @@ impl Element for Source {
             }
         }
         cx.give_spare(batch);
-        if sent > 0 || !self.quota.is_used_up() {
+        if sent > 0 || !self.quota.is_done() {
             cx.schedule();
         } else {
             self.end(cx);

@@ -1,52 +1,80 @@
 //! How many packets an element may still send: a LIMIT that its copies on all workers share.
 use artery_engine::{Args, Limit};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// What all copies share, on cache lines of its own: what lies beside it in memory may be another worker's.
 #[derive(Default)]
 #[repr(align(128))]
-struct Taken(AtomicU64);
+struct Shared {
+    /// Packets that copies have sent or are about to send.
+    taken: AtomicU64,
+    /// Packets that copies have made, so that they can be sent.
+    made: AtomicU64,
+    /// Whether a copy has done what is to be done once at the end.
+    ended: AtomicBool,
+}
 
 /// A limit and what is left of it.
 pub(crate) struct Quota {
     limit: Limit,
-    taken: Arc<Taken>,
+    shared: Arc<Shared>,
 }
 
 impl Quota {
     /// The limit of the element that is being made.
     pub(crate) fn new(limit: Limit, args: &mut Args<'_>) -> Quota {
-        Quota { limit, taken: args.shared(Taken::default) }
+        Quota { limit, shared: args.shared(Shared::default) }
     }
-    /// Takes up to `n` packets of what is left; returns how many.
+    /// Takes up to `n` packets of what is left; returns how many. To be settled with [`Quota::settle`].
     pub(crate) fn take(&self, n: usize) -> usize {
         let Some(limit) = self.limit.0 else { return n };
-        let taken = &self.taken.0;
         let grow = |taken: u64| (taken < limit).then(|| taken.saturating_add(n as u64).min(limit));
-        taken.fetch_update(Relaxed, Relaxed, grow).map_or(0, |before| (limit - before).min(n as u64) as usize)
+        let before = self.shared.taken.fetch_update(Relaxed, Relaxed, grow);
+        before.map_or(0, |before| (limit - before).min(n as u64) as usize)
     }
-    /// Gives back what was taken and not sent.
-    pub(crate) fn give_back(&self, n: usize) {
-        if self.limit.0.is_some() && n > 0 {
-            // A reset by another copy may have come between: then less was taken than is given back.
-            let shrink = |taken: u64| Some(taken.saturating_sub(n as u64));
-            let _ = self.taken.0.fetch_update(Relaxed, Relaxed, shrink);
+    /// Says that of `granted` packets only so many were `made`, and gives the others back.
+    pub(crate) fn settle(&self, granted: usize, made: usize) {
+        if self.limit.0.is_none() || granted == 0 {
+            return;
         }
+        if made < granted {
+            // A reset by another copy may have come between: then less was taken than is given back.
+            let shrink = |taken: u64| Some(taken.saturating_sub((granted - made) as u64));
+            let _ = self.shared.taken.fetch_update(Relaxed, Relaxed, shrink);
+        }
+        self.shared.made.fetch_add(made as u64, Relaxed);
+    }
+    /// Whether all that the limit allows was made. A copy that finds nothing left but this not so looks again: another
+    /// is at work and may give back, and nobody would wake the one that sleeps.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_used_up() && self.limit.0.is_some_and(|limit| self.shared.made.load(Relaxed) >= limit)
+    }
+    /// Whether all was made, and this copy is the first to ask.
+    pub(crate) fn ends(&self) -> bool {
+        self.is_done() && !self.shared.ended.swap(true, Relaxed)
+    }
+    /// Lets the end come again.
+    pub(crate) fn reopen(&self) {
+        self.shared.ended.store(false, Relaxed);
     }
     /// Whether nothing is left.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.limit.0.is_some_and(|limit| self.taken.0.load(Relaxed) >= limit)
+        self.limit.0.is_some_and(|limit| self.shared.taken.load(Relaxed) >= limit)
     }
     /// Starts anew.
     pub(crate) fn reset(&self) {
-        self.taken.0.store(0, Relaxed);
+        self.count_from(0);
+    }
+    fn count_from(&self, n: u64) {
+        self.shared.taken.store(n, Relaxed);
+        self.shared.made.store(n, Relaxed);
     }
     /// Changes the limit. Where there was none, `sent` packets count as taken.
     pub(crate) fn set_limit(&mut self, limit: Limit, sent: u64) {
         if self.limit.0.is_none() {
-            self.taken.0.store(sent, Relaxed);
+            self.count_from(sent);
         }
         self.limit = limit;
     }
@@ -60,25 +88,49 @@ impl Quota {
 mod tests {
     use super::*;
 
+    fn copies() -> (Quota, Quota) {
+        let shared = Arc::new(Shared::default());
+        let copy = || Quota { limit: Limit(Some(10)), shared: shared.clone() };
+        (copy(), copy())
+    }
+
     #[test]
     fn two_copies_together_take_no_more_than_the_limit() {
-        let taken = Arc::new(Taken::default());
-        let copy = || Quota { limit: Limit(Some(10)), taken: taken.clone() };
-        let (a, b) = (copy(), copy());
+        let (a, b) = copies();
         assert_eq!((a.take(6), b.take(6), a.take(6)), (6, 4, 0));
         assert!(a.is_used_up());
-        b.give_back(1);
+        b.settle(4, 3);
         assert_eq!(a.take(6), 1);
         a.reset();
         assert_eq!(b.take(64), 10);
         a.reset();
-        b.give_back(64);
+        b.settle(64, 0);
         assert!(!a.is_used_up());
     }
 
     #[test]
+    fn the_end_comes_once_and_not_before_all_is_made_that_a_copy_may_give_back() {
+        let (a, b) = copies();
+        assert_eq!((a.take(6), b.take(6)), (6, 4));
+        a.settle(6, 6);
+        assert!(a.is_used_up() && !a.ends(), "b is at work");
+        b.settle(4, 1);
+        assert!(!a.ends() && !b.ends());
+        assert!(!a.is_used_up() && !a.is_done());
+        assert_eq!(a.take(6), 3, "any copy can have what another gave back");
+        assert!(b.is_used_up() && !b.is_done());
+        a.settle(3, 3);
+        assert_eq!((b.ends(), a.ends(), b.ends()), (true, false, false));
+        a.reset();
+        a.reopen();
+        assert_eq!(a.take(64), 10);
+        a.settle(10, 10);
+        assert!(b.ends());
+    }
+
+    #[test]
     fn without_a_limit_everything_is_granted() {
-        let quota = Quota { limit: Limit(None), taken: Arc::default() };
+        let quota = Quota { limit: Limit(None), shared: Arc::default() };
         assert_eq!((quota.take(64), quota.limit().as_str(), quota.is_used_up()), (64, "-1", false));
     }
 }

@@ -93,7 +93,7 @@ impl Unqueue {
             return 0;
         }
         let pulled = cx.pull(0, granted, batch);
-        self.quota.give_back(granted - pulled);
+        self.quota.settle(granted, pulled);
         self.count += pulled as u64;
         cx.send_all(0, batch);
         pulled
@@ -114,7 +114,7 @@ impl Element for Unqueue {
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let burst = self.burst(cx);
-        if !self.active || burst == 0 || self.quota.is_used_up() {
+        if !self.active || burst == 0 || self.quota.is_done() {
             return false;
         }
         let (mut moved, mut batch) = (0, cx.spare());
@@ -127,7 +127,7 @@ impl Element for Unqueue {
             cx.settle();
         }
         cx.give_spare(batch);
-        if moved > 0 || !cx.upstream_idle(0) {
+        if moved > 0 || self.quota.is_used_up() || !cx.upstream_idle(0) {
             cx.schedule();
         }
         moved > 0
