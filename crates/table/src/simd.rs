@@ -18,7 +18,7 @@ pub struct Simd(Level);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Plain,
-    /// AVX2 and POPCNT.
+    /// AVX2, POPCNT, BMI1 and BMI2.
     Avx2,
     /// AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ.
     Avx512,
@@ -54,7 +54,12 @@ impl Level {
     fn is_here(self) -> bool {
         match self {
             Level::Plain => true,
-            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt"),
+            Level::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+            }
             Level::Avx512 => {
                 Level::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")

@@ -65,7 +65,7 @@ fn by_block(
 
 /// Whether runs of a block change within a /24.
 fn cut_short(runs: &[Run]) -> bool {
-    runs.iter().any(|run| run.start % 256 != 0)
+    runs.iter().any(|run| !run.start.is_multiple_of(256))
 }
 
 /// Looks up all addresses: 64 at a time by `vector`, which returns those it left undone, and the rest by `one`.

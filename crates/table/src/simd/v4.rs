@@ -56,7 +56,7 @@ impl Narrow<'_> {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { x86::narrow_256(self, addresses, out) },
-            _ => u64::MAX,
+            _ => plain::narrow(self, addresses, out),
         }
     }
 }
@@ -72,7 +72,7 @@ impl Wide<'_> {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { x86::wide_256(self, addresses, out) },
-            _ => u64::MAX,
+            _ => plain::wide(self, addresses, out),
         }
     }
 }
@@ -96,25 +96,84 @@ impl Small<'_> {
             Level::Avx512 => unsafe { x86::small_512(self, addresses, out) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { x86::small_256(self, addresses, out) },
-            _ => u64::MAX,
+            Level::Avx2 => unsafe { x86::small_popcnt(self, addresses, out) },
+            _ => plain::small(self, addresses, out),
         }
     }
 }
 
+/// The same by ordinary code, which also serves where gathers are slower than loads.
+mod plain {
+    use super::{Addresses, BATCH, Narrow, Small, Wide, prefetch};
+    use std::sync::atomic::Ordering::Acquire;
+
+    #[inline]
+    pub(super) fn narrow(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let mut escaped = 0;
+        for lane in 0..BATCH {
+            let code = fib.cells[(addresses[lane] >> 8) as usize].load(Acquire);
+            let group = fib.palette[usize::from(code)].load(Acquire);
+            out[lane] = if code == 0 { fib.default } else { group };
+            escaped |= u64::from(code == u8::MAX) << lane;
+        }
+        escaped
+    }
+
+    #[inline]
+    pub(super) fn wide(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.cells, 8, addresses);
+        let mut escaped = 0;
+        for lane in 0..BATCH {
+            let code = fib.cells[(addresses[lane] >> 8) as usize].load(Acquire);
+            out[lane] = if code == 0 { fib.default } else { code.into() };
+            escaped |= u64::from(code == u16::MAX) << lane;
+        }
+        escaped
+    }
+
+    #[inline(always)]
+    pub(super) fn small(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        prefetch(fib.roots, 13, addresses);
+        let mut places = [0u32; BATCH];
+        let mut undone = 0;
+        for lane in 0..BATCH {
+            let word = fib.roots[(addresses[lane] >> 13) as usize].load(Acquire);
+            let rank = ((word as u32) << (!(addresses[lane] >> 8) & 31)).count_ones();
+            places[lane] = ((word >> 32) as u32).wrapping_add(rank);
+            undone |= (word & 1) << lane;
+        }
+        for lane in 0..BATCH {
+            let code = fib.leaves.get(places[lane] as usize).map_or(0, |leaf| leaf.load(Acquire));
+            out[lane] = if code == 0 { fib.default } else { code.into() };
+        }
+        undone
+    }
+}
+
+/// Asks for the cache line that each address begins with: element `address >> shift` of an array.
+#[inline(always)]
+fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses) {
+    #[cfg(target_arch = "x86_64")]
+    for address in addresses {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let element = array.as_ptr().wrapping_add((address >> shift) as usize);
+        // SAFETY: a prefetch touches no memory that the program can see, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(element.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, shift, addresses);
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Addresses, BATCH, Narrow, Small, Wide};
+    use super::{Addresses, BATCH, Narrow, Small, Wide, prefetch};
     use std::arch::x86_64::*;
 
-    /// Asks for the cache line that each address begins with: element `address >> shift` of an array.
-    #[inline(always)]
-    fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses) {
-        for address in addresses {
-            let element = array.as_ptr().wrapping_add((address >> shift) as usize);
-            // SAFETY: a prefetch touches no memory that the program can see, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(element.cast()) };
-        }
+    /// Plain code, with an instruction for counting bits.
+    #[target_feature(enable = "popcnt,bmi1,bmi2")]
+    pub(super) fn small_popcnt(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
+        super::plain::small(fib, addresses, out)
     }
 
     /// Lanes `16 * part` and following.
@@ -346,74 +405,5 @@ mod x86 {
             escaped |= bits_256(_mm256_cmpeq_epi32(codes, most)) << (8 * part);
         }
         escaped
-    }
-
-    #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn small_256(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.roots, 13, addresses);
-        let default = _mm256_set1_epi32(fib.default as i32);
-        // Compared as signed numbers: places from 2^31 on are negative, and below no length.
-        let last = _mm256_set1_epi32((fib.reach() - 1) as i32);
-        let mut undone = 0;
-        for part in 0..BATCH / 8 {
-            let (places, listed) = leaves_256(fib, load_256(addresses, part));
-            let beyond = _mm256_cmpgt_epi32(_mm256_max_epu32(places, last), last);
-            let negative = _mm256_srai_epi32::<31>(places);
-            let bad = _mm256_or_si256(_mm256_or_si256(beyond, negative), listed);
-            let good = _mm256_andnot_si256(bad, _mm256_set1_epi32(-1));
-            // SAFETY: `good` lanes are not negative, and below an even number that is no more than the length of the
-            // array, so the pair is in it.
-            let twos = unsafe {
-                _mm256_mask_i32gather_epi32::<4>(
-                    _mm256_setzero_si256(),
-                    fib.leaves.as_ptr().cast(),
-                    _mm256_srli_epi32::<1>(places),
-                    good,
-                )
-            };
-            let which = _mm256_slli_epi32::<4>(_mm256_and_si256(places, _mm256_set1_epi32(1)));
-            let codes = _mm256_and_si256(_mm256_srlv_epi32(twos, which), _mm256_set1_epi32(0xffff));
-            let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
-            store_256(out, part, _mm256_blendv_epi8(codes, default, uncoded));
-            undone |= bits_256(bad) << (8 * part);
-        }
-        undone
-    }
-
-    /// The places of the leaves of 8 addresses, and which of them have a run list instead.
-    #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn leaves_256(fib: &Small, addresses: __m256i) -> (__m256i, __m256i) {
-        let index = _mm256_srli_epi32::<13>(addresses);
-        let words = |index: __m128i| {
-            // SAFETY: an address shifted by 13 is below 2^19, the length of the array.
-            let words = unsafe { _mm256_i32gather_epi64::<8>(fib.roots.as_ptr().cast(), index) };
-            _mm256_castsi256_ps(words)
-        };
-        let (a, b) = (words(_mm256_castsi256_si128(index)), words(_mm256_extracti128_si256::<1>(index)));
-        // The shuffle takes pairs from both halves by turns; the permutation puts them in order again.
-        let in_order = |mixed: __m256| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(mixed));
-        let bitmaps = in_order(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
-        let bases = in_order(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
-        let slot = _mm256_and_si256(_mm256_srli_epi32::<8>(addresses), _mm256_set1_epi32(31));
-        let above = _mm256_sllv_epi32(_mm256_set1_epi32(2), slot);
-        let up_to = _mm256_sub_epi32(above, _mm256_set1_epi32(1));
-        let rank = ones_256(_mm256_and_si256(bitmaps, up_to));
-        let one = _mm256_set1_epi32(1);
-        let listed = _mm256_cmpeq_epi32(_mm256_and_si256(bitmaps, one), one);
-        (_mm256_add_epi32(bases, rank), listed)
-    }
-
-    /// How many bits are set in each lane of 32.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn ones_256(lanes: __m256i) -> __m256i {
-        let of_four_bits =
-            _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
-        let nibble = _mm256_set1_epi8(15);
-        let low = _mm256_shuffle_epi8(of_four_bits, _mm256_and_si256(lanes, nibble));
-        let high = _mm256_shuffle_epi8(of_four_bits, _mm256_and_si256(_mm256_srli_epi32::<4>(lanes), nibble));
-        let bytes = _mm256_add_epi8(low, high);
-        _mm256_madd_epi16(_mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1)), _mm256_set1_epi16(1))
     }
 }

@@ -14,7 +14,7 @@
 //! neighbours one may change before the other.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::palette::{ESCAPE, Palette, PaletteWriter};
-use super::{Fib4Options, by_block, in_batches, one_by_one, turn_of_another_domain};
+use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::simd::v4::{Addresses, CELLS, CODES, Narrow, Wide};
@@ -35,16 +35,16 @@ const WIDE_ESCAPE: u16 = u16::MAX;
 /// A compiled IPv4 FIB of one byte (or two) for each /24, for its writer.
 pub struct Fib4Fast {
     shared: Arc<Shared>,
-    codes: PaletteWriter,
+    palette: PaletteWriter,
     lists: ListWriter,
     /// Whether a group went without a code since the FIB was built.
     lacks_codes: bool,
     /// Room for the runs of one block.
     scratch: Vec<Run>,
-    /// Codes that the block under work holds.
-    held: Vec<u8>,
-    /// Room for what its cells are to show.
-    plan: Box<[u16; CELLS_OF_BLOCK]>,
+    /// Room for what cells show for each of them.
+    codes: Vec<u16>,
+    /// Codes that no cell shows yet and that the block under work will.
+    pinned: Vec<u8>,
 }
 
 struct Shared {
@@ -89,17 +89,17 @@ impl Fib4Fast {
         };
         let mut fib = Fib4Fast {
             shared: Arc::new(shared),
-            codes: PaletteWriter::new(domain),
+            palette: PaletteWriter::new(domain),
             lists: ListWriter::new(domain, options.list_lines, 1 << BLOCK_BITS),
             lacks_codes: false,
             scratch: Vec::new(),
-            held: Vec::new(),
-            plan: Box::new([0; CELLS_OF_BLOCK]),
+            codes: Vec::new(),
+            pinned: Vec::new(),
         };
         fib.shared.default.set(source.default_group());
-        let held = fib.give_codes(source);
+        let mut pinned = fib.give_codes(source);
         fib.change_blocks(source, Prefix::ALL)?;
-        held.into_iter().for_each(|code| fib.codes.remove(code, 1));
+        pinned.drain(..).for_each(|code| fib.palette.remove(code, 1));
         Ok(fib)
     }
 
@@ -150,7 +150,7 @@ impl Fib4Fast {
         }
     }
 
-    /// Gives codes to the groups of most /24s, and returns the codes, which are held.
+    /// Gives codes to the groups of most addresses, and returns the codes, which are pinned.
     fn give_codes(&mut self, source: &impl Runs<u32>) -> Vec<u8> {
         if matches!(self.shared.cells, Cells::Wide(_)) {
             return Vec::new();
@@ -168,7 +168,13 @@ impl Fib4Fast {
         sizes.remove(&NO_GROUP);
         let mut groups: Vec<(Group, u64)> = sizes.into_iter().collect();
         groups.sort_unstable_by_key(|(group, size)| (std::cmp::Reverse(*size), *group));
-        groups.iter().map_while(|(group, _)| self.codes.hold(&self.shared.palette, *group)).collect()
+        let mut pinned = Vec::new();
+        for (group, _) in groups {
+            if self.palette.code(&self.shared.palette, group, &mut pinned).is_none() {
+                break;
+            }
+        }
+        pinned
     }
 
     /// Compiles the /16s that a prefix touches, or of one /16 the part that it covers.
@@ -191,97 +197,105 @@ impl Fib4Fast {
         if becomes_listed { self.change_blocks(source, Prefix::of(within.first(), 16)) } else { Ok(()) }
     }
 
-    /// Compiles a /16, or `part` of it that is shorter than the whole; returns whether it could without a list.
+    /// Compiles a /16, or `part` of it that is shorter than the whole; returns whether it could: a part with a list
+    /// can't go alone.
     fn change_block(
         &mut self,
         block: usize,
         runs: &[Run],
         part: Option<Prefix<u32>>,
     ) -> Result<bool, NeedsRebuild> {
-        let cells = match part {
-            Some(part) => part.first() as usize >> 8 & 255..(part.last() as usize >> 8 & 255) + 1,
-            None => 0..CELLS_OF_BLOCK,
+        let is_listed = self.find_codes(runs);
+        let could = if part.is_some() && is_listed {
+            Ok(false)
+        } else {
+            let end = part.map_or(CELLS_OF_BLOCK, |part| (part.last() as usize >> 8) % CELLS_OF_BLOCK + 1);
+            self.publish(block, runs, end, is_listed).map(|()| true)
         };
-        self.make_plan(runs, cells.end);
-        let is_listed = self.plan[cells.clone()].contains(&self.shared.cells.escape());
-        let done = self.publish(block, runs, cells, part.is_some(), is_listed);
-        self.held.drain(..).for_each(|code| self.codes.remove(code, 1));
-        done
+        self.pinned.drain(..).for_each(|code| self.palette.remove(code, 1));
+        could
     }
 
     fn publish(
         &mut self,
         block: usize,
         runs: &[Run],
-        cells: std::ops::Range<usize>,
-        is_part: bool,
+        end: usize,
         is_listed: bool,
-    ) -> Result<bool, NeedsRebuild> {
-        if is_part && is_listed {
-            return Ok(false);
-        }
+    ) -> Result<(), NeedsRebuild> {
         let word = &self.shared.blocks[block];
         let old = word.load(Relaxed);
         if is_listed {
             word.store(self.lists.write(&self.shared.lists, runs)?, Release);
         }
-        self.show_plan(block, cells);
+        self.show(block, runs, end);
         if old != 0 && !is_listed {
             self.shared.blocks[block].store(0, Release);
         }
         self.lists.put(old);
-        Ok(true)
+        Ok(())
     }
 
-    /// Writes down what the cells up to `end` of a block are to show, and holds their codes.
-    fn make_plan(&mut self, runs: &[Run], end: usize) {
+    /// Finds what cells show for each run, and whether anything needs a list.
+    fn find_codes(&mut self, runs: &[Run]) -> bool {
+        self.codes.clear();
+        let Cells::Narrow(_) = self.shared.cells else {
+            self.codes.extend(runs.iter().map(|run| u16::try_from(run.group).unwrap_or(WIDE_ESCAPE)));
+            return cut_short(runs) || self.codes.contains(&WIDE_ESCAPE);
+        };
+        let mut is_lacking = false;
+        for run in runs {
+            let code = self.palette.code(&self.shared.palette, run.group, &mut self.pinned);
+            is_lacking |= code.is_none();
+            self.codes.push(code.unwrap_or(ESCAPE).into());
+        }
+        self.lacks_codes |= is_lacking;
+        is_lacking || cut_short(runs)
+    }
+
+    /// Makes the cells of a block, from that of the first run up to `end`, show what was found.
+    fn show(&mut self, block: usize, runs: &[Run], end: usize) {
         let escape = self.shared.cells.escape();
-        for (number, run) in runs.iter().enumerate() {
-            let next = runs.get(number + 1).map_or(end << 8, |next| next.start as usize);
-            let code = match self.shared.cells {
-                Cells::Wide(_) => u16::try_from(run.group).unwrap_or(WIDE_ESCAPE),
-                Cells::Narrow(_) => match self.codes.hold(&self.shared.palette, run.group) {
-                    Some(code) => {
-                        self.held.push(code);
-                        code.into()
-                    }
-                    None => escape,
-                },
-            };
-            self.lacks_codes |= code == escape;
-            let whole = (run.start as usize).div_ceil(256)..next >> 8;
-            if run.start % 256 != 0 {
-                self.plan[run.start as usize >> 8] = escape;
+        for (number, (run, code)) in runs.iter().zip(&self.codes).enumerate() {
+            let next = runs.get(number + 1).map_or(end, |next| next.start as usize / 256);
+            let start = run.start as usize;
+            let place = block * CELLS_OF_BLOCK;
+            if !start.is_multiple_of(256) {
+                show_in(
+                    &self.shared.cells,
+                    place + start / 256..place + start / 256 + 1,
+                    escape,
+                    &mut self.palette,
+                );
             }
-            if next % 256 != 0 {
-                self.plan[next >> 8] = escape;
-            }
+            let whole = place + start.div_ceil(256)..place + next;
             if !whole.is_empty() {
-                self.plan[whole].fill(code);
+                show_in(&self.shared.cells, whole, *code, &mut self.palette);
             }
         }
     }
+}
 
-    /// Makes the cells of a block show what is planned, and counts uses of codes.
-    fn show_plan(&mut self, block: usize, range: std::ops::Range<usize>) {
-        let place = block * CELLS_OF_BLOCK;
-        let plan = &self.plan[range.clone()];
-        match &self.shared.cells {
-            Cells::Wide(cells) => {
-                for (cell, new) in cells[place..][range].iter().zip(plan) {
-                    cell.store(*new, Release);
+/// Makes cells show a code, and counts its uses.
+#[inline]
+fn show_in(cells: &Cells, range: std::ops::Range<usize>, code: u16, palette: &mut PaletteWriter) {
+    match cells {
+        Cells::Wide(cells) => cells[range].iter().for_each(|cell| {
+            if cell.load(Relaxed) != code {
+                cell.store(code, Release);
+            }
+        }),
+        Cells::Narrow(cells) => {
+            let (code, mut changed) = (code as u8, 0);
+            for cell in &cells[range] {
+                let old = cell.load(Relaxed);
+                if old != code {
+                    cell.store(code, Release);
+                    palette.remove(old, 1);
+                    changed += 1;
                 }
             }
-            Cells::Narrow(cells) => {
-                for (cell, new) in cells[place..][range].iter().zip(plan) {
-                    let (old, new) = (cell.load(Relaxed), *new as u8);
-                    if old != new {
-                        cell.store(new, Release);
-                        self.codes.add(new, 1);
-                        self.codes.remove(old, 1);
-                    }
-                }
-            }
+            palette.add(code, changed);
         }
     }
 }
@@ -330,9 +344,6 @@ impl Fib4FastReader {
             turn_of_another_domain();
         }
         let shared = &*self.shared;
-        if self.simd == Simd::PLAIN {
-            return one_by_one(addresses, out, |address| shared.lookup(address));
-        }
         let simd = self.simd;
         match &shared.cells {
             Cells::Narrow(cells) => {

@@ -34,7 +34,9 @@ impl Palette {
 pub(super) struct PaletteWriter {
     domain: Arc<Domain>,
     codes: HashMap<Group, u8, BuildHasherDefault<GroupHasher>>,
-    /// By code: cells that show it and callers that hold it.
+    /// What was found last, by the lowest byte of the group: most groups are found here.
+    recent: [(Group, u8); CODES],
+    /// By code: cells that show it, and pins.
     uses: [u32; CODES],
     free: Vec<u8>,
     /// Codes that no cell shows any more, and since when.
@@ -46,22 +48,33 @@ impl PaletteWriter {
         PaletteWriter {
             domain: domain.clone(),
             codes: HashMap::default(),
+            recent: [(NO_GROUP, 0); CODES],
             uses: [0; CODES],
             free: (1..ESCAPE).rev().collect(),
             leaving: None,
         }
     }
 
-    /// The code of a group, held until it is given back by [`remove`](Self::remove); none if all are in use.
-    pub(super) fn hold(&mut self, palette: &Palette, group: Group) -> Option<u8> {
-        if group == NO_GROUP {
-            return Some(0);
+    /// The code of a group; none if all are in use. A code that no cell shows is pinned, so that it stays that of the
+    /// group, and put into `pinned`, for whom to [`remove`](Self::remove) when cells show it.
+    #[inline]
+    pub(super) fn code(&mut self, palette: &Palette, group: Group, pinned: &mut Vec<u8>) -> Option<u8> {
+        let (known, code) = self.recent[group as usize % CODES];
+        let code = if known == group { code } else { self.look_up(palette, group)? };
+        if self.uses[usize::from(code)] == 0 && code != 0 {
+            self.add(code, 1);
+            pinned.push(code);
         }
+        Some(code)
+    }
+
+    fn look_up(&mut self, palette: &Palette, group: Group) -> Option<u8> {
         let code = match self.codes.get(&group) {
+            _ if group == NO_GROUP => 0,
             Some(code) => *code,
             None => self.assign(palette, group)?,
         };
-        self.add(code, 1);
+        self.recent[group as usize % CODES] = (group, code);
         Some(code)
     }
 
@@ -97,6 +110,7 @@ impl PaletteWriter {
                 }
                 is_used
             });
+            self.recent = [(NO_GROUP, 0); CODES];
             if !unused.is_empty() {
                 self.leaving = Some((self.domain.ticket(), unused));
             }
@@ -138,25 +152,30 @@ mod tests {
         let (domain, palette) = (Domain::new(), palette());
         let mut reader = domain.reader();
         let mut writer = PaletteWriter::new(&domain);
-        let codes: Vec<u8> = (1..=254).map(|group| writer.hold(&palette, group).unwrap()).collect();
-        assert_eq!(writer.hold(&palette, 1000), None);
+        let mut pinned = Vec::new();
+        (1..=254).for_each(|group| assert!(writer.code(&palette, group, &mut pinned).is_some()));
+        assert_eq!(writer.code(&palette, 1000, &mut pinned), None);
         reader.turn();
-        writer.remove(codes[7], 1);
-        assert_eq!(writer.hold(&palette, 1000), None);
-        assert_eq!(palette.groups[usize::from(codes[7])].load(Relaxed), 8);
+        let code = pinned[7];
+        writer.remove(code, 1);
+        assert_eq!(writer.code(&palette, 1000, &mut pinned), None);
+        assert_eq!(palette.groups[usize::from(code)].load(Relaxed), 8);
         reader.turn();
-        assert_eq!(writer.hold(&palette, 1000), Some(codes[7]));
-        assert_eq!(palette.groups[usize::from(codes[7])].load(Relaxed), 1000);
+        assert_eq!(writer.code(&palette, 1000, &mut pinned), Some(code));
+        assert_eq!(palette.groups[usize::from(code)].load(Relaxed), 1000);
+        assert_eq!(writer.code(&palette, 8, &mut pinned), None);
     }
 
     #[test]
-    fn a_group_keeps_its_code_while_it_is_held() {
+    fn a_group_keeps_its_code_while_it_is_pinned() {
         let (domain, palette) = (Domain::new(), palette());
         let mut writer = PaletteWriter::new(&domain);
-        let code = writer.hold(&palette, 70_000).unwrap();
-        (1..254).for_each(|group| assert_ne!(writer.hold(&palette, group), Some(code)));
-        assert_eq!(writer.hold(&palette, 254), None);
-        assert_eq!(writer.hold(&palette, 70_000), Some(code));
-        assert_eq!(writer.hold(&palette, NO_GROUP), Some(0));
+        let mut pinned = Vec::new();
+        let code = writer.code(&palette, 70_000, &mut pinned).unwrap();
+        (1..254).for_each(|group| assert_ne!(writer.code(&palette, group, &mut pinned), Some(code)));
+        assert_eq!(writer.code(&palette, 254, &mut pinned), None);
+        assert_eq!(writer.code(&palette, 70_000, &mut pinned), Some(code));
+        assert_eq!(writer.code(&palette, NO_GROUP, &mut pinned), Some(0));
+        assert_eq!(pinned.len(), 254);
     }
 }

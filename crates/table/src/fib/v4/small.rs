@@ -16,7 +16,7 @@
 //! A change writes new leaves aside and publishes them by one store of the /19's word; the old leaves are reused after
 //! a grace period. When runs begin where they did, the leaves are changed in place.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
-use super::{Fib4Options, by_block, cut_short, in_batches, one_by_one, turn_of_another_domain};
+use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
 use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
@@ -206,9 +206,6 @@ impl Fib4SmallReader {
             turn_of_another_domain();
         }
         let shared = &*self.shared;
-        if self.simd == Simd::PLAIN {
-            return one_by_one(addresses, out, |address| shared.lookup(address));
-        }
         let (roots, leaves) = (shared.roots(), &*shared.leaves);
         let vector = |addresses: &_, out: &mut _| {
             let default = shared.default.load();

@@ -379,8 +379,9 @@ fn race<L: Layout + Send>(options: Fib4Options, groups: &[Group]) {
                     (from..=to)
                         .any(|done| course.answers[(done.max(1) - 1) % changes + done.min(1)][at] == group)
                 };
-                for at in 0..if way.is_some() { out.len() } else { 1 } {
-                    assert!(was_right(at, out[at]), "{} for {at} between {from} and {to}", out[at]);
+                let count = if way.is_some() { out.len() } else { 1 };
+                for (at, group) in out.iter().enumerate().take(count) {
+                    assert!(was_right(at, *group), "{group} for {at} between {from} and {to}");
                 }
                 if from == last {
                     return;
