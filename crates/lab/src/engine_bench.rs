@@ -299,12 +299,12 @@ fn macswap_rate() -> Option<f64> {
 }
 
 /// Huge pages for as long as this lives; afterwards as many as there were.
-struct HugePages(Option<String>);
+pub(crate) struct HugePages(Option<String>);
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 impl HugePages {
-    fn at_least(pages: u64) -> Option<HugePages> {
+    pub(crate) fn at_least(pages: u64) -> Option<HugePages> {
         let before = std::fs::read_to_string(HUGE_PAGES).ok()?;
         if before.trim().parse::<u64>().ok()? >= pages {
             return Some(HugePages(None));

@@ -4,6 +4,7 @@
 pub mod conf;
 pub mod demo;
 pub mod engine_bench;
+pub mod fib;
 pub mod machine;
 pub mod program;
 pub mod results;

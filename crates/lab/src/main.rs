@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, seed3, voice};
+use artery_lab::{demo, fib, seed3, voice};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +18,8 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   artery-bench demo                            a router on a capture, and as root between two hosts
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
+  artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
+  artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
 
@@ -36,6 +38,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
+    Fib(fib::Options),
     /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
     Seed3 {
         /// Fewer and shorter runs
@@ -79,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Engine { quick, json } => {
             engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
         }
+        Command::Fib(options) => fib::run(&options),
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
     }

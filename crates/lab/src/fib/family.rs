@@ -1,0 +1,44 @@
+//! The two address families, as experiments see them.
+use artery_table::Prefix;
+use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape};
+
+/// An address family to measure.
+pub trait Family: Shape {
+    /// 4 or 6.
+    const NUMBER: u8;
+    /// Routes of the synthetic full table.
+    const FULL_FEED: usize;
+    /// Bits of a prefix that has a great part of the table below it.
+    const BUSY: u8;
+
+    /// Where uniform traffic goes.
+    fn unicast() -> Prefix<Self>;
+    /// The address as bytes, in network order for IPv6 and in the machine's for IPv4: as DPDK takes them.
+    fn raw(self) -> Vec<u8>;
+}
+
+impl Family for u32 {
+    const NUMBER: u8 = 4;
+    const FULL_FEED: usize = FULL_FEED_V4;
+    const BUSY: u8 = 8;
+
+    fn unicast() -> Prefix<u32> {
+        Prefix::ALL
+    }
+    fn raw(self) -> Vec<u8> {
+        self.to_ne_bytes().to_vec()
+    }
+}
+
+impl Family for u128 {
+    const NUMBER: u8 = 6;
+    const FULL_FEED: usize = FULL_FEED_V6;
+    const BUSY: u8 = 20;
+
+    fn unicast() -> Prefix<u128> {
+        Prefix::of(1 << 125, 3)
+    }
+    fn raw(self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+}

@@ -1,0 +1,338 @@
+//! `artery-bench fib`: every engine for longest-prefix matches, under every model of traffic, asked in every way.
+//!
+//! No engine is timed before it has agreed with the oracle on random and boundary addresses, also after updates.
+//! Engines take turns within a round, so that what disturbs the machine disturbs all; the median of the rounds
+//! counts. Before each trial the caches are flushed, then warmed by the engine's own work.
+
+mod catalog;
+mod dpdk;
+pub mod engine;
+mod family;
+mod gate;
+mod oracle;
+mod ours;
+mod radix;
+mod report;
+mod rivals;
+pub mod timing;
+mod traffic;
+mod updates;
+
+pub use catalog::{Catalog, Entry};
+pub use family::Family;
+pub use oracle::{Oracle, probes};
+pub use ours::ArtAlone;
+pub use radix::Radix;
+pub use traffic::Traffic;
+pub use updates::Routes;
+
+use crate::machine::Machine;
+use crate::voice::progress;
+use anyhow::{Context as _, ensure};
+use artery_table::load::Routes as Loaded;
+use artery_table::synthetic::{self, correlated_groups, random_groups};
+use artery_table::{Group, NO_GROUP, Prefix};
+use clap::Args;
+use engine::{Engine, Mode};
+use report::{Report, Row};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use timing::{Flusher, Pinned, trial};
+
+/// What to measure.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Options {
+    /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Fewer, shorter rounds, and a quarter of the addresses
+    #[arg(long)]
+    pub quick: bool,
+    /// Only this engine; may come several times
+    #[arg(long, value_name = "NAME")]
+    pub engine: Vec<String>,
+    /// Only this family, 4 or 6
+    #[arg(long, value_parser = ["4", "6"])]
+    pub family: Option<String>,
+    /// Only this model of traffic; may come several times
+    #[arg(long)]
+    pub traffic: Vec<Traffic>,
+    /// Only this way of asking; may come several times
+    #[arg(long)]
+    pub mode: Vec<Mode>,
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Leave out updates
+    #[arg(long)]
+    pub lookups_only: bool,
+    /// 16 next-hop groups, mostly the same within a network, instead of 64 at random
+    #[arg(long)]
+    pub correlated: bool,
+    /// The program that runs DPDK's tables, as `make bench-dpdk` builds it
+    #[arg(long, value_name = "PROGRAM")]
+    pub dpdk: Option<PathBuf>,
+    /// Write table, figures and charts into this folder too
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// How much is run.
+pub(crate) struct Plan {
+    rounds: usize,
+    trial: Duration,
+    addresses: usize,
+    probes: usize,
+    churn: Duration,
+    pairs: usize,
+}
+
+impl Plan {
+    fn of(options: &Options) -> Plan {
+        let millis = Duration::from_millis;
+        let plan = match options.quick {
+            false => Plan {
+                rounds: 7,
+                trial: millis(30),
+                addresses: 1 << 20,
+                probes: 1_000_000,
+                churn: millis(500),
+                pairs: 15,
+            },
+            true => Plan {
+                rounds: 3,
+                trial: millis(10),
+                addresses: 1 << 18,
+                probes: 100_000,
+                churn: millis(100),
+                pairs: 5,
+            },
+        };
+        Plan { rounds: options.rounds.unwrap_or(plan.rounds).max(1), ..plan }
+    }
+}
+
+/// Measures, prints, and writes files.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let plan = Plan::of(options);
+    let loaded = options.table.as_deref().map(artery_feed::read).transpose()?.unwrap_or_default();
+    let mut report = Report::new(Machine::here(), plan.rounds);
+    let pinned = Pinned::to(0);
+    let wants = |number: &str| options.family.as_deref().is_none_or(|family| family == number);
+    if wants("4") {
+        family::<u32>(options, &plan, &loaded, &mut report)?;
+    }
+    if wants("6") {
+        family::<u128>(options, &plan, &loaded, &mut report)?;
+    }
+    drop(pinned);
+    ensure!(!report.rows.is_empty(), "no engine of that name: {}", options.engine.join(", "));
+    report.print(options.json)?;
+    options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+}
+
+/// The routes to measure with, in order; those whose way is not said get groups.
+pub fn routes<A: LoadedFamily>(options: &Options, loaded: &Loaded) -> Vec<(Prefix<A>, Group)> {
+    const SEED: u64 = 1;
+    let given = match options.table {
+        Some(_) => A::routes(loaded).to_vec(),
+        None => {
+            synthetic::prefixes(A::FULL_FEED, SEED).into_iter().map(|prefix| (prefix, NO_GROUP)).collect()
+        }
+    };
+    let prefixes: Vec<_> = given.iter().map(|route| route.0).collect();
+    let drawn = match options.correlated {
+        true => correlated_groups(&prefixes, 16, SEED),
+        false => random_groups(&prefixes, 64, SEED),
+    };
+    let either = |(given, drawn): ((_, Group), _)| if given.1 == NO_GROUP { drawn } else { given };
+    given.into_iter().zip(drawn).map(either).collect()
+}
+
+/// A family whose routes a file may hold.
+pub trait LoadedFamily: Catalog {
+    /// Its routes.
+    fn routes(loaded: &Loaded) -> &[(Prefix<Self>, Group)];
+}
+
+impl LoadedFamily for u32 {
+    fn routes(loaded: &Loaded) -> &[(Prefix<u32>, Group)] {
+        &loaded.v4
+    }
+}
+
+impl LoadedFamily for u128 {
+    fn routes(loaded: &Loaded) -> &[(Prefix<u128>, Group)] {
+        &loaded.v6
+    }
+}
+
+fn family<A: LoadedFamily>(
+    options: &Options,
+    plan: &Plan,
+    loaded: &Loaded,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let routes = routes::<A>(options, loaded);
+    if routes.is_empty() {
+        progress(&format!("the file has no routes of IPv{}", A::NUMBER));
+        return Ok(());
+    }
+    let prefixes: Vec<_> = routes.iter().map(|route| route.0).collect();
+    let traffics = chosen(&options.traffic, &Traffic::ALL);
+    let traffic: Vec<(Traffic, Vec<A>)> =
+        traffics.into_iter().map(|model| (model, model.draw(&prefixes, plan.addresses, 7))).collect();
+    let mut contenders = contenders(options, plan, &routes, report)?;
+    if let Some(program) = &options.dpdk {
+        let oracle = Oracle::new(&routes);
+        contenders.extend(dpdk::contenders(program, &routes, &traffic, &oracle, plan.probes)?);
+    }
+    race(options, plan, &traffic, &mut contenders, routes.len(), report)?;
+    if !options.lookups_only {
+        let pfx = Traffic::Pfx.draw(&prefixes, plan.addresses, 8);
+        for contender in &mut contenders {
+            measure_updates(contender, plan, &routes, &pfx, report)?;
+        }
+    }
+    Ok(())
+}
+
+fn chosen<T: Copy>(wanted: &[T], all: &[T]) -> Vec<T> {
+    if wanted.is_empty() { all.to_vec() } else { wanted.to_vec() }
+}
+
+/// Who takes part.
+enum Contender<A> {
+    Here(Box<dyn Engine<A>>),
+    Dpdk(dpdk::Contender),
+}
+
+impl<A: Family> Contender<A> {
+    fn name(&self) -> String {
+        match self {
+            Contender::Here(engine) => engine.name(),
+            Contender::Dpdk(contender) => contender.name(),
+        }
+    }
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Contender::Here(engine) => Some(engine.bytes()),
+            Contender::Dpdk(contender) => contender.bytes(),
+        }
+    }
+    fn trial(
+        &mut self,
+        mode: Mode,
+        (model, addresses): &(Traffic, Vec<A>),
+        budget: Duration,
+    ) -> anyhow::Result<f64> {
+        match self {
+            Contender::Here(engine) => Ok(trial(engine.reader(), mode, addresses, budget)),
+            Contender::Dpdk(contender) => contender.trial(mode, *model, budget),
+        }
+    }
+}
+
+/// Loads the engines that are wanted, and sees to it that their answers are right.
+fn contenders<A: Catalog>(
+    options: &Options,
+    plan: &Plan,
+    routes: &Routes<A>,
+    report: &mut Report,
+) -> anyhow::Result<Vec<Contender<A>>> {
+    let mut contenders = Vec::new();
+    for entry in A::engines() {
+        if !options.engine.is_empty() && !options.engine.iter().any(|name| name == entry.name) {
+            continue;
+        }
+        progress(&format!("IPv{}: loading {} routes into {}", A::NUMBER, routes.len(), entry.name));
+        let start = Instant::now();
+        let mut engine = (entry.load)(routes).with_context(|| format!("loading {}", entry.name))?;
+        let row = Row::new(A::NUMBER, entry.name, routes.len()).bytes(engine.bytes(), engine.writer_bytes());
+        report.add(row.load(start.elapsed().as_secs_f64()));
+        gate::check(&mut *engine, routes, plan.probes)?;
+        contenders.push(Contender::Here(engine));
+    }
+    Ok(contenders)
+}
+
+/// Times all contenders by turns.
+fn race<A: Family>(
+    options: &Options,
+    plan: &Plan,
+    traffic: &[(Traffic, Vec<A>)],
+    contenders: &mut [Contender<A>],
+    prefixes: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut flusher = Flusher::new();
+    for addresses in traffic {
+        for mode in chosen(&options.mode, &Mode::ALL) {
+            progress(&format!("IPv{}: {} {}", A::NUMBER, addresses.0.name(), mode.name()));
+            let mut nanos = vec![Vec::new(); contenders.len()];
+            for _ in 0..plan.rounds {
+                for (contender, nanos) in contenders.iter_mut().zip(&mut nanos) {
+                    flusher.flush();
+                    nanos.push(contender.trial(mode, addresses, plan.trial)?);
+                }
+            }
+            for (contender, nanos) in contenders.iter().zip(&nanos) {
+                let row = Row::new(A::NUMBER, &contender.name(), prefixes).bytes(contender.bytes(), 0);
+                report.add(row.lookups(addresses.0, mode, nanos));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure_updates<A: Family>(
+    contender: &mut Contender<A>,
+    plan: &Plan,
+    routes: &Routes<A>,
+    addresses: &[A],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let row = Row::new(A::NUMBER, &contender.name(), routes.len());
+    progress(&format!("IPv{}: updates of {}", A::NUMBER, contender.name()));
+    let engine = match contender {
+        Contender::Here(engine) => engine,
+        Contender::Dpdk(contender) => {
+            if let Some(rate) = contender.updates(plan.churn)? {
+                report.add(row.updates("alone", &[rate]));
+            }
+            return Ok(());
+        }
+    };
+    let rates: Vec<f64> =
+        (0..plan.rounds).map(|seed| updates::rate(&mut **engine, routes, plan.churn, seed as u64)).collect();
+    report.add(row.clone().updates("alone", &rates));
+    let here = updates::together(&mut **engine, routes, addresses, plan.trial * 5, plan.pairs);
+    if let Some(together) = here {
+        report.add(
+            row.clone().updates("with a reader on another thread", &together.rates).losses(&together.losses),
+        );
+    }
+    let times = if plan.rounds > 3 { 101 } else { 11 };
+    report.add(row.clone().single("default", updates::single(&mut **engine, Prefix::ALL, times)));
+    engine.withdraw(Prefix::ALL);
+    if let Some(busiest) = updates::busiest(routes, A::BUSY) {
+        report.add(row.single(&format!("/{}", A::BUSY), updates::single(&mut **engine, busiest, times)));
+        match routes.iter().find(|route| route.0 == busiest) {
+            Some(&(prefix, group)) => engine.announce(prefix, group),
+            None => engine.withdraw(busiest),
+        }
+    }
+    gate::check(&mut **engine, routes, plan.probes / 10)
+}
+
+/// Writes a file of a folder.
+fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let path = folder.join(name);
+    std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+    progress(&format!("wrote {}", path.display()));
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! One trial: how long a lookup takes, from caches that hold nothing of the trial before.
+use super::engine::{Mode, Reader};
+use artery_table::Address;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Addresses between two looks at the clock.
+const SLICE: usize = 1 << 14;
+/// Addresses that are looked up before the clock starts.
+const WARM_UP: usize = 4 * SLICE;
+
+/// Nanoseconds of a lookup: all addresses in turn, again and again, until `budget` is used up.
+pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A], budget: Duration) -> f64 {
+    let mut slices = addresses.chunks(SLICE).cycle();
+    let warm_up = Instant::now();
+    for slice in slices.by_ref().take(WARM_UP / SLICE) {
+        reader.pass(mode, slice);
+        if warm_up.elapsed() > budget {
+            break;
+        }
+    }
+    let (start, mut lookups) = (Instant::now(), 0);
+    for slice in slices {
+        reader.pass(mode, slice);
+        lookups += slice.len();
+        if start.elapsed() >= budget {
+            break;
+        }
+    }
+    let nanos = start.elapsed().as_nanos() as f64;
+    reader.rest();
+    nanos / lookups.max(1) as f64
+}
+
+/// Pushes everything else out of the caches.
+pub struct Flusher(Vec<u64>);
+
+impl Flusher {
+    /// Memory of twice the last-level cache.
+    pub fn new() -> Flusher {
+        Flusher(vec![1; 2 * last_level_cache() / size_of::<u64>()])
+    }
+    /// Writes a word of every cache line.
+    pub fn flush(&mut self) {
+        self.0.iter_mut().step_by(8).for_each(|word| *word = word.wrapping_add(1));
+        black_box(&mut self.0);
+    }
+}
+
+impl Default for Flusher {
+    fn default() -> Flusher {
+        Flusher::new()
+    }
+}
+
+/// Bytes of the last-level cache; 32 MiB where the system does not say.
+fn last_level_cache() -> usize {
+    let size = |index: u32| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let text = std::fs::read_to_string(path).ok()?;
+        text.trim().strip_suffix('K')?.parse::<usize>().ok()
+    };
+    (0..5).filter_map(size).max().map_or(32 << 20, |kilobytes| kilobytes << 10)
+}
+
+/// Keeps this thread on one processor, the n-th of those it may use, where the system lets it.
+pub fn pin(n: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    if let Some(&processor) = processors.get(n) {
+        let mut one = CpuSet::new();
+        one.set(processor);
+        // Unpinned figures are noisier, not wrong.
+        let _ = sched_setaffinity(None, &one);
+    }
+}
+
+/// Lets this thread run where it could before it was pinned.
+pub struct Pinned(Option<rustix::thread::CpuSet>);
+
+impl Pinned {
+    /// Pins this thread to the n-th processor as long as this lives.
+    pub fn to(n: usize) -> Pinned {
+        let before = rustix::thread::sched_getaffinity(None).ok();
+        pin(n);
+        Pinned(before)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = rustix::thread::sched_setaffinity(None, before);
+        }
+    }
+}
