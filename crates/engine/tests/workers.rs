@@ -1,9 +1,10 @@
 //! Several workers, handler calls between them and from outside, and replacement of the graph.
 mod support;
 use artery_engine::{DropReason, HandlerError, Home, Router, Settings};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use support::{CLASSES, GO_ON, build, ir, run, settings};
+use support::{CLASSES, GO_ON, IS_STUCK, build, ir, run, settings};
 
 fn workers(workers: usize) -> Settings {
     Settings { workers, frames: (16384, 4), ..settings() }
@@ -207,6 +208,22 @@ fn a_worker_makes_starts_and_runs_its_elements_on_one_thread() {
     running.wait().unwrap();
 }
 
+/// How far apart two things must lie: processors fetch cache lines in pairs.
+const LINES: usize = 128;
+
+#[test]
+fn elements_of_different_workers_share_no_cache_line() {
+    let text: String = (0..200).map(|n| format!("e{n} :: Where; Place(e{n}, {});\n", n % 2)).collect();
+    let mut finished = build(&text, &workers(2)).finish();
+    let mut lines = |worker: usize| -> HashSet<usize> {
+        let of_worker = (0..200).filter(|n| n % 2 == worker);
+        let mut address = |n| finished.read(&format!("e{n}.address"), "").unwrap().parse::<usize>().unwrap();
+        of_worker.map(|n| address(n) / LINES).collect()
+    };
+    let (one, other) = (lines(0), lines(1));
+    assert!(one.len() >= 10 && one.is_disjoint(&other), "{one:?} {other:?}");
+}
+
 #[test]
 #[should_panic(expected = "made on purpose")]
 fn a_panic_of_an_element_that_is_made_reaches_whoever_builds_the_router() {
@@ -253,6 +270,9 @@ fn a_replacement_waits_for_a_worker_no_longer_than_a_call_and_leaves_the_old_gra
     let running = build("s :: Stuck; a :: Where; Place(s, 1)", &workers(2)).start();
     let handle = running.handle();
     let (ir, processing) = ir("Numbers(0) -> Sink");
+    while !IS_STUCK.load(Relaxed) {
+        std::thread::yield_now();
+    }
     let problems = handle.replace(&ir, &processing).unwrap_err();
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].message, "worker 1 does not answer; nothing was replaced");

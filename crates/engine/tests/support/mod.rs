@@ -338,15 +338,22 @@ impl Element for Driver {
 static WHERE: Class = Class {
     name: "Where",
     ports: "0/0",
-    handlers: &[Handler::read(
-        "here",
-        "the thread it is asked on, and whether it was made and started there",
-        &Read(|w: &mut Where, _, _| {
-            let here = std::thread::current();
-            let (made, started) = (w.made == here.id(), w.started == Some(here.id()));
-            Ok(format!("{} {made} {started}", here.name().unwrap_or_default()))
-        }),
-    )],
+    handlers: &[
+        Handler::read(
+            "here",
+            "the thread it is asked on, and whether it was made and started there",
+            &Read(|w: &mut Where, _, _| {
+                let here = std::thread::current();
+                let (made, started) = (w.made == here.id(), w.started == Some(here.id()));
+                Ok(format!("{} {made} {started}", here.name().unwrap_or_default()))
+            }),
+        ),
+        Handler::read(
+            "address",
+            "where it lies",
+            &Read(|w: &mut Where, _, _| Ok(std::ptr::from_mut(w).addr().to_string())),
+        ),
+    ],
     build: |_| Ok(Box::new(Where { made: std::thread::current().id(), started: None })),
     ..Class::DEFAULT
 };
@@ -386,7 +393,9 @@ impl Element for Noted {
     }
 }
 
-/// Whether `Stuck` must go on.
+/// Whether `Stuck` keeps its worker from everything else.
+pub static IS_STUCK: AtomicBool = AtomicBool::new(false);
+/// Whether it must go on.
 pub static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// Keeps its worker from everything else until it is told to go on.
@@ -399,6 +408,7 @@ impl Element for Stuck {
         Ok(())
     }
     fn run(&mut self, _: &mut Context<'_>) -> bool {
+        IS_STUCK.store(true, Relaxed);
         while !GO_ON.load(Relaxed) {
             std::thread::yield_now();
         }
