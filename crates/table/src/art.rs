@@ -443,4 +443,6 @@ impl fmt::Display for CannotInsert {
 impl std::error::Error for CannotInsert {}
 
 #[cfg(test)]
+mod interleaving;
+#[cfg(test)]
 mod tests;

@@ -62,6 +62,11 @@ impl Entry {
     pub(super) fn some(self) -> Option<Group> {
         (!self.is_none()).then(|| self.group())
     }
+    /// The bits of both: leads to a child if one of them does.
+    #[inline]
+    pub(super) fn with(self, other: Entry) -> Entry {
+        Entry(self.0 | other.0)
+    }
     /// Itself, or else another.
     #[inline]
     pub(super) fn or(self, other: Entry) -> Entry {
@@ -128,12 +133,6 @@ impl<A: Address> Heaps<A> {
         Self::entry(&self.words[index])
     }
 
-    /// What a reader finds at an index: if it leads to a child, the child is complete.
-    #[inline]
-    pub(super) fn followed(&self, index: usize) -> Entry {
-        Entry(self.words[index].load(Acquire))
-    }
-
     /// Stores a word that readers need not see in any order with others.
     #[inline]
     pub(super) fn set(&self, index: usize, entry: Entry) {
@@ -159,17 +158,10 @@ impl<A: Address> Heaps<A> {
         sum
     }
 
-    /// The version, before the words it vouches for are read.
+    /// What readers read.
     #[inline]
-    pub(super) fn version(&self) -> u64 {
-        self.version.0.load(Acquire)
-    }
-
-    /// The version, after the words it vouches for were read.
-    #[inline]
-    pub(super) fn version_after(&self) -> u64 {
-        fence(Acquire);
-        self.version.0.load(Relaxed)
+    pub(super) fn view(&self) -> View<'_> {
+        View { words: &self.words, version: &self.version.0 }
     }
 
     /// Announces that defaults are about to change, if `announced` does not say that they are.
@@ -195,6 +187,33 @@ impl<A: Address> Heaps<A> {
         self.version.0.store(version, Release);
         #[cfg(test)]
         super::journal::note(super::journal::Store::Version(version));
+    }
+}
+
+/// The heaps as a reader sees them, at hand for a whole lookup.
+pub(super) struct View<'a> {
+    words: &'a [AtomicU32],
+    version: &'a AtomicU64,
+}
+
+impl View<'_> {
+    /// What an index shows: if it leads to a child, the child is complete.
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> Entry {
+        Entry(self.words[index].load(Acquire))
+    }
+
+    /// The version, before the words it vouches for are read.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// The version, after the words it vouches for were read.
+    #[inline]
+    pub(super) fn version_after(&self) -> u64 {
+        fence(Acquire);
+        self.version.load(Relaxed)
     }
 }
 

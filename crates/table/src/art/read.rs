@@ -1,6 +1,6 @@
 //! Lookups on other threads; the module above says why their answers are right.
-use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
-use super::strides::Level;
+use super::heaps::{COUNT, DEFAULT, Entry, Heaps, ROOT, View};
+use super::strides::{Level, on_levels};
 use crate::{Address, Group};
 use artery_rcu::Turn;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ impl<A: Address> ArtReader<A> {
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: A) -> Group {
         self.check(turn);
-        longest(&*self.heaps, self.heaps.levels(), address).group()
+        let view = self.heaps.view();
+        on_levels!(self.heaps.strides, levels => longest(&view, levels, address)).group()
     }
 
     /// Looks up many addresses, into as many groups.
@@ -38,14 +39,15 @@ impl<A: Address> ArtReader<A> {
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]) {
         self.check(turn);
         assert_eq!(addresses.len(), groups.len(), "a group for each address");
-        for (addresses, groups) in addresses.chunks(TOGETHER).zip(groups.chunks_mut(TOGETHER)) {
-            self.lookup_together(addresses, groups);
+        let view = self.heaps.view();
+        let (addresses, rest) = addresses.as_chunks::<TOGETHER>();
+        let (groups, groups_of_rest) = groups.as_chunks_mut::<TOGETHER>();
+        for (addresses, groups) in addresses.iter().zip(groups) {
+            let found = longest_of_many(&view, self.heaps.levels(), addresses);
+            *groups = found.map(Entry::group);
         }
-    }
-
-    fn lookup_together(&self, addresses: &[A], groups: &mut [Group]) {
-        for (address, group) in addresses.iter().zip(groups) {
-            *group = longest(&*self.heaps, self.heaps.levels(), *address).group();
+        for (address, group) in rest.iter().zip(groups_of_rest) {
+            *group = longest(&view, self.heaps.levels(), *address).group();
         }
     }
 
@@ -55,7 +57,7 @@ impl<A: Address> ArtReader<A> {
     }
 }
 
-/// Descents that are under way at the same time.
+/// Descents that are under way at the same time in a batch.
 const TOGETHER: usize = 16;
 
 /// What a lookup reads: the heaps, or a test's picture of them.
@@ -68,10 +70,10 @@ pub(super) trait Memory {
     fn version_after(&self) -> u64;
 }
 
-impl<A: Address> Memory for Heaps<A> {
+impl Memory for View<'_> {
     #[inline]
     fn word(&self, index: usize) -> Entry {
-        self.followed(index)
+        self.word(index)
     }
     #[inline]
     fn version(&self) -> u64 {
@@ -84,87 +86,113 @@ impl<A: Address> Memory for Heaps<A> {
 }
 
 /// The word of the longest match, as a reader finds it.
+///
+/// Whether a slot is empty can't be foreseen, and waiting for it would keep the processor from the next lookup. So
+/// defaults are read on the way, chosen without a branch, and vouched for whether they are needed or not.
 #[inline]
 pub(super) fn longest<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
-    let mut heap = ROOT;
-    for level in levels {
-        let entry = memory.word(heap + level.slot(address));
-        match entry.child() {
-            Some(child) => heap = child,
-            None if entry.is_none() => break,
-            None => return entry,
-        }
+    let version = memory.version();
+    let (slot, default) = descend(memory, levels, address, |_, _| {});
+    if is_quiet(version) && memory.version_after() == version {
+        return slot.or(default);
     }
-    longest_by_default(memory, levels, address)
+    if slot.is_none() { longest_by_default(memory, levels, address) } else { slot }
 }
 
-/// The same for an address whose slot was empty: tries until the defaults on the way are seen as they were at one
-/// moment.
+/// The same for many addresses: all take a step before one takes the next.
+#[inline]
+pub(super) fn longest_of_many<A: Address, const N: usize>(
+    memory: &impl Memory,
+    levels: &[Level],
+    addresses: &[A; N],
+) -> [Entry; N] {
+    let version = memory.version();
+    let mut slots = [Entry::child_at(ROOT); N];
+    let mut defaults = [Entry::NONE; N];
+    for level in levels {
+        let mut all = Entry::NONE;
+        for lane in 0..N {
+            // Lanes that are through read the root's count for nothing.
+            let child = slots[lane].child();
+            let (default, slot) = match child {
+                Some(heap) => (heap + DEFAULT, heap + level.slot(addresses[lane])),
+                None => (ROOT + COUNT, ROOT + COUNT),
+            };
+            let (default, slot) = (memory.word(default), memory.word(slot));
+            if child.is_some() {
+                defaults[lane] = default.or(defaults[lane]);
+                slots[lane] = slot;
+            }
+            all = all.with(slots[lane]);
+        }
+        if all.child().is_none() {
+            break;
+        }
+    }
+    let is_good = is_quiet(version) && memory.version_after() == version;
+    std::array::from_fn(|lane| match slots[lane] {
+        slot if is_good => slot.or(defaults[lane]),
+        Entry::NONE => longest_by_default(memory, levels, addresses[lane]),
+        slot => slot,
+    })
+}
+
+/// Whether no update is storing defaults.
+#[inline]
+fn is_quiet(version: u64) -> bool {
+    version.is_multiple_of(2)
+}
+
+/// The longest match, tried until the defaults on the way are seen as they were at one moment.
+#[cold]
 fn longest_by_default<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
     loop {
         let version = memory.version();
-        let is_quiet = version.is_multiple_of(2);
-        let found =
-            if is_quiet { descend(memory, levels, address) } else { descend_twice(memory, levels, address) };
+        let found = if is_quiet(version) {
+            Some(descend(memory, levels, address, |_, _| {}))
+        } else {
+            descend_twice(memory, levels, address)
+        };
         match found {
-            Found::Route(entry) => return entry,
-            Found::Default(entry) if memory.version_after() == version => return entry,
+            Some((slot, _)) if !slot.is_none() => return slot,
+            Some((_, default)) if memory.version_after() == version => return default,
             _ => std::hint::spin_loop(),
         }
     }
 }
 
-/// Where a descent ended.
-enum Found {
-    /// At a route in the fringe.
-    Route(Entry),
-    /// At an empty slot, with the last default on the way.
-    Default(Entry),
-    /// Nowhere: the way has changed meanwhile.
-    Changed,
-}
-
-#[inline]
-fn descend<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Found {
-    descend_noting(memory, levels, address, |_, _| {})
-}
-
-/// Descends, and once more to see whether the way is still the same.
-#[cold]
-fn descend_twice<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Found {
+/// Descends, and once more to see whether the way is still the same; none if it is not.
+fn descend_twice<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Option<(Entry, Entry)> {
     let mut way = [(Entry::NONE, Entry::NONE); MOST_LEVELS];
     let mut places = way.iter_mut();
-    let first = descend_noting(memory, levels, address, |default, slot| {
+    let first = descend(memory, levels, address, |default, slot| {
         if let Some(place) = places.next() {
             *place = (default, slot);
         }
     });
-    if matches!(first, Found::Route(_)) {
-        return first;
+    if !first.0.is_none() {
+        return Some(first);
     }
     let mut is_same = true;
     let mut places = way.iter();
-    let second = descend_noting(memory, levels, address, |default, slot| {
+    let second = descend(memory, levels, address, |default, slot| {
         is_same &= places.next() == Some(&(default, slot));
     });
-    match second {
-        Found::Default(_) if is_same => first,
-        Found::Default(_) => Found::Changed,
-        _ => second,
-    }
+    (is_same || !second.0.is_none()).then_some(second)
 }
 
 /// Levels of strides of one bit in the longest addresses.
 const MOST_LEVELS: usize = 128;
 
-/// Descends and tells each level's default and slot, read in this order.
+/// Goes down to a slot that leads no further; returns it and the last default on the way. Tells each level's default
+/// and slot, read in this order.
 #[inline]
-fn descend_noting<A: Address>(
+fn descend<A: Address>(
     memory: &impl Memory,
     levels: &[Level],
     address: A,
     mut note: impl FnMut(Entry, Entry),
-) -> Found {
+) -> (Entry, Entry) {
     let (mut heap, mut best) = (ROOT, Entry::NONE);
     for level in levels {
         let default = memory.word(heap + DEFAULT);
@@ -173,9 +201,8 @@ fn descend_noting<A: Address>(
         best = default.or(best);
         match slot.child() {
             Some(child) => heap = child,
-            None if slot.is_none() => break,
-            None => return Found::Route(slot),
+            None => return (slot, best),
         }
     }
-    Found::Default(best)
+    unreachable!("slots of the last level have no children")
 }

@@ -10,6 +10,7 @@ pub struct Strides<A> {
     levels: Box<[Level]>,
     /// By prefix length, the level that prefixes of this length are painted in.
     level_of: Box<[u8]>,
+    pub(super) known: Known,
     family: PhantomData<A>,
 }
 
@@ -20,6 +21,54 @@ pub(super) struct Level {
     pub(super) offset: u8,
     /// Bits that this level decides.
     pub(super) stride: u8,
+}
+
+/// The lists for which the compiler makes lookups of their own, with the strides as constants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Known {
+    /// 8/4/4/4/4/4/4.
+    Source4,
+    /// 8/8/8/8.
+    Eights4,
+    /// 16/8/8.
+    Fast4,
+    /// Any other list.
+    Other,
+}
+
+/// Evaluates an expression for the levels of a stride list, which are constants where the list is a known one.
+macro_rules! on_levels {
+    ($strides:expr, $levels:ident => $value:expr) => {{
+        use $crate::art::strides::{EIGHTS4, FAST4, Known, SOURCE4};
+        macro_rules! with {
+            ($list:expr) => {{
+                let $levels = $list;
+                $value
+            }};
+        }
+        match $strides.known {
+            Known::Source4 => with!(&SOURCE4),
+            Known::Eights4 => with!(&EIGHTS4),
+            Known::Fast4 => with!(&FAST4),
+            Known::Other => with!($strides.levels()),
+        }
+    }};
+}
+pub(super) use on_levels;
+
+pub(super) const SOURCE4: [Level; 7] = dealt([8, 4, 4, 4, 4, 4, 4]);
+pub(super) const EIGHTS4: [Level; 4] = dealt([8; 4]);
+pub(super) const FAST4: [Level; 3] = dealt([16, 8, 8]);
+
+const fn dealt<const N: usize>(strides: [u8; N]) -> [Level; N] {
+    let mut levels = [Level { offset: 0, stride: strides[0] }; N];
+    let mut number = 1;
+    while number < N {
+        let before = levels[number - 1];
+        levels[number] = Level { offset: before.offset + before.stride, stride: strides[number] };
+        number += 1;
+    }
+    levels
 }
 
 impl Level {
@@ -97,7 +146,13 @@ impl<A: Address> Strides<A> {
             levels.push(Level { offset: (level_of.len() - 1) as u8, stride });
             level_of.extend(std::iter::repeat_n(number, stride.into()));
         }
-        Strides { levels: levels.into(), level_of: level_of.into(), family: PhantomData }
+        let known = match &levels[..] {
+            list if list == SOURCE4 => Known::Source4,
+            list if list == EIGHTS4 => Known::Eights4,
+            list if list == FAST4 => Known::Fast4,
+            _ => Known::Other,
+        };
+        Strides { levels: levels.into(), level_of: level_of.into(), known, family: PhantomData }
     }
 }
 

@@ -1,9 +1,7 @@
-use super::journal::{self, Store};
-use super::read::{Memory, longest};
 use super::*;
 use crate::{Pages, Region, Runs};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Routes in a sorted map, looked through one by one.
@@ -280,44 +278,4 @@ fn tables_are_where_a_prefix_has_longer_ones_below() {
     let tables: Vec<_> = art.memory().levels.iter().map(|level| (level.offset, level.tables)).collect();
     assert_eq!(tables, [(0, 1), (8, 2), (12, 1), (16, 1), (20, 1), (24, 1), (28, 1)]);
     assert_eq!(art.memory().heaps, 512 * 4 + 7 * 32 * 4);
-}
-
-/// A table as it was, and what a writer then stores to it, a few stores between any two loads of a reader.
-struct Script<'a> {
-    words: std::cell::RefCell<HashMap<usize, u32>>,
-    version: std::cell::Cell<u64>,
-    stores: &'a [Store],
-    done: std::cell::Cell<usize>,
-    /// How many stores to let through before each load; the last entry is for all loads after.
-    schedule: &'a [usize],
-    loads: std::cell::Cell<usize>,
-    touched: std::cell::RefCell<HashSet<usize>>,
-}
-
-impl Script<'_> {
-    fn let_through(&self) {
-        let load = self.loads.replace(self.loads.get() + 1);
-        let until = self.schedule.get(load).copied().unwrap_or(usize::MAX).min(self.stores.len());
-        while self.done.get() < until {
-            match self.stores[self.done.replace(self.done.get() + 1)] {
-                Store::Word(index, word) => _ = self.words.borrow_mut().insert(index, word),
-                Store::Version(version) => self.version.set(version),
-            }
-        }
-    }
-}
-
-impl Memory for Script<'_> {
-    fn word(&self, index: usize) -> Entry {
-        self.let_through();
-        self.touched.borrow_mut().insert(index);
-        Entry(self.words.borrow().get(&index).copied().unwrap_or(0))
-    }
-    fn version(&self) -> u64 {
-        self.let_through();
-        self.version.get()
-    }
-    fn version_after(&self) -> u64 {
-        self.version()
-    }
 }
