@@ -117,7 +117,10 @@ mod tests {
             for number in 0..4 * one {
                 let text = fixed_point(number, bits);
                 let value: f64 = text.parse().unwrap();
-                assert!((value - number as f64 / one as f64).abs() < 0.5 / one as f64 + 1e-9, "{number}: {text}");
+                assert!(
+                    (value - number as f64 / one as f64).abs() < 0.5 / one as f64 + 1e-9,
+                    "{number}: {text}"
+                );
                 assert!(value > last, "{number}: {text}");
                 last = value;
             }

@@ -144,7 +144,10 @@ mod tests {
         }
         assert!(writer.buckets.iter().all(|bucket| bucket.len() < 8 * BUCKET_LENGTH));
         let turn = reader.turn();
-        assert!((0..20_000).all(|n| index.find(neighbor(n).ip, &turn).is_some_and(|found| found.ip == neighbor(n).ip)));
+        assert!(
+            (0..20_000)
+                .all(|n| index.find(neighbor(n).ip, &turn).is_some_and(|found| found.ip == neighbor(n).ip))
+        );
         assert!(index.find(neighbor(20_000).ip, &turn).is_none());
     }
 }

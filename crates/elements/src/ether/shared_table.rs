@@ -131,12 +131,22 @@ impl SharedTable {
     }
 
     /// Writes the handler `insert`: `IP ETH`.
-    pub(crate) fn write_insert(&self, text: &str, names: &Names, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    pub(crate) fn write_insert(
+        &self,
+        text: &str,
+        names: &Names,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
         let now = cx.now();
         self.with(cx, |table| table.write_insert(text, names, now))
     }
     /// Writes the handler `delete`: `IP`.
-    pub(crate) fn write_delete(&self, text: &str, names: &Names, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    pub(crate) fn write_delete(
+        &self,
+        text: &str,
+        names: &Names,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
         let now = cx.now();
         self.with(cx, |table| table.write_delete(text, names, now))
     }
@@ -235,7 +245,13 @@ mod tests {
     }
 
     /// Does to a packet what a querier does, and returns how many packets that lets go.
-    fn pass(table: &SharedTable, line: &mut WaitingLine, pool: &'static Pool, ip: Ipv4Addr, turn: &Turn<'_>) -> usize {
+    fn pass(
+        table: &SharedTable,
+        line: &mut WaitingLine,
+        pool: &'static Pool,
+        ip: Ipv4Addr,
+        turn: &Turn<'_>,
+    ) -> usize {
         let (packet, since) = (pool.packet_from(b"packet").unwrap(), Time::ZERO);
         let found = table.find(ip, turn).cloned();
         if found.as_ref().is_some_and(|neighbor| neighbor.known(since, Duration::ZERO).is_some()) {
