@@ -2,7 +2,7 @@
 //!
 //! Each kernel looks up 64 addresses and returns a mask of those it leaves to the plain path: what escaped to a run
 //! list. It asks for all cache lines of its first load before it waits for any: a prefetch leaves the processor's
-//! window at once, a load that misses holds it up.
+//! window at once, a load that misses holds it up. Where gathers were measured to be slower than loads, loads are used.
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::Simd;
@@ -78,19 +78,10 @@ impl Wide<'_> {
 }
 
 impl Small<'_> {
-    /// How many leaves a gather of pairs may reach; 0 leaves all to the plain path.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    fn reach(&self) -> u32 {
-        (self.leaves.len() & !1).min(1 << 31) as u32
-    }
-
     /// Looks up, and returns the addresses that it left undone.
     #[inline]
     pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
         match simd.0 {
-            #[cfg(target_arch = "x86_64")]
-            _ if self.reach() == 0 => u64::MAX,
             // SAFETY: a Simd of this level exists only where its instructions do.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { x86::small_512(self, addresses, out) },
@@ -102,9 +93,9 @@ impl Small<'_> {
     }
 }
 
-/// The same by ordinary code, which also serves where gathers are slower than loads.
+/// The same by ordinary code, parts of which serve the other kernels too.
 mod plain {
-    use super::{Addresses, BATCH, Narrow, Small, Wide, prefetch};
+    use super::{Addresses, BATCH, Narrow, Small, Wide, bits_up_to, prefetch};
     use std::sync::atomic::Ordering::Acquire;
 
     #[inline]
@@ -135,19 +126,48 @@ mod plain {
     #[inline(always)]
     pub(super) fn small(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
         prefetch(fib.roots, 13, addresses);
-        let mut places = [0u32; BATCH];
-        let mut undone = 0;
+        let words = small_words(fib, addresses);
+        let mut places = [0; BATCH];
+        let mut listed = 0;
         for lane in 0..BATCH {
-            let word = fib.roots[(addresses[lane] >> 13) as usize].load(Acquire);
-            let rank = ((word as u32) << (!(addresses[lane] >> 8) & 31)).count_ones();
-            places[lane] = ((word >> 32) as u32).wrapping_add(rank);
-            undone |= (word & 1) << lane;
+            places[lane] = ((words[lane] >> 32) as u32)
+                .wrapping_add(bits_up_to(words[lane], addresses[lane]).count_ones());
+            listed |= (words[lane] & 1) << lane;
         }
-        for lane in 0..BATCH {
-            let code = fib.leaves.get(places[lane] as usize).map_or(0, |leaf| leaf.load(Acquire));
-            out[lane] = if code == 0 { fib.default } else { code.into() };
+        small_leaves(fib, &places, out);
+        listed
+    }
+
+    #[inline(always)]
+    pub(super) fn small_words(fib: &Small, addresses: &Addresses) -> [u64; BATCH] {
+        addresses.map(|address| fib.roots[(address >> 13) as usize].load(Acquire))
+    }
+
+    /// The groups at these places; the places of addresses that have a run list are of no use, and do no harm.
+    #[inline(always)]
+    pub(super) fn small_leaves(fib: &Small, places: &Addresses, out: &mut Addresses) {
+        for (out, place) in out.iter_mut().zip(places) {
+            let code = fib.leaves.get(*place as usize).map_or(0, |leaf| leaf.load(Acquire));
+            *out = if code == 0 { fib.default } else { code.into() };
         }
-        undone
+    }
+}
+
+/// The bits of a root word for the /24s up to that of an address, moved to the top.
+#[inline(always)]
+fn bits_up_to(word: u64, address: u32) -> u32 {
+    (word as u32) << (!(address >> 8) & 31)
+}
+
+/// How many runs begin in a /19 after its first, up to the /24 of an address.
+#[inline(always)]
+pub(crate) fn rank(simd: Simd, word: u64, address: u32) -> u32 {
+    let bits = bits_up_to(word, address);
+    match simd.0 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a Simd of these levels exists only where its instructions do.
+        Level::Avx2 | Level::Avx512 => unsafe { x86::ones(bits) },
+        _ => bits.count_ones(),
     }
 }
 
@@ -167,10 +187,16 @@ fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Addresses, BATCH, Narrow, Small, Wide, prefetch};
+    use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch};
     use std::arch::x86_64::*;
 
-    /// Plain code, with an instruction for counting bits.
+    /// Counts bits by an instruction that the oldest machines lack.
+    #[target_feature(enable = "popcnt")]
+    pub(super) fn ones(bits: u32) -> u32 {
+        bits.count_ones()
+    }
+
+    /// Plain code, with that instruction.
     #[target_feature(enable = "popcnt,bmi1,bmi2")]
     pub(super) fn small_popcnt(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
         super::plain::small(fib, addresses, out)
@@ -307,53 +333,32 @@ mod x86 {
         escaped
     }
 
+    /// Loads word by word, which has more cache lines under way at once than a gather, and counts bits in vectors.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     pub(super) fn small_512(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
         prefetch(fib.roots, 13, addresses);
-        let leaves: [(__m512i, u16); 4] = std::array::from_fn(|part| {
-            let (low, low_listed) = leaves_512(fib, load_256(addresses, 2 * part));
-            let (high, high_listed) = leaves_512(fib, load_256(addresses, 2 * part + 1));
-            let leaves = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
-            (leaves, u16::from(low_listed) | u16::from(high_listed) << 8)
-        });
-        let default = _mm512_set1_epi32(fib.default as i32);
-        let count = _mm512_set1_epi32(fib.reach() as i32);
-        let mut undone = 0;
-        for (part, (leaves, listed)) in leaves.into_iter().enumerate() {
-            let good = _mm512_cmplt_epu32_mask(leaves, count) & !listed;
-            // SAFETY: `good` lanes are below an even number that is no more than the length of the array, so the pair
-            // is in it; half of a number below 2^31 is not negative.
-            let twos = unsafe {
-                _mm512_mask_i32gather_epi32::<4>(
-                    _mm512_setzero_si512(),
-                    good,
-                    _mm512_srli_epi32::<1>(leaves),
-                    fib.leaves.as_ptr().cast(),
-                )
-            };
-            let which = _mm512_slli_epi32::<4>(_mm512_and_si512(leaves, _mm512_set1_epi32(1)));
-            let codes = _mm512_and_si512(_mm512_srlv_epi32(twos, which), _mm512_set1_epi32(0xffff));
-            let uncoded = _mm512_testn_epi32_mask(codes, codes);
-            store_512(out, part, _mm512_mask_mov_epi32(codes, uncoded, default));
-            undone |= u64::from(!good) << (16 * part);
+        let words = plain::small_words(fib, addresses);
+        let mut places = [0; BATCH];
+        let mut listed = 0;
+        for (part, words) in words.as_chunks::<8>().0.iter().enumerate() {
+            // SAFETY: 64 bytes of the array, at any alignment.
+            let words = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+            store_256(&mut places, part, places_512(words, load_256(addresses, part)));
+            listed |= u64::from(_mm512_test_epi64_mask(words, _mm512_set1_epi64(1))) << (8 * part);
         }
-        undone
+        plain::small_leaves(fib, &places, out);
+        listed
     }
 
-    /// The places of the leaves of 8 addresses, and which of them have a run list instead.
+    /// The places of the leaves of 8 addresses whose words are given.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq")]
-    fn leaves_512(fib: &Small, addresses: __m256i) -> (__m256i, u8) {
-        // SAFETY: an address shifted by 13 is below 2^19, the length of the array.
-        let words = unsafe {
-            _mm512_i32gather_epi64::<8>(_mm256_srli_epi32::<13>(addresses), fib.roots.as_ptr().cast())
-        };
+    fn places_512(words: __m512i, addresses: __m256i) -> __m256i {
         let slot = _mm256_and_si256(_mm256_srli_epi32::<8>(addresses), _mm256_set1_epi32(31));
         let above = _mm512_sllv_epi64(_mm512_set1_epi64(2), _mm512_cvtepu32_epi64(slot));
         let up_to = _mm512_sub_epi64(above, _mm512_set1_epi64(1));
         let rank = _mm512_popcnt_epi64(_mm512_and_si512(words, up_to));
-        let places = _mm512_add_epi64(_mm512_srli_epi64::<32>(words), rank);
-        (_mm512_cvtepi64_epi32(places), _mm512_test_epi64_mask(words, _mm512_set1_epi64(1)))
+        _mm512_cvtepi64_epi32(_mm512_add_epi64(_mm512_srli_epi64::<32>(words), rank))
     }
 
     /// The marks of 8 lanes as bits.

@@ -20,7 +20,7 @@ use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain
 use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
-use crate::simd::v4::{ROOTS, Small};
+use crate::simd::v4::{ROOTS, Small, rank};
 use crate::{Group, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Fib4SmallReader {
         if !turn.is_of(&self.shared.domain) {
             turn_of_another_domain();
         }
-        self.shared.lookup(address)
+        self.shared.lookup(self.simd, address)
     }
 
     /// Looks up all `addresses`; `out` is as long.
@@ -213,7 +213,7 @@ impl Fib4SmallReader {
             fence(Acquire); // what was gathered was read before this
             if shared.default.load() == default { undone } else { u64::MAX }
         };
-        in_batches(addresses, out, |address| shared.lookup(address), vector);
+        in_batches(addresses, out, |address| shared.lookup(self.simd, address), vector);
     }
 }
 
@@ -224,19 +224,18 @@ impl Shared {
     }
 
     #[inline]
-    fn lookup(&self, address: u32) -> Group {
-        self.default.complete(|| self.find(address))
+    fn lookup(&self, simd: Simd, address: u32) -> Group {
+        self.default.complete(|| self.find(simd, address))
     }
 
     /// The group of an address; 0 where only the default route covers it.
     #[inline]
-    fn find(&self, address: u32) -> Group {
+    fn find(&self, simd: Simd, address: u32) -> Group {
         let word = self.roots()[(address >> BLOCK_BITS) as usize].load(Acquire);
         if word & LISTED != 0 {
             return self.find_in_list(word, address);
         }
-        let beyond = 31 - ((address >> 8) & 31);
-        let rank = ((word as u32) << beyond).count_ones();
+        let rank = rank(simd, word, address);
         self.leaves.get((word >> 32) as usize + rank as usize).map_or(0, |leaf| leaf.load(Acquire).into())
     }
 
