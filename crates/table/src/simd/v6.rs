@@ -1,1 +1,466 @@
 //! Gathers of the IPv6 FIB.
+//!
+//! Sixteen (or eight) addresses take each step together: root, up to [`ARRAYS`] arrays, list. What needs more, or
+//! address bits after the 48th, is rare and goes by the plain path. `fib/v6/word.rs` says what the bits mean.
+//!
+//! Every index is held below the number of words before it is used, though no word that the writer stores leads
+//! outside: the memory may be shared with others.
+use super::{Level, Simd};
+use crate::fib::v6::{ARRAYS, DEFAULT};
+use std::sync::atomic::AtomicU32;
+
+/// Addresses that go through the stages together, so that the loads of some hide behind those of others.
+const BLOCK: usize = 64;
+/// The top four bits of a word that is an array, or a narrow list, and needs no bits after the 48th.
+const ARRAY: u32 = 0b1000;
+const LIST: u32 = 0b1100;
+/// Words in a cache line.
+const LINE: usize = 16;
+
+/// Looks addresses up with vector instructions, those that need it with `plain`.
+///
+/// The slices are of equal length.
+pub(crate) fn lookup(
+    simd: Simd,
+    words: &[AtomicU32],
+    addresses: &[u128],
+    groups: &mut [u32],
+    plain: impl Fn(u128) -> u32,
+) {
+    assert!(words.len() >= DEFAULT + 4 * LINE && words.len() <= i32::MAX as usize / 2);
+    let (blocks, rest) = addresses.as_chunks::<BLOCK>();
+    let (group_blocks, group_rest) = groups.as_chunks_mut::<BLOCK>();
+    for (addresses, groups) in blocks.iter().zip(group_blocks) {
+        block(simd, words, addresses, groups, &plain);
+    }
+    if !rest.is_empty() {
+        let (mut addresses, mut groups) = ([0; BLOCK], [0; BLOCK]);
+        addresses[..rest.len()].copy_from_slice(rest);
+        block(simd, words, &addresses, &mut groups, &plain);
+        group_rest.copy_from_slice(&groups[..rest.len()]);
+    }
+}
+
+#[inline(always)]
+fn block(
+    simd: Simd,
+    words: &[AtomicU32],
+    addresses: &[u128; BLOCK],
+    groups: &mut [u32; BLOCK],
+    plain: &impl Fn(u128) -> u32,
+) {
+    let mut left = match simd.0 {
+        // SAFETY: a `Simd` of this level is a witness that the machine has these instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { avx512::block(words, addresses, groups) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { avx2::block(words, addresses, groups) },
+        _ => u64::MAX,
+    };
+    while left != 0 {
+        let lane = left.trailing_zeros() as usize;
+        groups[lane] = plain(addresses[lane]);
+        left &= left - 1;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::*;
+    use std::arch::x86_64::*;
+    use std::hint::black_box;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const LANES: usize = 16;
+
+    /// Sixteen lookups under way.
+    #[derive(Clone, Copy)]
+    struct Lanes {
+        /// The word that each has come to.
+        word: __m512i,
+        /// The address bits that follow, up to the 48th.
+        rest: __m512i,
+    }
+
+    /// Looks up and returns which lanes are left for the plain path.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    pub(super) fn block(words: &[AtomicU32], addresses: &[u128; BLOCK], groups: &mut [u32; BLOCK]) -> u64 {
+        let mut under_way =
+            [Lanes { word: _mm512_setzero_si512(), rest: _mm512_setzero_si512() }; BLOCK / LANES];
+        for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
+            *lanes = begin(words, addresses);
+        }
+        for _ in 0..ARRAYS {
+            for lanes in &mut under_way {
+                step(words, lanes);
+            }
+        }
+        let mut left = 0u64;
+        for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
+            left |= u64::from(end(words, lanes, groups)) << (LANES * i);
+        }
+        let default = _mm512_set1_epi32(words[DEFAULT].load(Relaxed) as i32);
+        for groups in groups.as_chunks_mut::<LANES>().0 {
+            set_default(groups, default);
+        }
+        left
+    }
+
+    /// Reads the root.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    fn begin(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
+        let four = |i: usize| {
+            // SAFETY: four addresses of 16 bytes, of the sixteen.
+            unsafe { _mm512_loadu_si512(addresses.as_ptr().add(4 * i).cast()) }
+        };
+        // Of each address the words with bits 0 to 31, then of each those with bits 32 to 63.
+        let pick = _mm512_setr_epi32(3, 7, 11, 15, 19, 23, 27, 31, 2, 6, 10, 14, 18, 22, 26, 30);
+        let low = _mm512_permutex2var_epi32(four(0), pick, four(1));
+        let high = _mm512_permutex2var_epi32(four(2), pick, four(3));
+        let first = _mm512_shuffle_i64x2::<0b01_00_01_00>(low, high);
+        let second = _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high);
+        let rest = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
+        let index = _mm512_srli_epi32::<16>(first);
+        Lanes { word: gather(words, index), rest }
+    }
+
+    /// Goes on where the word is an array.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    fn step(words: &[AtomicU32], lanes: &mut Lanes) {
+        let Lanes { word, rest } = *lanes;
+        let is_array = is_kind(word, ARRAY);
+        let width = class(word);
+        let offset = _mm512_srlv_epi32(rest, _mm512_sub_epi32(_mm512_set1_epi32(32), width));
+        let index = _mm512_add_epi32(place(word), offset);
+        lanes.rest = _mm512_mask_sllv_epi32(rest, is_array, rest, width);
+        let limit = last_index(words);
+        let index = _mm512_min_epu32(index, limit);
+        // SAFETY: each index is below the number of words. The loads: see the module above.
+        lanes.word =
+            unsafe { _mm512_mask_i32gather_epi32::<4>(word, is_array, index, words.as_ptr().cast()) };
+    }
+
+    /// Writes the groups, those from lists too, and returns which lanes are left for the plain path.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    fn end(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u16 {
+        let Lanes { word, rest } = *lanes;
+        let is_list = is_kind(word, LIST);
+        if is_list != 0 {
+            read_lists(words, word, rest, is_list, groups);
+        }
+        // SAFETY: sixteen words of 4 bytes.
+        unsafe { _mm512_mask_storeu_epi32(groups.as_mut_ptr().cast(), !is_list, word) };
+        _mm512_movepi32_mask(word) & !is_list
+    }
+
+    /// Writes what the lists say of the next 16 bits; lanes without a list get anything.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    fn read_lists(
+        words: &[AtomicU32],
+        word: __m512i,
+        rest: __m512i,
+        is_list: __mmask16,
+        groups: &mut [u32; LANES],
+    ) {
+        let one = _mm512_set1_epi32(1);
+        let entries = _mm512_sllv_epi32(one, class(word));
+        let in_line = _mm512_set1_epi32(LINE as i32 - 1);
+        // What is read of a list lies within two lines from its start.
+        let last_start = _mm512_set1_epi32((words.len() - 3 * LINE) as i32);
+        let start = _mm512_min_epu32(_mm512_maskz_mov_epi32(is_list, place(word)), last_start);
+        let line = store(_mm512_andnot_si512(in_line, start));
+        let shift = store(_mm512_slli_epi32::<1>(_mm512_and_si512(start, in_line)));
+        let limits = store(all_below(entries));
+        let key = store(_mm512_srli_epi32::<16>(rest));
+        let values = _mm512_add_epi32(_mm512_slli_epi32::<1>(start), entries);
+        let values = store(_mm512_min_epu32(values, _mm512_set1_epi32(words.len() as i32 * 2 - 64)));
+        // Kept in memory: to take the lanes out of registers is slower.
+        let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
+        let (key, values) = black_box((&key.0, &values.0));
+        for i in 0..LANES {
+            // SAFETY: `start` leaves room for a whole line before the end of the words.
+            let keys = unsafe { _mm512_loadu_si512(words.as_ptr().add(line[i] as usize).cast()) };
+            let is_before = _mm512_cmplt_epu16_mask(keys, _mm512_set1_epi16(key[i] as i16));
+            let entry = (is_before >> (shift[i] & 31) & limits[i]).count_ones();
+            let at = values[i] + entry;
+            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32. What readers can
+            // reach of a list is not written to, so that reading half a word is no race.
+            groups[i] = unsafe { words.as_ptr().cast::<u16>().add(at as usize).read() }.into();
+        }
+    }
+
+    /// Gives the default route's group to whom no other gave one.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn set_default(groups: &mut [u32; LANES], default: __m512i) {
+        // SAFETY: sixteen words of 4 bytes.
+        let group = unsafe { _mm512_loadu_si512(groups.as_ptr().cast()) };
+        let is_default = _mm512_testn_epi32_mask(group, group);
+        // SAFETY: as above.
+        unsafe { _mm512_mask_storeu_epi32(groups.as_mut_ptr().cast(), is_default, default) };
+    }
+
+    /// Reads the words at `index`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
+    fn gather(words: &[AtomicU32], index: __m512i) -> __m512i {
+        let index = _mm512_min_epu32(index, last_index(words));
+        // SAFETY: each index is below the number of words. The loads: see the module above.
+        unsafe { _mm512_i32gather_epi32::<4>(index, words.as_ptr().cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn last_index(words: &[AtomicU32]) -> __m512i {
+        _mm512_set1_epi32((words.len() - 1) as i32)
+    }
+
+    /// Bits for all keys of a list but the last, which no key is above.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn all_below(entries: __m512i) -> __m512i {
+        let one = _mm512_set1_epi32(1);
+        _mm512_sub_epi32(_mm512_sllv_epi32(one, _mm512_sub_epi32(entries, one)), one)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn is_kind(word: __m512i, kind: u32) -> __mmask16 {
+        _mm512_cmpeq_epi32_mask(_mm512_srli_epi32::<28>(word), _mm512_set1_epi32(kind as i32))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn class(word: __m512i) -> __m512i {
+        _mm512_and_si512(_mm512_srli_epi32::<24>(word), _mm512_set1_epi32(15))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn place(word: __m512i) -> __m512i {
+        _mm512_srli_epi32::<6>(_mm512_slli_epi32::<8>(word))
+    }
+
+    /// Sixteen numbers, one for each lane.
+    #[repr(align(64))]
+    struct Lane([u32; LANES]);
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn store(lanes: __m512i) -> Lane {
+        let mut lane = Lane([0; LANES]);
+        // SAFETY: sixteen words of 4 bytes, aligned.
+        unsafe { _mm512_store_si512((&raw mut lane).cast(), lanes) };
+        lane
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::*;
+    use std::arch::x86_64::*;
+    use std::hint::black_box;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const LANES: usize = 8;
+
+    /// Eight lookups under way.
+    #[derive(Clone, Copy)]
+    struct Lanes {
+        /// The word that each has come to.
+        word: __m256i,
+        /// The address bits that follow, up to the 48th.
+        rest: __m256i,
+    }
+
+    /// Looks up and returns which lanes are left for the plain path.
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn block(words: &[AtomicU32], addresses: &[u128; BLOCK], groups: &mut [u32; BLOCK]) -> u64 {
+        let mut under_way =
+            [Lanes { word: _mm256_setzero_si256(), rest: _mm256_setzero_si256() }; BLOCK / LANES];
+        for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
+            *lanes = begin(words, addresses);
+        }
+        for _ in 0..ARRAYS {
+            for lanes in &mut under_way {
+                step(words, lanes);
+            }
+        }
+        let mut left = 0u64;
+        for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
+            left |= u64::from(end(words, lanes, groups)) << (LANES * i);
+        }
+        let default = _mm256_set1_epi32(words[DEFAULT].load(Relaxed) as i32);
+        for groups in groups.as_chunks_mut::<LANES>().0 {
+            set_default(groups, default);
+        }
+        left
+    }
+
+    /// Reads the root.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn begin(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
+        // Eight scalar moves a side: the compiler packs them well.
+        let (mut index, mut rest) = (Lane([0; LANES]), Lane([0; LANES]));
+        for (i, address) in addresses.iter().enumerate() {
+            index.0[i] = (address >> 112) as u32;
+            rest.0[i] = (address >> 80) as u32;
+        }
+        Lanes { word: gather(words, load(&index), _mm256_set1_epi32(-1)), rest: load(&rest) }
+    }
+
+    /// Goes on where the word is an array.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn step(words: &[AtomicU32], lanes: &mut Lanes) {
+        let Lanes { word, rest } = *lanes;
+        let is_array = is_kind(word, ARRAY);
+        let width = class(word);
+        let offset = _mm256_srlv_epi32(rest, _mm256_sub_epi32(_mm256_set1_epi32(32), width));
+        let next = gather(words, _mm256_add_epi32(place(word), offset), is_array);
+        lanes.word = _mm256_blendv_epi8(word, next, is_array);
+        lanes.rest = _mm256_blendv_epi8(rest, _mm256_sllv_epi32(rest, width), is_array);
+    }
+
+    /// Writes the groups, those from lists too, and returns which lanes are left for the plain path.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn end(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u8 {
+        let Lanes { word, rest } = *lanes;
+        let is_list = is_kind(word, LIST);
+        if _mm256_testz_si256(is_list, is_list) == 0 {
+            read_lists(words, word, rest, is_list, groups);
+        }
+        let is_other = _mm256_xor_si256(is_list, _mm256_set1_epi32(-1));
+        // SAFETY: eight words of 4 bytes.
+        unsafe { _mm256_maskstore_epi32(groups.as_mut_ptr().cast(), is_other, word) };
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_andnot_si256(is_list, word))) as u8
+    }
+
+    /// Writes what the lists say of the next 16 bits; lanes without a list get anything.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn read_lists(
+        words: &[AtomicU32],
+        word: __m256i,
+        rest: __m256i,
+        is_list: __m256i,
+        groups: &mut [u32; LANES],
+    ) {
+        let one = _mm256_set1_epi32(1);
+        let entries = _mm256_sllv_epi32(one, class(word));
+        let in_line = _mm256_set1_epi32(LINE as i32 - 1);
+        // What is read of a list lies within two lines from its start.
+        let last_start = _mm256_set1_epi32((words.len() - 3 * LINE) as i32);
+        let start = _mm256_min_epu32(_mm256_and_si256(is_list, place(word)), last_start);
+        let line = store(_mm256_andnot_si256(in_line, start));
+        let shift = store(_mm256_slli_epi32::<1>(_mm256_and_si256(start, in_line)));
+        let limits = store(all_below(entries));
+        let key = store(_mm256_srli_epi32::<16>(rest));
+        let values = _mm256_add_epi32(_mm256_slli_epi32::<1>(start), entries);
+        let values = store(_mm256_min_epu32(values, _mm256_set1_epi32(words.len() as i32 * 2 - 64)));
+        // Kept in memory: to take the lanes out of registers is slower.
+        let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
+        let (key, values) = black_box((&key.0, &values.0));
+        for i in 0..LANES {
+            // SAFETY: `start` leaves room for a whole line before the end of the words.
+            let is_before = unsafe { keys_before(words.as_ptr().add(line[i] as usize), key[i] as u16) };
+            let entry = (is_before >> (shift[i] & 31) & limits[i]).count_ones();
+            let at = values[i] + entry;
+            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32. What readers can
+            // reach of a list is not written to, so that reading half a word is no race.
+            groups[i] = unsafe { words.as_ptr().cast::<u16>().add(at as usize).read() }.into();
+        }
+    }
+
+    /// Which half words of a line are below a key.
+    ///
+    /// # Safety
+    /// A line must follow `line`.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    unsafe fn keys_before(line: *const AtomicU32, key: u16) -> u32 {
+        let line = line.cast::<__m256i>();
+        // SAFETY: the caller sees to it.
+        let (low, high) = unsafe { (_mm256_loadu_si256(line), _mm256_loadu_si256(line.add(1))) };
+        let key = _mm256_set1_epi16(key as i16);
+        // Not below: the larger of the two is the list's.
+        let low = _mm256_cmpeq_epi16(_mm256_max_epu16(low, key), low);
+        let high = _mm256_cmpeq_epi16(_mm256_max_epu16(high, key), high);
+        // Packing works on halves of a register: this puts the quarters back in order.
+        let all = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(low, high));
+        !_mm256_movemask_epi8(all) as u32
+    }
+
+    /// Gives the default route's group to whom no other gave one.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn set_default(groups: &mut [u32; LANES], default: __m256i) {
+        // SAFETY: eight words of 4 bytes.
+        let group = unsafe { _mm256_loadu_si256(groups.as_ptr().cast()) };
+        let is_default = _mm256_cmpeq_epi32(group, _mm256_setzero_si256());
+        // SAFETY: as above.
+        unsafe { _mm256_maskstore_epi32(groups.as_mut_ptr().cast(), is_default, default) };
+    }
+
+    /// Reads the words at `index` in the lanes of `mask`; others get anything.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn gather(words: &[AtomicU32], index: __m256i, mask: __m256i) -> __m256i {
+        let index = _mm256_min_epu32(index, _mm256_set1_epi32((words.len() - 1) as i32));
+        // SAFETY: each index is below the number of words. The loads: see the module above.
+        unsafe { _mm256_mask_i32gather_epi32::<4>(mask, words.as_ptr().cast(), index, mask) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn is_kind(word: __m256i, kind: u32) -> __m256i {
+        _mm256_cmpeq_epi32(_mm256_srli_epi32::<28>(word), _mm256_set1_epi32(kind as i32))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn class(word: __m256i) -> __m256i {
+        _mm256_and_si256(_mm256_srli_epi32::<24>(word), _mm256_set1_epi32(15))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn place(word: __m256i) -> __m256i {
+        _mm256_srli_epi32::<6>(_mm256_slli_epi32::<8>(word))
+    }
+
+    /// Bits for all keys of a list but the last, which no key is above.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn all_below(entries: __m256i) -> __m256i {
+        let one = _mm256_set1_epi32(1);
+        _mm256_sub_epi32(_mm256_sllv_epi32(one, _mm256_sub_epi32(entries, one)), one)
+    }
+
+    /// Eight numbers, one for each lane.
+    #[repr(align(32))]
+    struct Lane([u32; LANES]);
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn store(lanes: __m256i) -> Lane {
+        let mut lane = Lane([0; LANES]);
+        // SAFETY: eight words of 4 bytes, aligned.
+        unsafe { _mm256_store_si256((&raw mut lane).cast(), lanes) };
+        lane
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn load(lane: &Lane) -> __m256i {
+        // SAFETY: eight words of 4 bytes, aligned.
+        unsafe { _mm256_load_si256((&raw const *lane).cast()) }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which words of the IPv6 FIB are in use: blocks of 2^class words, each at a multiple of its size, so that a list
+//! of up to 16 entries never reaches into a second cache line.
+use super::word::{MAX_WORDS, UNIT};
+use crate::Limbo;
+use artery_rcu::Domain;
+use std::sync::Arc;
+
+/// Classes of blocks: from one unit to the largest array.
+const CLASSES: usize = 16;
+
+/// A block that readers may still see.
+struct Block {
+    at: u32,
+    class: u8,
+}
+
+/// Hands out blocks and takes them back; what is given back is reused after a grace period.
+pub(super) struct Blocks {
+    free: [Vec<u32>; CLASSES],
+    /// Words before this one have been handed out at least once.
+    end: usize,
+    capacity: usize,
+    /// Words in use or in limbo.
+    held: usize,
+    limbo: Limbo<Block>,
+}
+
+impl Blocks {
+    /// All words from `start` to `capacity` are free.
+    pub(super) fn new(domain: &Arc<Domain>, start: usize, capacity: usize) -> Blocks {
+        let capacity = capacity.min(MAX_WORDS);
+        Blocks { free: Default::default(), end: start, capacity, held: 0, limbo: Limbo::new(domain) }
+    }
+
+    /// A block of 2^class words, with whatever it held before; none if there is no room.
+    pub(super) fn take(&mut self, class: u8) -> Option<usize> {
+        let Blocks { free, limbo, .. } = self;
+        if free[usize::from(class)].is_empty() {
+            limbo.release(|block| free[usize::from(block.class)].push(block.at));
+        }
+        let at = match self.free[usize::from(class)].pop() {
+            Some(at) => at as usize,
+            None => self.fresh(class).or_else(|| self.split(class))?,
+        };
+        self.held += 1 << class;
+        Some(at)
+    }
+
+    /// Takes back a block that new turns can't reach.
+    pub(super) fn give(&mut self, at: usize, class: u8) {
+        self.held -= 1 << class;
+        self.limbo.put(Block { at: at as u32, class });
+    }
+
+    /// Words in use.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Words that have ever been written, and so have memory.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    fn fresh(&mut self, class: u8) -> Option<usize> {
+        let at = self.end.next_multiple_of(1 << class);
+        let next = at + (1 << class);
+        if next > self.capacity {
+            return None;
+        }
+        self.keep(self.end, at);
+        self.end = next;
+        Some(at)
+    }
+
+    /// Notes the words from `start` to `end`, which nobody has seen, as free blocks.
+    fn keep(&mut self, mut start: usize, end: usize) {
+        while end - start >= UNIT {
+            let class = start.trailing_zeros().min((end - start).ilog2()).min(CLASSES as u32 - 1);
+            self.free[class as usize].push(start as u32);
+            start += 1 << class;
+        }
+    }
+
+    fn split(&mut self, class: u8) -> Option<usize> {
+        let larger = (usize::from(class) + 1..CLASSES).find(|&larger| !self.free[larger].is_empty())?;
+        let at = self.free[larger].pop()? as usize;
+        self.keep(at + (1 << class), at + (1 << larger));
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_lie_at_multiples_of_their_size_and_never_overlap() {
+        let mut blocks = Blocks::new(&Domain::new(), 4, 4096);
+        let mut taken = Vec::new();
+        for class in [2, 5, 3, 8, 2, 4, 2, 10].into_iter().cycle().take(24) {
+            let Some(at) = blocks.take(class) else { break };
+            assert_eq!(at % (1 << class), 0);
+            taken.push(at..at + (1 << class));
+        }
+        taken.sort_by_key(|range| range.start);
+        assert!(taken.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        assert!(taken.last().unwrap().end <= 4096 && taken[0].start >= 4);
+    }
+
+    #[test]
+    fn all_words_can_be_used_and_no_more() {
+        let mut blocks = Blocks::new(&Domain::new(), 4, 64);
+        let mut words = 0;
+        for class in [5, 4, 3, 2] {
+            while blocks.take(class).is_some() {
+                words += 1 << class;
+            }
+        }
+        assert_eq!((words, blocks.held(), blocks.take(2)), (60, 60, None));
+    }
+
+    #[test]
+    fn a_block_is_not_reused_while_a_turn_may_see_it() {
+        let domain = Domain::new();
+        let mut reader = domain.reader();
+        let mut blocks = Blocks::new(&domain, 0, 4096);
+        let all: Vec<_> = std::iter::from_fn(|| blocks.take(2)).collect();
+        assert_eq!(all.len(), 1024);
+        let turn = reader.turn();
+        all.iter().for_each(|&at| blocks.give(at, 2));
+        assert_eq!(blocks.take(2), None);
+        let _ = turn;
+        reader.turn();
+        assert!(blocks.take(2).is_some());
+        assert_eq!(blocks.held(), 4);
+    }
+}

@@ -1,0 +1,71 @@
+//! How a lookup walks the words of the IPv6 FIB: the plain path, which is the oracle of the vector code.
+use super::word::{KEY_BITS, Kind, Word};
+use super::{DEFAULT, ROOT_BITS};
+use crate::{Group, NO_GROUP};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// The group of an address, the default route's if no other covers it.
+#[inline]
+pub(super) fn lookup(words: &[AtomicU32], address: u128) -> Group {
+    match find(words, address) {
+        NO_GROUP => words[DEFAULT].load(Relaxed),
+        group => group,
+    }
+}
+
+/// The group of an address, [`NO_GROUP`] if only the default route covers it.
+#[inline]
+fn find(words: &[AtomicU32], address: u128) -> Group {
+    let mut word = load(words, (address >> (128 - ROOT_BITS)) as usize);
+    let mut rest = address << ROOT_BITS;
+    loop {
+        if let Some(group) = word.as_group() {
+            return group;
+        }
+        let place = word.place();
+        match word.kind() {
+            Kind::Array => {
+                // Sixty-four bits are enough for one step, and quicker.
+                let index = ((rest >> 64) as u64) >> (64 - word.class());
+                rest <<= word.class();
+                word = load(words, place + index as usize);
+            }
+            Kind::Narrow => {
+                let half = 1 << (word.class() - 1);
+                let entry = entry(words, place, word.class(), (rest >> 112) as u16);
+                return half_word(words, place + half, entry).into();
+            }
+            Kind::Wide => {
+                let half = 1 << (word.class() - 1);
+                let entry = entry(words, place, word.class(), (rest >> 112) as u16);
+                rest <<= KEY_BITS;
+                word = load(words, place + half + entry);
+            }
+        }
+    }
+}
+
+/// A word that may lead to nodes which were written before it.
+#[inline]
+pub(super) fn load(words: &[AtomicU32], at: usize) -> Word {
+    Word(words[at].load(Acquire))
+}
+
+/// The `i`th half word from `place` on.
+#[inline]
+pub(super) fn half_word(words: &[AtomicU32], place: usize, i: usize) -> u16 {
+    (words[place + i / 2].load(Relaxed) >> (i % 2 * 16)) as u16
+}
+
+/// Which entry of a list a key belongs to: the first whose key is not less. The last key of a list is the largest.
+#[inline]
+fn entry(words: &[AtomicU32], place: usize, class: u8, key: u16) -> usize {
+    let mut entry = 0;
+    let mut step = 1 << class >> 1;
+    while step > 0 {
+        entry += if half_word(words, place, entry + step - 1) < key { step } else { 0 };
+        step /= 2;
+    }
+    entry
+}
