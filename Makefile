@@ -1,12 +1,12 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
-.PHONY: demo test bench build setup fmt lint loom miri fuzz pages deny help
+.PHONY: demo test bench bench-dpdk build setup fmt lint loom miri fuzz pages deny help
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
 BENCH = target/release/artery-bench
 
 help: ## Lists the targets.
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 setup: ## Installs the tools that demo and test use, where they are missing and we may.
 	@scripts/setup
@@ -45,3 +45,8 @@ pages: build ## Writes the element pages anew.
 
 bench: build ## Measures what docs/benchmarks.md states.
 	$(BENCH) engine
+
+bench-dpdk: build ## Measures routing tables beside those of DPDK, where libdpdk is installed.
+	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
+	$(CC) -O3 -march=native -o target/release/rte_fib crates/lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
+	$(BENCH) fib --dpdk target/release/rte_fib

@@ -57,12 +57,23 @@ static void fail(const char *what)
 	exit(1);
 }
 
-static uint64_t now(void)
+static uint64_t nanoseconds(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+	return nanoseconds(CLOCK_MONOTONIC);
+}
+
+/* How long this thread has had a processor. */
+static uint64_t thread_time(void)
+{
+	return nanoseconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Reads a file whole. */
@@ -270,7 +281,7 @@ static void pass(enum engine engine, char mode, const uint8_t *addresses, size_t
 
 static double trial(enum engine engine, char mode, const uint8_t *addresses, size_t count, uint64_t budget)
 {
-	uint64_t start = now(), lookups = 0;
+	uint64_t start = now(), busy, lookups = 0;
 	size_t at = 0;
 
 	for (size_t warm = 0; warm < WARM_UP && now() - start < budget; warm += SLICE) {
@@ -278,17 +289,18 @@ static double trial(enum engine engine, char mode, const uint8_t *addresses, siz
 		at = at + 2 * SLICE <= count ? at + SLICE : 0;
 	}
 	start = now();
+	busy = thread_time();
 	do {
 		pass(engine, mode, addresses + at * address_bytes, SLICE);
 		at = at + 2 * SLICE <= count ? at + SLICE : 0;
 		lookups += SLICE;
 	} while (now() - start < budget);
-	return (double)(now() - start) / lookups;
+	return (double)(thread_time() - busy) / lookups;
 }
 
 static double updates(enum engine engine, uint64_t budget)
 {
-	uint64_t start = now(), count = 0, random = 1;
+	uint64_t start = now(), busy = thread_time(), count = 0, random = 1;
 
 	while (now() - start < budget) {
 		for (int i = 0; i < 16; i++) {
@@ -300,7 +312,7 @@ static double updates(enum engine engine, uint64_t budget)
 			count += 2;
 		}
 	}
-	return count / ((now() - start) / 1e9);
+	return count / ((thread_time() - busy) / 1e9);
 }
 
 static uint64_t bytes(enum engine engine)

@@ -9,5 +9,6 @@ pub mod machine;
 pub mod program;
 pub mod results;
 pub mod rig;
+pub mod seed0;
 pub mod seed3;
 pub mod voice;

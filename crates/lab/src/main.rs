@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, fib, seed3, voice};
+use artery_lab::{demo, fib, seed0, seed3, voice};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
+  artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
 
@@ -40,6 +41,8 @@ enum Command {
     },
     /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
     Fib(fib::Options),
+    /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
+    Seed0(seed0::Options),
     /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
     Seed3 {
         /// Fewer and shorter runs
@@ -84,6 +87,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
         }
         Command::Fib(options) => fib::run(&options),
+        Command::Seed0(options) => seed0::run(&options),
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
     }

@@ -20,11 +20,12 @@ mod updates;
 
 pub use catalog::{Catalog, Entry};
 pub use family::Family;
+pub use gate::check;
 pub use oracle::{Oracle, probes};
-pub use ours::ArtAlone;
+pub use ours::{ArtAlone, Lookup};
 pub use radix::Radix;
 pub use traffic::Traffic;
-pub use updates::Routes;
+pub use updates::{Routes, busiest};
 
 use crate::machine::Machine;
 use crate::voice::progress;

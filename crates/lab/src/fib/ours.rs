@@ -19,7 +19,7 @@ pub trait Lookup<A>: Clone + Send + 'static {
 }
 
 /// A compiled FIB.
-pub trait Compiled<A: Address>: Sized {
+pub(super) trait Compiled<A: Address>: Sized {
     /// What it is called in results.
     const NAME: &'static str;
     /// What looks up in it.
@@ -111,7 +111,7 @@ impl<A: Address, L: Lookup<A>> Reader<A> for View<L> {
 }
 
 /// ART with a compiled FIB in step.
-pub struct InStep<A: Address, C: Compiled<A>> {
+pub(super) struct InStep<A: Address, C: Compiled<A>> {
     domain: Arc<Domain>,
     art: Art<A>,
     fib: C,
@@ -120,7 +120,7 @@ pub struct InStep<A: Address, C: Compiled<A>> {
 
 impl<A: Family, C: Compiled<A>> InStep<A, C> {
     /// Loads a table.
-    pub fn load(routes: &Routes<A>, strides: Strides<A>) -> anyhow::Result<InStep<A, C>> {
+    pub(super) fn load(routes: &Routes<A>, strides: Strides<A>) -> anyhow::Result<InStep<A, C>> {
         let domain = Domain::new();
         let art = Art::build(&domain, strides, &HugePages, routes.iter().copied()).context("building ART")?;
         let fib = C::build(&domain, &art).context("compiling the FIB")?;
@@ -187,7 +187,7 @@ where
 }
 
 /// The name of ART with these strides: runs of the same stride are written short.
-pub fn art_name<A: Address>(strides: &Strides<A>) -> String {
+pub(super) fn art_name<A: Address>(strides: &Strides<A>) -> String {
     let all: Vec<u8> = strides.iter().collect();
     let short = |run: &[u8]| match run.len() {
         1 => run[0].to_string(),

@@ -12,7 +12,7 @@ use std::path::Path;
 /// One line of results; fields that do not apply are left out.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub struct Row {
+pub(super) struct Row {
     experiment: &'static str,
     family: u8,
     engine: String,
@@ -62,23 +62,23 @@ pub struct Row {
 
 impl Row {
     /// A row about an engine with so many prefixes.
-    pub fn new(family: u8, engine: &str, prefixes: usize) -> Row {
+    pub(super) fn new(family: u8, engine: &str, prefixes: usize) -> Row {
         Row { experiment: "fib", family, engine: engine.into(), prefixes, ..Row::default() }
     }
     /// Says how much memory lookups may touch, and how much more updates need.
-    pub fn bytes(mut self, bytes: impl Into<Option<u64>>, writer: u64) -> Row {
+    pub(super) fn bytes(mut self, bytes: impl Into<Option<u64>>, writer: u64) -> Row {
         self.bytes = bytes.into();
         self.bytes_per_prefix = self.bytes.map(|bytes| bytes as f64 / self.prefixes.max(1) as f64);
         self.writer_bytes = Some(writer).filter(|bytes| *bytes > 0);
         self
     }
     /// Says how long it took to load the table.
-    pub fn load(mut self, seconds: f64) -> Row {
+    pub(super) fn load(mut self, seconds: f64) -> Row {
         self.load_s = Some(seconds);
         self
     }
     /// Says how long lookups took, round by round.
-    pub fn lookups(mut self, traffic: Traffic, mode: Mode, nanos: &[f64]) -> Row {
+    pub(super) fn lookups(mut self, traffic: Traffic, mode: Mode, nanos: &[f64]) -> Row {
         let summary = Summary::of(nanos);
         (self.traffic, self.mode) = (Some(traffic.name()), Some(mode.name()));
         (self.ns, self.mlps) = (Some(summary.median), Some(1000.0 / summary.median));
@@ -87,19 +87,19 @@ impl Row {
         self
     }
     /// Says how many updates a second there were, round by round.
-    pub fn updates(mut self, which: &str, rates: &[f64]) -> Row {
+    pub(super) fn updates(mut self, which: &str, rates: &[f64]) -> Row {
         (self.updates, self.updates_per_s) = (Some(which.into()), Some(Summary::of(rates).median));
         self.rounds = Some(rates.len());
         self
     }
     /// Says what readers lost, pair by pair.
-    pub fn losses(mut self, percents: &[f64]) -> Row {
+    pub(super) fn losses(mut self, percents: &[f64]) -> Row {
         self.readers_lose_percent = Some(Summary::of(percents).median);
         self.readers_lose_interval = Some(interval(percents));
         self
     }
     /// Says how long single updates of one kind took.
-    pub fn single(mut self, which: &str, micros: Summary) -> Row {
+    pub(super) fn single(mut self, which: &str, micros: Summary) -> Row {
         self.updates = Some(which.into());
         self.update_us = Some(micros.median);
         (self.update_us_min, self.update_us_max) = (Some(micros.min), Some(micros.max));
@@ -249,7 +249,7 @@ impl Report {
         for row in self.of(family).filter(|row| row.updates.is_some()) {
             let spread = |row: &Row| {
                 let (median, least, greatest) = (row.update_us?, row.update_us_min?, row.update_us_max?);
-                Some(format!("{median:.1} ({least:.1} to {greatest:.1})"))
+                Some(format!("{median:.2} ({least:.2} to {greatest:.2})"))
             };
             let loss = |row: &Row| {
                 let (low, high) = row.readers_lose_interval?;

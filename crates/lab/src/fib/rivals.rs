@@ -44,7 +44,7 @@ impl<A: Address> Engine<A> for Radix<A> {
 }
 
 /// An address that the crates can take.
-pub trait Foreign: Address {
+pub(super) trait Foreign: Address {
     /// The same address as treebitmap knows it.
     type Ip: ip_network_table_deps_treebitmap::address::Address + Send;
     /// A table of the crate prefix-trie.
@@ -55,7 +55,7 @@ pub trait Foreign: Address {
 }
 
 /// What the crate prefix-trie does for one family.
-pub trait Trie<A>: Send {
+pub(super) trait Trie<A>: Send {
     /// The group of the longest route that covers an address.
     fn lookup(&self, address: A) -> Group;
     /// Adds a route.
@@ -99,7 +99,7 @@ foreign!(u32, Ipv4Addr);
 foreign!(u128, Ipv6Addr);
 
 /// The crate prefix-trie.
-pub struct PrefixTrie<A: Foreign>(A::Trie);
+pub(super) struct PrefixTrie<A: Foreign>(A::Trie);
 
 impl<A: Foreign> Default for PrefixTrie<A> {
     fn default() -> PrefixTrie<A> {
@@ -137,7 +137,7 @@ impl<A: Foreign> Engine<A> for PrefixTrie<A> {
 }
 
 /// The crate treebitmap, as its present maintainer publishes it.
-pub struct TreeBitmap<A: Foreign>(IpLookupTable<A::Ip, Group>);
+pub(super) struct TreeBitmap<A: Foreign>(IpLookupTable<A::Ip, Group>);
 
 impl<A: Foreign> Default for TreeBitmap<A> {
     fn default() -> TreeBitmap<A> {

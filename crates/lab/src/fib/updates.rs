@@ -1,7 +1,7 @@
 //! What updates cost: how many a second, what readers lose meanwhile, and how long the worst ones take.
 use super::engine::{Engine, Mode, Reader};
 use super::family::Family;
-use super::timing::{pin, trial};
+use super::timing::{pin, thread_time, trial};
 use crate::results::Summary;
 use artery_table::synthetic::Random;
 use artery_table::{Group, Prefix};
@@ -12,7 +12,12 @@ use std::time::{Duration, Instant};
 pub type Routes<A> = [(Prefix<A>, Group)];
 
 /// Updates a second: random routes are withdrawn and announced again, each counting as two.
-pub fn rate<A: Family>(engine: &mut dyn Engine<A>, routes: &Routes<A>, budget: Duration, seed: u64) -> f64 {
+pub(super) fn rate<A: Family>(
+    engine: &mut dyn Engine<A>,
+    routes: &Routes<A>,
+    budget: Duration,
+    seed: u64,
+) -> f64 {
     churn(engine, routes, seed, |elapsed| elapsed < budget)
 }
 
@@ -23,7 +28,7 @@ fn churn<A: Family>(
     mut goes_on: impl FnMut(Duration) -> bool,
 ) -> f64 {
     let mut random = Random::new(seed);
-    let (start, mut updates) = (Instant::now(), 0u64);
+    let (start, busy, mut updates) = (Instant::now(), thread_time(), 0u64);
     while goes_on(start.elapsed()) {
         for _ in 0..16 {
             let (prefix, group) = routes[random.below(routes.len() as u64) as usize];
@@ -32,15 +37,15 @@ fn churn<A: Family>(
             updates += 2;
         }
     }
-    updates as f64 / start.elapsed().as_secs_f64()
+    updates as f64 / (thread_time() - busy).as_secs_f64()
 }
 
 /// What became of readers and of the writer while both were at work.
-pub struct Together {
+pub(super) struct Together {
     /// Updates a second while another thread looked up.
-    pub rates: Vec<f64>,
+    pub(super) rates: Vec<f64>,
     /// By how many percent lookups were slower than without updates, one figure of each pair of trials.
-    pub losses: Vec<f64>,
+    pub(super) losses: Vec<f64>,
 }
 
 const WAIT: u8 = 0;
@@ -49,7 +54,7 @@ const END: u8 = 2;
 
 /// Measures a reader on another thread, by turns with and without updates on this one; none where the engine has no
 /// such readers.
-pub fn together<A: Family>(
+pub(super) fn together<A: Family>(
     engine: &mut dyn Engine<A>,
     routes: &Routes<A>,
     addresses: &[A],
@@ -115,7 +120,7 @@ fn on_command<A: Family>(
 }
 
 /// An interval that holds the median of what 95 % of such experiments would find, from the order of the figures.
-pub fn interval(figures: &[f64]) -> (f64, f64) {
+pub(super) fn interval(figures: &[f64]) -> (f64, f64) {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
@@ -126,7 +131,7 @@ pub fn interval(figures: &[f64]) -> (f64, f64) {
 }
 
 /// Microseconds that it takes to give one route another group, many times over.
-pub fn single<A: Family>(engine: &mut dyn Engine<A>, prefix: Prefix<A>, times: usize) -> Summary {
+pub(super) fn single<A: Family>(engine: &mut dyn Engine<A>, prefix: Prefix<A>, times: usize) -> Summary {
     let mut micros = Vec::with_capacity(times);
     for n in 0..times.max(2) {
         let start = Instant::now();

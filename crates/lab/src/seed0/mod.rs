@@ -1,0 +1,155 @@
+//! The experiment of June 2016: ART against the radix tree of BSD, for forwarding on one processor.
+//!
+//! It sent 800,000 packets a second to every address of a /24, a /20 and a /16 in turn, through tables that had
+//! little more than a route for 11.0/16 (R1). Its figures exist only as pictures, so there are none to compare with;
+//! what it claims is judged here, on its own table and on a full feed (R3), by lookups in a closed loop and by a
+//! paced stream of packets that one thread forwards.
+
+mod claims;
+mod open_loop;
+mod report;
+mod scenario;
+
+use crate::fib::engine::{Engine, Mode};
+use crate::fib::timing::{Flusher, Pinned, trial};
+use crate::fib::{Catalog, Options as FibOptions, routes};
+use crate::machine::Machine;
+use crate::voice::progress;
+use anyhow::Context as _;
+use clap::Args;
+use open_loop::{Paced, knee, paced};
+use report::{ClosedRow, MemoryRow, OpenRow, Report};
+use scenario::{Scenario, Table};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Options {
+    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// Fewer and shorter trials: under two minutes
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON, one measurement a line
+    #[arg(long)]
+    json: bool,
+    /// Write tables, figures and charts into this folder too
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// How much is run.
+struct Plan {
+    repetitions: usize,
+    trial: Duration,
+    /// How long packets are sent at one rate.
+    stream: Duration,
+    /// Halvings of the interval in which the greatest rate without loss lies.
+    halvings: usize,
+    /// Whether that rate is looked for with engines that the experiment did not have, too.
+    all_knees: bool,
+}
+
+impl Plan {
+    const FULL: Plan = Plan {
+        repetitions: 10,
+        trial: Duration::from_millis(50),
+        stream: Duration::from_secs(5),
+        halvings: 7,
+        all_knees: true,
+    };
+    const QUICK: Plan = Plan {
+        repetitions: 3,
+        trial: Duration::from_millis(10),
+        stream: Duration::from_secs(2),
+        halvings: 5,
+        all_knees: false,
+    };
+}
+
+/// The engines of the experiment.
+const OF_2016: [&str; 4] = ["bsd-radix", "art 8/4x6", "art 8/8/8/8", "art 16/8/8"];
+/// Those that stand beside them.
+const OF_2026: [&str; 4] = ["fib-fast", "fib-small", "prefix-trie", "treebitmap"];
+
+/// Measures, judges, prints, and writes files.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+    let fib = FibOptions { table: options.table.clone(), ..FibOptions::default() };
+    let loaded = options.table.as_deref().map(artery_feed::read).transpose()?.unwrap_or_default();
+    let (feed, feed6) = (routes::<u32>(&fib, &loaded), routes::<u128>(&fib, &loaded));
+    let mut report = Report::new(Machine::here(), feed.len(), plan.repetitions);
+    let pinned = Pinned::to(0);
+    for table in [Table::as_run(), Table::full(feed)] {
+        closed_loop(&plan, &table, &mut report)?;
+        open_loop(&plan, &table, &mut report)?;
+    }
+    report.default_of_ipv6 = Some(scenario::default_of_ipv6(&feed6)?);
+    drop(pinned);
+    report.print(options.json)?;
+    options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+}
+
+type Loaded = Vec<(&'static str, Box<dyn Engine<u32>>)>;
+
+/// Loads all engines with a table.
+fn load(table: &Table, names: &[&'static str]) -> anyhow::Result<Loaded> {
+    let mut engines = Vec::new();
+    for &name in names {
+        let entry = u32::engines().into_iter().find(|entry| entry.name == name);
+        let entry = entry.with_context(|| format!("there is no engine {name}"))?;
+        let mut engine = (entry.load)(&table.routes)?;
+        crate::fib::check(&mut *engine, &table.routes, 50_000)?;
+        engines.push((name, engine));
+    }
+    Ok(engines)
+}
+
+fn closed_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<()> {
+    progress(&format!("{}: loading engines", table.name));
+    let mut engines = load(table, &[OF_2016, OF_2026].concat())?;
+    for (name, engine) in &engines {
+        let (bytes, writer) = (engine.bytes(), engine.writer_bytes());
+        report.memory.push(MemoryRow { table: table.name, engine: name, bytes, writer });
+    }
+    report.levels.push((table.name, scenario::levels(table)?));
+    let mut flusher = Flusher::new();
+    for destinations in table.destinations() {
+        let addresses = destinations.addresses(table);
+        for mode in [Mode::Independent, Mode::Batch] {
+            progress(&format!("{}: {} {}", table.name, destinations.name(), mode.name()));
+            let mut nanos = vec![Vec::new(); engines.len()];
+            for _ in 0..plan.repetitions {
+                for ((_, engine), nanos) in engines.iter_mut().zip(&mut nanos) {
+                    flusher.flush();
+                    nanos.push(trial(engine.reader(), mode, &addresses, plan.trial));
+                }
+            }
+            for ((engine, _), nanos) in engines.iter().zip(nanos) {
+                let scenario = Scenario { table: table.name, destinations };
+                let rates = nanos.iter().map(|nanos| 1000.0 / nanos).collect();
+                report.closed.push(ClosedRow { scenario, engine, mode, rates });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Packets a second in the experiment: all that the processor could do, short of livelock.
+const RATE_2016: f64 = 800_000.0;
+
+fn open_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<()> {
+    let destinations = table.streamed();
+    let addresses = destinations.addresses(table);
+    for (name, mut engine) in load(table, &[&OF_2016[..], &OF_2026[..2]].concat())? {
+        progress(&format!("{}: {} by packets through {name}", table.name, destinations.name()));
+        let at_rate = paced(engine.reader(), &addresses, RATE_2016, plan.stream);
+        let is_wanted = plan.all_knees || (OF_2016.contains(&name) && table.is_full());
+        let knee = is_wanted.then(|| knee(engine.reader(), &addresses, plan.stream, plan.halvings));
+        let scenario = Scenario { table: table.name, destinations };
+        report.open.push(OpenRow { scenario, engine: name, at_rate, knee });
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! What was measured, and what it says about the claims: tables, JSON lines and charts.
+use super::Paced;
+use super::claims::judge;
+use super::scenario::{Levels, Scenario};
+use crate::fib::engine::Mode;
+use crate::machine::Machine;
+use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
+use crate::voice::{print, progress};
+use anyhow::Context as _;
+use std::path::Path;
+
+/// Lookups in a closed loop.
+pub(super) struct ClosedRow {
+    pub(super) scenario: Scenario,
+    pub(super) engine: &'static str,
+    pub(super) mode: Mode,
+    /// Million lookups a second, run by run.
+    pub(super) rates: Vec<f64>,
+}
+
+/// Packets at a given pace.
+pub(super) struct OpenRow {
+    pub(super) scenario: Scenario,
+    pub(super) engine: &'static str,
+    pub(super) at_rate: Paced,
+    /// The greatest rate without loss, in packets a second.
+    pub(super) knee: Option<f64>,
+}
+
+/// Memory of an engine with a table.
+pub(super) struct MemoryRow {
+    pub(super) table: &'static str,
+    pub(super) engine: &'static str,
+    pub(super) bytes: u64,
+    pub(super) writer: u64,
+}
+
+/// Everything measured.
+pub(super) struct Report {
+    machine: Machine,
+    pub(super) prefixes: usize,
+    repetitions: usize,
+    pub(super) closed: Vec<ClosedRow>,
+    pub(super) open: Vec<OpenRow>,
+    pub(super) memory: Vec<MemoryRow>,
+    pub(super) levels: Vec<(&'static str, Vec<Levels>)>,
+    pub(super) default_of_ipv6: Option<Levels>,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, prefixes: usize, repetitions: usize) -> Report {
+        let (closed, open, memory, levels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Report { machine, prefixes, repetitions, closed, open, memory, levels, default_of_ipv6: None }
+    }
+
+    /// All scenarios of the closed loop, in order.
+    pub(super) fn scenarios(&self) -> Vec<Scenario> {
+        let mut scenarios: Vec<Scenario> = Vec::new();
+        for row in &self.closed {
+            if !scenarios.contains(&row.scenario) {
+                scenarios.push(row.scenario);
+            }
+        }
+        scenarios
+    }
+
+    /// The median of the closed loop, in million lookups a second.
+    pub(super) fn rate(&self, scenario: Scenario, engine: &str, mode: Mode) -> Option<f64> {
+        let mut rows = self.closed.iter();
+        let row = rows.find(|row| row.scenario == scenario && row.engine == engine && row.mode == mode)?;
+        Some(Summary::of(&row.rates).median)
+    }
+
+    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
+        Ok(print(if json { self.json()? } else { self.text() }.trim_end())?)
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let mut files =
+            vec![("seed0.jsonl".to_string(), self.json()?), ("seed0.md".to_string(), self.text())];
+        for (n, scenario) in self.scenarios().into_iter().enumerate() {
+            files.push((format!("seed0-{n}.svg"), self.chart(scenario).svg()));
+        }
+        files.push(("seed0-memory.svg".to_string(), self.memory_chart().svg()));
+        for (name, text) in files {
+            let path = folder.join(name);
+            std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+            progress(&format!("wrote {}", path.display()));
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        write_json_lines(&self.measurements(), &mut bytes)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let of = |engine: &str, unit: &str, runs: &[f64]| {
+            Measurement::of("seed0", engine, unit, runs).cpu(&self.machine.cpu)
+        };
+        let at = |m: Measurement, scenario: Scenario| {
+            m.param("table", scenario.table).param("destinations", scenario.destinations.name())
+        };
+        let closed = self.closed.iter().map(|row| {
+            let (low, high) = quartiles(&row.rates);
+            at(of(row.engine, "million lookups/s", &row.rates), row.scenario)
+                .param("mode", row.mode.name())
+                .notes(format!("quartiles {low:.2} and {high:.2}"))
+        });
+        let open = self.open.iter().flat_map(|row| {
+            let one = |unit: &str, value: f64| at(of(row.engine, unit, &[value]), row.scenario).threads(2);
+            let offered = row.at_rate.offered.round();
+            let mut rows = vec![
+                one("% lost", row.at_rate.loss).param("packets_per_s", offered),
+                one("% idle", row.at_rate.idle).param("packets_per_s", offered),
+            ];
+            rows.extend(row.knee.map(|knee| one("packets/s without loss", knee)));
+            rows
+        });
+        let memory = self.memory.iter().map(|row| {
+            of(row.engine, "bytes", &[row.bytes as f64])
+                .param("table", row.table)
+                .param("writer_bytes", row.writer)
+        });
+        closed.chain(open).chain(memory).collect()
+    }
+
+    /// The report as Markdown.
+    fn text(&self) -> String {
+        let mut text = format!(
+            "# Seed 0: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
+             experiment of 2016 published pictures, no figures.\n",
+            self.machine, self.repetitions, self.prefixes
+        );
+        text += &format!("\n## Closed loop: million lookups a second\n\n{}", self.closed_table());
+        text += &format!(
+            "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
+            self.open_table()
+        );
+        text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
+        text += "\n## Claims\n";
+        for verdict in judge(self) {
+            let holds = if verdict.holds { "holds" } else { "does not hold" };
+            text += &format!("\n- {}: **{holds}**; {}.\n", verdict.claim, verdict.why);
+        }
+        text
+    }
+
+    fn closed_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("table", Align::Left),
+            ("destinations", Align::Left),
+            ("engine", Align::Left),
+            ("one by one", right),
+            ("least to greatest", right),
+            ("in batches", right),
+            ("least to greatest", right),
+        ]);
+        for row in self.closed.iter().filter(|row| row.mode == Mode::Independent) {
+            let is_same = |other: &&ClosedRow| other.scenario == row.scenario && other.engine == row.engine;
+            let mut batches = self.closed.iter().filter(|other| other.mode == Mode::Batch);
+            let one = Summary::of(&row.rates);
+            let batch = batches.find(is_same).map(|row| Summary::of(&row.rates));
+            let spread = |s: Summary| format!("{} to {}", number(s.min), number(s.max));
+            table.row([
+                row.scenario.table.to_string(),
+                row.scenario.destinations.name(),
+                row.engine.to_string(),
+                number(one.median),
+                spread(one),
+                batch.map(|s| number(s.median)).unwrap_or_default(),
+                batch.map(spread).unwrap_or_default(),
+            ]);
+        }
+        table
+    }
+
+    fn open_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("table", Align::Left),
+            ("destinations", Align::Left),
+            ("engine", Align::Left),
+            ("offered/s", right),
+            ("lost %", right),
+            ("idle %", right),
+            ("without loss, packets/s", right),
+        ]);
+        for row in &self.open {
+            table.row([
+                row.scenario.table.to_string(),
+                row.scenario.destinations.name(),
+                row.engine.to_string(),
+                number(row.at_rate.offered),
+                number(row.at_rate.loss),
+                number(row.at_rate.idle),
+                row.knee.map(number).unwrap_or_default(),
+            ]);
+        }
+        table
+    }
+
+    fn memory_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("table", Align::Left),
+            ("engine", Align::Left),
+            ("MB to look up in", right),
+            ("MB for updates", right),
+        ]);
+        for row in &self.memory {
+            let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
+            table.row([
+                row.table.to_string(),
+                row.engine.to_string(),
+                megabytes(row.bytes),
+                megabytes(row.writer),
+            ]);
+        }
+        table
+    }
+
+    fn level_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("table", Align::Left),
+            ("strides", Align::Left),
+            ("ART's tables by first bit", Align::Left),
+            ("MB of heaps", right),
+            ("MB with 8-byte words", right),
+        ]);
+        let ipv4 = self.levels.iter().flat_map(|(name, all)| all.iter().map(move |levels| (*name, levels)));
+        for (name, levels) in ipv4.chain(self.default_of_ipv6.iter().map(|levels| ("IPv6", levels))) {
+            let tables = levels.tables.iter().filter(|(_, count)| *count > 0);
+            let tables: Vec<String> = tables.map(|(offset, count)| format!("{offset}:{count}")).collect();
+            let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
+            table.row([
+                name.to_string(),
+                levels.strides.to_string(),
+                tables.join(" "),
+                megabytes(levels.bytes),
+                megabytes(levels.bytes_2016),
+            ]);
+        }
+        table
+    }
+
+    fn chart(&self, scenario: Scenario) -> Chart {
+        let title = format!("{}: {}", scenario.table, scenario.destinations.name());
+        let rows = self.closed.iter().filter(|row| row.scenario == scenario && row.mode == Mode::Independent);
+        let chart = Chart::new(&title, "million lookups a second, one by one; longer is better");
+        rows.fold(chart, |chart, row| {
+            let summary = Summary::of(&row.rates);
+            match row.engine {
+                "bsd-radix" => chart.reference(row.engine, summary.median),
+                _ => chart.bar(row.engine, summary.median, Some((summary.min, summary.max))),
+            }
+        })
+    }
+
+    fn memory_chart(&self) -> Chart {
+        let chart = Chart::new("Memory of the full feed", "megabytes to look up in; shorter is better");
+        let rows = self.memory.iter().filter(|row| row.table == super::scenario::FULL);
+        rows.fold(chart, |chart, row| {
+            let value = row.bytes as f64 / 1e6;
+            match row.engine {
+                "bsd-radix" => chart.reference(row.engine, value),
+                _ => chart.bar(row.engine, value, None),
+            }
+        })
+    }
+}
+
+/// The figures below which a quarter and three quarters of the runs lie.
+fn quartiles(runs: &[f64]) -> (f64, f64) {
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len() - 1;
+    (sorted[last / 4], sorted[last - last / 4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenario::{AS_RUN, Destinations};
+    use super::*;
+
+    fn report(art: f64) -> Report {
+        let mut report = Report::new(Machine::here(), 1000, 3);
+        let scenario = Scenario { table: AS_RUN, destinations: Destinations::Sweep(16) };
+        for (engine, rate) in
+            [("bsd-radix", 10.0), ("art 8/4x6", art), ("art 8/8/8/8", 30.0), ("art 16/8/8", 40.0)]
+        {
+            for mode in [Mode::Independent, Mode::Batch] {
+                report.closed.push(ClosedRow { scenario, engine, mode, rates: vec![rate; 3] });
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn a_claim_about_speed_holds_when_it_does_everywhere() {
+        let verdict =
+            |art| judge(&report(art)).into_iter().find(|verdict| verdict.claim.starts_with("1.")).unwrap();
+        assert!(verdict(20.0).holds);
+        let slow = verdict(5.0);
+        assert!(!slow.holds && slow.why.contains("in 0 of 2 cases"), "{slow:?}");
+    }
+
+    #[test]
+    fn the_text_says_whether_claims_hold_and_json_has_a_line_for_each_row() {
+        let report = report(20.0);
+        assert!(report.text().contains("does not hold"));
+        assert_eq!(report.json().unwrap().lines().count(), 8);
+        assert!(report.chart(report.scenarios()[0]).svg().contains("art 16/8/8"));
+    }
+
+    #[test]
+    fn quartiles_leave_out_a_quarter_on_each_side() {
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0, 5.0]), (2.0, 4.0));
+    }
+}

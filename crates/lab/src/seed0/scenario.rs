@@ -1,0 +1,182 @@
+//! Tables and destinations of the experiment.
+use crate::fib::engine::Engine as _;
+use crate::fib::{ArtAlone, Family, Lookup, Traffic};
+use anyhow::ensure;
+use artery_table::{Address, ArtReader, Group, Prefix, Strides};
+use std::collections::HashSet;
+
+/// A table to forward by.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) routes: Vec<(Prefix<u32>, Group)>,
+}
+
+/// Names of the tables.
+pub(super) const AS_RUN: &str = "R1, as run in 2016";
+pub(super) const FULL: &str = "R3, full feed";
+
+/// The prefix that all packets of 2016 went to.
+const TARGET: u32 = 11 << 24;
+
+impl Table {
+    /// Connected networks, and 11.0/16 by a gateway.
+    pub(super) fn as_run() -> Table {
+        let connected = [10u32 << 24, (10 << 24) | (1 << 8)].map(|network| (Prefix::of(network, 24), 1));
+        let hosts = [(10u32 << 24) | 1, (10 << 24) | (1 << 8) | 1].map(|host| (Prefix::host(host), 2));
+        let mut routes = [&connected[..], &hosts[..], &[(Prefix::of(TARGET, 16), 3)]].concat();
+        routes.sort();
+        Table { name: AS_RUN, routes }
+    }
+
+    /// A full feed.
+    pub(super) fn full(routes: Vec<(Prefix<u32>, Group)>) -> Table {
+        Table { name: FULL, routes }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.name == FULL
+    }
+
+    /// Where packets go with this table.
+    pub(super) fn destinations(&self) -> Vec<Destinations> {
+        let sweeps = [24, 20, 16].map(Destinations::Sweep).to_vec();
+        match self.is_full() {
+            true => [&sweeps[..], &[Destinations::Drawn(Traffic::Cov), Destinations::Drawn(Traffic::Zipf)]]
+                .concat(),
+            false => sweeps,
+        }
+    }
+
+    /// Where the packets of the open loop go.
+    pub(super) fn streamed(&self) -> Destinations {
+        if self.is_full() { Destinations::Drawn(Traffic::Cov) } else { Destinations::Sweep(16) }
+    }
+
+    /// The network that is swept: that of 2016, or a /16 of the feed with many routes in it.
+    fn target(&self) -> u32 {
+        match self.is_full() {
+            true => crate::fib::busiest(&self.routes, 16).map_or(TARGET, |prefix| prefix.first()),
+            false => TARGET,
+        }
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destinations {
+    /// Every address of a network of so many bits in turn.
+    Sweep(u8),
+    /// As traffic of this model.
+    Drawn(Traffic),
+}
+
+impl Destinations {
+    pub(super) fn name(self) -> String {
+        match self {
+            Destinations::Sweep(len) => format!("each of a /{len}"),
+            Destinations::Drawn(traffic) => traffic.name().into(),
+        }
+    }
+
+    /// The addresses, repeated until there are enough for a trial.
+    pub(super) fn addresses(self, table: &Table) -> Vec<u32> {
+        const LEAST: usize = 1 << 17;
+        match self {
+            Destinations::Sweep(len) => {
+                let count = 1u32 << (32 - len);
+                let once = (0..count).map(|n| table.target() + n);
+                once.collect::<Vec<_>>().into_iter().cycle().take(LEAST.max(count as usize)).collect()
+            }
+            Destinations::Drawn(traffic) => {
+                let prefixes: Vec<_> = table.routes.iter().map(|route| route.0).collect();
+                traffic.draw(&prefixes, 1 << 20, 3)
+            }
+        }
+    }
+}
+
+/// A table, and where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scenario {
+    pub(super) table: &'static str,
+    pub(super) destinations: Destinations,
+}
+
+/// ART's tables at each level, for one list of strides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Levels {
+    pub(super) strides: &'static str,
+    pub(super) tables: Vec<(u8, usize)>,
+    /// Bytes of heaps here, of 4-byte words.
+    pub(super) bytes: u64,
+    /// Bytes of heaps with 8-byte words, as in 2016.
+    pub(super) bytes_2016: u64,
+}
+
+/// Counts ART's tables for all strides of the experiment, and compares them with the prefixes themselves.
+pub(super) fn levels(table: &Table) -> anyhow::Result<Vec<Levels>> {
+    const STRIDES: [(&str, &[u8]); 3] =
+        [("8/4x6", &[8, 4, 4, 4, 4, 4, 4]), ("8/8/8/8", &[8, 8, 8, 8]), ("16/8/8", &[16, 8, 8])];
+    STRIDES.iter().map(|(name, list)| counted(name, Strides::new(list)?, &table.routes)).collect()
+}
+
+/// The same for IPv6 with the strides that are the default there: 32 times 4.
+pub(super) fn default_of_ipv6(routes: &[(Prefix<u128>, Group)]) -> anyhow::Result<Levels> {
+    counted("4x32", Strides::<u128>::source(), routes)
+}
+
+fn counted<A: Family>(
+    name: &'static str,
+    strides: Strides<A>,
+    routes: &[(Prefix<A>, Group)],
+) -> anyhow::Result<Levels>
+where
+    ArtReader<A>: Lookup<A>,
+{
+    let list: Vec<u8> = strides.iter().collect();
+    let art = ArtAlone::load(routes, strides)?;
+    let tables = art.tables();
+    let mut bytes_2016 = 0;
+    for &(offset, count) in &tables {
+        let wanted = expected(routes, offset);
+        ensure!(count == wanted, "ART {name} has {count} tables at bit {offset}, the prefixes need {wanted}");
+        let before = |sum: &mut u8, stride: &u8| {
+            let at = *sum;
+            *sum += stride;
+            Some((at, *stride))
+        };
+        let stride =
+            list.iter().scan(0, before).find(|(at, _)| *at == offset).map_or(0, |(_, stride)| stride);
+        bytes_2016 += (count * 8 * (2 << stride)) as u64;
+    }
+    Ok(Levels { strides: name, tables, bytes: art.bytes(), bytes_2016 })
+}
+
+/// A table is under every prefix that ends at a level's bit and has a longer one below; the first is always there.
+fn expected<A: Address>(routes: &[(Prefix<A>, Group)], offset: u8) -> usize {
+    let longer = routes.iter().filter(|(prefix, _)| prefix.len() > offset);
+    let under: HashSet<A> = longer.map(|(prefix, _)| prefix.first().network(offset)).collect();
+    under.len().max(usize::from(offset == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_goes_to_every_address_in_turn() {
+        let addresses = Destinations::Sweep(24).addresses(&Table::as_run());
+        assert_eq!(addresses[..3], [TARGET, TARGET + 1, TARGET + 2]);
+        assert_eq!((addresses[255], addresses[256]), (TARGET + 255, TARGET));
+        assert_eq!(addresses.iter().max(), Some(&(TARGET + 255)));
+    }
+
+    #[test]
+    fn tables_are_counted_and_agree_with_the_prefixes() {
+        let levels = levels(&Table::as_run()).unwrap();
+        let of = |n: usize| levels[n].tables.iter().map(|(_, count)| count).sum::<usize>();
+        assert_eq!(levels[2].tables, [(0, 1), (16, 1), (24, 2)]);
+        assert!(of(0) > of(2));
+        assert_eq!(levels[2].bytes_2016, (2 << 16) * 8 + 3 * 512 * 8);
+    }
+}
