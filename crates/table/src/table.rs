@@ -1,0 +1,302 @@
+//! A routing table as a router uses it: ART is what is known, and beside it a compiled FIB forwards.
+//!
+//! The writer changes ART first and brings the FIB in step before it returns. Readers reach the engine that forwards
+//! through one published value, so that another layout, or a bigger one, takes its place while packets flow. When
+//! there is no memory for a FIB, ART forwards: slower, and right.
+use crate::fib::layout::{Fib, Fib4, Layout};
+use crate::fib::{BuildError, FibMemory};
+use crate::{
+    Address, Art, ArtReader, CannotInsert, Fib6, Group, MemoryReport, Policy, Prefix, Routes, Storage, Strides,
+};
+use artery_rcu::{Domain, Published, Turn};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// An address family that tables are made for: `u32` (IPv4) and `u128` (IPv6).
+pub trait Family: Address {
+    /// Its compiled FIB.
+    #[doc(hidden)]
+    type Fib: Fib<Self>;
+}
+
+impl Family for u32 {
+    type Fib = Fib4;
+}
+
+impl Family for u128 {
+    type Fib = Fib6;
+}
+
+/// From so many routes on, `auto` takes the fast layout; below so many, the small one again.
+const MANY: usize = 1 << 16;
+const FEW: usize = 1 << 14;
+
+/// A routing table, for the one who changes it.
+pub struct RouteTable<A: Family> {
+    domain: Arc<Domain>,
+    storage: Arc<dyn Storage>,
+    policy: Policy<A>,
+    art: Art<A>,
+    fib: Option<A::Fib>,
+    engine: Arc<Published<Engine<A>>>,
+}
+
+/// What forwards.
+enum Engine<A: Family> {
+    Art(ArtReader<A>),
+    Fib(<A::Fib as Fib<A>>::Reader),
+}
+
+/// A routing table, for any number of threads that look addresses up.
+pub struct RouteReader<A: Family> {
+    engine: Arc<Published<Engine<A>>>,
+}
+
+impl<A: Family> Clone for RouteReader<A> {
+    fn clone(&self) -> RouteReader<A> {
+        RouteReader { engine: self.engine.clone() }
+    }
+}
+
+impl<A: Family> RouteReader<A> {
+    /// The group of the longest prefix that contains the address, [`NO_GROUP`] if none does.
+    ///
+    /// # Panics
+    /// When the turn is not one of the table's domain.
+    #[inline]
+    pub fn lookup(&self, turn: &Turn<'_>, address: A) -> Group {
+        match self.engine.read(turn) {
+            Engine::Art(art) => art.lookup(turn, address),
+            Engine::Fib(fib) => A::Fib::lookup(fib, turn, address),
+        }
+    }
+
+    /// Looks up many addresses, into as many groups: several times faster than one by one. 32 to 64 at a time are
+    /// best.
+    ///
+    /// # Panics
+    /// When the turn is not one of the table's domain, or the slices differ in length.
+    pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]) {
+        assert_eq!(addresses.len(), groups.len(), "a group for each address");
+        match self.engine.read(turn) {
+            Engine::Art(art) => art.lookup_batch(turn, addresses, groups),
+            Engine::Fib(fib) => A::Fib::lookup_batch(fib, turn, addresses, groups),
+        }
+    }
+}
+
+impl<A: Family> RouteTable<A> {
+    /// An empty table whose readers take turns of `domain`.
+    pub fn new(
+        domain: &Arc<Domain>,
+        policy: Policy<A>,
+        storage: Arc<dyn Storage>,
+    ) -> Result<RouteTable<A>, TableError> {
+        let art = Art::new(domain, strides(&policy), &*storage)?;
+        let engine = Arc::new(Published::new(domain, Engine::Art(art.reader())));
+        let mut table = RouteTable { domain: domain.clone(), storage, policy, art, fib: None, engine };
+        table.compile()?;
+        Ok(table)
+    }
+
+    /// For who looks addresses up.
+    pub fn reader(&self) -> RouteReader<A> {
+        RouteReader { engine: self.engine.clone() }
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.art.len()
+    }
+    /// Whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.art.is_empty()
+    }
+    /// The group of the route of exactly this prefix.
+    pub fn get(&self, prefix: Prefix<A>) -> Option<Group> {
+        self.art.get(prefix)
+    }
+    /// The longest prefix that contains an address, and its group.
+    pub fn lookup(&self, address: A) -> Option<(Prefix<A>, Group)> {
+        self.art.lookup(address)
+    }
+    /// All routes, by address and then from short to long.
+    pub fn iter(&self) -> Routes<'_, A> {
+        self.art.iter()
+    }
+    /// The route of a prefix and those of all prefixes that it covers.
+    pub fn more_specifics(&self, prefix: Prefix<A>) -> Routes<'_, A> {
+        self.art.more_specifics(prefix)
+    }
+
+    /// Adds a route, or replaces that of its prefix and returns its group.
+    pub fn insert(&mut self, prefix: Prefix<A>, group: Group) -> Result<Option<Group>, TableError> {
+        check::<A>(group)?;
+        let old = self.art.insert(prefix, group)?;
+        if old != Some(group) {
+            self.changed(prefix);
+        }
+        Ok(old)
+    }
+
+    /// Removes the route of a prefix and returns its group.
+    pub fn remove(&mut self, prefix: Prefix<A>) -> Option<Group> {
+        let old = self.art.remove(prefix)?;
+        self.changed(prefix);
+        Some(old)
+    }
+
+    /// Puts these routes in the place of all there are, at once; the last counts where a prefix comes twice. On an
+    /// error the old ones stay.
+    pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix<A>, Group)>) -> Result<(), TableError> {
+        let mut art = Art::new(&self.domain, strides(&self.policy), &*self.storage)?;
+        for (prefix, group) in routes {
+            check::<A>(group)?;
+            art.insert(prefix, group)?;
+        }
+        self.put(art)
+    }
+
+    /// How the table forwards.
+    pub fn policy(&self) -> &Policy<A> {
+        &self.policy
+    }
+
+    /// Forwards in another way from now on, while packets flow. On an error nothing has changed.
+    pub fn set_policy(&mut self, policy: Policy<A>) -> Result<(), TableError> {
+        let before = std::mem::replace(&mut self.policy, policy);
+        let wanted = strides(&self.policy);
+        let done = if *self.art.strides() == wanted {
+            self.compile()
+        } else {
+            Art::build(&self.domain, wanted, &*self.storage, self.art.iter())
+                .map_err(TableError::Memory)
+                .and_then(|art| self.put(art))
+        };
+        if done.is_err() {
+            self.policy = before;
+        }
+        done
+    }
+
+    /// What forwards now: `fast`, `small`, or `art` with its strides.
+    pub fn engine(&self) -> String {
+        match &self.fib {
+            Some(fib) => fib.layout().to_string(),
+            None => Policy::Art(Some(self.art.strides().clone())).to_string(),
+        }
+    }
+
+    /// How much memory goes where: that of ART, and that of the compiled FIB where there is one.
+    pub fn memory(&self) -> (MemoryReport, Option<FibMemory>) {
+        (self.art.memory(), self.fib.as_ref().map(Fib::memory))
+    }
+
+    /// Makes `art` what is known, and what forwards accordingly.
+    fn put(&mut self, art: Art<A>) -> Result<(), TableError> {
+        let before = std::mem::replace(&mut self.art, art);
+        self.compile().inspect_err(|_| self.art = before)
+    }
+
+    /// Brings the FIB in step with a change of ART.
+    fn changed(&mut self, prefix: Prefix<A>) {
+        let Some(fib) = &mut self.fib else { return };
+        let is_in_step = fib.update(&self.art, prefix).is_ok();
+        let is_right = self.layout() == self.fib.as_ref().map(Fib::layout);
+        if (!is_in_step || !is_right) && self.compile().is_err() && !is_in_step {
+            // Right without it, if slower; the next change of policy or table tries again.
+            self.forward_by(None);
+        }
+    }
+
+    /// Makes the FIB that the policy asks for and lets it forward.
+    fn compile(&mut self) -> Result<(), TableError> {
+        let fib = match self.layout() {
+            Some(layout) => Some(A::Fib::build(layout, &self.domain, &self.art, &*self.storage)?),
+            None => None,
+        };
+        self.forward_by(fib);
+        Ok(())
+    }
+
+    fn forward_by(&mut self, fib: Option<A::Fib>) {
+        let reader = fib.as_ref().map(|fib| Engine::Fib(fib.reader()));
+        self.engine.publish(reader.unwrap_or_else(|| Engine::Art(self.art.reader())));
+        self.fib = fib;
+    }
+
+    /// The layout that the policy wants for the routes there are; none for ART alone.
+    fn layout(&self) -> Option<Layout> {
+        match &self.policy {
+            Policy::Art(_) => None,
+            Policy::Fast => Some(A::Fib::nearest(Layout::Fast)),
+            Policy::Small => Some(Layout::Small),
+            Policy::Auto { budget } => {
+                let is_fast = self.fib.as_ref().is_some_and(|fib| fib.layout() == Layout::Fast);
+                let many = if is_fast { FEW } else { MANY };
+                let fits = budget.is_none_or(|budget| A::Fib::fast_bytes(self.len()) <= budget);
+                let layout = if self.len() >= many && fits { Layout::Fast } else { Layout::Small };
+                Some(A::Fib::nearest(layout))
+            }
+        }
+    }
+}
+
+/// Refuses a group that no FIB of the family can hold, whichever forwards now.
+fn check<A: Family>(group: Group) -> Result<(), TableError> {
+    if group > A::Fib::MAX_GROUP { Err(CannotInsert::Group(group).into()) } else { Ok(()) }
+}
+
+fn strides<A: Address>(policy: &Policy<A>) -> Strides<A> {
+    match policy {
+        Policy::Art(Some(strides)) => strides.clone(),
+        Policy::Art(None) => Strides::fast(),
+        _ => Strides::source(),
+    }
+}
+
+impl<A: Family> fmt::Debug for RouteTable<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteTable").field("routes", &self.len()).field("engine", &self.engine()).finish()
+    }
+}
+
+/// Why a table could not be made or changed.
+#[derive(Debug)]
+pub enum TableError {
+    /// The storage gave no memory.
+    Memory(io::Error),
+    /// ART refuses the route.
+    Route(CannotInsert),
+    /// The compiled FIB could not be built.
+    Fib(BuildError),
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TableError::Memory(error) => write!(f, "no memory for the routing table: {error}"),
+            TableError::Route(error) => error.fmt(f),
+            TableError::Fib(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TableError {}
+
+impl From<io::Error> for TableError {
+    fn from(error: io::Error) -> TableError {
+        TableError::Memory(error)
+    }
+}
+impl From<CannotInsert> for TableError {
+    fn from(error: CannotInsert) -> TableError {
+        TableError::Route(error)
+    }
+}
+impl From<BuildError> for TableError {
+    fn from(error: BuildError) -> TableError {
+        TableError::Fib(error)
+    }
+}
