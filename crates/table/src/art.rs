@@ -45,17 +45,17 @@
 //! 2. *A route read from the fringe is right.* If its table is still linked, it is the longest match now. If not, it
 //!    was so when the table was unlinked: after that nothing is stored to it, and that was after the lookup began.
 //! 3. *An empty slot* means that a default is the answer, but the defaults on the way are several words. So there is a
-//!    version: an update that stores defaults makes it odd before its first and even after its last.
-//!    * The version is even and the same before and after the descent: no default changed meanwhile. Take the moment
-//!      when the slot was read or, if the last table was unlinked before, the moment before that. The slot was empty
-//!      then, the tables above were linked, and the defaults were what they are: the answer was right then.
-//!    * It is odd and the same: one update is under way, which stores to each default at most once. The reader
-//!      reads all slots and defaults on the way a second time, then the version. If all are the same, none of them
-//!      has changed between its two readings: a default would have had to change twice, a slot would have had to lead
-//!      to another table and back to one that is not used again in this turn. All held when the empty slot
-//!      was read, which was after the first and before the second reading of each: the answer was right then.
-//!    * Otherwise the reader begins again. It does so only if the writer has done something since: a writer that is
-//!      held up makes nobody wait.
+//!    version, which an update that stores defaults steps before its first and after its last. The reader takes its
+//!    answer only if the version is the same before and after the descent.
+//!    * It is even: no default changed meanwhile. Take the moment when the slot was read or, if the last table was
+//!      unlinked before, the moment before that. The slot was empty then, the tables above were linked, and the
+//!      defaults were what they are: the answer was right then.
+//!    * It is odd: one update was painting all the while. It paints in one table, where one slot is the address's,
+//!      so on the address's way it stores to one word at most and the rest stays. The reader has found this word as
+//!      it was before or after; the answer was right when it was read.
+//!
+//!    Otherwise the reader begins again. It does so only if the writer has done something since: a writer that is
+//!    held up makes nobody wait.
 //!
 //! A new child is complete, its default first, before the slot leads to it, and a route that a child covered comes
 //! back to the slot in the same store that unlinks the child: a route that is there is never missed.

@@ -92,8 +92,8 @@ impl Memory for View<'_> {
 #[inline]
 pub(super) fn longest<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
     let version = memory.version();
-    let (slot, default) = descend(memory, levels, address, |_, _| {});
-    if is_quiet(version) && memory.version_after() == version {
+    let (slot, default) = descend(memory, levels, address);
+    if memory.version_after() == version {
         return slot.or(default);
     }
     if slot.is_none() { longest_by_default(memory, levels, address) } else { slot }
@@ -129,7 +129,7 @@ pub(super) fn longest_of_many<A: Address, const N: usize>(
             break;
         }
     }
-    let is_good = is_quiet(version) && memory.version_after() == version;
+    let is_good = memory.version_after() == version;
     std::array::from_fn(|lane| match slots[lane] {
         slot if is_good => slot.or(defaults[lane]),
         Entry::NONE => longest_by_default(memory, levels, addresses[lane]),
@@ -137,68 +137,29 @@ pub(super) fn longest_of_many<A: Address, const N: usize>(
     })
 }
 
-/// Whether no update is storing defaults.
-#[inline]
-fn is_quiet(version: u64) -> bool {
-    version.is_multiple_of(2)
-}
-
-/// The longest match, tried until the defaults on the way are seen as they were at one moment.
+/// The longest match of an address whose slot was empty, tried until the version is the same before and after.
 #[cold]
 fn longest_by_default<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
     loop {
         let version = memory.version();
-        let found = if is_quiet(version) {
-            Some(descend(memory, levels, address, |_, _| {}))
-        } else {
-            descend_twice(memory, levels, address)
-        };
-        match found {
-            Some((slot, _)) if !slot.is_none() => return slot,
-            Some((_, default)) if memory.version_after() == version => return default,
-            _ => std::hint::spin_loop(),
+        let (slot, default) = descend(memory, levels, address);
+        if !slot.is_none() {
+            return slot;
         }
+        if memory.version_after() == version {
+            return default;
+        }
+        std::hint::spin_loop();
     }
 }
 
-/// Descends, and once more to see whether the way is still the same; none if it is not.
-fn descend_twice<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Option<(Entry, Entry)> {
-    let mut way = [(Entry::NONE, Entry::NONE); MOST_LEVELS];
-    let mut places = way.iter_mut();
-    let first = descend(memory, levels, address, |default, slot| {
-        if let Some(place) = places.next() {
-            *place = (default, slot);
-        }
-    });
-    if !first.0.is_none() {
-        return Some(first);
-    }
-    let mut is_same = true;
-    let mut places = way.iter();
-    let second = descend(memory, levels, address, |default, slot| {
-        is_same &= places.next() == Some(&(default, slot));
-    });
-    (is_same || !second.0.is_none()).then_some(second)
-}
-
-/// Levels of strides of one bit in the longest addresses.
-const MOST_LEVELS: usize = 128;
-
-/// Goes down to a slot that leads no further; returns it and the last default on the way. Tells each level's default
-/// and slot, read in this order.
+/// Goes down to a slot that leads no further; returns it and the last default on the way.
 #[inline]
-fn descend<A: Address>(
-    memory: &impl Memory,
-    levels: &[Level],
-    address: A,
-    mut note: impl FnMut(Entry, Entry),
-) -> (Entry, Entry) {
+fn descend<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> (Entry, Entry) {
     let (mut heap, mut best) = (ROOT, Entry::NONE);
     for level in levels {
-        let default = memory.word(heap + DEFAULT);
+        best = memory.word(heap + DEFAULT).or(best);
         let slot = memory.word(heap + level.slot(address));
-        note(default, slot);
-        best = default.or(best);
         match slot.child() {
             Some(child) => heap = child,
             None => return (slot, best),
