@@ -246,11 +246,11 @@ impl Report {
     pub(super) fn memory_chart(&self) -> String {
         let chart =
             Chart::new("Forwarding in memory, 256-byte packets", "nanoseconds per packet; less is better");
-        let bars = MEMORY.iter().filter_map(|(name, _, case, burst)| {
+        let bars = MEMORY.iter().filter_map(|(name, what, case, burst)| {
             let nanos = Summary::of(self.memory.get(&(*case, *burst))?);
-            Some((name, nanos))
+            Some((format!("{name}: {what}"), nanos))
         });
-        bars.fold(chart, |chart, (name, nanos)| chart.bar(name, nanos.median, Some((nanos.min, nanos.max))))
+        bars.fold(chart, |chart, (name, nanos)| chart.bar(&name, nanos.median, Some((nanos.min, nanos.max))))
             .svg()
     }
 
@@ -273,10 +273,12 @@ impl Report {
             "Forwarding between namespaces, 256-byte packets",
             "packets per second; more is better",
         );
+        let who = |name: &str| if name.starts_with("E1") { "the configuration" } else { "Linux" };
         let bars = WIRE.iter().filter_map(|name| Some((name, Summary::of(self.wire.get(name)?))));
-        let chart =
-            bars.fold(chart, |chart, (name, rate)| chart.bar(name, rate.median, Some((rate.min, rate.max))));
-        chart.reference("configuration, 1999", CLICK_1999).reference("Linux, 1999", LINUX_1999).svg()
+        let chart = bars.fold(chart, |chart, (name, rate)| {
+            chart.bar(&format!("{name}: {}", who(name)), rate.median, Some((rate.min, rate.max)))
+        });
+        chart.reference("1999: the configuration", CLICK_1999).reference("1999: Linux", LINUX_1999).svg()
     }
 }
 
