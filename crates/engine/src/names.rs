@@ -14,6 +14,9 @@ pub struct Entry {
     pub ether: Option<EtherAddr>,
 }
 
+/// Tells the Ethernet address of a device of this machine.
+pub type AskDevice = fn(&str) -> Option<[u8; 6]>;
+
 /// The names of one router.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
@@ -24,7 +27,7 @@ pub struct Names {
     /// Device names of the configuration and what they are called on this machine.
     devices: HashMap<String, String>,
     /// Asks this machine for the Ethernet address of a device.
-    ask_device: Option<fn(&str) -> Option<[u8; 6]>>,
+    ask_device: Option<AskDevice>,
 }
 
 impl Names {
@@ -55,7 +58,7 @@ impl Names {
         self.devices.insert(name.to_string(), device.to_string());
     }
     /// Lets `ask` tell the Ethernet addresses of this machine's devices; without it none is known.
-    pub fn ask_devices(&mut self, ask: fn(&str) -> Option<[u8; 6]>) {
+    pub fn ask_devices(&mut self, ask: AskDevice) {
         self.ask_device = Some(ask);
     }
     /// This machine's name of a device of the configuration.
