@@ -46,8 +46,7 @@ impl Fib6 {
         match place.word.node_kind() {
             Some(Kind::Array) => self.refresh_array(place, change),
             Some(Kind::Wide) if let Some(inner) = self.writer.way_on(place, change.prefix) => {
-                self.refresh(inner, change)?;
-                Ok(false)
+                Ok(self.refresh(inner, change)? && self.shrink(place)?)
             }
             _ => self.replace(place, change),
         }
@@ -78,7 +77,7 @@ impl Fib6 {
         Ok(self.scratch.new.len() < self.scratch.old.len())
     }
 
-    /// Replaces an array by a list where that is enough.
+    /// Replaces an array or a wide list by a narrow one, or by a group, where that is enough.
     fn shrink(&mut self, place: Place) -> Result<HasShrunk, NeedsRebuild> {
         let Place { at, word, prefix, level } = place;
         let runs = &mut self.scratch.old;
@@ -206,9 +205,12 @@ fn push(runs: &mut Vec<Run>, first: u128, group: Group) {
     }
 }
 
-/// The address that begins with `len` zero bits and the key.
+/// The first address after `len` zero bits whose next bits are the key or more: where the address ends within the key,
+/// several keys stand for one address.
 fn first_address(key: u16, len: u8) -> u128 {
-    (u128::from(key) << (128 - KEY_BITS)) >> len
+    let beyond = (len + KEY_BITS).saturating_sub(128);
+    let whole = (u128::from(key) + (1 << beyond) - 1) >> beyond << beyond;
+    (whole << (128 - KEY_BITS)) >> len
 }
 
 /// Which of the parts of `slot`, divided by its next `width` bits, have addresses of `changed`.
