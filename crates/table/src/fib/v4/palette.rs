@@ -35,9 +35,9 @@ pub(super) struct PaletteWriter {
     domain: Arc<Domain>,
     codes: HashMap<Group, u8, BuildHasherDefault<GroupHasher>>,
     /// What was found last, by the lowest byte of the group: most groups are found here.
-    recent: [(Group, u8); CODES],
+    recent: Box<[(Group, u8); CODES]>,
     /// By code: cells that show it, and pins.
-    uses: [u32; CODES],
+    uses: Box<[u32; CODES]>,
     free: Vec<u8>,
     /// Codes that no cell shows any more, and since when.
     leaving: Option<(Ticket, Vec<u8>)>,
@@ -48,8 +48,8 @@ impl PaletteWriter {
         PaletteWriter {
             domain: domain.clone(),
             codes: HashMap::default(),
-            recent: [(NO_GROUP, 0); CODES],
-            uses: [0; CODES],
+            recent: Box::new([(NO_GROUP, 0); CODES]),
+            uses: Box::new([0; CODES]),
             free: (1..ESCAPE).rev().collect(),
             leaving: None,
         }
@@ -110,7 +110,7 @@ impl PaletteWriter {
                 }
                 is_used
             });
-            self.recent = [(NO_GROUP, 0); CODES];
+            self.recent.fill((NO_GROUP, 0));
             if !unused.is_empty() {
                 self.leaving = Some((self.domain.ticket(), unused));
             }
