@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a call to another worker may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long an answer may take once the run has ended: the call itself may have ended it.
+const FAREWELL: Duration = Duration::from_millis(50);
 
 /// What a handler name means.
 enum Target {
@@ -143,14 +145,15 @@ impl Control {
         let (reply, answer) = sync_channel(1);
         let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
         self.mailbox(worker).post(command).map_err(|_| late())?;
-        let deadline = Instant::now() + PATIENCE;
+        let mut deadline = Instant::now() + PATIENCE;
         loop {
             match answer.recv_timeout(Duration::from_millis(1)) {
                 Ok(answer) => return answer,
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && !self.has_ended() => {
-                    meanwhile()
-                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => meanwhile(),
                 Err(_) => return Err(late()),
+            }
+            if self.has_ended() {
+                deadline = deadline.min(Instant::now() + FAREWELL);
             }
         }
     }
