@@ -208,12 +208,13 @@ impl<A: Address> Radix<A> {
 
     /// Lists routes of `below` at its new parent where that is now the highest node to list them.
     fn lift_routes(&mut self, below: Node, parent: Node) {
-        let shared = self.inner[parent.0 as usize].bit;
-        let lifted: Vec<_> = match below.leaf() {
-            Some(leaf) => {
-                self.leaves[leaf].routes.0.iter().filter(|route| route.0 <= shared).copied().collect()
-            }
-            None => self.inner[below.0 as usize].routes.0.extract_if(.., |route| route.0 <= shared).collect(),
+        let Inner { bit: shared, parent: above, .. } = self.inner[parent.0 as usize];
+        // Shorter ones are listed further up.
+        let least = if above == NONE { 0 } else { self.inner[above.0 as usize].bit + 1 };
+        let is_lifted = |route: &(u8, Group)| (least..=shared).contains(&route.0);
+        let lifted = match below.leaf() {
+            Some(leaf) => self.leaves[leaf].routes.0.iter().copied().filter(is_lifted).collect(),
+            None => self.inner[below.0 as usize].routes.0.extract_if(.., |route| is_lifted(route)).collect(),
         };
         self.inner[parent.0 as usize].routes.0 = lifted;
     }
