@@ -229,7 +229,7 @@ fn a_full_fib_says_so_and_answers_on() {
         assert!(group == before.lookup(address) || group == model.lookup(address), "{}", address.to_ip());
     }
     assert!(Fib6::build(&domain, &model, &Pages, Some(1000)).is_err());
-    assert!(Fib6::build(&domain, &model, &Pages, Some(capacity)).is_err());
+    assert!(Fib6::build(&domain, &model, &Pages, Some((NODES + SLACK) * 4 + 64)).is_err());
 }
 
 #[test]
