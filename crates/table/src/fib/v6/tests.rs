@@ -16,7 +16,11 @@ impl Model {
     }
 
     fn longest(&self, address: u128) -> Option<(Prefix<u128>, Group)> {
-        self.0.iter().filter(|(prefix, _)| prefix.contains(address)).max_by_key(|(prefix, _)| prefix.len()).copied()
+        self.0
+            .iter()
+            .filter(|(prefix, _)| prefix.contains(address))
+            .max_by_key(|(prefix, _)| prefix.len())
+            .copied()
     }
 
     fn lookup(&self, address: u128) -> Group {
@@ -36,14 +40,16 @@ fn limits(prefix: Prefix<u128>) -> [u128; 4] {
 
 impl Runs<u128> for Model {
     fn runs(&self, within: Prefix<u128>, mut each: impl FnMut(u128, u128, Group)) {
-        let starts = self.0.iter().flat_map(|(prefix, _)| [Some(prefix.first()), prefix.last().checked_add(1)]);
+        let starts =
+            self.0.iter().flat_map(|(prefix, _)| [Some(prefix.first()), prefix.last().checked_add(1)]);
         let mut starts: Vec<u128> = starts.flatten().filter(|first| within.contains(*first)).collect();
         starts.push(within.first());
         starts.sort();
         starts.dedup();
         for (i, first) in starts.iter().enumerate() {
             let last = starts.get(i + 1).map_or(within.last(), |next| next - 1);
-            let group = self.longest(*first).filter(|(prefix, _)| prefix.len() > 0).map_or(NO_GROUP, |route| route.1);
+            let group =
+                self.longest(*first).filter(|(prefix, _)| prefix.len() > 0).map_or(NO_GROUP, |route| route.1);
             each(*first, last, group);
         }
     }
@@ -56,11 +62,15 @@ impl Runs<u128> for Model {
 /// Prefixes that nest and crowd: few values for each part of the address, lengths at and around all limits.
 fn prefix(random: &mut Random) -> Prefix<u128> {
     const LENGTHS: [u8; 30] = [
-        0, 1, 3, 12, 15, 16, 17, 20, 28, 31, 32, 33, 36, 40, 44, 47, 48, 48, 48, 49, 56, 63, 64, 65, 80, 96, 112,
-        126, 127, 128,
+        0, 1, 3, 12, 15, 16, 17, 20, 28, 31, 32, 33, 36, 40, 44, 47, 48, 48, 48, 49, 56, 63, 64, 65, 80, 96,
+        112, 126, 127, 128,
     ];
     let part = |random: &mut Random| {
-        if random.percent(70) { u128::from(random.below(3)) * 0x7fff } else { u128::from(random.next() as u16) }
+        if random.percent(70) {
+            u128::from(random.below(3)) * 0x7fff
+        } else {
+            u128::from(random.next() as u16)
+        }
     };
     let top = [0x2001, 0x2001, 0x2a00, 0, 0xffff][random.below(5) as usize];
     let address = (0..7).fold(top, |address, _| address << 16 | part(random));
@@ -151,9 +161,10 @@ fn after_any_changes_every_answer_is_that_of_the_longest_route() {
 /// Routes close together: lists overflow into arrays, and arrays become lists again.
 #[test]
 fn crowded_places_grow_and_shrink_and_give_back_what_they_took() {
-    for (seed, (at, bits)) in [("2001:db8::/32", 48), ("2400::/16", 32), ("2a00:1:2:3::/64", 128), ("2001:db8::/40", 56)]
-        .into_iter()
-        .enumerate()
+    for (seed, (at, bits)) in
+        [("2001:db8::/32", 48), ("2400::/16", 32), ("2a00:1:2:3::/64", 128), ("2001:db8::/40", 56)]
+            .into_iter()
+            .enumerate()
     {
         let (mut random, domain, mut model) = (Random::new(seed as u64 + 1), Domain::new(), Model::default());
         let mut fib = new(&domain, &model);
@@ -236,7 +247,8 @@ fn a_full_fib_says_so_and_answers_on() {
 fn groups_of_any_size_up_to_the_largest_are_kept_apart() {
     let domain = Domain::new();
     let groups = [1, 0xffff, 0x1_0000, 0x1_0001, Fib6::MAX_GROUP];
-    let prefixes = groups.iter().zip(0u128..).map(|(group, i)| (Prefix::of(0x2001_0db8 << 96 | i << 80, 48), *group));
+    let prefixes =
+        groups.iter().zip(0u128..).map(|(group, i)| (Prefix::of(0x2001_0db8 << 96 | i << 80, 48), *group));
     let model = Model(prefixes.collect());
     check(&new(&domain, &model), &domain, &model, &model.limits(), "groups");
 }
@@ -280,7 +292,8 @@ fn readers_see_each_change_whole() {
         for i in 0..rounds(3000) as u32 {
             model.set(turns, Some(2 + i % 2));
             fib.update(&model, turns).unwrap();
-            let near = Prefix::of(random.address_in(stays) ^ u128::from(random.below(64)) << 80, 40 + (i % 9) as u8);
+            let near =
+                Prefix::of(random.address_in(stays) ^ u128::from(random.below(64)) << 80, 40 + (i % 9) as u8);
             // A longer route would hide one of the two.
             if near.len() < 48 || !(near.contains(stays.last()) || near.contains(turns.last())) {
                 model.set(near, (i % 5 < 3).then_some(4));

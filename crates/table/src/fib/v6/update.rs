@@ -65,7 +65,8 @@ impl Fib6 {
     fn replace(&mut self, place: Place, change: Change<'_>) -> Result<HasShrunk, NeedsRebuild> {
         let Place { at, word, prefix, level } = place;
         let Scratch { old, new, .. } = &mut self.scratch;
-        (old.clear(), new.clear());
+        old.clear();
+        new.clear();
         self.writer.runs_of(word, prefix, usize::MAX, old);
         change.splice(prefix, old, new);
         if old == new {
