@@ -392,8 +392,25 @@ impl Shared {
         in_batches(addresses, out, |address| self.lookup(address), vector);
     }
 
+    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
     #[inline]
     fn lookup(&self, address: u32) -> Group {
+        let default = self.default.load();
+        match self.find_in_cells(address) {
+            Some(group) if self.default.load() == default => {
+                if group == NO_GROUP {
+                    default.group()
+                } else {
+                    group
+                }
+            }
+            _ => self.lookup_slowly(address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lookup_slowly(&self, address: u32) -> Group {
         self.default.complete(|| self.find_in_cells(address).unwrap_or_else(|| self.find_in_list(address)))
     }
 
@@ -415,8 +432,6 @@ impl Shared {
     }
 
     /// The group of an address whose cell said "look further" a moment ago.
-    #[cold]
-    #[inline(never)]
     fn find_in_list(&self, address: u32) -> Group {
         loop {
             let word = self.block(address).load(Acquire);

@@ -21,7 +21,7 @@ use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::simd::v4::{ROOTS, Small, rank};
-use crate::{Group, Prefix, Runs, Simd, Storage, Words};
+use crate::{Group, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
@@ -185,7 +185,7 @@ impl Fib4SmallReader {
         Fib4SmallReader { simd, ..self }
     }
 
-    /// The group of the longest prefix that covers `address`; [`NO_GROUP`](crate::NO_GROUP) if there is none.
+    /// The group of the longest prefix that covers `address`; [`NO_GROUP`] if there is none.
     ///
     /// # Panics
     /// When `turn` is of another domain than the FIB.
@@ -223,25 +223,39 @@ impl Shared {
         (&*self.roots).try_into().expect("the array was made with this length")
     }
 
+    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
     #[inline]
     fn lookup(&self, simd: Simd, address: u32) -> Group {
-        self.default.complete(|| self.find(simd, address))
-    }
-
-    /// The group of an address; 0 where only the default route covers it.
-    #[inline]
-    fn find(&self, simd: Simd, address: u32) -> Group {
-        let word = self.roots()[(address >> BLOCK_BITS) as usize].load(Acquire);
-        if word & LISTED != 0 {
-            return self.find_in_list(word, address);
+        let default = self.default.load();
+        match self.find_in_leaves(simd, address) {
+            Ok(group) if self.default.load() == default => {
+                if group == NO_GROUP {
+                    default.group()
+                } else {
+                    group
+                }
+            }
+            _ => self.lookup_slowly(simd, address),
         }
-        let rank = rank(simd, word, address);
-        self.leaves.get((word >> 32) as usize + rank as usize).map_or(0, |leaf| leaf.load(Acquire).into())
     }
 
     #[cold]
     #[inline(never)]
-    fn find_in_list(&self, word: u64, address: u32) -> Group {
-        self.lists.find(word, address & ((1 << BLOCK_BITS) - 1))
+    fn lookup_slowly(&self, simd: Simd, address: u32) -> Group {
+        self.default.complete(|| match self.find_in_leaves(simd, address) {
+            Ok(group) => group,
+            Err(word) => self.lists.find(word, address & ((1 << BLOCK_BITS) - 1)),
+        })
+    }
+
+    /// The group of an address, 0 where only the default route covers it; or the word of a run list.
+    #[inline]
+    fn find_in_leaves(&self, simd: Simd, address: u32) -> Result<Group, u64> {
+        let word = self.roots()[(address >> BLOCK_BITS) as usize].load(Acquire);
+        if word & LISTED != 0 {
+            return Err(word);
+        }
+        let place = (word >> 32) as usize + rank(simd, word, address) as usize;
+        Ok(self.leaves.get(place).map_or(NO_GROUP, |leaf| leaf.load(Acquire).into()))
     }
 }
