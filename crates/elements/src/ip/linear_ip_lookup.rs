@@ -1,6 +1,5 @@
 use super::linear::{LinearTable, NO_ROUTE};
 use super::outputs::{self, NONE, Unrouted};
-use super::route::Route;
 use super::routes::{self, Command, Routes};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, Write};
 

@@ -1,0 +1,232 @@
+use super::linear_ip_lookup::configure;
+use super::outputs::Unrouted;
+use super::routing::{Hop, TableLookup, Writer};
+use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared};
+use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Read, Write};
+use artery_table::load::Routes;
+use artery_table::{NO_GROUP, Policy, Prefix};
+use std::net::IpAddr;
+
+pub static CLASS: Class = Class {
+    name: "IPLookup",
+    group: "ip",
+    summary: "routes by destination, with a table of any size and a FIB of your choice",
+    manual: "
+Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of routes. The
+longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as its new
+destination annotation. A packet without route is dropped; the first five are reported.
+
+Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
+counts. `TABLE` names a file with more: a line for each, `PREFIX`, `PREFIX NEXT-HOP` or `PREFIX NUMBER`, or a BGP table in
+MRT format (RFC 6396), also compressed. Routes with a next hop leave by the output of the argument that covers it; a number
+counts outputs from 1; a bare prefix means the first output. Arguments come before the file where both have a prefix.
+
+`FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more; `auto`, the one
+that suits the number of routes, or that a budget allows (`auto:20M`); `art`, without a compiled table, with strides of your
+choice (`art:16/8/8`). It can be changed by handler while packets flow, as routes can.
+
+`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
+`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
+    example: "Idle -> GetIPAddress(16) -> rt :: IPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, FIB auto);
+rt[0] -> Discard;
+rt[1] -> Discard;",
+    ports: "1/-",
+    processing: "h/h",
+    args: &[
+        Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPUT", "the routes"),
+        Arg::keyword("TABLE", "file name", "", "a file with more routes"),
+        Arg::keyword("FIB", "policy", "auto", "how packets are looked up"),
+    ],
+    handlers: &[
+        TABLE,
+        LOOKUP,
+        ADD,
+        SET,
+        REMOVE,
+        CTRL,
+        FLUSH,
+        Handler::read("count", "number of routes", &Read(|l: &mut TableLookup<u32>, _, _| {
+            Ok(l.routing.writer().table.len().to_string())
+        })),
+        Handler::read("fib", "FIB, and what it comes to now", &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib(&l.routing.writer()))))
+            .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.writer(), text)))
+            .once(),
+        Handler::read("memory", "bytes by what they are for", &Read(|l: &mut TableLookup<u32>, _, _| {
+            Ok(memory(&l.routing.writer()))
+        })),
+    ],
+    per_worker: true,
+    build,
+    ..Class::DEFAULT
+};
+
+fn build(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {
+    let text: String = args.read("FIB")?;
+    let policy: Policy<u32> =
+        text.parse().map_err(|error| ArgError::wrong_at(&text, format!("bad FIB '{text}': {error}")))?;
+    let routing = shared(args, policy, None, fill)?;
+    let unrouted = Unrouted::new("IPLookup", args.shared(Default::default));
+    Ok(Box::new(TableLookup::new(routing, unrouted)))
+}
+
+fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
+    configure(writer, args)?;
+    let Some(file) = args.read::<Option<String>>("TABLE")? else { return Ok(()) };
+    let wrong = |why: String| ArgError::wrong_at(&file, why);
+    let routes = artery_feed::read(file.as_ref()).map_err(|error| wrong(error.to_string()))?;
+    let all = with_file(writer, routes, args.outputs()).map_err(|why| wrong(format!("{file}: {why}")))?;
+    writer.replace_all(&all).map_err(|error| wrong(error.to_string()))
+}
+
+/// The routes of a file and, after them so that they count, those that are there.
+fn with_file(
+    writer: &Writer<u32>,
+    file: Routes,
+    outputs: usize,
+) -> Result<Vec<(Prefix<u32>, Hop<u32>)>, String> {
+    let ways: Vec<Hop<u32>> =
+        file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect::<Result<_, _>>()?;
+    let hop = |group: u32| match (group, ways.is_empty()) {
+        (NO_GROUP, _) => Ok(Hop { gateway: None, output: 0 }),
+        (number, true) if number as usize <= outputs => {
+            Ok(Hop { gateway: None, output: (number - 1) as u16 })
+        }
+        (number, true) => Err(format!("a route goes to output {number} of {outputs}, counted from 1")),
+        (number, false) => Ok(ways[number as usize - 1]),
+    };
+    let own: Vec<_> = writer.routes().collect();
+    let routes = file.v4.into_iter().map(|(prefix, group)| Ok((prefix, hop(group)?)));
+    routes.chain(own.into_iter().map(Ok)).collect()
+}
+
+/// The way to a next hop: the output of the route that covers it.
+fn via(writer: &Writer<u32>, gateway: IpAddr) -> Result<Hop<u32>, String> {
+    let IpAddr::V4(address) = gateway else {
+        // Of the file's other family.
+        return Ok(Hop { gateway: None, output: 0 });
+    };
+    let covering = writer.lookup_hop(address.to_bits()).ok_or_else(|| {
+        format!("no argument covers the next hop {gateway}: add a route for it, such as '{gateway}/32 0'")
+    })?;
+    Ok(Hop { gateway: Some(address.to_bits()), output: covering.output })
+}
+
+fn fib(writer: &Writer<u32>) -> String {
+    format!("{} {}", writer.table.policy(), writer.table.engine())
+}
+
+fn set_fib(writer: &mut Writer<u32>, text: &str) -> Result<(), HandlerError> {
+    let policy = text.trim().parse().map_err(|error| HandlerError::refused(format!("{error}")))?;
+    writer.table.set_policy(policy).map_err(|error| HandlerError::refused(error.to_string()))
+}
+
+/// A line for each kind of memory: name, bytes.
+fn memory(writer: &Writer<u32>) -> String {
+    let (art, fib) = writer.table.memory();
+    let mut lines = format!("art {}\n", art.total());
+    for array in fib.iter().flat_map(|fib| &fib.arrays) {
+        lines += &format!("{} {}\n", array.name.replace(' ', "_"), array.used);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::{Bench, DropReason, Packet};
+    use std::io::Write as _;
+    use std::net::Ipv4Addr;
+
+    fn bench(config: &str) -> Bench {
+        Bench::setup(&CLASS, config).outputs(3).build().unwrap()
+    }
+
+    fn send(bench: &mut Bench, to: &[&str]) {
+        let packet = |to: &&str| -> Packet {
+            let mut packet = bench.packet(*to);
+            packet.set_dst_ip(to.parse().unwrap());
+            packet
+        };
+        let packets: Vec<Packet> = to.iter().map(packet).collect();
+        bench.push_packets(0, packets);
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    const POLICIES: [&str; 5] = ["auto", "fast", "small", "art", "art:8/8/8/8"];
+
+    #[test]
+    fn every_fib_routes_alike() {
+        for policy in POLICIES {
+            let mut bench = bench(&format!("18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 2, FIB {policy}"));
+            send(&mut bench, &["18.26.4.24", "18.26.4.25", "1.2.3.4"]);
+            bench.expect(0, "18.26.4.24");
+            bench.expect(1, "18.26.4.25");
+            assert_eq!(bench.expect(2, "1.2.3.4").dst_ip(), Ipv4Addr::new(18, 26, 4, 1));
+            bench.write("ctrl", "remove 0/0\nadd 1.2.3.4 1").unwrap();
+            send(&mut bench, &["1.2.3.4", "1.2.3.5"]);
+            bench.expect(1, "1.2.3.4");
+            bench.expect_dropped(DropReason::NoRoute, 1);
+        }
+    }
+
+    #[test]
+    fn the_fib_changes_while_packets_flow() {
+        let mut bench = bench("10/8 0, 10.1/16 1");
+        for policy in POLICIES {
+            bench.write("fib", policy).unwrap();
+            let fib = bench.read("fib", "").unwrap();
+            assert_eq!(fib.split(' ').next(), Some(policy));
+            send(&mut bench, &["10.0.0.1", "10.1.0.1"]);
+            bench.expect(0, "10.0.0.1");
+            bench.expect(1, "10.1.0.1");
+        }
+        assert!(bench.write("fib", "quick").is_err());
+        assert!(bench.read("memory", "").unwrap().starts_with("art "));
+    }
+
+    #[test]
+    fn a_file_has_next_hops_that_arguments_lead_to() {
+        let file =
+            file("20.0.0.0/8 10.0.0.9\n30.0.0.0/8 11.0.0.9\n10.0.0.0/8 11.0.0.9\n2001:db8::/32 11.0.0.9\n");
+        let mut bench = bench(&format!("10/8 0, 11/8 1, TABLE {}", file.path().display()));
+        for (address, answer) in
+            [("20.1.1.1", "0 10.0.0.9"), ("30.1.1.1", "1 11.0.0.9"), ("10.1.1.1", "0"), ("40.1.1.1", "-1")]
+        {
+            assert_eq!(bench.read("lookup", address).unwrap(), answer, "{address}");
+        }
+        assert_eq!(bench.read("count", "").unwrap(), "4");
+    }
+
+    #[test]
+    fn a_file_may_count_outputs_or_say_nothing() {
+        let numbers = file("20.0.0.0/8 3\n30.0.0.0/8\n");
+        let mut bench = bench(&format!("TABLE {}", numbers.path().display()));
+        assert_eq!(bench.read("lookup", "20.1.1.1").unwrap(), "2");
+        assert_eq!(bench.read("lookup", "30.1.1.1").unwrap(), "0");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_name() {
+        let absent = "/nonexistent/routes";
+        let (nowhere, too_far, damaged) =
+            (file("1.0.0.0/8 9.9.9.9"), file("1.0.0.0/8 4"), file("1.0.0.0/8\nx"));
+        let name = |file: &tempfile::NamedTempFile| file.path().display().to_string();
+        for (file, why) in [
+            (absent.to_string(), "No such file"),
+            (name(&nowhere), "no argument covers the next hop 9.9.9.9"),
+            (name(&too_far), "output 4 of 3"),
+            (name(&damaged), ":2: \"x\" is not a prefix"),
+        ] {
+            let error = Bench::setup(&CLASS, &format!("TABLE {file}")).outputs(3).build().err().unwrap();
+            let text = error[0].to_string();
+            assert!(text.contains(why) && text.contains(&file), "{text}");
+        }
+        let error = Bench::setup(&CLASS, "FIB quick").outputs(3).build().err().unwrap();
+        assert!(error[0].to_string().starts_with("bad FIB 'quick': a policy is"));
+    }
+}
