@@ -81,10 +81,6 @@ pub trait Engine<A: Address> {
     fn writer_bytes(&self) -> u64 {
         0
     }
-    /// Whether updates are worth measuring: not where each rebuilds everything.
-    fn is_updatable(&self) -> bool {
-        true
-    }
 }
 
 /// Looks addresses up one by one.
