@@ -202,11 +202,14 @@ impl<A: Family> RouteTable<A> {
     /// Brings the FIB in step with a change of ART.
     fn changed(&mut self, prefix: Prefix<A>) {
         let Some(fib) = &mut self.fib else { return };
-        let is_in_step = fib.update(&self.art, prefix).is_ok();
-        let is_right = self.layout() == self.fib.as_ref().map(Fib::layout);
-        if (!is_in_step || !is_right) && self.compile().is_err() && !is_in_step {
-            // Right without it, if slower; the next change of policy or table tries again.
-            self.forward_by(None);
+        if fib.update(&self.art, prefix).is_err() {
+            // It has no room for the change. Without memory for a bigger one ART forwards: right, if slower.
+            if self.compile().is_err() {
+                self.forward_by(None);
+            }
+        } else if self.layout() != self.fib.as_ref().map(Fib::layout) {
+            // Another layout would suit better; without memory for it this one goes on.
+            let _ = self.compile();
         }
     }
 

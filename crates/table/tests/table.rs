@@ -147,7 +147,9 @@ fn readers_are_right_while_the_engine_changes_under_them() {
     let domain = Domain::new();
     let mut table = table::<u32>(&domain, "auto");
     let prefix = |n: u32| Prefix::of(n << 20, 12);
-    (0..4096).for_each(|n| drop(table.insert(prefix(n), n + 1).unwrap()));
+    for n in 0..4096 {
+        table.insert(prefix(n), n + 1).unwrap();
+    }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (engine, domain, done) = (table.reader(), &domain, &done);
