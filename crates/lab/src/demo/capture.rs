@@ -1,6 +1,7 @@
 //! The first part: a capture through a router in this process. Needs no rights.
 
 use super::heading;
+use super::routes::Routes;
 use super::traffic::{self, Tally};
 use crate::conf::PCAP_ROUTER;
 use crate::program::checked;
@@ -9,21 +10,30 @@ use anyhow::ensure;
 use artery_engine::graph::Counts;
 use artery_engine::{DropReason, Finished, Plan, Settings, Sink};
 use std::path::Path;
+use std::time::Instant;
 
 /// Packets of the capture.
 const PACKETS: u64 = 500_000;
+/// Routes of the table, as many as the Internet's had in 2026.
+const ROUTES: usize = 901_899;
 
 pub(super) fn show() -> anyhow::Result<()> {
     heading("1. A capture through a router, in this process");
     let folder = tempfile::tempdir()?;
-    let file = folder.path().join("traffic.pcap");
-    let wanted = traffic::write(&file, PACKETS)?;
+    let (file, table) = (folder.path().join("traffic.pcap"), folder.path().join("routes.txt"));
+    let mut routes = Routes::new(ROUTES);
+    routes.write(&table)?;
+    say!("Made a routing table of the Internet's size and shape: {} routes.", thousands(routes.len() as u64));
+    let wanted = traffic::write(&file, PACKETS, &mut routes)?;
     say!(
-        "Wrote a capture of {} packets: 256 flows, 64 to 1514 bytes, some not to be forwarded.",
-        thousands(PACKETS)
+        "Wrote a capture of {} packets to {} destinations, 64 to 1514 bytes, some not to be forwarded.",
+        thousands(PACKETS),
+        thousands(traffic::DESTINATIONS as u64)
     );
     say!("conf/pcap-router.click reads it, checks, looks up, takes a hop, puts on a new Ethernet header:\n");
-    let finished = run(&file, false)?;
+    let start = Instant::now();
+    let finished = run(&file, &table, false)?;
+    say!("Table read and compiled in {:.2} s.", (start.elapsed() - finished.ran).as_secs_f64());
     let rate = PACKETS as f64 / finished.ran.as_secs_f64();
     say!(
         "{} packets in {:.3} s: {:.2} million packets a second\n",
@@ -32,7 +42,7 @@ pub(super) fn show() -> anyhow::Result<()> {
         rate / 1e6
     );
     say!("Once more, with the time of each element taken:\n");
-    let finished = run(&file, true)?;
+    let finished = run(&file, &table, true)?;
     say!("{}", by_element(&finished.plan(), &finished.counts()));
     say!("What became of them:\n");
     say!("{}", by_fate(&finished));
@@ -41,11 +51,11 @@ pub(super) fn show() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(file: &Path, profile: bool) -> anyhow::Result<Finished> {
-    let path = file.to_string_lossy();
+fn run(file: &Path, table: &Path, profile: bool) -> anyhow::Result<Finished> {
+    let (path, table) = (file.to_string_lossy(), table.to_string_lossy());
     let settings =
         Settings { profile, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
-    let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path)])?.build(settings)?;
+    let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path), ("TABLE", &table)])?.build(settings)?;
     router.start().wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))
 }
 
@@ -124,10 +134,12 @@ mod tests {
     #[test]
     fn the_router_does_with_each_packet_what_the_capture_was_made_for() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("small.pcap");
-        let wanted = traffic::write(&file, 3000).unwrap();
+        let (file, table) = (folder.path().join("small.pcap"), folder.path().join("routes.txt"));
+        let mut routes = Routes::new(1000);
+        routes.write(&table).unwrap();
+        let wanted = traffic::write(&file, 3000, &mut routes).unwrap();
         assert_eq!((wanted.expired, wanted.not_ip), (30, 6));
-        let finished = run(&file, true).unwrap();
+        let finished = run(&file, &table, true).unwrap();
         check(&finished, &wanted).unwrap();
         assert!(by_fate(&finished).to_string().contains("ttl-expired"));
         assert!(check(&finished, &Tally::default()).is_err());

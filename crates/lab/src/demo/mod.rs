@@ -10,6 +10,7 @@ macro_rules! say {
 
 mod capture;
 mod line;
+mod routes;
 mod traffic;
 
 use crate::rig::RigError;

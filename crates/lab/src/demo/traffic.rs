@@ -1,5 +1,6 @@
 //! A capture of ordinary traffic with some packets that a router must not forward.
 
+use super::routes::{Routes, UNROUTED};
 use anyhow::Context as _;
 use artery_device::{PcapOptions, PcapWriter};
 use artery_packet::Time;
@@ -10,8 +11,8 @@ use std::path::Path;
 
 const HOST: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);
 const ROUTER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 1]);
-/// Flows the packets belong to.
-const FLOWS: u64 = 256;
+/// Destinations of ordinary packets.
+pub(super) const DESTINATIONS: usize = 100_000;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +46,17 @@ impl Tally {
     }
 }
 
-/// Writes `packets` packets, always the same ones, a microsecond apart.
-pub(super) fn write(path: &Path, packets: u64) -> anyhow::Result<Tally> {
+/// Writes `packets` packets, always the same ones, a microsecond apart, to destinations that `routes` lead to.
+pub(super) fn write(path: &Path, packets: u64, routes: &mut Routes) -> anyhow::Result<Tally> {
     let path = path.to_str().context("the name of the capture is no text")?;
     let mut writer = PcapWriter::create(path, PcapOptions::default())?;
     let mut tally = Tally::default();
+    let destinations: Vec<Ipv4Addr> = (0..DESTINATIONS).map(|_| routes.destination()).collect();
     for number in 0..packets {
         let kind = kind(number);
         tally.add(kind);
-        let frame = frame(number, kind);
+        let destination = destinations[number as usize % DESTINATIONS];
+        let frame = frame(number, kind, destination);
         let time = Time(1_000_000_000_000_000_000 + number * 1000);
         writer.write(time, frame.len() as u32, &frame)?;
     }
@@ -71,15 +74,12 @@ fn kind(number: u64) -> Kind {
     }
 }
 
-fn frame(number: u64, kind: Kind) -> Vec<u8> {
+fn frame(number: u64, kind: Kind, destination: Ipv4Addr) -> Vec<u8> {
     if kind == Kind::NotIp {
         return arp_request(HOST, Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 254)).bytes();
     }
-    let [high, low] = ((number % FLOWS) as u16).to_be_bytes();
-    let destination = match kind {
-        Kind::NoRoute => Ipv4Addr::new(192, 0, 2, low),
-        _ => Ipv4Addr::new(10, 1 + low % 3, high, low),
-    };
+    let low = number as u8;
+    let destination = if kind == Kind::NoRoute { UNROUTED } else { destination };
     let ttl = if kind == Kind::Expired { 1 } else { 64 };
     // Most packets of the Internet are small, most bytes in big ones.
     let length = [64, 64, 64, 64, 64, 64, 64, 576, 576, 576, 576, 1514][(number % 12) as usize];
