@@ -84,7 +84,8 @@ impl Destinations {
         match self {
             Destinations::Sweep(len) => {
                 let count = 1u32 << (32 - len);
-                let once = (0..count).map(|n| table.target() + n);
+                let first = table.target();
+                let once = (0..count).map(|n| first + n);
                 once.collect::<Vec<_>>().into_iter().cycle().take(LEAST.max(count as usize)).collect()
             }
             Destinations::Drawn(traffic) => {
