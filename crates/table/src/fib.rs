@@ -1,6 +1,6 @@
 //! Compiled FIBs: what forwards. Made from [`Runs`](crate::Runs) in one pass, then kept in step prefix by prefix.
 mod blocks;
-mod default;
+pub(crate) mod default;
 pub(crate) mod layout;
 mod v4;
 pub(crate) mod v6;

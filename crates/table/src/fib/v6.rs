@@ -1,8 +1,8 @@
 //! The IPv6 FIB: a trie of arrays whose width follows the routes, with sorted lists at its ends.
 //!
 //! One array of 32-bit words holds everything; `word.rs` says what a word means. The first 2^16 words are the root,
-//! chosen by the first 16 bits of an address; word [`DEFAULT`] is the group of the route of all addresses, for which
-//! all other words say [`NO_GROUP`](crate::NO_GROUP): changing it changes one word. Then come the nodes.
+//! chosen by the first 16 bits of an address; then come the nodes. The group of the route of all addresses stands
+//! elsewhere (see `fib/default.rs`), and words say [`NO_GROUP`](crate::NO_GROUP) for it: changing it changes one word.
 //!
 //! A lookup reads the root's word and goes on until it has a group. In a full table of today that takes the root
 //! (whose 60 words in use stay in the first cache), two or three arrays, and one line with the keys and values of a
@@ -25,6 +25,7 @@ use self::blocks::Blocks;
 pub(crate) use self::build::ARRAYS;
 use self::build::{Parts, Run, Slot};
 use self::word::{MAX_GROUP, MAX_WORDS, Word};
+use super::default::{self, DefaultRoute};
 use super::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::{Group, Prefix, Runs, Simd, Storage, Words, simd};
 use artery_rcu::{Domain, Turn};
@@ -34,10 +35,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Address bits that the root takes.
 const ROOT_BITS: u8 = 16;
-/// The word of the route of all addresses.
-pub(crate) const DEFAULT: usize = 1 << ROOT_BITS;
-/// Where the nodes begin; before them is the root, and a line for [`DEFAULT`].
-const NODES: usize = DEFAULT + 16;
+/// Where the nodes begin, after the root.
+pub(crate) const NODES: usize = 1 << ROOT_BITS;
 /// Words after the last node, so that vector code may read whole lines.
 const SLACK: usize = 64;
 /// Least words that are reserved, where the caller says nothing: 16 MiB, taken from the system as they are used.
@@ -50,7 +49,15 @@ const FULL: NeedsRebuild = NeedsRebuild { array: ARRAY };
 /// What readers see.
 struct Shared {
     words: Words<AtomicU32>,
+    default: DefaultRoute,
     domain: Arc<Domain>,
+}
+
+impl Shared {
+    #[inline]
+    fn lookup(&self, address: u128) -> Group {
+        self.default.complete(|| walk::find(&self.words, address))
+    }
 }
 
 /// Writes nodes.
@@ -91,8 +98,9 @@ impl Fib6 {
             return Err(FULL.into());
         }
         let words = Words::new(storage, ARRAY, capacity)?;
+        let default = DefaultRoute::new(storage)?;
         let blocks = Blocks::new(domain, NODES, capacity - SLACK);
-        let writer = Writer { shared: Arc::new(Shared { words, domain: domain.clone() }), blocks };
+        let writer = Writer { shared: Arc::new(Shared { words, default, domain: domain.clone() }), blocks };
         let mut fib = Fib6 { writer, scratch: update::Scratch::default() };
         fib.writer.set_default(runs.default_group());
         fib.writer.fill_root(&all)?;
@@ -121,7 +129,9 @@ impl Fib6 {
     /// How much memory the FIB takes.
     pub fn memory(&self) -> FibMemory {
         let (used, reserved) = (self.writer.blocks.end() * 4, self.writer.shared.words.len() * 4);
-        FibMemory { arrays: vec![ArrayBytes { name: ARRAY, used, reserved }] }
+        let default =
+            ArrayBytes { name: default::NAME, used: DefaultRoute::BYTES, reserved: DefaultRoute::BYTES };
+        FibMemory { arrays: vec![ArrayBytes { name: ARRAY, used, reserved }, default] }
     }
 
     /// Bytes of the root and of the nodes that are in use; the rest of the memory waits for reuse.
@@ -147,7 +157,7 @@ impl Writer {
 
     fn set_default(&self, group: Group) {
         assert!(group <= MAX_GROUP, "group {group} in an IPv6 FIB");
-        self.shared.words[DEFAULT].store(group, Relaxed);
+        self.shared.default.set(group);
     }
 }
 
@@ -182,7 +192,7 @@ impl Fib6Reader {
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: u128) -> Group {
         self.check(turn);
-        walk::lookup(&self.shared.words, address)
+        self.shared.lookup(address)
     }
 
     /// The groups of many addresses.
@@ -192,13 +202,14 @@ impl Fib6Reader {
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u128], groups: &mut [Group]) {
         self.check(turn);
         assert_eq!(addresses.len(), groups.len(), "one group for each address");
-        let words = &self.shared.words;
+        let shared = &*self.shared;
         if self.simd == Simd::PLAIN {
             for (address, group) in addresses.iter().zip(groups) {
-                *group = walk::lookup(words, *address);
+                *group = shared.lookup(*address);
             }
         } else {
-            simd::v6::lookup(self.simd, words, addresses, groups, |address| walk::lookup(words, address));
+            let (words, default) = (&*shared.words, &shared.default);
+            simd::v6::lookup(self.simd, words, default, addresses, groups, |address| shared.lookup(address));
         }
     }
 

@@ -6,8 +6,10 @@
 //! Every index is held below the number of words before it is used, though no word that the writer stores leads
 //! outside: the memory may be shared with others.
 use super::{Level, Simd};
-use crate::fib::v6::{ARRAYS, DEFAULT};
-use std::sync::atomic::AtomicU32;
+use crate::fib::default::{DefaultRoute, DefaultWord};
+use crate::fib::v6::{ARRAYS, NODES};
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::{AtomicU32, fence};
 
 /// Addresses that go through the stages together, so that the loads of some hide behind those of others.
 const BLOCK: usize = 64;
@@ -23,20 +25,21 @@ const LINE: usize = 16;
 pub(crate) fn lookup(
     simd: Simd,
     words: &[AtomicU32],
+    default: &DefaultRoute,
     addresses: &[u128],
     groups: &mut [u32],
     plain: impl Fn(u128) -> u32,
 ) {
-    assert!(words.len() >= DEFAULT + 4 * LINE && words.len() <= i32::MAX as usize / 2);
+    assert!(words.len() >= NODES + 4 * LINE && words.len() <= i32::MAX as usize / 2);
     let (blocks, rest) = addresses.as_chunks::<BLOCK>();
     let (group_blocks, group_rest) = groups.as_chunks_mut::<BLOCK>();
     for (addresses, groups) in blocks.iter().zip(group_blocks) {
-        block(simd, words, addresses, groups, &plain);
+        block(simd, words, default, addresses, groups, &plain);
     }
     if !rest.is_empty() {
         let (mut addresses, mut groups) = ([0; BLOCK], [0; BLOCK]);
         addresses[..rest.len()].copy_from_slice(rest);
-        block(simd, words, &addresses, &mut groups, &plain);
+        block(simd, words, default, &addresses, &mut groups, &plain);
         group_rest.copy_from_slice(&groups[..rest.len()]);
     }
 }
@@ -45,19 +48,25 @@ pub(crate) fn lookup(
 fn block(
     simd: Simd,
     words: &[AtomicU32],
+    default: &DefaultRoute,
     addresses: &[u128; BLOCK],
     groups: &mut [u32; BLOCK],
     plain: &impl Fn(u128) -> u32,
 ) {
+    let before = default.load();
     let mut left = match simd.0 {
         // SAFETY: a `Simd` of this level is a witness that the machine has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { avx512::block(words, addresses, groups) },
+        Level::Avx512 => unsafe { avx512::block(words, before, addresses, groups) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { avx2::block(words, addresses, groups) },
+        Level::Avx2 => unsafe { avx2::block(words, before, addresses, groups) },
         _ => u64::MAX,
     };
+    fence(Acquire); // what was gathered was read before this
+    if default.load() != before {
+        left = u64::MAX;
+    }
     while left != 0 {
         let lane = left.trailing_zeros() as usize;
         groups[lane] = plain(addresses[lane]);
@@ -70,7 +79,6 @@ mod avx512 {
     use super::*;
     use std::arch::x86_64::*;
     use std::hint::black_box;
-    use std::sync::atomic::Ordering::Relaxed;
 
     const LANES: usize = 16;
 
@@ -85,7 +93,12 @@ mod avx512 {
 
     /// Looks up and returns which lanes are left for the plain path.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    pub(super) fn block(words: &[AtomicU32], addresses: &[u128; BLOCK], groups: &mut [u32; BLOCK]) -> u64 {
+    pub(super) fn block(
+        words: &[AtomicU32],
+        default: DefaultWord,
+        addresses: &[u128; BLOCK],
+        groups: &mut [u32; BLOCK],
+    ) -> u64 {
         let mut under_way =
             [Lanes { word: _mm512_setzero_si512(), rest: _mm512_setzero_si512() }; BLOCK / LANES];
         for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
@@ -100,7 +113,7 @@ mod avx512 {
         for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
             left |= u64::from(end(words, lanes, groups)) << (LANES * i);
         }
-        let default = _mm512_set1_epi32(words[DEFAULT].load(Relaxed) as i32);
+        let default = _mm512_set1_epi32(default.group() as i32);
         for groups in groups.as_chunks_mut::<LANES>().0 {
             set_default(groups, default);
         }
@@ -265,7 +278,6 @@ mod avx2 {
     use super::*;
     use std::arch::x86_64::*;
     use std::hint::black_box;
-    use std::sync::atomic::Ordering::Relaxed;
 
     const LANES: usize = 8;
 
@@ -280,7 +292,12 @@ mod avx2 {
 
     /// Looks up and returns which lanes are left for the plain path.
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn block(words: &[AtomicU32], addresses: &[u128; BLOCK], groups: &mut [u32; BLOCK]) -> u64 {
+    pub(super) fn block(
+        words: &[AtomicU32],
+        default: DefaultWord,
+        addresses: &[u128; BLOCK],
+        groups: &mut [u32; BLOCK],
+    ) -> u64 {
         let mut under_way =
             [Lanes { word: _mm256_setzero_si256(), rest: _mm256_setzero_si256() }; BLOCK / LANES];
         for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
@@ -295,7 +312,7 @@ mod avx2 {
         for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
             left |= u64::from(end(words, lanes, groups)) << (LANES * i);
         }
-        let default = _mm256_set1_epi32(words[DEFAULT].load(Relaxed) as i32);
+        let default = _mm256_set1_epi32(default.group() as i32);
         for groups in groups.as_chunks_mut::<LANES>().0 {
             set_default(groups, default);
         }

@@ -1,22 +1,13 @@
 //! How a lookup walks the words of the IPv6 FIB: the plain path, which is the oracle of the vector code.
+use super::ROOT_BITS;
 use super::word::{KEY_BITS, Kind, Word};
-use super::{DEFAULT, ROOT_BITS};
-use crate::{Group, NO_GROUP};
+use crate::Group;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// The group of an address, the default route's if no other covers it.
+/// The group of an address, [`NO_GROUP`](crate::NO_GROUP) if only the default route covers it.
 #[inline]
-pub(super) fn lookup(words: &[AtomicU32], address: u128) -> Group {
-    match find(words, address) {
-        NO_GROUP => words[DEFAULT].load(Relaxed),
-        group => group,
-    }
-}
-
-/// The group of an address, [`NO_GROUP`] if only the default route covers it.
-#[inline]
-fn find(words: &[AtomicU32], address: u128) -> Group {
+pub(super) fn find(words: &[AtomicU32], address: u128) -> Group {
     let mut word = load(words, (address >> (128 - ROOT_BITS)) as usize);
     let mut rest = address << ROOT_BITS;
     loop {
