@@ -19,11 +19,13 @@ destination annotation. A packet without route is dropped; the first five are re
 Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
 counts. `TABLE` names a file with more: a line for each, `PREFIX`, `PREFIX NEXT-HOP` or `PREFIX NUMBER`, or a BGP table in
 MRT format (RFC 6396), also compressed. Routes with a next hop leave by the output of the argument that covers it; a number
-counts outputs from 1; a bare prefix means the first output. Arguments come before the file where both have a prefix.
+counts outputs from 1; a bare prefix means the first output. Arguments come before the file where both have a prefix. IPv6
+routes in the file are passed over. A damaged file is refused with the place of the damage.
 
-`FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more; `auto`, the one
-that suits the number of routes, or that a budget allows (`auto:20M`); `art`, without a compiled table, with strides of your
-choice (`art:16/8/8`). It can be changed by handler while packets flow, as routes can.
+`FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more; `auto`, `fast`
+from 65,536 routes on and `small` for fewer, or wherever `fast` would pass a budget (`auto:20M`); `art`, without a compiled
+table, with strides of your choice (`art:16/8/8`). Handler `fib` says which it is and changes it while packets flow, as
+others change routes.
 
 `ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
 `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",

@@ -13,7 +13,7 @@ longest prefix wins. The packet leaves by the output of its route, with the gate
 destination annotation. A packet without route is dropped; the first five are reported.
 
 Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
-counts. A lookup may look at every route, eight at a time: right for tens of routes. RadixIPLookup is for more.
+counts. A lookup may look at every route, eight at a time: right for tens of routes. IPLookup is for more.
 
 `ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
 `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",

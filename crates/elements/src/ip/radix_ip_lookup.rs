@@ -16,7 +16,7 @@ Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway
 counts. Routes are listed in the order in which they were added, as Click lists them.
 
 RadixIPLookup, DirectIPLookup and RangeIPLookup are three data structures in Click. Here they are one and the same table,
-which IPLookup describes; new configurations use that.
+IPLookup's with `FIB auto`. New configurations use IPLookup, which also reads tables from files.
 
 `ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
 `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",

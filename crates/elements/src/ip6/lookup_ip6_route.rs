@@ -20,7 +20,7 @@ Each argument is a route `ADDR/LENGTH [GATEWAY] OUTPUT`; gateway `::` or `::0` s
 prefix the last counts.
 
 `add ROUTE` adds or replaces a route, `remove ADDR/LENGTH` removes one if it is there, and `ctrl` takes either as a command
-with its word before it.",
+with its word before it. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
     example: "Idle -> GetIP6Address(24) -> rt :: LookupIP6Route(2001:db8:1::/48 0, ::/0 2001:db8::1 1);
 rt[0] -> Discard;
 rt[1] -> Discard;",
