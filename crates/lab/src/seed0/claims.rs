@@ -20,7 +20,7 @@ pub(super) fn judge(report: &Report) -> Vec<Verdict> {
     verdicts.push(compare(report, "1. every ART is faster than the radix tree", |of| {
         let radix = of("bsd-radix")?;
         let least = of("art 8/4x6")?.min(of("art 8/8/8/8")?).min(of("art 16/8/8")?);
-        Some((least > radix, format!("slowest ART {:.1}x", least / radix)))
+        Some((least > radix, format!("slowest ART {:.2}x", least / radix)))
     }));
     verdicts.push(compare(report, "2. greater strides are faster", |of| {
         let (small, great) = (of("art 8/4x6")?, of("art 8/8/8/8")?.max(of("art 16/8/8")?));

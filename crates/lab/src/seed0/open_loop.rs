@@ -56,8 +56,14 @@ pub(super) fn paced(reader: &mut dyn Reader<u32>, addresses: &[u32], rate: f64, 
     })
 }
 
-/// The greatest rate, in packets a second, at which no more than one in a thousand is lost.
-pub(super) fn knee(reader: &mut dyn Reader<u32>, addresses: &[u32], time: Duration, halvings: usize) -> f64 {
+/// The greatest rate, in packets a second, at which no more than one in a thousand is lost; none where other programs
+/// have the processors too often to tell.
+pub(super) fn knee(
+    reader: &mut dyn Reader<u32>,
+    addresses: &[u32],
+    time: Duration,
+    halvings: usize,
+) -> Option<f64> {
     const LOST: f64 = 0.1;
     let (mut low, mut high) = (0.0, 50e6);
     for _ in 0..halvings {
@@ -70,7 +76,7 @@ pub(super) fn knee(reader: &mut dyn Reader<u32>, addresses: &[u32], time: Durati
             high = if outcome.loss <= LOST { outcome.offered.min(middle) } else { middle };
         }
     }
-    low
+    (low > 0.0).then_some(low)
 }
 
 /// How many were sent, how many were lost, and how long it took.

@@ -140,6 +140,8 @@ impl Report {
             "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
             self.open_table()
         );
+        text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
+                 were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
         text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
         text += "\n## Claims\n";
         for verdict in judge(self) {
