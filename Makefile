@@ -1,5 +1,5 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
-.PHONY: demo test bench bench-dpdk build setup fmt lint loom miri fuzz pages deny help
+.PHONY: demo test bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -45,6 +45,10 @@ pages: build ## Writes the element pages anew.
 
 bench: build ## Measures what docs/benchmarks.md states.
 	$(BENCH) engine
+
+bench-tables: build ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.
+	$(BENCH) fib $(if $(TABLE),--table $(TABLE))
+	$(BENCH) seed0 $(if $(TABLE),--table $(TABLE))
 
 bench-dpdk: build ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
