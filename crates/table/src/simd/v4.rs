@@ -189,6 +189,7 @@ fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses
 mod x86 {
     use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch};
     use std::arch::x86_64::*;
+    use std::sync::atomic::{Ordering::Acquire, fence};
 
     /// Counts bits by an instruction that the oldest machines lack.
     #[target_feature(enable = "popcnt")]
@@ -256,6 +257,8 @@ mod x86 {
         let low = _mm512_or_si512(codes[0], _mm512_slli_epi32::<8>(codes[1]));
         let high = _mm512_or_si512(_mm512_slli_epi32::<16>(codes[2]), _mm512_slli_epi32::<24>(codes[3]));
         let codes = _mm512_or_si512(low, high);
+        // The loads of the palette don't wait for the codes by themselves, and a code may be new.
+        fence(Acquire);
         let planes = [0, 1, 2, 3].map(|plane| plane_512(fib, plane, codes));
         let uncoded = _mm512_testn_epi8_mask(codes, codes);
         let escaped = _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(-1));

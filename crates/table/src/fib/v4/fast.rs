@@ -225,14 +225,17 @@ impl Fib4Fast {
     ) -> Result<(), NeedsRebuild> {
         let word = &self.shared.blocks[block];
         let old = word.load(Relaxed);
-        if is_listed {
-            word.store(self.lists.write(&self.shared.lists, runs)?, Release);
+        let new = if is_listed { self.lists.write(&self.shared.lists, runs, old)? } else { 0 };
+        if is_listed && new != old {
+            word.store(new, Release);
         }
         self.show(block, runs, end);
         if old != 0 && !is_listed {
             self.shared.blocks[block].store(0, Release);
         }
-        self.lists.put(old);
+        if new != old {
+            self.lists.put(old);
+        }
         Ok(())
     }
 

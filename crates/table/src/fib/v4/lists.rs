@@ -14,13 +14,16 @@
 //! tells where all lines are, no load of a line waits for that of another. When there are too many runs, a direct
 //! array has the u32 group of each address of the block. Group 0 stands for the default route.
 //!
-//! A list never changes once its word is published; a new one takes its place.
+//! A list of lines never changes once its word is published; a new one takes its place, if it differs. In a direct
+//! array each address has a place of its own: it is changed in place, address by address. So routes that come and go
+//! in a dense block need no memory, however long the grace period is.
 use crate::fib::NeedsRebuild;
 use crate::fib::blocks::Blocks;
 use crate::{Group, Words};
 use artery_rcu::Domain;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Neighbouring addresses that go the same way, from an offset in their block to the next run's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ const STARTS: usize = 3;
 const GROUPS_OF_LINE: u32 = 16;
 /// Lists of up to 2^this lines: the most whose loads a processor can have under way at once, about.
 const LARGEST: u32 = 5;
+/// Runs from which a direct array stays one: half of what makes one, so that a route that comes and goes does not.
+const DENSE: usize = (RUNS_OF_LINE << LARGEST) / 2;
 /// The name of the array.
 pub(super) const NAME: &str = "lists";
 
@@ -84,7 +89,7 @@ fn group(line: &Line, run: usize) -> Group {
 
 /// The lower half for even numbers, the upper for odd ones.
 fn half(word: &AtomicU64, number: usize) -> u32 {
-    (word.load(Relaxed) >> (32 * (number % 2))) as u32
+    (word.load(Acquire) >> (32 * (number % 2))) as u32
 }
 
 fn size_of_list(word: u64) -> u32 {
@@ -104,18 +109,33 @@ impl ListWriter {
         ListWriter { blocks: Blocks::new(domain, 0, lines), span }
     }
 
-    /// Writes a list and returns the word to publish.
-    pub(super) fn write(&mut self, lists: &Lists, runs: &[Run]) -> Result<u64, NeedsRebuild> {
-        let lines = runs.len().div_ceil(RUNS_OF_LINE).next_power_of_two();
-        let size = if lines.trailing_zeros() <= LARGEST { lines.trailing_zeros() } else { DIRECT };
+    /// Makes a list of the runs and returns its word: that of the list there is, `old`, where that can say the same;
+    /// else one to publish, after which the old one is to be [`put`](Self::put) back.
+    pub(super) fn write(&mut self, lists: &Lists, runs: &[Run], old: u64) -> Result<u64, NeedsRebuild> {
+        let old_size = (old & LISTED != 0).then(|| size_of_list(old));
+        let size = size_for(runs.len(), old_size);
+        if old_size == Some(size) && size == DIRECT {
+            write_directly(self.words(lists, old), runs, self.span);
+            return Ok(old);
+        }
+        if old_size == Some(size) && are_lines(self.words(lists, old).as_chunks().0, runs) {
+            return Ok(old);
+        }
         let first = self.blocks.take(self.lines_of(size)).ok_or(NeedsRebuild { array: NAME })?;
-        let words = &lists.0[first as usize * LINE..][..self.lines_of(size) as usize * LINE];
+        let word = u64::from(first) << 32 | u64::from(size) << 1 | LISTED;
+        let words = self.words(lists, word);
         if size == DIRECT {
             write_directly(words, runs, self.span)
         } else {
             write_lines(words.as_chunks().0, runs)
         }
-        Ok(u64::from(first) << 32 | u64::from(size) << 1 | LISTED)
+        Ok(word)
+    }
+
+    /// The words of the list that a word leads to.
+    fn words<'l>(&self, lists: &'l Lists, word: u64) -> &'l [AtomicU64] {
+        let lines = self.lines_of(size_of_list(word)) as usize;
+        &lists.0[(word >> 32) as usize * LINE..][..lines * LINE]
     }
 
     /// Takes back the list of a word that was published and no longer is; does nothing for other words.
@@ -135,9 +155,17 @@ impl ListWriter {
     }
 }
 
-fn write_lines(lines: &[Line], runs: &[Run]) {
+/// The size of a list of so many runs, in the place of one of this size.
+fn size_for(runs: usize, old: Option<u32>) -> u32 {
+    let size = runs.div_ceil(RUNS_OF_LINE).next_power_of_two().trailing_zeros();
+    let stays_direct = old == Some(DIRECT) && runs > DENSE;
+    if size > LARGEST || stays_direct { DIRECT } else { size }
+}
+
+/// The words of each line of a list.
+fn words_of_lines(runs: &[Run]) -> impl Fn(usize) -> [u64; LINE] {
     let last = runs.last().map_or(0, |run| run.group);
-    for (number, line) in lines.iter().enumerate() {
+    move |number| {
         let mut words = [0u64; LINE];
         words[STARTS - 1] = 0xffff_ffff << 32;
         for place in 0..RUNS_OF_LINE {
@@ -146,22 +174,50 @@ fn write_lines(lines: &[Line], runs: &[Run]) {
             words[place / 4] |= u64::from(run.start) << (16 * (place % 4));
             words[STARTS + place / 2] |= u64::from(run.group) << (32 * (place % 2));
         }
-        line.iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+        words
     }
 }
 
-fn write_directly(words: &[AtomicU64], runs: &[Run], span: u32) {
-    let mut runs = runs.iter().peekable();
-    let mut group = 0;
-    let mut group_at = |offset: u32| {
-        while let Some(run) = runs.next_if(|run| run.start <= offset) {
-            group = run.group;
-        }
-        u64::from(group)
+fn write_lines(lines: &[Line], runs: &[Run]) {
+    let words_of = words_of_lines(runs);
+    for (number, line) in lines.iter().enumerate() {
+        line.iter().zip(words_of(number)).for_each(|(to, word)| to.store(word, Relaxed));
+    }
+}
+
+fn are_lines(lines: &[Line], runs: &[Run]) -> bool {
+    let words_of = words_of_lines(runs);
+    let is_same = |(number, line): (usize, &Line)| {
+        line.iter().zip(words_of(number)).all(|(is, word)| is.load(Relaxed) == word)
     };
-    for (word, offset) in words.iter().zip((0..span).step_by(2)) {
-        let low = group_at(offset);
-        word.store(low | group_at(offset + 1) << 32, Relaxed);
+    lines.iter().enumerate().all(is_same)
+}
+
+/// Stores what differs; readers may be at it.
+fn write_directly(words: &[AtomicU64], runs: &[Run], span: u32) {
+    let ends = runs.iter().skip(1).map(|run| run.start).chain([span]);
+    for (run, end) in runs.iter().zip(ends) {
+        paint(words, run.start as usize..end as usize, run.group);
+    }
+}
+
+fn paint(words: &[AtomicU64], offsets: std::ops::Range<usize>, group: Group) {
+    const LOWER: u64 = 0xffff_ffff;
+    let both = u64::from(group) << 32 | u64::from(group);
+    let set = |word: &AtomicU64, mask: u64| {
+        let old = word.load(Relaxed);
+        if (old ^ both) & mask != 0 {
+            word.store(old & !mask | both & mask, Release);
+        }
+    };
+    if !offsets.start.is_multiple_of(2) {
+        set(&words[offsets.start / 2], !LOWER);
+    }
+    if let Some(whole) = words.get(offsets.start.div_ceil(2)..offsets.end / 2) {
+        whole.iter().for_each(|word| set(word, u64::MAX));
+    }
+    if !offsets.end.is_multiple_of(2) {
+        set(&words[offsets.end / 2], LOWER);
     }
 }
 
@@ -169,6 +225,7 @@ fn write_directly(words: &[AtomicU64], runs: &[Run], span: u32) {
 mod tests {
     use super::*;
     use crate::Pages;
+    use crate::synthetic::Random;
 
     #[test]
     fn lists_of_every_length_say_what_was_written() {
@@ -178,7 +235,7 @@ mod tests {
             for count in [1, 2, 9, 10, 11, 20, 21, 100, 320, 321, 1000] {
                 let runs: Vec<Run> =
                     (0..count).map(|n| Run { start: n * span / count, group: n * 7 % 1000 }).collect();
-                let word = writer.write(&lists, &runs).unwrap();
+                let word = writer.write(&lists, &runs, 0).unwrap();
                 for offset in 0..span {
                     let run = runs.partition_point(|run| run.start <= offset) - 1;
                     assert_eq!(lists.find(word, offset), runs[run].group, "{offset} of {count} runs");
@@ -203,7 +260,49 @@ mod tests {
         let lists = Lists::new(Words::new(&Pages, NAME, LINE).unwrap());
         let mut writer = ListWriter::new(&Domain::new(), 1, 1 << 13);
         let run = [Run { start: 0, group: 1 }];
-        assert!(writer.write(&lists, &run).is_ok());
-        assert_eq!(writer.write(&lists, &run), Err(NeedsRebuild { array: NAME }));
+        assert!(writer.write(&lists, &run, 0).is_ok());
+        assert_eq!(writer.write(&lists, &run, 0), Err(NeedsRebuild { array: NAME }));
+    }
+
+    #[test]
+    fn a_list_that_changes_many_times_says_what_was_written_last_and_takes_room_only_where_it_differs() {
+        let lists = Lists::new(Words::new(&Pages, NAME, LINE << 14).unwrap());
+        let span = 1 << 13;
+        let mut writer = ListWriter::new(&Domain::new(), 1 << 14, span);
+        let mut random = Random::new(0x0dd_5eed);
+        let mut word = 0;
+        for count in [5, 5, 321, 400, 200, 161, 160, 320, 321, 500, 1] {
+            for _ in 0..3 {
+                let mut starts: Vec<u32> =
+                    (1..count).map(|_| random.below(u64::from(span) - 1) as u32 + 1).collect();
+                starts.extend([0]);
+                starts.sort_unstable();
+                starts.dedup();
+                let runs: Vec<Run> =
+                    starts.into_iter().map(|start| Run { start, group: random.below(9) as u32 }).collect();
+                let new = writer.write(&lists, &runs, word).unwrap();
+                if new != word {
+                    writer.put(word);
+                }
+                word = new;
+                for offset in 0..span {
+                    let run = runs.partition_point(|run| run.start <= offset) - 1;
+                    assert_eq!(lists.find(word, offset), runs[run].group, "{offset} of {count} runs");
+                }
+                assert_eq!(writer.write(&lists, &runs, word), Ok(word));
+            }
+        }
+    }
+
+    #[test]
+    fn a_dense_block_changes_without_taking_room() {
+        let lists = Lists::new(Words::new(&Pages, NAME, LINE << 10).unwrap());
+        let span = 1 << 13;
+        let mut writer = ListWriter::new(&Domain::new(), 512, span);
+        let runs = |group| (0..400).map(|n| Run { start: n * 20, group: n % 7 + group }).collect::<Vec<_>>();
+        let word = writer.write(&lists, &runs(1), 0).unwrap();
+        for group in 2..1000 {
+            assert_eq!(writer.write(&lists, &runs(group), word), Ok(word));
+        }
     }
 }

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// The code that says "look further".
 pub(super) const ESCAPE: u8 = 255;
+/// When no more than so many codes are free, those that no cell shows are taken back, so that their grace period is over
+/// when the last one is gone.
+const SPARE: usize = 64;
 
 /// Groups by code, for readers.
 pub(super) struct Palette {
@@ -89,7 +92,7 @@ impl PaletteWriter {
     }
 
     fn assign(&mut self, palette: &Palette, group: Group) -> Option<u8> {
-        if self.free.is_empty() {
+        if self.free.len() < SPARE {
             self.free_unused();
         }
         let code = self.free.pop()?;
@@ -110,8 +113,8 @@ impl PaletteWriter {
                 }
                 is_used
             });
-            self.recent.fill((NO_GROUP, 0));
             if !unused.is_empty() {
+                self.recent.fill((NO_GROUP, 0));
                 self.leaving = Some((self.domain.ticket(), unused));
             }
         }
@@ -164,6 +167,23 @@ mod tests {
         assert_eq!(writer.code(&palette, 1000, &mut pinned), Some(code));
         assert_eq!(palette.groups[usize::from(code)].load(Relaxed), 1000);
         assert_eq!(writer.code(&palette, 8, &mut pinned), None);
+    }
+
+    #[test]
+    fn groups_that_come_and_go_never_lack_a_code_while_readers_turn() {
+        let (domain, palette) = (Domain::new(), palette());
+        let mut reader = domain.reader();
+        let mut writer = PaletteWriter::new(&domain);
+        let mut shown = std::collections::VecDeque::new();
+        for group in 1..5000 {
+            reader.turn();
+            let mut pinned = Vec::new();
+            assert!(writer.code(&palette, group, &mut pinned).is_some(), "group {group}");
+            shown.extend(pinned);
+            if shown.len() > 190 {
+                shown.pop_front().into_iter().for_each(|code| writer.remove(code, 1));
+            }
+        }
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Fib4Small {
         let root = &self.shared.roots[block];
         let old = root.load(Relaxed);
         let new = if cut_short(runs) || runs.iter().any(|run| run.group as usize >= SELVES) {
-            self.lists.write(&self.shared.lists, runs)?
+            self.lists.write(&self.shared.lists, runs, old)?
         } else if let [run] = runs {
             u64::from(run.group) << 32
         } else {
@@ -168,7 +168,7 @@ fn leaves_at(leaves: &Words<AtomicU16>, word: u64, count: usize) -> &[AtomicU16]
 
 fn change_leaves(leaves: &[AtomicU16], runs: &[Run]) {
     for (leaf, run) in leaves.iter().zip(runs) {
-        leaf.store(run.group as u16, Relaxed);
+        leaf.store(run.group as u16, Release); // a default that it gives way to was stored before
     }
 }
 
