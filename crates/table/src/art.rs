@@ -225,6 +225,13 @@ impl<A: Address> Art<A> {
         entry.some().map(|group| (Prefix::of(address, offset + entry.len()), group))
     }
 
+    /// What addresses of `prefix` show, where no route as long as it or longer covers them: the group of the longest
+    /// shorter prefix, [`NO_GROUP`] if there is none but perhaps the route of all addresses.
+    pub fn cover(&self, prefix: Prefix<A>) -> Group {
+        let shorter = (1..prefix.len()).rev().map(|len| Prefix::of(prefix.first(), len));
+        shorter.filter_map(|shorter| self.get(shorter)).next().unwrap_or(NO_GROUP)
+    }
+
     /// Removes all routes, for one address after another.
     ///
     /// Readers see an address lose its routes at once, or fall back on shorter prefixes first.

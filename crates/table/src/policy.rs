@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn what_is_no_policy_is_refused() {
-        for text in ["", "quick", "auto:", "auto:+1", "auto:M", "auto:99999999999G", "art:", "art:x", "fast:1"] {
+        for text in
+            ["", "quick", "auto:", "auto:+1", "auto:M", "auto:99999999999G", "art:", "art:x", "fast:1"]
+        {
             assert_eq!(text.parse::<Policy<u32>>(), Err(NotAPolicy), "{text}");
         }
     }

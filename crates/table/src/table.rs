@@ -6,7 +6,8 @@
 use crate::fib::layout::{Fib, Fib4, Layout};
 use crate::fib::{BuildError, FibMemory};
 use crate::{
-    Address, Art, ArtReader, CannotInsert, Fib6, Group, MemoryReport, Policy, Prefix, Routes, Storage, Strides,
+    Address, Art, ArtReader, CannotInsert, Fib6, Group, MemoryReport, Policy, Prefix, Routes, Storage,
+    Strides,
 };
 use artery_rcu::{Domain, Published, Turn};
 use std::fmt;
@@ -60,7 +61,7 @@ impl<A: Family> Clone for RouteReader<A> {
 }
 
 impl<A: Family> RouteReader<A> {
-    /// The group of the longest prefix that contains the address, [`NO_GROUP`] if none does.
+    /// The group of the longest prefix that contains the address, [`NO_GROUP`](crate::NO_GROUP) if none does.
     ///
     /// # Panics
     /// When the turn is not one of the table's domain.
@@ -135,7 +136,7 @@ impl<A: Family> RouteTable<A> {
         check::<A>(group)?;
         let old = self.art.insert(prefix, group)?;
         if old != Some(group) {
-            self.changed(prefix);
+            self.changed(prefix, old);
         }
         Ok(old)
     }
@@ -143,7 +144,7 @@ impl<A: Family> RouteTable<A> {
     /// Removes the route of a prefix and returns its group.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<Group> {
         let old = self.art.remove(prefix)?;
-        self.changed(prefix);
+        self.changed(prefix, Some(old));
         Some(old)
     }
 
@@ -199,10 +200,11 @@ impl<A: Family> RouteTable<A> {
         self.compile().inspect_err(|_| self.art = before)
     }
 
-    /// Brings the FIB in step with a change of ART.
-    fn changed(&mut self, prefix: Prefix<A>) {
+    /// Brings the FIB in step with a change of ART: the route of `prefix`, which had the group `old`.
+    fn changed(&mut self, prefix: Prefix<A>, old: Option<Group>) {
         let Some(fib) = &mut self.fib else { return };
-        if fib.update(&self.art, prefix).is_err() {
+        let before = || old.unwrap_or_else(|| self.art.cover(prefix));
+        if fib.replace(&self.art, prefix, before).is_err() {
             // It has no room for the change. Without memory for a bigger one ART forwards: right, if slower.
             if self.compile().is_err() {
                 self.forward_by(None);

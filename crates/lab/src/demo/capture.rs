@@ -55,7 +55,8 @@ fn run(file: &Path, table: &Path, profile: bool) -> anyhow::Result<Finished> {
     let (path, table) = (file.to_string_lossy(), table.to_string_lossy());
     let settings =
         Settings { profile, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
-    let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path), ("TABLE", &table)])?.build(settings)?;
+    let router = checked("conf/pcap-router.click", PCAP_ROUTER, &[("IN", &path), ("TABLE", &table)])?
+        .build(settings)?;
     router.start().wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))
 }
 

@@ -28,7 +28,12 @@ pub(super) trait Compiled<A: Address>: Sized {
     /// Compiles a table.
     fn build(domain: &Arc<Domain>, art: &Art<A>) -> Result<Self, BuildError>;
     /// Takes over what has changed.
-    fn update(&mut self, art: &Art<A>, changed: Prefix<A>) -> Result<(), NeedsRebuild>;
+    fn replace(
+        &mut self,
+        art: &Art<A>,
+        changed: Prefix<A>,
+        before: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild>;
     /// What looks up in it.
     fn reader(&self) -> Self::Reader;
     /// Bytes in use.
@@ -64,8 +69,13 @@ macro_rules! compiled {
             fn build(domain: &Arc<Domain>, art: &Art<$address>) -> Result<Self, BuildError> {
                 <$fib>::build(domain, art, &HugePages, $options)
             }
-            fn update(&mut self, art: &Art<$address>, changed: Prefix<$address>) -> Result<(), NeedsRebuild> {
-                <$fib>::update(self, art, changed)
+            fn replace(
+                &mut self,
+                art: &Art<$address>,
+                changed: Prefix<$address>,
+                before: impl FnOnce() -> Group,
+            ) -> Result<(), NeedsRebuild> {
+                <$fib>::replace(self, art, changed, before)
             }
             fn reader(&self) -> $reader {
                 <$fib>::reader(self)
@@ -128,8 +138,9 @@ impl<A: Family, C: Compiled<A>> InStep<A, C> {
         Ok(InStep { domain, art, fib, view })
     }
 
-    fn follow(&mut self, changed: Prefix<A>) {
-        if self.fib.update(&self.art, changed).is_err() {
+    fn follow(&mut self, changed: Prefix<A>, old: Option<Group>) {
+        let before = || old.unwrap_or_else(|| self.art.cover(changed));
+        if self.fib.replace(&self.art, changed, before).is_err() {
             self.fib = C::build(&self.domain, &self.art).expect("memory for a FIB of the same size again");
             self.view.lookup = self.fib.reader();
         }
@@ -147,12 +158,12 @@ impl<A: Family, C: Compiled<A>> Engine<A> for InStep<A, C> {
         Some(Box::new(View::new(&self.domain, self.fib.reader())))
     }
     fn announce(&mut self, prefix: Prefix<A>, group: Group) {
-        self.art.insert(prefix, group).expect("room for routes that were there before");
-        self.follow(prefix);
+        let old = self.art.insert(prefix, group).expect("room for routes that were there before");
+        self.follow(prefix, old);
     }
     fn withdraw(&mut self, prefix: Prefix<A>) {
-        self.art.remove(prefix);
-        self.follow(prefix);
+        let old = self.art.remove(prefix);
+        self.follow(prefix, old);
     }
     fn bytes(&self) -> u64 {
         self.fib.bytes() as u64

@@ -43,8 +43,13 @@ pub trait Fib<A: Address>: Sized + Send {
         runs: &impl Runs<A>,
         storage: &dyn Storage,
     ) -> Result<Self, BuildError>;
-    /// Takes over what has changed in a prefix.
-    fn update(&mut self, runs: &impl Runs<A>, changed: Prefix<A>) -> Result<(), NeedsRebuild>;
+    /// Takes over what has changed in a prefix, whose addresses, as far as they change, had the group `before`.
+    fn replace(
+        &mut self,
+        runs: &impl Runs<A>,
+        changed: Prefix<A>,
+        before: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild>;
     /// How it is laid out.
     fn layout(&self) -> Layout;
     /// How much memory it takes.
@@ -106,13 +111,18 @@ impl Fib<u32> for Fib4 {
         let wide = Fib4Options { wide: true, ..Fib4Options::default() };
         Fib4Fast::build(domain, runs, storage, wide).map(Fib4::Fast)
     }
-    fn update(&mut self, runs: &impl Runs<u32>, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
+    fn replace(
+        &mut self,
+        runs: &impl Runs<u32>,
+        changed: Prefix<u32>,
+        before: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild> {
         match self {
             Fib4::Fast(fib) => {
-                fib.update(runs, changed)?;
+                fib.replace(runs, changed, before)?;
                 if fib.wants_wide() { Err(NeedsRebuild { array: "cells" }) } else { Ok(()) }
             }
-            Fib4::Small(fib) => fib.update(runs, changed),
+            Fib4::Small(fib) => fib.replace(runs, changed, before),
         }
     }
     fn layout(&self) -> Layout {
@@ -168,8 +178,13 @@ impl Fib<u128> for Fib6 {
     ) -> Result<Fib6, BuildError> {
         Fib6::build(domain, runs, storage, None)
     }
-    fn update(&mut self, runs: &impl Runs<u128>, changed: Prefix<u128>) -> Result<(), NeedsRebuild> {
-        Fib6::update(self, runs, changed)
+    fn replace(
+        &mut self,
+        runs: &impl Runs<u128>,
+        changed: Prefix<u128>,
+        _: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild> {
+        self.update(runs, changed)
     }
     fn layout(&self) -> Layout {
         Layout::Small

@@ -31,7 +31,7 @@ use crate::{Group, Prefix, Runs, Simd, Storage, Words, simd};
 use artery_rcu::{Domain, Turn};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 
 /// Address bits that the root takes.
 const ROOT_BITS: u8 = 16;
@@ -119,6 +119,16 @@ impl Fib6 {
         let done = self.change(changed, &news);
         self.scratch.changed = news;
         done
+    }
+
+    /// The same. What addresses had `before` would not help: arrays tell quickly where nothing changes.
+    pub fn replace(
+        &mut self,
+        runs: &impl Runs<u128>,
+        changed: Prefix<u128>,
+        _before: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild> {
+        self.update(runs, changed)
     }
 
     /// A reader for another thread.

@@ -30,6 +30,8 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
 const BLOCK_BITS: u32 = 13;
 /// Leaves that are their own numbers.
 const SELVES: usize = 1 << 16;
+/// Blocks of a /16 up to which walking each of them is quicker than walking the /16.
+const FEW_BLOCKS: usize = 3;
 
 /// A compiled IPv4 FIB of about seven bytes a prefix, for its writer.
 ///
@@ -93,6 +95,32 @@ impl Fib4Small {
         }
         let block = (32 - BLOCK_BITS) as u8;
         self.change_blocks(source, Prefix::of(changed.first(), changed.len().min(block)))
+    }
+
+    /// The same for a short prefix whose addresses, as far as they change, had the group `before`: looks only where
+    /// that shows, which under a busy /8 is a quarter of it.
+    pub fn replace(
+        &mut self,
+        source: &impl Runs<u32>,
+        changed: Prefix<u32>,
+        before: impl FnOnce() -> Group,
+    ) -> Result<(), NeedsRebuild> {
+        if !(1..=16).contains(&changed.len()) {
+            return self.update(source, changed);
+        }
+        let before = before();
+        for first in (changed.first() >> 16..=changed.last() >> 16).map(|block| block << 16) {
+            let blocks = (0..8u32).map(|number| Prefix::of(first | number << BLOCK_BITS, 19));
+            let shows =
+                |block: &Prefix<u32>| self.shared.shows((block.first() >> BLOCK_BITS) as usize, before);
+            let showing: Vec<Prefix<u32>> = blocks.filter(shows).collect();
+            if showing.len() > FEW_BLOCKS {
+                self.change_blocks(source, Prefix::of(first, 16))?;
+            } else {
+                showing.into_iter().try_for_each(|block| self.change_blocks(source, block))?;
+            }
+        }
+        Ok(())
     }
 
     /// A reader; it may be cloned and sent to other threads.
@@ -218,6 +246,16 @@ impl Fib4SmallReader {
 }
 
 impl Shared {
+    /// Whether a block may have addresses of this group.
+    fn shows(&self, block: usize, group: Group) -> bool {
+        let word = self.roots[block].load(Relaxed);
+        if word & LISTED != 0 {
+            return true;
+        }
+        let count = 1 + (word as u32).count_ones() as usize;
+        leaves_at(&self.leaves, word, count).iter().any(|leaf| Group::from(leaf.load(Relaxed)) == group)
+    }
+
     #[inline]
     fn roots(&self) -> &[AtomicU64; ROOTS] {
         (&*self.roots).try_into().expect("the array was made with this length")

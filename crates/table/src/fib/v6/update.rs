@@ -48,7 +48,7 @@ impl Fib6 {
             Some(Kind::Wide) if let Some(inner) = self.writer.way_on(place, change.prefix) => {
                 Ok(self.refresh(inner, change)? && self.shrink(place)?)
             }
-            _ => self.replace(place, change),
+            _ => self.rewrite(place, change),
         }
     }
 
@@ -62,7 +62,7 @@ impl Fib6 {
     }
 
     /// Writes new nodes for a slot that is no array, if its runs have changed.
-    fn replace(&mut self, place: Place, change: Change<'_>) -> Result<HasShrunk, NeedsRebuild> {
+    fn rewrite(&mut self, place: Place, change: Change<'_>) -> Result<HasShrunk, NeedsRebuild> {
         let Place { at, word, prefix, level } = place;
         let Scratch { old, new, .. } = &mut self.scratch;
         old.clear();
