@@ -86,26 +86,29 @@ fn with_file(
     file: Routes,
     outputs: usize,
 ) -> Result<Vec<(Prefix<u32>, Hop<u32>)>, String> {
-    let ways: Vec<Hop<u32>> =
-        file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect::<Result<_, _>>()?;
+    // Those that only routes of the file's other family have are never asked for.
+    let ways: Vec<Result<Hop<u32>, String>> =
+        file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect();
     let hop = |group: u32| match (group, ways.is_empty()) {
         (NO_GROUP, _) => Ok(Hop { gateway: None, output: 0 }),
         (number, true) if number as usize <= outputs => {
             Ok(Hop { gateway: None, output: (number - 1) as u16 })
         }
-        (number, true) => Err(format!("a route goes to output {number} of {outputs}, counted from 1")),
-        (number, false) => Ok(ways[number as usize - 1]),
+        (number, true) => Err(format!("it goes to output {number} of {outputs}, counted from 1")),
+        (number, false) => ways[number as usize - 1].clone(),
     };
     let own: Vec<_> = writer.routes().collect();
-    let routes = file.v4.into_iter().map(|(prefix, group)| Ok((prefix, hop(group)?)));
+    let routes = file.v4.into_iter().map(|(prefix, group)| {
+        let hop = hop(group).map_err(|why| format!("route {prefix}: {why}"))?;
+        Ok((prefix, hop))
+    });
     routes.chain(own.into_iter().map(Ok)).collect()
 }
 
 /// The way to a next hop: the output of the route that covers it.
 fn via(writer: &Writer<u32>, gateway: IpAddr) -> Result<Hop<u32>, String> {
     let IpAddr::V4(address) = gateway else {
-        // Of the file's other family.
-        return Ok(Hop { gateway: None, output: 0 });
+        return Err(format!("its next hop {gateway} is an IPv6 address, and packets can't be sent there"));
     };
     let covering = writer.lookup_hop(address.to_bits()).ok_or_else(|| {
         format!("no argument covers the next hop {gateway}: add a route for it, such as '{gateway}/32 0'")
@@ -205,6 +208,13 @@ mod tests {
     }
 
     #[test]
+    fn next_hops_of_the_files_ipv6_routes_need_no_argument() {
+        let file = file("20.0.0.0/8 10.0.0.9\n2001:db8::/32 9.9.9.9\n2001:db8:1::/48 fe80::1\n");
+        let mut bench = bench(&format!("10/8 1, TABLE {}", file.path().display()));
+        assert_eq!(bench.read("lookup", "20.1.1.1").unwrap(), "1 10.0.0.9");
+    }
+
+    #[test]
     fn a_file_may_count_outputs_or_say_nothing() {
         let numbers = file("20.0.0.0/8 3\n30.0.0.0/8\n");
         let mut bench = bench(&format!("TABLE {}", numbers.path().display()));
@@ -217,11 +227,13 @@ mod tests {
         let absent = "/nonexistent/routes";
         let (nowhere, too_far, damaged) =
             (file("1.0.0.0/8 9.9.9.9"), file("1.0.0.0/8 4"), file("1.0.0.0/8\nx"));
+        let foreign = file("1.0.0.0/8 2001:db8::1");
         let name = |file: &tempfile::NamedTempFile| file.path().display().to_string();
         for (file, why) in [
             (absent.to_string(), "No such file"),
             (name(&nowhere), "no argument covers the next hop 9.9.9.9"),
             (name(&too_far), "output 4 of 3"),
+            (name(&foreign), "route 1.0.0.0/8: its next hop 2001:db8::1 is an IPv6 address"),
             (name(&damaged), ":2: \"x\" is not a prefix"),
         ] {
             let error = Bench::setup(&CLASS, &format!("TABLE {file}")).outputs(3).build().err().unwrap();
