@@ -18,7 +18,7 @@ destination annotation. A packet without route is dropped; the first five are re
 
 Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
 counts. `TABLE` names a file with more: a line for each, `PREFIX`, `PREFIX NEXT-HOP` or `PREFIX NUMBER`, or a BGP table in
-MRT format (RFC 6396), also compressed. Routes with a next hop leave by the output of the argument that covers it; a number
+MRT format (RFC 6396), also packed by gzip. Routes with a next hop leave by the output of the argument that covers it; a number
 counts outputs from 1; a bare prefix means the first output. Arguments come before the file where both have a prefix. IPv6
 routes in the file are passed over. A damaged file is refused with the place of the damage.
 
