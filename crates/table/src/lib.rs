@@ -72,8 +72,8 @@
 //!   reaches one address after another: of two addresses in a prefix, one may be seen changed before the other.
 //!   [`load`](RouteTable::load) and [`set_policy`](RouteTable::set_policy) change everything by one store.
 //! * *When `insert` or `remove` returns, every lookup that begins sees it.* The answer is the same whichever engine
-//!   forwards, also while one takes another's place. Where a change finds no memory for a bigger FIB, ART forwards:
-//!   slower, and right.
+//!   forwards, also while one takes another's place. Where a change finds no memory for a bigger FIB, ART forwards,
+//!   slower and right, until the next `load` or `set_policy`.
 //! * *Readers take no lock and wait for nobody.* A lookup begins again only if the writer has changed something
 //!   meanwhile, so a writer that is held up holds up no reader. Nor do readers hold up the writer: it waits for no
 //!   grace period.
@@ -94,8 +94,8 @@
 //!
 //! Next hops, gateways and interfaces (a group is a number), best-path choice between routes of one prefix (the last
 //! insert wins), a second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and
-//! feature flags. Tables in files are read by the crate `artery-feed`; lines of text by [`load`]; [`synthetic`] makes
-//! tables of the Internet's shape for tests.
+//! feature flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of
+//! the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]
 
 mod address;
