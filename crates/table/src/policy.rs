@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// How a table forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy<A: Address> {
-    /// The compiled FIB that suits the number of routes, within so many bytes where a budget is given.
+    /// The compiled FIB that suits the number of routes, within so many bytes where a budget is given; the next best
+    /// where the routes don't fit.
     Auto {
         /// Most bytes that the FIB may take.
         budget: Option<u64>,

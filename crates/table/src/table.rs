@@ -41,6 +41,17 @@ pub struct RouteTable<A: Family> {
     art: Art<A>,
     fib: Option<A::Fib>,
     engine: Arc<Published<Engine<A>>>,
+    compromise: Option<Compromise>,
+}
+
+/// What the routes were found to fit into, where that is not what the policy asks for.
+///
+/// It holds until they are half or twice as many: to compile them in vain takes as long as to compile them.
+#[derive(Clone, Copy)]
+struct Compromise {
+    routes: usize,
+    /// None: ART.
+    layout: Option<Layout>,
 }
 
 /// What forwards.
@@ -96,7 +107,8 @@ impl<A: Family> RouteTable<A> {
     ) -> Result<RouteTable<A>, TableError> {
         let art = Art::new(domain, strides(&policy), &*storage)?;
         let engine = Arc::new(Published::new(domain, Engine::Art(art.reader())));
-        let mut table = RouteTable { domain: domain.clone(), storage, policy, art, fib: None, engine };
+        let mut table =
+            RouteTable { domain: domain.clone(), storage, policy, art, fib: None, engine, compromise: None };
         table.compile()?;
         Ok(table)
     }
@@ -126,7 +138,7 @@ impl<A: Family> RouteTable<A> {
     pub fn iter(&self) -> Routes<'_, A> {
         self.art.iter()
     }
-    /// The route of a prefix and those of all prefixes that it covers.
+    /// The routes of longer prefixes within this one, in order; its own route is not among them.
     pub fn more_specifics(&self, prefix: Prefix<A>) -> Routes<'_, A> {
         self.art.more_specifics(prefix)
     }
@@ -169,7 +181,7 @@ impl<A: Family> RouteTable<A> {
         let before = std::mem::replace(&mut self.policy, policy);
         let wanted = strides(&self.policy);
         let done = if *self.art.strides() == wanted {
-            self.compile()
+            self.compile_anew()
         } else {
             Art::build(&self.domain, wanted, &*self.storage, self.art.iter())
                 .map_err(TableError::Memory)
@@ -197,32 +209,54 @@ impl<A: Family> RouteTable<A> {
     /// Makes `art` what is known, and what forwards accordingly.
     fn put(&mut self, art: Art<A>) -> Result<(), TableError> {
         let before = std::mem::replace(&mut self.art, art);
-        self.compile().inspect_err(|_| self.art = before)
+        self.compile_anew().inspect_err(|_| self.art = before)
+    }
+
+    /// Compiles what the policy asks for, whatever did not fit before.
+    fn compile_anew(&mut self) -> Result<(), TableError> {
+        let before = self.compromise.take();
+        self.compile().inspect_err(|_| self.compromise = before)
     }
 
     /// Brings the FIB in step with a change of ART: the route of `prefix`, which had the group `old`.
     fn changed(&mut self, prefix: Prefix<A>, old: Option<Group>) {
-        let Some(fib) = &mut self.fib else { return };
         let before = || old.unwrap_or_else(|| self.art.cover(prefix));
-        if fib.replace(&self.art, prefix, before).is_err() {
+        let replaced = self.fib.as_mut().map(|fib| fib.replace(&self.art, prefix, before));
+        if let Some(Err(_)) = replaced {
             // It has no room for the change. Without memory for a bigger one ART forwards: right, if slower.
             if self.compile().is_err() {
+                self.make_do_with(None);
                 self.forward_by(None);
             }
-        } else if self.layout() != self.fib.as_ref().map(Fib::layout) {
-            // Another layout would suit better; without memory for it this one goes on.
-            let _ = self.compile();
+            return;
+        }
+        let layout = self.fib.as_ref().map(Fib::layout);
+        if self.layout() != layout && self.compile().is_err() {
+            // Another would suit better, but there is no memory for it: this one goes on.
+            self.make_do_with(layout);
         }
     }
 
-    /// Makes the FIB that the policy asks for and lets it forward.
+    /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes don't fit.
     fn compile(&mut self) -> Result<(), TableError> {
-        let fib = match self.layout() {
-            Some(layout) => Some(A::Fib::build(layout, &self.domain, &self.art, &*self.storage)?),
-            None => None,
-        };
-        self.forward_by(fib);
-        Ok(())
+        let mut layout = self.layout();
+        loop {
+            let build = |layout| A::Fib::build(layout, &self.domain, &self.art, &*self.storage);
+            match layout.map(build).transpose() {
+                Err(BuildError::Full(_)) if matches!(self.policy, Policy::Auto { .. }) => {
+                    layout = layout.filter(|layout| *layout == Layout::Fast).map(|_| Layout::Small);
+                    self.make_do_with(layout);
+                }
+                built => {
+                    self.forward_by(built?);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn make_do_with(&mut self, layout: Option<Layout>) {
+        self.compromise = Some(Compromise { routes: self.len(), layout });
     }
 
     fn forward_by(&mut self, fib: Option<A::Fib>) {
@@ -231,8 +265,17 @@ impl<A: Family> RouteTable<A> {
         self.fib = fib;
     }
 
-    /// The layout that the policy wants for the routes there are; none for ART alone.
+    /// The layout for the routes there are; none for ART alone.
     fn layout(&self) -> Option<Layout> {
+        let holds = |made: &Compromise| (made.routes / 2..=made.routes * 2).contains(&self.len());
+        match self.compromise.filter(holds) {
+            Some(Compromise { layout, .. }) => layout,
+            None => self.wanted_layout(),
+        }
+    }
+
+    /// The layout that the policy wants.
+    fn wanted_layout(&self) -> Option<Layout> {
         match &self.policy {
             Policy::Art(_) => None,
             Policy::Fast => Some(A::Fib::nearest(Layout::Fast)),
@@ -240,7 +283,9 @@ impl<A: Family> RouteTable<A> {
             Policy::Auto { budget } => {
                 let is_fast = self.fib.as_ref().is_some_and(|fib| fib.layout() == Layout::Fast);
                 let many = if is_fast { FEW } else { MANY };
-                let fits = budget.is_none_or(|budget| A::Fib::fast_bytes(self.len()) <= budget);
+                // Room for more, so that a route that comes and goes does not change the layout each time.
+                let routes = if is_fast { self.len() } else { self.len() + self.len() / 8 };
+                let fits = budget.is_none_or(|budget| A::Fib::fast_bytes(routes) <= budget);
                 let layout = if self.len() >= many && fits { Layout::Fast } else { Layout::Small };
                 Some(A::Fib::nearest(layout))
             }
@@ -283,6 +328,13 @@ impl fmt::Display for TableError {
         match self {
             TableError::Memory(error) => write!(f, "no memory for the routing table: {error}"),
             TableError::Route(error) => error.fmt(f),
+            TableError::Fib(BuildError::Full(full)) => {
+                write!(
+                    f,
+                    "the routes don't fit this FIB, whose array {} is full: take the policy auto",
+                    full.array
+                )
+            }
             TableError::Fib(error) => error.fmt(f),
         }
     }

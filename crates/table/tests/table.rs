@@ -1,10 +1,10 @@
 //! The whole table against a list of routes, by every policy, and while it changes from one to another.
 use artery_rcu::Domain;
 use artery_table::synthetic::Random;
-use artery_table::{Family, Group, NO_GROUP, Pages, Policy, Prefix, RouteTable, TableError};
+use artery_table::{Family, Group, NO_GROUP, Pages, Policy, Prefix, Region, RouteTable, Storage, TableError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 const POLICIES: [&str; 6] = ["auto", "fast", "small", "art", "auto:1M", "fast"];
 
@@ -112,6 +112,82 @@ fn auto_grows_into_the_fast_layout_unless_it_has_no_room() {
         table.insert(Prefix::of(200 << 24, 8), 9).unwrap();
         assert_eq!(table.engine(), engine);
     }
+}
+
+/// Counts FIBs of the fast layout.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Storage for Counting {
+    fn region(&self, name: &'static str, bytes: usize) -> std::io::Result<Region> {
+        self.0.fetch_add(usize::from(name == "cells"), Relaxed);
+        Pages.region(name, bytes)
+    }
+}
+
+/// So many /16s with 400 hosts each, which cost the fast layout 256 KiB each.
+fn hosts(blocks: std::ops::Range<u32>) -> impl Iterator<Item = (Prefix<u32>, Group)> {
+    let hosts = |block| (0..400).map(move |n| (Prefix::host((block << 16) + n * 163), 1 + n % 3));
+    blocks.flat_map(hosts)
+}
+
+#[test]
+fn auto_takes_what_the_routes_fit_into() {
+    let domain = Domain::new();
+    let storage = Arc::new(Counting::default());
+    let mut table = RouteTable::new(&domain, Policy::default(), storage.clone()).unwrap();
+    table.load(hosts(0..600)).unwrap();
+    assert_eq!((table.engine().as_str(), storage.0.load(Relaxed)), ("small", 1));
+    for (host, group) in hosts(600..610) {
+        table.insert(host, group).unwrap();
+    }
+    assert_eq!(storage.0.load(Relaxed), 1, "compiled in vain again");
+    for (host, _) in hosts(0..500) {
+        table.remove(host);
+    }
+    assert_eq!((table.engine().as_str(), table.len()), ("fast", 110 * 400));
+    table.load((0..70_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine(), "fast");
+}
+
+#[test]
+fn routes_that_outgrow_the_fast_layout_are_forwarded_by_another() {
+    let domain = Domain::new();
+    for (policy, engine) in [("auto", "small"), ("fast", "art:8/4/4/4/4/4/4")] {
+        let storage = Arc::new(Counting::default());
+        let mut table = RouteTable::new(&domain, policy.parse().unwrap(), storage.clone()).unwrap();
+        assert!(policy == "auto" || table.load(hosts(0..600)).is_err());
+        table.load(hosts(0..500)).unwrap();
+        assert_eq!(table.engine(), "fast");
+        let before = storage.0.load(Relaxed);
+        for (host, group) in hosts(500..520) {
+            table.insert(host, group).unwrap();
+        }
+        assert_eq!(table.engine(), engine);
+        let compiled = storage.0.load(Relaxed) - before;
+        assert!(compiled < 6, "compiled {compiled} times");
+        let (mut reader, engine) = (domain.reader(), table.reader());
+        let turn = reader.turn();
+        assert!(hosts(0..520).all(|(host, group)| engine.lookup(&turn, host.first()) == group));
+        assert_eq!(engine.lookup(&turn, 1), NO_GROUP);
+    }
+}
+
+#[test]
+fn a_route_that_comes_and_goes_at_the_budget_changes_the_layout_once() {
+    let domain = Domain::new();
+    let storage = Arc::new(Counting::default());
+    let policy: Policy<u32> = "auto:16877216".parse().unwrap();
+    let mut table = RouteTable::new(&domain, policy, storage.clone()).unwrap();
+    table.load((0..80_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine(), "fast");
+    (80_000..100_001).for_each(|n| drop(table.insert(Prefix::of(n << 8, 24), 1)));
+    for _ in 0..10 {
+        assert_eq!(table.engine(), "small");
+        table.remove(Prefix::of(0, 24));
+        table.insert(Prefix::of(0, 24), 1).unwrap();
+    }
+    assert_eq!(storage.0.load(Relaxed), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::word::Kind;
 use super::*;
 use crate::synthetic::Random;
 use crate::{Address, NO_GROUP, Pages};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Routes, in no order.
 #[derive(Default)]
