@@ -119,7 +119,7 @@ pub use fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 pub use fib::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 pub use limbo::Limbo;
 pub use policy::{NotAPolicy, Policy};
-pub use runs::{Group, NO_GROUP, Runs};
+pub use runs::{Group, Holes, NO_GROUP, Runs};
 pub use simd::Simd;
 pub use storage::{HugePages, Pages, Region, Storage, Word, Words};
 pub use table::{Family, RouteReader, RouteTable, TableError};

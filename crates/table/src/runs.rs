@@ -19,3 +19,9 @@ pub trait Runs<A: Address> {
     /// The group of the route of all addresses, [`NO_GROUP`] if there is none.
     fn default_group(&self) -> Group;
 }
+
+/// A set of routes that can say what a short prefix alone covers.
+pub trait Holes<A: Address>: Runs<A> {
+    /// Calls `each(first, last)` for the addresses of `within` that no prefix longer than it covers, in order.
+    fn holes(&self, within: Prefix<A>, each: impl FnMut(A, A));
+}

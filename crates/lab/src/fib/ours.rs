@@ -32,7 +32,7 @@ pub(super) trait Compiled<A: Address>: Sized {
         &mut self,
         art: &Art<A>,
         changed: Prefix<A>,
-        before: impl FnOnce() -> Group,
+        group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild>;
     /// What looks up in it.
     fn reader(&self) -> Self::Reader;
@@ -73,9 +73,9 @@ macro_rules! compiled {
                 &mut self,
                 art: &Art<$address>,
                 changed: Prefix<$address>,
-                before: impl FnOnce() -> Group,
+                group: impl FnOnce() -> Group,
             ) -> Result<(), NeedsRebuild> {
-                <$fib>::replace(self, art, changed, before)
+                <$fib>::replace(self, art, changed, group)
             }
             fn reader(&self) -> $reader {
                 <$fib>::reader(self)
@@ -138,9 +138,9 @@ impl<A: Family, C: Compiled<A>> InStep<A, C> {
         Ok(InStep { domain, art, fib, view })
     }
 
-    fn follow(&mut self, changed: Prefix<A>, old: Option<Group>) {
-        let before = || old.unwrap_or_else(|| self.art.cover(changed));
-        if self.fib.replace(&self.art, changed, before).is_err() {
+    fn follow(&mut self, changed: Prefix<A>, group: Option<Group>) {
+        let shown = || group.unwrap_or_else(|| self.art.cover(changed));
+        if self.fib.replace(&self.art, changed, shown).is_err() {
             self.fib = C::build(&self.domain, &self.art).expect("memory for a FIB of the same size again");
             self.view.lookup = self.fib.reader();
         }
@@ -158,12 +158,12 @@ impl<A: Family, C: Compiled<A>> Engine<A> for InStep<A, C> {
         Some(Box::new(View::new(&self.domain, self.fib.reader())))
     }
     fn announce(&mut self, prefix: Prefix<A>, group: Group) {
-        let old = self.art.insert(prefix, group).expect("room for routes that were there before");
-        self.follow(prefix, old);
+        self.art.insert(prefix, group).expect("room for routes that were there before");
+        self.follow(prefix, Some(group));
     }
     fn withdraw(&mut self, prefix: Prefix<A>) {
-        let old = self.art.remove(prefix);
-        self.follow(prefix, old);
+        self.art.remove(prefix);
+        self.follow(prefix, None);
     }
     fn bytes(&self) -> u64 {
         self.fib.bytes() as u64

@@ -1,7 +1,7 @@
 //! A table as runs of addresses that go the same way.
 use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
 use super::{Art, Strides};
-use crate::{Address, Group, NO_GROUP, Prefix, Runs};
+use crate::{Address, Group, Holes, NO_GROUP, Prefix, Runs};
 
 impl<A: Address> Runs<A> for Art<A> {
     fn runs(&self, within: Prefix<A>, each: impl FnMut(A, A, Group)) {
@@ -21,6 +21,23 @@ impl<A: Address> Runs<A> for Art<A> {
 
     fn default_group(&self) -> Group {
         self.heaps.at(ROOT + DEFAULT).group()
+    }
+}
+
+impl<A: Address> Holes<A> for Art<A> {
+    fn holes(&self, within: Prefix<A>, each: impl FnMut(A, A)) {
+        let (first, last) = (within.first(), within.last());
+        let mut search = Search { heaps: &self.heaps, each, hole: None };
+        let number = level_within(&self.heaps.strides, within);
+        match self.reach(first, number) {
+            Reached::Slot(_) => search.add(first, last),
+            Reached::Table { heap, .. } => {
+                let level = self.heaps.levels()[number];
+                let slots = level.slot(first)..level.slot(last) + 1;
+                search.slots(heap, number, first.network(level.offset), slots, within.len() - level.offset);
+            }
+        }
+        search.finish();
     }
 }
 
@@ -108,6 +125,56 @@ impl<A: Address, F: FnMut(A, A, Group)> Walk<'_, A, F> {
     fn finish(mut self) {
         if let Some((first, last, group)) = self.run {
             (self.each)(first, last, group);
+        }
+    }
+}
+
+/// Puts neighbouring slots together that nothing longer covers.
+struct Search<'a, A, F> {
+    heaps: &'a Heaps<A>,
+    each: F,
+    /// The last hole, which the next slot may prolong.
+    hole: Option<(A, A)>,
+}
+
+impl<A: Address, F: FnMut(A, A)> Search<'_, A, F> {
+    /// The slots of a table whose first address is `base`, and what is below them. Routes that end within the first
+    /// `len` bits of the table leave holes; below it, none does.
+    fn slots(&mut self, heap: usize, number: usize, base: A, slots: std::ops::Range<usize>, len: u8) {
+        let level = self.heaps.levels()[number];
+        let words = &self.heaps.words()[heap..heap + level.words()];
+        let first_of =
+            |slot: usize| base.or(A::from_field(slot - level.fringe(), level.offset, level.stride));
+        let is_open = |entry: Entry| entry.is_none() || entry.len() <= len;
+        for slot in slots {
+            let entry = Heaps::<A>::entry(&words[slot]);
+            let first = first_of(slot);
+            match entry.child() {
+                Some(child) if is_open(self.heaps.at(child + DEFAULT)) => {
+                    let below = self.heaps.levels()[number + 1];
+                    self.slots(child, number + 1, first, below.fringe()..below.words(), 0);
+                }
+                None if is_open(entry) => self.add(first, first.broadcast(level.offset + level.stride)),
+                _ => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, first: A, last: A) {
+        match &mut self.hole {
+            Some(hole) if hole.1.next() == Some(first) => hole.1 = last,
+            hole => {
+                if let Some((first, last)) = hole.replace((first, last)) {
+                    (self.each)(first, last);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        if let Some((first, last)) = self.hole {
+            (self.each)(first, last);
         }
     }
 }

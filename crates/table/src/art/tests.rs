@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Pages, Region, Runs};
+use crate::{Holes, Pages, Region, Runs};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -49,6 +49,20 @@ fn assert_same<A: Address>(art: &Art<A>, model: &Model<A>, addresses: &[A]) {
         assert_eq!(art.reader().lookup(&turn, address), model.group(address), "{address:?}");
         assert_eq!(group, model.group(address), "{address:?} in a batch");
     }
+}
+
+fn assert_same_holes<A: Address>(art: &Art<A>, model: &Model<A>, within: Prefix<A>) {
+    let mut holes = Vec::new();
+    art.holes(within, |first, last| holes.push((first, last)));
+    assert!(holes.windows(2).all(|pair| pair[0].1 < pair[1].0), "holes out of order");
+    for address in boundaries(model.0.keys().copied().chain([within])) {
+        let is_covered = model.lookup(address).is_some_and(|(prefix, _)| prefix.len() > within.len());
+        let is_hole = holes.iter().any(|(first, last)| (*first..=*last).contains(&address));
+        assert_eq!(is_hole, within.contains(address) && !is_covered, "{address:?} in {within}");
+    }
+    let shorter = model.0.iter().filter(|(prefix, _)| (1..within.len()).contains(&prefix.len()));
+    let cover = shorter.filter(|(prefix, _)| prefix.covers(within)).max_by_key(|(prefix, _)| prefix.len());
+    assert_eq!(art.cover(within), cover.map_or(NO_GROUP, |(_, group)| *group), "the cover of {within}");
 }
 
 fn assert_same_runs<A: Address>(art: &Art<A>, model: &Model<A>, within: Prefix<A>) {
@@ -140,7 +154,9 @@ fn follows_the_model<A: Address>(layout: &str, operations: &[(Prefix<A>, Option<
         if number % 16 == 0 || number + 1 == operations.len() {
             assert_same(&art, &model, &addresses);
             assert_same_runs(&art, &model, prefix);
+            assert_same_holes(&art, &model, prefix);
             assert_same_runs(&art, &model, Prefix::ALL);
+            assert_same_holes(&art, &model, Prefix::ALL);
             let inside = model.0.range((Bound::Excluded(prefix), Bound::Unbounded));
             let inside = inside.map(|(&p, &g)| (p, g)).filter(|(other, _)| prefix.covers(*other));
             assert!(art.more_specifics(prefix).eq(inside), "more specifics of {prefix}");

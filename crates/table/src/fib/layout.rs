@@ -2,7 +2,7 @@
 use super::v4::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 use super::v6::{Fib6, Fib6Reader};
 use super::{BuildError, FibMemory, NeedsRebuild};
-use crate::{Address, Group, Prefix, Runs, Storage};
+use crate::{Address, Group, Holes, Prefix, Runs, Storage};
 use artery_rcu::{Domain, Turn};
 use std::fmt;
 use std::sync::Arc;
@@ -43,12 +43,12 @@ pub trait Fib<A: Address>: Sized + Send {
         runs: &impl Runs<A>,
         storage: &dyn Storage,
     ) -> Result<Self, BuildError>;
-    /// Takes over what has changed in a prefix, whose addresses, as far as they change, had the group `before`.
+    /// Takes over what has changed in a prefix, whose addresses now go to `group` where nothing longer covers them.
     fn replace(
         &mut self,
-        runs: &impl Runs<A>,
+        runs: &impl Holes<A>,
         changed: Prefix<A>,
-        before: impl FnOnce() -> Group,
+        group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild>;
     /// How it is laid out.
     fn layout(&self) -> Layout;
@@ -113,16 +113,16 @@ impl Fib<u32> for Fib4 {
     }
     fn replace(
         &mut self,
-        runs: &impl Runs<u32>,
+        runs: &impl Holes<u32>,
         changed: Prefix<u32>,
-        before: impl FnOnce() -> Group,
+        group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
         match self {
             Fib4::Fast(fib) => {
-                fib.replace(runs, changed, before)?;
+                fib.replace(runs, changed, group)?;
                 if fib.wants_wide() { Err(NeedsRebuild { array: "cells" }) } else { Ok(()) }
             }
-            Fib4::Small(fib) => fib.replace(runs, changed, before),
+            Fib4::Small(fib) => fib.replace(runs, changed, group),
         }
     }
     fn layout(&self) -> Layout {
@@ -180,7 +180,7 @@ impl Fib<u128> for Fib6 {
     }
     fn replace(
         &mut self,
-        runs: &impl Runs<u128>,
+        runs: &impl Holes<u128>,
         changed: Prefix<u128>,
         _: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {

@@ -121,12 +121,12 @@ impl Fib6 {
         done
     }
 
-    /// The same. What addresses had `before` would not help: arrays tell quickly where nothing changes.
+    /// The same; where nothing longer covers them, addresses now go to the group that is not asked for.
     pub fn replace(
         &mut self,
         runs: &impl Runs<u128>,
         changed: Prefix<u128>,
-        _before: impl FnOnce() -> Group,
+        _group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
         self.update(runs, changed)
     }

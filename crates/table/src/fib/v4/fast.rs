@@ -18,7 +18,7 @@ use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::simd::v4::{Addresses, CELLS, CODES, Narrow, Wide};
-use crate::{Group, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
+use crate::{Group, Holes, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,8 +27,6 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
 /// Bits of an address within a block with one list.
 const BLOCK_BITS: u32 = 16;
 const BLOCKS: usize = 1 << 16;
-/// Parts of a block, /20s, up to which walking each of them is quicker than walking the block.
-const FEW_PARTS: u32 = 6;
 /// /24s of a block.
 const CELLS_OF_BLOCK: usize = 256;
 /// What says "look further" in a wide cell.
@@ -121,52 +119,46 @@ impl Fib4Fast {
         }
     }
 
-    /// The same for a short prefix whose addresses, as far as they change, had the group `before`: looks only where
-    /// that shows, which under a busy /8 is a tenth of it.
+    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer covers
+    /// them: looks at those only.
     pub fn replace(
         &mut self,
-        source: &impl Runs<u32>,
+        source: &impl Holes<u32>,
         changed: Prefix<u32>,
-        before: impl FnOnce() -> Group,
+        group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
-        if !(1..=16).contains(&changed.len()) {
+        if !(1..=BLOCK_BITS as u8).contains(&changed.len()) {
             return self.update(source, changed);
         }
-        let shown = self.code_of(before());
-        for block in changed.first() >> BLOCK_BITS..=changed.last() >> BLOCK_BITS {
-            let parts = if self.shared.blocks[block as usize].load(Relaxed) != 0 {
-                u16::MAX
-            } else {
-                shown.map_or(0, |code| self.shared.cells.parts_with(block as usize, code))
-            };
-            self.change_parts(source, block << BLOCK_BITS, parts)?;
-        }
-        Ok(())
+        let Some(code) = self.code_of(group()) else { return self.update(source, changed) };
+        let mut by_list = Vec::new();
+        source.holes(changed, |first, last| {
+            for block in first >> BLOCK_BITS..=last >> BLOCK_BITS {
+                let first = first.max(block << BLOCK_BITS);
+                let last = last.min(Prefix::of(block << BLOCK_BITS, 16).last());
+                let is_whole = first.is_multiple_of(256) && last & 255 == 255;
+                if is_whole && self.shared.blocks[block as usize].load(Relaxed) == 0 {
+                    let cells = first as usize >> 8..(last as usize >> 8) + 1;
+                    show_in(&self.shared.cells, cells, code, &mut self.palette);
+                } else if by_list.last() != Some(&block) {
+                    by_list.push(block);
+                }
+            }
+        });
+        self.pinned.drain(..).for_each(|code| self.palette.remove(code, 1));
+        by_list
+            .into_iter()
+            .try_for_each(|block| self.change_blocks(source, Prefix::of(block << BLOCK_BITS, 16)))
     }
 
     /// What cells show for a group, if any can.
-    fn code_of(&self, group: Group) -> Option<u16> {
+    fn code_of(&mut self, group: Group) -> Option<u16> {
         match self.shared.cells {
-            Cells::Narrow(_) => self.palette.known(group).map(u16::from),
+            Cells::Narrow(_) => {
+                self.palette.code(&self.shared.palette, group, &mut self.pinned).map(u16::from)
+            }
             Cells::Wide(_) => u16::try_from(group).ok().filter(|code| *code != WIDE_ESCAPE),
         }
-    }
-
-    /// Compiles those of the sixteen parts of a /16 that have their bit set: one by one if they are few.
-    fn change_parts(
-        &mut self,
-        source: &impl Runs<u32>,
-        first: u32,
-        mut parts: u16,
-    ) -> Result<(), NeedsRebuild> {
-        if parts.count_ones() > FEW_PARTS {
-            return self.change_blocks(source, Prefix::of(first, 16));
-        }
-        while parts != 0 {
-            self.change_blocks(source, Prefix::of(first | parts.trailing_zeros() << 12, 20))?;
-            parts &= parts - 1;
-        }
-        Ok(())
     }
 
     /// Whether some group had no code, so that its addresses took the long way: time to build the wide form.
@@ -329,11 +321,6 @@ impl Fib4Fast {
     }
 }
 
-fn parts<C>(cells: &[C], has: impl Fn(&C) -> bool) -> u16 {
-    let parts = cells.chunks_exact(CELLS_OF_BLOCK / 16).enumerate();
-    parts.fold(0, |bits, (number, part)| bits | u16::from(part.iter().any(&has)) << number)
-}
-
 /// Makes cells show a code, and counts its uses.
 #[inline]
 fn show_in(cells: &Cells, range: std::ops::Range<usize>, code: u16, palette: &mut PaletteWriter) {
@@ -359,15 +346,6 @@ fn show_in(cells: &Cells, range: std::ops::Range<usize>, code: u16, palette: &mu
 }
 
 impl Cells {
-    /// Which sixteenths of a block have a cell with this code: a bit for each.
-    fn parts_with(&self, block: usize, code: u16) -> u16 {
-        let range = block * CELLS_OF_BLOCK..(block + 1) * CELLS_OF_BLOCK;
-        match self {
-            Cells::Narrow(cells) => parts(&cells[range], |cell| u16::from(cell.load(Relaxed)) == code),
-            Cells::Wide(cells) => parts(&cells[range], |cell| cell.load(Relaxed) == code),
-        }
-    }
-
     #[inline]
     fn escape(&self) -> u16 {
         match self {

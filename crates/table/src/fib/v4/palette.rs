@@ -71,11 +71,6 @@ impl PaletteWriter {
         Some(code)
     }
 
-    /// The code that a group has already.
-    pub(super) fn known(&self, group: Group) -> Option<u8> {
-        if group == NO_GROUP { Some(0) } else { self.codes.get(&group).copied() }
-    }
-
     fn look_up(&mut self, palette: &Palette, group: Group) -> Option<u8> {
         let code = match self.codes.get(&group) {
             _ if group == NO_GROUP => 0,

@@ -21,7 +21,7 @@ use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::simd::v4::{ROOTS, Small, rank};
-use crate::{Group, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
+use crate::{Group, Holes, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
@@ -30,8 +30,6 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
 const BLOCK_BITS: u32 = 13;
 /// Leaves that are their own numbers.
 const SELVES: usize = 1 << 16;
-/// Blocks of a /16 up to which walking each of them is quicker than walking the /16.
-const FEW_BLOCKS: usize = 3;
 
 /// A compiled IPv4 FIB of about seven bytes a prefix, for its writer.
 ///
@@ -97,30 +95,30 @@ impl Fib4Small {
         self.change_blocks(source, Prefix::of(changed.first(), changed.len().min(block)))
     }
 
-    /// The same for a short prefix whose addresses, as far as they change, had the group `before`: looks only where
-    /// that shows, which under a busy /8 is a quarter of it.
+    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer covers
+    /// them: looks at those only.
     pub fn replace(
         &mut self,
-        source: &impl Runs<u32>,
+        source: &impl Holes<u32>,
         changed: Prefix<u32>,
-        before: impl FnOnce() -> Group,
+        group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
         if !(1..=16).contains(&changed.len()) {
             return self.update(source, changed);
         }
-        let before = before();
-        for first in (changed.first() >> 16..=changed.last() >> 16).map(|block| block << 16) {
-            let blocks = (0..8u32).map(|number| Prefix::of(first | number << BLOCK_BITS, 19));
-            let shows =
-                |block: &Prefix<u32>| self.shared.shows((block.first() >> BLOCK_BITS) as usize, before);
-            let showing: Vec<Prefix<u32>> = blocks.filter(shows).collect();
-            if showing.len() > FEW_BLOCKS {
-                self.change_blocks(source, Prefix::of(first, 16))?;
-            } else {
-                showing.into_iter().try_for_each(|block| self.change_blocks(source, block))?;
+        let Some(group) = u16::try_from(group()).ok() else { return self.update(source, changed) };
+        let mut anew = Vec::new();
+        source.holes(changed, |first, last| {
+            for block in first >> BLOCK_BITS..=last >> BLOCK_BITS {
+                let whole = Prefix::of(block << BLOCK_BITS, 19);
+                let (first, last) = (first.max(whole.first()), last.min(whole.last()));
+                if !self.shared.change_run(block as usize, first, last, group) && anew.last() != Some(&whole)
+                {
+                    anew.push(whole);
+                }
             }
-        }
-        Ok(())
+        });
+        anew.into_iter().try_for_each(|block| self.change_blocks(source, block))
     }
 
     /// A reader; it may be cloned and sent to other threads.
@@ -246,14 +244,24 @@ impl Fib4SmallReader {
 }
 
 impl Shared {
-    /// Whether a block may have addresses of this group.
-    fn shows(&self, block: usize, group: Group) -> bool {
+    /// Gives the addresses from `first` to `last` of a block another group, if they are a run of it.
+    fn change_run(&self, block: usize, first: u32, last: u32, group: u16) -> bool {
         let word = self.roots[block].load(Relaxed);
-        if word & LISTED != 0 {
-            return true;
+        let is_whole = first.is_multiple_of(256) && last & 255 == 255;
+        if word & LISTED != 0 || word as u32 == 0 || !is_whole {
+            return false;
         }
-        let count = 1 + (word as u32).count_ones() as usize;
-        leaves_at(&self.leaves, word, count).iter().any(|leaf| Group::from(leaf.load(Relaxed)) == group)
+        // A bit for each /24 where a run begins; that of the first, which says whether this is a list, is not set.
+        let (starts, cell) = (word as u32 | 1, |address: u32| (address >> 8) % 32);
+        let (from, to) = (cell(first), cell(last));
+        let inside = (2u32 << to).wrapping_sub(1 << from);
+        let ends = to == 31 || starts >> (to + 1) & 1 == 1;
+        if starts & inside != 1 << from || !ends {
+            return false;
+        }
+        let leaf = (starts & ((1u32 << from) - 1)).count_ones() as usize;
+        self.leaves[(word >> 32) as usize + leaf].store(group, Relaxed);
+        true
     }
 
     #[inline]
