@@ -148,7 +148,7 @@ impl<A: Family> RouteTable<A> {
         check::<A>(group)?;
         let old = self.art.insert(prefix, group)?;
         if old != Some(group) {
-            self.changed(prefix, old);
+            self.changed(prefix, Some(group));
         }
         Ok(old)
     }
@@ -156,7 +156,7 @@ impl<A: Family> RouteTable<A> {
     /// Removes the route of a prefix and returns its group.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<Group> {
         let old = self.art.remove(prefix)?;
-        self.changed(prefix, Some(old));
+        self.changed(prefix, None);
         Some(old)
     }
 
@@ -218,10 +218,10 @@ impl<A: Family> RouteTable<A> {
         self.compile().inspect_err(|_| self.compromise = before)
     }
 
-    /// Brings the FIB in step with a change of ART: the route of `prefix`, which had the group `old`.
-    fn changed(&mut self, prefix: Prefix<A>, old: Option<Group>) {
-        let before = || old.unwrap_or_else(|| self.art.cover(prefix));
-        let replaced = self.fib.as_mut().map(|fib| fib.replace(&self.art, prefix, before));
+    /// Brings the FIB in step with a change of ART: the route of `prefix`, which goes to `group` if it is there.
+    fn changed(&mut self, prefix: Prefix<A>, group: Option<Group>) {
+        let shown = || group.unwrap_or_else(|| self.art.cover(prefix));
+        let replaced = self.fib.as_mut().map(|fib| fib.replace(&self.art, prefix, shown));
         if let Some(Err(_)) = replaced {
             // It has no room for the change. Without memory for a bigger one ART forwards: right, if slower.
             if self.compile().is_err() {
