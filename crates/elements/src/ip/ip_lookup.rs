@@ -1,10 +1,10 @@
 use super::linear_ip_lookup::configure;
 use super::outputs::Unrouted;
-use super::routing::{Hop, TableLookup, Writer};
+use super::routing::{Entry, Hop, TableLookup, Writer};
 use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared};
 use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Read, Write};
 use artery_table::load::Routes;
-use artery_table::{NO_GROUP, Policy, Prefix};
+use artery_table::{NO_GROUP, Policy};
 use std::net::IpAddr;
 
 pub static CLASS: Class = Class {
@@ -85,7 +85,7 @@ fn with_file(
     writer: &Writer<u32>,
     file: Routes,
     outputs: usize,
-) -> Result<Vec<(Prefix<u32>, Hop<u32>)>, String> {
+) -> Result<Vec<Entry<u32>>, String> {
     // Those that only routes of the file's other family have are never asked for.
     let ways: Vec<Result<Hop<u32>, String>> =
         file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect();

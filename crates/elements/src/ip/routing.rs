@@ -45,6 +45,9 @@ pub(crate) struct Hop<A> {
     pub(crate) output: u16,
 }
 
+/// A prefix and where it leads.
+pub(crate) type Entry<A> = (Prefix<A>, Hop<A>);
+
 /// What the copies of an element share.
 pub(crate) struct Routing<A: Routed> {
     writer: Mutex<Writer<A>>,
@@ -119,7 +122,7 @@ impl<A: Routed> Writer<A> {
     }
 
     /// All routes, in the order in which they are listed.
-    pub(crate) fn routes(&self) -> Box<dyn Iterator<Item = (Prefix<A>, Hop<A>)> + '_> {
+    pub(crate) fn routes(&self) -> Box<dyn Iterator<Item = Entry<A>> + '_> {
         match &self.slots {
             Some(slots) => Box::new(slots.prefixes().filter_map(|prefix| Some((prefix, self.get(prefix)?)))),
             None => Box::new(
@@ -130,7 +133,7 @@ impl<A: Routed> Writer<A> {
 
     /// Puts these routes in the place of all there are, at once; of several for a prefix the last counts. On an error
     /// the old ones stay.
-    pub(crate) fn replace_all(&mut self, routes: &[(Prefix<A>, Hop<A>)]) -> Result<(), TableError> {
+    pub(crate) fn replace_all(&mut self, routes: &[Entry<A>]) -> Result<(), TableError> {
         let old: Vec<Group> = self.table.iter().map(|(_, group)| group).collect();
         let mut new: Vec<(Prefix<A>, Group)> =
             routes.iter().map(|(prefix, hop)| (*prefix, self.hops.acquire(*hop))).collect();

@@ -19,7 +19,7 @@ pub(crate) fn build(
     class: &'static str,
     order: Option<Order>,
 ) -> Result<Box<dyn Element>, ArgError> {
-    let routing = shared(args, Policy::default(), order, |writer, args| configure(writer, args))?;
+    let routing = shared(args, Policy::default(), order, configure)?;
     let unrouted = Unrouted::new(class, args.shared(Default::default));
     Ok(Box::new(Lookup::new(routing, unrouted)))
 }
