@@ -1,8 +1,8 @@
 use super::handler_call::HandlerCall;
 use super::rate::Rate;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, StartError, Write,
-    names::Names,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, StartError,
+    Write, names::Names,
 };
 use std::any::Any;
 

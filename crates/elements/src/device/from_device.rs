@@ -3,8 +3,8 @@ use crate::files::network_header;
 use crate::value::value;
 use artery_device::{AfPacketRxSettings, LinkType, PortSpec, Ports};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase, Read,
-    StartError, Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
+    Read, StartError, Write, anno,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -81,7 +81,9 @@ impl FromDevice {
         let device: String = args.read("DEVNAME")?;
         let filter: Option<String> = args.read("BPF_FILTER")?;
         if filter.is_some_and(|filter| !filter.is_empty()) {
-            return Err(ArgError::wrong("BPF_FILTER is not supported; put an IPClassifier behind FromDevice"));
+            return Err(ArgError::wrong(
+                "BPF_FILTER is not supported; put an IPClassifier behind FromDevice",
+            ));
         }
         let burst: Option<usize> = args.read("BURST")?;
         if burst == Some(0) {

@@ -1,8 +1,6 @@
 use super::port::{Receiver, open};
 use artery_device::{PortSpec, Ports, TapSettings};
-use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError,
-};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError};
 use artery_wire::EtherAddr;
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
@@ -141,7 +139,9 @@ mod tests {
         let net = |text| address("DST", text).unwrap().1;
         assert_eq!((net("1.2.3.4/24"), net("1.2.3.4/255.255.0.0")), (24, 16));
         assert_eq!(address("DST6", "2001:db8::1/64").unwrap().1, 64);
-        for (arg, text) in [("DST", "1.2.3.4"), ("DST", "::1/64"), ("DST6", "1.2.3.4/8"), ("DST", "1.2.3.4/33")] {
+        for (arg, text) in
+            [("DST", "1.2.3.4"), ("DST", "::1/64"), ("DST6", "1.2.3.4/8"), ("DST", "1.2.3.4/33")]
+        {
             assert_eq!(address(arg, text).unwrap_err().to_string(), format!("{arg}: parse error"));
         }
     }

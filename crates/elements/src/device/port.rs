@@ -1,7 +1,5 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
-use artery_device::{
-    DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle,
-};
+use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
 use artery_engine::{BATCH, Batch, Context, DropReason, Interest, StartError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -43,7 +41,8 @@ impl<H> Half<H> {
             Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.tries = TRIES,
             Err(DeviceError::NoSuchQueue { name, queues, .. }) => {
                 let queues = format!("{queues} queue{}", if queues == 1 { "" } else { "s" });
-                let message = format!("{name} has {queues}, too few for a copy of this element on every worker");
+                let message =
+                    format!("{name} has {queues}, too few for a copy of this element on every worker");
                 let remedy = format!("add StaticThreadSched({} 0), or run with one worker", cx.name());
                 return Err(StartError::new(message).help(remedy));
             }

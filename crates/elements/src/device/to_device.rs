@@ -1,7 +1,8 @@
 use super::port::{Sender, open};
 use artery_device::{AfPacketTxSettings, PortSpec, Ports};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError,
+    Write,
 };
 use std::any::Any;
 use std::sync::Arc;

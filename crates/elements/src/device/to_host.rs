@@ -102,8 +102,10 @@ impl Element for ToHost {
             };
         };
         let port = self.ports.find(device).ok_or_else(|| {
-            StartError::new(format!("ToHost requires an initialized FromHost with the same DEVNAME, '{device}'"))
-                .help(format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device"))
+            StartError::new(format!(
+                "ToHost requires an initialized FromHost with the same DEVNAME, '{device}'"
+            ))
+            .help(format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device"))
         })?;
         self.sender.start(port, cx)
     }

@@ -79,11 +79,7 @@ static HANDLERS: &[Handler] = &[
         "addresses in the table",
         &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.count(cx))),
     ),
-    Handler::read(
-        "length",
-        "packets that wait",
-        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length(cx))),
-    ),
+    Handler::read("length", "packets that wait", &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length(cx)))),
     Handler::read(
         "queries",
         "queries sent",
@@ -262,8 +258,7 @@ impl ArpQuerier {
             self.warn_of_zero(cx);
             return self.drop_packet(packet, DropReason::NeighborUnresolved, cx);
         }
-        let neighbor =
-            neighbor.unwrap_or_else(|| self.table.with(cx, |table| table.ensure(next_hop, now)));
+        let neighbor = neighbor.unwrap_or_else(|| self.table.with(cx, |table| table.ensure(next_hop, now)));
         if !neighbor.claim_place(self.table.entry_packets()) {
             self.table.count_drop();
             return cx.discard(packet, DropReason::NeighborUnresolved);
@@ -365,7 +360,8 @@ impl ArpQuerier {
 fn named_table(args: &Args<'_>) -> Result<(Arc<SharedTable>, String), ArgError> {
     let name: String = args.read("TABLE")?;
     let found = args.element(&name).and_then(|element| args.elements().find(|(n, _)| *n == element));
-    let table = found.and_then(|(_, name)| Some((args.resource::<NamedTables>().get(name)?, name.to_string())));
+    let table =
+        found.and_then(|(_, name)| Some((args.resource::<NamedTables>().get(name)?, name.to_string())));
     table.ok_or_else(|| ArgError::Invalid {
         arg: "TABLE",
         value: name,

@@ -106,7 +106,10 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        assert_eq!(Bench::refuses(&CLASS, "65536, 1:1:1:1:1:1, 2:2:2:2:2:2"), "ETHERTYPE: out of range, bound 65535");
+        assert_eq!(
+            Bench::refuses(&CLASS, "65536, 1:1:1:1:1:1, 2:2:2:2:2:2"),
+            "ETHERTYPE: out of range, bound 65535"
+        );
         assert_eq!(Bench::refuses(&CLASS, "0x0800, 1:1:1:1:1:1"), "DST: required argument missing");
     }
 }

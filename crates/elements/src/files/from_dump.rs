@@ -4,8 +4,8 @@ use crate::chance::Random;
 use crate::value::value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet, Read,
-    Signal, Signals, StartError, Time, Write,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
+    Read, Signal, Signals, StartError, Time, Write,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -163,7 +163,10 @@ impl FromDump {
         self.force_ip |= trace.link_type() == artery_device::LinkType::IP;
         if self.force_ip && !network_header::is_known(trace.link_type()) {
             let link = trace.link_type();
-            return Err(StartError::new(format!("{}: unknown linktype {link}; can't force IP packets", self.path)));
+            return Err(StartError::new(format!(
+                "{}: unknown linktype {link}; can't force IP packets",
+                self.path
+            )));
         }
         Ok(())
     }
@@ -303,7 +306,9 @@ impl FromDump {
     fn call(&mut self, call: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let (name, value) = text::shift_word(call);
         match name.rsplit_once('.') {
-            Some((element, handler)) if cx.element(element) == Some(cx.number()) => self.set(handler, value, cx),
+            Some((element, handler)) if cx.element(element) == Some(cx.number()) => {
+                self.set(handler, value, cx)
+            }
             _ => cx.write_handler(name, value),
         }
     }
@@ -350,7 +355,10 @@ impl FromDump {
         self.trace.as_ref().map_or(0, Trace::position).to_string()
     }
     fn size(&self) -> String {
-        std::fs::metadata(&self.path).ok().filter(|file| file.is_file()).map_or("-".into(), |file| file.len().to_string())
+        std::fs::metadata(&self.path)
+            .ok()
+            .filter(|file| file.is_file())
+            .map_or("-".into(), |file| file.len().to_string())
     }
 }
 
@@ -361,7 +369,9 @@ fn trace_of(trace: &mut Option<Trace>) -> &mut Trace {
 
 /// Which part of the file is asked for.
 fn window(args: &Args<'_>) -> Result<Window, ArgError> {
-    let at = |name| Ok::<_, ArgError>(args.read::<Option<Duration>>(name)?.map(|time| Bound::At(Time::ZERO + time)));
+    let at = |name| {
+        Ok::<_, ArgError>(args.read::<Option<Duration>>(name)?.map(|time| Bound::At(Time::ZERO + time)))
+    };
     let after = |name| args.read::<Option<Duration>>(name);
     let starts = [at("START")?, after("START_AFTER")?.map(Bound::AfterFirstRecord)];
     let ends = [

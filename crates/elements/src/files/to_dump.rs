@@ -1,7 +1,7 @@
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase, Read, StartError,
-    Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
+    Read, StartError, Write, anno,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -136,7 +136,8 @@ impl ToDump {
             return Ok(());
         };
         let time = Some(packet.timestamp()).filter(|time| time.0 != 0).unwrap_or_else(|| cx.now());
-        let extra = if self.extra_length { u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH)) } else { 0 };
+        let extra =
+            if self.extra_length { u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH)) } else { 0 };
         writer.write(time, (packet.len() as u32).saturating_add(extra), packet.data())?;
         self.count += 1;
         Ok(())
@@ -293,7 +294,10 @@ mod tests {
         let mut new = Bench::new(&CLASS, &format!("{path}, UNBUFFERED true"));
         new.take_state(&mut old);
         new.push(0, b"two");
-        assert_eq!(contents(&path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>(), [b"one", b"two"]);
+        assert_eq!(
+            contents(&path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>(),
+            [b"one", b"two"]
+        );
         assert_eq!(new.read("count", "").as_deref(), Ok("2"));
         let (_elsewhere, other) = scratch();
         let mut unrelated = Bench::new(&CLASS, &other);

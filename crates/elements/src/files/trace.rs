@@ -88,8 +88,14 @@ impl Trace {
 
     /// Takes the record that [`Trace::peek`] showed as a packet; `None`, and the record stays, when the pool is
     /// empty.
-    pub(super) fn take(&mut self, record: &Record, pool: &'static Pool) -> Result<Option<Packet>, DeviceError> {
-        let Some(mut packet) = pool.packet_for(LONGEST.min(record.captured as usize)) else { return Ok(None) };
+    pub(super) fn take(
+        &mut self,
+        record: &Record,
+        pool: &'static Pool,
+    ) -> Result<Option<Packet>, DeviceError> {
+        let Some(mut packet) = pool.packet_for(LONGEST.min(record.captured as usize)) else {
+            return Ok(None);
+        };
         self.position += RECORD_HEADER + u64::from(record.captured);
         match &mut self.input {
             Input::File(reader) => drop(reader.next_into(&mut packet)?),

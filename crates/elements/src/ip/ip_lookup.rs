@@ -81,11 +81,7 @@ fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
 }
 
 /// The routes of a file and, after them so that they count, those that are there.
-fn with_file(
-    writer: &Writer<u32>,
-    file: Routes,
-    outputs: usize,
-) -> Result<Vec<Entry<u32>>, String> {
+fn with_file(writer: &Writer<u32>, file: Routes, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
     // Those that only routes of the file's other family have are never asked for.
     let ways: Vec<Result<Hop<u32>, String>> =
         file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect();

@@ -198,8 +198,11 @@ impl Script {
             Voice::Kept => self.errors.push(message),
             Voice::Bare => cx.say(&message),
             Voice::Headed { said } => {
-                let heading =
-                    if said { String::new() } else { format!("While executing '{}':\n", self.declaration(cx)) };
+                let heading = if said {
+                    String::new()
+                } else {
+                    format!("While executing '{}':\n", self.declaration(cx))
+                };
                 self.voice = Voice::Headed { said: true };
                 cx.say(&format!("{heading}  {}", message.replace('\n', "\n  ")));
             }
@@ -207,7 +210,12 @@ impl Script {
     }
 
     /// Lets messages be said at once while `work` is done.
-    fn aloud(&mut self, voice: Voice, cx: &mut Context<'_>, work: impl FnOnce(&mut Script, &mut Context<'_>)) {
+    fn aloud(
+        &mut self,
+        voice: Voice,
+        cx: &mut Context<'_>,
+        work: impl FnOnce(&mut Script, &mut Context<'_>),
+    ) {
         let before = std::mem::replace(&mut self.voice, voice);
         work(self, cx);
         self.voice = before;
@@ -225,7 +233,9 @@ impl Script {
     fn handle(&mut self, input: usize, packet: Packet, cx: &mut Context<'_>) {
         self.variables.insert("input".into(), input.to_string());
         let output = match self.restart(cx) {
-            Outcome::Returned(text) => args::signed(text.trim_ascii()).ok().and_then(|n| usize::try_from(n).ok()),
+            Outcome::Returned(text) => {
+                args::signed(text.trim_ascii()).ok().and_then(|n| usize::try_from(n).ok())
+            }
             Outcome::Ended(Ending::End) => Some(0),
             _ => None,
         };
@@ -273,7 +283,8 @@ fn read_type(text: &str) -> Result<(Kind, Vec<i32>), ArgError> {
         "PROXY" => Kind::Proxy,
         "DRIVER" => Kind::Driver,
         "SIGNAL" => {
-            let signals: Option<Vec<i32>> = args::words(rest).iter().map(|word| signal::by_name(word)).collect();
+            let signals: Option<Vec<i32>> =
+                args::words(rest).iter().map(|word| signal::by_name(word)).collect();
             let signals = signals.filter(|signals| !signals.is_empty());
             return signals
                 .map(|signals| (Kind::Signal, signals))

@@ -86,7 +86,9 @@ impl Program {
         for text in texts {
             let (word, rest) = args::shift_word(text);
             if !word.is_empty() {
-                program.add(word, rest.trim_ascii_end()).ok_or_else(|| format!("syntax error at '{word}'"))?;
+                program
+                    .add(word, rest.trim_ascii_end())
+                    .ok_or_else(|| format!("syntax error at '{word}'"))?;
             }
         }
         if program.instructions.is_empty() && is_driver {

@@ -130,11 +130,7 @@ impl Directive {
 }
 
 /// Digits of the format, or `*` for the next word; `None` for what is neither number nor in bounds.
-fn number(
-    format: &[char],
-    at: &mut usize,
-    words: &mut impl Iterator<Item = String>,
-) -> Option<Option<i64>> {
+fn number(format: &[char], at: &mut usize, words: &mut impl Iterator<Item = String>) -> Option<Option<i64>> {
     let start = *at;
     let value: i64 = if format.get(start) == Some(&'*') {
         *at += 1;

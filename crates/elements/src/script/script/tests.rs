@@ -145,7 +145,8 @@ fn stop_asks_the_router_to_stop() {
 
 #[test]
 fn what_goes_wrong_is_said_with_its_place() {
-    let mut bench = script("print x.y, write e.add, print $?, print $(nope.z)1, goto end maybe, print $(add x)");
+    let mut bench =
+        script("print x.y, write e.add, print $?, print $(nope.z)1, goto end maybe, print $(add x)");
     bench.run();
     // What there is not to be called leaves `$?` alone, and what failed ends no line.
     assert_eq!(bench.printed(), "0\n$(nope.z)1");
@@ -204,7 +205,8 @@ fn an_error_fails_the_call() {
 
 #[test]
 fn a_proxy_answers_to_every_name() {
-    let config = "TYPE PROXY, goto nota $(ne $0 a), returnq \"you called 'a' $write\", label nota, error bad handler";
+    let config =
+        "TYPE PROXY, goto nota $(ne $0 a), returnq \"you called 'a' $write\", label nota, error bad handler";
     let mut bench = script(config);
     assert_eq!(bench.read("a", "").as_deref(), Ok("you called 'a' false"));
     assert_eq!(bench.write("b", "x").unwrap_err().to_string(), "bad handler");
@@ -239,8 +241,8 @@ fn a_packet_script_can_be_pulled_through() {
 
 #[test]
 fn a_signal_runs_the_script_until_it_exits() {
-    let mut bench = script("TYPE SIGNAL USR2, init n 0, set n $(add $n 1), print $n, goto end $(lt $n 2), exit",
-    );
+    let mut bench =
+        script("TYPE SIGNAL USR2, init n 0, set n $(add $n 1), print $n, goto end $(lt $n 2), exit");
     for text in ["1\n", "2\n"] {
         signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
         bench.run_once();
