@@ -77,7 +77,7 @@ use paint::Painting;
 use std::sync::Arc;
 use std::{fmt, io};
 
-pub use read::ArtReader;
+pub use read::{ArtReader, ArtView};
 pub use report::{LevelReport, MemoryReport};
 pub use strides::{NotStrides, Strides};
 pub use walk::Routes;

@@ -5,7 +5,9 @@ pub(crate) mod layout;
 mod v4;
 pub(crate) mod v6;
 
-pub use v4::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
+pub use v4::{
+    Fib4Fast, Fib4FastReader, Fib4FastView, Fib4Options, Fib4Small, Fib4SmallReader, Fib4SmallView,
+};
 
 use std::{fmt, io};
 

@@ -113,10 +113,14 @@ pub mod synthetic;
 mod table;
 
 pub use address::{Address, NotAPrefix, Prefix};
-pub use art::{Art, ArtReader, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides};
-pub use fib::v6::{Fib6, Fib6Reader};
+pub use art::{
+    Art, ArtReader, ArtView, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides,
+};
+pub use fib::v6::{Fib6, Fib6Reader, Fib6View};
 pub use fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
-pub use fib::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
+pub use fib::{
+    Fib4Fast, Fib4FastReader, Fib4FastView, Fib4Options, Fib4Small, Fib4SmallReader, Fib4SmallView,
+};
 pub use limbo::Limbo;
 pub use policy::{NotAPolicy, Policy};
 pub use runs::{Group, Holes, NO_GROUP, Runs};

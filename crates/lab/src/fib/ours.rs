@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 /// What looks addresses up under a turn.
 pub trait Lookup<A>: Clone + Send + 'static {
-    /// Looks one address up.
-    fn one(&self, turn: &Turn<'_>, address: A) -> Group;
-    /// Looks many addresses up.
-    fn many(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]);
+    /// Looks many addresses up with one call.
+    fn batch(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]);
+    /// Looks many addresses up one by one.
+    fn each(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]);
+    /// Looks many addresses up, each changed by the last answer masked with `mask`.
+    fn chain(&self, turn: &Turn<'_>, addresses: &[A], last: Group, mask: Group) -> Group;
 }
 
 /// A compiled FIB.
@@ -44,12 +46,18 @@ macro_rules! lookup {
     ($reader:ty, $address:ty) => {
         impl Lookup<$address> for $reader {
             #[inline]
-            fn one(&self, turn: &Turn<'_>, address: $address) -> Group {
-                self.lookup(turn, address)
+            fn batch(&self, turn: &Turn<'_>, addresses: &[$address], groups: &mut [Group]) {
+                self.lookup_batch(turn, addresses, groups);
             }
             #[inline]
-            fn many(&self, turn: &Turn<'_>, addresses: &[$address], groups: &mut [Group]) {
-                self.lookup_batch(turn, addresses, groups);
+            fn each(&self, turn: &Turn<'_>, addresses: &[$address], groups: &mut [Group]) {
+                let view = self.at(turn);
+                each(addresses, groups, |address| view.lookup(address));
+            }
+            #[inline]
+            fn chain(&self, turn: &Turn<'_>, addresses: &[$address], last: Group, mask: Group) -> Group {
+                let view = self.at(turn);
+                chain(addresses, last, mask, |address| view.lookup(address))
             }
         }
     };
@@ -105,15 +113,15 @@ impl<L> View<L> {
 impl<A: Address, L: Lookup<A>> Reader<A> for View<L> {
     fn batch(&mut self, addresses: &[A], groups: &mut [Group]) {
         let turn = self.standing.turn();
-        self.lookup.many(&turn, addresses, groups);
+        self.lookup.batch(&turn, addresses, groups);
     }
     fn each(&mut self, addresses: &[A], groups: &mut [Group]) {
         let turn = self.standing.turn();
-        each(addresses, groups, |address| self.lookup.one(&turn, address));
+        self.lookup.each(&turn, addresses, groups);
     }
     fn chain(&mut self, addresses: &[A], last: Group, mask: Group) -> Group {
         let turn = self.standing.turn();
-        chain(addresses, last, mask, |address| self.lookup.one(&turn, address))
+        self.lookup.chain(&turn, addresses, last, mask)
     }
     fn rest(&mut self) {
         self.standing.park();

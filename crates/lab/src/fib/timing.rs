@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 /// Addresses between two looks at the clock.
 const SLICE: usize = 1 << 14;
-/// Addresses that are looked up before the clock starts.
-const WARM_UP: usize = 4 * SLICE;
+/// The most time for the pass that warms the caches, in budgets.
+const WARM_UP: u32 = 10;
 
-/// Nanoseconds of a lookup: all addresses in turn, again and again, until `budget` is used up.
+/// Nanoseconds of a lookup in the long run: all addresses in turn, again and again, until `budget` is used up. A pass
+/// before that has brought into the caches what stays there.
 pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A], budget: Duration) -> f64 {
-    let mut slices = addresses.chunks(SLICE).cycle();
     let warm_up = Instant::now();
-    for slice in slices.by_ref().take(WARM_UP / SLICE) {
+    for slice in addresses.chunks(SLICE) {
         reader.pass(mode, slice);
-        if warm_up.elapsed() > budget {
+        if warm_up.elapsed() > budget * WARM_UP {
             break;
         }
     }
+    let slices = addresses.chunks(SLICE).cycle();
     let (start, busy, mut lookups) = (Instant::now(), thread_time(), 0);
     for slice in slices {
         reader.pass(mode, slice);

@@ -191,6 +191,7 @@ impl<A: Address> Heaps<A> {
 }
 
 /// The heaps as a reader sees them, at hand for a whole lookup.
+#[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     words: &'a [AtomicU32],
     version: &'a AtomicU64,

@@ -13,7 +13,11 @@ const WORDS: usize = 8;
 /// The name of the array.
 pub(crate) const NAME: &str = "default";
 
-/// The default route of a FIB: `default[0]` has its group in the lower half and the number of its changes above.
+/// Where the mark stands in the word.
+const MARK: u64 = 1 << 63;
+
+/// The default route of a FIB: `default[0]` has its group in the lower half and the number of its changes above, but
+/// for the highest bit, which is a mark that changes under the same protocol.
 pub(crate) struct DefaultRoute(Words<AtomicU64>);
 
 /// The default route at a moment.
@@ -25,6 +29,11 @@ impl DefaultWord {
     #[inline]
     pub(crate) fn group(self) -> Group {
         self.0 as u32
+    }
+    /// The mark.
+    #[inline]
+    pub(crate) fn is_marked(self) -> bool {
+        self.0 & MARK != 0
     }
 }
 
@@ -38,14 +47,29 @@ impl DefaultRoute {
 
     /// Replaces the group; for the one writer.
     pub(crate) fn set(&self, group: Group) {
-        let changes = (self.0[0].load(Relaxed) >> 32) + 1;
-        self.0[0].store(changes << 32 | u64::from(group), Release);
+        self.change(group, self.0[0].load(Relaxed) & MARK);
+    }
+
+    /// Sets or clears the mark; for the one writer.
+    pub(crate) fn mark(&self, is_marked: bool) {
+        self.change(self.0[0].load(Relaxed) as u32, if is_marked { MARK } else { 0 });
+    }
+
+    fn change(&self, group: Group, mark: u64) {
+        let changes = ((self.0[0].load(Relaxed) & !MARK) >> 32) + 1;
+        self.0[0].store(mark | changes << 32 & !MARK | u64::from(group), Release);
     }
 
     /// The word as it is now; loads before it stay before it, and those after it after it, if they acquire.
     #[inline]
     pub(crate) fn load(&self) -> DefaultWord {
-        DefaultWord(self.0[0].load(Acquire))
+        self.at_hand().load()
+    }
+
+    /// The word's place, for who loads it often.
+    #[inline]
+    pub(crate) fn at_hand(&self) -> DefaultAtHand<'_> {
+        DefaultAtHand(&self.0[0])
     }
 
     /// What `lookup` finds, with the default route's group in the place of 0: right as of one moment of the call.
@@ -73,10 +97,22 @@ impl DefaultRoute {
     }
 }
 
+/// The place of a default route's word.
+#[derive(Clone, Copy)]
+pub(crate) struct DefaultAtHand<'a>(&'a AtomicU64);
+
+impl DefaultAtHand<'_> {
+    /// The word as it is now; loads before it stay before it, and those after it after it, if they acquire.
+    #[inline]
+    pub(crate) fn load(self) -> DefaultWord {
+        DefaultWord(self.0.load(Acquire))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pages;
+    use crate::{NO_GROUP, Pages};
     use std::cell::Cell;
 
     #[test]
@@ -93,5 +129,20 @@ mod tests {
         });
         assert_eq!((group, calls.get()), (9, 3));
         assert_eq!(default.complete(|| 5), 5);
+    }
+
+    #[test]
+    fn the_mark_and_the_group_change_the_word_and_not_each_other() {
+        let default = DefaultRoute::new(&Pages).unwrap();
+        default.0[0].store(!MARK & !0xffff_ffff | 3, Relaxed);
+        let mut seen = vec![default.load()];
+        for (group, is_marked) in [(3, true), (4, true), (4, false), (NO_GROUP, false)] {
+            default.mark(is_marked);
+            default.set(group);
+            let word = default.load();
+            assert_eq!((word.group(), word.is_marked()), (group, is_marked));
+            assert!(!seen.contains(&word));
+            seen.push(word);
+        }
     }
 }

@@ -7,8 +7,8 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-pub use fast::{Fib4Fast, Fib4FastReader};
-pub use small::{Fib4Small, Fib4SmallReader};
+pub use fast::{Fib4Fast, Fib4FastReader, Fib4FastView};
+pub use small::{Fib4Small, Fib4SmallReader, Fib4SmallView};
 
 use crate::simd::v4::{Addresses, BATCH};
 use crate::{Address, Group, Prefix, Runs};

@@ -53,13 +53,6 @@ struct Shared {
     domain: Arc<Domain>,
 }
 
-impl Shared {
-    #[inline]
-    fn lookup(&self, address: u128) -> Group {
-        self.default.complete(|| walk::find(&self.words, address))
-    }
-}
-
 /// Writes nodes.
 struct Writer {
     shared: Arc<Shared>,
@@ -201,8 +194,17 @@ impl Fib6Reader {
     /// When the turn is of another domain.
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: u128) -> Group {
-        self.check(turn);
-        self.shared.lookup(address)
+        self.at(turn).lookup(address)
+    }
+
+    /// The FIB for the rest of a turn, for who looks many addresses up one by one.
+    ///
+    /// # Panics
+    /// When the turn is of another domain.
+    #[inline]
+    pub fn at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib6View<'a> {
+        assert!(turn.is_of(&self.shared.domain), "a turn of another domain");
+        Fib6View { words: &self.shared.words, default: &self.shared.default }
     }
 
     /// The groups of many addresses.
@@ -210,21 +212,30 @@ impl Fib6Reader {
     /// # Panics
     /// When the turn is of another domain, or the slices differ in length.
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u128], groups: &mut [Group]) {
-        self.check(turn);
         assert_eq!(addresses.len(), groups.len(), "one group for each address");
-        let shared = &*self.shared;
+        let view = self.at(turn);
         if self.simd == Simd::PLAIN {
             for (address, group) in addresses.iter().zip(groups) {
-                *group = shared.lookup(*address);
+                *group = view.lookup(*address);
             }
         } else {
-            let (words, default) = (&*shared.words, &shared.default);
-            simd::v6::lookup(self.simd, words, default, addresses, groups, |address| shared.lookup(address));
+            let Fib6View { words, default } = view;
+            simd::v6::lookup(self.simd, words, default, addresses, groups, |address| view.lookup(address));
         }
     }
+}
 
+/// A [`Fib6`] during a turn: where its words are, so that no lookup needs to find them.
+#[derive(Clone, Copy)]
+pub struct Fib6View<'a> {
+    words: &'a [AtomicU32],
+    default: &'a DefaultRoute,
+}
+
+impl Fib6View<'_> {
+    /// The group of an address, [`NO_GROUP`](crate::NO_GROUP) where there is no route.
     #[inline]
-    fn check(&self, turn: &Turn<'_>) {
-        assert!(turn.is_of(&self.shared.domain), "a turn of another domain");
+    pub fn lookup(&self, address: u128) -> Group {
+        self.default.complete(|| walk::find(self.words, address))
     }
 }

@@ -20,9 +20,8 @@ pub(crate) const CODES: usize = 256;
 /// The arrays of the fast layout with cells of one byte.
 pub(crate) struct Narrow<'a> {
     pub(crate) cells: &'a [AtomicU8; CELLS],
-    pub(crate) palette: &'a [AtomicU32; CODES],
-    /// The palette again, byte by byte: first the lowest byte of each group, then the next.
-    pub(crate) planes: &'a [AtomicU8; 4 * CODES],
+    /// None where every code in use is its group's number.
+    pub(crate) palette: Option<&'a [AtomicU32; CODES]>,
     /// The group of code 0.
     pub(crate) default: u32,
 }
@@ -104,7 +103,7 @@ mod plain {
         let mut escaped = 0;
         for lane in 0..BATCH {
             let code = fib.cells[(addresses[lane] >> 8) as usize].load(Acquire);
-            let group = fib.palette[usize::from(code)].load(Acquire);
+            let group = fib.palette.map_or(code.into(), |palette| palette[usize::from(code)].load(Acquire));
             out[lane] = if code == 0 { fib.default } else { group };
             escaped |= u64::from(code == u8::MAX) << lane;
         }
@@ -165,8 +164,15 @@ pub(crate) fn rank(simd: Simd, word: u64, address: u32) -> u32 {
     let bits = bits_up_to(word, address);
     match simd.0 {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a Simd of these levels exists only where its instructions do.
-        Level::Avx2 | Level::Avx512 => unsafe { x86::ones(bits) },
+        Level::Avx2 | Level::Avx512 => {
+            let ones;
+            // SAFETY: a Simd of these levels exists only where this instruction does; it touches registers only. A
+            // function with the feature would not become part of callers without it.
+            unsafe {
+                std::arch::asm!("popcnt {0:e}, {1:e}", lateout(reg) ones, in(reg) bits, options(pure, nomem, nostack));
+            }
+            ones
+        }
         _ => bits.count_ones(),
     }
 }
@@ -189,15 +195,8 @@ fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses
 mod x86 {
     use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch};
     use std::arch::x86_64::*;
-    use std::sync::atomic::{Ordering::Acquire, fence};
 
-    /// Counts bits by an instruction that the oldest machines lack.
-    #[target_feature(enable = "popcnt")]
-    pub(super) fn ones(bits: u32) -> u32 {
-        bits.count_ones()
-    }
-
-    /// Plain code, with that instruction.
+    /// Plain code, with an instruction that counts bits.
     #[target_feature(enable = "popcnt,bmi1,bmi2")]
     pub(super) fn small_popcnt(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
         super::plain::small(fib, addresses, out)
@@ -237,82 +236,30 @@ mod x86 {
         unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), lanes) }
     }
 
-    /// The byte cells of 16 addresses, from the aligned four that each is one of.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn codes_512(fib: &Narrow, addresses: __m512i) -> __m512i {
-        // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
-        let fours = unsafe {
-            _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<10>(addresses), fib.cells.as_ptr().cast())
-        };
-        let which = _mm512_and_si512(_mm512_srli_epi32::<5>(addresses), _mm512_set1_epi32(24));
-        _mm512_and_si512(_mm512_srlv_epi32(fours, which), _mm512_set1_epi32(255))
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn narrow_512(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
         prefetch(fib.cells, 8, addresses);
-        let codes: [__m512i; 4] = std::array::from_fn(|part| codes_512(fib, load_512(addresses, part)));
-        // Byte b of word w is the code of address 16 * b + w.
-        let low = _mm512_or_si512(codes[0], _mm512_slli_epi32::<8>(codes[1]));
-        let high = _mm512_or_si512(_mm512_slli_epi32::<16>(codes[2]), _mm512_slli_epi32::<24>(codes[3]));
-        let codes = _mm512_or_si512(low, high);
-        // The loads of the palette don't wait for the codes by themselves, and a code may be new.
-        fence(Acquire);
-        let planes = [0, 1, 2, 3].map(|plane| plane_512(fib, plane, codes));
-        let uncoded = _mm512_testn_epi8_mask(codes, codes);
-        let escaped = _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(-1));
-        // Four bytes of one word become four words, one in each vector: a transposition of 4 by 4 bytes.
-        let mut words = transpose_512(planes);
+        let byte = _mm512_set1_epi32(255);
         let default = _mm512_set1_epi32(fib.default as i32);
-        for (part, word) in words.iter_mut().enumerate() {
-            let lanes = lanes_of_byte(uncoded, part);
-            store_512(out, part, _mm512_mask_mov_epi32(*word, lanes, default));
-        }
-        let parts = [0, 1, 2, 3].map(|part| u64::from(lanes_of_byte(escaped, part)) << (16 * part));
-        parts[0] | parts[1] | parts[2] | parts[3]
-    }
-
-    /// The lanes of 32 bits whose byte `byte` is marked in a mask of bytes.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn lanes_of_byte(bytes: u64, byte: usize) -> u16 {
-        if bytes == 0 {
-            return 0;
-        }
-        let marks = _mm512_maskz_set1_epi8(bytes, -1);
-        _mm512_test_epi32_mask(marks, _mm512_set1_epi32(0xff << (8 * byte)))
-    }
-
-    /// For each code, its byte in one plane of the palette.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn plane_512(fib: &Narrow, plane: usize, codes: __m512i) -> __m512i {
-        let quarters: &[[_; 64]] = fib.planes.as_chunks().0;
-        let quarter = |at: usize| {
-            let bytes: &[std::sync::atomic::AtomicU8; 64] = &quarters[4 * plane + at];
-            // SAFETY: 64 bytes of the array; for the race see the parent module: bytes of codes in use don't change.
-            unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
-        };
-        let low = _mm512_permutex2var_epi8(quarter(0), codes, quarter(1));
-        let high = _mm512_permutex2var_epi8(quarter(2), codes, quarter(3));
-        _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
-    }
-
-    /// From vectors whose word w holds byte p of four numbers, vectors whose word w is number p.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn transpose_512(planes: [__m512i; 4]) -> [__m512i; 4] {
-        let spread = |byte: u32| {
-            let byte_of = |plane: usize| {
-                let moved = _mm512_srlv_epi32(planes[plane], _mm512_set1_epi32(8 * byte as i32));
-                _mm512_and_si512(moved, _mm512_set1_epi32(255))
+        let mut escaped = 0;
+        for part in 0..BATCH / 16 {
+            let lanes = load_512(addresses, part);
+            // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
+            let fours = unsafe {
+                _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<10>(lanes), fib.cells.as_ptr().cast())
             };
-            let low = _mm512_or_si512(byte_of(0), _mm512_slli_epi32::<8>(byte_of(1)));
-            let high = _mm512_or_si512(byte_of(2), _mm512_slli_epi32::<8>(byte_of(3)));
-            _mm512_or_si512(low, _mm512_slli_epi32::<16>(high))
-        };
-        [spread(0), spread(1), spread(2), spread(3)]
+            let which = _mm512_and_si512(_mm512_srli_epi32::<5>(lanes), _mm512_set1_epi32(24));
+            let codes = _mm512_and_si512(_mm512_srlv_epi32(fours, which), byte);
+            let groups = match fib.palette {
+                None => codes,
+                // SAFETY: a code is below 256, the length of the palette.
+                Some(palette) => unsafe { _mm512_i32gather_epi32::<4>(codes, palette.as_ptr().cast()) },
+            };
+            let uncoded = _mm512_testn_epi32_mask(codes, codes);
+            store_512(out, part, _mm512_mask_mov_epi32(groups, uncoded, default));
+            escaped |= u64::from(_mm512_cmpeq_epi32_mask(codes, byte)) << (16 * part);
+        }
+        escaped
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -385,8 +332,11 @@ mod x86 {
             };
             let which = _mm256_and_si256(_mm256_srli_epi32::<5>(lanes), _mm256_set1_epi32(24));
             let codes = _mm256_and_si256(_mm256_srlv_epi32(fours, which), byte);
-            // SAFETY: a code is below 256, the length of the palette.
-            let groups = unsafe { _mm256_i32gather_epi32::<4>(fib.palette.as_ptr().cast(), codes) };
+            let groups = match fib.palette {
+                None => codes,
+                // SAFETY: a code is below 256, the length of the palette.
+                Some(palette) => unsafe { _mm256_i32gather_epi32::<4>(palette.as_ptr().cast(), codes) },
+            };
             let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
             store_256(out, part, _mm256_blendv_epi8(groups, default, uncoded));
             escaped |= bits_256(_mm256_cmpeq_epi32(codes, byte)) << (8 * part);

@@ -6,6 +6,9 @@
 //! list of the whole /16 (see `lists.rs`). Two loads, of which the second depends on the first: the cell and the
 //! palette, or, since the place of the word does not depend on the cell, the word and the run list.
 //!
+//! Where every code in use is its group's number, the mark of the default route's word says so, and vector code
+//! takes the cells for the answers.
+//!
 //! In the wide form a cell has two bytes and is the group itself; 0 is the default's, and 65,535 says "look further".
 //!
 //! The list of a /16 is published before a cell says 255, and cells say something else before a list is withdrawn: a
@@ -15,14 +18,14 @@
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::palette::{ESCAPE, Palette, PaletteWriter};
 use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
-use crate::fib::default::{self, DefaultRoute};
+use crate::fib::default::{self, DefaultAtHand, DefaultRoute, DefaultWord};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::simd::v4::{Addresses, CELLS, CODES, Narrow, Wide};
 use crate::{Group, Holes, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, fence};
 
 /// Bits of an address within a block with one list.
 const BLOCK_BITS: u32 = 16;
@@ -81,10 +84,7 @@ impl Fib4Fast {
             blocks: Words::new(storage, "blocks", BLOCKS)?,
             lists: Lists::new(Words::new(storage, lists::NAME, list_bytes / 8)?),
             list_bytes,
-            palette: Palette {
-                groups: Words::new(storage, "palette", CODES)?,
-                planes: Words::new(storage, "planes", 4 * CODES)?,
-            },
+            palette: Palette { groups: Words::new(storage, "palette", CODES)? },
             default: DefaultRoute::new(storage)?,
         };
         let mut fib = Fib4Fast {
@@ -97,7 +97,9 @@ impl Fib4Fast {
             pinned: Vec::new(),
         };
         fib.shared.default.set(source.default_group());
-        let mut pinned = fib.give_codes(source);
+        fib.shared.default.mark(true);
+        fib.give_codes(source);
+        let mut pinned = std::mem::take(&mut fib.pinned);
         fib.change_blocks(source, Prefix::ALL)?;
         pinned.drain(..).for_each(|code| fib.palette.remove(code, 1));
         Ok(fib)
@@ -130,7 +132,7 @@ impl Fib4Fast {
         if !(1..=BLOCK_BITS as u8).contains(&changed.len()) {
             return self.update(source, changed);
         }
-        let Some(code) = self.code_of(group()) else { return self.update(source, changed) };
+        let Some(code) = self.cell_of(group()) else { return self.update(source, changed) };
         let mut by_list = Vec::new();
         source.holes(changed, |first, last| {
             for block in first >> BLOCK_BITS..=last >> BLOCK_BITS {
@@ -152,13 +154,21 @@ impl Fib4Fast {
     }
 
     /// What cells show for a group, if any can.
-    fn code_of(&mut self, group: Group) -> Option<u16> {
+    fn cell_of(&mut self, group: Group) -> Option<u16> {
         match self.shared.cells {
-            Cells::Narrow(_) => {
-                self.palette.code(&self.shared.palette, group, &mut self.pinned).map(u16::from)
-            }
+            Cells::Narrow(_) => self.code_of(group).map(u16::from),
             Cells::Wide(_) => u16::try_from(group).ok().filter(|code| *code != WIDE_ESCAPE),
         }
+    }
+
+    /// The code of a group, pinned until cells show it.
+    #[inline]
+    fn code_of(&mut self, group: Group) -> Option<u8> {
+        let code = self.palette.code(&self.shared.palette, group, &mut self.pinned)?;
+        if group != code.into() && self.shared.default.load().is_marked() {
+            self.shared.default.mark(false);
+        }
+        Some(code)
     }
 
     /// Whether some group had no code, so that its addresses took the long way: time to build the wide form.
@@ -186,16 +196,15 @@ impl Fib4Fast {
                 all("blocks", 8 * BLOCKS),
                 lists,
                 all("palette", 4 * CODES),
-                all("planes", 4 * CODES),
                 all(default::NAME, DefaultRoute::BYTES),
             ],
         }
     }
 
-    /// Gives codes to the groups of most addresses, and returns the codes, which are pinned.
-    fn give_codes(&mut self, source: &impl Runs<u32>) -> Vec<u8> {
+    /// Gives codes, which stay pinned, to the groups of most addresses.
+    fn give_codes(&mut self, source: &impl Runs<u32>) {
         if matches!(self.shared.cells, Cells::Wide(_)) {
-            return Vec::new();
+            return;
         }
         let mut sizes: HashMap<Group, u64> = HashMap::new();
         let mut last_group = (NO_GROUP, 0u64);
@@ -210,13 +219,11 @@ impl Fib4Fast {
         sizes.remove(&NO_GROUP);
         let mut groups: Vec<(Group, u64)> = sizes.into_iter().collect();
         groups.sort_unstable_by_key(|(group, size)| (std::cmp::Reverse(*size), *group));
-        let mut pinned = Vec::new();
         for (group, _) in groups {
-            if self.palette.code(&self.shared.palette, group, &mut pinned).is_none() {
+            if self.code_of(group).is_none() {
                 break;
             }
         }
-        pinned
     }
 
     /// Compiles the /16s that a prefix touches, or of one /16 the part that it covers.
@@ -290,7 +297,7 @@ impl Fib4Fast {
         };
         let mut is_lacking = false;
         for run in runs {
-            let code = self.palette.code(&self.shared.palette, run.group, &mut self.pinned);
+            let code = self.code_of(run.group);
             is_lacking |= code.is_none();
             self.codes.push(code.unwrap_or(ESCAPE).into());
         }
@@ -374,10 +381,20 @@ impl Fib4FastReader {
     /// When `turn` is of another domain than the FIB.
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: u32) -> Group {
+        self.at(turn).lookup(address)
+    }
+
+    /// The FIB for the rest of a turn, for who looks many addresses up one by one: it costs half as much as
+    /// [`lookup`](Self::lookup) with the turn for each.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the FIB.
+    #[inline]
+    pub fn at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib4FastView<'a> {
         if !turn.is_of(&self.shared.domain) {
             turn_of_another_domain();
         }
-        self.shared.lookup(address)
+        self.shared.view()
     }
 
     /// Looks up all `addresses`; `out` is as long.
@@ -385,26 +402,87 @@ impl Fib4FastReader {
     /// # Panics
     /// When `turn` is of another domain than the FIB, or the lengths differ.
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u32], out: &mut [Group]) {
-        if !turn.is_of(&self.shared.domain) {
-            turn_of_another_domain();
-        }
-        let shared = &*self.shared;
-        let simd = self.simd;
-        match &shared.cells {
-            Cells::Narrow(cells) => {
-                let (cells, palette) = (array(cells), array(&shared.palette.groups));
-                let planes = array(&shared.palette.planes);
-                shared.lookup_batch(addresses, out, |default, addresses, out| {
-                    Narrow { cells, palette, planes, default }.lookup(simd, addresses, out)
+        let (view, simd) = (self.at(turn), self.simd);
+        match view.cells {
+            CellArray::Narrow(cells, palette) => {
+                view.lookup_batch(addresses, out, |default, addresses, out| {
+                    let palette = (!default.is_marked()).then_some(palette);
+                    Narrow { cells, palette, default: default.group() }.lookup(simd, addresses, out)
                 });
             }
-            Cells::Wide(cells) => {
-                let cells = array(cells);
-                shared.lookup_batch(addresses, out, |default, addresses, out| {
-                    Wide { cells, default }.lookup(simd, addresses, out)
-                });
+            CellArray::Wide(cells) => view.lookup_batch(addresses, out, |default, addresses, out| {
+                Wide { cells, default: default.group() }.lookup(simd, addresses, out)
+            }),
+        }
+    }
+}
+
+/// A [`Fib4Fast`] during a turn: where its arrays are, so that no lookup needs to find them.
+#[derive(Clone, Copy)]
+pub struct Fib4FastView<'a> {
+    shared: &'a Shared,
+    cells: CellArray<'a>,
+    default: DefaultAtHand<'a>,
+}
+
+/// The cells, and what is needed to read them.
+#[derive(Clone, Copy)]
+enum CellArray<'a> {
+    Narrow(&'a [AtomicU8; CELLS], &'a [AtomicU32; CODES]),
+    Wide(&'a [AtomicU16; CELLS]),
+}
+
+impl Fib4FastView<'_> {
+    /// The group of the longest prefix that covers `address`; [`NO_GROUP`] if there is none.
+    ///
+    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
+    #[inline]
+    pub fn lookup(&self, address: u32) -> Group {
+        let default = self.default.load();
+        match self.find_in_cells(address) {
+            Some(group) if self.default.load() == default => {
+                if group == NO_GROUP {
+                    default.group()
+                } else {
+                    group
+                }
+            }
+            _ => self.shared.lookup_slowly(address),
+        }
+    }
+
+    /// The group, if the address's cell tells it; 0 where only the default route covers it.
+    #[inline]
+    fn find_in_cells(&self, address: u32) -> Option<Group> {
+        let cell = (address >> 8) as usize;
+        match self.cells {
+            CellArray::Narrow(cells, palette) => {
+                let code = cells[cell].load(Acquire);
+                let group = palette[usize::from(code)].load(Acquire);
+                (code != ESCAPE).then_some(group)
+            }
+            CellArray::Wide(cells) => {
+                let code = cells[cell].load(Acquire);
+                (code != WIDE_ESCAPE).then_some(code.into())
             }
         }
+    }
+
+    /// Looks up by vector code, which is given the default route's word.
+    #[inline(always)]
+    fn lookup_batch(
+        &self,
+        addresses: &[u32],
+        out: &mut [Group],
+        vector: impl Fn(DefaultWord, &Addresses, &mut Addresses) -> u64,
+    ) {
+        let vector = |addresses: &_, out: &mut _| {
+            let default = self.default.load();
+            let undone = vector(default, addresses, out);
+            fence(Acquire); // what was gathered was read before this
+            if self.default.load() == default { undone } else { u64::MAX }
+        };
+        in_batches(addresses, out, |address| self.lookup(address), vector);
     }
 }
 
@@ -420,60 +498,20 @@ impl Shared {
         &array::<_, BLOCKS>(&self.blocks)[(address >> BLOCK_BITS) as usize]
     }
 
-    /// Looks up by vector code, which is given the default route's group.
-    #[inline(always)]
-    fn lookup_batch(
-        &self,
-        addresses: &[u32],
-        out: &mut [Group],
-        vector: impl Fn(Group, &Addresses, &mut Addresses) -> u64,
-    ) {
-        let vector = |addresses: &_, out: &mut _| {
-            let default = self.default.load();
-            let undone = vector(default.group(), addresses, out);
-            fence(Acquire); // what was gathered was read before this
-            if self.default.load() == default { undone } else { u64::MAX }
-        };
-        in_batches(addresses, out, |address| self.lookup(address), vector);
-    }
-
-    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
     #[inline]
-    fn lookup(&self, address: u32) -> Group {
-        let default = self.default.load();
-        match self.find_in_cells(address) {
-            Some(group) if self.default.load() == default => {
-                if group == NO_GROUP {
-                    default.group()
-                } else {
-                    group
-                }
-            }
-            _ => self.lookup_slowly(address),
-        }
+    fn view(&self) -> Fib4FastView<'_> {
+        let cells = match &self.cells {
+            Cells::Narrow(cells) => CellArray::Narrow(array(cells), array(&self.palette.groups)),
+            Cells::Wide(cells) => CellArray::Wide(array(cells)),
+        };
+        Fib4FastView { shared: self, cells, default: self.default.at_hand() }
     }
 
     #[cold]
     #[inline(never)]
     fn lookup_slowly(&self, address: u32) -> Group {
-        self.default.complete(|| self.find_in_cells(address).unwrap_or_else(|| self.find_in_list(address)))
-    }
-
-    /// The group, if the address's cell tells it; 0 where only the default route covers it.
-    #[inline]
-    fn find_in_cells(&self, address: u32) -> Option<Group> {
-        let cell = (address >> 8) as usize;
-        match &self.cells {
-            Cells::Narrow(cells) => {
-                let code = array::<_, CELLS>(cells)[cell].load(Acquire);
-                let group = array::<_, CODES>(&self.palette.groups)[usize::from(code)].load(Acquire);
-                (code != ESCAPE).then_some(group)
-            }
-            Cells::Wide(cells) => {
-                let code = array::<_, CELLS>(cells)[cell].load(Acquire);
-                (code != WIDE_ESCAPE).then_some(code.into())
-            }
-        }
+        self.default
+            .complete(|| self.view().find_in_cells(address).unwrap_or_else(|| self.find_in_list(address)))
     }
 
     /// The group of an address whose cell said "look further" a moment ago.
@@ -484,7 +522,7 @@ impl Shared {
                 return self.lists.find(word, address & 0xffff);
             }
             // The list was withdrawn since, and before that the cell was changed.
-            if let Some(group) = self.find_in_cells(address) {
+            if let Some(group) = self.view().find_in_cells(address) {
                 return group;
             }
         }

@@ -9,7 +9,7 @@ use artery_rcu::{Domain, Ticket};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The code that says "look further".
 pub(super) const ESCAPE: u8 = 255;
@@ -20,16 +20,11 @@ const SPARE: usize = 64;
 /// Groups by code, for readers.
 pub(super) struct Palette {
     pub(super) groups: Words<AtomicU32>,
-    /// The same, byte by byte, for vector code: the lowest byte of each group, then the next.
-    pub(super) planes: Words<AtomicU8>,
 }
 
 impl Palette {
     fn set(&self, code: u8, group: Group) {
         self.groups[usize::from(code)].store(group, Relaxed);
-        for (plane, byte) in group.to_le_bytes().into_iter().enumerate() {
-            self.planes[plane * CODES + usize::from(code)].store(byte, Relaxed);
-        }
     }
 }
 
@@ -41,7 +36,7 @@ pub(super) struct PaletteWriter {
     recent: Box<[(Group, u8); CODES]>,
     /// By code: cells that show it, and pins.
     uses: Box<[u32; CODES]>,
-    free: Vec<u8>,
+    free: FreeCodes,
     /// Codes that no cell shows any more, and since when.
     leaving: Option<(Ticket, Vec<u8>)>,
 }
@@ -53,7 +48,7 @@ impl PaletteWriter {
             codes: HashMap::default(),
             recent: Box::new([(NO_GROUP, 0); CODES]),
             uses: Box::new([0; CODES]),
-            free: (1..ESCAPE).rev().collect(),
+            free: FreeCodes::ALL,
             leaving: None,
         }
     }
@@ -95,7 +90,7 @@ impl PaletteWriter {
         if self.free.len() < SPARE {
             self.free_unused();
         }
-        let code = self.free.pop()?;
+        let code = self.free.take(group)?;
         palette.set(code, group);
         self.codes.insert(group, code);
         Some(code)
@@ -119,8 +114,37 @@ impl PaletteWriter {
             }
         }
         if let Some((_, codes)) = self.leaving.take_if(|(since, _)| self.domain.is_over(*since)) {
-            self.free.extend(codes);
+            codes.into_iter().for_each(|code| self.free.put(code));
         }
+    }
+}
+
+/// The codes that stand for no group: a bit for each.
+struct FreeCodes([u64; 4]);
+
+impl FreeCodes {
+    /// 1 to 254.
+    const ALL: FreeCodes = FreeCodes([!1, !0, !0, !0 >> 1]);
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// A code for a group: its own number if it can be that, else the highest, which groups with such numbers get last.
+    fn take(&mut self, group: Group) -> Option<u8> {
+        let own =
+            u8::try_from(group).ok().filter(|code| self.0[usize::from(code / 64)] >> (code % 64) & 1 == 1);
+        let highest = || {
+            let (number, word) = self.0.iter().enumerate().rfind(|(_, word)| **word != 0)?;
+            Some(64 * number as u8 + word.ilog2() as u8)
+        };
+        let code = own.or_else(highest)?;
+        self.0[usize::from(code / 64)] &= !(1 << (code % 64));
+        Some(code)
+    }
+
+    fn put(&mut self, code: u8) {
+        self.0[usize::from(code / 64)] |= 1 << (code % 64);
     }
 }
 
@@ -147,7 +171,7 @@ mod tests {
 
     fn palette() -> Palette {
         let groups = Words::new(&Pages, "palette", CODES).unwrap();
-        Palette { groups, planes: Words::new(&Pages, "planes", 4 * CODES).unwrap() }
+        Palette { groups }
     }
 
     #[test]
