@@ -87,6 +87,12 @@ pub(super) fn together<A: Family>(
             if with_updates {
                 let rate = churn(engine, routes, pair as u64, |_| !is_done.load(SeqCst));
                 outcome.rates.push(rate);
+            } else {
+                // A processor that rests may lend its neighbour clock rate or, where both are threads of one core, all
+                // its units: the reader would seem to lose a third by updates that are few.
+                while !is_done.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
             }
             let Ok(nanos) = figures.recv() else { break };
             outcome.losses.push(if with_updates { -nanos } else { nanos });
