@@ -4,6 +4,7 @@
 //! Engines take turns within a round, so that what disturbs the machine disturbs all; the median of the rounds
 //! counts. Before each trial the caches are flushed, then warmed by the engine's own work.
 
+mod bare;
 mod catalog;
 mod dpdk;
 pub mod engine;
@@ -33,6 +34,7 @@ use anyhow::{Context as _, ensure};
 use artery_table::load::Routes as Loaded;
 use artery_table::synthetic::{self, correlated_groups, random_groups};
 use artery_table::{Group, NO_GROUP, Prefix};
+use bare::Bare;
 use clap::Args;
 use engine::{Engine, Mode};
 use report::{Report, Row};
@@ -191,6 +193,9 @@ fn family<A: LoadedFamily>(
         let oracle = Oracle::new(&routes);
         contenders.extend(dpdk::contenders(program, &routes, &traffic, &oracle, plan.probes)?);
     }
+    if A::NUMBER == 4 && options.engine.is_empty() {
+        contenders.extend(Bare::all()?.into_iter().map(Contender::Bare));
+    }
     race(options, plan, &traffic, &mut contenders, routes.len(), report)?;
     if !options.lookups_only {
         let pfx = Traffic::Pfx.draw(&prefixes, plan.addresses, 8);
@@ -209,6 +214,7 @@ fn chosen<T: Copy>(wanted: &[T], all: &[T]) -> Vec<T> {
 enum Contender<A> {
     Here(Box<dyn Engine<A>>),
     Dpdk(dpdk::Contender),
+    Bare(Bare),
 }
 
 impl<A: Family> Contender<A> {
@@ -216,12 +222,14 @@ impl<A: Family> Contender<A> {
         match self {
             Contender::Here(engine) => engine.name(),
             Contender::Dpdk(contender) => contender.name(),
+            Contender::Bare(array) => array.name(),
         }
     }
     fn bytes(&self) -> Option<u64> {
         match self {
             Contender::Here(engine) => Some(engine.bytes()),
             Contender::Dpdk(contender) => contender.bytes(),
+            Contender::Bare(array) => Some(array.bytes()),
         }
     }
     fn trial(
@@ -233,6 +241,7 @@ impl<A: Family> Contender<A> {
         match self {
             Contender::Here(engine) => Ok(trial(engine.reader(), mode, addresses, budget)),
             Contender::Dpdk(contender) => contender.trial(mode, *model, budget),
+            Contender::Bare(array) => Ok(trial(array, mode, addresses, budget)),
         }
     }
 }
@@ -300,6 +309,7 @@ fn measure_updates<A: Family>(
     progress(&format!("IPv{}: updates of {}", A::NUMBER, contender.name()));
     let engine = match contender {
         Contender::Here(engine) => engine,
+        Contender::Bare(_) => return Ok(()),
         Contender::Dpdk(contender) => {
             if let Some(rate) = contender.updates(plan.churn)? {
                 report.add(row.updates("alone", &[rate]));
