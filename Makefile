@@ -23,7 +23,7 @@ test: setup lint ## Runs every check that a change must pass.
 	@scripts/skipped
 
 lint: ## Formatting, warnings, and links in the documentation.
-	$(CARGO) fmt --all --check
+	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 

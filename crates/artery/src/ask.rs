@@ -38,7 +38,7 @@ fn print_one(finished: &mut Finished, plan: &Plan, name: &str, with_name: bool) 
         true => print(&format!("{name}:\n{value}{end}\n")),
         false => print(&format!("{value}{end}")),
     }
-    Ok(())
+    .map_err(|error| format!("{error:#}"))
 }
 
 /// The handlers meant by `E.H`, where E is an element, a pattern of names or a class; and whether it was not simply

@@ -33,7 +33,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     if plan.is_empty() {
         voice.warning(&format!("{name}: configuration has no elements"));
     } else if !options.quiet {
-        print(&placement(&plan));
+        print(&placement(&plan))?;
     }
     Ok(0)
 }
@@ -88,7 +88,7 @@ fn draw(options: &ReadingOptions, text: impl Fn(&Loaded) -> String) -> anyhow::R
     if loaded.has_errors() {
         return Ok(1);
     }
-    print(&text(&loaded));
+    print(&text(&loaded))?;
     Ok(0)
 }
 

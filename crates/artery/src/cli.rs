@@ -383,8 +383,7 @@ pub(crate) fn help() -> String {
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
-    crate::voice::print(&String::from_utf8_lossy(&script));
-    Ok(0)
+    crate::voice::print(&String::from_utf8_lossy(&script)).map(|()| 0)
 }
 
 #[cfg(test)]

@@ -14,15 +14,13 @@ use options::{Given, Options};
 /// Runs a configuration as click would; gives the exit status.
 pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let failed = |error: anyhow::Error| {
+        complain(&format!("{error:#}\n"));
+        1
+    };
     match wish(name, &args) {
-        Ok(Wish::Print(text)) => {
-            print(&text);
-            0
-        }
-        Ok(Wish::Run(job)) => crate::run::run(*job).unwrap_or_else(|error| {
-            complain(&format!("{error:#}\n"));
-            1
-        }),
+        Ok(Wish::Print(text)) => print(&text).map_or_else(failed, |()| 0),
+        Ok(Wish::Run(job)) => crate::run::run(*job).unwrap_or_else(failed),
         Err(error) => {
             let try_help = format!("Try '{name} --help' for more information.");
             // Mistakes in an option's form come with the name of the program, others without.

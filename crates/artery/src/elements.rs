@@ -17,11 +17,11 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
         (None, Some(name)) => show(name, options.json),
         (None, None) if options.json => {
             let all: Vec<_> = classes().into_iter().map(page::json).collect();
-            print(&format!("{:#}\n", serde_json::json!({ "schema_version": 1, "elements": all })));
+            print(&format!("{:#}\n", serde_json::json!({ "schema_version": 1, "elements": all })))?;
             Ok(0)
         }
         (None, None) => {
-            print(&list());
+            print(&list())?;
             Ok(0)
         }
     }
@@ -30,9 +30,9 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
 /// The page of an element, the help of a command, or of the program.
 pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
     match topic {
-        None => print(&cli::help()),
+        None => print(&cli::help())?,
         Some(topic) => match cli::help_of(topic) {
-            Some(help) => print(&help),
+            Some(help) => print(&help)?,
             None => return show(topic, false),
         },
     }
@@ -42,8 +42,8 @@ pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
 fn show(name: &str, as_json: bool) -> anyhow::Result<u8> {
     let class = find(name)?;
     match as_json {
-        true => print(&format!("{:#}\n", page::json(class))),
-        false => print(&page::text(class)),
+        true => print(&format!("{:#}\n", page::json(class)))?,
+        false => print(&page::text(class))?,
     }
     Ok(0)
 }

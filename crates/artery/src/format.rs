@@ -33,7 +33,7 @@ fn format_one(options: &FmtOptions, input: &Input) -> anyhow::Result<bool> {
     match input {
         _ if options.check => {
             if formatted != text {
-                print(&format!("{}\n", input.name()));
+                print(&format!("{}\n", input.name()))?;
             }
             return Ok(formatted == text);
         }
@@ -42,7 +42,7 @@ fn format_one(options: &FmtOptions, input: &Input) -> anyhow::Result<bool> {
                 std::fs::write(path, formatted).with_context(|| format!("can't write {}", path.display()))?;
             }
         }
-        _ => print(&formatted),
+        _ => print(&formatted)?,
     }
     Ok(true)
 }

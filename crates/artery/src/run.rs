@@ -19,7 +19,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     let voice = job.voice;
     let Some((router, listeners)) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
-    let mut status = write_flat(&job, router.plan().flat());
+    let mut status = write_flat(&job, router.plan().flat())?;
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
@@ -30,7 +30,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     }
     drop(listeners);
     if job.time {
-        print(&clock.read());
+        print(&clock.read())?;
     }
     if finished.was_unread() {
         return Ok(KILLED_BY_SIGPIPE);
@@ -106,20 +106,17 @@ fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Fin
 }
 
 /// Writes the flat configuration where it is wanted; gives the exit status so far.
-fn write_flat(job: &Job, flat: &str) -> u8 {
+fn write_flat(job: &Job, flat: &str) -> anyhow::Result<u8> {
     let path = match job.output.as_deref() {
-        None => return 0,
-        Some("-") => {
-            print(flat);
-            return 0;
-        }
+        None => return Ok(0),
+        Some("-") => return print(flat).map(|()| 0),
         Some(path) => path,
     };
     match std::fs::write(path, flat) {
-        Ok(()) => 0,
+        Ok(()) => Ok(0),
         Err(error) => {
             job.voice.error(&format!("{path}: {}", crate::load::system_message(&error)));
-            1
+            Ok(1)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How messages are worded and placed: in Artery's way, with the line and a caret, or in Click's.
 use crate::load::Loaded;
+use anyhow::Context as _;
 use artery_engine::{Problem, Sink, Stage};
 use artery_lang::{Diagnostic, Severity};
 use std::io::IsTerminal as _;
@@ -12,11 +13,16 @@ pub(crate) enum Voice {
 }
 
 /// Writes to standard output. A reader that went away is no reason to fail.
-pub(crate) fn print(text: &str) {
-    let _ = Sink::Stdout.write(text);
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    match Sink::Stdout.write(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("can't write to standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Writes to standard error, likewise.
+/// Writes to standard error, where nobody could be told that it failed.
 pub(crate) fn complain(text: &str) {
     let _ = Sink::Stderr.write(text);
 }

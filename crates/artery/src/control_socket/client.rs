@@ -72,11 +72,8 @@ fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Resul
         bail!("the router's reply ends early");
     }
     let value = String::from_utf8_lossy(&value);
-    print(&value);
-    if !value.is_empty() && !value.ends_with('\n') {
-        print("\n");
-    }
-    Ok(0)
+    let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+    print(&format!("{value}{end}")).map(|()| 0)
 }
 
 fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<u8> {

@@ -1,7 +1,9 @@
 //! One trial: how long a lookup takes, from caches that hold nothing of the trial before.
 use super::engine::{Mode, Reader};
 use artery_table::Address;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Addresses between two looks at the clock.
@@ -71,12 +73,19 @@ fn last_level_cache() -> usize {
     (0..5).filter_map(size).max().map_or(32 << 20, |kilobytes| kilobytes << 10)
 }
 
-/// Keeps this thread on one processor, the n-th of those it may use, where the system lets it.
+/// The processors that the program may use. Asked for once, before any thread is pinned: those that a pinned thread
+/// starts may use its processor only.
+fn processors() -> &'static [usize] {
+    static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
+    PROCESSORS.get_or_init(|| {
+        let allowed = sched_getaffinity(None);
+        (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.as_ref().is_ok_and(|set| set.is_set(cpu))).collect()
+    })
+}
+
+/// Keeps this thread on one processor, the n-th of those that the program may use, where the system lets it.
 pub fn pin(n: usize) {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    if let Some(&processor) = processors.get(n) {
+    if let Some(&processor) = processors().get(n) {
         let mut one = CpuSet::new();
         one.set(processor);
         // Unpinned figures are noisier, not wrong.
@@ -85,12 +94,12 @@ pub fn pin(n: usize) {
 }
 
 /// Lets this thread run where it could before it was pinned.
-pub struct Pinned(Option<rustix::thread::CpuSet>);
+pub struct Pinned(Option<CpuSet>);
 
 impl Pinned {
     /// Pins this thread to the n-th processor as long as this lives.
     pub fn to(n: usize) -> Pinned {
-        let before = rustix::thread::sched_getaffinity(None).ok();
+        let before = sched_getaffinity(None).ok();
         pin(n);
         Pinned(before)
     }
@@ -99,7 +108,25 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            let _ = rustix::thread::sched_setaffinity(None, before);
+            let _ = sched_setaffinity(None, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_a_pinned_one_starts_can_be_pinned_elsewhere() {
+        let _pinned = Pinned::to(0);
+        let elsewhere = std::thread::spawn(|| {
+            pin(1);
+            sched_getaffinity(None).expect("a thread may ask for its own")
+        });
+        let set = elsewhere.join().expect("it does not panic");
+        let wanted = processors().get(1).or(processors().first()).expect("some processor runs this");
+        assert!(set.is_set(*wanted));
+        assert_eq!(set.count(), 1);
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn together<A: Family>(
                 outcome.rates.push(rate);
             } else {
                 // A processor that rests may lend its neighbour clock rate or, where both are threads of one core, all
-                // its units: the reader would seem to lose a third by updates that are few.
+                // its units: that is no matter of updates.
                 while !is_done.load(SeqCst) {
                     std::hint::spin_loop();
                 }
