@@ -147,7 +147,8 @@ fn open_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<
         progress(&format!("{}: {} by packets through {name}", table.name, destinations.name()));
         let at_rate = paced(engine.reader(), &addresses, RATE_2016, plan.stream);
         let is_wanted = plan.all_knees || (OF_2016.contains(&name) && table.is_full());
-        let knee = is_wanted.then(|| knee(engine.reader(), &addresses, plan.stream, plan.halvings)).flatten();
+        let knee =
+            is_wanted.then(|| knee(engine.reader(), &addresses, plan.stream / 4, plan.halvings)).flatten();
         let scenario = Scenario { table: table.name, destinations };
         report.open.push(OpenRow { scenario, engine: name, at_rate, knee });
     }

@@ -64,7 +64,7 @@ pub(super) fn knee(
     time: Duration,
     halvings: usize,
 ) -> Option<f64> {
-    let (mut low, mut high) = (0.0, 50e6);
+    let (mut low, mut high) = (0.0, 32e6);
     for _ in 0..halvings {
         let middle = (low + high) / 2.0;
         match (0..TRIES).any(|_| is_carried(&paced(reader, addresses, middle, time), middle)) {
