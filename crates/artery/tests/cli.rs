@@ -32,6 +32,24 @@ Message(started);
 }
 
 #[test]
+fn all_mistakes_in_one_elements_arguments_are_shown_at_once() {
+    let text = "InfiniteSource(LIMIT many, BURST no, FOO 3, DATA x) -> EtherEncap(0x0800, 1:2, y)
+        -> ARPQuerier(10.0.0.300, z) -> Discard; Idle -> [1] ARPQuerier(10.0.0.1, 2:2:2:2:2:2) -> Discard;";
+    let outcome = artery(&["check", "-e", text]);
+    assert_eq!(outcome.status, 1);
+    for mistake in ["LIMIT: parse", "BURST: invalid", "FOO: unknown", "SRC: parse", "DST: parse", "IP: parse"]
+    {
+        assert_eq!(
+            outcome.err.matches(&format!("error: {mistake}")).count(),
+            1,
+            "{mistake}: {}",
+            outcome.err
+        );
+    }
+    assert!(!outcome.err.contains("DATA:"), "{}", outcome.err);
+}
+
+#[test]
 fn a_million_packets_are_counted_on_one_worker_and_on_two() {
     let one = artery(&["run", "-e", MILLION, "-h", "c.count"]);
     assert_eq!((one.status, one.out.as_str()), (0, "1000000\n"), "{one:?}");

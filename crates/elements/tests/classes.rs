@@ -22,6 +22,7 @@ const CONFIGURATIONS: &[(&str, &str)] = &[
     ("EtherEncap", "0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"),
     ("EtherRewrite", "02:00:00:00:00:01, 02:00:00:00:00:02"),
     ("FixIPSrc", "10.0.0.1"),
+    ("GetIP6Address", "24"),
     ("GetIPAddress", "16"),
     ("HostEtherFilter", "02:00:00:00:00:01"),
     ("ICMPError", "10.0.0.1, timeexceeded"),

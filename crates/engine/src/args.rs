@@ -1,5 +1,6 @@
 //! An element's configuration string as typed arguments.
 use crate::class::{Arg, Class, Position};
+use crate::element::Element;
 use crate::graph::Plan;
 use crate::names::Names;
 use crate::plan::Home;
@@ -9,6 +10,7 @@ use artery_packet::{ANNOTATION_SIZE, Pool, anno};
 use artery_rcu::Domain;
 use artery_wire::{EtherAddr, Ipv4Prefix};
 use std::any::{Any, TypeId};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -137,12 +139,14 @@ pub struct Args<'a> {
     /// The element's number in the configuration.
     node: usize,
     /// By declared argument; for a `Rest` argument, all of them.
-    given: HashMap<&'static str, Vec<String>>,
+    given: Given,
     /// Numbers of connected inputs and outputs.
     ports: (usize, usize),
     /// Which worker the instance will run on.
     worker: usize,
     environment: Environment<'a>,
+    /// What was found wrong so far.
+    wrong: RefCell<Vec<ArgError>>,
 }
 
 impl<'a> Args<'a> {
@@ -154,13 +158,29 @@ impl<'a> Args<'a> {
         ports: (usize, usize),
         worker: usize,
         environment: Environment<'a>,
-    ) -> Result<Args<'a>, Vec<ArgError>> {
-        let given = sort(class, config)?;
+    ) -> Args<'a> {
+        let (given, wrong) = sort(class, config);
         environment.names.enter(environment.plan.prefix(node));
-        Ok(Args { class, node, given, ports, worker, environment })
+        Args { class, node, given, ports, worker, environment, wrong: wrong.into() }
+    }
+
+    /// Makes the element, or says all that is wrong with its arguments.
+    pub(crate) fn build(mut self) -> Result<Box<dyn Element>, Vec<ArgError>> {
+        let built = (self.class.build)(&mut self);
+        let mut wrong = self.wrong.into_inner();
+        match built {
+            Ok(element) if wrong.is_empty() => return Ok(element),
+            // What else the class says may be the fault of a value that stood in for a wrong one.
+            Err(error) if wrong.is_empty() || matches!(error, ArgError::Invalid { .. }) => wrong.push(error),
+            _ => {}
+        }
+        Err(wrong)
     }
 
     /// The value of a declared argument: what was given, or its default.
+    ///
+    /// For a value that can't be read another stands in where the type has one, so that the class reads on and all
+    /// mistakes are found; no element comes of that.
     pub fn read<T: ArgValue>(&self, name: &'static str) -> Result<T, ArgError> {
         let arg = self.declared(name);
         let given = self.given.get(name).and_then(|values| values.last());
@@ -170,11 +190,15 @@ impl<'a> Args<'a> {
             (None, Some(default)) => default,
             (None, None) => return Err(ArgError::Missing(arg.name)),
         };
-        T::parse(value, self.environment.names).map_err(|wants| ArgError::Invalid {
-            arg: arg.name,
-            value: value.to_string(),
-            fault: T::fault(value),
-            wants,
+        T::parse(value, self.environment.names).or_else(|wants| {
+            let (value, fault) = (value.to_string(), T::fault(value));
+            let error = ArgError::Invalid { arg: arg.name, value, fault, wants };
+            let Ok(stand_in) = T::parse(T::EXAMPLE, self.environment.names) else { return Err(error) };
+            let mut wrong = self.wrong.borrow_mut();
+            if !wrong.contains(&error) {
+                wrong.push(error);
+            }
+            Ok(stand_in)
         })
     }
     /// Whether the configuration gives this argument.
@@ -285,8 +309,8 @@ impl<'a> Args<'a> {
 }
 
 /// Gives each argument of `config` to the declared one it belongs to.
-fn sort(class: &'static Class, config: &str) -> Result<HashMap<&'static str, Vec<String>>, Vec<ArgError>> {
-    let mut given: HashMap<&'static str, Vec<String>> = HashMap::new();
+fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>) {
+    let mut given = Given::new();
     let mut errors = Vec::new();
     let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword).peekable();
     for argument in text::split(config) {
@@ -316,8 +340,11 @@ fn sort(class: &'static Class, config: &str) -> Result<HashMap<&'static str, Vec
         ArgError::Unknown(_) => 1,
         _ => 2,
     });
-    if errors.is_empty() { Ok(given) } else { Err(errors) }
+    (given, errors)
 }
+
+/// Arguments by the declared one they belong to.
+type Given = HashMap<&'static str, Vec<String>>;
 
 /// `CAPACITY 3` looks like a keyword argument; `10.0.0.1 eth0` does not.
 fn looks_like_keyword(word: &str, value: &str) -> bool {
@@ -328,6 +355,8 @@ fn looks_like_keyword(word: &str, value: &str) -> bool {
 
 /// A type that an argument can have.
 pub trait ArgValue: Sized {
+    /// A text that can be read and that few would refuse.
+    const EXAMPLE: &'static str = "1";
     /// Reads `text`; the error says what is wanted, to follow "wants".
     fn parse(text: &str, names: &Names) -> Result<Self, String>;
     /// What is wrong with a text that can't be read.
@@ -342,6 +371,7 @@ pub trait ArgValue: Sized {
 }
 
 impl<T: ArgValue> ArgValue for Option<T> {
+    const EXAMPLE: &'static str = T::EXAMPLE;
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
         T::parse(text, names).map(Some)
     }
@@ -415,12 +445,14 @@ impl ArgValue for Vec<u8> {
 }
 
 impl ArgValue for Ipv4Addr {
+    const EXAMPLE: &'static str = "192.0.2.1";
     fn parse(text: &str, names: &Names) -> Result<Ipv4Addr, String> {
         text.parse().ok().or_else(|| names.ip(text)).ok_or_else(|| "an IP address".into())
     }
 }
 
 impl ArgValue for Ipv4Prefix {
+    const EXAMPLE: &'static str = "192.0.2.1/32";
     fn parse(text: &str, names: &Names) -> Result<Ipv4Prefix, String> {
         let slashed = with_slash(text, names).map(|(_, prefix)| prefix);
         let bare = || text.parse().ok();
@@ -464,6 +496,7 @@ fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
 }
 
 impl ArgValue for EtherAddr {
+    const EXAMPLE: &'static str = "02:00:00:00:00:01";
     fn parse(text: &str, names: &Names) -> Result<EtherAddr, String> {
         let address = text.parse().ok().or_else(|| names.ether(text));
         address.ok_or_else(|| match text.strip_suffix(":eth") {

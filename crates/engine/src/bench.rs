@@ -195,8 +195,8 @@ impl Bench {
             shared: &mut HashMap::new(),
             warnings: &mut warnings,
         };
-        let mut args = Args::parse(class, ELEMENT, &setup.config, (inputs, outputs), worker, environment)?;
-        let element = (class.build)(&mut args).map_err(|error| vec![error])?;
+        let ports = (inputs, outputs);
+        let element = Args::parse(class, ELEMENT, &setup.config, ports, worker, environment).build()?;
 
         let offers: Offers = Arc::new(Mutex::new((0..inputs).map(|_| VecDeque::new()).collect()));
         let received = Arc::new(Mutex::new((0..outputs).map(|_| VecDeque::new()).collect()));

@@ -152,7 +152,7 @@ impl Part {
         let Shared { resources, pool, domain, .. } = &self.shared;
         let environment = Environment { names, resources, pool, domain, plan, shared, warnings: odd };
         Args::parse(class, node, &config, ports, self.worker, environment)
-            .and_then(|mut args| (class.build)(&mut args).map_err(|error| vec![error]))
+            .build()
             .map_err(|errors| errors.iter().map(|error| Problem::of_arguments(node, class, error)).collect())
     }
 

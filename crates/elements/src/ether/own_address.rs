@@ -19,6 +19,7 @@ impl OwnAddress {
 }
 
 impl ArgValue for OwnAddress {
+    const EXAMPLE: &'static str = "192.0.2.1/24";
     fn parse(text: &str, names: &Names) -> Result<OwnAddress, String> {
         if let Some((address, _)) = text.rsplit_once('/') {
             let network = <Ipv4Prefix as ArgValue>::parse(text, names)?;

@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
 impl<T: ArgValue> ArgValue for List<T> {
+    const EXAMPLE: &'static str = T::EXAMPLE;
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
         text.split_whitespace().map(|word| T::parse(word, names)).collect::<Result<_, _>>().map(List)
     }
@@ -32,6 +33,7 @@ impl Interface {
 }
 
 impl ArgValue for Interface {
+    const EXAMPLE: &'static str = "192.0.2.1/24";
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
         let slashed = with_slash(text, names).map(|(address, prefix)| Interface::new(address, prefix));
         let bare = || text.parse().ok().map(|address| Interface::new(address, Ipv4Prefix::host(address)));
@@ -54,6 +56,7 @@ pub(crate) enum Destination {
 }
 
 impl ArgValue for Destination {
+    const EXAMPLE: &'static str = "192.0.2.1";
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
         if text == "DST_ANNO" {
             return Ok(Destination::Annotation);

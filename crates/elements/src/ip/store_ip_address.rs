@@ -1,5 +1,5 @@
 use super::ip_header;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Packet, Simple};
+use artery_engine::{Arg, ArgError, ArgValue, Args, Class, Context, DropReason, Packet, Simple};
 use artery_wire::{IpProtocol, Ipv4, Tcp, Udp, checksum};
 use std::net::Ipv4Addr;
 
@@ -76,7 +76,7 @@ fn place(args: &Args<'_>, name: &'static str) -> Result<Place, ArgError> {
     match text.to_ascii_lowercase().as_str() {
         "src" => Ok(Place::Source),
         "dst" => Ok(Place::Destination),
-        _ => match args.read::<u32>(name) {
+        _ => match u32::parse(&text, args.names()) {
             Ok(offset) => Ok(Place::Data(offset as usize)),
             Err(_) => Err(ArgError::wrong("type mismatch: OFFSET requires integer, src or dst")),
         },
