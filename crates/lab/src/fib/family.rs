@@ -8,8 +8,8 @@ pub trait Family: Shape {
     const NUMBER: u8;
     /// Routes of the synthetic full table.
     const FULL_FEED: usize;
-    /// Bits of a prefix that has a great part of the table below it.
-    const BUSY: u8;
+    /// Bits of prefixes that have a great part of the table below them.
+    const BUSY: &'static [u8];
 
     /// Where uniform traffic goes.
     fn unicast() -> Prefix<Self>;
@@ -20,7 +20,7 @@ pub trait Family: Shape {
 impl Family for u32 {
     const NUMBER: u8 = 4;
     const FULL_FEED: usize = FULL_FEED_V4;
-    const BUSY: u8 = 8;
+    const BUSY: &'static [u8] = &[8, 1];
 
     fn unicast() -> Prefix<u32> {
         Prefix::ALL
@@ -33,7 +33,7 @@ impl Family for u32 {
 impl Family for u128 {
     const NUMBER: u8 = 6;
     const FULL_FEED: usize = FULL_FEED_V6;
-    const BUSY: u8 = 20;
+    const BUSY: &'static [u8] = &[20, 12, 3];
 
     fn unicast() -> Prefix<u128> {
         Prefix::of(1 << 125, 3)

@@ -327,14 +327,11 @@ fn measure_updates<A: Family>(
         );
     }
     let times = if plan.rounds > 3 { 101 } else { 11 };
-    report.add(row.clone().single("default", updates::single(&mut **engine, Prefix::ALL, times)));
-    engine.withdraw(Prefix::ALL);
-    if let Some(busiest) = updates::busiest(routes, A::BUSY) {
-        report.add(row.single(&format!("/{}", A::BUSY), updates::single(&mut **engine, busiest, times)));
-        match routes.iter().find(|route| route.0 == busiest) {
-            Some(&(prefix, group)) => engine.announce(prefix, group),
-            None => engine.withdraw(busiest),
+    for (name, prefix) in updates::worst(routes) {
+        for (kind, micros) in updates::KINDS.iter().zip(updates::single(&mut **engine, prefix, times)) {
+            report.add(row.clone().single(&format!("{name} {kind}"), micros));
         }
+        updates::restore(&mut **engine, routes, prefix);
     }
     gate::check(&mut **engine, routes, plan.probes / 10)
 }

@@ -136,16 +136,40 @@ pub(super) fn interval(figures: &[f64]) -> (f64, f64) {
     (sorted[below.min(count - 1)], sorted[count - 1 - below.min(count - 1)])
 }
 
-/// Microseconds that it takes to give one route another group, many times over.
-pub(super) fn single<A: Family>(engine: &mut dyn Engine<A>, prefix: Prefix<A>, times: usize) -> Summary {
-    let mut micros = Vec::with_capacity(times);
-    for n in 0..times.max(2) {
-        let start = Instant::now();
-        engine.announce(prefix, 1 + (n % 2) as Group);
-        micros.push(start.elapsed().as_nanos() as f64 / 1000.0);
+/// What happens to one route, in the order in which it is timed.
+pub(super) const KINDS: [&str; 3] = ["add", "change", "withdraw"];
+
+/// Microseconds of adding one route, giving it another group, and withdrawing it, each many times over. The table does
+/// not have the route afterwards.
+pub(super) fn single<A: Family>(engine: &mut dyn Engine<A>, prefix: Prefix<A>, times: usize) -> [Summary; 3] {
+    let mut micros = KINDS.map(|_| Vec::with_capacity(times));
+    engine.withdraw(prefix);
+    for _ in 0..times.max(1) {
+        micros[0].push(timed(|| engine.announce(prefix, 1)));
+        micros[1].push(timed(|| engine.announce(prefix, 2)));
+        micros[2].push(timed(|| engine.withdraw(prefix)));
     }
-    // The first update adds the route; the others change it.
-    Summary::of(&micros[1..])
+    micros.map(|micros| Summary::of(&micros))
+}
+
+fn timed(update: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    update();
+    start.elapsed().as_nanos() as f64 / 1000.0
+}
+
+/// Gives a prefix back what the routes say of it, be it nothing.
+pub(super) fn restore<A: Family>(engine: &mut dyn Engine<A>, routes: &Routes<A>, prefix: Prefix<A>) {
+    match routes.iter().find(|route| route.0 == prefix) {
+        Some(&(_, group)) => engine.announce(prefix, group),
+        None => engine.withdraw(prefix),
+    }
+}
+
+/// The prefixes whose single updates are timed: the default route, and of some lengths that with most routes below.
+pub(super) fn worst<A: Family>(routes: &Routes<A>) -> Vec<(String, Prefix<A>)> {
+    let busy = |&len: &u8| busiest(routes, len).map(|prefix| (format!("/{len}"), prefix));
+    std::iter::once(("default".into(), Prefix::ALL)).chain(A::BUSY.iter().filter_map(busy)).collect()
 }
 
 /// The prefix of so many bits that has most routes below it.
@@ -185,5 +209,66 @@ mod tests {
         let routes = routes.map(|(prefix, group)| (prefix.parse::<Prefix<u32>>().unwrap(), group));
         assert_eq!(busiest(&routes, 8), "10.0.0.0/8".parse().ok());
         assert_eq!(busiest::<u32>(&[], 8), None);
+    }
+
+    /// Writes down what happens to it.
+    struct Diary(Vec<(&'static str, Prefix<u32>, Group)>);
+
+    impl Engine<u32> for Diary {
+        fn name(&self) -> String {
+            "diary".into()
+        }
+        fn reader(&mut self) -> &mut dyn Reader<u32> {
+            unreachable!("nobody looks up")
+        }
+        fn announce(&mut self, prefix: Prefix<u32>, group: Group) {
+            self.0.push(("announce", prefix, group));
+        }
+        fn withdraw(&mut self, prefix: Prefix<u32>) {
+            self.0.push(("withdraw", prefix, 0));
+        }
+        fn bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn single_updates_add_change_and_withdraw_a_route_that_was_not_there() {
+        let prefix = "10.0.0.0/8".parse().unwrap();
+        let mut diary = Diary(Vec::new());
+        let micros = single(&mut diary, prefix, 2);
+        let withdraw = ("withdraw", prefix, 0);
+        let once = [("announce", prefix, 1), ("announce", prefix, 2), withdraw];
+        assert_eq!(diary.0, [&[withdraw][..], &once, &once].concat());
+        assert!(micros.iter().all(|summary| summary.min <= summary.median && summary.median <= summary.max));
+    }
+
+    #[test]
+    fn a_prefix_gets_back_the_route_it_had_or_none() {
+        let prefix = |text: &str| text.parse::<Prefix<u32>>().unwrap();
+        let routes = [(Prefix::ALL, 5), (prefix("10.0.0.0/8"), 7)];
+        let mut diary = Diary(Vec::new());
+        for one in [Prefix::ALL, prefix("10.0.0.0/8"), prefix("0.0.0.0/1")] {
+            restore(&mut diary, &routes, one);
+        }
+        assert_eq!(
+            diary.0,
+            [
+                ("announce", Prefix::ALL, 5),
+                ("announce", prefix("10.0.0.0/8"), 7),
+                ("withdraw", prefix("0.0.0.0/1"), 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn the_worst_updates_are_of_the_default_route_and_of_short_busy_prefixes() {
+        let prefix = |text: &str| text.parse::<Prefix<u32>>().unwrap();
+        let routes = [(prefix("10.1.0.0/16"), 1), (prefix("200.1.0.0/16"), 1), (prefix("200.2.0.0/16"), 1)];
+        let wanted = [("default", Prefix::ALL), ("/8", prefix("200.0.0.0/8")), ("/1", prefix("128.0.0.0/1"))];
+        assert_eq!(worst(&routes), wanted.map(|(name, prefix)| (name.to_string(), prefix)));
+        let one = [("2a00::/32".parse::<Prefix<u128>>().unwrap(), 1)];
+        let names: Vec<String> = worst(&one).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["default", "/20", "/12", "/3"]);
     }
 }
