@@ -56,6 +56,10 @@ impl Replacer {
         if loaded.has_errors() {
             return Err(self.voice.faults(&loaded));
         }
+        // What an editor leaves for a moment, or a shell makes of a file that is not there.
+        if loaded.ir.nodes.is_empty() {
+            return Err(format!("{name}: configuration has no elements\n"));
+        }
         let result = self.handle.replace(&loaded.ir, &loaded.processing);
         let is_replaced = result.is_ok();
         if is_replaced {

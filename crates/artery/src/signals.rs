@@ -15,19 +15,16 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// From now on the first SIGINT or SIGTERM asks the router to stop, the second ends it, unless a script waits for
-    /// that signal; SIGHUP replaces the configuration, where that is allowed.
+    /// that signal; SIGHUP replaces the configuration where that is allowed, and is a SIGTERM elsewhere.
     pub(crate) fn start(handle: Handle, replacer: Option<Replacer>, voice: Voice) -> anyhow::Result<Watcher> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        if replacer.is_some() {
-            signals.add_signal(SIGHUP)?;
-        }
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
         let claimed = handle.resources().get::<ClaimedSignals>();
         let body = move || {
             let mut asked = false;
             for signal in &mut signals {
                 match signal {
-                    SIGHUP => replace(replacer.as_ref(), voice),
+                    SIGHUP if replacer.is_some() => replace(replacer.as_ref(), voice),
                     _ if claimed.contains(signal) => {}
                     _ if asked => handle.end(),
                     _ => {

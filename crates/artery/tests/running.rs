@@ -208,6 +208,7 @@ fn a_wrong_replacement_leaves_the_old_configuration_running() {
         ("x :: Nonsuch;", "unknown element class 'Nonsuch'"),
         ("Idle -> Counter(5) -> Discard;", "too many arguments"),
         ("Idle -> Counter;", "output 0 unused"),
+        ("", "configuration has no elements"),
     ] {
         let outcome = router.call(&["hotconfig", text]);
         assert_eq!(outcome.status, 1);
@@ -230,6 +231,36 @@ fn sighup_reads_the_file_again() {
     router.signal(Signal::HUP);
     assert_eq!(router.complaint(), "error: unknown element class 'Nonsuch'");
     assert_eq!(router.read("renamed.count"), "0");
+}
+
+#[test]
+fn sighup_stops_a_router_that_may_not_be_replaced_as_sigterm_does() {
+    let folder = Folder::new();
+    let mut router = Router::start(&folder.path("s"), &["-e", FLOOD, "-h", "c.count"]);
+    count_beyond(&router, 0);
+    router.signal(Signal::HUP);
+    let outcome = router.finish();
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    let count = outcome.out.lines().last().and_then(|line| line.parse::<u64>().ok());
+    assert!(count.is_some_and(|count| count > 0), "{outcome:?}");
+    assert!(!std::path::Path::new(&folder.path("s")).exists());
+}
+
+#[test]
+fn every_kind_of_element_counts_its_packets() {
+    let text = "src :: InfiniteSource(LIMIT 100, STOP true) -> n :: Null -> q :: Queue(200) -> p :: Null \
+        -> u :: Unqueue -> q2 :: Queue(200) -> d :: Discard;";
+    let outcome = artery(&["run", "--json", "-e", text, "-h", "d.count"]);
+    let report: serde_json::Value = serde_json::from_str(&outcome.err).unwrap();
+    let left: u64 = outcome.out.trim().parse().unwrap();
+    for element in report["elements"].as_array().unwrap() {
+        let packets = element["packets"].as_u64().unwrap();
+        match element["name"].as_str().unwrap() {
+            "src" | "n" | "q" => assert_eq!(packets, 100, "{element}"),
+            "d" => assert_eq!(packets, left, "{element}"),
+            _ => assert!((left..=100).contains(&packets) && packets > 0, "{element}"),
+        }
+    }
 }
 
 #[test]

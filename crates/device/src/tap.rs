@@ -101,8 +101,14 @@ fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), D
     let kind = if settings.ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
     let many = if settings.queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
     let flags = (kind | libc::IFF_NO_PI | many) as u16;
-    let (name, _) = sys::request(fd.as_fd(), Ask::Tun, name, &flags.to_ne_bytes())
-        .map_err(|e| DeviceError::from_io(name, "making a TAP device", CAPABILITY, &e))?;
+    let failed = |error: std::io::Error| {
+        let doing = match error.raw_os_error() {
+            Some(libc::EINVAL) => "making a TAP device of the name of another interface",
+            _ => "making a TAP device",
+        };
+        DeviceError::from_io(name, doing, CAPABILITY, &error)
+    };
+    let (name, _) = sys::request(fd.as_fd(), Ask::Tun, name, &flags.to_ne_bytes()).map_err(failed)?;
     Ok((fd, name))
 }
 
@@ -375,6 +381,8 @@ mod tests {
             assert!(busy.to_string().contains("art0: making a TAP device failed"), "{busy}");
             drop(device);
             assert!(!try_run("ip link show art0").status.success());
+            let taken = TapDevice::open(&settings("lo", true)).unwrap_err();
+            assert!(taken.to_string().contains("lo: making a TAP device of the name of another"), "{taken}");
         });
     }
 

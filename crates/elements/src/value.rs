@@ -4,5 +4,6 @@ use artery_engine::{ArgValue, HandlerError};
 
 /// Reads a handler's value.
 pub(crate) fn value<T: ArgValue>(text: &str) -> Result<T, HandlerError> {
-    T::parse(text.trim(), &Names::default()).map_err(|wants| HandlerError::refused(format!("wants {wants}")))
+    let refused = |wants| HandlerError::refused(format!("'{}' is not {wants}", text.trim()));
+    T::parse(text.trim(), &Names::default()).map_err(refused)
 }

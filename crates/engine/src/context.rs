@@ -78,11 +78,7 @@ impl<'a> Context<'a> {
         let up = node as usize;
         self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
         let pulled = into.len().saturating_sub(before);
-        let upstream = &mut self.graph.nodes[up];
-        // What was pushed to a queue was counted then.
-        if !upstream.is_pushed_to {
-            upstream.counts.packets += pulled as u64;
-        }
+        self.graph.count_pulled(up, self.node, pulled as u64);
         pulled
     }
     /// Takes what this element has sent to an output that is pulled from; see [`crate::Element::pull`].

@@ -40,7 +40,7 @@ pub(crate) enum Source {
 /// What a node has seen.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Packets that arrived or were pulled through.
+    /// Packets that arrived, were pulled through, or began here.
     pub packets: u64,
     /// Packets that ended here, by reason.
     pub drops: Drops,
@@ -178,9 +178,13 @@ impl Graph {
     /// Sends what waits at an output that is pushed from. Returns at once when it is one that is pulled from.
     #[inline]
     pub(crate) fn flush_output(&mut self, node: usize, output: usize) {
-        let out = &mut self.nodes[node].outputs[output];
+        let Node { inputs, outputs, counts, .. } = &mut self.nodes[node];
+        let out = &mut outputs[output];
         if out.is_pull || out.batch.is_empty() {
             return;
+        }
+        if inputs.is_empty() {
+            counts.packets += out.batch.len() as u64;
         }
         let (lost, reason) = match (&mut out.remote, out.to) {
             (Some(remote), _) => (remote.send(&mut out.batch) as u64, DropReason::QueueFull),
@@ -196,6 +200,19 @@ impl Graph {
             }
         };
         self.nodes[node].counts.drops.add(reason, lost);
+    }
+
+    /// Counts packets that one element has pulled out of another.
+    #[inline]
+    pub(crate) fn count_pulled(&mut self, from: usize, by: usize, packets: u64) {
+        // What was pushed to a queue was counted then.
+        if !self.nodes[from].is_pushed_to {
+            self.nodes[from].counts.packets += packets;
+        }
+        // Where the pulling begins; whom others pull from, they count.
+        if !self.nodes[by].outputs.iter().any(|output| output.is_pull) {
+            self.nodes[by].counts.packets += packets;
+        }
     }
 
     fn flush_outputs(&mut self, node: usize) {
