@@ -1,5 +1,5 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
-.PHONY: demo test bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
+.PHONY: demo test test-long bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -21,6 +21,9 @@ test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
+
+test-long: ## Tests the routing tables with many more random cases; takes minutes.
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
 
 lint: ## Formatting, warnings, and links in the documentation.
 	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check

@@ -487,8 +487,8 @@ unsafe fn policy_of<A: Family>(text: *const c_char) -> Outcome<Policy<A>> {
     }
     // SAFETY: the caller promises it, and the reference does not leave this function.
     let text = unsafe { CStr::from_ptr(text) };
-    let policy = text.to_str().ok().and_then(|text| text.parse::<Policy<A>>().ok());
-    policy.ok_or_else(|| Failure { status: Status::Argument, text: NotAPolicy.to_string().into() })
+    let policy = text.to_str().map_err(|_| NotAPolicy::Form).and_then(str::parse);
+    policy.map_err(|error| Failure { status: Status::Argument, text: error.to_string().into() })
 }
 
 fn prefix<A: Address>(address: A, length: c_uint) -> Outcome<Prefix<A>> {

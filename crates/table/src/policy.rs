@@ -1,22 +1,24 @@
 //! How a table forwards: by which engine, and who chooses it.
-use crate::{Address, Strides};
+use crate::{Address, NotStrides, Strides};
 use std::fmt;
 use std::str::FromStr;
 
 /// How a table forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy<A: Address> {
-    /// The compiled FIB that suits the number of routes, within so many bytes where a budget is given; the next best
-    /// where the routes don't fit.
+    /// The compiled FIB that suits the number of routes; the next best where the routes don't fit.
     Auto {
-        /// Most bytes that the FIB may take.
+        /// Most bytes that the FIB may take beside ART, which every table has: of fast, small and ART alone, the first
+        /// that the routes want and that fits. When a FIB is compiled, what it takes is counted; while routes come and
+        /// go, it is estimated by their number.
         budget: Option<u64>,
     },
     /// The compiled FIB that looks up most addresses a second.
     Fast,
     /// The compiled FIB that takes least memory.
     Small,
-    /// No compiled FIB: ART alone, with these strides where some are given.
+    /// No compiled FIB: ART alone, with these strides where some are given, each of at most
+    /// [`Strides::MOST`] bits.
     Art(Option<Strides<A>>),
 }
 
@@ -40,13 +42,21 @@ impl<A: Address> fmt::Display for Policy<A> {
     }
 }
 
-/// A text that is no policy.
+/// Why a text is no policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAPolicy;
+pub enum NotAPolicy {
+    /// It names none.
+    Form,
+    /// It is `art:` with a list that is not one of strides.
+    Strides(NotStrides),
+}
 
 impl fmt::Display for NotAPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a policy is auto, auto:BYTES (such as auto:32M), fast, small, art, or art:STRIDES (such as art:16/8/8)")
+        match self {
+            NotAPolicy::Form => f.write_str("a policy is auto, auto:BYTES (such as auto:32M), fast, small, art, or art:STRIDES (such as art:16/8/8)"),
+            NotAPolicy::Strides(reason) => write!(f, "policy art: {reason}"),
+        }
     }
 }
 
@@ -62,11 +72,11 @@ impl<A: Address> FromStr for Policy<A> {
                 "fast" => Ok(Policy::Fast),
                 "small" => Ok(Policy::Small),
                 "art" => Ok(Policy::Art(None)),
-                _ => Err(NotAPolicy),
+                _ => Err(NotAPolicy::Form),
             },
             Some(("auto", bytes)) => Ok(Policy::Auto { budget: Some(bytes_of(bytes)?) }),
-            Some(("art", strides)) => Ok(Policy::Art(Some(strides.parse().map_err(|_| NotAPolicy)?))),
-            Some(_) => Err(NotAPolicy),
+            Some(("art", strides)) => Ok(Policy::Art(Some(strides.parse().map_err(NotAPolicy::Strides)?))),
+            Some(_) => Err(NotAPolicy::Form),
         }
     }
 }
@@ -81,8 +91,8 @@ fn bytes_of(text: &str) -> Result<u64, NotAPolicy> {
         Some(digits) => (digits, 1000 * MEGA),
         None => (text, 1),
     };
-    let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+')).ok_or(NotAPolicy)?;
-    number.checked_mul(unit).ok_or(NotAPolicy)
+    let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+')).ok_or(NotAPolicy::Form)?;
+    number.checked_mul(unit).ok_or(NotAPolicy::Form)
 }
 
 #[cfg(test)]
@@ -99,10 +109,26 @@ mod tests {
 
     #[test]
     fn what_is_no_policy_is_refused() {
-        for text in
-            ["", "quick", "auto:", "auto:+1", "auto:M", "auto:99999999999G", "art:", "art:x", "fast:1"]
-        {
-            assert_eq!(text.parse::<Policy<u32>>(), Err(NotAPolicy), "{text}");
+        for text in ["", "quick", "auto:", "auto:+1", "auto:M", "auto:99999999999G", "ART", "fast:1"] {
+            assert_eq!(text.parse::<Policy<u32>>(), Err(NotAPolicy::Form), "{text}");
         }
+    }
+    #[test]
+    fn strides_are_refused_with_the_reason() {
+        let reason = |text: &str| text.parse::<Policy<u32>>().unwrap_err().to_string();
+        assert_eq!(
+            reason("art:16/8"),
+            "policy art: the strides sum up to 24, but an address of this family has 32 bits"
+        );
+        assert!(reason("art:16/8/9").contains("sum up to 33"));
+        for text in ["art:", "art:x", "art:32", "art:0/16/16"] {
+            assert_eq!(
+                reason(text),
+                "policy art: a stride is a number of bits from 1 to 24, with slashes between, as in 16/8/8",
+                "{text}"
+            );
+        }
+        let (all, bits) = ("art:16/8/8".parse::<Policy<u128>>().unwrap_err().to_string(), "has 128 bits");
+        assert!(all.ends_with(bits), "{all}");
     }
 }

@@ -237,15 +237,18 @@ impl<A: Family> RouteTable<A> {
         }
     }
 
-    /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes don't fit.
+    /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes don't fit,
+    /// or the FIB not into the budget.
     fn compile(&mut self) -> Result<(), TableError> {
         let mut layout = self.layout();
         loop {
             let build = |layout| A::Fib::build(layout, &self.domain, &self.art, &*self.storage);
             match layout.map(build).transpose() {
                 Err(BuildError::Full(_)) if matches!(self.policy, Policy::Auto { .. }) => {
-                    layout = layout.filter(|layout| *layout == Layout::Fast).map(|_| Layout::Small);
-                    self.make_do_with(layout);
+                    layout = self.make_do_with_less_than(layout);
+                }
+                Ok(Some(fib)) if self.budget().is_some_and(|most| fib.memory().bytes() as u64 > most) => {
+                    layout = self.make_do_with_less_than(layout);
                 }
                 built => {
                     self.forward_by(built?);
@@ -253,6 +256,13 @@ impl<A: Family> RouteTable<A> {
                 }
             }
         }
+    }
+
+    /// Notes that the next smaller layout, or ART, has to do, and says which.
+    fn make_do_with_less_than(&mut self, layout: Option<Layout>) -> Option<Layout> {
+        let less = layout.filter(|layout| *layout == Layout::Fast).map(|_| Layout::Small);
+        self.make_do_with(less);
+        less
     }
 
     fn make_do_with(&mut self, layout: Option<Layout>) {
@@ -280,16 +290,29 @@ impl<A: Family> RouteTable<A> {
             Policy::Art(_) => None,
             Policy::Fast => Some(A::Fib::nearest(Layout::Fast)),
             Policy::Small => Some(Layout::Small),
-            Policy::Auto { budget } => {
+            Policy::Auto { .. } => {
                 let is_fast = self.fib.as_ref().is_some_and(|fib| fib.layout() == Layout::Fast);
                 let many = if is_fast { FEW } else { MANY };
-                // Room for more, so that a route that comes and goes does not change the layout each time.
-                let routes = if is_fast { self.len() } else { self.len() + self.len() / 8 };
-                let fits = budget.is_none_or(|budget| A::Fib::fast_bytes(routes) <= budget);
-                let layout = if self.len() >= many && fits { Layout::Fast } else { Layout::Small };
-                Some(A::Fib::nearest(layout))
+                let layouts =
+                    if self.len() >= many { &[Layout::Fast, Layout::Small][..] } else { &[Layout::Small] };
+                layouts
+                    .iter()
+                    .map(|layout| A::Fib::nearest(*layout))
+                    .find(|layout| self.is_affordable(*layout))
             }
         }
+    }
+
+    /// Whether a layout is likely to stay within the budget, if there is one.
+    fn is_affordable(&self, layout: Layout) -> bool {
+        let is_here = self.fib.as_ref().is_some_and(|fib| fib.layout() == layout);
+        // Room for more, so that a route that comes and goes does not change the layout each time.
+        let routes = if is_here { self.len() } else { self.len() + self.len() / 8 };
+        self.budget().is_none_or(|budget| A::Fib::bytes(layout, routes) <= budget)
+    }
+
+    fn budget(&self) -> Option<u64> {
+        if let Policy::Auto { budget } = self.policy { budget } else { None }
     }
 }
 

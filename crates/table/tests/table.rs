@@ -1,7 +1,9 @@
 //! The whole table against a list of routes, by every policy, and while it changes from one to another.
 use artery_rcu::Domain;
 use artery_table::synthetic::Random;
-use artery_table::{Family, Group, NO_GROUP, Pages, Policy, Prefix, Region, RouteTable, Storage, TableError};
+use artery_table::{
+    Family, Group, NO_GROUP, Pages, Policy, Prefix, Region, RouteTable, Storage, Strides, TableError,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -105,7 +107,7 @@ fn a_policy_asks_for_an_engine() {
 fn auto_grows_into_the_fast_layout_unless_it_has_no_room() {
     let domain = Domain::new();
     let routes = |count: u32| (0..count).map(|n| (Prefix::of(n << 8, 24), 1 + n % 3));
-    for (policy, engine) in [("auto", "fast"), ("auto:1M", "small")] {
+    for (policy, engine) in [("auto", "fast"), ("auto:16M", "small")] {
         let mut table = table::<u32>(&domain, policy);
         table.load(routes(65_535)).unwrap();
         assert_eq!(table.engine(), "small");
@@ -177,17 +179,66 @@ fn routes_that_outgrow_the_fast_layout_are_forwarded_by_another() {
 fn a_route_that_comes_and_goes_at_the_budget_changes_the_layout_once() {
     let domain = Domain::new();
     let storage = Arc::new(Counting::default());
-    let policy: Policy<u32> = "auto:16877216".parse().unwrap();
+    let policy: Policy<u32> = "auto:17401504".parse().unwrap();
     let mut table = RouteTable::new(&domain, policy, storage.clone()).unwrap();
     table.load((0..80_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
     assert_eq!(table.engine(), "fast");
-    (80_000..100_001).for_each(|n| drop(table.insert(Prefix::of(n << 8, 24), 1)));
+    (80_000..100_001).for_each(|n| _ = table.insert(Prefix::of(n << 8, 24), 1));
     for _ in 0..10 {
         assert_eq!(table.engine(), "small");
         table.remove(Prefix::of(0, 24));
         table.insert(Prefix::of(0, 24), 1).unwrap();
     }
     assert_eq!(storage.0.load(Relaxed), 1);
+}
+
+#[test]
+fn no_fib_is_compiled_that_takes_more_than_the_budget() {
+    let domain = Domain::new();
+    let slash_24s = |count| (0..count).map(|n| (Prefix::of(n << 8, 24), 1 + n)).collect::<Vec<_>>();
+    // 70,000 groups need wide cells, which no number of routes tells; a /16 of many hosts takes 256 KiB.
+    for routes in [vec![], slash_24s(100), slash_24s(70_000), hosts(0..30).collect(), hosts(0..200).collect()]
+    {
+        for budget in [0, 4_400_000, 6_000_000, 20_000_000, 40_000_000] {
+            let mut table = table::<u32>(&domain, &format!("auto:{budget}"));
+            table.load(routes.iter().copied()).unwrap();
+            let bytes = table.memory().1.map_or(0, |fib| fib.bytes());
+            assert!(bytes <= budget, "{bytes} bytes of {budget} by {}", table.engine());
+            assert!(
+                bytes > 0 || budget < 20_000_000 || routes.len() == 80_000,
+                "{budget} is enough for small"
+            );
+            let (mut reader, engine) = (domain.reader(), table.reader());
+            let turn = reader.turn();
+            assert!(routes.iter().all(|(prefix, group)| engine.lookup(&turn, prefix.first()) == *group));
+        }
+    }
+    for (budget, engine) in [("auto:20M", "small"), ("auto:40M", "fast")] {
+        let mut table = table::<u32>(&domain, budget);
+        table.load(slash_24s(70_000)).unwrap();
+        assert_eq!(table.engine(), engine);
+    }
+    let v6 = |policy| table::<u128>(&domain, policy).engine();
+    assert_eq!(
+        (v6("auto:100k").as_str(), v6("auto:1M").as_str()),
+        (&*format!("art:{}", Strides::<u128>::source()), "small")
+    );
+}
+
+#[test]
+fn routes_that_come_and_go_at_the_budget_of_the_small_layout_change_the_engine_once() {
+    let domain = Domain::new();
+    let mut table = table::<u32>(&domain, "auto:4355376"); // 10,000 routes
+    table.load((0..8000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine(), "small");
+    (8000..10_001).for_each(|n| _ = table.insert(Prefix::of(n << 8, 24), 1));
+    for _ in 0..3 {
+        assert_eq!(table.engine(), "art:8/4/4/4/4/4/4");
+        table.remove(Prefix::of(0, 24));
+        table.insert(Prefix::of(0, 24), 1).unwrap();
+    }
+    (0..2000).for_each(|n| _ = table.remove(Prefix::of(n << 8, 24)));
+    assert_eq!(table.engine(), "small");
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl fmt::Display for NotStrides {
             NotStrides::Stride => {
                 write!(
                     f,
-                    "strides are numbers from 1 to {} between slashes, as in 16/8/8",
+                    "a stride is a number of bits from 1 to {}, with slashes between, as in 16/8/8",
                     Strides::<u32>::MOST
                 )
             }

@@ -34,8 +34,8 @@ pub trait Fib<A: Address>: Sized + Send {
 
     /// The layout that is built where this one is asked for.
     fn nearest(layout: Layout) -> Layout;
-    /// Bytes that the fast layout takes for so many routes, roughly.
-    fn fast_bytes(routes: usize) -> u64;
+    /// Bytes that a layout takes for so many routes, roughly.
+    fn bytes(layout: Layout, routes: usize) -> u64;
     /// Compiles all routes of a table.
     fn build(
         layout: Layout,
@@ -79,8 +79,12 @@ pub enum Fib4Reader {
     Small(Fib4SmallReader),
 }
 
-/// Cells of the fast layout.
-const CELLS: u64 = 1 << 24;
+/// Bytes that the fast layout takes without routes: the cells, and a word for each /16.
+const FAST: u64 = (1 << 24) + (8 << 16);
+/// Bytes that the small layout takes without routes: a word for each /19, and the leaves that are their own numbers.
+const SMALL: u64 = (8 << 19) + (2 << 16);
+/// Bytes that the IPv6 FIB takes without routes: its root.
+const ROOT: u64 = 4 << 16;
 
 impl Fib<u32> for Fib4 {
     type Reader = Fib4Reader;
@@ -89,9 +93,13 @@ impl Fib<u32> for Fib4 {
     fn nearest(layout: Layout) -> Layout {
         layout
     }
-    fn fast_bytes(routes: usize) -> u64 {
-        // The cells, and about a byte a route for what is longer than a /24.
-        CELLS + routes as u64
+    fn bytes(layout: Layout, routes: usize) -> u64 {
+        match layout {
+            // About a byte a route for what is longer than a /24.
+            Layout::Fast => FAST + routes as u64,
+            // A leaf a route, and about half of one more for what is longer than a /24.
+            Layout::Small => SMALL + 3 * routes as u64,
+        }
     }
     fn build(
         layout: Layout,
@@ -167,8 +175,8 @@ impl Fib<u128> for Fib6 {
     fn nearest(_: Layout) -> Layout {
         Layout::Small
     }
-    fn fast_bytes(_: usize) -> u64 {
-        0
+    fn bytes(_: Layout, routes: usize) -> u64 {
+        ROOT + 14 * routes as u64
     }
     fn build(
         _: Layout,
