@@ -23,12 +23,18 @@ counts outputs from 1; a bare prefix means the first output. Arguments come befo
 routes in the file are passed over. A damaged file is refused with the place of the damage.
 
 `FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more; `auto`, `fast`
-from 65,536 routes on and `small` for fewer, or wherever `fast` would pass a budget (`auto:20M`); `art`, without a compiled
-table, with strides of your choice (`art:16/8/8`). Handler `fib` says which it is and changes it while packets flow, as
+from 65,536 routes on and `small` for fewer; `art`, without a compiled table, with strides of your choice: numbers of bits
+from 1 to 24 that sum up to 32 (`art:16/8/8`). `auto` takes a budget for the compiled table (`auto:20M`): where `fast` would
+pass it, `small`, and where `small` would, `art`. Handler `fib` says which it is and changes it while packets flow, as
 others change routes.
 
 `ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
-`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
+`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.
+
+`load FILE` reads a table again, or another. A file that is missing or damaged is refused like one in `TABLE`, and the old
+routes stay. The first worker does this and forwards nothing meanwhile, up to a second for a million lines of text and longer
+for a big MRT dump; the others forward by the old routes until the new ones are there. Beyond 1 s the caller hears that the
+worker did not answer, but the file is read to its end all the same: `count` then tells.",
     example: "Idle -> GetIPAddress(16) -> rt :: IPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, FIB auto);
 rt[0] -> Discard;
 rt[1] -> Discard;",
@@ -47,6 +53,10 @@ rt[1] -> Discard;",
         REMOVE,
         CTRL,
         FLUSH,
+        Handler::write("load", "reads a file as TABLE does; its routes and the arguments replace all routes, at once", &Write(
+            |l: &mut TableLookup<u32>, text, cx| load(&mut l.routing.writer(), text.trim(), cx.outputs()),
+        ))
+        .once(),
         Handler::read("count", "number of routes", &Read(|l: &mut TableLookup<u32>, _, _| {
             Ok(l.routing.writer().table.len().to_string())
         })),
@@ -73,18 +83,35 @@ fn build(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {
 
 fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
     configure(writer, args)?;
+    writer.given = writer.routes().collect();
     let Some(file) = args.read::<Option<String>>("TABLE")? else { return Ok(()) };
     let wrong = |why: String| ArgError::wrong_at(&file, why);
-    let routes = artery_feed::read(file.as_ref()).map_err(|error| wrong(error.to_string()))?;
-    let all = with_file(writer, routes, args.outputs()).map_err(|why| wrong(format!("{file}: {why}")))?;
+    let all = with_file(&writer.given, &file, args.outputs()).map_err(wrong)?;
     writer.replace_all(&all).map_err(|error| wrong(error.to_string()))
 }
 
-/// The routes of a file and, after them so that they count, those that are there.
-fn with_file(writer: &Writer<u32>, file: Routes, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
+/// Puts the routes of a file in the place of all but those of the arguments.
+fn load(writer: &mut Writer<u32>, file: &str, outputs: usize) -> Result<(), HandlerError> {
+    if file.is_empty() {
+        return Err(HandlerError::refused("expected a file name"));
+    }
+    let all = with_file(&writer.given, file, outputs).map_err(HandlerError::refused)?;
+    writer.replace_all(&all).map_err(|error| HandlerError::refused(format!("{file}: {error}")))
+}
+
+/// The routes of a file and, after them so that they count, those of the arguments.
+fn with_file(given: &[Entry<u32>], file: &str, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
+    let routes = artery_feed::read(file.as_ref()).map_err(|error| error.to_string())?;
+    let mut all = resolved(given, routes, outputs).map_err(|why| format!("{file}: {why}"))?;
+    all.extend_from_slice(given);
+    Ok(all)
+}
+
+/// The routes of a file, and the ways they lead.
+fn resolved(given: &[Entry<u32>], file: Routes, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
     // Those that only routes of the file's other family have are never asked for.
     let ways: Vec<Result<Hop<u32>, String>> =
-        file.next_hops.iter().map(|gateway| via(writer, *gateway)).collect();
+        file.next_hops.iter().map(|gateway| via(given, *gateway)).collect();
     let hop = |group: u32| match (group, ways.is_empty()) {
         (NO_GROUP, _) => Ok(Hop { gateway: None, output: 0 }),
         (number, true) if number as usize <= outputs => {
@@ -93,23 +120,23 @@ fn with_file(writer: &Writer<u32>, file: Routes, outputs: usize) -> Result<Vec<E
         (number, true) => Err(format!("it goes to output {number} of {outputs}, counted from 1")),
         (number, false) => ways[number as usize - 1].clone(),
     };
-    let own: Vec<_> = writer.routes().collect();
     let routes = file.v4.into_iter().map(|(prefix, group)| {
         let hop = hop(group).map_err(|why| format!("route {prefix}: {why}"))?;
         Ok((prefix, hop))
     });
-    routes.chain(own.into_iter().map(Ok)).collect()
+    routes.collect()
 }
 
-/// The way to a next hop: the output of the route that covers it.
-fn via(writer: &Writer<u32>, gateway: IpAddr) -> Result<Hop<u32>, String> {
+/// The way to a next hop: the output of the argument that covers it.
+fn via(given: &[Entry<u32>], gateway: IpAddr) -> Result<Hop<u32>, String> {
     let IpAddr::V4(address) = gateway else {
         return Err(format!("its next hop {gateway} is an IPv6 address, and packets can't be sent there"));
     };
-    let covering = writer.lookup_hop(address.to_bits()).ok_or_else(|| {
+    let covering = given.iter().filter(|(prefix, _)| prefix.contains(address.to_bits()));
+    let (_, nearest) = covering.max_by_key(|(prefix, _)| prefix.len()).ok_or_else(|| {
         format!("no argument covers the next hop {gateway}: add a route for it, such as '{gateway}/32 0'")
     })?;
-    Ok(Hop { gateway: Some(address.to_bits()), output: covering.output })
+    Ok(Hop { gateway: Some(address.to_bits()), output: nearest.output })
 }
 
 fn fib(writer: &Writer<u32>) -> String {
@@ -216,6 +243,51 @@ mod tests {
         let mut bench = bench(&format!("TABLE {}", numbers.path().display()));
         assert_eq!(bench.read("lookup", "20.1.1.1").unwrap(), "2");
         assert_eq!(bench.read("lookup", "30.1.1.1").unwrap(), "0");
+    }
+
+    #[test]
+    fn a_loaded_file_replaces_all_routes_but_those_of_the_arguments() {
+        for policy in POLICIES {
+            let first = file("20.0.0.0/8 10.0.0.9\n21.0.0.0/8 10.0.0.9\n");
+            let second = file("20.0.0.0/8 11.0.0.9\n22.0.0.0/8 10.0.0.8\n10.0.0.0/8 11.0.0.9\n");
+            let table = first.path().display();
+            let mut bench = bench(&format!("10/8 0, 11/8 1, TABLE {table}, FIB {policy}"));
+            // The arguments count as they were given, whatever has become of them.
+            bench.write("ctrl", "set 10/8 2\nremove 11/8\nadd 12/8 2\nadd 10.0.0.9 2").unwrap();
+            bench.write("load", &format!(" {}\n", second.path().display())).unwrap();
+            let table = "10.0.0.0/8 - 0\n11.0.0.0/8 - 1\n20.0.0.0/8 11.0.0.9 1\n22.0.0.0/8 10.0.0.8 0\n";
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&bench.read("table", "").unwrap()), words(table));
+            send(&mut bench, &["20.0.0.1", "22.0.0.1", "21.0.0.1"]);
+            assert_eq!(bench.expect(1, "20.0.0.1").dst_ip(), Ipv4Addr::new(11, 0, 0, 9));
+            assert_eq!(bench.expect(0, "22.0.0.1").dst_ip(), Ipv4Addr::new(10, 0, 0, 8));
+            bench.expect_dropped(DropReason::NoRoute, 1);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_refused_leaves_the_routes_there_are() {
+        let mut bench = bench("10/8 0");
+        bench.write("add", "12/8 2").unwrap();
+        let before = bench.read("table", "").unwrap();
+        let (nowhere, too_far, damaged) =
+            (file("12.1.0.0/16 12.0.0.1"), file("1.0.0.0/8 4"), file("1.0.0.0/8\nx"));
+        let name = |file: &tempfile::NamedTempFile| file.path().display().to_string();
+        for (file, why) in [
+            ("/nonexistent/routes".to_string(), "No such file"),
+            // Only arguments lead to next hops: other routes are about to go.
+            (name(&nowhere), "no argument covers the next hop 12.0.0.1"),
+            (name(&too_far), "output 4 of 3"),
+            (name(&damaged), ":2: \"x\" is not a prefix"),
+            (String::new(), "expected a file name"),
+        ] {
+            let text = bench.write("load", &file).unwrap_err().to_string();
+            assert!(text.contains(why) && text.contains(&file), "{text}");
+            assert_eq!(bench.read("table", "").unwrap(), before);
+            send(&mut bench, &["10.0.0.1", "12.0.0.1"]);
+            bench.expect(0, "10.0.0.1");
+            bench.expect(2, "12.0.0.1");
+        }
     }
 
     #[test]
