@@ -18,7 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 pub use mrt::MrtError;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Why a file is not taken as a table.
@@ -33,8 +33,15 @@ pub struct FeedError {
 /// What can be wrong with a file.
 #[derive(Debug)]
 pub enum Cause {
-    /// It could not be read, or what is compressed in it is damaged.
+    /// It could not be read.
     Io(io::Error),
+    /// What gzip packed in it is damaged.
+    Packed {
+        /// How many bytes could be unpacked before.
+        byte: u64,
+        /// What the unpacking stumbled over; of kind [`io::ErrorKind::UnexpectedEof`] where the file is cut off.
+        error: io::Error,
+    },
     /// It is compressed by something else than gzip.
     Compression(&'static str),
     /// A line of text is damaged.
@@ -58,6 +65,15 @@ impl fmt::Display for FeedError {
         let file = self.file.display();
         match &self.cause {
             Cause::Io(error) => write!(f, "{file}: {error}"),
+            Cause::Packed { byte, error } if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(
+                    f,
+                    "{file}: the file ends after {byte} unpacked bytes, too early; fetch the file again"
+                )
+            }
+            Cause::Packed { byte, error } => {
+                write!(f, "{file}: damaged after {byte} unpacked bytes: {error}; fetch the file again")
+            }
             Cause::Compression(tool) => write!(f, "{file}: unpack it with {tool} first: only gzip is read"),
             Cause::Line { line, problem } => write!(f, "{file}:{line}: {problem}"),
             Cause::Record { byte, problem } => write!(f, "{file}: record at byte {byte}: {problem}"),
@@ -77,8 +93,37 @@ pub fn read(file: &Path) -> Result<Routes, FeedError> {
 /// Reads what a file holds, of either format, compressed or not.
 pub fn read_from(mut from: impl BufRead) -> Result<Routes, Cause> {
     match from.fill_buf().map_err(Cause::Io)? {
-        [0x1f, 0x8b, ..] => unpacked(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(from))),
+        [0x1f, 0x8b, ..] => packed(from),
         _ => unpacked(from),
+    }
+}
+
+fn packed(from: impl BufRead) -> Result<Routes, Cause> {
+    let mut counted = Counted { from: MultiGzDecoder::new(from), bytes: 0 };
+    let outcome = unpacked(BufReader::with_capacity(1 << 16, &mut counted));
+    outcome.map_err(|cause| match cause {
+        Cause::Io(error) if is_damage(&error) => Cause::Packed { byte: counted.bytes, error },
+        other => other,
+    })
+}
+
+/// Whether the unpacking failed at what it read; else the reading did.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, UnexpectedEof};
+    error.raw_os_error().is_none() && matches!(error.kind(), InvalidInput | UnexpectedEof)
+}
+
+/// A source that counts the bytes it gives.
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(to)?;
+        self.bytes += count as u64;
+        Ok(count)
     }
 }
 
@@ -114,7 +159,11 @@ mod tests {
     use std::io::Write as _;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip_at(Compression::fast(), bytes)
+    }
+
+    fn gzip_at(level: Compression, bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), level);
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
@@ -132,10 +181,58 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_file_cut_off_anywhere_is_refused() {
+    fn a_compressed_file_cut_off_anywhere_is_refused_with_the_place() {
+        // Bytes of gzip's header, of a stored block's header and of gzip's end (RFC 1951, 3.2.4, RFC 1952, 2.3).
+        const HEADER: usize = 10;
+        const BLOCK: usize = 5;
+        for plain in [b"10.0.0.0/8 1\n11.0.0.0/8 2\n".to_vec(), mrt::tests::dump()] {
+            let packed = gzip_at(Compression::none(), &plain);
+            for end in 2..packed.len() {
+                let expected = end.saturating_sub(HEADER + BLOCK).min(plain.len()) as u64;
+                match read_from(&packed[..end]).unwrap_err() {
+                    Cause::Packed { byte, error } => {
+                        assert_eq!((byte, error.kind()), (expected, io::ErrorKind::UnexpectedEof), "{end}")
+                    }
+                    other => panic!("{end} of {} bytes: {other:?}", packed.len()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_in_a_compressed_file_has_a_place_behind_the_parts_before_it() {
+        let (one, two) = (gzip(b"10.0.0.0/8 1\n"), gzip(b"11.0.0.0/8 2\n"));
+        let place = |bytes: &[u8]| match read_from(bytes) {
+            Err(Cause::Packed { byte, error }) => (byte, error.kind()),
+            other => panic!("{other:?}"),
+        };
+        let mut sum = two.clone();
+        let at = sum.len() - 8;
+        sum[at] ^= 1;
+        assert_eq!(place(&[&one[..], &sum].concat()), (26, io::ErrorKind::InvalidInput));
+        assert_eq!(place(&[&one[..], b"10.0.0.0/8 plain"].concat()), (13, io::ErrorKind::InvalidInput));
+        assert_eq!(place(&[&one[..], &two[..5]].concat()), (13, io::ErrorKind::UnexpectedEof));
+    }
+
+    /// A file that can't be read further.
+    struct Broken(i32);
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(self.0))
+        }
+    }
+
+    #[test]
+    fn a_compressed_file_that_cannot_be_read_is_not_called_damaged() {
         let packed = gzip(b"10.0.0.0/8 1\n11.0.0.0/8 2\n");
-        for end in 2..packed.len() {
-            assert!(read_from(&packed[..end]).is_err(), "{end} of {} bytes", packed.len());
+        // EIO, and EINVAL, whose kind is the unpacking's too.
+        for code in [5, 22] {
+            let from = BufReader::new(packed[..20].chain(Broken(code)));
+            match read_from(from).unwrap_err() {
+                Cause::Io(error) => assert_eq!(error.raw_os_error(), Some(code)),
+                other => panic!("{other:?}"),
+            }
         }
     }
 
@@ -150,6 +247,15 @@ mod tests {
         assert!(error("a.txt", b"10/8\n10/99\n").contains("a.txt:2: \"10/99\" is not a prefix"));
         assert!(error("b.mrt", &mrt::tests::dump()[..100]).contains("b.mrt: record at byte "));
         assert!(error("c.bz2", b"BZh91AY").contains("unpack it with bunzip2 first"));
+        let packed = gzip_at(Compression::none(), b"10.0.0.0/8 1\n11.0.0.0/8 2\n");
+        let cut = error("cut.gz", &packed[..packed.len() - 9]);
+        let expected = "cut.gz: the file ends after 25 unpacked bytes, too early; fetch the file again";
+        assert!(cut.ends_with(expected), "{cut}");
+        let bad = error("bad.gz", &[&packed[..], b"x"].concat());
+        assert!(bad.contains("bad.gz: ") && bad.ends_with("; fetch the file again"), "{bad}");
+        let bad = error("sum.gz", &[&packed[..packed.len() - 1], b"x"].concat());
+        assert!(bad.contains("sum.gz: damaged after 26 unpacked bytes: "), "{bad}");
+        assert!(bad.ends_with("; fetch the file again"), "{bad}");
         let missing = read(&folder.path().join("missing")).unwrap_err().to_string();
         assert!(missing.contains("missing: No such file"), "{missing}");
     }

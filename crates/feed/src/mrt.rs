@@ -5,7 +5,8 @@
 use crate::Cause;
 use artery_table::load::{AnyPrefix, Gathering, Routes};
 use bgpkit_parser::models::{
-    AttributeValue, Attributes, MrtMessage, NetworkPrefix, TableDumpV2Message, TableDumpV2Type,
+    AttributeValue, Attributes, MrtMessage, NetworkPrefix, RibAfiEntries, RibEntry, TableDumpV2Message,
+    TableDumpV2Type,
 };
 use bgpkit_parser::parser::mrt::mrt_record::parse_mrt_body;
 use std::collections::HashSet;
@@ -24,6 +25,15 @@ pub enum MrtError {
     NotATable(u16),
     /// Its content does not follow its format; the library's words.
     Damaged(String),
+    /// It holds routes of peers, but no list of peers came before it.
+    NoPeers,
+    /// An entry of it is of a peer that the list of peers before it does not have.
+    NotAPeer {
+        /// The peer's place in the list, from 0 on.
+        index: u16,
+        /// How many peers the list has.
+        peers: usize,
+    },
     /// A route of it has no next hop.
     NoNextHop(String),
 }
@@ -39,6 +49,12 @@ impl fmt::Display for MrtError {
                 write!(f, "it is of type {kind}; take a dump of a table (rib), not one of updates")
             }
             MrtError::Damaged(why) => write!(f, "{why}; fetch the file again"),
+            MrtError::NoPeers => f.write_str(
+                "no list of peers (PEER_INDEX_TABLE) comes before it; fetch the file again, from its beginning",
+            ),
+            MrtError::NotAPeer { index, peers } => {
+                write!(f, "an entry is of peer {index}, counted from 0, of {peers}; fetch the file again")
+            }
             MrtError::NoNextHop(prefix) => write!(f, "the route of {prefix} has no next hop"),
         }
     }
@@ -68,36 +84,39 @@ pub(crate) fn read(mut from: impl BufRead) -> Result<Routes, Cause> {
     let mut body = Vec::new();
     while !from.fill_buf().map_err(Cause::Io)?.is_empty() {
         let blame = |problem| Cause::Record { byte, problem };
-        let mut header = [0; HEADER];
-        read_exact(&mut from, &mut header)
-            .map_err(|error| error.map_or(blame(MrtError::CutOff), Cause::Io))?;
-        let [_, _, _, _, kind @ .., a, b, c, d] = header;
+        read_up_to(HEADER as u32, &mut from, &mut body).map_err(Cause::Io)?;
+        let Some(header) = body.first_chunk::<HEADER>() else {
+            return Err(blame(MrtError::CutOff));
+        };
+        let [_, _, _, _, kind @ .., a, b, c, d] = *header;
         let length = u32::from_be_bytes([a, b, c, d]);
         if length > MAX_RECORD {
             return Err(blame(MrtError::TooLong(length)));
         }
-        body.clear();
-        let count = from.by_ref().take(length.into()).read_to_end(&mut body).map_err(Cause::Io)?;
-        if count < length as usize {
+        read_up_to(length, &mut from, &mut body).map_err(Cause::Io)?;
+        if body.len() < length as usize {
             return Err(blame(MrtError::CutOff));
         }
         let (kind, subtype) =
             (u16::from_be_bytes([kind[0], kind[1]]), u16::from_be_bytes([kind[2], kind[3]]));
         dump.take(kind, subtype, &body).map_err(blame)?;
-        byte += (HEADER + count) as u64;
+        byte += (HEADER + body.len()) as u64;
     }
     Ok(dump.gathering.finish())
 }
 
-/// Reads exactly so many bytes; no error where there are fewer.
-fn read_exact(from: &mut impl io::Read, to: &mut [u8]) -> Result<(), Option<io::Error>> {
-    from.read_exact(to).map_err(|error| Some(error).filter(|e| e.kind() != io::ErrorKind::UnexpectedEof))
+/// Reads so many bytes, fewer only where the file ends; that gzip's part of it ends too early stays an error.
+fn read_up_to(count: u32, from: &mut impl BufRead, to: &mut Vec<u8>) -> io::Result<()> {
+    to.clear();
+    from.take(count.into()).read_to_end(to).map(|_| ())
 }
 
 /// A dump while it is read.
 #[derive(Default)]
 struct Dump {
     gathering: Gathering,
+    /// How many peers the last list of peers has; none before the first one.
+    peers: Option<usize>,
     /// Prefixes that have a route already.
     known: HashSet<AnyPrefix>,
 }
@@ -114,18 +133,34 @@ impl Dump {
             MrtMessage::TableDumpMessageBatch(entries) => {
                 entries.iter().try_for_each(|entry| self.add(&entry.prefix, Some(&entry.attributes)))
             }
-            MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(record))
-                if is_unicast(record.rib_type) =>
-            {
-                // The library leaves out entries that it can't read, and what follows them.
-                if declared_entries(body) != Some(record.rib_entries.len()) {
-                    return Err(MrtError::Damaged("an entry does not follow its format".into()));
-                }
-                self.add(&record.prefix, record.rib_entries.first().map(|entry| &entry.attributes))
+            MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(table)) => {
+                self.peers = Some(table.id_peer_map.len());
+                Ok(())
             }
-            // Peers, multicast and other families.
+            MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(record)) => {
+                self.check_peers(&record.rib_entries)?;
+                if is_unicast(record.rib_type) { self.take_unicast(&record, body) } else { Ok(()) }
+            }
+            // Where peers are, and other families.
             _ => Ok(()),
         }
+    }
+
+    /// Refuses entries of peers that are not listed before them (RFC 6396, section 4.3).
+    fn check_peers(&self, entries: &[RibEntry]) -> Result<(), MrtError> {
+        let peers = self.peers.ok_or(MrtError::NoPeers)?;
+        match entries.iter().find(|entry| usize::from(entry.peer_index) >= peers) {
+            Some(entry) => Err(MrtError::NotAPeer { index: entry.peer_index, peers }),
+            None => Ok(()),
+        }
+    }
+
+    fn take_unicast(&mut self, record: &RibAfiEntries, body: &[u8]) -> Result<(), MrtError> {
+        // The library leaves out entries that it can't read, and what follows them.
+        if declared_entries(body) != Some(record.rib_entries.len()) {
+            return Err(MrtError::Damaged("an entry does not follow its format".into()));
+        }
+        self.add(&record.prefix, record.rib_entries.first().map(|entry| &entry.attributes))
     }
 
     fn add(&mut self, prefix: &NetworkPrefix, attributes: Option<&Attributes>) -> Result<(), MrtError> {
@@ -194,20 +229,22 @@ pub(crate) mod tests {
         [attribute(1, &[0]), attribute(2, &path), way].concat()
     }
 
-    /// A dump's first record: one peer.
-    pub(crate) fn peers() -> Vec<u8> {
-        let peer = [&[0b10, 10, 0, 0, 9, 10, 0, 0, 9][..], &[0, 0, 0xfd, 0xe8]].concat();
-        record(TABLE_DUMP_V2, 1, &[&[10, 0, 0, 1, 0, 0, 0, 1][..], &peer].concat())
+    /// A dump's first record: so many peers, with 4-byte AS numbers.
+    pub(crate) fn peers(count: u8) -> Vec<u8> {
+        let peer = |last| [0b10, 10, 0, 0, last, 10, 0, 0, last, 0, 0, 0xfd, 0xe8];
+        let list: Vec<u8> = (1..=count).flat_map(peer).collect();
+        record(TABLE_DUMP_V2, 1, &[&[10, 0, 0, 1, 0, 0, 0, count][..], &list].concat())
     }
 
-    /// A route of several peers by these next hops.
+    /// A route of the first peers by these next hops.
     pub(crate) fn rib(subtype: u16, network: &[u8], len: u8, next_hops: &[IpAddr]) -> Vec<u8> {
         let mut body = vec![0, 0, 0, 0, len];
         body.extend(&network[..usize::from(len.div_ceil(8))]);
         body.extend((next_hops.len() as u16).to_be_bytes());
-        for next_hop in next_hops {
+        for (peer, next_hop) in (0u16..).zip(next_hops) {
             let attributes = attributes(*next_hop, 4);
-            body.extend([0, 0, 0x65, 0, 0, 0]);
+            body.extend(peer.to_be_bytes());
+            body.extend([0x65, 0, 0, 0]);
             body.extend((attributes.len() as u16).to_be_bytes());
             body.extend(attributes);
         }
@@ -225,7 +262,7 @@ pub(crate) mod tests {
     /// A dump of both families, of which the third route goes as the first.
     pub(crate) fn dump() -> Vec<u8> {
         [
-            peers(),
+            peers(2),
             rib(2, &[10, 0, 0, 0], 8, &[v4(1), v4(2)]),
             rib(2, &[10, 1, 0, 0], 16, &[v4(3)]),
             rib(2, &[0; 4], 0, &[v4(1)]),
@@ -245,7 +282,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_first_record_of_a_prefix_counts() {
-        let dump = [rib(2, &[10, 0, 0, 0], 8, &[v4(1)]), rib(2, &[10, 0, 0, 0], 8, &[v4(2)])].concat();
+        let route = |last| rib(2, &[10, 0, 0, 0], 8, &[v4(last)]);
+        let dump = [peers(1), route(1), route(2)].concat();
         let routes = read(&dump[..]).unwrap();
         assert_eq!((routes.v4.len(), routes.next_hops), (1, vec![v4(1)]));
     }
@@ -291,7 +329,7 @@ pub(crate) mod tests {
         let route = rib(2, &[10, 1, 0, 0], 16, &[v4(3), v4(4)]);
         for length in 0..route.len() - HEADER {
             let cut = record(TABLE_DUMP_V2, 2, &route[HEADER..HEADER + length]);
-            let outcome = read(&[peers(), cut].concat()[..]);
+            let outcome = read(&[peers(2), cut].concat()[..]);
             assert!(matches!(outcome, Err(Cause::Record { .. })), "{length}: {outcome:?}");
         }
     }
@@ -319,6 +357,48 @@ pub(crate) mod tests {
         huge[8] = 0xff;
         assert_eq!(problem(&huge), MrtError::TooLong(0xff00_0000));
         let without = record(TABLE_DUMP_V2, 2, &[0, 0, 0, 0, 8, 10, 0, 1, 0, 0, 0x65, 0, 0, 0, 0, 0]);
-        assert_eq!(problem(&without), MrtError::NoNextHop("10.0.0.0/8".into()));
+        let (byte, problem) = place(&[peers(1), without].concat());
+        assert_eq!((byte, problem), (peers(1).len(), MrtError::NoNextHop("10.0.0.0/8".into())));
+    }
+
+    /// Where a dump is damaged, and how.
+    fn place(dump: &[u8]) -> (usize, MrtError) {
+        match read(dump) {
+            Err(Cause::Record { byte, problem }) => (byte as usize, problem),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_peer_that_is_not_listed_is_refused_with_the_place() {
+        let (list, first) = (peers(2), rib(2, &[10, 0, 0, 0], 8, &[v4(1), v4(2)]));
+        let at = list.len() + first.len();
+        // Unicast and multicast of both families; the third entry is of peer 2.
+        for (subtype, way) in [(2, v4(3)), (3, v4(3)), (4, v6(3)), (5, v6(3))] {
+            let good = rib(subtype, &[0x20, 1], 16, &[way; 2]);
+            read(&[&list[..], &first, &good].concat()[..]).unwrap();
+            let bad = rib(subtype, &[0x20, 1], 16, &[way; 3]);
+            let outcome = place(&[&list[..], &first, &bad].concat());
+            assert_eq!(outcome, (at, MrtError::NotAPeer { index: 2, peers: 2 }), "subtype {subtype}");
+        }
+        let nobody = place(&[peers(0), rib(2, &[10, 0, 0, 0], 8, &[v4(1)])].concat());
+        assert_eq!(nobody, (peers(0).len(), MrtError::NotAPeer { index: 0, peers: 0 }));
+    }
+
+    #[test]
+    fn a_route_before_the_list_of_peers_is_refused_with_the_place() {
+        let route = rib(2, &[10, 0, 0, 0], 8, &[v4(1)]);
+        assert_eq!(place(&route), (0, MrtError::NoPeers));
+        assert_eq!(place(&[route, peers(1)].concat()), (0, MrtError::NoPeers));
+    }
+
+    #[test]
+    fn of_dumps_one_after_the_other_each_has_its_own_peers() {
+        let (short, long) = (rib(2, &[10, 0, 0, 0], 8, &[v4(1)]), rib(2, &[11, 0, 0, 0], 8, &[v4(1), v4(2)]));
+        let growing = [peers(1), short.clone(), peers(2), long.clone()].concat();
+        assert_eq!(read(&growing[..]).unwrap().len(), 2);
+        let shrinking = [peers(2), short, peers(1), long.clone()].concat();
+        let at = shrinking.len() - long.len();
+        assert_eq!(place(&shrinking), (at, MrtError::NotAPeer { index: 1, peers: 1 }));
     }
 }
