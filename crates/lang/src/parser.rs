@@ -12,6 +12,9 @@ use crate::lexer::{Dialect, Kind, Lexer, RawConfig, Token};
 use crate::source::{FileId, LineMark, Sources, Span};
 use crate::tree::*;
 
+/// Help about a broken class definition.
+const CLASS_DEFINITION: &str = "write `elementclass Name { … }` or `elementclass Name Other`";
+
 /// Compounds and groups nest no deeper than this.
 const MAX_DEPTH: usize = 50;
 
@@ -121,7 +124,7 @@ impl<'a> Parser<'a> {
             None => {
                 let span = self.lexer.span(keyword);
                 let error = Diagnostic::error("expected element type name", span);
-                self.report(error.help("write `elementclass Name { … }` or `elementclass Name Other`"));
+                self.report(error.help(CLASS_DEFINITION));
                 (String::new(), span)
             }
         };
@@ -132,7 +135,7 @@ impl<'a> Parser<'a> {
                 ClassBody::Synonym(self.lexer.text(token).to_string(), self.lexer.span(token))
             }
             _ => {
-                self.syntax_error(token);
+                self.unexpected(token, CLASS_DEFINITION);
                 ClassBody::Missing
             }
         };

@@ -1,6 +1,7 @@
 //! Chains: `[1] a :: Class (config) [0], b -> c`.
 
 use super::Parser;
+use super::recover::LONE_ARROW;
 use crate::args;
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Dialect, Kind, Token};
@@ -64,15 +65,15 @@ impl Parser<'_> {
     }
 
     fn no_element(&mut self, token: Token, inputs: &Ports, first: bool, silent: bool) {
+        let behind_port = "write the element behind the port";
         if let (Some(span), false) = (inputs.span, inputs.is_empty()) {
-            let help = "write the element behind the port";
-            self.report(Diagnostic::error("stranded port ignored", span).help(help));
+            self.report(Diagnostic::error("stranded port ignored", span).help(behind_port));
         }
         if !first || silent {
             return self.lexer.back_to(token);
         }
         if inputs.is_empty() || self.dialect == Dialect::Click {
-            self.syntax_error(token);
+            self.unexpected(token, if inputs.is_empty() { LONE_ARROW } else { behind_port });
         }
         self.skip_statement(token);
     }

@@ -5,14 +5,22 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::{Dialect, Kind, Token};
 use crate::tree::{Chain, What};
 
+/// Help about an arrow at the start or end of a statement.
+pub(super) const LONE_ARROW: &str = "an arrow needs an element on both sides";
+
 impl Parser<'_> {
     pub(super) fn syntax_error(&mut self, token: Token) {
+        self.unexpected(token, "separate statements with `;`");
+    }
+
+    /// A syntax error where something else was needed; `help` says what, unless the token itself tells more.
+    pub(super) fn unexpected(&mut self, token: Token, help: &str) {
         if token.kind == Kind::End && std::mem::replace(&mut self.end_reported, true) {
             return;
         }
         let message = format!("syntax error near '{}'", self.printable(token));
         let mut error = Diagnostic::error(message, self.lexer.span(token));
-        error.help = Some(remedy(token.kind).to_string());
+        error.help = Some(remedy(token.kind).unwrap_or(help).to_string());
         self.report(error);
     }
 
@@ -128,10 +136,11 @@ impl Parser<'_> {
     }
 }
 
-fn remedy(kind: Kind) -> &'static str {
-    match kind {
+/// What is tried first with each kind of token that stands in a wrong place.
+fn remedy(kind: Kind) -> Option<&'static str> {
+    Some(match kind {
         Kind::End => "the text ends too early; an arrow needs an element on both sides",
-        Kind::Arrow | Kind::DoubleArrow => "an arrow needs an element on both sides",
+        Kind::Arrow | Kind::DoubleArrow => LONE_ARROW,
         Kind::DoubleColon | Kind::Byte(b':') => "declare an element with `name :: Class(arguments)`",
         Kind::Byte(b'-' | b'>' | b'=') => "connect elements with `->` or `=>`",
         Kind::Byte(b'}' | b')' | b']') => "nothing is open here that this could close",
@@ -143,6 +152,6 @@ fn remedy(kind: Kind) -> &'static str {
         Kind::Byte(128..) => {
             "names are made of ASCII letters, digits, `_`, `@` and `/`; remove other characters"
         }
-        _ => "separate statements with `;`",
-    }
+        _ => return None,
+    })
 }

@@ -60,3 +60,24 @@ fn a_chain_that_starts_at_input_after_another_chain_is_suspicious() {
         ["config:1: warning: suggest 'input ->' or '[0] ->' to start connection"]
     );
 }
+
+#[test]
+fn help_says_what_is_missing_rather_than_how_statements_are_separated() {
+    let arrow = "an arrow needs an element on both sides";
+    let class = "write `elementclass Name { … }` or `elementclass Name Other`";
+    for (text, expected) in [
+        ("Idle -> ;", arrow),
+        ("-> Idle;", arrow),
+        ("Idle -> -> Discard;", arrow),
+        ("Idle -> require(x)", arrow),
+        ("elementclass X;", class),
+        ("Idle ! Discard;", "separate statements with `;`"),
+    ] {
+        for dialect in [Dialect::Artery, Dialect::Click] {
+            let mut sources = Sources::default();
+            let file = sources.add("f", text);
+            let (_, diagnostics) = parse(&mut sources, file, dialect);
+            assert_eq!(diagnostics[0].help.as_deref(), Some(expected), "{text}");
+        }
+    }
+}
