@@ -65,7 +65,7 @@ impl<A: Routed> Routing<A> {
         let table = RouteTable::new(args.domain(), policy, Arc::new(HugePages))?;
         let hops = NextHops::new(args.domain());
         let (routes, reader) = (table.reader(), hops.reader());
-        let writer = Writer { table, hops, slots: order.map(Slots::new) };
+        let writer = Writer { table, given: Vec::new(), hops, slots: order.map(Slots::new) };
         Ok(Routing { writer: Mutex::new(writer), routes, hops: reader })
     }
 
@@ -78,6 +78,8 @@ impl<A: Routed> Routing<A> {
 /// The table, for who changes it.
 pub(crate) struct Writer<A: Routed> {
     pub(crate) table: RouteTable<A>,
+    /// The routes of the arguments, for elements whose other routes come from a file that may be read again.
+    pub(crate) given: Vec<Entry<A>>,
     hops: NextHops<Hop<A>>,
     slots: Option<Slots<A>>,
 }
