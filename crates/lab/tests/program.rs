@@ -49,3 +49,22 @@ fn an_experiment_that_nobody_reads_ends_quietly_with_the_status_of_a_filter() {
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()), "{words:?}");
     }
 }
+
+#[test]
+fn lookups_want_engines_that_exist_routes_in_the_file_and_a_round() {
+    let fails = |words: &[&str], status, wanted: &[&str]| {
+        let output = bench(&[&["fib"], words].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {error}");
+        assert!(wanted.iter().all(|wanted| error.contains(wanted)), "{wanted:?}: {error}");
+    };
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let file = empty.path().to_str().unwrap();
+    fails(
+        &["--engine", "fib-fast", "--engine", "fast"],
+        1,
+        &["no engine is called fast", "fib-fast", "rte_fib6 scalar"],
+    );
+    fails(&["--table", file], 1, &[file, "no routes"]);
+    fails(&["--rounds", "0"], 2, &["--rounds"]);
+}

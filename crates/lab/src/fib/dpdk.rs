@@ -21,6 +21,24 @@ use tempfile::TempDir;
 /// Huge pages of 2 MB that rte_fib6 and its RIB need.
 const HUGE_PAGES: u64 = 1024;
 
+/// One of the program's tables, with one of its lookup functions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    /// What the program calls it.
+    engine: &'static str,
+    /// What results call it.
+    pub(super) name: &'static str,
+}
+
+/// What there is for a family.
+pub(super) fn engines(family: u8) -> impl Iterator<Item = Table> {
+    let names = match family {
+        4 => [("fib-vector", "rte_fib avx512"), ("fib-scalar", "rte_fib scalar")],
+        _ => [("fib-vector", "rte_fib6 avx512"), ("fib-scalar", "rte_fib6 scalar")],
+    };
+    names.into_iter().map(|(engine, name)| Table { engine, name })
+}
+
 /// The running program.
 struct Process {
     child: Child,
@@ -33,15 +51,16 @@ struct Process {
 /// One of DPDK's tables, with one of its lookup functions.
 pub(super) struct Contender {
     process: Rc<RefCell<Process>>,
-    /// What the program calls it.
-    engine: &'static str,
-    name: &'static str,
+    table: Table,
     bytes: Option<u64>,
+    /// Whether no contender before has this table, which all lookup functions share.
+    is_first: bool,
 }
 
-/// Starts the program with a table, and takes those of its engines whose answers are right.
+/// Starts the program with routes, and takes those of its tables that are wanted and whose answers are right.
 pub(super) fn contenders<A: Family>(
     program: &Path,
+    wanted: &[Table],
     routes: &Routes<A>,
     traffic: &[(Traffic, Vec<A>)],
     oracle: &Oracle<A>,
@@ -56,12 +75,9 @@ pub(super) fn contenders<A: Family>(
     std::fs::write(process.folder.path().join("probes"), raw(&probes))
         .context("writing addresses for DPDK")?;
     let process = Rc::new(RefCell::new(process));
-    let names: &[(&str, &str)] = match A::NUMBER {
-        4 => &[("fib-vector", "rte_fib avx512"), ("fib-scalar", "rte_fib scalar")],
-        _ => &[("fib-vector", "rte_fib6 avx512"), ("fib-scalar", "rte_fib6 scalar")],
-    };
     let mut contenders = Vec::new();
-    for &(engine, name) in names {
+    for (n, &table) in wanted.iter().enumerate() {
+        let Table { engine, name } = table;
         let answers = process.borrow_mut().answers(engine)?;
         ensure!(answers.len() == probes.len(), "{name} gave {} answers for {}", answers.len(), probes.len());
         for (answer, &address) in answers.iter().zip(&probes) {
@@ -69,7 +85,8 @@ pub(super) fn contenders<A: Family>(
             ensure!(*answer == right, "{name} says {answer} for {}, not {right}", address.to_ip());
         }
         let bytes = process.borrow_mut().ask(&format!("bytes {engine}"))?["bytes"].as_u64();
-        contenders.push(super::Contender::Dpdk(Contender { process: process.clone(), engine, name, bytes }));
+        let process = process.clone();
+        contenders.push(super::Contender::Dpdk(Contender { process, table, bytes, is_first: n == 0 }));
     }
     Ok(contenders)
 }
@@ -80,7 +97,7 @@ fn raw<A: Family>(addresses: &[A]) -> Vec<u8> {
 
 impl Contender {
     pub(super) fn name(&self) -> String {
-        self.name.into()
+        self.table.name.into()
     }
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
@@ -90,15 +107,15 @@ impl Contender {
         let mut process = self.process.borrow_mut();
         let file = process.addresses(traffic);
         let command =
-            format!("trial {} {} {} {}", self.engine, mode.name(), file.display(), budget.as_nanos());
+            format!("trial {} {} {} {}", self.table.engine, mode.name(), file.display(), budget.as_nanos());
         process.ask(&command)?["ns"].as_f64().context("DPDK's program gave no time")
     }
     /// Updates a second; none where the same table has been measured already.
     pub(super) fn updates(&mut self, budget: Duration) -> anyhow::Result<Option<f64>> {
-        if self.engine != "fib-vector" {
+        if !self.is_first {
             return Ok(None);
         }
-        let command = format!("updates {} {}", self.engine, budget.as_nanos());
+        let command = format!("updates {} {}", self.table.engine, budget.as_nanos());
         Ok(self.process.borrow_mut().ask(&command)?["updates_per_s"].as_f64())
     }
 }

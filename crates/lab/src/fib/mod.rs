@@ -10,6 +10,7 @@ mod dpdk;
 pub mod engine;
 mod family;
 mod gate;
+mod names;
 mod oracle;
 mod ours;
 mod radix;
@@ -36,6 +37,7 @@ use artery_table::synthetic::{self, correlated_groups, random_groups};
 use artery_table::{Group, NO_GROUP, Prefix};
 use bare::Bare;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use engine::{Engine, Mode};
 use report::{Report, Row};
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ pub struct Options {
     #[arg(long)]
     pub mode: Vec<Mode>,
     /// Rounds; the median counts
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub rounds: Option<usize>,
     /// Leave out updates
     #[arg(long)]
@@ -81,6 +83,17 @@ pub struct Options {
     /// Write table, figures and charts into this folder too
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether a family takes part.
+    fn wants(&self, family: u8) -> bool {
+        self.family.as_deref().is_none_or(|wanted| wanted == family.to_string())
+    }
+    /// Whether an engine takes part.
+    fn wants_engine(&self, name: &str) -> bool {
+        self.engine.is_empty() || self.engine.iter().any(|wanted| wanted == name)
+    }
 }
 
 /// How much is run.
@@ -114,27 +127,38 @@ impl Plan {
                 pairs: 5,
             },
         };
-        Plan { rounds: options.rounds.unwrap_or(plan.rounds).max(1), ..plan }
+        Plan { rounds: options.rounds.unwrap_or(plan.rounds), ..plan }
     }
 }
 
 /// Measures, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    names::check(options)?;
     let plan = Plan::of(options);
-    let loaded = options.table.as_deref().map(artery_feed::read).transpose()?.unwrap_or_default();
+    let loaded = load(options.table.as_deref())?;
     let mut report = Report::new(Machine::here(), plan.rounds);
     let pinned = Pinned::to(0);
-    let wants = |number: &str| options.family.as_deref().is_none_or(|family| family == number);
-    if wants("4") {
+    if options.wants(4) {
         family::<u32>(options, &plan, &loaded, &mut report)?;
     }
-    if wants("6") {
+    if options.wants(6) {
         family::<u128>(options, &plan, &loaded, &mut report)?;
     }
     drop(pinned);
-    ensure!(!report.rows.is_empty(), "no engine of that name: {}", options.engine.join(", "));
+    ensure!(
+        !report.rows.is_empty(),
+        "nothing to measure: the file has no routes of the family that is wanted"
+    );
     report.print(options.json)?;
     options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+}
+
+/// Reads the routes of a file, of which there has to be one at least; none where there is no file.
+pub fn load(table: Option<&Path>) -> anyhow::Result<Loaded> {
+    let Some(table) = table else { return Ok(Loaded::default()) };
+    let loaded = artery_feed::read(table)?;
+    ensure!(!(loaded.v4.is_empty() && loaded.v6.is_empty()), "{} has no routes", table.display());
+    Ok(loaded)
 }
 
 /// The routes to measure with, in order; those whose way is not said get groups.
@@ -189,9 +213,11 @@ fn family<A: LoadedFamily>(
     let traffic: Vec<(Traffic, Vec<A>)> =
         traffics.into_iter().map(|model| (model, model.draw(&prefixes, plan.addresses, 7))).collect();
     let mut contenders = contenders(options, plan, &routes, report)?;
-    if let Some(program) = &options.dpdk {
+    let dpdks =
+        dpdk::engines(A::NUMBER).filter(|engine| options.wants_engine(engine.name)).collect::<Vec<_>>();
+    if let Some(program) = options.dpdk.as_deref().filter(|_| !dpdks.is_empty()) {
         let oracle = Oracle::new(&routes);
-        contenders.extend(dpdk::contenders(program, &routes, &traffic, &oracle, plan.probes)?);
+        contenders.extend(dpdk::contenders(program, &dpdks, &routes, &traffic, &oracle, plan.probes)?);
     }
     if A::NUMBER == 4 && options.engine.is_empty() {
         contenders.extend(Bare::all()?.into_iter().map(Contender::Bare));
@@ -255,7 +281,7 @@ fn contenders<A: Catalog>(
 ) -> anyhow::Result<Vec<Contender<A>>> {
     let mut contenders = Vec::new();
     for entry in A::engines() {
-        if !options.engine.is_empty() && !options.engine.iter().any(|name| name == entry.name) {
+        if !options.wants_engine(entry.name) {
             continue;
         }
         progress(&format!("IPv{}: loading {} routes into {}", A::NUMBER, routes.len(), entry.name));

@@ -12,7 +12,7 @@ mod scenario;
 
 use crate::fib::engine::{Engine, Mode};
 use crate::fib::timing::{Flusher, Pinned, trial};
-use crate::fib::{Catalog, Options as FibOptions, routes};
+use crate::fib::{Catalog, Options as FibOptions, load as load_file, routes};
 use crate::machine::Machine;
 use crate::voice::progress;
 use anyhow::Context as _;
@@ -78,7 +78,7 @@ const OF_2026: [&str; 4] = ["fib-fast", "fib-small", "prefix-trie", "treebitmap"
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     let fib = FibOptions { table: options.table.clone(), ..FibOptions::default() };
-    let loaded = options.table.as_deref().map(artery_feed::read).transpose()?.unwrap_or_default();
+    let loaded = load_file(options.table.as_deref())?;
     let (feed, feed6) = (routes::<u32>(&fib, &loaded), routes::<u128>(&fib, &loaded));
     let mut report = Report::new(Machine::here(), feed.len(), plan.repetitions);
     let pinned = Pinned::to(0);
