@@ -45,8 +45,11 @@
 //!
 //! # Which engine
 //!
-//! A [`Policy`] chooses what forwards; `auto` is right unless you know better. It takes `fast` from 65,536 routes on,
-//! within a budget if you give one, and `small` for fewer.
+//! A [`Policy`] chooses what forwards; `auto` is right unless you know better. It takes `fast` from 65,536 routes on, and
+//! `small` for fewer. With a budget (`auto:32M`) it takes the first of `fast`, `small` and `art:8/4/4/4/4/4/4` (for IPv6
+//! 4/4/…) that stays within it: the budget is for the compiled FIB, and what ART takes, which holds the routes in any
+//! case, comes on top. A FIB's memory is counted when it is compiled, and estimated by the number of routes while they
+//! come and go.
 //!
 //! | policy | what forwards | bytes a prefix, and what ART takes beside it | lookups: uni, pfx, zipf | take it for |
 //! |---|---|--:|--:|---|
@@ -61,6 +64,8 @@
 //! address in a random prefix (pfx), and for 100,000 destinations of Zipf's law. They are ratios of one run of
 //! `artery-bench fib --quick` with synthetic tables of 901,899 and 160,147 prefixes on an AMD EPYC (Zen 5) with AVX-512;
 //! yours will differ, and the same command tells.
+//!
+//! Strides are numbers of bits from 1 to 24 ([`Strides::MOST`]) that sum up to those of an address.
 //!
 //! `lookup_batch` is several times as fast as `lookup` when lookups miss the caches; its vector code (AVX-512, AVX2, or
 //! none) is chosen at run time. [`Art`], [`Fib4Fast`], [`Fib4Small`] and [`Fib6`] can also be had alone; a FIB is built
@@ -86,7 +91,7 @@
 //! # Memory
 //!
 //! All arrays are words in regions of a [`Storage`]: [`Pages`], [`HugePages`] (for big tables), or your own, such as a
-//! file that another process or a BPF program maps ([`Region::mapped`]). A region is address space of full size, and
+//! file that another process or a BPF program maps ([`Region::mapped`]); [`layout`] says what each word means. A region is address space of full size, and
 //! takes memory page by page as it is first written: a table reserves gigabytes and uses what
 //! [`memory`](RouteTable::memory) reports.
 //!
@@ -101,6 +106,7 @@
 mod address;
 mod art;
 mod fib;
+pub mod layout;
 mod limbo;
 pub mod load;
 mod policy;

@@ -4,6 +4,7 @@
 //! moment when the 0 was read: if the default route changes and then a route goes, a reader with the old default and
 //! the new 0 in its hand would answer what was never right. So the word counts its changes, and a reader loads it
 //! before and after the rest: if it is the same, it was so in between.
+//! [`crate::layout`] tells readers outside.
 use crate::{Group, Storage, Words};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};

@@ -1,5 +1,6 @@
 //! The IPv4 FIBs: [`Fib4Fast`] has a cell for each /24, [`Fib4Small`] a word for each /19. Both send what is longer
-//! than a /24 to run lists (`lists.rs`).
+//! than a /24 to run lists (`lists.rs`). What the
+//! words mean is told for readers outside in [`crate::layout`]: change both.
 mod fast;
 mod lists;
 mod palette;

@@ -1,4 +1,4 @@
-//! What one word of the IPv6 FIB says.
+//! What one word of the IPv6 FIB says; [`crate::layout`] tells it to readers outside.
 //!
 //! ```text
 //!  31      30     29     28     27..24  23..0
