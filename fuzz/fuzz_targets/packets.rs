@@ -1,40 +1,93 @@
-//! Any packets through one of a few dozen configurations that together hold every element that reads bytes.
+//! Any packets, with any header offsets, through an element of any class that needs no device and no file.
 #![no_main]
 use artery_elements::CLASSES;
-use artery_engine::Bench;
+use artery_engine::{Bench, Class, Packet};
 use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+use std::time::Duration;
 
-/// Class, configuration, number of outputs; none for as many as the class allows.
-const ELEMENTS: &[(&str, &str, Option<usize>)] = &[
-    ("CheckIPHeader", "", None),
-    ("CheckIPHeader", "14, CHECKSUM false", None),
-    ("MarkIPHeader", "14", None),
-    ("DecIPTTL", "", None),
-    ("SetIPChecksum", "", None),
-    ("Classifier", "12/0800, 12/0806 20/0001, -", Some(3)),
-    ("IPClassifier", "tcp port 80 and tcp opt syn, icmp type echo, src net 10.0.0.0/8, -", Some(4)),
-    ("ARPResponder", "10.0.0.0/8 1:2:3:4:5:6", None),
-    ("ARPQuerier", "10.0.0.1, 1:2:3:4:5:6", None),
-    ("ICMPPingResponder", "", None),
-    ("IPPrint", "", None),
-    ("Print", "x, 40", None),
-    ("Strip", "14", None),
-    ("EtherEncap", "0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2", None),
-    ("UDPIPEncap", "1.0.0.1, 1, 2.0.0.2, 2", None),
-    ("DropBroadcasts", "", None),
-    ("GetIPAddress", "16", None),
-    ("StoreIPAddress", "12", None),
-    ("FixIPSrc", "1.0.0.1", None),
-];
+#[path = "../../crates/elements/tests/classes/configurations.rs"]
+mod configurations;
+use configurations::{ELSEWHERE, is_pull, ports};
+
+/// What can be put on a bench. Adding a class shifts the others, so that a corpus is good for one version.
+static ELEMENTS: LazyLock<Vec<(&Class, &str)>> = LazyLock::new(|| {
+    let classes = CLASSES.0.iter().copied().filter(|class| !ELSEWHERE.contains(&class.name));
+    classes.flat_map(|class| configurations::of(class).iter().map(move |config| (class, *config))).collect()
+});
+
+/// Packets sent to one element: a bench's pool must hold all that a queue keeps.
+const MAX_PACKETS: usize = 32;
+
+/// Bytes before each packet: input, its length, and its three headers.
+const PREFIX: usize = 5;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&which, packets)) = data.split_first() else { return };
-    let (name, config, outputs) = ELEMENTS[usize::from(which) % ELEMENTS.len()];
-    let class = CLASSES.find(name).expect("the list names classes that exist");
-    let setup = Bench::setup(class, config);
-    let setup = if let Some(outputs) = outputs { setup.outputs(outputs) } else { setup };
-    let mut bench = setup.build().expect("the configurations are right");
-    for packet in packets.chunks(97) {
-        bench.push(0, packet);
+    let Some((&[low, high, pull], mut rest)) = data.split_first_chunk() else { return };
+    let which = usize::from(u16::from_le_bytes([low, high])) % ELEMENTS.len();
+    let (class, config) = ELEMENTS[which];
+    let mut subject = Subject::new(class, config, pull & 1 == 1);
+    for _ in 0..MAX_PACKETS {
+        let Some((prefix, after)) = rest.split_first_chunk::<PREFIX>() else { break };
+        let (bytes, after) = after.split_at(after.len().min(prefix[1].into()));
+        subject.send(prefix, bytes);
+        rest = after;
     }
+    subject.turn();
 });
+
+/// An element, and which of its ports pull.
+struct Subject {
+    bench: Bench,
+    pulls_in: Vec<bool>,
+    pulls_out: Vec<bool>,
+}
+
+impl Subject {
+    fn new(class: &'static Class, config: &str, pull: bool) -> Subject {
+        let [inputs, outputs] = ports(class);
+        let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
+        let setup = if pull { setup.pull() } else { setup };
+        let bench = setup.build().unwrap_or_else(|errors| panic!("{}({config}): {errors:?}", class.name));
+        let (before, after) =
+            class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+        let pulls = |codes, ports| (0..ports).map(|port| is_pull(codes, port, pull)).collect();
+        Subject { bench, pulls_in: pulls(before, inputs), pulls_out: pulls(after, outputs) }
+    }
+
+    fn send(&mut self, prefix: &[u8; PREFIX], bytes: &[u8]) {
+        if !self.pulls_in.is_empty() {
+            let input = usize::from(prefix[0]) % self.pulls_in.len();
+            let packet = self.packet(prefix, bytes);
+            if self.pulls_in[input] {
+                self.bench.offer_packet(input, packet);
+            } else {
+                self.bench.push_packets(input, [packet]);
+            }
+        }
+        self.turn();
+    }
+
+    /// A packet whose headers are where the prefix says, or with no header marked when it has the top bit set.
+    fn packet(&self, prefix: &[u8; PREFIX], bytes: &[u8]) -> Packet {
+        let mut packet = self.bench.packet(bytes);
+        let at = |byte: u8| (byte < 128).then_some(usize::from(byte));
+        let [.., mac, network, transport] = *prefix;
+        at(mac).inspect(|at| packet.set_mac_header(*at));
+        at(network).inspect(|at| packet.set_network_header(*at));
+        at(transport).inspect(|at| packet.set_transport_header(*at));
+        packet
+    }
+
+    /// Lets task and timers run, and takes away what comes out.
+    fn turn(&mut self) {
+        self.bench.run_once();
+        self.bench.pass(Duration::from_millis(1));
+        for (output, pull) in self.pulls_out.iter().enumerate() {
+            if *pull {
+                self.bench.pull(output, 8);
+            }
+            self.bench.take_all(output);
+        }
+    }
+}

@@ -1,60 +1,16 @@
 //! What holds for every class: its description is complete and true, and no bytes make it panic or lose a packet.
 //!
 //! A new class that must be given arguments needs a line in [`CONFIGURATIONS`].
+#[path = "classes/configurations.rs"]
+mod configurations;
+
 use artery_elements::CLASSES;
 use artery_engine::class::Position;
 use artery_engine::{Bench, Class, Packet, Time};
-use artery_lang::{Options, Sources, check, compile, flow};
+use artery_lang::{Options, Sources, check, compile};
 use artery_wire::build::{arp_request, ether, ip4, ip6};
+use configurations::{CONFIGURATIONS, is_pull, ports};
 use std::collections::HashSet;
-
-/// Arguments for classes that can't do without.
-const CONFIGURATIONS: &[(&str, &str)] = &[
-    ("ARPFaker", "10.0.0.1, 02:00:00:00:00:01, 10.0.0.2, 02:00:00:00:00:02"),
-    ("ARPQuerier", "10.0.0.1/24, 02:00:00:00:00:01"),
-    ("ARPResponder", "10.0.0.2 02:00:00:00:00:02"),
-    ("BandwidthRatedUnqueue", "1Gbps"),
-    ("BandwidthShaper", "1Gbps"),
-    ("CheckPaint", "0"),
-    ("Classifier", "12/0800, 12/0806, -"),
-    ("DelayShaper", "1ms"),
-    ("DelayUnqueue", "1ms"),
-    ("EtherEncap", "0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"),
-    ("EtherRewrite", "02:00:00:00:00:01, 02:00:00:00:00:02"),
-    ("FixIPSrc", "10.0.0.1"),
-    ("GetIP6Address", "24"),
-    ("GetIPAddress", "16"),
-    ("HostEtherFilter", "02:00:00:00:00:01"),
-    ("ICMPError", "10.0.0.1, timeexceeded"),
-    ("ICMPPingEncap", "10.0.0.1, 10.0.0.2"),
-    ("IPClassifier", "tcp, udp port 53, -"),
-    ("IPEncap", "udp, 10.0.0.1, 10.0.0.2"),
-    ("IPFilter", "allow tcp, 2 udp port 53, drop all"),
-    ("IPFragmenter", "60"),
-    ("IPGWOptions", "10.0.0.1"),
-    ("LinearIPLookup", "10.0.0.0/8 0, 0/0 10.0.0.9 2"),
-    ("Message", "hello"),
-    ("Paint", "1"),
-    ("PaintTee", "0"),
-    ("RandomSample", "0.5"),
-    ("RatedUnqueue", "100000"),
-    ("SetIPAddress", "10.0.0.1"),
-    ("SetIPDSCP", "46"),
-    ("SetRandIPAddress", "10.0.0.0/8"),
-    ("Shaper", "100000"),
-    ("StaticIPLookup", "10.0.0.0/8 0, 0/0 10.0.0.9 2"),
-    ("StaticPullSwitch", "0"),
-    ("StaticSwitch", "0"),
-    ("StoreIPAddress", "16"),
-    ("StrideSched", "1, 2"),
-    ("Strip", "14"),
-    ("Truncate", "60"),
-    ("UDPIPEncap", "10.0.0.1, 1234, 10.0.0.2, 53"),
-    ("Unstrip", "14"),
-];
-
-/// Classes that need more of the machine than a bench has, and are tested elsewhere.
-const ELSEWHERE: &[&str] = &["FromDevice", "FromDump", "FromHost", "ToDevice", "ToDump"];
 
 /// Classes that hold packets back.
 const KEEP: &[&str] = &[
@@ -85,14 +41,11 @@ fn classes() -> impl Iterator<Item = &'static Class> {
     CLASSES.0.iter().copied()
 }
 fn on_bench() -> impl Iterator<Item = &'static Class> {
-    classes().filter(|class| !ELSEWHERE.contains(&class.name))
+    classes().filter(|class| !configurations::ELSEWHERE.contains(&class.name))
 }
+/// The first of a class's configurations.
 fn configuration(class: &Class) -> &'static str {
-    CONFIGURATIONS.iter().find(|(name, _)| *name == class.name).map_or("", |(_, config)| config)
-}
-/// Two inputs and three outputs, or as near as the class comes.
-fn ports(class: &Class) -> [usize; 2] {
-    flow::port_counts(class.ports, [2, 3]).unwrap_or_else(|| panic!("{}: ports {}", class.name, class.ports))
+    configurations::of(class)[0]
 }
 /// An element on its bench, or why there is none.
 fn bench(class: &'static Class, config: &str, pull: bool) -> Result<Bench, String> {
@@ -122,7 +75,7 @@ fn names_are_unique() {
 #[test]
 fn tables_of_this_test_name_classes_that_exist() {
     let configured = CONFIGURATIONS.iter().map(|(name, _)| name);
-    for name in configured.chain(ELSEWHERE).chain(KEEP).chain(MAKE) {
+    for name in configured.chain(configurations::ELSEWHERE).chain(KEEP).chain(MAKE) {
         assert!(classes().any(|class| class.name == *name), "no class {name}");
     }
 }
@@ -328,20 +281,16 @@ struct Account {
 }
 
 /// Sends 200 packets through an element, in small batches, letting time pass and tasks run between.
-fn exercise(class: &'static Class, pull: bool, random: &mut Random) -> Result<Account, String> {
-    let mut bench = bench(class, configuration(class), pull)?;
+fn exercise(class: &'static Class, config: &str, pull: bool, random: &mut Random) -> Result<Account, String> {
+    let mut bench = bench(class, config, pull)?;
     let [inputs, outputs] = ports(class);
     let (before, after) = class.processing.split_once('/').unwrap_or((class.processing, class.processing));
-    let pulls = |codes: &str, port: usize| {
-        let code = codes.chars().nth(port).or(codes.chars().last());
-        code == Some('l') || code == Some('a') && pull
-    };
     let (mut account, real) = (Account::default(), real_packets());
     let mut offered = 0;
     for _ in 0..200 / 8 {
         for input in 0..inputs {
             let packets: Vec<_> = (0..8 / inputs).map(|_| random_packet(random, &real, &bench)).collect();
-            if pulls(before, input) {
+            if is_pull(before, input, pull) {
                 offered += packets.len() as u64;
                 packets.into_iter().for_each(|packet| bench.offer_packet(input, packet));
             } else {
@@ -354,7 +303,7 @@ fn exercise(class: &'static Class, pull: bool, random: &mut Random) -> Result<Ac
         }
         bench.pass(std::time::Duration::from_millis(2));
         for output in 0..outputs {
-            if pulls(after, output) {
+            if is_pull(after, output, pull) {
                 account.sent += bench.pull(output, 1 + random.below(64)).len() as u64;
             }
             account.sent += bench.take_all(output).len() as u64;
@@ -381,9 +330,10 @@ fn no_packet_makes_an_element_panic_and_every_packet_is_accounted_for() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_220_704);
     let mut complaints = Vec::new();
     for class in on_bench() {
-        for pull in [false, true] {
-            println!("SEED={seed} {} pull: {pull}", class.name);
-            match exercise(class, pull, &mut Random(seed)) {
+        let both = |config: &'static &str| [(*config, false), (*config, true)];
+        for (config, pull) in configurations::of(class).iter().flat_map(both) {
+            println!("SEED={seed} {}({config}) pull: {pull}", class.name);
+            match exercise(class, config, pull, &mut Random(seed)) {
                 Ok(account) => complaints.extend(audit(class, &account)),
                 Err(complaint) => complaints.push(complaint),
             }

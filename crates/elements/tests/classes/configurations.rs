@@ -1,0 +1,77 @@
+//! Every class on a bench: with which arguments and ports. Tests and fuzz targets share it.
+use artery_engine::Class;
+use artery_lang::flow;
+
+/// Arguments for classes that can't do without, and for those that do different things with others.
+pub const CONFIGURATIONS: &[(&str, &[&str])] = &[
+    ("ARPFaker", &["10.0.0.1, 02:00:00:00:00:01, 10.0.0.2, 02:00:00:00:00:02"]),
+    ("ARPQuerier", &["10.0.0.1/24, 02:00:00:00:00:01"]),
+    ("ARPResponder", &["10.0.0.2 02:00:00:00:00:02"]),
+    ("BandwidthRatedUnqueue", &["1Gbps"]),
+    ("BandwidthShaper", &["1Gbps"]),
+    ("CheckIPHeader", &["", "14, CHECKSUM false"]),
+    ("CheckIPHeader2", &["", "14"]),
+    ("CheckPaint", &["0"]),
+    ("Classifier", &["12/0800, 12/0806, -", "12/0806 20/0001, !0/40%f0 9/11, 12/08??"]),
+    ("DelayShaper", &["1ms"]),
+    ("DelayUnqueue", &["1ms"]),
+    ("EtherEncap", &["0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"]),
+    ("EtherRewrite", &["02:00:00:00:00:01, 02:00:00:00:00:02"]),
+    ("FixIPSrc", &["10.0.0.1"]),
+    ("GetIP6Address", &["24"]),
+    ("GetIPAddress", &["16"]),
+    ("HostEtherFilter", &["02:00:00:00:00:01"]),
+    ("ICMPError", &["10.0.0.1, timeexceeded"]),
+    ("ICMPPingEncap", &["10.0.0.1, 10.0.0.2"]),
+    (
+        "IPClassifier",
+        &[
+            "tcp, udp port 53, -",
+            "tcp port 80 and tcp opt syn, icmp type echo, src net 10.0.0.0/8 or ip frag",
+        ],
+    ),
+    ("IPEncap", &["udp, 10.0.0.1, 10.0.0.2"]),
+    ("IPFilter", &["allow tcp, 2 udp port 53, drop all"]),
+    ("IPFragmenter", &["60"]),
+    ("IPGWOptions", &["10.0.0.1"]),
+    ("LinearIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),
+    ("MarkIPHeader", &["", "14"]),
+    ("Message", &["hello"]),
+    ("Paint", &["1"]),
+    ("PaintTee", &["0"]),
+    ("Print", &["", "x, 40"]),
+    ("RandomSample", &["0.5"]),
+    ("RatedUnqueue", &["100000"]),
+    ("SetIPAddress", &["10.0.0.1"]),
+    ("SetIPDSCP", &["46"]),
+    ("SetRandIPAddress", &["10.0.0.0/8"]),
+    ("Shaper", &["100000"]),
+    ("StaticIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),
+    ("StaticPullSwitch", &["0"]),
+    ("StaticSwitch", &["0"]),
+    ("StoreIPAddress", &["16"]),
+    ("StrideSched", &["1, 2"]),
+    ("Strip", &["14"]),
+    ("Truncate", &["60"]),
+    ("UDPIPEncap", &["10.0.0.1, 1234, 10.0.0.2, 53"]),
+    ("Unstrip", &["14"]),
+];
+
+/// Classes that need more of the machine than a bench has, and are tested elsewhere.
+pub const ELSEWHERE: &[&str] = &["FromDevice", "FromDump", "FromHost", "ToDevice", "ToDump"];
+
+/// The configurations of a class, at least one.
+pub fn of(class: &Class) -> &'static [&'static str] {
+    CONFIGURATIONS.iter().find(|(name, _)| *name == class.name).map_or(&[""], |(_, configs)| configs)
+}
+
+/// Two inputs and three outputs, or as near as the class comes.
+pub fn ports(class: &Class) -> [usize; 2] {
+    flow::port_counts(class.ports, [2, 3]).unwrap_or_else(|| panic!("{}: ports {}", class.name, class.ports))
+}
+
+/// Whether a port pulls, by the codes of its side and what agnostic ports are resolved to.
+pub fn is_pull(codes: &str, port: usize, agnostic: bool) -> bool {
+    let code = codes.chars().nth(port).or(codes.chars().last());
+    code == Some('l') || code == Some('a') && agnostic
+}
