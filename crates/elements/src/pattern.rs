@@ -6,6 +6,7 @@
 //! later steps or to an output. Every test is a total function of the packet, also of one that is too short, so
 //! expressions can be reordered and merged freely.
 
+mod arguments;
 pub(crate) mod clauses;
 mod compile;
 mod expr;
@@ -16,6 +17,7 @@ mod listing;
 mod program;
 mod sorter;
 
+pub(crate) use arguments::{miscount, read_all};
 pub(crate) use expr::Expr;
 pub(crate) use headers::Headers;
 pub(crate) use program::Program;

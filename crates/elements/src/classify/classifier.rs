@@ -1,4 +1,4 @@
-use crate::pattern::{Program, Sorter, clauses};
+use crate::pattern::{Program, Sorter, clauses, miscount, read_all};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read};
 
 pub static CLASS: Class = Class {
@@ -42,16 +42,10 @@ struct Classifier {
 impl Classifier {
     fn new(args: &mut Args<'_>) -> Result<Classifier, ArgError> {
         let patterns = args.rest("PATTERN");
-        if patterns.len() != args.outputs() {
-            let outputs = args.outputs();
-            return Err(ArgError::wrong(format!("need {outputs} arguments, one per output port")));
-        }
-        let mut exprs = Vec::new();
-        for (n, pattern) in patterns.iter().enumerate() {
-            let wrong = |why| ArgError::wrong_at(pattern, format!("pattern {n}: {why}"));
-            let expr = clauses::parse(pattern).map_err(wrong)?;
-            exprs.push((expr, Some(n)));
-        }
+        let exprs = read_all(patterns, miscount(args.name(), patterns.len(), args.outputs()), |n, pattern| {
+            let expr = clauses::parse(pattern).map_err(|why| format!("pattern {n}: {why}"))?;
+            Ok((expr, Some(n)))
+        })?;
         let program = Program::new(exprs);
         program.warn_unused_outputs(args);
         Ok(Classifier { program, sorter: Sorter::default() })
@@ -131,7 +125,16 @@ mod tests {
             Ok(_) => panic!("{config} was accepted"),
             Err(errors) => errors[0].to_string(),
         };
-        assert_eq!(refuses("12/0800"), "need 2 arguments, one per output port");
+        let need = "need 2 arguments, one per output port; e has";
+        let one = format!("{need} 1 pattern and 2 connected outputs: write a pattern for [1] too");
+        assert_eq!(refuses("12/0800"), format!("{one}, such as '-' for all other packets"));
+        assert_eq!(
+            refuses("-, 12/0, 12/08, 13"),
+            format!(
+                "{need} 4 patterns and 2 connected outputs: connect [2] and [3]; pattern 1: value has less than 2 \
+                 hex digits at '0'; pattern 3: expected '/' at the end"
+            )
+        );
         assert_eq!(refuses("-, 12/080"), "pattern 1: value has odd number of hex digits at '080'");
     }
 }

@@ -1,4 +1,4 @@
-use crate::pattern::{Expr, Headers, Program, Sorter, ip};
+use crate::pattern::{Expr, Headers, Program, Sorter, ip, miscount, read_all};
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
@@ -72,13 +72,9 @@ struct IpClassifier {
 impl IpClassifier {
     fn new(args: &mut Args<'_>) -> Result<IpClassifier, ArgError> {
         let patterns = args.rest("PATTERN").to_vec();
-        if patterns.len() != args.outputs() {
-            let outputs = args.outputs();
-            return Err(ArgError::wrong(format!("need {outputs} arguments, one per output port")));
-        }
-        let mut exprs = Vec::new();
-        for (n, pattern) in patterns.iter().enumerate() {
-            exprs.push(read(n, pattern, args.names()).map_err(|why| ArgError::wrong_at(pattern, why))?);
+        let miscount = miscount(args.name(), patterns.len(), args.outputs());
+        let exprs = read_all(&patterns, miscount, |n, pattern| read(n, pattern, args.names()))?;
+        for n in 0..patterns.len() {
             args.declare_handler(&format!("pattern{n}"), "rw");
         }
         let program = compile(&exprs);
@@ -176,7 +172,9 @@ mod tests {
             Ok(_) => panic!("{config} was accepted"),
             Err(errors) => errors[0].to_string(),
         };
-        assert_eq!(refuses("tcp, udp"), "need 1 arguments, one per output port");
+        let need = "need 1 arguments, one per output port; e has 2 patterns and 1 connected output";
+        assert_eq!(refuses("tcp, udp"), format!("{need}: connect [1]"));
+        assert_eq!(refuses("tcp, host"), format!("{need}: connect [1]; pattern 1: 'ip host': address missing"));
         let text = "src net 10/8 and dst net 18.26/255.255.0.0";
         assert!(Bench::setup(&CLASS, text).outputs(1).build().is_ok());
         assert_eq!(refuses("net 10/9"), "pattern 0: 'ip net': address missing");

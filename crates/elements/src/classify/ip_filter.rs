@@ -1,4 +1,4 @@
-use crate::pattern::{Expr, Headers, Program, Sorter, ip};
+use crate::pattern::{Expr, Headers, Program, Sorter, ip, read_all};
 use artery_engine::names::Names;
 use artery_engine::{Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Read};
 
@@ -33,11 +33,8 @@ struct IpFilter {
 
 impl IpFilter {
     fn new(args: &mut Args<'_>) -> Result<IpFilter, ArgError> {
-        let mut rules = Vec::new();
-        for (n, text) in args.rest("RULE").iter().enumerate() {
-            let rule = rule(n, text, args.outputs(), args.names());
-            rules.push(rule.map_err(|why| ArgError::wrong_at(text, why))?);
-        }
+        let (outputs, names) = (args.outputs(), args.names());
+        let rules = read_all(args.rest("RULE"), None, |n, text| rule(n, text, outputs, names))?;
         Ok(IpFilter { program: Program::new(rules), sorter: Sorter::default() })
     }
 }
@@ -111,10 +108,14 @@ mod tests {
             ("allow tcp, permit udp", "pattern 1: unknown slot ID 'permit'"),
             ("allow tcp, , deny all", "empty pattern 1"),
             ("allow tcp )", "pattern 0: garbage after expression at ')'"),
+            ("3 tcp, allow tcp, deny host", "pattern 0: slot '3' out of range; pattern 2: 'ip host': address missing"),
         ] {
             let error = Bench::setup(&CLASS, config).outputs(2).build().err().expect(config);
             assert_eq!(error[0].to_string(), message, "{config}");
         }
+        let error = Bench::setup(&CLASS, "allow foo").outputs(1).build().err().unwrap();
+        let said = error[0].to_string();
+        assert!(said.starts_with("pattern 0: empty term near 'foo'; a test is "), "{said}");
         let error = Bench::setup(&CLASS, "allow all").outputs(0).build().err().unwrap();
         assert_eq!(error[0].to_string(), "pattern 0: 'allow' is meaningless, element has zero outputs");
     }

@@ -394,12 +394,8 @@ fn mistakes_name_the_word() {
         (deep.as_str(), "expression nested more than 200 deep"),
     ];
     for (text, message) in wrong {
-        let found = ip::parse(&ip::words(text), &names());
-        assert_eq!(
-            found.map_err(|why| why.to_string()).unwrap_err(),
-            message,
-            "{}",
-            &text[..text.len().min(40)]
-        );
+        let found = ip::parse(&ip::words(text), &names()).unwrap_err();
+        let fault = found.split("; a test is an address,").next();
+        assert_eq!(fault, Some(message), "{}", &text[..text.len().min(40)]);
     }
 }

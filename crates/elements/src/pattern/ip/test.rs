@@ -8,6 +8,10 @@ use artery_engine::names::Names;
 use artery_wire::{EtherAddr, Ipv4Prefix};
 use std::net::Ipv4Addr;
 
+/// What could stand where no test is.
+const POSSIBLE: &str = "a test is an address, the name of a protocol, port, TCP flag or ICMP type, or \
+    starts with one of src, dst, host, net, port, proto, opt, type, win, frag, unfrag, ip, ether, tcp, udp, icmp";
+
 /// Reads a test.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Expr, String> {
     let start = parser.at;
@@ -29,7 +33,7 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Expr, String> {
     relation(parser, &mut test);
     datum(parser, &mut test, header)?;
     if parser.at == start {
-        return Err(format!("empty term near '{}'", parser.peek().unwrap_or_default()));
+        return Err(format!("empty term near '{}'; {POSSIBLE}", parser.peek().unwrap_or_default()));
     }
     test.settle(&parser.previous, header, mask)?;
     let expr = test.expr();
