@@ -188,6 +188,8 @@ mod tests {
             let error = Bench::setup(&CLASS, &config).outputs(2).build().err().unwrap();
             assert_eq!(error[0].to_string(), wanted, "{wrong}");
         }
+        let error = Bench::setup(&CLASS, "1/8 0, 1.2.3.4/40 0").outputs(2).build().err().unwrap();
+        assert_eq!(error[0].to_string(), format!("{wanted}: prefix length '/40' is not 0 to 32"));
         let error = Bench::setup(&CLASS, "1/8 2").outputs(2).build().err().unwrap();
         assert_eq!(error[0].to_string(), "argument 1 bad OUTPUT");
     }

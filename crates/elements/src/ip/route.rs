@@ -38,6 +38,22 @@ pub(crate) fn parse(text: &str, names: &Names) -> Option<(Ipv4Prefix, Option<Nex
     Some((prefix, Some(Next { gateway, output })))
 }
 
+/// What in a text that is no route is at fault, if that can be told: the number behind the slash.
+pub(crate) fn fault(text: &str) -> Option<String> {
+    let (address, length) = text.split_whitespace().next()?.split_once('/')?;
+    if length.is_empty() || !length.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let bytes = address.split('.').count().min(4);
+    match length.parse::<u32>() {
+        Ok(bits) if bits <= 32 && bits as usize > 8 * bytes => {
+            Some(format!("'/{length}' needs more of the address than '{address}'"))
+        }
+        Ok(bits) if bits <= 32 => None,
+        _ => Some(format!("prefix length '/{length}' is not 0 to 32")),
+    }
+}
+
 impl Route {
     /// A line of a table, its columns lined up by tabs.
     pub(crate) fn line(&self) -> String {
@@ -92,6 +108,17 @@ mod tests {
             ["", "x 1", "10.0.0.0/8 -1", "10.0.0.0/8 10.0.0.1", "10.0.0.0/8 1 2 3", "10.0.0.0/8 - - 1"]
         {
             assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_length_that_cannot_be_is_the_fault() {
+        let too_long = |length| Some(format!("prefix length '/{length}' is not 0 to 32"));
+        assert_eq!(fault("1.2.3.4/40 0"), too_long("40"));
+        assert_eq!(fault("10/99999999999 0"), too_long("99999999999"));
+        assert_eq!(fault("10/9 0").unwrap(), "'/9' needs more of the address than '10'");
+        for text in ["", "10/8", "10.0.0.0/8 x", "x 0", "10/ 0", "1.2.3.4/255.0.0.1 0", "1.2.3.4.5/32 0"] {
+            assert_eq!(fault(text), None, "{text}");
         }
     }
 

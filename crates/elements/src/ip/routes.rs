@@ -47,7 +47,7 @@ pub(crate) fn configure(
         let fault = |what: &str| (text.clone(), format!("argument {} {what}", number + 1));
         let (prefix, next) = match route::parse(text, names) {
             Some((prefix, Some(next))) => (prefix, next),
-            _ => return Err(fault("should be 'ADDR/MASK [GATEWAY] OUTPUT'")),
+            _ => return Err(fault(&with_fault("should be 'ADDR/MASK [GATEWAY] OUTPUT'", text))),
         };
         if next.output >= outputs {
             return Err(fault("bad OUTPUT"));
@@ -61,6 +61,11 @@ pub(crate) fn configure(
     Ok(duplicates)
 }
 
+/// What a route should look like, and what in `text` keeps it from being one.
+fn with_fault(wanted: &str, text: &str) -> String {
+    route::fault(text).map_or_else(|| wanted.to_string(), |fault| format!("{wanted}: {fault}"))
+}
+
 /// Does one command, and returns what undoes it.
 pub(crate) fn run(
     table: &mut impl Routes,
@@ -69,7 +74,7 @@ pub(crate) fn run(
     outputs: usize,
 ) -> Result<Undo, HandlerError> {
     let wanted = if command == Command::Remove { "[GATEWAY OUTPUT]" } else { "[GATEWAY] OUTPUT" };
-    let expected = || HandlerError::refused(format!("expected 'ADDR/MASK {wanted}'"));
+    let expected = || HandlerError::refused(with_fault(&format!("expected 'ADDR/MASK {wanted}'"), text));
     let (prefix, next) = route::parse(text, &Names::default()).ok_or_else(expected)?;
     if next.is_some_and(|next| next.output >= outputs) {
         return Err(HandlerError::refused("bad OUTPUT"));
