@@ -68,3 +68,11 @@ fn lookups_want_engines_that_exist_routes_in_the_file_and_a_round() {
     fails(&["--table", file], 1, &[file, "no routes"]);
     fails(&["--rounds", "0"], 2, &["--rounds"]);
 }
+
+#[test]
+fn the_help_of_every_experiment_is_plain_text() {
+    for command in ["demo", "engine", "fib", "seed0", "seed3"] {
+        let help = text(&bench(&[command, "--help"]).stdout);
+        assert!(help.contains("Usage") && !help.contains('`'), "{help}");
+    }
+}

@@ -5,7 +5,7 @@ use std::hint::black_box;
 /// How addresses are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Mode {
-    /// [`BURST`] addresses with one call.
+    /// 64 addresses with one call.
     Batch,
     /// One call for each address; calls do not depend on one another.
     Independent,

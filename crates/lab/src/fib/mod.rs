@@ -50,7 +50,7 @@ pub struct Options {
     /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
-    /// Print JSON, one object a line
+    /// Print JSON, one object a line: first the machine, then each measurement as it is made
     #[arg(long)]
     pub json: bool,
     /// Fewer, shorter rounds, and a quarter of the addresses
@@ -77,7 +77,7 @@ pub struct Options {
     /// 16 next-hop groups, mostly the same within a network, instead of 64 at random
     #[arg(long)]
     pub correlated: bool,
-    /// The program that runs DPDK's tables, as `make bench-dpdk` builds it
+    /// The program that runs DPDK's tables, as "make bench-dpdk" builds it
     #[arg(long, value_name = "PROGRAM")]
     pub dpdk: Option<PathBuf>,
     /// Write table, figures and charts into this folder too
@@ -136,7 +136,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     names::check(options)?;
     let plan = Plan::of(options);
     let loaded = load(options.table.as_deref())?;
-    let mut report = Report::new(Machine::here(), plan.rounds);
+    let mut report = Report::new(Machine::here(), plan.rounds, options.json);
     let pinned = Pinned::to(0);
     if options.wants(4) {
         family::<u32>(options, &plan, &loaded, &mut report)?;
@@ -149,7 +149,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         !report.rows.is_empty(),
         "nothing to measure: the file has no routes of the family that is wanted"
     );
-    report.print(options.json)?;
+    report.print()?;
     options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
 }
 
@@ -288,7 +288,7 @@ fn contenders<A: Catalog>(
         let start = Instant::now();
         let mut engine = (entry.load)(routes).with_context(|| format!("loading {}", entry.name))?;
         let row = Row::new(A::NUMBER, entry.name, routes.len()).bytes(engine.bytes(), engine.writer_bytes());
-        report.add(row.load(start.elapsed().as_secs_f64()));
+        report.add(row.load(start.elapsed().as_secs_f64()))?;
         gate::check(&mut *engine, routes, plan.probes)?;
         contenders.push(Contender::Here(engine));
     }
@@ -317,7 +317,7 @@ fn race<A: Family>(
             }
             for (contender, nanos) in contenders.iter().zip(&nanos) {
                 let row = Row::new(A::NUMBER, &contender.name(), prefixes).bytes(contender.bytes(), 0);
-                report.add(row.lookups(addresses.0, mode, nanos));
+                report.add(row.lookups(addresses.0, mode, nanos))?;
             }
         }
     }
@@ -338,24 +338,24 @@ fn measure_updates<A: Family>(
         Contender::Bare(_) => return Ok(()),
         Contender::Dpdk(contender) => {
             if let Some(rate) = contender.updates(plan.churn)? {
-                report.add(row.updates("alone", &[rate]));
+                report.add(row.updates("alone", &[rate]))?;
             }
             return Ok(());
         }
     };
     let rates: Vec<f64> =
         (0..plan.rounds).map(|seed| updates::rate(&mut **engine, routes, plan.churn, seed as u64)).collect();
-    report.add(row.clone().updates("alone", &rates));
+    report.add(row.clone().updates("alone", &rates))?;
     let here = updates::together(&mut **engine, routes, addresses, plan.trial * 5, plan.pairs);
     if let Some(together) = here {
         report.add(
             row.clone().updates("with a reader on another thread", &together.rates).losses(&together.losses),
-        );
+        )?;
     }
     let times = if plan.rounds > 3 { 101 } else { 11 };
     for (name, prefix) in updates::worst(routes) {
         for (kind, micros) in updates::KINDS.iter().zip(updates::single(&mut **engine, prefix, times)) {
-            report.add(row.clone().single(&format!("{name} {kind}"), micros));
+            report.add(row.clone().single(&format!("{name} {kind}"), micros))?;
         }
         updates::restore(&mut **engine, routes, prefix);
     }

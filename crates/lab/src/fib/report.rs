@@ -60,6 +60,14 @@ pub(super) struct Row {
     rounds: Option<usize>,
 }
 
+/// The line before all rows.
+#[derive(Serialize)]
+struct Header<'a> {
+    experiment: &'static str,
+    machine: &'a Machine,
+    rounds: usize,
+}
+
 impl Row {
     /// A row about an engine with so many prefixes.
     pub(super) fn new(family: u8, engine: &str, prefixes: usize) -> Row {
@@ -111,20 +119,31 @@ impl Row {
 pub(super) struct Report {
     machine: Machine,
     rounds: usize,
+    /// Whether rows are printed as JSON when they come, instead of tables at the end.
+    json: bool,
     pub(super) rows: Vec<Row>,
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, rounds: usize) -> Report {
-        Report { machine, rounds, rows: Vec::new() }
+    pub(super) fn new(machine: Machine, rounds: usize, json: bool) -> Report {
+        Report { machine, rounds, json, rows: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, row: Row) {
+    /// Adds a row, and prints it if rows are printed one by one.
+    pub(super) fn add(&mut self, row: Row) -> anyhow::Result<()> {
+        if self.json {
+            if self.rows.is_empty() {
+                print(&self.header()?)?;
+            }
+            print(&serde_json::to_string(&row)?)?;
+        }
         self.rows.push(row);
+        Ok(())
     }
 
-    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        Ok(print(if json { self.json()? } else { self.text() }.trim_end())?)
+    /// Prints what has not been printed row by row.
+    pub(super) fn print(&self) -> anyhow::Result<()> {
+        if self.json { Ok(()) } else { Ok(print(self.text().trim_end())?) }
     }
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
@@ -142,7 +161,12 @@ impl Report {
 
     fn json(&self) -> anyhow::Result<String> {
         let lines: Result<Vec<_>, _> = self.rows.iter().map(serde_json::to_string).collect();
-        Ok(lines?.join("\n") + "\n")
+        Ok([vec![self.header()?], lines?].concat().join("\n") + "\n")
+    }
+
+    fn header(&self) -> anyhow::Result<String> {
+        let header = Header { experiment: "fib", machine: &self.machine, rounds: self.rounds };
+        Ok(serde_json::to_string(&header)?)
     }
 
     fn families(&self) -> Vec<u8> {
@@ -292,23 +316,36 @@ mod tests {
     use super::*;
 
     fn report() -> Report {
-        let mut report = Report::new(Machine::here(), 3);
+        let mut report = Report::new(Machine::here(), 3, false);
         let row = || Row::new(4, "fib-small", 1000);
-        report.add(row().bytes(7000, 0).load(0.5));
-        report.add(row().bytes(7000, 0).lookups(Traffic::Uni, Mode::Batch, &[2.0, 1.0, 4.0]));
-        report.add(row().updates("alone", &[1e6]).losses(&[1.0, 2.0, 3.0]));
+        report.add(row().bytes(7000, 0).load(0.5)).unwrap();
+        report.add(row().bytes(7000, 0).lookups(Traffic::Uni, Mode::Batch, &[2.0, 1.0, 4.0])).unwrap();
+        report.add(row().updates("alone", &[1e6]).losses(&[1.0, 2.0, 3.0])).unwrap();
         report
     }
 
     #[test]
     fn a_line_of_lookups_has_the_fields_that_readers_count_on() {
         let json = report().json().unwrap();
-        let line: serde_json::Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(json.lines().nth(2).unwrap()).unwrap();
         assert_eq!((line["family"].as_u64(), line["engine"].as_str()), (Some(4), Some("fib-small")));
         assert_eq!((line["traffic"].as_str(), line["mode"].as_str()), (Some("uni"), Some("batch")));
         assert_eq!((line["mlps"].as_f64(), line["ns"].as_f64()), (Some(500.0), Some(2.0)));
         assert_eq!((line["bytes"].as_u64(), line["bytes_per_prefix"].as_f64()), (Some(7000), Some(7.0)));
         assert!(line.get("updates_per_s").is_none());
+    }
+
+    #[test]
+    fn the_first_line_of_json_tells_of_the_machine_and_every_other_one_is_a_row() {
+        let report = report();
+        let json = report.json().unwrap();
+        let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+        assert_eq!((first["experiment"].as_str(), first["rounds"].as_u64()), (Some("fib"), Some(3)));
+        for field in ["cpu", "kernel", "compiler", "commit", "load"] {
+            assert!(first["machine"][field].is_string(), "{field}: {first}");
+        }
+        assert!(first["machine"]["cores"].as_u64() >= Some(1), "{first}");
+        assert_eq!(json.lines().count(), 1 + report.rows.len());
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub enum Traffic {
     Cov,
     /// Every prefix as likely as any other, then every address in it.
     Pfx,
-    /// 100,000 destinations as of `Pfx`, of which the n-th comes with a frequency of 1/n.
+    /// 100,000 destinations drawn as those of pfx, of which the n-th comes with a frequency of 1/n.
     Zipf,
 }
 
