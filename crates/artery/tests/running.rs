@@ -236,7 +236,7 @@ fn sighup_reads_the_file_again() {
 #[test]
 fn sighup_stops_a_router_that_may_not_be_replaced_as_sigterm_does() {
     let folder = Folder::new();
-    let mut router = Router::start(&folder.path("s"), &["-e", FLOOD, "-h", "c.count"]);
+    let router = Router::start(&folder.path("s"), &["-e", FLOOD, "-h", "c.count"]);
     count_beyond(&router, 0);
     router.signal(Signal::HUP);
     let outcome = router.finish();

@@ -157,7 +157,7 @@ mod tests {
         bench.write("active", "true").unwrap();
         bench.run_once();
         assert_eq!(bench.offered(0), 0);
-        assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "wants true or false");
+        assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "'maybe' is not true or false");
     }
 
     #[test]

@@ -42,10 +42,11 @@ struct Classifier {
 impl Classifier {
     fn new(args: &mut Args<'_>) -> Result<Classifier, ArgError> {
         let patterns = args.rest("PATTERN");
-        let exprs = read_all(patterns, miscount(args.name(), patterns.len(), args.outputs()), |n, pattern| {
-            let expr = clauses::parse(pattern).map_err(|why| format!("pattern {n}: {why}"))?;
-            Ok((expr, Some(n)))
-        })?;
+        let exprs =
+            read_all(patterns, miscount(args.name(), patterns.len(), args.outputs()), |n, pattern| {
+                let expr = clauses::parse(pattern).map_err(|why| format!("pattern {n}: {why}"))?;
+                Ok((expr, Some(n)))
+            })?;
         let program = Program::new(exprs);
         program.warn_unused_outputs(args);
         Ok(Classifier { program, sorter: Sorter::default() })

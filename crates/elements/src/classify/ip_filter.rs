@@ -108,7 +108,10 @@ mod tests {
             ("allow tcp, permit udp", "pattern 1: unknown slot ID 'permit'"),
             ("allow tcp, , deny all", "empty pattern 1"),
             ("allow tcp )", "pattern 0: garbage after expression at ')'"),
-            ("3 tcp, allow tcp, deny host", "pattern 0: slot '3' out of range; pattern 2: 'ip host': address missing"),
+            (
+                "3 tcp, allow tcp, deny host",
+                "pattern 0: slot '3' out of range; pattern 2: 'ip host': address missing",
+            ),
         ] {
             let error = Bench::setup(&CLASS, config).outputs(2).build().err().expect(config);
             assert_eq!(error[0].to_string(), message, "{config}");

@@ -29,7 +29,10 @@ With FORCE_IP only frames with an IP packet leave by output 0, header marked; ot
 SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
 
 When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
-receives a share of the flows. The command line can give DEVNAME another interface.",
+receives a share of the flows. The command line can give DEVNAME another interface.
+
+Unlike in Click, an interface is read by one FromDevice and written by one ToDevice: use Tee where two parts of a router
+want its frames.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
     ports: "0/1-2",
     processing: "h/h",

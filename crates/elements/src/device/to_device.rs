@@ -17,7 +17,10 @@ Sends frames, which must begin with the link header, by an interface. It pulls t
 while there are none or the interface can take no more. Frames can also be pushed to it; then what the interface can't
 take is dropped, beyond a batch that waits. Frames are sent as they are: short ones are not padded here, and those
 longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
-from then on. The command line can give DEVNAME another interface.",
+from then on. The command line can give DEVNAME another interface.
+
+Unlike in Click, an interface is written by one ToDevice: lead several ways into one Queue, or into a scheduler such as
+RoundRobinSched before it.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
     ports: "1/0",
     args: &[

@@ -3,7 +3,7 @@ use artery_engine::Class;
 use artery_lang::flow;
 
 /// Arguments for classes that can't do without, and for those that do different things with others.
-pub const CONFIGURATIONS: &[(&str, &[&str])] = &[
+pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("ARPFaker", &["10.0.0.1, 02:00:00:00:00:01, 10.0.0.2, 02:00:00:00:00:02"]),
     ("ARPQuerier", &["10.0.0.1/24, 02:00:00:00:00:01"]),
     ("ARPResponder", &["10.0.0.2 02:00:00:00:00:02"]),
@@ -58,20 +58,20 @@ pub const CONFIGURATIONS: &[(&str, &[&str])] = &[
 ];
 
 /// Classes that need more of the machine than a bench has, and are tested elsewhere.
-pub const ELSEWHERE: &[&str] = &["FromDevice", "FromDump", "FromHost", "ToDevice", "ToDump"];
+pub(crate) const ELSEWHERE: &[&str] = &["FromDevice", "FromDump", "FromHost", "ToDevice", "ToDump"];
 
 /// The configurations of a class, at least one.
-pub fn of(class: &Class) -> &'static [&'static str] {
+pub(crate) fn of(class: &Class) -> &'static [&'static str] {
     CONFIGURATIONS.iter().find(|(name, _)| *name == class.name).map_or(&[""], |(_, configs)| configs)
 }
 
 /// Two inputs and three outputs, or as near as the class comes.
-pub fn ports(class: &Class) -> [usize; 2] {
+pub(crate) fn ports(class: &Class) -> [usize; 2] {
     flow::port_counts(class.ports, [2, 3]).unwrap_or_else(|| panic!("{}: ports {}", class.name, class.ports))
 }
 
 /// Whether a port pulls, by the codes of its side and what agnostic ports are resolved to.
-pub fn is_pull(codes: &str, port: usize, agnostic: bool) -> bool {
+pub(crate) fn is_pull(codes: &str, port: usize, agnostic: bool) -> bool {
     let code = codes.chars().nth(port).or(codes.chars().last());
     code == Some('l') || code == Some('a') && agnostic
 }
