@@ -84,7 +84,10 @@ fn build(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {
 fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
     configure(writer, args)?;
     writer.given = writer.routes().collect();
-    let Some(file) = args.read::<Option<String>>("TABLE")? else { return Ok(()) };
+    // `TABLE ""`, as a configuration's own argument may leave it, is no file either.
+    let Some(file) = args.read::<Option<String>>("TABLE")?.filter(|file| !file.is_empty()) else {
+        return Ok(());
+    };
     let wrong = |why: String| ArgError::wrong_at(&file, why);
     let all = with_file(&writer.given, &file, args.outputs()).map_err(wrong)?;
     writer.replace_all(&all).map_err(|error| wrong(error.to_string()))
@@ -235,6 +238,12 @@ mod tests {
         let file = file("20.0.0.0/8 10.0.0.9\n2001:db8::/32 9.9.9.9\n2001:db8:1::/48 fe80::1\n");
         let mut bench = bench(&format!("10/8 1, TABLE {}", file.path().display()));
         assert_eq!(bench.read("lookup", "20.1.1.1").unwrap(), "1 10.0.0.9");
+    }
+
+    #[test]
+    fn an_empty_name_is_no_file() {
+        let mut bench = bench("10/8 1, TABLE \"\"");
+        assert_eq!(bench.read("lookup", "10.1.1.1").unwrap(), "1");
     }
 
     #[test]
