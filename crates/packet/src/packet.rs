@@ -534,3 +534,43 @@ impl fmt::Debug for Packet {
         f.debug_struct("Packet").field("len", &self.len()).field("data", &self.data()).finish()
     }
 }
+
+/// For devices that write into a frame themselves.
+impl Packet {
+    #[inline]
+    pub(crate) fn descriptor(&self) -> NonNull<Descriptor> {
+        self.descriptor
+    }
+    /// Says that the data is the `len` bytes from byte `start` of the frame. Forgets the header offsets.
+    #[inline]
+    pub fn set_place(&mut self, start: usize, len: usize) -> Result<(), NoRoom> {
+        let d = self.meta_mut();
+        if start > d.size as usize || len > d.size as usize - start {
+            return Err(NoRoom);
+        }
+        (d.start, d.len) = (start as u32, len as u32);
+        (d.mac, d.network, d.transport) = (UNSET, UNSET, UNSET);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{BIG_FRAME, FRAME, NoRoom, Pool};
+
+    #[test]
+    fn data_is_placed_inside_its_frame_or_not_at_all() {
+        let pool = Pool::new(1, 1).unwrap();
+        for (mut packet, size) in [(pool.packet().unwrap(), FRAME), (pool.big_packet().unwrap(), BIG_FRAME)] {
+            packet.set_network_header(0);
+            for (start, len) in [(0, size), (size, 0), (256, 60), (size - 1, 1)] {
+                assert_eq!(packet.set_place(start, len), Ok(()));
+                assert_eq!((packet.headroom(), packet.len(), packet.network_offset()), (start, len, None));
+            }
+            for (start, len) in [(0, size + 1), (size, 1), (size + 1, 0), (1, usize::MAX), (usize::MAX, 1)] {
+                assert_eq!(packet.set_place(start, len), Err(NoRoom));
+                assert_eq!((packet.headroom(), packet.len()), (size - 1, 1));
+            }
+        }
+    }
+}

@@ -94,12 +94,24 @@ impl Pool {
     pub fn frames(&self) -> usize {
         self.small.count as usize
     }
+    /// The memory of the common frames: [`Pool::frames`] times [`FRAME`] bytes, starting on a page. It is mapped as
+    /// long as the process lives; its bytes belong to whoever owns the packet of a frame.
+    pub fn region(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.small.frames, self.frames() * FRAME)
+    }
+    /// Which of the common frames a packet is in; `None` for a big frame or one of another pool.
+    #[inline]
+    pub fn frame_of(&self, packet: &Packet) -> Option<u32> {
+        (packet.shelf() == NonNull::from(&self.small)).then(|| self.small.index(packet.descriptor()))
+    }
 }
 
 /// One class of frames.
 pub(crate) struct Shelf {
     /// The pool this shelf belongs to.
     pool: Option<NonNull<Pool>>,
+    /// The first frame; the others follow in the order of their descriptors.
+    frames: NonNull<u8>,
     descriptors: NonNull<Descriptor>,
     /// For each descriptor that heads a chunk on the stack, the head of the chunk below it plus one. Apart from
     /// the descriptors, because a slow thread may still read it when the chunk has been taken.
@@ -127,6 +139,7 @@ impl Shelf {
             u32::try_from(count).ok().filter(|n| (1..=1 << 24).contains(n)).ok_or(PoolError::BadSize)?;
         Ok(Shelf {
             pool: None,
+            frames: NonNull::dangling(),
             descriptors: NonNull::dangling(),
             below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
             count,
@@ -140,6 +153,7 @@ impl Shelf {
     fn fill(&mut self, pool: NonNull<Pool>, size: usize) -> Result<(), PoolError> {
         let count = self.count as usize;
         let frames = zeroed(count * size, 4096)?;
+        self.frames = frames;
         self.descriptors = zeroed(count * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
         self.pool = Some(pool);
         self.class = usize::from(size != FRAME);
@@ -416,6 +430,22 @@ mod tests {
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 256);
+    }
+
+    #[test]
+    fn a_packet_is_in_the_frame_of_its_number() {
+        let (pool, other) = (Pool::new(300, 1).unwrap(), Pool::new(4, 1).unwrap());
+        let region = pool.region();
+        assert_eq!(region.cast::<u8>().as_ptr().align_offset(4096), 0);
+        let held: Vec<_> = std::iter::from_fn(|| pool.packet_from(&[1])).collect();
+        let numbers: HashSet<_> = held.iter().map(|packet| pool.frame_of(packet).unwrap()).collect();
+        assert_eq!((numbers.len(), region.len()), (300, 300 * FRAME));
+        for packet in &held {
+            let start = packet.data().as_ptr() as usize - region.cast::<u8>().as_ptr() as usize;
+            assert_eq!(start, pool.frame_of(packet).unwrap() as usize * FRAME + packet.headroom());
+        }
+        assert_eq!(pool.frame_of(&pool.big_packet().unwrap()), None);
+        assert_eq!(pool.frame_of(&other.packet().unwrap()), None);
     }
 
     #[test]
