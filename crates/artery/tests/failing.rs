@@ -75,3 +75,24 @@ fn a_trace_that_finds_no_room_fails_the_run() {
         assert!(outcome.err.contains("/dev/full: "), "{outcome:?}");
     }
 }
+
+#[test]
+fn all_devices_and_files_that_can_not_be_opened_are_told_at_once_and_nothing_is_written() {
+    let folder = Folder::new();
+    let (written, kept) = (folder.path("no/such/folder.pcap"), folder.file("kept.pcap", "as it was"));
+    let text = format!(
+        "FromDevice(nope1) -> Discard;\nFromDevice(nope2) -> Discard;\nFromDump(/none) -> Discard;\n\
+         Idle -> ToDump({kept});\nScript(print \"acted\");"
+    );
+    let outcome = artery(&["run", "-e", &text]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");
+    let places = ["nope1: no such interface", "config:1:1", "nope2: no such interface", "config:2:1"];
+    for wanted in places.iter().chain(&["/none: ", "config:3:1", "config: 3 errors; nothing was started"]) {
+        assert!(outcome.err.contains(wanted), "{wanted}: {}", outcome.err);
+    }
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
+    let text = format!("Script(print \"acted\"); Idle -> ToDump({written}); Idle -> ToDump({written}2);");
+    let outcome = artery(&["run", "-e", &text]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");
+    assert!(outcome.err.contains("config: 2 errors"), "{}", outcome.err);
+}

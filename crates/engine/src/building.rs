@@ -42,7 +42,7 @@ impl Shared {
             let (joined, _emptied) = crew.on(worker, join);
             joined.map_err(|problem| vec![problem])?;
         }
-        start_elements(crew, plan.workers()).map_err(|problem| vec![problem])?;
+        start_elements(crew, plan.workers())?;
         Ok((plan, warnings))
     }
 
@@ -68,17 +68,26 @@ impl Shared {
     }
 }
 
-/// Starts elements until the first that can't; then those that were started are stopped.
-fn start_elements(crew: &mut Crew, workers: usize) -> Result<(), Problem> {
+/// Starts the elements in the order of their phases. All that can't are told, but for those that look at others or
+/// act: when others can't start, these aren't tried, and nothing is written over in vain. On an error all that were
+/// started are stopped.
+fn start_elements(crew: &mut Crew, workers: usize) -> Result<(), Vec<Problem>> {
+    let mut problems: Vec<Problem> = Vec::new();
     for &phase in Phase::ALL {
+        if phase >= Phase::Last && !problems.is_empty() {
+            break;
+        }
         for worker in 0..workers {
-            if let Err(problem) = crew.on(worker, move |part| part.start(phase)) {
-                (0..workers).rev().for_each(|worker| crew.on(worker, Part::stop_started));
-                return Err(problem);
-            }
+            // All copies fail alike.
+            let failed: Vec<usize> = problems.iter().filter_map(|problem| problem.node).collect();
+            problems.extend(crew.on(worker, move |part| part.start(phase, &failed)));
         }
     }
-    Ok(())
+    if problems.is_empty() {
+        return Ok(());
+    }
+    (0..workers).rev().for_each(|worker| crew.on(worker, Part::stop_started));
+    Err(sorted(problems))
 }
 
 fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
@@ -175,19 +184,21 @@ impl Part {
         self.graph.as_mut().expect("elements are joined before they start, run and stop")
     }
 
-    /// Starts this worker's elements of a phase, until the first that can't.
-    fn start(&mut self, phase: Phase) -> Result<(), Problem> {
+    /// Starts this worker's elements of a phase but those in `failed`; gives what is wrong with those that can't.
+    fn start(&mut self, phase: Phase, failed: &[usize]) -> Vec<Problem> {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
         let plan = self.graph().plan.clone();
-        for node in (0..plan.len()).filter(|&node| plan.class(node).phase == phase) {
+        let mut problems = Vec::new();
+        for node in (0..plan.len()).filter(|&node| plan.class(node).phase == phase && !failed.contains(&node))
+        {
             match self.graph().enter(node, &turn, |element, cx| element.start(cx)) {
-                Some(Err(error)) => return Err(Problem::of_start(node, error)),
+                Some(Err(error)) => problems.push(Problem::of_start(node, error)),
                 Some(Ok(())) => self.started.push(node),
                 None => {}
             }
         }
-        Ok(())
+        problems
     }
 
     /// Stops the elements that were started, the last first.

@@ -88,13 +88,16 @@ pub enum Phase {
     Privileged,
     /// Nearly all.
     Default,
-    /// What looks at other elements: scripts.
+    /// What looks at other elements, or writes over files.
     Last,
+    /// What acts as soon as it starts: scripts.
+    Acting,
 }
 
 impl Phase {
     /// All phases in their order.
-    pub const ALL: &'static [Phase] = &[Phase::Info, Phase::Privileged, Phase::Default, Phase::Last];
+    pub const ALL: &'static [Phase] =
+        &[Phase::Info, Phase::Privileged, Phase::Default, Phase::Last, Phase::Acting];
 }
 
 /// Which signals the instances of a class give (Click's notifiers).

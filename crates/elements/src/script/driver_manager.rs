@@ -19,7 +19,7 @@ counts as a request to stop. A router has one driver at most.",
     args: ARGS,
     handlers: HANDLERS,
     own_handlers: Some(&OWN_HANDLERS),
-    phase: Phase::Last,
+    phase: Phase::Acting,
     build: |args| Script::build(args, "DriverManager"),
     ..Class::DEFAULT
 };

@@ -62,7 +62,7 @@ A script can't be called while it is calling another element: that call fails.",
     args: ARGS,
     handlers: HANDLERS,
     own_handlers: Some(&OWN_HANDLERS),
-    phase: Phase::Last,
+    phase: Phase::Acting,
     build: |args| Script::build(args, "Script"),
     ..Class::DEFAULT
 };
