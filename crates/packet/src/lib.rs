@@ -10,10 +10,12 @@ mod batch;
 mod packet;
 #[allow(unsafe_code)]
 mod pool;
+mod segments;
 mod time;
 
 pub use annotation::{ANNOTATION_SIZE, anno};
 pub use batch::{BATCH, Batch};
-pub use packet::{NoRoom, Packet, PacketType, TooShort};
+pub use packet::{Misfit, NoRoom, Packet, PacketType, SegmentKind, Segments, TooShort, Unfinished};
 pub use pool::{BIG_FRAME, FRAME, Pool, PoolError};
+pub use segments::Finished;
 pub use time::Time;

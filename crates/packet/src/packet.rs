@@ -5,6 +5,10 @@
 //! timestamp, and is cleared when first written, so that a packet which needs neither never touches it.
 //! Descriptors lie side by side, away from the frames: metadata inside power-of-two frames puts a whole batch
 //! into the same few cache sets.
+mod unfinished;
+
+pub use unfinished::{Misfit, SegmentKind, Segments, Unfinished};
+
 use crate::annotation::{ANNOTATION_SIZE, anno};
 use crate::pool::{self, Shelf};
 use crate::time::Time;
@@ -16,6 +20,8 @@ use std::ptr::NonNull;
 const HOT_ANNOTATIONS: usize = 20;
 /// The cold line holds values of this packet, not of the frame's last one.
 const COLD: u8 = 1;
+/// The cold line holds a record of what the sender left undone.
+const UNFINISHED: u8 = 2;
 /// An offset that is not set.
 const UNSET: u16 = u16::MAX;
 
@@ -40,6 +46,7 @@ pub(crate) struct Descriptor {
     flags: u8,
     annotations: [u8; ANNOTATION_SIZE],
     timestamp: Time,
+    unfinished: unfinished::Record,
 }
 const _: () = assert!(size_of::<Descriptor>() == 128);
 const _: () = assert!(std::mem::offset_of!(Descriptor, annotations) + HOT_ANNOTATIONS == 64);
@@ -62,6 +69,7 @@ impl Descriptor {
             flags: 0,
             annotations: [0; ANNOTATION_SIZE],
             timestamp: Time::ZERO,
+            unfinished: unfinished::Record::NONE,
         }
     }
 
@@ -123,7 +131,7 @@ impl Packet {
         self.meta().shelf
     }
     #[inline]
-    fn meta(&self) -> &Descriptor {
+    pub(crate) fn meta(&self) -> &Descriptor {
         // SAFETY: the packet owns the descriptor, which lives as long as the process.
         unsafe { self.descriptor.as_ref() }
     }
@@ -262,6 +270,7 @@ impl Packet {
         for offset in [&mut d.mac, &mut d.network, &mut d.transport] {
             *offset = moved(*offset, old, start);
         }
+        d.unfinished = d.unfinished.moved(old, start);
     }
     /// Takes bytes and metadata of `from`, keeping the place where this packet's data starts.
     fn copy_from(&mut self, from: &Packet) {
@@ -275,6 +284,11 @@ impl Packet {
             std::ptr::copy_nonoverlapping(source.frame.as_ptr().add(source.start as usize), to, len);
         }
         d.len = source.len;
+        self.copy_metadata(from);
+    }
+    /// Takes all metadata of `from`, header offsets counted from where each one's data starts.
+    pub(crate) fn copy_metadata(&mut self, from: &Packet) {
+        let (source, d) = (from.meta(), self.meta_mut());
         let (old, new) = (source.start as usize, d.start as usize);
         d.mac = moved(source.mac, old, new);
         d.network = moved(source.network, old, new);
@@ -288,6 +302,7 @@ impl Packet {
         } else {
             d.annotations[..HOT_ANNOTATIONS].copy_from_slice(&source.annotations[..HOT_ANNOTATIONS]);
         }
+        self.copy_unfinished(source, old, new);
     }
     /// A copy with the same bytes and metadata, in a frame of its own; `None` when the pool is empty.
     pub fn duplicate(&self) -> Option<Packet> {
@@ -306,6 +321,7 @@ impl Packet {
     }
     /// Replaces the bytes, keeping annotations.
     pub fn set_data(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
+        self.set_finished();
         let have = self.len();
         if bytes.len() <= have {
             self.meta_mut().len = bytes.len() as u32;
@@ -516,9 +532,9 @@ impl Packet {
     /// Clears all annotations, the timestamp and the header offsets, as for a packet that starts a new life.
     pub fn clear_metadata(&mut self) {
         let d = self.meta_mut();
-        let (start, len) = (d.start, d.len);
+        let (start, len, left) = (d.start, d.len, d.flags & UNFINISHED);
         d.reset();
-        (d.start, d.len) = (start, len);
+        (d.start, d.len, d.flags) = (start, len, left);
     }
 }
 

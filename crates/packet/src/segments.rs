@@ -1,0 +1,441 @@
+//! Cutting a long packet into the segments that a network card would have sent.
+use crate::packet::{Misfit, SegmentKind};
+use crate::{Batch, Packet, pool};
+use artery_wire::{IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp, checksum};
+
+/// Most segments of one packet: no sender makes more, and a broken record must not make millions.
+const MOST: usize = 8192;
+
+/// Where things are in a long packet. Found once, it makes every segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    network: usize,
+    transport: usize,
+    payload: usize,
+    end: usize,
+    size: usize,
+    kind: SegmentKind,
+    v6: bool,
+}
+
+/// What has become of packets that were finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Packets that were cut.
+    pub cut: u64,
+    /// Packets dropped because they were not what their records said.
+    pub malformed: u64,
+    /// Packets dropped, wholly or from some segment on, because the pool was empty.
+    pub pool_empty: u64,
+}
+
+impl Packet {
+    /// Bytes from the network header to the end of the longest segment: what the MTU of a link is compared with.
+    /// For a packet that is not to be cut, or whose record does not fit it, all from `network` on.
+    pub fn segment_len(&self, network: usize) -> usize {
+        let whole = self.len().saturating_sub(network);
+        match self.unfinished() {
+            Some(left) if left.segments.is_some() => {
+                Plan::of(self).map_or(whole, |plan| whole.min(plan.payload + plan.size - plan.network))
+            }
+            _ => whole,
+        }
+    }
+    /// Checks that the headers are what the record of segments says, and makes the checksum field what the record
+    /// promises: the sum of the pseudo-header. For records from a source that is not to be trusted.
+    pub fn verify_segments(&mut self) -> Result<(), Misfit> {
+        let plan = Plan::of(self).ok_or(Misfit)?;
+        let length = u32::try_from(plan.end - plan.transport).map_err(|_| Misfit)?;
+        let pseudo = plan.pseudo(self.data(), length).ok_or(Misfit)?;
+        plan.set_checksum(&mut self.data_mut()[plan.transport..], pseudo).ok_or(Misfit)
+    }
+}
+
+impl Batch {
+    /// Finishes every packet: makes checksums that were left and cuts long packets into segments, which take their
+    /// places. The batch may become longer than [`BATCH`](crate::BATCH).
+    #[inline]
+    pub fn finish(&mut self) -> Finished {
+        if self.iter().any(Packet::is_unfinished) { self.finish_all() } else { Finished::default() }
+    }
+    #[cold]
+    fn finish_all(&mut self) -> Finished {
+        let mut finished = Finished::default();
+        let packets: Vec<Packet> = self.drain().collect();
+        for mut packet in packets {
+            if packet.unfinished().is_some_and(|left| left.segments.is_some()) {
+                cut(&packet, self, &mut finished);
+            } else if packet.finish_checksum().is_ok() {
+                self.push(packet);
+            } else {
+                finished.malformed += 1;
+            }
+        }
+        finished
+    }
+}
+
+/// Adds the segments of a packet to a batch.
+fn cut(whole: &Packet, into: &mut Batch, finished: &mut Finished) {
+    let Some(plan) = Plan::of(whole) else {
+        finished.malformed += 1;
+        return;
+    };
+    finished.cut += 1;
+    for index in 0..plan.count() {
+        match plan.segment(whole, index) {
+            Ok(Some(segment)) => into.push(segment),
+            Ok(None) => {
+                finished.pool_empty += 1;
+                return;
+            }
+            Err(Misfit) => {
+                finished.malformed += 1;
+                return;
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Looks at the headers of a packet; `None` when they are not what its record says, or it has none.
+    fn of(packet: &Packet) -> Option<Plan> {
+        let left = packet.unfinished()?;
+        let segments = left.segments?;
+        let (network, transport) =
+            (usize::try_from(segments.network).ok()?, usize::try_from(left.transport).ok()?);
+        let frame = packet.data();
+        let kind = segments.kind;
+        let header = frame.get(network..)?;
+        let (protocol, header_len, v6) = match header.first()? >> 4 {
+            6 => (Ipv6::new(header).ok()?.next_header(), 40, true),
+            _ => Ipv4::new(header).map(|ip| (ip.protocol(), ip.header_len(), false)).ok()?,
+        };
+        let (expected, field, version) = match kind {
+            SegmentKind::Tcp4 => (IpProtocol::TCP, 16, Some(false)),
+            SegmentKind::Tcp6 => (IpProtocol::TCP, 16, Some(true)),
+            SegmentKind::Udp => (IpProtocol::UDP, 6, None),
+        };
+        let segment = frame.get(transport..)?;
+        let payload = transport
+            + match kind {
+                SegmentKind::Udp => Udp::new(segment).map(|_| 8).ok()?,
+                _ => Tcp::new(segment).ok()?.header_len(),
+            };
+        let size = usize::from(segments.size);
+        let fits = protocol == expected
+            && version.is_none_or(|version| version == v6)
+            && left.checksum == field
+            && transport == network + header_len
+            && payload < frame.len()
+            && size > 0
+            && frame.len() - payload < MOST * size;
+        fits.then_some(Plan { network, transport, payload, end: frame.len(), size, kind, v6 })
+    }
+    fn count(&self) -> usize {
+        (self.end - self.payload).div_ceil(self.size)
+    }
+    fn protocol(&self) -> IpProtocol {
+        if self.kind == SegmentKind::Udp { IpProtocol::UDP } else { IpProtocol::TCP }
+    }
+    /// The sum of the pseudo-header of a transport packet of `length` bytes.
+    fn pseudo(&self, frame: &[u8], length: u32) -> Option<u16> {
+        let packet = frame.get(self.network..)?;
+        Some(if self.v6 {
+            let ip = Ipv6::new(packet).ok()?;
+            checksum::pseudo_v6(ip.src(), ip.dst(), self.protocol(), length)
+        } else {
+            let ip = Ipv4::new(packet).ok()?;
+            checksum::pseudo_v4(ip.src(), ip.dst(), self.protocol(), length as u16)
+        })
+    }
+    fn set_checksum(&self, transport: &mut [u8], sum: u16) -> Option<()> {
+        if self.kind == SegmentKind::Udp {
+            Udp::new(transport).ok()?.set_checksum(sum);
+        } else {
+            Tcp::new(transport).ok()?.set_checksum(sum);
+        }
+        Some(())
+    }
+
+    /// One segment, with the metadata of the whole; `None` when the pool is empty.
+    fn segment(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, Misfit> {
+        let from = self.payload + index * self.size;
+        let until = self.end.min(from + self.size);
+        let frame = whole.data();
+        let Some(mut segment) = pool::of(whole.meta()).packet_for(self.payload + until - from) else {
+            return Ok(None);
+        };
+        let bytes = segment.append(self.payload + until - from).map_err(|_| Misfit)?;
+        let (headers, payload) = bytes.split_at_mut(self.payload);
+        headers.copy_from_slice(&frame[..self.payload]);
+        payload.copy_from_slice(&frame[from..until]);
+        self.fit_headers(bytes, index, until == self.end).ok_or(Misfit)?;
+        segment.copy_metadata(whole);
+        segment.set_finished();
+        Ok(Some(segment))
+    }
+    /// Makes the headers those of one segment.
+    fn fit_headers(&self, segment: &mut [u8], index: usize, last: bool) -> Option<()> {
+        self.fit_network(&mut segment[self.network..], index)?;
+        let length = segment.len() - self.transport;
+        let pseudo = self.pseudo(segment, u32::try_from(length).ok()?)?;
+        let transport = &mut segment[self.transport..];
+        if self.kind == SegmentKind::Udp {
+            Udp::new(&mut *transport).ok()?.set_length(u16::try_from(length).ok()?);
+        } else {
+            self.fit_tcp(Tcp::new(&mut *transport).ok()?, index, last);
+        }
+        self.set_checksum(transport, 0)?;
+        let sum = !checksum::add(pseudo, checksum::sum(transport));
+        self.set_checksum(
+            transport,
+            if self.kind == SegmentKind::Udp { checksum::never_zero(sum) } else { sum },
+        )
+    }
+    fn fit_network(&self, packet: &mut [u8], index: usize) -> Option<()> {
+        let total = u16::try_from(packet.len()).ok()?;
+        if self.v6 {
+            Ipv6::new(packet).ok()?.set_payload_length(total.checked_sub(40)?);
+        } else {
+            let mut ip = Ipv4::new(packet).ok()?;
+            ip.set_total_length(total);
+            ip.set_id(ip.id().wrapping_add(index as u16));
+            ip.fill_checksum();
+        }
+        Some(())
+    }
+    /// Only the last segment ends or pushes the stream, only the first one reports a reduced window.
+    fn fit_tcp(&self, mut tcp: Tcp<&mut [u8]>, index: usize, last: bool) {
+        let mut flags = tcp.flags().0;
+        if !last {
+            flags &= !(TcpFlags::FIN.0 | TcpFlags::PSH.0);
+        }
+        if index > 0 {
+            flags &= !TcpFlags::CWR.0;
+        }
+        tcp.set_flags(TcpFlags(flags));
+        tcp.set_seq(tcp.seq().wrapping_add((index * self.size) as u32));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Segments, Unfinished};
+    use crate::{Pool, Time};
+    use artery_wire::build::{ether, ip4, ip6};
+    use proptest::prelude::*;
+
+    fn frame(v6: bool, tcp: bool, vlan: bool, payload: &[u8]) -> Vec<u8> {
+        let flags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::PSH.0 | TcpFlags::CWR.0 | TcpFlags::ACK.0);
+        let ether = ether("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let ether = if vlan { ether.vlan(7) } else { ether };
+        match (v6, tcp) {
+            (false, true) => {
+                ether.ip4(ip4().id(0xffff).tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload))
+            }
+            (false, false) => ether.ip4(ip4().id(0xffff).udp(1, 2).payload(payload)),
+            (true, true) => ether.ip6(ip6().tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload)),
+            (true, false) => ether.ip6(ip6().udp(1, 2).payload(payload)),
+        }
+        .bytes()
+    }
+
+    fn left(v6: bool, tcp: bool, vlan: bool, size: u16) -> Unfinished {
+        let network = if vlan { 18 } else { 14 };
+        let kind = match (v6, tcp) {
+            (_, false) => SegmentKind::Udp,
+            (false, true) => SegmentKind::Tcp4,
+            (true, true) => SegmentKind::Tcp6,
+        };
+        let transport = network + if v6 { 40 } else { 20 };
+        let segments = Some(Segments { network, kind, size });
+        Unfinished { transport, checksum: if tcp { 16 } else { 6 }, segments }
+    }
+
+    fn long(pool: &'static Pool, bytes: &[u8], left: Unfinished) -> Packet {
+        let mut packet = pool.packet_from(bytes).unwrap();
+        packet.set_unfinished(left).unwrap();
+        packet
+    }
+
+    /// The frame as a sender makes that hands out the same bytes a segment at a time.
+    fn expected(whole: usize, [v6, tcp, vlan]: [bool; 3], chunk: &[u8], index: usize, at: usize) -> Vec<u8> {
+        let mut bytes = frame(v6, tcp, vlan, chunk);
+        let network = if vlan { 18 } else { 14 };
+        let last = at + chunk.len() == whole;
+        let length = (bytes.len() - network - if v6 { 40 } else { 20 }) as u32;
+        let (pseudo, transport) = if v6 {
+            let ip = Ipv6::new(&bytes[network..]).unwrap();
+            (checksum::pseudo_v6(ip.src(), ip.dst(), ip.next_header(), length), network + 40)
+        } else {
+            let mut ip = Ipv4::new(&mut bytes[network..]).unwrap();
+            ip.set_id(0xffff_u16.wrapping_add(index as u16));
+            ip.fill_checksum();
+            (checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), length as u16), network + 20)
+        };
+        if tcp {
+            let mut header = Tcp::new(&mut bytes[transport..]).unwrap();
+            let mut flags = TcpFlags::ACK.0;
+            flags |= if last { TcpFlags::FIN.0 | TcpFlags::PSH.0 } else { 0 };
+            flags |= if index == 0 { TcpFlags::CWR.0 } else { 0 };
+            header.set_flags(TcpFlags(flags));
+            header.set_seq(u32::MAX.wrapping_add(at as u32));
+            header.set_checksum(0);
+            let sum = !checksum::add(pseudo, checksum::sum(&bytes[transport..]));
+            Tcp::new(&mut bytes[transport..]).unwrap().set_checksum(sum);
+        }
+        bytes
+    }
+
+    thread_local! {
+        static POOL: &'static Pool = Pool::new(256, 8).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn segments_are_what_a_sender_without_offloads_sends(
+            v6: bool, tcp: bool, vlan: bool,
+            payload in proptest::collection::vec(any::<u8>(), 1..5000),
+            size in 100u16..1500,
+        ) {
+            let pool = POOL.with(|pool| *pool);
+            let mut batch = Batch::default();
+            batch.push(pool.packet_from(b"before").unwrap());
+            batch.push(long(pool, &frame(v6, tcp, vlan, &payload), left(v6, tcp, vlan, size)));
+            batch.push(pool.packet_from(b"behind").unwrap());
+            prop_assert_eq!(batch.finish(), Finished { cut: 1, ..Finished::default() });
+            let segments: Vec<Packet> = batch.drain().collect();
+            let chunks: Vec<_> = payload.chunks(usize::from(size)).collect();
+            prop_assert_eq!(segments.len(), chunks.len() + 2);
+            prop_assert_eq!(segments[0].data(), b"before");
+            prop_assert_eq!(segments[chunks.len() + 1].data(), b"behind");
+            for (index, (segment, chunk)) in segments[1..].iter().zip(chunks).enumerate() {
+                let at = index * usize::from(size);
+                let expected = expected(payload.len(), [v6, tcp, vlan], chunk, index, at);
+                prop_assert_eq!(segment.data(), expected);
+                prop_assert!(!segment.is_unfinished());
+            }
+        }
+
+        #[test]
+        fn no_bytes_and_record_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            network in -20isize..120, header in prop_oneof![Just(20isize), Just(40), 0isize..100],
+            kind in prop_oneof![Just(SegmentKind::Tcp4), Just(SegmentKind::Tcp6), Just(SegmentKind::Udp)],
+            size in prop_oneof![0u16..3, any::<u16>()], checksum in prop_oneof![Just(16u8), Just(6), any::<u8>()],
+            version in 4u8..7, single: bool,
+        ) {
+            if let Some(first) = usize::try_from(network).ok().and_then(|at| bytes.get_mut(at)) {
+                *first = version << 4 | 5;
+            }
+            let pool = POOL.with(|pool| *pool);
+            let segments = (!single).then_some(Segments { network, kind, size });
+            let mut packet = pool.packet_from(&bytes).unwrap();
+            prop_assume!(packet.set_unfinished(Unfinished { transport: network + header, checksum, segments }).is_ok());
+            prop_assert!(packet.segment_len(0) <= bytes.len());
+            let _ = packet.verify_segments();
+            let mut batch = Batch::default();
+            batch.push(packet);
+            let finished = batch.finish();
+            prop_assert!(batch.iter().all(|packet| !packet.is_unfinished()));
+            prop_assert!(finished.cut + finished.malformed + batch.len() as u64 > 0);
+        }
+    }
+
+    #[test]
+    fn segments_carry_the_notes_on_the_whole() {
+        let pool = Pool::new(64, 2).unwrap();
+        let mut packet = long(pool, &frame(false, true, false, &[1; 3000]), left(false, true, false, 1000));
+        packet.set_in_port(9);
+        packet.set_timestamp(Time::new(5, 6));
+        packet.set_annotation(20, [1, 2, 3, 4]);
+        packet.set_headers(14, 20);
+        let mut batch = Batch::default();
+        batch.push(packet);
+        batch.finish();
+        assert_eq!(batch.len(), 3);
+        for segment in &batch {
+            assert_eq!((segment.in_port(), segment.timestamp()), (9, Time::new(5, 6)));
+            assert_eq!((segment.annotation(20), segment.transport_offset()), ([1, 2, 3, 4], Some(34)));
+        }
+    }
+
+    #[test]
+    fn the_mtu_is_compared_with_a_segment() {
+        let pool = Pool::new(64, 2).unwrap();
+        let bytes = frame(false, true, false, &[1; 3000]);
+        assert_eq!(long(pool, &bytes, left(false, true, false, 1000)).segment_len(14), 1040);
+        assert_eq!(
+            long(pool, &bytes, left(false, true, false, 4000)).segment_len(14),
+            3040,
+            "one that is short"
+        );
+        assert_eq!(pool.packet_from(&bytes).unwrap().segment_len(14), 3040);
+        assert_eq!(
+            long(pool, &bytes, left(true, true, false, 1000)).segment_len(14),
+            3040,
+            "not what it says"
+        );
+    }
+
+    #[test]
+    fn a_packet_that_is_not_what_its_record_says_is_dropped_and_counted() {
+        let pool = Pool::new(64, 8).unwrap();
+        let udp = frame(false, false, false, &[1; 3000]);
+        for (bytes, left) in [
+            (&udp[..], left(false, true, false, 1000)),
+            (&udp[..40], left(false, false, false, 1000)),
+            (&udp[..], left(false, false, true, 1000)),
+            (&udp[..42], left(false, false, false, 1000)),
+        ] {
+            let mut packet = long(pool, bytes, left);
+            assert_eq!(packet.verify_segments(), Err(Misfit), "{left:?}");
+            let mut batch = Batch::default();
+            batch.push(packet);
+            assert_eq!(batch.finish(), Finished { malformed: 1, ..Finished::default() }, "{left:?}");
+            assert!(batch.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_empty_pool_ends_the_cutting() {
+        let pool = Pool::new(2, 1).unwrap();
+        let mut batch = Batch::default();
+        batch.push(long(pool, &frame(false, true, false, &[1; 3000]), left(false, true, false, 1000)));
+        assert_eq!(batch.finish(), Finished { cut: 1, pool_empty: 1, malformed: 0 });
+        assert_eq!(batch.len(), 2);
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_becomes_the_right_one() {
+        let pool = Pool::new(4, 1).unwrap();
+        let whole = frame(false, false, false, b"some payload");
+        let mut bytes = whole.clone();
+        let ip = Ipv4::new(&whole[14..]).unwrap();
+        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), 20);
+        Udp::new(&mut bytes[34..]).unwrap().set_checksum(pseudo);
+        let single = Unfinished { segments: None, ..left(false, false, false, 1) };
+        let mut batch = Batch::default();
+        batch.push(long(pool, &bytes, single));
+        assert_eq!(batch.finish(), Finished::default());
+        assert_eq!(batch.iter().next().unwrap().data(), whole);
+    }
+
+    #[test]
+    fn a_verified_packet_has_the_sum_of_its_pseudo_header() {
+        let pool = Pool::new(64, 4).unwrap();
+        for (v6, tcp) in [(false, true), (false, false), (true, true), (true, false)] {
+            let bytes = frame(v6, tcp, false, &[1; 3000]);
+            let mut packet = long(pool, &bytes, left(v6, tcp, false, 1000));
+            packet.verify_segments().unwrap();
+            let single = Unfinished { segments: None, ..packet.unfinished().unwrap() };
+            packet.set_unfinished(single).unwrap();
+            packet.finish_checksum().unwrap();
+            assert_eq!(packet.data(), bytes, "v6 {v6}, tcp {tcp}");
+        }
+    }
+}
