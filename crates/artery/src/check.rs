@@ -1,5 +1,5 @@
 //! Commands that look at a configuration without running it: check, flatten, graph.
-use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions};
+use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions, map_devices};
 use crate::job::Input;
 use crate::load::{Loaded, load};
 use crate::voice::{Voice, complain, print};
@@ -15,7 +15,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     if !loaded.has_errors() {
         let mut settings = Settings { workers: options.workers.into(), ..Settings::default() };
         settings.names.ask_devices(Interface::mac_of);
-        options.device.iter().for_each(|(config, machine)| settings.names.map_device(config, machine));
+        map_devices(&options.device, &mut settings);
         match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok((found, warnings)) => {
                 plan = Some(found);

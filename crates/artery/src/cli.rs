@@ -241,7 +241,9 @@ impl RunOptions {
             ..Settings::default()
         };
         settings.frames.0 = self.frames as usize;
-        self.device.iter().for_each(|(config, machine)| settings.names.map_device(config, machine));
+        map_devices(&self.device, &mut settings);
+        let voice = Voice::artery();
+        self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
         Ok(Job {
             input,
             reading,
@@ -327,6 +329,18 @@ pub(crate) struct GraphOptions {
 pub(crate) enum GraphFormat {
     /// Graphviz
     Dot,
+}
+
+/// Tells the router what this machine calls the devices of the configuration.
+pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut Settings) {
+    for (n, (config, machine)) in devices.iter().enumerate() {
+        if let Some((_, other)) =
+            devices[..n].iter().find(|(known, other)| known == config && other != machine)
+        {
+            usage_error(&format!("device '{config}' is given two names: {other} and {machine}"));
+        }
+        settings.names.map_device(config, machine);
+    }
 }
 
 #[derive(Args)]

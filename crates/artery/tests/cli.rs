@@ -275,6 +275,25 @@ fn check_takes_addresses_from_the_devices_it_is_told_of() {
 }
 
 #[test]
+fn a_device_that_no_element_uses_is_refused_with_those_that_are_used() {
+    let text = "Idle -> ARPResponder(10.0.0.1 eth0:eth) -> Discard; Message(started);";
+    let devices = ["--device", "eth0=lo", "--device", "etho=lo"];
+    for (command, end) in [("run", "config: 1 error; nothing was started"), ("check", "config: 1 error")] {
+        let outcome = artery(&[&[command], &devices[..], &["-e", text]].concat());
+        assert_eq!(outcome.status, 1, "{outcome:?}");
+        let message = "error: no element uses a device 'etho', which would be lo here\n  \
+            help: the configuration uses the device eth0\n";
+        assert!(outcome.err.starts_with(message) && outcome.err.contains(end), "{}", outcome.err);
+    }
+    // A later configuration may use it.
+    let outcome = artery(&[&["run", "-R"], &devices[..], &["-e", &format!("{text} Script(stop);")]].concat());
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+    assert!(outcome.err.contains("warning: no element uses a device 'etho'"), "{}", outcome.err);
+    let twice = artery(&["run", "--device", "a=b", "--device", "a=c", "-e", "Idle"]);
+    assert!(twice.status == 2 && twice.err.contains("device 'a' is given two names: b and c"), "{twice:?}");
+}
+
+#[test]
 fn addresses_are_those_of_the_devices_in_the_network_namespace_of_the_process() {
     let program = env!("CARGO_BIN_EXE_artery");
     let check = format!("{program} check -e 'Idle -> ARPResponder(10.0.0.1 inside0:eth) -> Discard'");

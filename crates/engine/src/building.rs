@@ -9,7 +9,7 @@ use crate::crew::Crew;
 use crate::element::Element;
 use crate::events::Events;
 use crate::graph::Graph;
-use crate::names::Names;
+use crate::names::{Names, UnusedDevice};
 use crate::plan::Plan;
 use crate::router::{Problem, Shared};
 use crate::wiring::{Ends, crossings, wire};
@@ -63,8 +63,29 @@ impl Shared {
                 making.warnings.extend(contradictions.into_iter().map(Problem::placing));
             }
         }
-        let Making { plan, problems, warnings, .. } = making;
+        let Making { plan, mut problems, mut warnings, .. } = making;
+        // An element that could not be made may not have come so far as to ask.
+        if problems.is_empty() {
+            let told = if self.settings.replaceable { &mut warnings } else { &mut problems };
+            told.extend(self.unused_devices());
+        }
         if problems.is_empty() { Ok((plan, sorted(warnings))) } else { Err(sorted(problems)) }
+    }
+
+    /// Devices that were given another name in vain. A later configuration may be what they are for, so that they are
+    /// told once, and are no error where there can be one.
+    fn unused_devices(&self) -> Vec<Problem> {
+        if self.control.is_replacing() {
+            return Vec::new();
+        }
+        let unused = self.settings.names.unused_devices().into_iter();
+        let is_warning = self.settings.replaceable;
+        let problem = |device: UnusedDevice| Problem {
+            help: Some(device.help),
+            is_warning,
+            ..Problem::of_router(device.message)
+        };
+        unused.map(problem).collect()
     }
 }
 

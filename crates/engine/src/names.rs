@@ -1,7 +1,8 @@
 //! Names that a configuration gives to addresses (AddressInfo) and devices.
 use artery_wire::{EtherAddr, Ipv4Prefix};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
 
 /// What one name stands for.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +27,19 @@ pub struct Names {
     scope: String,
     /// Device names of the configuration and what they are called on this machine.
     devices: HashMap<String, String>,
+    /// Devices that elements asked for, in whichever graph: all clones note them here.
+    asked: Arc<Mutex<BTreeSet<String>>>,
     /// Asks this machine for the Ethernet address of a device.
     ask_device: Option<AskDevice>,
+}
+
+/// A device that was to be found under another name and that no element asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnusedDevice {
+    /// What is wrong.
+    pub(crate) message: String,
+    /// Which devices were asked for.
+    pub(crate) help: String,
 }
 
 impl Names {
@@ -63,7 +75,28 @@ impl Names {
     }
     /// This machine's name of a device of the configuration.
     pub fn device<'a>(&'a self, name: &'a str) -> &'a str {
+        self.asked.lock().unwrap_or_else(|e| e.into_inner()).insert(name.to_string());
+        self.here(name)
+    }
+    fn here<'a>(&'a self, name: &'a str) -> &'a str {
         self.devices.get(name).map_or(name, String::as_str)
+    }
+    /// The devices that were given another name and that nobody has asked for so far.
+    pub(crate) fn unused_devices(&self) -> Vec<UnusedDevice> {
+        let asked = self.asked.lock().unwrap_or_else(|e| e.into_inner());
+        let names: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let help = match &names[..] {
+            [] => "the configuration uses no device".to_string(),
+            [only] => format!("the configuration uses the device {only}"),
+            all => format!("the configuration uses the devices {}", all.join(", ")),
+        };
+        let mut unused: Vec<_> = self.devices.iter().filter(|(name, _)| !asked.contains(*name)).collect();
+        unused.sort();
+        let message = |name, here| format!("no element uses a device '{name}', which would be {here} here");
+        unused
+            .into_iter()
+            .map(|(name, here)| UnusedDevice { message: message(name, here), help: help.clone() })
+            .collect()
     }
     /// The IPv4 address behind `name` or `name:ip`; of its network's broadcasts behind `name:bcast`; the first of its
     /// network behind `name:gw`.
@@ -91,7 +124,14 @@ impl Names {
     /// The Ethernet address behind `name`, `name:eth`, or of the device `name` of this machine.
     pub fn ether(&self, name: &str) -> Option<EtherAddr> {
         let name = name.strip_suffix(":eth").unwrap_or(name);
-        let device = || self.ask_device?(self.device(name)).map(EtherAddr::from);
+        let device = || {
+            let address = self.ask_device?(self.here(name));
+            // A word that is neither address nor device is not taken for one, unless somebody says that it is.
+            if address.is_some() || self.devices.contains_key(name) {
+                self.device(name);
+            }
+            address.map(EtherAddr::from)
+        };
         self.lookup(name, |entry| entry.ether).or_else(device)
     }
 }
@@ -118,5 +158,23 @@ mod tests {
         assert_eq!((seen(&names, "a"), seen(&names, "b")), (Some(1), None));
         names.enter("");
         assert_eq!((seen(&names, "a:bcast"), seen(&names, "a:gw")), (Some(255), Some(1)));
+    }
+
+    #[test]
+    fn devices_that_got_another_name_and_that_nobody_asks_for_are_told() {
+        let mut names = Names::default();
+        names.ask_devices(|device| (device == "lo").then_some([0; 6]));
+        for (name, here) in [("eth0", "lo"), ("eth1", "lo"), ("eth2", "absent")] {
+            names.map_device(name, here);
+        }
+        let elements = names.clone();
+        assert_eq!(elements.device("eth0"), "lo");
+        assert_eq!((elements.ether("eth2:eth"), elements.ether("no device")), (None, None));
+        let unused = names.unused_devices();
+        let message = "no element uses a device 'eth1', which would be lo here".to_string();
+        let help = "the configuration uses the devices eth0, eth2".to_string();
+        assert_eq!(unused, [UnusedDevice { message, help }]);
+        assert!(elements.ether("eth1:eth").is_some());
+        assert_eq!(names.unused_devices(), []);
     }
 }
