@@ -3,7 +3,7 @@ use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
 use crate::voice::Voice;
 use artery_engine::{Settings, Time};
-use artery_lang::Dialect;
+use artery_lang::{Dialect, args};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -205,9 +205,9 @@ pub(crate) struct RunOptions {
     /// Take the time of every element, and report it at the end
     #[arg(long)]
     profile: bool,
-    /// Show counters every SECONDS on standard error, and a report at the end
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
-    stats: Option<Duration>,
+    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]
     json: bool,
@@ -228,6 +228,7 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// What is to be run.
     pub(crate) fn job(self) -> anyhow::Result<Job> {
+        self.refuse_stray_value();
         let (input, reading) = self.reading.reading()?;
         if self.simtime.is_some() && self.workers > 1 {
             usage_error("--simtime needs a single worker");
@@ -247,7 +248,7 @@ impl RunOptions {
         Ok(Job {
             input,
             reading,
-            voice: Voice::artery(),
+            voice,
             settings,
             handlers: self.handler,
             exit_handler: self.exit_handler,
@@ -257,10 +258,60 @@ impl RunOptions {
             ports: self.port,
             sockets: self.socket,
             allow_replace: self.allow_replace,
-            stats: self.stats,
+            stats: self.stats.map(|period| period.every),
             json: self.json,
         })
     }
+
+    /// Ends the program when a value that belongs to an option stands apart from it, where it would be taken for the
+    /// name of a configuration.
+    fn refuse_stray_value(&self) {
+        let joined = [
+            ("--stats", self.stats.is_some()),
+            ("--simtime", self.simtime.is_some()),
+            ("--affinity", self.affinity.is_some()),
+        ];
+        let Some((option, _)) = joined.iter().find(|(_, given)| *given) else { return };
+        let is_value = |word: &&String| args::seconds(word).is_ok() && !std::path::Path::new(word).exists();
+        if let Some(word) = self.reading.words.iter().find(is_value) {
+            usage_error(&format!(
+                "there is no file '{word}'; a value is joined to its option: {option}={word}"
+            ));
+        }
+    }
+}
+
+/// How often something is shown.
+#[derive(Clone, Copy)]
+struct Period {
+    every: Duration,
+    has_unit: bool,
+}
+
+impl Period {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    /// Whoever gives so many seconds, and does not say that they are, may mean something else.
+    const DOUBTFUL: Duration = Duration::from_secs(60);
+
+    fn doubt(self) -> Option<String> {
+        let seconds = self.every.as_secs();
+        let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
+        doubtful.then(|| {
+            format!(
+                "--stats={seconds} shows counters every {seconds} seconds; write {seconds}s if you mean that, or \
+                 {seconds}ms for milliseconds"
+            )
+        })
+    }
+}
+
+fn period(text: &str) -> Result<Period, String> {
+    let every = seconds(text)?;
+    if !(Period::SHORTEST..=Period::LONGEST).contains(&every) {
+        return Err("write a time from 50ms to 1day; without a unit it is in seconds".to_string());
+    }
+    Ok(Period { every, has_unit: text.ends_with(|c: char| c.is_ascii_alphabetic()) })
 }
 
 fn processor(text: &str) -> Result<usize, String> {
@@ -268,8 +319,8 @@ fn processor(text: &str) -> Result<usize, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let value = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    value.ok_or_else(|| "write a number of seconds".to_string())
+    let nanos = args::seconds(text);
+    nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
 }
 
 fn device(text: &str) -> Result<(String, String), String> {
@@ -278,6 +329,18 @@ fn device(text: &str) -> Result<(String, String), String> {
             Ok((config.to_string(), machine.to_string()))
         }
         _ => Err("write CONFIG=MACHINE, as in eth0=veth1".to_string()),
+    }
+}
+
+/// Tells the router what this machine calls the devices of the configuration.
+pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut Settings) {
+    for (n, (config, machine)) in devices.iter().enumerate() {
+        if let Some((_, other)) =
+            devices[..n].iter().find(|(known, other)| known == config && other != machine)
+        {
+            usage_error(&format!("device '{config}' is given two names: {other} and {machine}"));
+        }
+        settings.names.map_device(config, machine);
     }
 }
 
@@ -329,18 +392,6 @@ pub(crate) struct GraphOptions {
 pub(crate) enum GraphFormat {
     /// Graphviz
     Dot,
-}
-
-/// Tells the router what this machine calls the devices of the configuration.
-pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut Settings) {
-    for (n, (config, machine)) in devices.iter().enumerate() {
-        if let Some((_, other)) =
-            devices[..n].iter().find(|(known, other)| known == config && other != machine)
-        {
-            usage_error(&format!("device '{config}' is given two names: {other} and {machine}"));
-        }
-        settings.names.map_device(config, machine);
-    }
 }
 
 #[derive(Args)]

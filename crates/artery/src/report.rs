@@ -86,7 +86,6 @@ pub(crate) struct LiveTable {
 impl LiveTable {
     pub(crate) fn start(handle: Handle, every: Duration) -> std::io::Result<LiveTable> {
         let (stop, stopped) = channel();
-        let every = every.max(Duration::from_millis(50));
         let body = move || {
             let mut screen = Screen::default();
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {

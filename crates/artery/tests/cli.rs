@@ -308,6 +308,28 @@ fn addresses_are_those_of_the_devices_in_the_network_namespace_of_the_process() 
 }
 
 #[test]
+fn a_period_has_units_and_wrong_ones_are_refused_with_a_remedy() {
+    let stats = |value: &str| artery(&["run", &format!("--stats={value}"), "-e", "Script(stop)"]);
+    for value in ["50ms", "1", "0.5s", "1min", "300s"] {
+        let outcome = stats(value);
+        assert!(outcome.status == 0 && outcome.err.starts_with("ran "), "{value}: {outcome:?}");
+    }
+    for value in ["0", "100us", "1000000", "nan", "100x", "-1", ""] {
+        let outcome = stats(value);
+        assert!(outcome.status == 2 && outcome.err.contains("write a time"), "{value}: {outcome:?}");
+    }
+    let outcome = stats("100");
+    let doubt =
+        "warning: --stats=100 shows counters every 100 seconds; write 100s if you mean that, or 100ms";
+    assert!(outcome.status == 0 && outcome.err.starts_with(doubt), "{outcome:?}");
+    for args in [&["run", "--stats", "100", "-e", "Idle"] as &[&str], &["run", "--stats", "100"]] {
+        let outcome = artery(args);
+        let joined = "there is no file '100'; a value is joined to its option: --stats=100";
+        assert!(outcome.status == 2 && outcome.err.contains(joined), "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_processor_that_there_is_not_is_refused_with_those_there_are() {
     let outcome = artery(&["run", "--affinity=9999", "-e", "Idle -> Discard"]);
     assert_eq!(outcome.status, 2);
