@@ -53,7 +53,17 @@ impl Loaded {
         }
         let arguments = node.config_span;
         let text = self.sources.snippet(arguments);
-        let at = problem.texts.iter().find_map(|part| Some((once_in(text, part)?, part.len())));
+        let alike = |other: &&Problem| other.node == problem.node && other.texts == problem.texts;
+        let all = self.problems.iter().filter(alike).count().max(1);
+        let rank =
+            self.problems.iter().filter(alike).take_while(|other| !std::ptr::eq(*other, problem)).count();
+        // The same text may be there, and wrong, several times.
+        let find = |part: &String| {
+            let places = [whole_arguments(text, part), places_in(text, part)];
+            let at = *places.iter().find(|places| places.len() == all)?.get(rank)?;
+            Some((at, part.len()))
+        };
+        let at = problem.texts.iter().find_map(find);
         at.map_or(arguments, |(at, length)| {
             let start = arguments.start as usize + at;
             Span::new(arguments.file, start, start + length)
@@ -61,13 +71,23 @@ impl Loaded {
     }
 }
 
-/// Where `text` holds `part` by itself, not within a word, if it does so once.
-fn once_in(text: &str, part: &str) -> Option<usize> {
+/// Where `text` holds `part` by itself, not within a word.
+fn places_in(text: &str, part: &str) -> Vec<usize> {
+    if part.is_empty() {
+        return Vec::new();
+    }
     let in_word = |c: char| !c.is_whitespace() && c != ',';
     let by_itself =
         |at: usize| !text[..at].ends_with(in_word) && !text[at + part.len()..].starts_with(in_word);
-    let mut places = text.match_indices(part).map(|(at, _)| at).filter(|at| by_itself(*at));
-    places.next().filter(|_| !part.is_empty() && places.next().is_none())
+    text.match_indices(part).map(|(at, _)| at).filter(|at| by_itself(*at)).collect()
+}
+
+/// Where `part` is all of an argument.
+fn whole_arguments(text: &str, part: &str) -> Vec<usize> {
+    let opens = |before: &str| before.is_empty() || before.ends_with(',');
+    let closes = |after: &str| after.is_empty() || after.starts_with(',');
+    let is_whole = |at: &usize| opens(text[..*at].trim_end()) && closes(text[at + part.len()..].trim_start());
+    places_in(text, part).into_iter().filter(is_whole).collect()
 }
 
 impl Input {
@@ -217,6 +237,19 @@ mod tests {
             assert_eq!(pointed_at, meant, "{text}");
             assert_eq!(text.find(meant), Some(start), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_several_times_is_pointed_at_every_time() {
+        let text = "Script(frob 1, print x,\n goto lost, frob 1, goto lost $x, frob 12)";
+        let mut loaded = load("f", text, &Reading::default());
+        let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, Settings::default());
+        loaded.problems = built.err().unwrap();
+        let span = |problem| loaded.place(&loaded.ir.nodes[0], problem);
+        let starts: Vec<usize> = loaded.problems.iter().map(|problem| span(problem).start as usize).collect();
+        let texts: Vec<&str> = loaded.problems.iter().map(|p| loaded.sources.snippet(span(p))).collect();
+        assert_eq!(texts, ["frob 1", "frob 1", "frob 12", "goto lost", "goto lost $x"]);
+        assert_eq!(starts, [7, 36, 58, 25, 44]);
     }
 
     #[test]

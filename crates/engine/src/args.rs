@@ -201,6 +201,10 @@ impl<'a> Args<'a> {
             Ok(stand_in)
         })
     }
+    /// Notes what is wrong, so that the class reads on and all mistakes are found; no element comes of that.
+    pub fn note(&self, error: ArgError) {
+        self.wrong.borrow_mut().push(error);
+    }
     /// Whether the configuration gives this argument.
     pub fn is_given(&self, name: &'static str) -> bool {
         self.given.contains_key(self.declared(name).name)

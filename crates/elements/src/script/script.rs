@@ -146,8 +146,8 @@ impl Script {
         if kind != Kind::Packet && ports {
             return Err(ArgError::wrong("ports allowed only on PACKET scripts"));
         }
-        let program =
-            Program::parse(args.rest("INSTRUCTION"), kind == Kind::Driver).map_err(ArgError::Wrong)?;
+        let (program, faults) = Program::parse(args.rest("INSTRUCTION"), kind == Kind::Driver);
+        faults.into_iter().for_each(|fault| args.note(fault));
         program.exports.iter().for_each(|name| args.declare_handler(name, "r"));
         if kind == Kind::Proxy {
             args.declare_handler("*", "rw+");

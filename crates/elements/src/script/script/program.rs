@@ -1,4 +1,5 @@
 //! Instructions of a script, read from its arguments.
+use artery_engine::ArgError;
 use artery_lang::args;
 
 /// One instruction. Texts are kept as written; variables are replaced when it runs.
@@ -79,24 +80,32 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Reads instructions, one an argument; the error is the first that can't be read. A driver's script stops the
-    /// router at its end.
-    pub(super) fn parse(texts: &[String], is_driver: bool) -> Result<Program, String> {
+    /// Reads instructions, one an argument, and gives what is wrong with those that can't be read. A driver's script
+    /// stops the router at its end.
+    pub(super) fn parse(texts: &[String], is_driver: bool) -> (Program, Vec<ArgError>) {
         let mut program = Program::default();
+        let mut faults = Vec::new();
         for text in texts {
             let (word, rest) = args::shift_word(text);
-            if !word.is_empty() {
-                program
-                    .add(word, rest.trim_ascii_end())
-                    .ok_or_else(|| format!("syntax error at '{word}'"))?;
+            if !word.is_empty() && program.add(word, rest.trim_ascii_end()).is_none() {
+                faults.push(ArgError::wrong_at(text, format!("syntax error at '{word}'")));
             }
         }
         if program.instructions.is_empty() && is_driver {
             program.push(Instruction::WaitStep { count: 1, done: 0 });
         }
         program.push(Instruction::Finish(if is_driver { Ending::Stop } else { Ending::End }));
-        program.resolve_labels()?;
-        Ok(program)
+        faults.extend(texts.iter().filter_map(|text| program.without_label(text)));
+        program.resolve_labels();
+        (program, faults)
+    }
+
+    /// What is wrong with a `goto` whose label there is not.
+    fn without_label(&self, text: &str) -> Option<ArgError> {
+        let (word, rest) = args::shift_word(text);
+        let (label, _) = args::shift_word(rest.trim_ascii_end());
+        let is_lost = word == "goto" && !label.is_empty() && self.find(label).is_none();
+        is_lost.then(|| ArgError::wrong_at(text, format!("no such label '{label}'")))
     }
 
     /// Appends an instruction, after [`Instruction::Initial`] where the script does not begin by waiting.
@@ -154,17 +163,14 @@ impl Program {
     }
 
     /// Finds where each `goto` leads, now that all labels are known.
-    fn resolve_labels(&mut self) -> Result<(), String> {
+    fn resolve_labels(&mut self) {
         for at in 0..self.instructions.len() {
             let Instruction::Goto { condition, .. } = &self.instructions[at] else { continue };
-            if condition.is_empty() {
-                continue;
-            }
             let (word, rest) = args::shift_word(condition);
-            let target = self.find(word).ok_or_else(|| format!("no such label '{word}'"))?;
-            self.instructions[at] = Instruction::Goto { target, condition: rest.to_string() };
+            if let Some(target) = self.find(word) {
+                self.instructions[at] = Instruction::Goto { target, condition: rest.to_string() };
+            }
         }
-        Ok(())
     }
 
     /// The variables that instructions set.
@@ -222,13 +228,18 @@ fn redirected(arrow: &str, rest: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parse(texts: &[&str]) -> Result<Program, String> {
+    fn read(texts: &[&str]) -> (Program, Vec<ArgError>) {
         Program::parse(&texts.iter().map(|text| text.to_string()).collect::<Vec<_>>(), false)
+    }
+    fn parse(texts: &[&str]) -> Program {
+        let (program, faults) = read(texts);
+        assert_eq!(faults, []);
+        program
     }
 
     #[test]
     fn a_script_that_does_not_wait_first_is_started_by_a_step() {
-        let first = |text| parse(&[text]).unwrap().instructions.remove(0);
+        let first = |text| parse(&[text]).instructions.remove(0);
         assert_eq!(first("print x"), Instruction::Initial { owed: false });
         assert_eq!(first("pause 3"), Instruction::WaitStep { count: 3, done: 0 });
         assert_eq!(first("wait"), Instruction::WaitStep { count: 1, done: 0 });
@@ -237,7 +248,7 @@ mod tests {
 
     #[test]
     fn labels_come_before_words_of_the_language() {
-        let program = parse(&["label end", "goto end", "goto exit $x", "loop"]).unwrap();
+        let program = parse(&["label end", "goto end", "goto exit $x", "loop"]);
         let gotos: Vec<_> = program
             .instructions
             .iter()
@@ -254,14 +265,23 @@ mod tests {
     fn what_can_not_be_read_is_named() {
         for text in ["nonsense", "set x", "label", "label a b", "pause x", "stop now", "loop 3", "init"] {
             let word = text.split(' ').next().unwrap();
-            assert_eq!(parse(&[text]).unwrap_err(), format!("syntax error at '{word}'"));
+            let fault = ArgError::wrong_at(text, format!("syntax error at '{word}'"));
+            assert_eq!(read(&[text]).1, [fault]);
         }
-        assert_eq!(parse(&["goto nowhere"]).unwrap_err(), "no such label 'nowhere'");
+        let fault = ArgError::wrong_at("goto nowhere $x", "no such label 'nowhere'");
+        assert_eq!(read(&["goto nowhere $x"]).1, [fault]);
+    }
+
+    #[test]
+    fn all_that_can_not_be_read_is_told_at_once() {
+        let (_, faults) = read(&["frob 1", "print x", "goto nowhere", "frob 1", "goto exit"]);
+        let said: Vec<String> = faults.iter().map(ArgError::to_string).collect();
+        assert_eq!(said, ["syntax error at 'frob'", "syntax error at 'frob'", "no such label 'nowhere'"]);
     }
 
     #[test]
     fn saving_is_printing_to_a_file() {
-        let program = parse(&["append c.count out"]).unwrap();
+        let program = parse(&["append c.count out"]);
         let text = ">>out c.count".to_string();
         assert_eq!(program.instructions[1], Instruction::Print { text, newline: true, unquote: false });
     }
