@@ -113,7 +113,7 @@ impl Plan {
         match self.target(full, prefix)? {
             Target::Global(name) => match self.global_flags(&name) {
                 Some(flags) if flags.contains('w') => write(None, &name),
-                Some(_) => Err(HandlerError::NotWritable(name)),
+                Some(_) => Err(self.unwritable_global(name)),
                 None => Err(HandlerError::NoHandler(name)),
             },
             Target::Element(node, name) => {

@@ -1,4 +1,5 @@
 //! The handlers that every element has, and those of the router.
+use crate::handler::HandlerError;
 use crate::plan::Plan;
 
 /// Handlers that every element has, as `handlers` lists them.
@@ -65,6 +66,18 @@ impl Plan {
             "handlers" => self.list_global(),
             _ => return None,
         })
+    }
+
+    /// Why a handler of the router that can be read can't be written. That it is so is enough, but where it could be
+    /// expected.
+    pub(crate) fn unwritable_global(&self, name: String) -> HandlerError {
+        match name.as_str() {
+            "timewarp" if !self.is_simulated() => HandlerError::refused(
+                "time passes as fast as it does for the devices and the kernel, whose packets bear its time; start \
+                 with --simtime for time that jumps to what happens next",
+            ),
+            _ => HandlerError::NotWritable(name),
+        }
     }
 
     fn list_global(&self) -> String {

@@ -87,6 +87,9 @@ impl Service {
                 Err(errors) => with_messages(520, format!("Write handler '{handler}' error:"), &errors),
             };
         }
+        if self.replacer.is_none() && canonical(handler) == HOTCONFIG {
+            return reply(511, &[format!("No handler named '{handler}': the router was started without -R")]);
+        }
         if self.is_private(handler) {
             return permission_denied(handler);
         }
