@@ -36,7 +36,13 @@ fn handlers_are_read_and_written_while_packets_flow() {
         (&["c.count", "5"], "Handler 'c.count' read-only"),
         (&["InfiniteSource@1.active", "perhaps"], "Write handler 'InfiniteSource@1.active' error:"),
         (&["hotconfig", "Idle"], "No handler named 'hotconfig'"),
+        (&["hotconfig", "Idle"], "the router was started without -R"),
         (&["stop"], "write-only"),
+        (&["version", "2"], "Handler 'version' read-only"),
+        (&["timewarp", "2"], "start with --simtime"),
+        (&["InfiniteSource@1.tickets", "0"], "tickets: an integer from 1 to 32768 is wanted"),
+        (&["InfiniteSource@1.tickets", "32769"], "tickets: an integer from 1 to 32768 is wanted"),
+        (&["InfiniteSource@1.tickets", "many"], "tickets: an integer from 1 to 32768 is wanted"),
         (&["s.cat", "/etc/hostname"], "Permission denied for 's.cat'"),
         (&["s.kill", "0"], "Permission denied for 's.kill'"),
         (&["s.cat", "--write"], "Permission denied for 's.cat'"),
@@ -44,6 +50,10 @@ fn handlers_are_read_and_written_while_packets_flow() {
         let outcome = router.call(args);
         assert!(outcome.status == 1 && outcome.err.contains(message), "{args:?}: {outcome:?}");
     }
+    for tickets in ["1", "32768", "512"] {
+        assert_eq!(router.call(&["InfiniteSource@1.tickets", tickets]).status, 0);
+    }
+    assert_eq!(router.read("InfiniteSource@1.tickets"), "512");
     let socket = router.socket().to_path_buf();
     assert_eq!(router.call(&["stop", "--write"]).status, 0);
     assert_eq!(router.finish().status, 0);

@@ -3,6 +3,7 @@ use crate::control::{Command, Control};
 use crate::graph::Graph;
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
+use crate::scheduler::MAX_TICKETS;
 use crate::standard::{HOTCONFIG, is_standard};
 use artery_rcu::Turn;
 use std::borrow::Cow;
@@ -331,15 +332,21 @@ impl Graph {
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
             None if name == "tickets" => {
-                let tickets =
-                    value.trim().parse().map_err(|_| HandlerError::refused("tickets is a number"))?;
-                self.scheduler.set_tickets(node, tickets);
+                self.scheduler.set_tickets(node, tickets(value)?);
                 Ok(())
             }
             None if self.read_standard(node, name).is_some() => Err(HandlerError::NotWritable(full())),
             None => Err(HandlerError::NoHandler(name.to_string())),
         }
     }
+}
+
+/// A number of tickets that a task can have. One that it can't have is no other number.
+fn tickets(value: &str) -> Result<u32, HandlerError> {
+    let number = value.trim().parse().ok().filter(|n| (1..=MAX_TICKETS).contains(n));
+    number.ok_or_else(|| {
+        HandlerError::refused(format!("tickets: an integer from 1 to {MAX_TICKETS} is wanted"))
+    })
 }
 
 fn no_parameters(full: &str) -> HandlerError {
