@@ -1,7 +1,7 @@
 //! Runs that can't do all they were asked to: what they say, and their exit status.
 mod support;
 
-use support::{Folder, artery, artery_into, artery_unheard, closed_pipe};
+use support::{Folder, artery, artery_heard_by_nobody, artery_into, artery_unheard, closed_pipe};
 
 /// Prints a hundred lines, one a second.
 const TALK: &str =
@@ -31,6 +31,17 @@ fn messages_that_nobody_reads_change_nothing() {
     let text = "Message(heard); Idle -> c :: Counter -> Discard; Script(print \"done\", stop)";
     let outcome = artery_unheard(&["run", "-e", text, "-h", "c.count"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, "done\n0\n"), "{outcome:?}");
+}
+
+#[test]
+fn a_run_of_which_nobody_reads_anything_ends_with_the_status_of_a_filter() {
+    // As in `artery run … 2>&1 | head -1`.
+    let text = "InfiniteSource -> Print -> Discard";
+    assert_eq!(artery_heard_by_nobody(&["run", "-e", text]), 141);
+    // Whoever can ask by a socket is somebody.
+    let folder = Folder::new();
+    let text = "TimedSource(INTERVAL 1ms) -> Print -> c :: Counter(COUNT_CALL 20 .stop) -> Discard";
+    assert_eq!(artery_heard_by_nobody(&["run", "-u", &folder.path("s"), "-e", text]), 0);
 }
 
 /// A pcap file with packets of 60 bytes, written by the program itself; gives its path.

@@ -239,10 +239,15 @@ impl Control {
     pub(crate) fn set_profile(&self, profile: bool) {
         self.profile.store(profile, Relaxed);
     }
-    /// Prints a message.
+    /// Prints a message. That nobody reads it is no reason to fail; that nobody reads standard output either, and can
+    /// ask nothing by a handler, is one to end the run, as the system ends a filter.
     pub(crate) fn say(&self, line: &str) {
-        // Messages fail silently.
-        let _ = self.chatter.write(&format!("{line}\n"));
+        let Err(error) = self.chatter.write(&format!("{line}\n")) else { return };
+        let unheard = error.kind() == ErrorKind::BrokenPipe && !self.open.load(Acquire);
+        if unheard && self.output.is_abandoned() {
+            self.unread.store(true, Release);
+            self.end();
+        }
     }
     /// Prints what a script prints. When that is not possible any more, the run ends: quietly if nobody reads on, as
     /// the system ends a filter, else with a message and as one that failed.

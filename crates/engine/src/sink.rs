@@ -1,4 +1,5 @@
 //! Where text goes that elements print.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +19,10 @@ impl Sink {
     pub fn buffer() -> Sink {
         Sink::Buffer(Arc::default())
     }
-    /// Writes `text` as it is. The error is standard output's; that messages find no reader is no reason to fail.
+    /// Writes `text` as it is.
     pub fn write(&self, text: &str) -> std::io::Result<()> {
         match self {
-            Sink::Stderr => drop(std::io::stderr().write_all(text.as_bytes())),
+            Sink::Stderr => return std::io::stderr().write_all(text.as_bytes()),
             Sink::Stdout => {
                 let mut out = std::io::stdout().lock();
                 return out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -29,6 +30,15 @@ impl Sink {
             Sink::Buffer(buffer) => buffer.lock().unwrap_or_else(|e| e.into_inner()).push_str(text),
         }
         Ok(())
+    }
+    /// Whether whoever read standard output is gone, which shows before anything is written; never of the other kinds.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let Sink::Stdout = self else { return false };
+        let out = std::io::stdout();
+        let mut watched = [PollFd::new(&out, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&now)).is_ok()
+            && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
     /// Takes the text out of a buffer; empty for the other kinds.
     pub fn take(&self) -> String {

@@ -62,6 +62,12 @@ pub fn artery_unheard(args: &[&str]) -> Outcome {
     Outcome { status: output.status.code().unwrap_or(-1), out, err: String::new() }
 }
 
+/// Calls artery with nobody reading either its output or its messages; gives its exit status.
+pub fn artery_heard_by_nobody(args: &[&str]) -> i32 {
+    let mut command = command("artery", args);
+    command.stdout(closed_pipe()).stderr(closed_pipe()).status().unwrap().code().unwrap_or(-1)
+}
+
 /// A pipe that nobody reads any more.
 pub fn closed_pipe() -> std::io::PipeWriter {
     std::io::pipe().unwrap().1
