@@ -1,9 +1,10 @@
-//! What the sender left to be done: checksums that were not finished and segments that were not cut.
+//! Between the kernel's virtio-net headers and packets' records of what is left to be done.
 //!
-//! Hosts hand frames to virtual links with the transport checksum half made and with many segments in one,
-//! for the network card to complete. A router that has no card in between must complete them itself. The kernel
-//! describes both in a virtio-net header.
-use artery_wire::{Ethernet, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp, checksum};
+//! Hosts hand frames to virtual links with the transport checksum half made and with many segments in one, for a
+//! network card to complete. The kernel describes both in a virtio-net header (virtio 1.2, section 5.1.6), and takes
+//! the same description back with frames that it is given.
+use artery_packet::{Misfit, Packet, SegmentKind, Segments, Unfinished};
+use artery_wire::{Ethernet, Ipv4, Ipv6, Tcp, TcpFlags};
 
 /// Bytes of a virtio-net header.
 pub(crate) const VIRTIO_HEADER: usize = 10;
@@ -15,13 +16,13 @@ const GSO_UDP: u8 = 5;
 /// Set on segments whose sender reduced its window (CWR); the kind is in the other bits.
 const GSO_ECN: u8 = 0x80;
 
-/// What is left to be done with a frame.
+/// What a virtio-net header says about a frame. Offsets count from the start of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offload {
     /// Where the bytes to be summed start, and how far from there the sum goes.
-    pub(crate) checksum: Option<(u16, u16)>,
-    /// Protocol of the segments in the frame and the most payload of one.
-    pub(crate) segments: Option<(IpProtocol, u16)>,
+    checksum: Option<(u16, u16)>,
+    /// Kind of the segments in the frame and the most payload of one.
+    segments: Option<(SegmentKind, u16)>,
 }
 
 impl Offload {
@@ -31,296 +32,227 @@ impl Offload {
             return Offload::default();
         };
         let size = u16::from_ne_bytes([s0, s1]);
-        let protocol = match gso & !GSO_ECN {
-            GSO_TCP4 | GSO_TCP6 => Some(IpProtocol::TCP),
-            GSO_UDP => Some(IpProtocol::UDP),
+        let kind = match gso & !GSO_ECN {
+            GSO_TCP4 => Some(SegmentKind::Tcp4),
+            GSO_TCP6 => Some(SegmentKind::Tcp6),
+            GSO_UDP => Some(SegmentKind::Udp),
             _ => None,
         };
         Offload {
             checksum: (flags & NEEDS_CHECKSUM != 0)
                 .then(|| (u16::from_ne_bytes([c0, c1]), u16::from_ne_bytes([o0, o1]))),
-            segments: protocol.filter(|_| size > 0).map(|protocol| (protocol, size)),
+            segments: kind.filter(|_| size > 0).map(|kind| (kind, size)),
+        }
+    }
+
+    /// Notes on a packet, which is the frame, what is left to be done. A description that does not fit the frame is
+    /// refused.
+    #[inline]
+    pub(crate) fn note_on(self, packet: &mut Packet, ethernet: bool) -> Result<(), Misfit> {
+        match (self.segments, self.checksum) {
+            (None, None) => Ok(()),
+            (None, Some((start, offset))) => note_checksum(packet, start, offset),
+            (Some((kind, size)), checksum) => {
+                note_segments(packet, ethernet, kind, size, checksum.map(|(start, _)| usize::from(start)))
+            }
         }
     }
 }
 
-/// The description of a frame does not fit the frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadOffload;
-
-/// Finishes a checksum whose field holds the sum of the pseudo-header so far.
-pub(crate) fn finish_checksum(frame: &mut [u8], start: u16, offset: u16) -> Result<(), BadOffload> {
-    let covered = frame.get_mut(usize::from(start)..).ok_or(BadOffload)?;
-    let sum = checksum::never_zero(checksum::checksum(covered));
-    let field = covered.get_mut(usize::from(offset)..).and_then(|rest| rest.first_chunk_mut::<2>());
-    *field.ok_or(BadOffload)? = sum.to_be_bytes();
-    Ok(())
+fn note_checksum(packet: &mut Packet, start: u16, offset: u16) -> Result<(), Misfit> {
+    if usize::from(start) + usize::from(offset) + 2 > packet.len() {
+        return Err(Misfit);
+    }
+    packet.set_unfinished(Unfinished { transport: start as isize, checksum: offset, segments: None })
 }
 
-/// Cuts a frame into the segments that a network card would have sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cutter {
-    network: usize,
-    transport: usize,
-    payload: usize,
-    end: usize,
-    size: usize,
-    protocol: IpProtocol,
-    v6: bool,
-    /// Where the payload of the next segment starts.
-    next: usize,
-    /// Number of the next segment.
-    index: u16,
+#[cold]
+fn note_segments(
+    packet: &mut Packet,
+    ethernet: bool,
+    kind: SegmentKind,
+    size: u16,
+    transport: Option<usize>,
+) -> Result<(), Misfit> {
+    let network =
+        if ethernet { Ethernet::new(packet.data()).map_err(|_| Misfit)?.payload_offset() } else { 0 };
+    let transport = match transport {
+        Some(transport) => transport,
+        None => network + network_header_len(packet.data().get(network..).ok_or(Misfit)?)?,
+    };
+    let place = |offset: usize| isize::try_from(offset).map_err(|_| Misfit);
+    let segments = Some(Segments { network: place(network)?, kind, size });
+    let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
+    packet.set_unfinished(Unfinished { transport: place(transport)?, checksum, segments })?;
+    packet.verify_segments()
 }
 
-impl Cutter {
-    /// Looks at the headers of a frame; `None` when they are not what its description says.
-    pub(crate) fn new(frame: &[u8], ethernet: bool, protocol: IpProtocol, size: u16) -> Option<Cutter> {
-        let network = if ethernet { Ethernet::new(frame).ok()?.payload_offset() } else { 0 };
-        let packet = frame.get(network..)?;
-        let v6 = packet.first()? >> 4 == 6;
-        let (found, header) = if v6 {
-            (Ipv6::new(packet).ok()?.next_header(), 40)
-        } else {
-            let ip = Ipv4::new(packet).ok()?;
-            (ip.protocol(), ip.header_len())
-        };
-        let transport = network + header;
-        let segment = frame.get(transport..)?;
-        let header = match protocol {
-            IpProtocol::TCP => Tcp::new(segment).ok()?.header_len(),
-            _ => Udp::new(segment).map(|_| 8).ok()?,
-        };
-        let (payload, size) = (transport + header, usize::from(size));
-        let whole =
-            found == protocol && payload < frame.len() && size > 0 && frame.len() - payload < MOST * size;
-        whole.then_some(Cutter {
-            network,
-            transport,
-            payload,
-            end: frame.len(),
-            size,
-            protocol,
-            v6,
-            next: payload,
-            index: 0,
-        })
-    }
-    /// Length of the next segment with all its headers; `None` when there is none.
-    pub(crate) fn next_len(&self) -> Option<usize> {
-        (self.next < self.end).then(|| self.payload + self.size.min(self.end - self.next))
-    }
-    /// Writes the next segment of `frame`, the one that was looked at, to `into`, which has its length.
-    pub(crate) fn write_next(&mut self, frame: &[u8], into: &mut [u8]) -> Result<(), BadOffload> {
-        let (headers, payload) = into.split_at_mut_checked(self.payload).ok_or(BadOffload)?;
-        let stop = self.next + payload.len();
-        headers.copy_from_slice(frame.get(..self.payload).ok_or(BadOffload)?);
-        payload.copy_from_slice(frame.get(self.next..stop).ok_or(BadOffload)?);
-        self.fit_headers(into, stop >= self.end).ok_or(BadOffload)?;
-        self.index = self.index.wrapping_add(1);
-        self.next = stop;
-        Ok(())
-    }
-
-    /// Makes the headers those of one segment.
-    fn fit_headers(&self, segment: &mut [u8], last: bool) -> Option<()> {
-        let pseudo = self.fit_network(&mut segment[self.network..])?;
-        let transport = &mut segment[self.transport..];
-        if self.protocol == IpProtocol::TCP {
-            self.fit_tcp(Tcp::new(&mut *transport).ok()?, last);
-        } else {
-            let length = transport.len() as u16;
-            let mut udp = Udp::new(&mut *transport).ok()?;
-            udp.set_length(length);
-            udp.set_checksum(0);
-        }
-        let sum = !checksum::add(pseudo, checksum::sum(transport));
-        if self.protocol == IpProtocol::TCP {
-            Tcp::new(transport).ok()?.set_checksum(sum);
-        } else {
-            Udp::new(transport).ok()?.set_checksum(checksum::never_zero(sum));
-        }
-        Some(())
-    }
-    /// Fits the network header; returns the sum of the pseudo-header.
-    fn fit_network(&self, packet: &mut [u8]) -> Option<u16> {
-        let total = u16::try_from(packet.len()).ok()?;
-        let length = total.checked_sub((self.transport - self.network) as u16)?;
-        if self.v6 {
-            let mut ip = Ipv6::new(packet).ok()?;
-            ip.set_payload_length(length);
-            return Some(checksum::pseudo_v6(ip.src(), ip.dst(), self.protocol, u32::from(length)));
-        }
-        let mut ip = Ipv4::new(packet).ok()?;
-        ip.set_total_length(total);
-        ip.set_id(ip.id().wrapping_add(self.index));
-        ip.fill_checksum();
-        Some(checksum::pseudo_v4(ip.src(), ip.dst(), self.protocol, length))
-    }
-    /// Only the last segment ends or pushes the stream, only the first one reports a reduced window.
-    fn fit_tcp(&self, mut tcp: Tcp<&mut [u8]>, last: bool) {
-        let mut flags = tcp.flags().0;
-        if !last {
-            flags &= !(TcpFlags::FIN.0 | TcpFlags::PSH.0);
-        }
-        if self.index > 0 {
-            flags &= !TcpFlags::CWR.0;
-        }
-        tcp.set_flags(TcpFlags(flags));
-        tcp.set_seq(tcp.seq().wrapping_add((self.next - self.payload) as u32));
-        tcp.set_checksum(0);
+fn network_header_len(packet: &[u8]) -> Result<usize, Misfit> {
+    match packet.first().ok_or(Misfit)? >> 4 {
+        6 => Ipv6::new(packet).map(|_| 40).map_err(|_| Misfit),
+        _ => Ipv4::new(packet).map(|ip| ip.header_len()).map_err(|_| Misfit),
     }
 }
 
-/// Most segments of one frame: no sender makes more, and a broken description must not make millions.
-const MOST: usize = 8192;
+/// The virtio-net header that tells the kernel what is left to be done with a packet.
+#[inline]
+pub(crate) fn describe(packet: &Packet) -> Result<[u8; VIRTIO_HEADER], Misfit> {
+    match packet.unfinished() {
+        None => Ok([0; VIRTIO_HEADER]),
+        Some(left) => describe_unfinished(packet, left),
+    }
+}
+
+fn describe_unfinished(packet: &Packet, left: Unfinished) -> Result<[u8; VIRTIO_HEADER], Misfit> {
+    let start = u16::try_from(left.transport).map_err(|_| Misfit)?;
+    let transport = packet.data().get(usize::from(start)..).ok_or(Misfit)?;
+    if usize::from(left.checksum) + 2 > transport.len() {
+        return Err(Misfit);
+    }
+    let (kind, size, headers) = match left.segments {
+        None => (0, 0, 0),
+        Some(Segments { kind, size, .. }) => {
+            let (kind, header_len) = match kind {
+                SegmentKind::Udp => (GSO_UDP, 8),
+                kind => tcp_kind(kind, transport)?,
+            };
+            (kind, size, start + header_len)
+        }
+    };
+    let [h0, h1] = headers.to_ne_bytes();
+    let [s0, s1] = size.to_ne_bytes();
+    let [c0, c1] = start.to_ne_bytes();
+    let [o0, o1] = left.checksum.to_ne_bytes();
+    Ok([NEEDS_CHECKSUM, kind, h0, h1, s0, s1, c0, c1, o0, o1])
+}
+
+/// The kind of a TCP packet's segments, and the length of its TCP header.
+fn tcp_kind(kind: SegmentKind, transport: &[u8]) -> Result<(u8, u16), Misfit> {
+    let tcp = Tcp::new(transport).map_err(|_| Misfit)?;
+    let kind = if kind == SegmentKind::Tcp4 { GSO_TCP4 } else { GSO_TCP6 };
+    let reduced = if tcp.flags().0 & TcpFlags::CWR.0 != 0 { GSO_ECN } else { 0 };
+    Ok((kind | reduced, tcp.header_len() as u16))
+}
+
+/// The longest segment of a packet with the header of its network, which a link's MTU bounds; `None` for a packet that
+/// is not to be cut.
+pub(crate) fn longest_segment(packet: &Packet) -> Option<usize> {
+    let segments = packet.unfinished()?.segments?;
+    Some(packet.segment_len(usize::try_from(segments.network).ok()?))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use artery_packet::{Batch, Pool};
     use artery_wire::build::{ether, ip4, ip6};
+    use artery_wire::{IpProtocol, checksum};
     use proptest::prelude::*;
 
-    const ETHERNET: usize = 14;
-
-    fn frame(v6: bool, tcp: bool, vlan: bool, payload: &[u8]) -> Vec<u8> {
-        let flags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::PSH.0 | TcpFlags::CWR.0 | TcpFlags::ACK.0);
-        let ether = ether("02:00:00:00:00:01", "02:00:00:00:00:02");
-        let ether = if vlan { ether.vlan(7) } else { ether };
-        match (v6, tcp) {
-            (false, true) => {
-                ether.ip4(ip4().id(0xffff).tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload))
-            }
-            (false, false) => ether.ip4(ip4().id(0xffff).udp(1, 2).payload(payload)),
-            (true, true) => ether.ip6(ip6().tcp(1, 2).seq(u32::MAX).flags(flags).payload(payload)),
-            (true, false) => ether.ip6(ip6().udp(1, 2).payload(payload)),
-        }
-        .bytes()
+    thread_local! {
+        static POOL: &'static Pool = Pool::new(256, 8).unwrap();
+    }
+    fn pool() -> &'static Pool {
+        POOL.with(|pool| *pool)
     }
 
-    fn cut(frame: &[u8], protocol: IpProtocol, size: u16) -> Vec<Vec<u8>> {
-        let mut cutter = Cutter::new(frame, true, protocol, size).expect("the headers are in order");
-        let mut segments = Vec::new();
-        while let Some(len) = cutter.next_len() {
-            let mut segment = vec![0; len];
-            cutter.write_next(frame, &mut segment).unwrap();
-            segments.push(segment);
+    fn header(flags: u8, gso: u8, size: u16, start: u16, offset: u16) -> [u8; VIRTIO_HEADER] {
+        let mut header = [flags, gso, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (at, value) in [(4, size), (6, start), (8, offset)] {
+            header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
         }
-        segments
+        header
     }
 
-    /// The frame as a sender makes that hands out the same bytes a segment at a time.
-    fn expected(
-        whole: &[u8],
-        v6: bool,
-        tcp: bool,
-        vlan: bool,
-        chunk: &[u8],
-        index: usize,
-        at: usize,
-    ) -> Vec<u8> {
-        let mut bytes = frame(v6, tcp, vlan, chunk);
-        let network = ETHERNET + if vlan { 4 } else { 0 };
-        let last = at + chunk.len() == whole.len();
-        let length = (bytes.len() - network - if v6 { 40 } else { 20 }) as u32;
-        let (pseudo, transport) = if v6 {
-            let ip = Ipv6::new(&bytes[network..]).unwrap();
-            (checksum::pseudo_v6(ip.src(), ip.dst(), ip.next_header(), length), network + 40)
-        } else {
-            let mut ip = Ipv4::new(&mut bytes[network..]).unwrap();
-            ip.set_id(0xffff_u16.wrapping_add(index as u16));
-            ip.fill_checksum();
-            (checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), length as u16), network + 20)
-        };
-        if tcp {
-            let mut header = Tcp::new(&mut bytes[transport..]).unwrap();
-            let mut flags = TcpFlags::ACK.0;
-            flags |= if last { TcpFlags::FIN.0 | TcpFlags::PSH.0 } else { 0 };
-            flags |= if index == 0 { TcpFlags::CWR.0 } else { 0 };
-            header.set_flags(TcpFlags(flags));
-            header.set_seq(u32::MAX.wrapping_add(at as u32));
-            header.set_checksum(0);
-            let sum = !checksum::add(pseudo, checksum::sum(&bytes[transport..]));
-            Tcp::new(&mut bytes[transport..]).unwrap().set_checksum(sum);
-        }
-        bytes
+    fn tcp4(payload: usize) -> Vec<u8> {
+        let flags = TcpFlags(TcpFlags::ACK.0 | TcpFlags::CWR.0);
+        let ip = ip4().tcp(1, 2).flags(flags).payload(vec![7; payload]);
+        ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip4(ip).bytes()
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
-        fn segments_are_what_a_sender_without_offloads_sends(
-            v6: bool, tcp: bool, vlan: bool,
-            payload in proptest::collection::vec(any::<u8>(), 1..5000),
-            size in 100u16..1500,
-        ) {
-            let protocol = if tcp { IpProtocol::TCP } else { IpProtocol::UDP };
-            let segments = cut(&frame(v6, tcp, vlan, &payload), protocol, size);
-            let chunks: Vec<_> = payload.chunks(usize::from(size)).collect();
-            prop_assert_eq!(segments.len(), chunks.len());
-            for (index, (segment, chunk)) in segments.iter().zip(chunks).enumerate() {
-                let at = index * usize::from(size);
-                prop_assert_eq!(segment, &expected(&payload, v6, tcp, vlan, chunk, index, at));
-            }
-        }
-
-        #[test]
-        fn no_frame_and_description_panic(
+        fn no_frame_and_header_panic_and_what_is_accepted_can_be_described_and_finished(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
             header in proptest::collection::vec(any::<u8>(), 0..12),
             ethernet: bool, version in 4u8..7,
         ) {
-            if let Some(first) = bytes.get_mut(if ethernet { ETHERNET } else { 0 }) {
+            if let Some(first) = bytes.get_mut(if ethernet { 14 } else { 0 }) {
                 *first = version << 4 | 5;
             }
-            let offload = Offload::parse(&header);
-            if let Some((protocol, size)) = offload.segments
-                && let Some(mut cutter) = Cutter::new(&bytes, ethernet, protocol, size)
-            {
-                while let Some(len) = cutter.next_len() {
-                    prop_assert!(len <= bytes.len());
-                    cutter.write_next(&bytes, &mut vec![0; len]).unwrap();
-                }
-            }
-            if let Some((start, offset)) = offload.checksum {
-                let inside = usize::from(start) + usize::from(offset) + 2 <= bytes.len();
-                prop_assert_eq!(finish_checksum(&mut bytes, start, offset).is_ok(), inside);
+            let mut packet = pool().packet_from(&bytes).unwrap();
+            if Offload::parse(&header).note_on(&mut packet, ethernet).is_ok() {
+                prop_assert!(describe(&packet).is_ok());
+                let mut batch = Batch::default();
+                batch.push(packet);
+                let finished = batch.finish();
+                prop_assert_eq!((finished.malformed, finished.pool_empty), (0, 0));
+                prop_assert!(!batch.is_empty());
             }
         }
-    }
 
-    #[test]
-    fn a_checksum_left_unfinished_becomes_the_right_one() {
-        let whole = frame(false, false, false, b"some payload");
-        let mut partial = whole.clone();
-        let ip = Ipv4::new(&whole[ETHERNET..]).unwrap();
-        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), 20);
-        Udp::new(&mut partial[34..]).unwrap().set_checksum(pseudo);
-        assert_eq!(finish_checksum(&mut partial, 34, 6), Ok(()));
-        assert_eq!(partial, whole);
-    }
-
-    #[test]
-    fn a_frame_that_is_not_what_its_description_says_is_not_cut() {
-        let udp = frame(false, false, false, &[1; 3000]);
-        assert_eq!(Cutter::new(&udp, true, IpProtocol::TCP, 1000), None);
-        assert_eq!(Cutter::new(&udp[..40], true, IpProtocol::UDP, 1000), None, "headers cut off");
-        assert_eq!(Cutter::new(&udp, false, IpProtocol::UDP, 1000), None, "there is a link header");
-        assert_eq!(Cutter::new(&udp, true, IpProtocol::UDP, 0), None);
+        #[test]
+        fn a_description_that_fits_comes_back_as_it_went(payload in 2usize..4000, size in 1u16..1500, v6: bool) {
+            let frame = if v6 {
+                let ip = ip6().tcp(1, 2).payload(vec![7; payload]);
+                ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip6(ip).bytes()
+            } else {
+                tcp4(payload)
+            };
+            let start = if v6 { 54 } else { 34 };
+            let gso = if v6 { GSO_TCP6 } else { GSO_TCP4 | GSO_ECN };
+            let mut packet = pool().packet_from(&frame).unwrap();
+            let mut asked = header(NEEDS_CHECKSUM, gso, size, start, 16);
+            Offload::parse(&asked).note_on(&mut packet, true).unwrap();
+            asked[2..4].copy_from_slice(&(start + 20).to_ne_bytes());
+            prop_assert_eq!(describe(&packet), Ok(asked));
+        }
     }
 
     #[test]
     fn the_virtio_header_is_understood() {
-        let mut header = [0; VIRTIO_HEADER];
-        assert_eq!(Offload::parse(&header), Offload::default());
-        header[0] = NEEDS_CHECKSUM;
-        header[1] = GSO_TCP4 | GSO_ECN;
-        for (at, value) in [(4, 1448_u16), (6, 34), (8, 16)] {
-            header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+        let bytes = header(NEEDS_CHECKSUM, GSO_TCP4 | GSO_ECN, 1448, 34, 16);
+        let expected = Offload { checksum: Some((34, 16)), segments: Some((SegmentKind::Tcp4, 1448)) };
+        assert_eq!(Offload::parse(&bytes), expected);
+        assert_eq!(Offload::parse(&bytes[..9]), Offload::default());
+        assert_eq!(Offload::parse(&[0; VIRTIO_HEADER]), Offload::default());
+    }
+
+    #[test]
+    fn a_checksum_without_segments_may_be_anywhere_in_the_frame() {
+        let mut packet = pool().packet_from(&[0; 60]).unwrap();
+        let bytes = header(NEEDS_CHECKSUM, 0, 0, 34, 24);
+        Offload::parse(&bytes).note_on(&mut packet, true).unwrap();
+        assert_eq!(describe(&packet), Ok(bytes));
+        packet.trim(1).unwrap();
+        assert_eq!(describe(&packet), Err(Misfit), "its field was cut off");
+        let outside = header(NEEDS_CHECKSUM, 0, 0, 34, 25);
+        let mut packet = pool().packet_from(&[0; 60]).unwrap();
+        assert_eq!(Offload::parse(&outside).note_on(&mut packet, true), Err(Misfit));
+    }
+
+    #[test]
+    fn segments_without_a_word_on_the_checksum_have_it_left_too() {
+        let mut packet = pool().packet_from(&tcp4(3000)).unwrap();
+        Offload::parse(&header(0, GSO_TCP4, 1000, 0, 0)).note_on(&mut packet, true).unwrap();
+        let described = describe(&packet).unwrap();
+        assert_eq!(described[0], NEEDS_CHECKSUM);
+        assert_eq!(longest_segment(&packet), Some(1040));
+        let mut batch = Batch::default();
+        batch.push(packet);
+        batch.finish();
+        let ip = Ipv4::new(&batch.iter().next().unwrap().data()[14..]).unwrap();
+        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), IpProtocol::TCP, 1020);
+        let sum = checksum::add(pseudo, checksum::sum(ip.payload()));
+        assert!(checksum::is_valid(sum));
+    }
+
+    #[test]
+    fn segments_of_another_kind_than_the_frame_are_refused() {
+        for (gso, ethernet) in [(GSO_UDP, true), (GSO_TCP6, true), (GSO_TCP4, false)] {
+            let mut packet = pool().packet_from(&tcp4(3000)).unwrap();
+            let offload = Offload::parse(&header(NEEDS_CHECKSUM, gso, 1000, 34, 16));
+            assert_eq!(offload.note_on(&mut packet, ethernet), Err(Misfit), "{gso} {ethernet}");
         }
-        let expected = Offload { checksum: Some((34, 16)), segments: Some((IpProtocol::TCP, 1448)) };
-        assert_eq!(Offload::parse(&header), expected);
-        assert_eq!(Offload::parse(&header[..9]), Offload::default());
     }
 }

@@ -18,8 +18,8 @@ pub struct RxCounters {
     pub pool_empty: u64,
     /// Frames dropped because the kernel's description of them makes no sense.
     pub malformed: u64,
-    /// Frames longer than the link carries, which were cut into segments.
-    pub segmented: u64,
+    /// Packets that their senders left unfinished: without checksum, or uncut.
+    pub unfinished: u64,
 }
 
 /// What a transmit queue has counted since it was opened.
@@ -33,6 +33,8 @@ pub struct TxCounters {
     pub too_long: u64,
     /// Packets dropped because the device refused them, such as those shorter than a link header.
     pub refused: u64,
+    /// Packets handed to the device unfinished: without checksum, or uncut.
+    pub unfinished: u64,
     /// Times the device could take no more.
     pub full: u64,
 }

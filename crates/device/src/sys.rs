@@ -64,6 +64,13 @@ pub(crate) fn request(fd: BorrowedFd<'_>, ask: Ask, name: &str, value: &[u8]) ->
     Ok((String::from_utf8_lossy(&request.name[..length]).into_owned(), request.value))
 }
 
+/// Says what senders may leave to be done with packets that come by a queue of a TAP device: the `TUN_F_*` bits.
+pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io::Result<()> {
+    let value = libc::c_ulong::from(offloads);
+    // SAFETY: the code takes its argument by value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, value) })
+}
+
 /// Adds an IPv6 address to the interface `index`.
 pub(crate) fn add_ipv6(index: u32, address: Ipv6Addr, prefix: u8) -> io::Result<()> {
     let socket = rustix::net::socket_with(

@@ -1,25 +1,31 @@
 //! TAP and TUN devices: interfaces of the host whose other end is the router.
 //!
 //! What the host sends by such an interface is received here, what is transmitted here the host receives. A system
-//! call and a copy for each packet. The host finishes checksums and cuts segments itself, as nothing else is offered
-//! to it. The device vanishes with the port.
+//! call and a copy for each packet. Every packet has a virtio-net header: the host leaves checksums and segments to be
+//! made, and takes packets of which that is left. The device vanishes with the port.
 use crate::interface::{check_name, control_socket};
+use crate::offload::{Offload, VIRTIO_HEADER, describe};
 use crate::queue::addressed_to;
 use crate::sys::{self, Ask};
 use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, readv};
-use std::io::{self, IoSliceMut};
+use rustix::io::{Errno, readv, writev};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 const DEVICE: &str = "/dev/net/tun";
 const CAPABILITY: &str = "CAP_NET_ADMIN";
-/// Longest packet that the host can send.
-const LONGEST: usize = 68 << 10;
+/// What the host may leave to be done: checksums, and cutting TCP and UDP of both versions of IP (`TUN_F_*`).
+const OFFLOADS: [libc::c_uint; 2] = {
+    let (checksum, tcp4, tcp6, ecn, udp4, udp6) = (1, 2, 4, 8, 0x20, 0x40);
+    let tcp = checksum | tcp4 | tcp6 | ecn;
+    // Kernels before 6.2 do not know the last two.
+    [tcp | udp4 | udp6, tcp]
+};
 
 /// What to make and how to set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +82,8 @@ impl TapDevice {
     /// The receiving half of a queue, whose packets are marked with `port`.
     pub(crate) fn rx(&self, queue: u16, port: u16) -> Option<TapRx> {
         let fd = self.queues.get(usize::from(queue))?.clone();
-        let spill = vec![0; LONGEST].into_boxed_slice();
         let (name, ethernet, counters) = (self.interface.name.clone(), self.ethernet, RxCounters::default());
-        Some(TapRx { fd, name, ethernet, port, spill, counters })
+        Some(TapRx { fd, name, ethernet, port, spare: None, counters })
     }
     /// The transmitting half of a queue.
     pub(crate) fn tx(&self, queue: u16) -> Option<TapTx> {
@@ -100,7 +105,7 @@ fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), D
     })?;
     let kind = if settings.ethernet { libc::IFF_TAP } else { libc::IFF_TUN };
     let many = if settings.queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
-    let flags = (kind | libc::IFF_NO_PI | many) as u16;
+    let flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | many) as u16;
     let failed = |error: std::io::Error| {
         let doing = match error.raw_os_error() {
             Some(libc::EINVAL) => "making a TAP device of the name of another interface",
@@ -109,7 +114,11 @@ fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), D
         DeviceError::from_io(name, doing, CAPABILITY, &error)
     };
     let (name, _) = sys::request(fd.as_fd(), Ask::Tun, name, &flags.to_ne_bytes()).map_err(failed)?;
-    Ok((fd, name))
+    let offered = OFFLOADS.iter().find_map(|offloads| sys::set_tun_offloads(fd.as_fd(), *offloads).ok());
+    match offered {
+        Some(()) => Ok((fd, name)),
+        None => Err(failed(io::Error::last_os_error())),
+    }
 }
 
 fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
@@ -170,33 +179,52 @@ pub struct TapRx {
     name: String,
     ethernet: bool,
     port: u16,
-    /// What does not fit in a common frame; such packets are rare, and their length is not known before.
-    spill: Box<[u8]>,
+    /// For packets that do not fit in a common frame: their length is not known before they are read.
+    spare: Option<Packet>,
     counters: RxCounters,
 }
 
 impl TapRx {
-    /// Reads one packet into `packet`, or into a longer one. `Ok(None)` when it had to be dropped.
+    /// Reads one packet into `packet`, or into a big one. `Ok(None)` when it had to be dropped.
     fn read(&mut self, pool: &'static Pool, mut packet: Packet) -> Result<Option<Packet>, Errno> {
         let room = packet.tailroom();
         let Ok(front) = packet.append(room) else { return Ok(None) };
-        let mut parts = [IoSliceMut::new(front), IoSliceMut::new(&mut self.spill)];
-        let len = readv(&*self.fd, &mut parts)?;
-        let Some(over) = len.checked_sub(room) else {
-            return Ok(packet.trim(room - len).is_ok().then_some(packet));
-        };
-        let tail = &self.spill[..over.min(self.spill.len())];
-        let long = pool.packet_for(len).and_then(|mut long| {
-            let bytes = long.append(len).ok()?;
-            let (front, back) = bytes.split_at_mut_checked(room)?;
-            front.copy_from_slice(packet.data());
-            back.copy_from_slice(tail);
-            Some(long)
-        });
-        if long.is_none() {
-            self.counters.pool_empty += 1;
+        if self.spare.is_none() {
+            self.spare = pool.big_packet();
         }
-        Ok(long)
+        // What would lie in `front` has its place in the spare packet too, to be copied there should it be needed.
+        let spill = self.spare.as_mut().and_then(|spare| {
+            spare.truncate(0);
+            let whole = spare.append(spare.tailroom()).ok()?;
+            whole.get_mut(room..)
+        });
+        let mut header = [0; VIRTIO_HEADER];
+        let mut parts =
+            [IoSliceMut::new(&mut header), IoSliceMut::new(front), IoSliceMut::new(spill.unwrap_or(&mut []))];
+        let Some(len) = readv(&*self.fd, &mut parts)?.checked_sub(VIRTIO_HEADER) else { return Ok(None) };
+        // Without a spare packet a longer one would be cut off there.
+        let packet = if len < room || len == room && self.spare.is_some() {
+            packet.truncate(len);
+            Some(packet)
+        } else {
+            self.spilled(&packet, len)
+        };
+        let Some(mut packet) = packet else {
+            self.counters.pool_empty += 1;
+            return Ok(None);
+        };
+        if Offload::parse(&header).note_on(&mut packet, self.ethernet).is_err() {
+            self.counters.malformed += 1;
+            return Ok(None);
+        }
+        Ok(Some(packet))
+    }
+    /// The spare packet, with the front of what was read put in its place; `None` when there is none.
+    fn spilled(&mut self, front: &Packet, len: usize) -> Option<Packet> {
+        let mut long = self.spare.take()?;
+        long.truncate(len);
+        long.data_mut().get_mut(..front.len())?.copy_from_slice(front.data());
+        Some(long)
     }
     fn finish(&mut self, mut packet: Packet, time: Time, into: &mut Batch) {
         let to = if self.ethernet { addressed_to(packet.data(), None) } else { PacketType::Host };
@@ -205,6 +233,7 @@ impl TapRx {
         packet.set_timestamp(time);
         self.counters.packets += 1;
         self.counters.bytes += packet.len() as u64;
+        self.counters.unfinished += u64::from(packet.is_unfinished());
         into.push(packet);
     }
 }
@@ -256,10 +285,11 @@ impl TxQueue for TapTx {
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
         let (mut left, mut result) = (0, Ok(()));
         for packet in &*batch {
-            match rustix::io::write(&*self.fd, packet.data()) {
-                Ok(_) => {
+            match write(&self.fd, packet) {
+                Ok(()) => {
                     self.counters.packets += 1;
                     self.counters.bytes += packet.len() as u64;
+                    self.counters.unfinished += u64::from(packet.is_unfinished());
                 }
                 // Interrupted or full: the packet stays, and the caller comes back.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => {
@@ -283,6 +313,11 @@ impl TxQueue for TapTx {
     fn counters(&self) -> TxCounters {
         self.counters
     }
+}
+
+fn write(fd: &OwnedFd, packet: &Packet) -> Result<(), Errno> {
+    let header = describe(packet).map_err(|_| Errno::INVAL)?;
+    writev(fd, &[IoSlice::new(&header), IoSlice::new(packet.data())]).map(drop)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Default for Settings {
         Settings {
             workers: 1,
             burst: BATCH,
-            frames: (16384, 64),
+            frames: (16384, 1024),
             simulated: None,
             profile: false,
             affinity: None,

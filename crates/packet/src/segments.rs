@@ -106,15 +106,20 @@ impl Plan {
             (usize::try_from(segments.network).ok()?, usize::try_from(left.transport).ok()?);
         let frame = packet.data();
         let kind = segments.kind;
-        let header = frame.get(network..)?;
-        let (protocol, header_len, v6) = match header.first()? >> 4 {
-            6 => (Ipv6::new(header).ok()?.next_header(), 40, true),
-            _ => Ipv4::new(header).map(|ip| (ip.protocol(), ip.header_len(), false)).ok()?,
-        };
-        let (expected, field, version) = match kind {
+        let (protocol, field, version) = match kind {
             SegmentKind::Tcp4 => (IpProtocol::TCP, 16, Some(false)),
             SegmentKind::Tcp6 => (IpProtocol::TCP, 16, Some(true)),
             SegmentKind::Udp => (IpProtocol::UDP, 6, None),
+        };
+        let header = frame.get(network..)?;
+        let between = transport.checked_sub(network)?;
+        let (v6, leads_there) = match header.first()? >> 4 {
+            // Behind extension headers the transport header is where the sender says.
+            6 => (true, Ipv6::new(header).ok()?.next_header() == protocol && between == 40 || between > 40),
+            _ => (
+                false,
+                Ipv4::new(header).is_ok_and(|ip| ip.protocol() == protocol && between == ip.header_len()),
+            ),
         };
         let segment = frame.get(transport..)?;
         let payload = transport
@@ -123,10 +128,9 @@ impl Plan {
                 _ => Tcp::new(segment).ok()?.header_len(),
             };
         let size = usize::from(segments.size);
-        let fits = protocol == expected
+        let fits = leads_there
             && version.is_none_or(|version| version == v6)
             && left.checksum == field
-            && transport == network + header_len
             && payload < frame.len()
             && size > 0
             && frame.len() - payload < MOST * size;
@@ -326,7 +330,7 @@ mod tests {
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
             network in -20isize..120, header in prop_oneof![Just(20isize), Just(40), 0isize..100],
             kind in prop_oneof![Just(SegmentKind::Tcp4), Just(SegmentKind::Tcp6), Just(SegmentKind::Udp)],
-            size in prop_oneof![0u16..3, any::<u16>()], checksum in prop_oneof![Just(16u8), Just(6), any::<u8>()],
+            size in prop_oneof![0u16..3, any::<u16>()], checksum in prop_oneof![Just(16u16), Just(6), any::<u16>()],
             version in 4u8..7, single: bool,
         ) {
             if let Some(first) = usize::try_from(network).ok().and_then(|at| bytes.get_mut(at)) {

@@ -146,24 +146,18 @@ impl Group {
 
 impl RxQueue for AfPacketRx {
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
-        let (start, limit) = (into.len(), into.len() + max);
-        self.intake.cut(pool, limit, into);
+        let start = into.len();
         for _ in 0..max {
-            if into.len() >= limit {
-                break;
-            }
             let Some(slot) = self.ring.front() else { break };
             self.idle = 0;
             match slot.arrival() {
                 None => self.intake.counters.malformed += 1,
                 Some((arrival, _)) if arrival.queued => {
-                    self.intake.take_queued(pool, &self.socket, arrival, into)
+                    self.intake.take_queued(pool, &self.socket, &arrival, into)
                 }
                 Some((arrival, _)) if arrival.cut => self.intake.counters.truncated += 1,
-                Some((arrival, frame)) => self.intake.take(pool, arrival, frame, into),
+                Some((arrival, frame)) => self.intake.take(pool, &arrival, frame, into),
             }
-            drop(slot);
-            self.intake.cut(pool, limit, into);
         }
         if into.len() == start {
             self.idle += 1;

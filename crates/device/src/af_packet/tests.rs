@@ -1,7 +1,8 @@
 use super::*;
 use crate::namespace::{Host, in_namespace, may_make_namespaces, run, try_run};
 use crate::{RxQueue, TxQueue};
-use artery_packet::{Batch, PacketType, Pool};
+use artery_packet::{Batch, Packet, PacketType, Pool, SegmentKind, Segments, Unfinished};
+use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{Ethernet, Ipv4, checksum};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -121,7 +122,7 @@ fn frames_longer_than_a_slot_come_whole_and_in_order() {
         let ours = got.iter().filter(|packet| packet.data()[12..14] == [0x88, 0xb5]);
         let received: Vec<_> = ours.inspect(|p| assert_eq!(p.data(), frame(BROADCAST, 8, p.len()))).collect();
         assert_eq!(received.iter().map(|p| p.len()).collect::<Vec<_>>(), lengths);
-        assert_eq!((rx.counters().truncated, rx.counters().segmented), (0, 0));
+        assert_eq!((rx.counters().truncated, rx.counters().unfinished), (0, 0));
     });
 }
 
@@ -135,7 +136,7 @@ fn checksum_is_right(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn checksums_that_the_sender_left_to_its_card_are_finished() {
+fn checksums_that_the_sender_left_to_its_card_are_noted_and_can_be_finished() {
     if !may_make_namespaces() {
         return;
     }
@@ -147,10 +148,82 @@ fn checksums_that_the_sender_left_to_its_card_are_finished() {
         let mut rx = open_rx("left", AfPacketRxSettings { promiscuous: true, ..Default::default() });
         host.send_udp("10.1.0.1", 7, b"unfinished");
         let wanted = |data: &[u8]| data.ends_with(b"unfinished");
-        let got = receive_until(&mut rx, pool, wanted);
-        let packet = got.iter().find(|packet| wanted(packet.data())).unwrap();
+        let mut got = receive_until(&mut rx, pool, wanted);
+        let mut packet = got.drain().find(|packet| wanted(packet.data())).unwrap();
         assert_eq!(packet.packet_type(), PacketType::OtherHost, "the interface has another address");
+        assert!(packet.is_unfinished() && !checksum_is_right(packet.data()), "{packet:?}");
+        packet.finish_checksum().unwrap();
         assert!(checksum_is_right(packet.data()), "{packet:?}");
+        assert_eq!(rx.counters().unfinished, 1);
+    });
+}
+
+/// A long frame of a kind, with a record of segments of 1,000 bytes.
+fn long_frame(pool: &'static Pool, kind: SegmentKind, tagged: bool) -> Packet {
+    let ether = ether("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff");
+    let ether = if tagged { ether.vlan(42) } else { ether };
+    let payload: Vec<u8> = (0..5500u32).map(|n| (n % 251) as u8).collect();
+    let bytes = match kind {
+        SegmentKind::Tcp4 => ether.ip4(ip4().id(7).tcp(1, 2).payload(payload)).bytes(),
+        SegmentKind::Tcp6 => ether.ip6(ip6().tcp(1, 2).payload(payload)).bytes(),
+        SegmentKind::Udp => ether.ip4(ip4().id(7).udp(1, 2).payload(payload)).bytes(),
+    };
+    let network = if tagged { 18 } else { 14 };
+    let mut packet = pool.packet_from(&bytes).unwrap();
+    let transport = network + if kind == SegmentKind::Tcp6 { 40 } else { 20 };
+    let segments = Some(Segments { network, kind, size: 1000 });
+    let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
+    packet.set_unfinished(Unfinished { transport, checksum, segments }).unwrap();
+    packet.verify_segments().unwrap();
+    packet
+}
+
+#[test]
+fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let pool = pool();
+        let (mut rx, mut tx) = (open_rx("right", AfPacketRxSettings::default()), open_tx("left"));
+        let kinds = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp];
+        for (kind, tagged) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let mut sent = Batch::default();
+            sent.push(long_frame(pool, kind, tagged));
+            assert_eq!(tx.transmit(&mut sent), Ok(1));
+            let sent = long_frame(pool, kind, tagged);
+            let got = receive_until(&mut rx, pool, |data| data == sent.data());
+            let received = got.iter().find(|packet| packet.data() == sent.data()).unwrap();
+            assert_eq!(received.unfinished(), sent.unfinished(), "{kind:?}, tagged: {tagged}");
+        }
+        assert_eq!((tx.counters().unfinished, tx.counters().refused), (6, 0));
+        assert_eq!((rx.counters().malformed, rx.counters().truncated), (0, 0));
+    });
+}
+
+#[test]
+fn segments_longer_than_the_link_carries_are_dropped_and_counted() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        run("ip link add left mtu 1039 type veth peer name right");
+        run("ip link set left up");
+        run("ip link set right up");
+        let mut tx = open_tx("left");
+        let mut sent = Batch::default();
+        sent.push(pool().packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        sent.push(long_frame(pool(), SegmentKind::Tcp4, false));
+        sent.push(long_frame(pool(), SegmentKind::Udp, true));
+        let mut hollow = long_frame(pool(), SegmentKind::Udp, false);
+        hollow.truncate(30);
+        sent.push(hollow);
+        assert_eq!(tx.transmit(&mut sent), Ok(4));
+        let counters = tx.counters();
+        assert_eq!((counters.packets, counters.too_long, counters.refused), (2, 1, 1), "{counters:?}");
     });
 }
 
@@ -451,7 +524,7 @@ fn tcp_with_default_offloads_crosses_two_ports() {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             let counters = router.join().unwrap();
             assert_eq!((uploaded, served), (Ok(true), Ok(MEGABYTES << 20)), "{counters:?}");
-            assert!(counters[0].segmented > 0, "the client sends long frames: {counters:?}");
+            assert!(counters[0].unfinished > 0, "the client sends long frames: {counters:?}");
             assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
         });
     });

@@ -1,7 +1,8 @@
 //! Sending.
 use super::{AfPacketTxSettings, failed, open_socket};
+use crate::offload::{VIRTIO_HEADER, describe, longest_segment};
 use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
-use artery_packet::{BATCH, Batch};
+use artery_packet::{BATCH, Batch, Packet};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
 
@@ -14,7 +15,11 @@ pub struct AfPacketTx {
     socket: OwnedFd,
     interface: Interface,
     counters: TxCounters,
+    headers: Headers,
 }
+
+/// Virtio-net headers of the frames that are handed to the kernel at once.
+type Headers = [[u8; VIRTIO_HEADER]; BATCH];
 
 impl AfPacketTx {
     /// Opens a transmit queue on `interface`.
@@ -26,7 +31,40 @@ impl AfPacketTx {
         set_up(&socket, settings).map_err(|e| failed(interface, "setting up a packet socket", &e))?;
         sys::bind_packet(socket.as_fd(), interface.index, 0)
             .map_err(|e| failed(interface, "binding a packet socket", &e))?;
-        Ok(AfPacketTx { socket, interface: interface.clone(), counters: TxCounters::default() })
+        let counters = TxCounters::default();
+        Ok(AfPacketTx {
+            socket,
+            interface: interface.clone(),
+            counters,
+            headers: [[0; VIRTIO_HEADER]; BATCH],
+        })
+    }
+
+    /// Describes frames from the front of `batch`, up to one that can't be sent; returns how many.
+    fn describe(&mut self, batch: &Batch) -> Result<usize, Unfit> {
+        let mut count = 0;
+        for (header, packet) in self.headers.iter_mut().zip(batch) {
+            if packet.is_unfinished() {
+                match describe_unfinished(packet, self.interface.mtu) {
+                    Ok(described) => *header = described,
+                    Err(unfit) if count == 0 => return Err(unfit),
+                    Err(_) => break,
+                }
+            } else {
+                *header = [0; VIRTIO_HEADER];
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+    /// Drops the frame at the front, which can't be sent.
+    #[cold]
+    fn drop_unfit(&mut self, batch: &mut Batch, unfit: Unfit) {
+        match unfit {
+            Unfit::TooLong => self.counters.too_long += 1,
+            Unfit::Malformed => self.counters.refused += 1,
+        }
+        batch.drain_front(1).for_each(drop);
     }
 
     /// Deals with the frame at the front, which the kernel did not take. Says whether to go on.
@@ -53,12 +91,30 @@ impl AfPacketTx {
     }
 }
 
+/// Why a packet can't be sent.
+#[derive(Clone, Copy, Debug)]
+enum Unfit {
+    TooLong,
+    Malformed,
+}
+
+/// The virtio-net header of a frame, whose segments must not be longer than the link carries: the kernel, which would
+/// cut them, does not look.
+#[cold]
+fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER], Unfit> {
+    if longest_segment(packet).is_some_and(|longest| longest > mtu as usize) {
+        return Err(Unfit::TooLong);
+    }
+    describe(packet).map_err(|_| Unfit::Malformed)
+}
+
 fn set_up(socket: &OwnedFd, settings: &AfPacketTxSettings) -> io::Result<()> {
     let fd = socket.as_fd();
     // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
     if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &QUEUE_BYTES).is_err() {
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &QUEUE_BYTES)?;
     }
+    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     let bypass = libc::c_int::from(settings.qdisc_bypass);
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &bypass)
 }
@@ -67,11 +123,20 @@ impl TxQueue for AfPacketTx {
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
         let before = batch.len();
         while !batch.is_empty() {
-            match send(&self.socket, batch) {
+            let count = match self.describe(batch) {
+                Ok(count) => count,
+                Err(unfit) => {
+                    self.drop_unfit(batch, unfit);
+                    continue;
+                }
+            };
+            match send(&self.socket, batch, &self.headers[..count]) {
                 Ok(sent) => {
-                    let bytes: usize = batch.drain_front(sent).map(|packet| packet.len()).sum();
                     self.counters.packets += sent as u64;
-                    self.counters.bytes += bytes as u64;
+                    for packet in batch.drain_front(sent) {
+                        self.counters.bytes += packet.len() as u64;
+                        self.counters.unfinished += u64::from(packet.is_unfinished());
+                    }
                 }
                 Err(error) => {
                     if !self.not_sent(batch, &error)? {
@@ -90,23 +155,25 @@ impl TxQueue for AfPacketTx {
     }
 }
 
-/// Hands up to [`BATCH`] frames from the front of `batch` to the kernel; returns how many it took, at least one.
-fn send(socket: &OwnedFd, batch: &Batch) -> io::Result<usize> {
+/// Hands frames from the front of `batch`, one for each of `headers`, to the kernel; returns how many it took, at least
+/// one.
+fn send(socket: &OwnedFd, batch: &Batch, headers: &[[u8; VIRTIO_HEADER]]) -> io::Result<usize> {
     const NOWHERE: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let mut parts = [NOWHERE; BATCH];
-    for (part, packet) in parts.iter_mut().zip(batch) {
-        let data = packet.data();
-        *part = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    let part =
+        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut parts = [[NOWHERE; 2]; BATCH];
+    for (parts, (header, packet)) in parts.iter_mut().zip(headers.iter().zip(batch)) {
+        *parts = [part(header), part(packet.data())];
     }
     // SAFETY: null pointers and zeros are a valid mmsghdr, on every C library.
     let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-    let count = batch.len().min(BATCH);
-    for (message, part) in messages[..count].iter_mut().zip(&mut parts) {
-        message.msg_hdr.msg_iov = part;
-        message.msg_hdr.msg_iovlen = 1;
+    let count = batch.len().min(headers.len()).min(BATCH);
+    for (message, parts) in messages[..count].iter_mut().zip(&mut parts) {
+        message.msg_hdr.msg_iov = parts.as_mut_ptr();
+        message.msg_hdr.msg_iovlen = parts.len();
     }
-    // SAFETY: the first `count` messages each have one part, whose bytes `batch` keeps alive and unchanged; the
-    // kernel only reads them.
+    // SAFETY: the first `count` messages each have two parts, whose bytes `headers` and `batch` keep alive and
+    // unchanged; the kernel only reads them.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -14,7 +14,7 @@ pub struct Unfinished {
     /// Where the transport header starts; the checksum covers all from there to the end.
     pub transport: isize,
     /// Where in the transport header the checksum is. It holds the sum of the pseudo-header, not complemented.
-    pub checksum: u8,
+    pub checksum: u16,
     /// The segments to be cut, if the packet is not a single one.
     pub segments: Option<Segments>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Record {
     transport: u16,
     /// 0 for a packet that is a single segment.
     size: u16,
-    checksum: u8,
+    checksum: u16,
     kind: SegmentKind,
 }
 
@@ -194,7 +194,7 @@ mod tests {
     fn a_checksum_is_made_where_the_record_says_or_not_at_all() {
         let pool = Pool::new(4, 1).unwrap();
         let single = Unfinished { segments: None, ..LEFT };
-        let finish = |transport: isize, checksum: u8| {
+        let finish = |transport: isize, checksum: u16| {
             let mut packet = pool.packet_from(&[0; 60]).unwrap();
             packet.set_unfinished(Unfinished { transport, checksum, ..single }).unwrap();
             packet.finish_checksum().map(|()| (packet.is_unfinished(), packet.data().to_vec()))
