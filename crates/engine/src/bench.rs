@@ -205,6 +205,7 @@ impl Bench {
             outputs,
             counts: Default::default(),
             is_pushed_to: true,
+            finished: class.finished,
             signals: [false; 2],
             room: 0,
             listeners: Default::default(),
@@ -267,6 +268,9 @@ impl Bench {
     pub fn push_packets(&mut self, input: usize, packets: impl IntoIterator<Item = Packet>) {
         let mut batch = Batch::default();
         batch.extend(packets);
+        if self.graph.nodes[ELEMENT].finished {
+            self.graph.finish(ELEMENT, &mut batch);
+        }
         self.visit(|element, cx| element.push(input, &mut batch, cx));
         assert!(batch.is_empty(), "the element left packets in its input");
     }

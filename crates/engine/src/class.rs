@@ -37,6 +37,9 @@ pub struct Class {
     pub per_worker: bool,
     /// Whether it can be pushed to from another worker than its own: queues, between two workers' parts.
     pub boundary: bool,
+    /// Whether its packets must be as they go over a wire: what senders left undone is finished before it sees them
+    /// (see [`Packet::unfinished`](crate::Packet::unfinished)), and long packets come as their segments.
+    pub finished: bool,
     /// Which signals its instances give.
     pub signals: Signals,
     /// Makes an element of its arguments.
@@ -61,6 +64,7 @@ impl Class {
         phase: Phase::Default,
         per_worker: false,
         boundary: false,
+        finished: false,
         signals: Signals::None,
         build: |_| unreachable!("every class says how it is built"),
     };

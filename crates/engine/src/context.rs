@@ -68,7 +68,8 @@ impl<'a> Context<'a> {
     pub fn count_discarded(&mut self, reason: DropReason, n: u64) {
         self.graph.nodes[self.node].counts.drops.add(reason, n);
     }
-    /// Pulls up to `max` packets from an input into `into`; returns how many came.
+    /// Pulls up to `max` packets from an input into `into`; returns how many came. They may be more where packets are
+    /// finished first, and long ones cut.
     pub fn pull(&mut self, input: usize, max: usize, into: &mut Batch) -> usize {
         let Some((node, output)) = self.graph.nodes[self.node].inputs.get(input).and_then(|i| i.from) else {
             return 0;
@@ -77,6 +78,9 @@ impl<'a> Context<'a> {
         let max = max.min(self.graph.burst);
         let up = node as usize;
         self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
+        if self.graph.nodes[self.node].finished {
+            self.graph.finish(self.node, into);
+        }
         let pulled = into.len().saturating_sub(before);
         self.graph.count_pulled(up, self.node, pulled as u64);
         pulled
@@ -126,6 +130,11 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn pool(&self) -> &'static Pool {
         self.graph.pool
+    }
+    /// Finishes what senders left undone with the packets of a batch, which may become longer than a burst; see
+    /// [`Batch::finish`].
+    pub fn finish(&mut self, batch: &mut Batch) {
+        self.graph.finish(self.node, batch);
     }
     /// A copy of a packet; `None`, counted as [`DropReason::PoolEmpty`], when the pool is empty.
     pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {

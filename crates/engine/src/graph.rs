@@ -82,6 +82,8 @@ pub(crate) struct Node {
     pub(crate) outputs: Vec<Output>,
     /// Whether an input is pushed to.
     pub(crate) is_pushed_to: bool,
+    /// Whether its packets are finished before it sees them.
+    pub(crate) finished: bool,
     pub(crate) counts: Counts,
     /// Values of its [`Signal`]s.
     pub(crate) signals: [bool; 2],
@@ -259,6 +261,9 @@ impl Graph {
         let mark = self.stack.len();
         for hops in 1.. {
             let node = to.0 as usize;
+            if self.nodes[node].finished {
+                self.finish(node, batch);
+            }
             self.nodes[node].counts.packets += batch.len() as u64;
             let found = self.call(node, turn, |element, cx| element.push(usize::from(to.1), batch, cx));
             if !batch.is_empty() {
@@ -277,6 +282,14 @@ impl Graph {
             }
         }
         unreachable!("the loop returns at its last hop")
+    }
+
+    /// Finishes the packets of a batch on their way into an element.
+    pub(crate) fn finish(&mut self, node: usize, batch: &mut Batch) {
+        let finished = batch.finish();
+        let drops = &mut self.nodes[node].counts.drops;
+        drops.add(DropReason::Malformed, finished.malformed);
+        drops.add(DropReason::PoolEmpty, finished.pool_empty);
     }
 
     /// The one output at which packets wait, when there is no other and nothing was sent on from full outputs.

@@ -97,6 +97,7 @@ impl<'a> Wiring<'a> {
             outputs: (0..self.plan.outputs(node).len()).map(output).collect(),
             counts: Default::default(),
             is_pushed_to: self.plan.inputs(node).contains(&false),
+            finished: self.plan.class(node).finished,
             signals: [false; 2],
             room: 0,
             listeners: Default::default(),

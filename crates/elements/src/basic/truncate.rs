@@ -16,6 +16,7 @@ number to the EXTRA_LENGTH annotation, from which tools know how long the packet
     handlers: &[Handler::read("nbytes", "LENGTH", &Read(|t: &mut Truncate, _, _| Ok(t.length.to_string())))
         .and_write(&Write(|t: &mut Truncate, text, _| value(text).map(|length| t.length = length)))],
     per_worker: true,
+    finished: true,
     build: |args| Ok(Box::new(Truncate { length: args.read("LENGTH")?, note: args.read("EXTRA_LENGTH")? })),
     ..Class::DEFAULT
 };

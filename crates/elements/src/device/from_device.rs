@@ -28,6 +28,11 @@ PROMISC, frames for other stations are received too.
 With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are dropped.
 SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
 
+Hosts leave work to network cards: the checksums of TCP and UDP, and cutting what they send into segments. Such frames
+cross the router whole, up to 64 kB long, with right headers but for that checksum, and leave so by interfaces that can
+take them. Where they can't go on so - before elements that encapsulate or cut packets, such as UDPIPEncap, in pcap
+files, with SNAPLEN - they are finished first. Hosts can keep their default offloads.
+
 When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
@@ -139,6 +144,7 @@ impl FromDevice {
     /// Cuts long frames and turns aside what is no IP packet.
     fn prepare(&self, batch: &mut Batch, cx: &mut Context<'_>) {
         if let Some(snaplen) = self.snaplen {
+            cx.finish(batch);
             batch.iter_mut().for_each(|packet| cut(packet, snaplen));
         }
         if self.force_ip {

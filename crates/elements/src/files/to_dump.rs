@@ -36,6 +36,7 @@ on, and the run counts as failed: the program's exit status is 1.",
     // After the elements whose `encap` it asks for.
     phase: Phase::Last,
     build: |args| Ok(Box::new(ToDump::new(args)?)),
+    finished: true,
     ..Class::DEFAULT
 };
 

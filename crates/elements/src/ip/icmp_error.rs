@@ -188,6 +188,7 @@ impl IcmpError {
         packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
         packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
         packet.clear_metadata();
+        packet.set_finished();
         let (header, message) = packet.data_mut().split_at_mut(header_len);
         self.write_icmp(message, detail).map_err(ip_header::reason)?;
         self.write_ip(header, message.len(), cause).map_err(ip_header::reason)?;

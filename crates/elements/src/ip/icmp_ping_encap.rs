@@ -34,6 +34,7 @@ A packet that the headers would make longer than 65535 bytes is dropped.",
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);
         Ok(Box::new(IcmpPingEncap { src, dst, identifier, sequence: 1 }))
     },
+    finished: true,
     ..Class::DEFAULT
 };
 

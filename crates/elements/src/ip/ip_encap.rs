@@ -43,6 +43,7 @@ would make longer than 65535 bytes is dropped.",
         ),
     ],
     per_worker: true,
+    finished: true,
     build: |args| Ok(Box::new(IpEncap::new(args)?)),
     ..Class::DEFAULT
 };

@@ -96,6 +96,10 @@ impl IpFragmenter {
     }
 
     fn size_of_long(&self, packet: &Packet) -> Size {
+        let network = packet.network_offset().map_or(Some(0), |offset| usize::try_from(offset).ok());
+        if network.is_some_and(|network| packet.segment_len(network) <= self.mtu) {
+            return Size::Fits;
+        }
         let ip = match ip_header::ip(packet) {
             Ok(ip) => ip,
             Err(malformed) => return Size::Malformed(ip_header::reason(malformed)),
@@ -113,10 +117,21 @@ impl IpFragmenter {
     fn handle(&mut self, packet: Packet, cx: &mut Context<'_>) {
         match self.size(&packet) {
             Size::Fits => cx.send(0, packet),
+            Size::Split(_) if packet.is_unfinished() => self.finish(packet, cx),
             Size::Split(first) => self.split(packet, first, cx),
             Size::CannotSplit => self.refuse(packet, cx),
             Size::Malformed(reason) => cx.discard(packet, reason),
         }
+    }
+
+    /// Handles the segments of a packet: fragments have no checksum that could be left.
+    #[cold]
+    fn finish(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let mut segments = cx.spare();
+        segments.push(packet);
+        cx.finish(&mut segments);
+        segments.drain().for_each(|segment| self.handle(segment, cx));
+        cx.give_spare(segments);
     }
 
     #[cold]

@@ -31,6 +31,14 @@ pub(crate) fn ip_mut(packet: &mut Packet) -> Result<Ipv4<&mut [u8]>, Malformed> 
     Ipv4::new(bytes_mut(packet))
 }
 
+/// Whether the checksum of what follows an IP header of `header_len` bytes is left to be made: its field holds the sum
+/// of the pseudo-header.
+#[inline]
+pub(crate) fn leaves_checksum(packet: &Packet, header_len: usize) -> bool {
+    let offset = packet.network_offset().map_or(Some(0), |offset| usize::try_from(offset).ok());
+    packet.is_unfinished() && offset.is_some_and(|offset| packet.leaves_checksum_at(offset + header_len))
+}
+
 /// Why a packet without the header that should be there ends.
 pub(crate) fn reason(malformed: Malformed) -> DropReason {
     if malformed == Malformed::Truncated { DropReason::TooShort } else { DropReason::Malformed }

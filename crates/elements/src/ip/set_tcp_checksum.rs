@@ -29,10 +29,15 @@ impl SetTcpChecksum {
         let ip = ip_header::ip(packet).ok()?;
         let (header_len, total_len) = (ip.header_len(), usize::from(ip.total_length()));
         let length = total_len.checked_sub(header_len).filter(|length| *length >= MIN_LEN)?;
+        let left = ip_header::leaves_checksum(packet, header_len);
         let (pseudo, fragment) = (pseudo(&ip, IpProtocol::TCP, length), ip.is_fragment());
         let segment = ip_header::bytes_mut(packet).get_mut(header_len..total_len)?;
         if self.fix_offset {
             fix_offset(segment, fragment);
+        }
+        if left {
+            segment[16..18].copy_from_slice(&pseudo.to_be_bytes());
+            return Some(());
         }
         segment[16..18].fill(0);
         let sum = !checksum::add(pseudo, checksum::sum(segment));

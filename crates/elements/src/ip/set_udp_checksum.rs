@@ -35,8 +35,13 @@ fn set_checksum(packet: &mut Packet) -> Option<()> {
     let header_len = ip.header_len();
     let length = usize::from(Udp::new(bytes_after(packet, header_len)?).ok()?.length());
     let pseudo = pseudo(&ip, IpProtocol::UDP, length);
+    let left = ip_header::leaves_checksum(packet, header_len);
     let datagram = ip_header::bytes_mut(packet).get_mut(header_len..header_len + length)?;
     let mut udp = Udp::new(&mut *datagram).ok()?;
+    if left {
+        udp.set_checksum(pseudo);
+        return Some(());
+    }
     udp.set_checksum(0);
     let sum = !checksum::add(pseudo, checksum::sum(datagram));
     datagram[6..8].copy_from_slice(&checksum::never_zero(sum).to_be_bytes());

@@ -62,37 +62,33 @@ impl StoreIpAddress {
                     None => return false,
                 }
             }
-            Place::Source | Place::Destination => match ip_header::ip_mut(packet) {
-                Ok(mut header) => rewrite(&mut header, self.place, address),
-                Err(_) => return false,
-            },
+            Place::Source | Place::Destination => return self.rewrite(packet, address).is_some(),
         }
         true
     }
-}
 
-fn place(args: &Args<'_>, name: &'static str) -> Result<Place, ArgError> {
-    let text: String = args.read(name)?;
-    match text.to_ascii_lowercase().as_str() {
-        "src" => Ok(Place::Source),
-        "dst" => Ok(Place::Destination),
-        _ => match u32::parse(&text, args.names()) {
-            Ok(offset) => Ok(Place::Data(offset as usize)),
-            Err(_) => Err(ArgError::wrong("type mismatch: OFFSET requires integer, src or dst")),
-        },
+    /// Changes an address of the header and corrects all checksums that cover it.
+    fn rewrite(&self, packet: &mut Packet, address: Ipv4Addr) -> Option<()> {
+        let header_len = ip_header::ip(packet).ok()?.header_len();
+        let left = ip_header::leaves_checksum(packet, header_len);
+        let mut header = ip_header::ip_mut(packet).ok()?;
+        let is_source = matches!(self.place, Place::Source);
+        let old = if is_source { header.src() } else { header.dst() };
+        let correct = |sum| checksum::update_u32(sum, old.to_bits(), address.to_bits());
+        header.set_checksum(correct(header.checksum()));
+        if is_source {
+            header.set_src(address);
+        } else {
+            header.set_dst(address);
+        }
+        // A checksum that is left to be made is the sum of the pseudo-header so far: the complement of a checksum.
+        correct_transport(&mut header, |sum| if left { !correct(!sum) } else { correct(sum) });
+        Some(())
     }
 }
 
-/// Changes an address of the header and corrects all checksums that cover it.
-fn rewrite(header: &mut Ipv4<&mut [u8]>, place: Place, address: Ipv4Addr) {
-    let old = if matches!(place, Place::Source) { header.src() } else { header.dst() };
-    let correct = |sum| checksum::update_u32(sum, old.to_bits(), address.to_bits());
-    header.set_checksum(correct(header.checksum()));
-    if matches!(place, Place::Source) {
-        header.set_src(address);
-    } else {
-        header.set_dst(address);
-    }
+/// Corrects the checksum of what follows the header, if it has one.
+fn correct_transport(header: &mut Ipv4<&mut [u8]>, correct: impl Fn(u16) -> u16) {
     if header.fragment_offset() > 0 {
         return;
     }
@@ -108,6 +104,18 @@ fn rewrite(header: &mut Ipv4<&mut [u8]>, place: Place, address: Ipv4Addr) {
             }
         }
         _ => {}
+    }
+}
+
+fn place(args: &Args<'_>, name: &'static str) -> Result<Place, ArgError> {
+    let text: String = args.read(name)?;
+    match text.to_ascii_lowercase().as_str() {
+        "src" => Ok(Place::Source),
+        "dst" => Ok(Place::Destination),
+        _ => match u32::parse(&text, args.names()) {
+            Ok(offset) => Ok(Place::Data(offset as usize)),
+            Err(_) => Err(ArgError::wrong("type mismatch: OFFSET requires integer, src or dst")),
+        },
     }
 }
 
