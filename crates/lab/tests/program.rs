@@ -70,6 +70,15 @@ fn lookups_want_engines_that_exist_routes_in_the_file_and_a_round() {
 }
 
 #[test]
+fn the_experiment_of_2016_wants_routes_of_ipv4() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "2001:db8::/32\n").unwrap();
+    let output = bench(&["seed0", "--quick", "--table", file.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no routes of IPv4"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn the_help_of_every_experiment_is_plain_text() {
     for command in ["demo", "engine", "fib", "seed0", "seed3"] {
         let help = text(&bench(&[command, "--help"]).stdout);

@@ -22,7 +22,7 @@ mod updates;
 
 pub use catalog::{Catalog, Entry};
 pub use family::Family;
-pub use gate::check;
+pub use gate::{Checked, Gate, check};
 pub use oracle::{Oracle, probes};
 pub use ours::{ArtAlone, Lookup};
 pub use radix::Radix;
@@ -279,7 +279,8 @@ fn contenders<A: Catalog>(
     routes: &Routes<A>,
     report: &mut Report,
 ) -> anyhow::Result<Vec<Contender<A>>> {
-    let mut contenders = Vec::new();
+    let (mut contenders, mut checked) = (Vec::new(), Checked::default());
+    let gate = Gate::new(routes, plan.probes);
     for entry in A::engines() {
         if !options.wants_engine(entry.name) {
             continue;
@@ -289,9 +290,10 @@ fn contenders<A: Catalog>(
         let mut engine = (entry.load)(routes).with_context(|| format!("loading {}", entry.name))?;
         let row = Row::new(A::NUMBER, entry.name, routes.len()).bytes(engine.bytes(), engine.writer_bytes());
         report.add(row.load(start.elapsed().as_secs_f64()))?;
-        gate::check(&mut *engine, routes, plan.probes)?;
+        checked += gate.check(&mut *engine)?;
         contenders.push(Contender::Here(engine));
     }
+    progress(&format!("IPv{}: {checked}", A::NUMBER));
     Ok(contenders)
 }
 
@@ -359,7 +361,8 @@ fn measure_updates<A: Family>(
         }
         updates::restore(&mut **engine, routes, prefix);
     }
-    gate::check(&mut **engine, routes, plan.probes / 10)
+    gate::check(&mut **engine, routes, plan.probes / 10)?;
+    Ok(())
 }
 
 /// Writes a file of a folder.

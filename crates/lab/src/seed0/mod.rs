@@ -6,16 +6,19 @@
 //! paced stream of packets that one thread forwards.
 
 mod claims;
+mod heaps;
 mod open_loop;
 mod report;
 mod scenario;
+mod tables;
 
 use crate::fib::engine::{Engine, Mode};
 use crate::fib::timing::{Flusher, Pinned, trial};
-use crate::fib::{Catalog, Options as FibOptions, load as load_file, routes};
+use crate::fib::{Catalog, Checked, Gate, Options as FibOptions, load as load_file, routes};
 use crate::machine::Machine;
 use crate::voice::progress;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use artery_table::{Group, Prefix};
 use clap::Args;
 use open_loop::{Paced, knee, paced};
 use report::{ClosedRow, MemoryRow, OpenRow, Report};
@@ -50,6 +53,10 @@ struct Plan {
     halvings: usize,
     /// Whether that rate is looked for with engines that the experiment did not have, too.
     all_knees: bool,
+    /// Addresses that every engine is checked with.
+    probes: usize,
+    /// How long heaps come and go.
+    heaps: Duration,
 }
 
 impl Plan {
@@ -59,6 +66,8 @@ impl Plan {
         stream: Duration::from_secs(5),
         halvings: 7,
         all_knees: true,
+        probes: 1_000_000,
+        heaps: Duration::from_secs(1),
     };
     const QUICK: Plan = Plan {
         repetitions: 3,
@@ -66,6 +75,8 @@ impl Plan {
         stream: Duration::from_secs(2),
         halvings: 5,
         all_knees: false,
+        probes: 100_000,
+        heaps: Duration::from_millis(200),
     };
 }
 
@@ -80,41 +91,72 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let fib = FibOptions { table: options.table.clone(), ..FibOptions::default() };
     let loaded = load_file(options.table.as_deref())?;
     let (feed, feed6) = (routes::<u32>(&fib, &loaded), routes::<u128>(&fib, &loaded));
+    ensure!(!feed.is_empty(), "the file has no routes of IPv4, which this experiment forwards by");
     let mut report = Report::new(Machine::here(), feed.len(), plan.repetitions);
+    let tables = [Table::as_run(), Table::full(feed)];
+    count_tables(&tables, &feed6, &mut report)?;
     let pinned = Pinned::to(0);
-    for table in [Table::as_run(), Table::full(feed)] {
-        closed_loop(&plan, &table, &mut report)?;
-        open_loop(&plan, &table, &mut report)?;
+    for table in &tables {
+        progress(&format!("{}: asking the oracle", table.name));
+        let gate = Gate::new(&table.routes, plan.probes);
+        closed_loop(&plan, table, &gate, &mut report)?;
+        open_loop(&plan, table, &gate, &mut report)?;
     }
-    report.default_of_ipv6 = Some(scenario::default_of_ipv6(&feed6)?);
+    progress("heaps of 16 bits that come and go");
+    report.heaps = heaps::measure(report.processors(), plan.heaps)?;
     drop(pinned);
     report.print(options.json)?;
     options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
 }
 
-type Loaded = Vec<(&'static str, Box<dyn Engine<u32>>)>;
+/// Counts ART's tables with all routes, which have to be right before anything is timed.
+fn count_tables(
+    tables: &[Table],
+    feed6: &[(Prefix<u128>, Group)],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for table in tables {
+        progress(&format!("{}: counting ART's tables", table.name));
+        report.levels.push((table.name, tables::levels(&table.routes)?));
+    }
+    if !feed6.is_empty() {
+        report.default_of_ipv6 = Some(tables::default_of_ipv6(feed6)?);
+    }
+    Ok(())
+}
 
-/// Loads all engines with a table.
-fn load(table: &Table, names: &[&'static str]) -> anyhow::Result<Loaded> {
+/// An engine with a table, whose answers are right.
+struct Loaded {
+    name: &'static str,
+    engine: Box<dyn Engine<u32>>,
+    /// Its memory before it was checked by updates, which leave gaps.
+    memory: MemoryRow,
+}
+
+/// Loads engines with a table, and sees to it that their answers are right.
+fn load(
+    table: &Table,
+    gate: &Gate<u32>,
+    names: &[&'static str],
+    checked: &mut Checked,
+) -> anyhow::Result<Vec<Loaded>> {
     let mut engines = Vec::new();
     for &name in names {
         let entry = u32::engines().into_iter().find(|entry| entry.name == name);
         let entry = entry.with_context(|| format!("there is no engine {name}"))?;
         let mut engine = (entry.load)(&table.routes)?;
-        crate::fib::check(&mut *engine, &table.routes, 50_000)?;
-        engines.push((name, engine));
+        let (bytes, writer) = (engine.bytes(), engine.writer_bytes());
+        let memory = MemoryRow { table: table.name, engine: name, bytes, writer };
+        *checked += gate.check(&mut *engine)?;
+        engines.push(Loaded { name, engine, memory });
     }
     Ok(engines)
 }
 
-fn closed_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<()> {
+fn closed_loop(plan: &Plan, table: &Table, gate: &Gate<u32>, report: &mut Report) -> anyhow::Result<()> {
     progress(&format!("{}: loading engines", table.name));
-    let mut engines = load(table, &[OF_2016, OF_2026].concat())?;
-    for (name, engine) in &engines {
-        let (bytes, writer) = (engine.bytes(), engine.writer_bytes());
-        report.memory.push(MemoryRow { table: table.name, engine: name, bytes, writer });
-    }
-    report.levels.push((table.name, scenario::levels(table)?));
+    let mut engines = load(table, gate, &[OF_2016, OF_2026].concat(), &mut report.checked)?;
+    report.memory.extend(engines.iter().map(|loaded| loaded.memory));
     let mut flusher = Flusher::new();
     for destinations in table.destinations() {
         let addresses = destinations.addresses(table);
@@ -122,15 +164,15 @@ fn closed_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Resul
             progress(&format!("{}: {} {}", table.name, destinations.name(), mode.name()));
             let mut nanos = vec![Vec::new(); engines.len()];
             for _ in 0..plan.repetitions {
-                for ((_, engine), nanos) in engines.iter_mut().zip(&mut nanos) {
+                for (Loaded { engine, .. }, nanos) in engines.iter_mut().zip(&mut nanos) {
                     flusher.flush();
                     nanos.push(trial(engine.reader(), mode, &addresses, plan.trial));
                 }
             }
-            for ((engine, _), nanos) in engines.iter().zip(nanos) {
+            for (Loaded { name, .. }, nanos) in engines.iter().zip(nanos) {
                 let scenario = Scenario { table: table.name, destinations };
                 let rates = nanos.iter().map(|nanos| 1000.0 / nanos).collect();
-                report.closed.push(ClosedRow { scenario, engine, mode, rates });
+                report.closed.push(ClosedRow { scenario, engine: name, mode, rates });
             }
         }
     }
@@ -140,10 +182,11 @@ fn closed_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Resul
 /// Packets a second in the experiment: all that the processor could do, short of livelock.
 const RATE_2016: f64 = 800_000.0;
 
-fn open_loop(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<()> {
+fn open_loop(plan: &Plan, table: &Table, gate: &Gate<u32>, report: &mut Report) -> anyhow::Result<()> {
     let destinations = table.streamed();
     let addresses = destinations.addresses(table);
-    for (name, mut engine) in load(table, &[&OF_2016[..], &OF_2026[..2]].concat())? {
+    let engines = load(table, gate, &[&OF_2016[..], &OF_2026[..2]].concat(), &mut report.checked)?;
+    for Loaded { name, mut engine, .. } in engines {
         progress(&format!("{}: {} by packets through {name}", table.name, destinations.name()));
         let at_rate = paced(engine.reader(), &addresses, RATE_2016, plan.stream);
         let is_wanted = plan.all_knees || (OF_2016.contains(&name) && table.is_full());

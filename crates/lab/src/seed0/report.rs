@@ -1,7 +1,10 @@
 //! What was measured, and what it says about the claims: tables, JSON lines and charts.
 use super::Paced;
 use super::claims::judge;
-use super::scenario::{Levels, Scenario};
+use super::heaps::Heaps;
+use super::scenario::Scenario;
+use super::tables::Levels;
+use crate::fib::Checked;
 use crate::fib::engine::Mode;
 use crate::machine::Machine;
 use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
@@ -28,6 +31,7 @@ pub(super) struct OpenRow {
 }
 
 /// Memory of an engine with a table.
+#[derive(Clone, Copy)]
 pub(super) struct MemoryRow {
     pub(super) table: &'static str,
     pub(super) engine: &'static str,
@@ -45,12 +49,33 @@ pub(super) struct Report {
     pub(super) memory: Vec<MemoryRow>,
     pub(super) levels: Vec<(&'static str, Vec<Levels>)>,
     pub(super) default_of_ipv6: Option<Levels>,
+    /// What engines were checked with before they were timed.
+    pub(super) checked: Checked,
+    /// Heaps that came and went under lookups, where that could be measured.
+    pub(super) heaps: Option<Heaps>,
 }
 
 impl Report {
     pub(super) fn new(machine: Machine, prefixes: usize, repetitions: usize) -> Report {
         let (closed, open, memory, levels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Report { machine, prefixes, repetitions, closed, open, memory, levels, default_of_ipv6: None }
+        let (checked, heaps, default_of_ipv6) = (Checked::default(), None, None);
+        Report {
+            machine,
+            prefixes,
+            repetitions,
+            closed,
+            open,
+            memory,
+            levels,
+            default_of_ipv6,
+            checked,
+            heaps,
+        }
+    }
+
+    /// Processors that the experiment may use.
+    pub(super) fn processors(&self) -> usize {
+        self.machine.cores
     }
 
     /// All scenarios of the closed loop, in order.
@@ -125,7 +150,37 @@ impl Report {
                 .param("table", row.table)
                 .param("writer_bytes", row.writer)
         });
-        closed.chain(open).chain(memory).collect()
+        let tables = self.all_levels().flat_map(|(table, levels)| {
+            levels.tables.iter().map(move |&(offset, count)| {
+                of(&format!("art {}", levels.strides), "tables", &[count as f64])
+                    .param("table", table)
+                    .param("first_bit", offset)
+                    .notes(format!("agree with {}", levels.agrees_with))
+            })
+        });
+        let all = closed.chain(open).chain(memory).chain(tables);
+        all.chain(self.checks().map(|(unit, count)| of("all", unit, &[count as f64]))).collect()
+    }
+
+    /// Everything that was counted rather than timed.
+    fn checks(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Checked { updates, addresses, .. } = self.checked;
+        let gate = [("updates checked", updates as u64), ("addresses checked", addresses as u64)];
+        let heaps = self.heaps.map(|heaps| {
+            [
+                ("heaps of 16 bits that came and went", heaps.came_and_went),
+                ("heaps of 16 bits that were refused", heaps.refused),
+                ("lookups while they did", heaps.lookups),
+                ("lookups that missed while they did", heaps.missed + heaps.wrong),
+            ]
+        });
+        gate.into_iter().chain(heaps.into_iter().flatten())
+    }
+
+    /// ART's tables with all routes.
+    fn all_levels(&self) -> impl Iterator<Item = (&'static str, &Levels)> {
+        let ipv4 = self.levels.iter().flat_map(|(name, all)| all.iter().map(|levels| (*name, levels)));
+        ipv4.chain(self.default_of_ipv6.iter().map(|levels| ("IPv6", levels)))
     }
 
     /// The report as Markdown.
@@ -134,6 +189,10 @@ impl Report {
             "# Seed 0: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
              experiment of 2016 published pictures, no figures.\n",
             self.machine, self.repetitions, self.prefixes
+        );
+        text += &format!(
+            "\nBefore they were timed, {}. The oracle is a hash table for every length.\n",
+            self.checked
         );
         text += &format!("\n## Closed loop: million lookups a second\n\n{}", self.closed_table());
         text += &format!(
@@ -145,8 +204,7 @@ impl Report {
         text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
         text += "\n## Claims\n";
         for verdict in judge(self) {
-            let holds = if verdict.holds { "holds" } else { "does not hold" };
-            text += &format!("\n- {}: **{holds}**; {}.\n", verdict.claim, verdict.why);
+            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
         }
         text
     }
@@ -234,9 +292,9 @@ impl Report {
             ("ART's tables by first bit", Align::Left),
             ("MB of heaps", right),
             ("MB with 8-byte words", right),
+            ("numbers of tables agree with", Align::Left),
         ]);
-        let ipv4 = self.levels.iter().flat_map(|(name, all)| all.iter().map(move |levels| (*name, levels)));
-        for (name, levels) in ipv4.chain(self.default_of_ipv6.iter().map(|levels| ("IPv6", levels))) {
+        for (name, levels) in self.all_levels() {
             let tables = levels.tables.iter().filter(|(_, count)| *count > 0);
             let tables: Vec<String> = tables.map(|(offset, count)| format!("{offset}:{count}")).collect();
             let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
@@ -246,6 +304,7 @@ impl Report {
                 tables.join(" "),
                 megabytes(levels.bytes),
                 megabytes(levels.bytes_2016),
+                levels.agrees_with.to_string(),
             ]);
         }
         table
@@ -287,14 +346,19 @@ fn quartiles(runs: &[f64]) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::claims::{Finding, Verdict};
     use super::super::scenario::{AS_RUN, Destinations};
     use super::*;
 
     fn report(art: f64) -> Report {
+        with_rates(art, 30.0, 40.0)
+    }
+
+    fn with_rates(art: f64, eights: f64, sixteen: f64) -> Report {
         let mut report = Report::new(Machine::here(), 1000, 3);
         let scenario = Scenario { table: AS_RUN, destinations: Destinations::Sweep(16) };
         for (engine, rate) in
-            [("bsd-radix", 10.0), ("art 8/4x6", art), ("art 8/8/8/8", 30.0), ("art 16/8/8", 40.0)]
+            [("bsd-radix", 10.0), ("art 8/4x6", art), ("art 8/8/8/8", eights), ("art 16/8/8", sixteen)]
         {
             for mode in [Mode::Independent, Mode::Batch] {
                 report.closed.push(ClosedRow { scenario, engine, mode, rates: vec![rate; 3] });
@@ -305,18 +369,52 @@ mod tests {
 
     #[test]
     fn a_claim_about_speed_holds_when_it_does_everywhere() {
-        let verdict =
-            |art| judge(&report(art)).into_iter().find(|verdict| verdict.claim.starts_with("1.")).unwrap();
-        assert!(verdict(20.0).holds);
-        let slow = verdict(5.0);
-        assert!(!slow.holds && slow.why.contains("in 0 of 2 cases"), "{slow:?}");
+        assert_eq!(verdict("1.", &report(20.0)).finding, Finding::Holds);
+        let slow = verdict("1.", &report(5.0));
+        assert_eq!(slow.finding, Finding::DoesNotHold);
+        assert!(slow.why.contains("in 0 of 2 cases"), "{slow:?}");
+    }
+
+    fn verdict(claim: &str, report: &Report) -> Verdict {
+        judge(report).into_iter().find(|verdict| verdict.claim.starts_with(claim)).unwrap()
+    }
+
+    #[test]
+    fn greater_strides_are_faster_only_if_both_lists_of_them_are() {
+        let found = |eights, sixteen| verdict("2.", &with_rates(20.0, eights, sixteen)).finding;
+        assert_eq!(found(30.0, 40.0), Finding::Holds);
+        for (eights, sixteen) in [(20.0, 40.0), (40.0, 20.0), (15.0, 40.0), (40.0, 15.0)] {
+            assert_eq!(found(eights, sixteen), Finding::DoesNotHold, "{eights} {sixteen}");
+        }
+        assert!(verdict("2.", &report(20.0)).why.contains("8/8/8/8 1.50x, 16/8/8 2.00x"));
+    }
+
+    #[test]
+    fn figures_of_what_was_counted_are_told() {
+        let mut report = report(20.0);
+        assert!(report.text().contains("while other processors forward: **not measured**"));
+        report.checked = Checked { engines: 3, batches: 9, updates: 777, addresses: 88_888 };
+        report.heaps = Some(Heaps { came_and_went: 55, inside: 5, lookups: 66, ..Heaps::default() });
+        report.levels.push((AS_RUN, super::super::tables::levels(&[]).unwrap()));
+        let (text, json) = (report.text(), report.json().unwrap());
+        for wanted in
+            ["3 loaded engines", "88888", "9 batches", "777", "55 heaps came and went", "0:1", "a count of"]
+        {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        for wanted in
+            ["addresses checked", "updates checked", "heaps of 16 bits that came and went", "first_bit"]
+        {
+            assert!(json.contains(wanted), "{wanted}: {json}");
+        }
     }
 
     #[test]
     fn the_text_says_whether_claims_hold_and_json_has_a_line_for_each_row() {
         let report = report(20.0);
-        assert!(report.text().contains("does not hold"));
-        assert_eq!(report.json().unwrap().lines().count(), 8);
+        assert!(report.text().contains("**holds**"));
+        // And two of what was checked.
+        assert_eq!(report.json().unwrap().lines().count(), 8 + 2);
         assert!(report.chart(report.scenarios()[0]).svg().contains("art 16/8/8"));
     }
 

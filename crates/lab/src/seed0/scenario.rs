@@ -1,9 +1,6 @@
 //! Tables and destinations of the experiment.
-use crate::fib::engine::Engine as _;
-use crate::fib::{ArtAlone, Family, Lookup, Traffic};
-use anyhow::ensure;
-use artery_table::{Address, ArtReader, Group, Prefix, Strides};
-use std::collections::HashSet;
+use crate::fib::Traffic;
+use artery_table::{Group, Prefix};
 
 /// A table to forward by.
 pub(super) struct Table {
@@ -103,63 +100,6 @@ pub(super) struct Scenario {
     pub(super) destinations: Destinations,
 }
 
-/// ART's tables at each level, for one list of strides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Levels {
-    pub(super) strides: &'static str,
-    pub(super) tables: Vec<(u8, usize)>,
-    /// Bytes of heaps here, of 4-byte words.
-    pub(super) bytes: u64,
-    /// Bytes of heaps with 8-byte words, as in 2016.
-    pub(super) bytes_2016: u64,
-}
-
-/// Counts ART's tables for all strides of the experiment, and compares them with the prefixes themselves.
-pub(super) fn levels(table: &Table) -> anyhow::Result<Vec<Levels>> {
-    const STRIDES: [(&str, &[u8]); 3] =
-        [("8/4x6", &[8, 4, 4, 4, 4, 4, 4]), ("8/8/8/8", &[8, 8, 8, 8]), ("16/8/8", &[16, 8, 8])];
-    STRIDES.iter().map(|(name, list)| counted(name, Strides::new(list)?, &table.routes)).collect()
-}
-
-/// The same for IPv6 with the strides that are the default there: 32 times 4.
-pub(super) fn default_of_ipv6(routes: &[(Prefix<u128>, Group)]) -> anyhow::Result<Levels> {
-    counted("4x32", Strides::<u128>::source(), routes)
-}
-
-fn counted<A: Family>(
-    name: &'static str,
-    strides: Strides<A>,
-    routes: &[(Prefix<A>, Group)],
-) -> anyhow::Result<Levels>
-where
-    ArtReader<A>: Lookup<A>,
-{
-    let list: Vec<u8> = strides.iter().collect();
-    let art = ArtAlone::load(routes, strides)?;
-    let tables = art.tables();
-    let mut bytes_2016 = 0;
-    for &(offset, count) in &tables {
-        let wanted = expected(routes, offset);
-        ensure!(count == wanted, "ART {name} has {count} tables at bit {offset}, the prefixes need {wanted}");
-        let before = |sum: &mut u8, stride: &u8| {
-            let at = *sum;
-            *sum += stride;
-            Some((at, *stride))
-        };
-        let stride =
-            list.iter().scan(0, before).find(|(at, _)| *at == offset).map_or(0, |(_, stride)| stride);
-        bytes_2016 += (count * 8 * (2 << stride)) as u64;
-    }
-    Ok(Levels { strides: name, tables, bytes: art.bytes(), bytes_2016 })
-}
-
-/// A table is under every prefix that ends at a level's bit and has a longer one below; the first is always there.
-fn expected<A: Address>(routes: &[(Prefix<A>, Group)], offset: u8) -> usize {
-    let longer = routes.iter().filter(|(prefix, _)| prefix.len() > offset);
-    let under: HashSet<A> = longer.map(|(prefix, _)| prefix.first().network(offset)).collect();
-    under.len().max(usize::from(offset == 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,14 +110,5 @@ mod tests {
         assert_eq!(addresses[..3], [TARGET, TARGET + 1, TARGET + 2]);
         assert_eq!((addresses[255], addresses[256]), (TARGET + 255, TARGET));
         assert_eq!(addresses.iter().max(), Some(&(TARGET + 255)));
-    }
-
-    #[test]
-    fn tables_are_counted_and_agree_with_the_prefixes() {
-        let levels = levels(&Table::as_run()).unwrap();
-        let of = |n: usize| levels[n].tables.iter().map(|(_, count)| count).sum::<usize>();
-        assert_eq!(levels[2].tables, [(0, 1), (16, 1), (24, 2)]);
-        assert!(of(0) > of(2));
-        assert_eq!(levels[2].bytes_2016, (2 << 16) * 8 + 3 * 512 * 8);
     }
 }
