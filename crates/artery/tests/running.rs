@@ -284,7 +284,9 @@ fn a_socket_nobody_listens_on_is_replaced_and_a_live_one_is_not() {
     assert_eq!(router.read("c.class"), "Counter");
     let file = folder.file("file", "no socket");
     let third = artery(&["run", "-u", &file, "-e", FLOOD]);
-    assert!(third.status == 1 && third.err.contains("can't listen on"), "{third:?}");
+    assert!(third.status == 1 && third.err.contains("there is something else of that name"), "{third:?}");
+    let long = artery(&["run", "-u", &folder.path(&"x".repeat(100)), "-e", FLOOD]);
+    assert!(long.status == 1 && long.err.contains("a socket's path has at most 107 bytes"), "{long:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "no socket");
 }
 

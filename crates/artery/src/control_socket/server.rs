@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+/// What fits in a socket's address beside its end.
+const LONGEST_PATH: usize = 107;
 /// Most connections at a time.
 const MAX_CONNECTIONS: usize = 32;
 /// Ports that `PORT+` tries.
@@ -138,8 +140,14 @@ fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     rustix::process::umask(mask);
-    listener
-        .map_err(|error| anyhow::anyhow!("can't listen on {}: {}", path.display(), system_message(&error)))
+    listener.map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "there is something else of that name".to_string(),
+            std::io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
+            _ => system_message(&error),
+        };
+        anyhow::anyhow!("can't listen on {}: {why}", path.display())
+    })
 }
 
 /// Removes a socket that nobody listens on any more.
