@@ -1,14 +1,16 @@
 //! Handlers asked for on the command line, read when the run is over.
-use crate::voice::print;
+use crate::spelling::nearest;
+use crate::voice::{Voice, print};
 use artery_engine::{Finished, Plan};
 
 /// Reads handlers and prints their values; gives the messages of those that failed. One handler prints its value
 /// alone; several, or a pattern that may mean several elements, print their names too.
-pub(crate) fn ask(finished: &mut Finished, handlers: &[String]) -> Vec<String> {
+pub(crate) fn ask(finished: &mut Finished, handlers: &[String], voice: Voice) -> Vec<String> {
     let plan = finished.plan();
     let several = handlers.len() > 1;
     let mut errors = Vec::new();
     for wanted in handlers {
+        let before = errors.len();
         match expand(&plan, wanted) {
             Ok((names, pattern)) => {
                 for name in names {
@@ -17,8 +19,28 @@ pub(crate) fn ask(finished: &mut Finished, handlers: &[String]) -> Vec<String> {
             }
             Err(error) => errors.push(error),
         }
+        if let (Voice::Artery { .. }, [error]) = (voice, &mut errors[before..]) {
+            *error += &suggestion(&plan, wanted);
+        }
     }
     errors
+}
+
+/// What may have been meant by a handler that there is not, to follow the message.
+fn suggestion(plan: &Plan, wanted: &str) -> String {
+    let Some((element, handler)) = wanted.split_once('.') else { return String::new() };
+    let Some(node) = plan.resolve_exact(element) else {
+        let names = (0..plan.len()).map(|node| plan.name(node));
+        return nearest(element, names).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
+    };
+    if plan.has_handler(wanted, "", true) || plan.has_handler(wanted, "", false) {
+        return String::new();
+    }
+    let readable = plan.handlers_of(node).filter(|(_, flags)| flags.contains('r')).map(|(name, _)| name);
+    match nearest(handler, readable) {
+        Some(name) => format!("; did you mean '{name}'?"),
+        None => format!("; 'artery help {}' lists those it has", plan.class(node).name),
+    }
 }
 
 /// A private handler is none to whoever asks from outside.

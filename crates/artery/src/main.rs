@@ -15,6 +15,7 @@ mod replace;
 mod report;
 mod run;
 mod signals;
+mod spelling;
 mod voice;
 
 use cli::{Cli, Command};

@@ -38,7 +38,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     if finished.has_failed() {
         status = 1;
     }
-    let errors = ask(&mut finished, &job.handlers);
+    let errors = ask(&mut finished, &job.handlers, voice);
     errors.iter().for_each(|error| voice.error(error));
     if !errors.is_empty() {
         status = 1;

@@ -31,7 +31,11 @@ fn handlers_are_read_and_written_while_packets_flow() {
     assert_eq!(router.read("c.count"), "0");
     for (args, message) in [
         (&["nope.x"] as &[&str], "No element named 'nope'"),
-        (&["c.x"], "No handler named 'c.x'"),
+        (&["c.x"], "No handler named 'c.x'; 'c.handlers' tells which there are"),
+        (&["c.cuont"], "No handler named 'c.cuont'; did you mean 'count'?"),
+        (&["c.rest", "--write"], "No handler named 'c.rest'; did you mean 'reset'?"),
+        (&["cc.count"], "No element named 'cc'; did you mean 'c'?"),
+        (&["c"], "No handler named 'c'; its handlers are in 'c.handlers'"),
         (&["c.reset"], "Handler 'c.reset' write-only"),
         (&["c.count", "5"], "Handler 'c.count' read-only"),
         (&["InfiniteSource@1.active", "perhaps"], "Write handler 'InfiniteSource@1.active' error:"),

@@ -2,6 +2,7 @@
 use super::codec::GREETING;
 use crate::cli::HandlerOptions;
 use crate::load::system_message;
+use crate::spelling::nearest;
 use crate::voice::{complain, print};
 use anyhow::{Context as _, anyhow, bail};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +12,9 @@ use std::time::Duration;
 
 /// Most bytes of a value that are accepted.
 const MAX_VALUE: usize = 1 << 30;
+/// Codes of a router that has no such element, or no such handler.
+const NO_ELEMENT: u16 = 510;
+const NO_HANDLER: u16 = 511;
 /// How long the router may be silent; a large configuration takes a while to replace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -57,10 +61,49 @@ fn connect(options: &HandlerOptions) -> anyhow::Result<BufReader<Box<dyn Stream>
 }
 
 fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<u8> {
+    match value(stream, handler)? {
+        Ok(value) => {
+            let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+            print(&format!("{value}{end}")).map(|()| 0)
+        }
+        Err(refusal) => bail!("{}", explained(stream, handler, refusal)),
+    }
+}
+
+/// What the router replied instead of doing what it was asked for.
+struct Refusal {
+    code: u16,
+    text: String,
+}
+
+/// A refusal with what may have been meant, where that can be told.
+fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Refusal) -> String {
+    let (list, wanted) = match (refusal.code, handler.rsplit_once('.')) {
+        (NO_ELEMENT, Some((element, _))) => ("list".to_string(), element),
+        (NO_HANDLER, Some((element, name))) => (format!("{element}.handlers"), name),
+        (NO_HANDLER, None) => ("list".to_string(), handler),
+        _ => return refusal.text,
+    };
+    let Ok(Ok(names)) = value(stream, &list) else { return refusal.text };
+    let mut names = names.lines().filter_map(|line| line.split('\t').next());
+    if refusal.code == NO_HANDLER && !handler.contains('.') {
+        let is_element = names.any(|name| name == handler);
+        let what =
+            if is_element { format!("; its handlers are in '{handler}.handlers'") } else { String::new() };
+        return refusal.text + &what;
+    }
+    match nearest(wanted, names) {
+        Some(name) => format!("{}; did you mean '{name}'?", refusal.text),
+        None => format!("{}; '{list}' tells which there are", refusal.text),
+    }
+}
+
+/// The value of a handler, or why there is none.
+fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
     stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes())?;
     let (code, lines) = reply(stream)?;
     if code != 200 {
-        bail!("{}", lines.join("\n"));
+        return Ok(Err(Refusal { code, text: lines.join("\n") }));
     }
     let mut line = String::new();
     stream.read_line(&mut line)?;
@@ -71,9 +114,7 @@ fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Resul
     if value.len() < length {
         bail!("the router's reply ends early");
     }
-    let value = String::from_utf8_lossy(&value);
-    let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
-    print(&format!("{value}{end}")).map(|()| 0)
+    Ok(Ok(String::from_utf8_lossy(&value).into_owned()))
 }
 
 fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<u8> {
@@ -86,7 +127,7 @@ fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) ->
             complain(&(lines.join("\n") + "\n"));
             Ok(0)
         }
-        _ => bail!("{}", lines.join("\n")),
+        _ => bail!("{}", explained(stream, handler, Refusal { code, text: lines.join("\n") })),
     }
 }
 
