@@ -25,6 +25,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
         }
     }
     complain(&voice.faults(&loaded));
+    loaded.say_unused_variables(voice);
     let name = input.name();
     let Some(plan) = plan else {
         voice.error(&format!("{name}: {}", loaded.error_count_in_words()));

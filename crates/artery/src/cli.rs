@@ -132,8 +132,11 @@ impl ReadingOptions {
                     usage_error(&format!("parameter '{name}' multiply defined"));
                 }
                 variables.push((name.to_string(), value.to_string()));
-            } else if input.replace(Input::from_word(word)).is_some() {
-                usage_error("router configuration specified twice");
+            } else if let Some(other) = input.replace(Input::from_word(word)) {
+                let other = if let Input::Text(_) = other { "-e".to_string() } else { other.name() };
+                usage_error(&format!(
+                    "router configuration specified twice: {other} and {word}; a variable is written VAR=VALUE"
+                ));
             }
         }
         let input = input
@@ -170,10 +173,10 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     reading: ReadingOptions,
     /// Number of workers
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
     workers: u16,
     /// Most packets in a batch; 1 gives Click's order of events
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number::<1, 64>)]
     burst: u16,
     /// Call this machine's device MACHINE what the configuration calls CONFIG
     #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
@@ -314,6 +317,12 @@ fn period(text: &str) -> Result<Period, String> {
     Ok(Period { every, has_unit: text.ends_with(|c: char| c.is_ascii_alphabetic()) })
 }
 
+/// A number from `LEAST` to `MOST`.
+fn number<const LEAST: u16, const MOST: u16>(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|n| (LEAST..=MOST).contains(n));
+    number.ok_or_else(|| format!("write a number from {LEAST} to {MOST}"))
+}
+
 fn processor(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
 }
@@ -349,7 +358,7 @@ pub(crate) struct CheckOptions {
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
     /// Number of workers to place the parts on
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
     pub(crate) workers: u16,
     /// Call this machine's device MACHINE what the configuration calls CONFIG
     #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
@@ -429,7 +438,17 @@ pub(crate) struct HandlerOptions {
 
 /// Reads the command line; wrong ones end the program with status 2.
 pub(crate) fn parse(args: Vec<OsString>) -> Cli {
-    Cli::parse_from(args)
+    let file = args.get(1).and_then(|word| word.to_str()).map(str::to_string);
+    Cli::try_parse_from(args).unwrap_or_else(|error| {
+        let file = file.filter(|word| word.ends_with(".click") || std::path::Path::new(word).is_file());
+        match file {
+            Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
+                let why = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
+                Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why).exit()
+            }
+            _ => error.exit(),
+        }
+    })
 }
 
 /// The help of a command, if `name` is one.

@@ -19,7 +19,7 @@ pub(crate) fn format(options: &FmtOptions) -> anyhow::Result<u8> {
 /// Whether all is well with this file.
 fn format_one(options: &FmtOptions, input: &Input) -> anyhow::Result<bool> {
     let voice = Voice::artery();
-    let text = match input.read() {
+    let text = match input.read_exactly() {
         Ok(text) => text,
         Err(error) => {
             voice.error(&error);

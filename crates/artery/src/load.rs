@@ -1,8 +1,12 @@
 //! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
 use crate::job::Input;
+use crate::voice::Voice;
 use artery_elements::CLASSES;
 use artery_engine::{Problem, Router, Settings, Stage};
-use artery_lang::{Diagnostic, Dialect, Ir, Node, Options, Processing, Sources, Span, check, compile};
+use artery_lang::{
+    Diagnostic, Dialect, FileId, Ir, Node, Options, Processing, Sources, Span, check, compile,
+};
+use std::cell::RefCell;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +22,7 @@ pub(crate) struct Reading {
 /// A configuration that was read and checked.
 pub(crate) struct Loaded {
     pub(crate) sources: Sources,
+    file: FileId,
     pub(crate) ir: Ir,
     pub(crate) processing: Processing,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -25,6 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) compiled: bool,
     /// What elements say about their arguments and their start, once they were asked.
     pub(crate) problems: Vec<Problem>,
+    /// Variables that were given values and that the text does not name.
+    unused_variables: Vec<String>,
 }
 
 impl Loaded {
@@ -32,6 +39,16 @@ impl Loaded {
     pub(crate) fn error_count(&self) -> usize {
         let problems = self.problems.iter().filter(|problem| !problem.is_warning).count();
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() + problems
+    }
+
+    /// Warns of values for variables that the text does not name: they change nothing, and may be mistyped.
+    pub(crate) fn say_unused_variables(&self, voice: Voice) {
+        if let Voice::Artery { .. } = voice {
+            let name = self.sources.name(self.file);
+            let say =
+                |v: &String| voice.warning(&format!("{name} has no variable ${v}; its value is not used"));
+            self.unused_variables.iter().for_each(say);
+        }
     }
 
     /// `1 error`, `2 errors`.
@@ -90,20 +107,50 @@ fn whole_arguments(text: &str, part: &str) -> Vec<usize> {
     places_in(text, part).into_iter().filter(is_whole).collect()
 }
 
+/// No configuration is longer; a file that has no end is not read for ever.
+const LONGEST: u64 = 256 << 20;
+
 impl Input {
-    /// The text of the configuration. The error is what the system said.
+    /// The text of the configuration, which needs not be UTF-8 where it does not matter: in comments. The error is
+    /// what the system said, or why this is no configuration.
     pub(crate) fn read(&self) -> Result<String, String> {
+        self.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The same of a text that is to be written again, and so must not lose anything.
+    pub(crate) fn read_exactly(&self) -> Result<String, String> {
+        let wrong =
+            |at: usize| format!("{}: byte {at} is not UTF-8, so that it can't be laid out", self.name());
+        String::from_utf8(self.bytes()?).map_err(|error| wrong(error.utf8_error().valid_up_to()))
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let result = match self {
-            Input::Text(text) => return Ok(text.clone()),
-            Input::Stdin => std::io::stdin().lock().read_to_end(&mut bytes),
-            Input::File(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
+            Input::Text(text) => return Ok(text.clone().into_bytes()),
+            Input::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
+            Input::File(path) => {
+                std::fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
+            }
         };
-        match result {
-            Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) => Err(format!("{}: {}", self.name(), system_message(&error))),
-        }
+        let why = match result {
+            Ok(_) => not_text(&bytes),
+            Err(error) => Some(system_message(&error)),
+        };
+        why.map_or(Ok(bytes), |why| Err(format!("{}: {why}", self.name())))
     }
+}
+
+/// Why these bytes are no configuration, if that can be told without reading them as one.
+fn not_text(bytes: &[u8]) -> Option<String> {
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return Some("this is compressed; a configuration is text".to_string());
+    }
+    if bytes.len() as u64 > LONGEST {
+        return Some("this is longer than any configuration".to_string());
+    }
+    let zero = bytes.iter().position(|byte| *byte == 0)?;
+    Some(format!("byte {zero} is zero; a configuration is text"))
 }
 
 /// What the system calls an error, without its number.
@@ -116,7 +163,13 @@ pub(crate) fn system_message(error: &std::io::Error) -> String {
 pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
     let mut sources = Sources::default();
     let file = sources.add(name, text);
-    let library = |from: &str, wanted: &str| find_library(reading.clickpath.as_deref(), from, wanted);
+    let unused: RefCell<Vec<String>> =
+        RefCell::new(reading.variables.iter().map(|(name, _)| name.clone()).collect());
+    let look_in = |text: &str| unused.borrow_mut().retain(|name| !names_variable(text, name));
+    look_in(text);
+    let library = |from: &str, wanted: &str| {
+        find_library(reading.clickpath.as_deref(), from, wanted).inspect(|(_, text)| look_in(text))
+    };
     let options =
         Options { dialect: reading.dialect, variables: reading.variables.clone(), library: Some(&library) };
     let (ir, mut diagnostics) = compile(&mut sources, file, &options, &CLASSES);
@@ -127,11 +180,21 @@ pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
         processing = modes;
         diagnostics.extend(more);
     }
-    let mut loaded = Loaded { sources, ir, processing, diagnostics, compiled, problems: Vec::new() };
+    let unused_variables = unused.take();
+    let problems = Vec::new();
+    let mut loaded =
+        Loaded { sources, file, ir, processing, diagnostics, compiled, problems, unused_variables };
     if reading.dialect == Dialect::Artery && loaded.has_errors() {
         loaded.problems = problems_of_the_sound_part(&loaded);
     }
     loaded
+}
+
+/// Whether `text` has `$name` or `${name`, wherever that is.
+fn names_variable(text: &str, name: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let follows = |rest: &str| rest.strip_prefix(name).is_some_and(|rest| !goes_on(rest));
+    text.split('$').skip(1).any(|rest| follows(rest.strip_prefix('{').unwrap_or(rest)))
 }
 
 /// The arguments that are wrong in the elements that exist, although others don't. Where some are missing, sentences
@@ -250,6 +313,17 @@ mod tests {
         let texts: Vec<&str> = loaded.problems.iter().map(|p| loaded.sources.snippet(span(p))).collect();
         assert_eq!(texts, ["frob 1", "frob 1", "frob 12", "goto lost", "goto lost $x"]);
         assert_eq!(starts, [7, 36, 58, 25, 44]);
+    }
+
+    #[test]
+    fn variables_that_no_text_names_are_unused() {
+        let unused = |text: &str| {
+            let variables = ["A", "AB"].map(|name| (name.to_string(), "1".to_string())).to_vec();
+            load("f", text, &Reading { variables, ..Reading::default() }).unused_variables
+        };
+        assert_eq!(unused("define($A 5); Idle -> Queue(${AB-3}) -> Discard;"), Vec::<String>::new());
+        assert_eq!(unused("Idle -> Queue($A) -> Discard; // AB"), ["AB"]);
+        assert_eq!(unused("Idle -> Queue($AB) -> Discard; Script(print $ABC)"), ["A"]);
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
                 router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);
                 complain(&voice.faults(&loaded));
+                loaded.say_unused_variables(voice);
                 return Ok(Some((router, listeners)));
             }
             Err(problems) => loaded.problems = problems,

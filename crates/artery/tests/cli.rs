@@ -330,6 +330,61 @@ fn a_period_has_units_and_wrong_ones_are_refused_with_a_remedy() {
 }
 
 #[test]
+fn what_is_no_text_is_refused_before_it_is_read_as_one() {
+    let folder = Folder::new();
+    for (bytes, why) in [
+        (&b"\x1f\x8b\x08\0\0"[..], "this is compressed; a configuration is text"),
+        (b"\x7fELF\x02\0", "byte 5 is zero; a configuration is text"),
+    ] {
+        let path = folder.path("file");
+        std::fs::write(&path, bytes).unwrap();
+        for command in ["run", "check", "fmt", "flatten", "graph"] {
+            let outcome = artery(&[command, &path]);
+            assert_eq!((outcome.status, outcome.err), (1, format!("artery: {path}: {why}\n")), "{command}");
+        }
+    }
+}
+
+#[test]
+fn a_comment_that_is_not_utf_8_may_be_run_but_is_not_laid_out() {
+    let folder = Folder::new();
+    let path = folder.path("r.click");
+    let latin = b"Idle -> Discard; // caf\xe9\n";
+    std::fs::write(&path, latin).unwrap();
+    assert_eq!(artery(&["check", &path]).status, 0);
+    let outcome = artery(&["fmt", "-i", &path]);
+    assert!(outcome.status == 1 && outcome.err.contains("byte 23 is not UTF-8"), "{outcome:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), latin);
+}
+
+#[test]
+fn names_that_are_not_quite_right_are_answered_with_those_that_are() {
+    let text = "Idle -> c :: Counter -> Discard; Script(stop);";
+    for (handler, message) in [
+        ("c.cuont", "artery: no 'c.cuont' handler; did you mean 'count'?\n"),
+        ("d.count", "artery: no element 'd'; did you mean 'c'?\n"),
+        ("c.elephants", "artery: no 'c.elephants' handler; 'artery help Counter' lists those it has\n"),
+        ("c.reset", "artery: 'c.reset' is a write handler\n"),
+    ] {
+        let outcome = artery(&["run", "-e", text, "-h", handler]);
+        assert_eq!((outcome.status, outcome.err.as_str()), (1, message));
+    }
+    let folder = Folder::new();
+    let file = folder.file("r.click", text);
+    let outcome = artery(&[&file]);
+    let message = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
+    assert!(outcome.status == 2 && outcome.err.contains(&message), "{outcome:?}");
+    let outcome = artery(&["run", &file, "LIMT"]);
+    let message = format!("{file} and LIMT; a variable is written VAR=VALUE");
+    assert!(outcome.status == 2 && outcome.err.contains(&message), "{outcome:?}");
+    let outcome = artery(&["run", &file, "LIMT=5"]);
+    let message = format!("warning: {file} has no variable $LIMT; its value is not used\n");
+    assert_eq!((outcome.status, outcome.err), (0, message));
+    let outcome = artery(&["run", "-j", "many", &file]);
+    assert!(outcome.status == 2 && outcome.err.contains("write a number from 1 to 256"), "{outcome:?}");
+}
+
+#[test]
 fn a_processor_that_there_is_not_is_refused_with_those_there_are() {
     let outcome = artery(&["run", "--affinity=9999", "-e", "Idle -> Discard"]);
     assert_eq!(outcome.status, 2);
