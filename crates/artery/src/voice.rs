@@ -42,7 +42,7 @@ impl Voice {
     /// A line about what happened.
     pub(crate) fn say(self, message: &str) {
         match self {
-            Voice::Artery { .. } => complain(&format!("artery: {message}\n")),
+            Voice::Artery { .. } => complain(&format!("artery: {}\n", without_numbers(message))),
             Voice::Click { .. } => complain(&format!("{message}\n")),
         }
     }
@@ -79,7 +79,7 @@ fn artery_problem(loaded: &Loaded, problem: &Problem, colour: bool) -> String {
         None => {
             let kind = if problem.is_warning { "warning" } else { "error" };
             let help = problem.help.iter().map(|help| format!("  help: {help}\n")).collect::<String>();
-            format!("{kind}: {}\n{help}", problem.message)
+            format!("{kind}: {}\n{help}", without_numbers(&problem.message))
         }
     }
 }
@@ -87,13 +87,20 @@ fn artery_problem(loaded: &Loaded, problem: &Problem, colour: bool) -> String {
 /// A problem of an element as a diagnostic.
 fn placed(loaded: &Loaded, problem: &Problem) -> Option<Diagnostic> {
     let node = loaded.ir.nodes.get(problem.node?)?;
-    let mut diagnostic = Diagnostic::error(&problem.message, loaded.place(node, problem));
+    let mut diagnostic = Diagnostic::error(without_numbers(&problem.message), loaded.place(node, problem));
     diagnostic.label = Some(format!("{} '{} :: {}'", stage(problem.stage), node.name, node.class));
     diagnostic.help = problem.help.clone();
     if problem.is_warning {
         diagnostic.severity = Severity::Warning;
     }
     Some(diagnostic)
+}
+
+/// A message without the numbers that the system has for its errors besides their names.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 fn stage(stage: Stage) -> &'static str {
@@ -133,4 +140,16 @@ fn click_problems(loaded: &Loaded, problems: &[Problem], warnings: bool) -> Stri
         problem.message.lines().for_each(|line| text += &format!("  {kind}{line}\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_named_and_not_numbered() {
+        let text = "a: Is a directory (os error 21); b: No such file or directory (os error 2)";
+        assert_eq!(without_numbers(text), "a: Is a directory; b: No such file or directory");
+        assert_eq!(without_numbers("byte 0 (of 5)"), "byte 0 (of 5)");
+    }
 }
