@@ -5,17 +5,17 @@ use artery_lab::conf;
 use artery_lab::program::checked;
 use std::path::Path;
 
-/// Devices that are on every machine.
-fn names() -> Names {
+/// Puts a device that is on every machine in the place of those that a configuration names.
+fn names(text: &str) -> Names {
     let mut names = Names::default();
-    ["eth0", "eth1"].iter().for_each(|name| names.map_device(name, "lo"));
+    ["eth0", "eth1"].iter().filter(|name| text.contains(**name)).for_each(|name| names.map_device(name, "lo"));
     names
 }
 
 #[test]
 fn every_configuration_is_clean_and_its_arguments_are_right() {
     for (name, text) in conf::ALL {
-        let settings = Settings { names: names(), ..Settings::default() };
+        let settings = Settings { names: names(text), ..Settings::default() };
         let configured = checked(name, text, &[]).and_then(|checked| checked.configure(settings));
         configured.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -25,7 +25,7 @@ fn every_configuration_is_clean_and_its_arguments_are_right() {
 fn the_configuration_in_the_readme_is_clean_and_its_arguments_are_right() {
     let readme = include_str!("../../../README.md");
     let text = readme.split("```click\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let settings = Settings { names: names(), ..Settings::default() };
+    let settings = Settings { names: names(text), ..Settings::default() };
     checked("README.md", text, &[]).unwrap().configure(settings).unwrap();
 }
 
