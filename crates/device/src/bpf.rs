@@ -1,24 +1,69 @@
-//! Hiding an interface's frames from the host's own stack, by a BPF program that dies with this process.
+//! BPF programs, by bpf(2): loading, attaching, maps; and the program that hides frames from the host's own stack.
 //!
-//! The program drops every frame at the interface's TCX ingress hook. Packet sockets see frames before that hook,
-//! the stack after it. What holds it there is a BPF link: the kernel removes it when the last descriptor of it is
+//! What holds a program at an interface is a BPF link: the kernel removes it when the last descriptor of it is
 //! closed, however the process ends.
+//!
+//! The hiding program drops every frame at the interface's TCX ingress hook. Packet sockets see frames before that
+//! hook, the stack after it.
 use crate::{DeviceError, Interface, sys};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::io;
 
+const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
-/// What the program returns: drop the frame.
+/// What the hiding program returns: drop the frame.
 const TCX_DROP: i32 = 2;
 
-/// `r0 = TCX_DROP; exit`, as instructions of eight bytes: code, registers, offset, operand.
-const DROP_ALL: [[u8; 8]; 2] = {
-    let drop = TCX_DROP.to_ne_bytes();
-    [[0xb7, 0, 0, 0, drop[0], drop[1], drop[2], drop[3]], [0x95, 0, 0, 0, 0, 0, 0, 0]]
-};
+/// An instruction: code, registers, offset, operand.
+pub(crate) type Instruction = [u8; 8];
+
+/// Makes an instruction that uses the registers `to` and `from`.
+pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Instruction {
+    let ([o0, o1], [i0, i1, i2, i3]) = (offset.to_ne_bytes(), operand.to_ne_bytes());
+    let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
+    [code, registers, o0, o1, i0, i1, i2, i3]
+}
+
+/// `r0 = TCX_DROP; exit`.
+const DROP_ALL: [Instruction; 2] = [instruction(0xb7, 0, 0, 0, TCX_DROP), instruction(0x95, 0, 0, 0, 0)];
+
+/// Where a program is attached, and so what it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hook {
+    /// Behind packet sockets, before the host's stack.
+    TcxIngress,
+    /// Before everything, in the driver or where the driver hands frames over, as `flags` say.
+    Xdp { flags: u32 },
+}
+
+impl Hook {
+    fn program_type(self) -> u32 {
+        match self {
+            Hook::TcxIngress => BPF_PROG_TYPE_SCHED_CLS,
+            Hook::Xdp { .. } => BPF_PROG_TYPE_XDP,
+        }
+    }
+    fn attach_type(self) -> u32 {
+        match self {
+            Hook::TcxIngress => BPF_TCX_INGRESS,
+            Hook::Xdp { .. } => BPF_XDP,
+        }
+    }
+    fn flags(self) -> u32 {
+        match self {
+            Hook::TcxIngress => 0,
+            Hook::Xdp { flags } => flags,
+        }
+    }
+}
 
 /// The beginning of the argument of `bpf(BPF_PROG_LOAD)`; what follows is zero.
 #[repr(C)]
@@ -40,6 +85,26 @@ struct Link {
     rest: [u64; 6],
 }
 
+/// The beginning of the argument of `bpf(BPF_MAP_CREATE)`; what follows is zero.
+#[repr(C)]
+struct NewMap {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    entries: u32,
+    rest: [u64; 8],
+}
+
+/// The argument of `bpf(BPF_MAP_UPDATE_ELEM)` and of its like.
+#[repr(C)]
+struct Element {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
 /// While it lives, the host's stack does not see what arrives on an interface.
 #[derive(Debug)]
 pub(crate) struct Hidden {
@@ -49,8 +114,8 @@ pub(crate) struct Hidden {
 impl Hidden {
     /// Hides what arrives on `interface` from the host.
     pub(crate) fn hide(interface: &Interface) -> Result<Hidden, DeviceError> {
-        let program = load_drop_all().map_err(|e| refused(interface, &e))?;
-        let link = attach(&program, interface.index).map_err(|e| refused(interface, &e))?;
+        let program = load(Hook::TcxIngress, &DROP_ALL).map_err(|e| refused(interface, &e))?;
+        let link = attach(&program, interface.index, Hook::TcxIngress).map_err(|e| refused(interface, &e))?;
         Ok(Hidden { _link: link })
     }
 }
@@ -70,29 +135,67 @@ fn refused(interface: &Interface, error: &io::Error) -> DeviceError {
     }
 }
 
-fn load_drop_all() -> io::Result<OwnedFd> {
+/// Loads a program for a hook. The kernel accepts it only if it can do no harm.
+pub(crate) fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     let argument = Load {
-        program_type: BPF_PROG_TYPE_SCHED_CLS,
-        instruction_count: DROP_ALL.len() as u32,
-        instructions: DROP_ALL.as_ptr() as u64,
+        program_type: hook.program_type(),
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
         rest: [0; 14],
     };
-    // SAFETY: the argument is as long as said; its pointers lead to the constant instructions and a C string, which
-    // the kernel only reads. The instructions touch no memory.
+    // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,
+    // which the kernel only reads.
     sys::descriptor(unsafe { bpf(BPF_PROG_LOAD, &argument) })
 }
 
-fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
+/// Attaches a program to an interface, until the link is closed.
+pub(crate) fn attach(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<OwnedFd> {
     let argument = Link {
         program: program.as_raw_fd() as u32,
         interface,
-        attach_type: BPF_TCX_INGRESS,
-        flags: 0,
+        attach_type: hook.attach_type(),
+        flags: hook.flags(),
         rest: [0; 6],
     };
     // SAFETY: the argument is as long as said and has no pointers.
     sys::descriptor(unsafe { bpf(BPF_LINK_CREATE, &argument) })
+}
+
+/// Makes a map from queue numbers below `entries` to AF_XDP sockets.
+pub(crate) fn new_socket_map(entries: u32) -> io::Result<OwnedFd> {
+    let argument =
+        NewMap { map_type: BPF_MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, entries, rest: [0; 8] };
+    // SAFETY: the argument is as long as said and has no pointers.
+    sys::descriptor(unsafe { bpf(BPF_MAP_CREATE, &argument) })
+}
+
+/// Puts a socket under a number.
+pub(crate) fn put_socket(map: &OwnedFd, number: u32, socket: impl AsFd) -> io::Result<()> {
+    let value = socket.as_fd().as_raw_fd() as u32;
+    change(BPF_MAP_UPDATE_ELEM, map, &number, &value)
+}
+
+/// Removes the socket under a number.
+pub(crate) fn remove_socket(map: &OwnedFd, number: u32) -> io::Result<()> {
+    change(BPF_MAP_DELETE_ELEM, map, &number, &0)
+}
+
+fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Result<()> {
+    let argument = Element {
+        map: map.as_raw_fd() as u32,
+        padding: 0,
+        key: std::ptr::from_ref(key) as u64,
+        // Unknown fields must be zero, and deleting knows no value.
+        value: if command == BPF_MAP_DELETE_ELEM { 0 } else { std::ptr::from_ref(value) as u64 },
+        flags: 0,
+    };
+    // SAFETY: the argument is as long as said; its pointers lead to a key and a value of four bytes each, which is
+    // what new_socket_map() told the kernel and the callers pass, and which it only reads.
+    match unsafe { bpf(command, &argument) } {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// SAFETY: `argument` must be what `command` takes.

@@ -153,6 +153,49 @@ pub enum DeviceError {
         /// The value asked for.
         asked: String,
     },
+    /// Another process has the interface by AF_XDP.
+    InUse {
+        /// The interface.
+        name: String,
+        /// The process; 0 when it did not say.
+        pid: u32,
+        /// What it is called.
+        holder: String,
+    },
+    /// Something that is not a router of this kind has what is needed.
+    Occupied {
+        /// The interface.
+        name: String,
+        /// What is there, as in "another XDP program is attached".
+        by: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// Frames of the link may be longer than what holds them.
+    FramesTooLong {
+        /// The interface.
+        name: String,
+        /// The longest packet that the link carries, without the link header.
+        mtu: u32,
+        /// The longest that can be had.
+        most: u32,
+    },
+    /// Less memory may be locked than is needed.
+    MemoryLimit {
+        /// The interface.
+        name: String,
+        /// Bytes needed.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// What is shared with the kernel was damaged.
+    Broken {
+        /// The interface.
+        name: String,
+        /// What makes no sense, as in "the receive ring".
+        what: &'static str,
+    },
     /// The system refused something for a reason of its own.
     System {
         /// The interface, device or file.
@@ -241,6 +284,25 @@ impl fmt::Display for DeviceError {
             Differs { name, setting, open, asked } => write!(
                 f,
                 "{name}: open already with {setting} {open}, so {setting} {asked} cannot be had; make them agree"
+            ),
+            InUse { name, pid, holder } => write!(
+                f,
+                "{name}: in use by AF_XDP of process {pid} ({holder}); stop it, or open the interface with METHOD LINUX"
+            ),
+            Occupied { name, by, remedy } => write!(f, "{name}: {by}; {remedy}"),
+            FramesTooLong { name, mtu, most } => write!(
+                f,
+                "{name}: MTU {mtu} is too long for AF_XDP, whose frames here hold {most} bytes; \
+                 'ip link set {name} mtu {most}', or use METHOD LINUX"
+            ),
+            MemoryLimit { name, bytes, limit } => write!(
+                f,
+                "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the limit \
+                 ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
+            ),
+            Broken { name, what } => write!(
+                f,
+                "{name}: {what} was overwritten with nonsense; open the interface anew, and see who maps its socket"
             ),
             System { name, doing, errno } => {
                 write!(f, "{name}: {doing} failed: {}", io::Error::from_raw_os_error(*errno))

@@ -22,6 +22,8 @@ mod queue;
 #[allow(unsafe_code)]
 mod sys;
 mod tap;
+#[allow(unsafe_code)]
+mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings};
 pub use error::{Damage, DeviceError, Half};
@@ -31,3 +33,4 @@ pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use tap::{TapRx, TapSettings, TapTx};
+pub use xdp::{Attach, BusyPoll, XdpPort, XdpReport, XdpRx, XdpSettings, XdpTx};

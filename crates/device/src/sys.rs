@@ -94,6 +94,10 @@ impl Plain for libc::c_int {}
 impl Plain for libc::packet_mreq {}
 impl Plain for libc::tpacket_req {}
 impl Plain for libc::tpacket_stats {}
+impl Plain for libc::xdp_umem_reg {}
+impl Plain for libc::xdp_mmap_offsets {}
+impl Plain for libc::xdp_statistics {}
+impl Plain for libc::xdp_options {}
 
 /// Sets a socket option.
 pub(crate) fn set_option<T: Plain>(
@@ -131,9 +135,86 @@ pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    let len = size_of_val(&address) as libc::socklen_t;
+    bind(fd, &address)
+}
+
+/// Binds an AF_XDP socket to a queue of an interface.
+pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, queue: u32, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    bind(fd, &address)
+}
+
+fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of the address.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
+    check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(address).cast(), len) })
+}
+
+/// Asks the driver of the interface `name`. `answer` begins with the command's number and is as long as the kernel's
+/// structure for it, which must not depend on anything else.
+pub(crate) fn ask_driver<const N: usize>(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    command: Driver,
+) -> io::Result<[u8; N]> {
+    assert_eq!(N, command.size(), "the answer is as long as the kernel's");
+    let mut answer = Answer([0; N]);
+    answer.0[..4].copy_from_slice(&command.code().to_ne_bytes());
+    let mut request =
+        DriverRequest { name: [0; libc::IFNAMSIZ], answer: (&raw mut answer).cast(), rest: [0; 16] };
+    if name.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    // SAFETY: the code takes a pointer to a struct ifreq, which is no longer than the request, whose pointer leads to
+    // as many bytes as the kernel writes for these commands.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) })?;
+    Ok(answer.0)
+}
+
+/// Questions to drivers whose answer has a fixed size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Driver {
+    /// `struct ethtool_drvinfo`.
+    Name,
+    /// `struct ethtool_channels`.
+    Channels,
+    /// `struct ethtool_value`: offloads.
+    Flags,
+}
+
+impl Driver {
+    fn code(self) -> u32 {
+        match self {
+            Driver::Name => 0x03,
+            Driver::Channels => 0x3c,
+            Driver::Flags => 0x25,
+        }
+    }
+    fn size(self) -> usize {
+        match self {
+            Driver::Name => 196,
+            Driver::Channels => 36,
+            Driver::Flags => 8,
+        }
+    }
+}
+
+#[repr(C, align(8))]
+struct Answer<const N: usize>([u8; N]);
+
+/// `struct ifreq` with a pointer in it.
+#[repr(C)]
+struct DriverRequest {
+    name: [u8; libc::IFNAMSIZ],
+    answer: *mut libc::c_void,
+    rest: [u8; 16],
 }
 
 /// Names of all interfaces of this thread's network namespace, in order of index.

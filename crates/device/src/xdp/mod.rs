@@ -1,0 +1,121 @@
+//! Ports on Linux interfaces, by AF_XDP.
+//!
+//! A BPF program at the interface hands its frames to sockets, one for each of its queues, before the host's stack sees
+//! them. Frames lie in the packet pool itself, whose region of common frames is registered with every socket: where the
+//! driver supports it nothing is copied between card and packet, and elsewhere the kernel copies once; a packet
+//! that came in by one port leaves by another from the frame it is in.
+//!
+//! What arrives is the router's alone, as with frames that are hidden from the host. When the process ends, however it
+//! ends, the kernel takes program and sockets away, and the host has its interface back. `docs/decisions/0012-af-xdp.md`
+//! tells what was measured, and what AF_XDP cannot do.
+//!
+//! - `umem`: which frames the kernel holds, and why nothing it says makes a packet of another one
+//! - `rings`: the memory shared with the kernel, whatever it says there
+//! - `program`: the program and its link
+//! - `socket`: a socket's life and the order of its end
+//! - `port`: all queues of an interface
+//! - `rx`, `tx`: the halves that move packets
+//! - `checksum`: what senders on virtual links left unfinished
+//! - `driver`: what the driver says of itself
+//! - `lock`: one router to an interface
+mod checksum;
+mod driver;
+mod lock;
+mod port;
+mod program;
+mod rings;
+mod rx;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod umem;
+
+pub use port::{XdpPort, XdpReport};
+pub use rx::XdpRx;
+pub use tx::XdpTx;
+
+use artery_packet::FRAME;
+use std::io;
+use std::time::Duration;
+
+/// What it takes to open an AF_XDP socket.
+const CAPABILITY: &str = "CAP_NET_RAW";
+/// Bytes at the front of a frame that the kernel keeps for XDP programs.
+const XDP_HEADROOM: usize = 256;
+/// The longest Ethernet header, with a VLAN tag.
+const ETHERNET_HEADER: usize = 18;
+/// The longest packet, without its link header, that a frame holds.
+const MOST_MTU: u32 = (FRAME - XDP_HEADROOM - ETHERNET_HEADER) as u32;
+/// The most frames that one system call sends.
+const TX_BUDGET: u32 = 256;
+/// How long what a process that ended has held may stay taken.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How to use an interface by AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpSettings {
+    /// Whether to receive frames for other stations too.
+    pub promiscuous: bool,
+    /// Whether packets get the time when they were received, one for a batch.
+    pub timestamps: bool,
+    /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues of an
+    /// interface together no more than a quarter of the pool.
+    pub ring: u32,
+    /// Where the program runs.
+    pub attach: Attach,
+    /// Whether to let the driver read and write frames without copying, if it can.
+    pub zero_copy: bool,
+    /// Whether system calls do the driver's work instead of interrupts.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+impl Default for XdpSettings {
+    fn default() -> XdpSettings {
+        XdpSettings {
+            promiscuous: false,
+            timestamps: true,
+            ring: 2048,
+            attach: Attach::Best,
+            zero_copy: true,
+            busy_poll: None,
+        }
+    }
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// In the driver if it can, else in the kernel.
+    Best,
+    /// In the driver.
+    Native,
+    /// In the kernel, with any driver.
+    Generic,
+}
+
+/// How a socket's system calls do the driver's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// For how long one may look for frames.
+    pub microseconds: u16,
+    /// How many frames it may handle.
+    pub budget: u16,
+}
+
+/// Tries what is busy while its last holder may still be ending, with growing pauses.
+fn retry<T>(mut pause: impl FnMut(Duration), mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let (mut waited, mut next) = (Duration::ZERO, Duration::from_millis(1));
+    loop {
+        match attempt() {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && waited < PATIENCE => {
+                pause(next);
+                waited += next;
+                next = (next * 2).min(LONGEST_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! All queues of one interface.
+use super::driver::Facts;
+use super::lock::Lock;
+use super::program::Redirect;
+use super::rings::LONGEST;
+use super::socket::{Plan, Socket};
+use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
+use crate::{DeviceError, Half, Interface, LinkType, interface, sys};
+use artery_packet::Pool;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// The least entries of a ring.
+const SHORTEST: u32 = 64;
+
+/// An interface that is used by AF_XDP. Its frames are the router's, queue by queue, while the queue's receiving half
+/// is open; it is given back to the host when this and all halves are dropped.
+#[derive(Clone, Debug)]
+pub struct XdpPort {
+    opened: Arc<Opened>,
+}
+
+/// What all halves of a port's queues share. The order of the fields is that of closing.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) sockets: Vec<Socket>,
+    pub(super) redirect: Redirect,
+    _promiscuous: Option<OwnedFd>,
+    _lock: Lock,
+    /// A socket to ask about the interface on, in its network namespace.
+    control: OwnedFd,
+    pub(super) interface: Interface,
+    pub(super) number: u16,
+    pub(super) timestamps: bool,
+    pub(super) busy_poll: bool,
+    pub(super) facts: Facts,
+    /// Frames that each queue may lend to the kernel for filling.
+    pub(super) quota: u32,
+    pub(super) ring: u32,
+}
+
+impl XdpPort {
+    /// Takes an interface for a router; packets are marked with `port`, and their frames come from `pool`.
+    pub fn open(
+        interface: &Interface,
+        settings: &XdpSettings,
+        port: u16,
+        pool: &'static Pool,
+    ) -> Result<XdpPort, DeviceError> {
+        check(interface)?;
+        let lock = Lock::take(interface)?;
+        let facts = Facts::ask(interface)?;
+        let control = interface::control_socket(&interface.name)?;
+        let promiscuous = settings.promiscuous.then(|| promiscuous(interface)).transpose()?;
+        let queues = u32::from(facts.queues);
+        // Before the sockets: a driver that does not run the program cannot fill frames either.
+        let redirect = Redirect::attach(interface, queues, settings.attach)?;
+        let ring = settings.ring.clamp(SHORTEST, LONGEST / 2).next_power_of_two();
+        let mut plan =
+            Plan { ring, zero_copy: settings.zero_copy && redirect.native, busy_poll: settings.busy_poll };
+        let mut sockets = Vec::new();
+        for queue in 0..queues {
+            let socket = Socket::open(interface, queue, pool, plan)?;
+            plan.zero_copy = socket.zero_copy;
+            sockets.push(socket);
+        }
+        let quota = ring.min((pool.frames() / 4 / queues as usize).max(1) as u32);
+        let opened = Opened {
+            sockets,
+            redirect,
+            _promiscuous: promiscuous,
+            _lock: lock,
+            control,
+            interface: interface.clone(),
+            number: port,
+            timestamps: settings.timestamps,
+            busy_poll: settings.busy_poll.is_some(),
+            facts,
+            quota,
+            ring,
+        };
+        Ok(XdpPort { opened: Arc::new(opened) })
+    }
+    /// Number of its queues, each with both halves.
+    pub fn queues(&self) -> u16 {
+        self.opened.facts.queues
+    }
+    /// The interface, as it was when the port was opened.
+    pub fn interface(&self) -> &Interface {
+        &self.opened.interface
+    }
+    /// Takes the receiving half of a queue, until it is dropped. From now on the frames of the queue are the router's.
+    pub fn rx(&self, queue: u16) -> Result<XdpRx, DeviceError> {
+        let half = self.socket(queue, Half::Receive)?.take_rx();
+        let half = half.ok_or_else(|| self.taken(queue, Half::Receive))?;
+        XdpRx::new(self.opened.clone(), queue, half)
+    }
+    /// Takes the sending half of a queue, until it is dropped.
+    pub fn tx(&self, queue: u16) -> Result<XdpTx, DeviceError> {
+        let half = self.socket(queue, Half::Transmit)?.take_tx();
+        let half = half.ok_or_else(|| self.taken(queue, Half::Transmit))?;
+        Ok(XdpTx::new(self.opened.clone(), queue, half))
+    }
+    /// What was got: for one line of the log.
+    pub fn report(&self) -> XdpReport {
+        let opened = &*self.opened;
+        XdpReport {
+            interface: opened.interface.name.clone(),
+            driver: opened.facts.driver.clone(),
+            queues: opened.facts.queues,
+            zero_copy: opened.sockets.iter().all(|socket| socket.zero_copy),
+            zero_copy_refusal: opened.sockets.iter().find_map(|socket| socket.refusal),
+            native: opened.redirect.native,
+            native_refusal: opened.redirect.refusal,
+            finishes_checksums: opened.facts.unfinished,
+            strips_vlan: opened.facts.strips_vlan,
+        }
+    }
+    fn socket(&self, queue: u16, half: Half) -> Result<&Socket, DeviceError> {
+        self.opened.sockets.get(usize::from(queue)).ok_or_else(|| DeviceError::NoSuchQueue {
+            name: self.opened.interface.name.clone(),
+            half,
+            queue,
+            queues: self.queues(),
+        })
+    }
+    fn taken(&self, queue: u16, half: Half) -> DeviceError {
+        DeviceError::Taken { name: self.opened.interface.name.clone(), half, queue }
+    }
+}
+
+impl Opened {
+    /// What is wrong with the interface, if anything is.
+    pub(super) fn trouble(&self) -> Option<DeviceError> {
+        let Ok(name) = rustix::net::netdevice::index_to_name(&self.control, self.interface.index) else {
+            return Some(DeviceError::Gone { name: self.interface.name.clone() });
+        };
+        let (_, flags) = sys::request(self.control.as_fd(), sys::Ask::Flags, &name, &[]).ok()?;
+        let up = libc::c_int::from(u16::from_ne_bytes([flags[0], flags[1]])) & libc::IFF_UP != 0;
+        (!up).then_some(DeviceError::Down { name })
+    }
+    pub(super) fn failed(&self, doing: &'static str, error: &io::Error) -> DeviceError {
+        DeviceError::from_io(&self.interface.name, doing, CAPABILITY, error)
+    }
+    pub(super) fn broken(&self, what: &'static str) -> DeviceError {
+        DeviceError::Broken { name: self.interface.name.clone(), what }
+    }
+    /// The longest frame that may leave, without a VLAN tag.
+    pub(super) fn longest(&self) -> usize {
+        (self.interface.mtu as usize).saturating_add(ETHERNET_HEADER - 4)
+    }
+}
+
+/// Refuses an interface that AF_XDP is not for.
+fn check(interface: &Interface) -> Result<(), DeviceError> {
+    let name = || interface.name.clone();
+    if interface.link_type != Some(LinkType::ETHER) {
+        let (expected, found) = ("ETHER".to_owned(), "other".to_owned());
+        return Err(DeviceError::WrongLinkType { name: name(), expected, found });
+    }
+    if !interface.up {
+        return Err(DeviceError::Down { name: name() });
+    }
+    if interface.mtu > MOST_MTU {
+        return Err(DeviceError::FramesTooLong { name: name(), mtu: interface.mtu, most: MOST_MTU });
+    }
+    Ok(())
+}
+
+/// Asks for frames of other stations; the kernel forgets it with the socket, which receives nothing itself.
+fn promiscuous(interface: &Interface) -> Result<OwnedFd, DeviceError> {
+    let failed =
+        |e: io::Error| DeviceError::from_io(&interface.name, "entering promiscuous mode", CAPABILITY, &e);
+    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
+        .map_err(|e| failed(e.into()))?;
+    let membership = libc::packet_mreq {
+        mr_ifindex: interface.index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+        .map_err(failed)?;
+    Ok(socket)
+}
+
+/// How an interface is used: what was asked for may not be what could be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpReport {
+    /// The interface.
+    pub interface: String,
+    /// Its driver; empty when it does not say.
+    pub driver: String,
+    /// Number of its queues.
+    pub queues: u16,
+    /// Whether the driver reads and writes frames without copying.
+    pub zero_copy: bool,
+    /// The system's error number for why it does not, if that was asked for.
+    pub zero_copy_refusal: Option<i32>,
+    /// Whether the driver runs the program.
+    pub native: bool,
+    /// The system's error number for why it does not, if that was asked for.
+    pub native_refusal: Option<i32>,
+    /// Whether received frames may have unfinished checksums, which are finished.
+    pub finishes_checksums: bool,
+    /// Whether the driver takes VLAN tags off, which AF_XDP cannot see then.
+    pub strips_vlan: bool,
+}
+
+impl fmt::Display for XdpReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.queues == 1 { "queue" } else { "queues" };
+        let driver = if self.driver.is_empty() { "an unnamed driver" } else { &self.driver };
+        write!(f, "{}: AF_XDP on {} {plural} of {driver}", self.interface, self.queues)?;
+        f.write_str(if self.zero_copy { ", without copying" } else { ", copying" })?;
+        because(f, self.zero_copy_refusal)?;
+        f.write_str(if self.native { ", in the driver" } else { ", in the kernel (generic XDP)" })?;
+        because(f, self.native_refusal)?;
+        if self.finishes_checksums {
+            f.write_str("; finishes checksums")?;
+        }
+        if self.strips_vlan {
+            write!(f, "; VLAN tags are lost until 'ethtool -K {} rxvlan off'", self.interface)?;
+        }
+        Ok(())
+    }
+}
+
+fn because(f: &mut fmt::Formatter<'_>, refusal: Option<i32>) -> fmt::Result {
+    match refusal {
+        Some(errno) => write!(f, " (since: {})", io::Error::from_raw_os_error(errno)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,269 @@
+//! Receiving.
+use super::checksum;
+use super::port::Opened;
+use super::rings::Broken;
+use super::socket::{RxRings, Socket, SocketHalf};
+use crate::queue::addressed_to;
+use crate::{DeviceError, RxCounters, RxQueue, sys};
+use artery_packet::{BATCH, Batch, Pool, Time};
+use rustix::fd::BorrowedFd;
+use rustix::net::RecvFlags;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// How many times in a row nothing is received before the interface is asked whether something is wrong.
+const IDLE: u32 = 256;
+
+/// The receiving half of a queue.
+#[derive(Debug)]
+pub struct XdpRx {
+    opened: Arc<Opened>,
+    queue: u16,
+    half: Option<SocketHalf<RxRings>>,
+    /// Storage for frames on their way to the kernel.
+    fresh: Batch,
+    counters: RxCounters,
+    kernel: Cell<KernelCounts>,
+    /// Checksums that were finished.
+    finished: u64,
+    /// Calls since something was received.
+    idle: u32,
+    /// Whether the pool had too few frames when the kernel was last lent some.
+    starved: bool,
+    /// Whether it was told that the interface is down.
+    down: bool,
+    /// Whether the last descriptor was not the end of its frame.
+    in_pieces: bool,
+}
+
+/// What the kernel counts, as it was when last asked, and which of our counters that went to.
+#[derive(Clone, Copy, Debug, Default)]
+struct KernelCounts {
+    dropped: u64,
+    ring_full: u64,
+    fill_empty: u64,
+    invalid: u64,
+    to_malformed: u64,
+    to_ring_full: u64,
+    to_pool_empty: u64,
+    to_truncated: u64,
+}
+
+impl XdpRx {
+    pub(super) fn new(
+        opened: Arc<Opened>,
+        queue: u16,
+        half: SocketHalf<RxRings>,
+    ) -> Result<XdpRx, DeviceError> {
+        let mut rx = XdpRx {
+            opened,
+            queue,
+            half: Some(half),
+            fresh: Batch::default(),
+            counters: RxCounters::default(),
+            kernel: Cell::default(),
+            finished: 0,
+            idle: 0,
+            starved: false,
+            down: false,
+            in_pieces: false,
+        };
+        // What was lost before is not this half's.
+        let before = rx.socket().statistics();
+        rx.kernel.set(KernelCounts {
+            dropped: before.rx_dropped,
+            ring_full: before.rx_ring_full,
+            fill_empty: before.rx_fill_ring_empty_descs,
+            invalid: before.rx_invalid_descs,
+            ..KernelCounts::default()
+        });
+        rx.refill(true).map_err(|Broken| rx.broken())?;
+        let opened = &rx.opened;
+        opened
+            .redirect
+            .open(u32::from(queue), rx.socket().fd())
+            .map_err(|e| opened.failed("handing its frames to an AF_XDP socket", &e))?;
+        Ok(rx)
+    }
+    /// Number of checksums that senders left unfinished and that were finished.
+    pub fn finished_checksums(&self) -> u64 {
+        self.finished
+    }
+    fn socket(&self) -> &Socket {
+        &self.opened.sockets[usize::from(self.queue)]
+    }
+    fn broken(&self) -> DeviceError {
+        self.opened.broken("its AF_XDP receive ring")
+    }
+
+    /// Lends the kernel frames for what it took, once that is worth it.
+    #[inline]
+    fn refill(&mut self, all: bool) -> Result<(), Broken> {
+        let half = self.half.as_mut().expect("only drop() takes it out");
+        let short = self.opened.quota.saturating_sub(half.lent.count());
+        if short >= BATCH as u32 || (short > 0 && (all || self.starved || short * 2 >= self.opened.quota)) {
+            let wanted = short.min(half.rings.fill.free()?) as usize;
+            let pool = half.lent.pool();
+            self.starved = pool.packets(wanted, &mut self.fresh) < wanted;
+            for packet in self.fresh.drain() {
+                // They are of the pool that the ledger is for, and no more than there is room for.
+                if let Ok(address) = half.lent.lend(packet) {
+                    half.rings.fill.write([address - address % artery_packet::FRAME as u64]);
+                }
+            }
+            half.rings.fill.publish();
+        }
+        Ok(())
+    }
+
+    /// Moves what the kernel has filled into `into`; returns how much there was, also what was dropped.
+    #[inline]
+    fn take(&mut self, max: usize, into: &mut Batch) -> Result<usize, Broken> {
+        let half = self.half.as_mut().expect("only drop() takes it out");
+        let waiting = (half.rings.rx.available()? as usize).min(max);
+        for _ in 0..waiting {
+            let Some([address, description]) = half.rings.rx.read() else { break };
+            let (len, options) = halves(description);
+            let Some(packet) = half.lent.take_filled(address, len) else {
+                self.counters.malformed += 1;
+                continue;
+            };
+            if options & libc::XDP_PKT_CONTD != 0 || self.in_pieces {
+                self.in_pieces = options & libc::XDP_PKT_CONTD != 0;
+                self.counters.truncated += u64::from(!self.in_pieces);
+                continue;
+            }
+            packet.prefetch();
+            into.push(packet);
+        }
+        half.rings.rx.release();
+        Ok(waiting)
+    }
+
+    /// Completes what was appended to `into` from `start` on.
+    #[inline]
+    fn complete(&mut self, start: usize, into: &mut Batch) {
+        let opened = &*self.opened;
+        let time = if opened.timestamps { now() } else { Time::ZERO };
+        for packet in into.iter_mut().skip(start) {
+            if opened.facts.unfinished {
+                self.finished += u64::from(checksum::finish(packet.data_mut()));
+            }
+            packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
+            packet.set_in_port(opened.number);
+            if opened.timestamps {
+                packet.set_timestamp(time);
+            }
+            self.counters.packets += 1;
+            self.counters.bytes += packet.len() as u64;
+        }
+    }
+
+    /// Makes the system calls that the kernel wants.
+    #[inline]
+    fn wake(&self, nothing_came: bool) {
+        let half = self.half.as_ref().expect("only drop() takes it out");
+        if half.rings.fill.needs_wakeup() || (self.opened.busy_poll && nothing_came) {
+            // Whatever this says, the rings and check() will tell.
+            let _ = rustix::net::recv(self.socket().fd(), &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Asks for what the rings cannot show.
+    #[cold]
+    fn check(&mut self) -> Result<(), DeviceError> {
+        self.idle = 0;
+        // Taken off the socket, so that it does not wake the worker for ever.
+        let _ = sys::option(self.socket().fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0);
+        match self.opened.trouble() {
+            Some(DeviceError::Down { .. }) if self.down => Ok(()),
+            Some(error) => {
+                self.down = true;
+                Err(error)
+            }
+            None => {
+                self.down = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the kernel for its counts, and says of each new loss why it was.
+    fn ask(&self) -> KernelCounts {
+        let (now, last) = (self.socket().statistics(), self.kernel.get());
+        let empty = now.rx_fill_ring_empty_descs.saturating_sub(last.fill_empty);
+        // A driver that fills frames itself counts attempts there, not frames; what it drops it counts itself.
+        let empty = if self.socket().zero_copy { 0 } else { empty };
+        let full = now.rx_ring_full.saturating_sub(last.ring_full);
+        let dropped = now.rx_dropped.saturating_sub(last.dropped);
+        KernelCounts {
+            dropped: now.rx_dropped,
+            ring_full: now.rx_ring_full,
+            fill_empty: now.rx_fill_ring_empty_descs,
+            invalid: now.rx_invalid_descs,
+            to_malformed: last.to_malformed + now.rx_invalid_descs.saturating_sub(last.invalid),
+            to_ring_full: last.to_ring_full + full + if self.starved { 0 } else { empty },
+            to_pool_empty: last.to_pool_empty + if self.starved { empty } else { 0 },
+            // Frames without a place to be put are among the dropped; the others are too long.
+            to_truncated: last.to_truncated + dropped.saturating_sub(empty),
+        }
+    }
+}
+
+/// Length and options of a descriptor's second word.
+#[inline]
+fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}
+
+fn now() -> Time {
+    let now = clock_gettime(ClockId::Realtime);
+    Time::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+impl RxQueue for XdpRx {
+    fn receive(&mut self, _: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
+        let start = into.len();
+        let waiting = self.take(max, into).map_err(|Broken| self.broken())?;
+        self.refill(false).map_err(|Broken| self.broken())?;
+        self.wake(waiting == 0);
+        if waiting > 0 {
+            self.idle = 0;
+            self.complete(start, into);
+        } else {
+            self.idle += 1;
+            if self.idle >= IDLE {
+                self.check()?;
+            }
+        }
+        Ok(into.len() - start)
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket().fd())
+    }
+    fn counters(&self) -> RxCounters {
+        self.kernel.set(self.ask());
+        self.own_counters()
+    }
+    fn own_counters(&self) -> RxCounters {
+        let (own, kernel) = (self.counters, self.kernel.get());
+        RxCounters {
+            ring_full: kernel.to_ring_full,
+            pool_empty: kernel.to_pool_empty,
+            truncated: own.truncated + kernel.to_truncated,
+            malformed: own.malformed + kernel.to_malformed,
+            ..own
+        }
+    }
+}
+
+impl Drop for XdpRx {
+    fn drop(&mut self) {
+        self.opened.redirect.close(u32::from(self.queue));
+        if let Some(half) = self.half.take() {
+            self.socket().park_rx(half);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One AF_XDP socket: its memory, its four rings, the queue it is bound to, and the end of all this.
+use super::rings::{Consumer, Layout, Memory, Producer};
+use super::umem::Ledger;
+use super::{BusyPoll, CAPABILITY, retry};
+use crate::{DeviceError, Interface, sys};
+use artery_packet::{FRAME, Pool};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+/// How many frames one system call sends where the kernel copies them; kernels that do not know it send 32.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+/// The rings that receiving takes: frames for the kernel to fill, and frames it has filled.
+#[derive(Debug)]
+pub(super) struct RxRings {
+    pub(super) fill: Producer<1>,
+    pub(super) rx: Consumer<2>,
+}
+
+/// The rings that sending takes: frames for the kernel to send, and frames it has sent.
+#[derive(Debug)]
+pub(super) struct TxRings {
+    pub(super) tx: Producer<2>,
+    pub(super) done: Consumer<1>,
+}
+
+/// What one half of the socket needs: its rings and what the kernel holds of its frames.
+#[derive(Debug)]
+pub(super) struct SocketHalf<R> {
+    pub(super) rings: R,
+    pub(super) lent: Ledger,
+}
+
+/// How to make a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) ring: u32,
+    pub(super) zero_copy: bool,
+    pub(super) busy_poll: Option<BusyPoll>,
+}
+
+/// A socket that is bound to a queue. Halves that nobody uses are parked here.
+///
+/// The order of the fields is that of closing: no ring may be mapped when the descriptors are closed, or the socket
+/// would live on; and only when it is closed do the frames that the kernel held go back to the pool.
+#[derive(Debug)]
+pub(super) struct Socket {
+    rings: Mutex<(Option<RxRings>, Option<TxRings>)>,
+    fd: OwnedFd,
+    /// The same socket once more: a worker waits for both halves, each by a number of its own.
+    tx_fd: OwnedFd,
+    lent: Mutex<(Option<Ledger>, Option<Ledger>)>,
+    /// Whether the driver reads and writes the frames themselves.
+    pub(super) zero_copy: bool,
+    /// Why it does not, as the error number of its refusal.
+    pub(super) refusal: Option<i32>,
+}
+
+impl Socket {
+    /// Opens a socket on a queue of an interface.
+    pub(super) fn open(
+        interface: &Interface,
+        queue: u32,
+        pool: &'static Pool,
+        plan: Plan,
+    ) -> Result<Socket, DeviceError> {
+        let failed = |doing| move |e: io::Error| refused(interface, doing, &e);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+            .map_err(|e| failed("opening an AF_XDP socket")(e.into()))?;
+        register(interface, &fd, pool)?;
+        let rings = map_rings(&fd, plan.ring).map_err(failed("making its AF_XDP rings"))?;
+        tune(&fd, plan).map_err(failed("setting busy polling"))?;
+        let refusal = bind(interface, &fd, queue, plan.zero_copy)?;
+        let tx_fd = fd.try_clone().map_err(failed("opening an AF_XDP socket"))?;
+        let lent = Mutex::new((Some(Ledger::new(pool)), Some(Ledger::new(pool))));
+        let zero_copy = plan.zero_copy && refusal.is_none();
+        Ok(Socket { rings: Mutex::new(rings), fd, tx_fd, lent, zero_copy, refusal })
+    }
+
+    /// Takes the receiving half; `None` when somebody has it.
+    pub(super) fn take_rx(&self) -> Option<SocketHalf<RxRings>> {
+        let rings = lock(&self.rings).0.take()?;
+        Some(SocketHalf { rings, lent: lock(&self.lent).0.take()? })
+    }
+    /// Takes the sending half; `None` when somebody has it.
+    pub(super) fn take_tx(&self) -> Option<SocketHalf<TxRings>> {
+        let rings = lock(&self.rings).1.take()?;
+        Some(SocketHalf { rings, lent: lock(&self.lent).1.take()? })
+    }
+    /// Parks the receiving half until it is taken again or the socket closed.
+    pub(super) fn park_rx(&self, half: SocketHalf<RxRings>) {
+        lock(&self.lent).0 = Some(half.lent);
+        lock(&self.rings).0 = Some(half.rings);
+    }
+    /// Parks the sending half.
+    pub(super) fn park_tx(&self, half: SocketHalf<TxRings>) {
+        lock(&self.lent).1 = Some(half.lent);
+        lock(&self.rings).1 = Some(half.rings);
+    }
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+    pub(super) fn tx_fd(&self) -> BorrowedFd<'_> {
+        self.tx_fd.as_fd()
+    }
+    /// What the kernel has counted; zeros when it does not say.
+    pub(super) fn statistics(&self) -> libc::xdp_statistics {
+        let none = libc::xdp_statistics {
+            rx_dropped: 0,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full: 0,
+            rx_fill_ring_empty_descs: 0,
+            tx_ring_empty_descs: 0,
+        };
+        sys::option(self.fd(), libc::SOL_XDP, libc::XDP_STATISTICS, none).unwrap_or(none)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is in there is moved whole, so no panic leaves it half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Registers the pool's common frames with a socket, raising the limit of locked memory if that is what is wrong.
+fn register(interface: &Interface, fd: &OwnedFd, pool: &'static Pool) -> Result<(), DeviceError> {
+    let region = pool.region();
+    let umem = libc::xdp_umem_reg {
+        addr: region.cast::<u8>().as_ptr() as u64,
+        len: region.len() as u64,
+        chunk_size: FRAME as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    let try_it = || sys::set_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &umem);
+    let limited = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EPERM));
+    let mut result = try_it();
+    if result.as_ref().is_err_and(limited) && raise_memory_limit() {
+        result = try_it();
+    }
+    result.map_err(|e| {
+        let limit = getrlimit(Resource::Memlock).current;
+        match limit {
+            Some(limit) if limited(&e) => {
+                DeviceError::MemoryLimit { name: interface.name.clone(), bytes: region.len(), limit }
+            }
+            _ => refused(interface, "registering the packet pool with an AF_XDP socket", &e),
+        }
+    })
+}
+
+/// Raises the limit of locked memory as far as this process may; says whether it did.
+fn raise_memory_limit() -> bool {
+    let now = getrlimit(Resource::Memlock);
+    let all = Rlimit { current: None, maximum: None };
+    let some = Rlimit { current: now.maximum, maximum: now.maximum };
+    setrlimit(Resource::Memlock, all).is_ok() || (some != now && setrlimit(Resource::Memlock, some).is_ok())
+}
+
+/// Makes and maps the four rings of a socket.
+fn map_rings(fd: &OwnedFd, entries: u32) -> io::Result<(Option<RxRings>, Option<TxRings>)> {
+    let size = entries as libc::c_int;
+    let rings =
+        [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING];
+    rings.into_iter().try_for_each(|ring| sys::set_option(fd.as_fd(), libc::SOL_XDP, ring, &size))?;
+    let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
+    let none = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
+    let offsets = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)?;
+    let map = |offset: libc::xdp_ring_offset, place: u64, words: usize| {
+        let layout = Layout {
+            producer: offset.producer,
+            consumer: offset.consumer,
+            flags: offset.flags,
+            entries: offset.desc,
+        };
+        let bytes = layout.bytes(entries, words).ok_or(io::ErrorKind::InvalidData)?;
+        Ok::<_, io::Error>((Arc::new(Memory::map(fd, place, bytes)?), layout))
+    };
+    let (memory, layout) = map(offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, 1)?;
+    let fill = Producer::new(memory, layout, entries)?;
+    let (memory, layout) = map(offsets.rx, libc::XDP_PGOFF_RX_RING as u64, 2)?;
+    let rx = Consumer::new(memory, layout, entries)?;
+    let (memory, layout) = map(offsets.tx, libc::XDP_PGOFF_TX_RING as u64, 2)?;
+    let tx = Producer::new(memory, layout, entries)?;
+    let (memory, layout) = map(offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING, 1)?;
+    let done = Consumer::new(memory, layout, entries)?;
+    Ok((Some(RxRings { fill, rx }), Some(TxRings { tx, done })))
+}
+
+/// Sets what may be set beside the rings.
+fn tune(fd: &OwnedFd, plan: Plan) -> io::Result<()> {
+    let most = plan.ring.min(super::TX_BUDGET) as libc::c_int;
+    let _ = sys::set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &most);
+    let Some(BusyPoll { microseconds, budget }) = plan.busy_poll else { return Ok(()) };
+    let set = |name, value| sys::set_option(fd.as_fd(), libc::SOL_SOCKET, name, &value);
+    set(SO_PREFER_BUSY_POLL, 1)?;
+    set(libc::SO_BUSY_POLL, libc::c_int::from(microseconds))?;
+    set(SO_BUSY_POLL_BUDGET, libc::c_int::from(budget))
+}
+
+/// Binds a socket to a queue; returns why without copying it could not be, if it was to be.
+fn bind(
+    interface: &Interface,
+    fd: &OwnedFd,
+    queue: u32,
+    zero_copy: bool,
+) -> Result<Option<i32>, DeviceError> {
+    let try_as = |mode: u16| {
+        let flags = mode | libc::XDP_USE_NEED_WAKEUP;
+        // A socket that was just closed holds its queue for a moment longer.
+        retry(std::thread::sleep, || sys::bind_xdp(fd.as_fd(), interface.index, queue, flags))
+    };
+    let mut refusal = None;
+    if zero_copy {
+        match try_as(libc::XDP_ZEROCOPY) {
+            Ok(()) => return Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => return Err(busy(interface)),
+            Err(e) => refusal = Some(e.raw_os_error().unwrap_or(0)),
+        }
+    }
+    match try_as(libc::XDP_COPY) {
+        Ok(()) => Ok(refusal),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(busy(interface)),
+        Err(e) => Err(refused(interface, "binding an AF_XDP socket to a queue", &e)),
+    }
+}
+
+fn busy(interface: &Interface) -> DeviceError {
+    DeviceError::Occupied {
+        name: interface.name.clone(),
+        by: "an AF_XDP socket of another program has one of its queues",
+        remedy: "stop that program, or use METHOD LINUX",
+    }
+}
+
+fn refused(interface: &Interface, doing: &'static str, error: &io::Error) -> DeviceError {
+    match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => DeviceError::NotSupported {
+            name: interface.name.clone(),
+            doing: "AF_XDP sockets (CONFIG_XDP_SOCKETS)",
+            instead: "use METHOD LINUX",
+        },
+        _ => DeviceError::from_io(&interface.name, doing, CAPABILITY, error),
+    }
+}

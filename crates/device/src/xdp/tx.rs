@@ -1,0 +1,219 @@
+//! Sending.
+use super::port::Opened;
+use super::rings::Broken;
+use super::socket::{Socket, SocketHalf, TxRings};
+use crate::{DeviceError, TxCounters, TxQueue};
+use artery_packet::{Batch, FRAME, Packet, Pool};
+use rustix::fd::BorrowedFd;
+use rustix::net::SendFlags;
+use std::io;
+use std::sync::Arc;
+
+/// Where the data of a copy starts in its frame.
+const COPY_START: usize = 128;
+/// The shortest frame: a link header.
+const SHORTEST: usize = 14;
+/// The most system calls for one batch.
+const CALLS: usize = 64;
+
+/// The sending half of a queue.
+#[derive(Debug)]
+pub struct XdpTx {
+    opened: Arc<Opened>,
+    queue: u16,
+    half: Option<SocketHalf<TxRings>>,
+    /// Storage for packets on their way back to the pool.
+    sent: Batch,
+    counters: TxCounters,
+    malformed: u64,
+    copied: u64,
+    /// Whether the last system call told that the interface takes nothing.
+    stuck: bool,
+}
+
+impl XdpTx {
+    pub(super) fn new(opened: Arc<Opened>, queue: u16, half: SocketHalf<TxRings>) -> XdpTx {
+        XdpTx {
+            opened,
+            queue,
+            half: Some(half),
+            sent: Batch::default(),
+            counters: TxCounters::default(),
+            malformed: 0,
+            copied: 0,
+            stuck: false,
+        }
+    }
+    /// Number of addresses that came back as sent without having been lent.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+    /// Number of packets that were copied, since their frames are not of the pool's common ones.
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+    fn socket(&self) -> &Socket {
+        &self.opened.sockets[usize::from(self.queue)]
+    }
+    fn half(&mut self) -> &mut SocketHalf<TxRings> {
+        self.half.as_mut().expect("only drop() takes it out")
+    }
+
+    /// Gives back to the pool what the kernel has sent.
+    #[inline]
+    fn reap(&mut self) -> Result<(), Broken> {
+        let half = self.half.as_mut().expect("only drop() takes it out");
+        if half.rings.done.available()? == 0 {
+            return Ok(());
+        }
+        while let Some([address]) = half.rings.done.read() {
+            match half.lent.take(address) {
+                Some(packet) => self.sent.push(packet),
+                None => self.malformed += 1,
+            }
+        }
+        half.rings.done.release();
+        self.sent.free();
+        Ok(())
+    }
+
+    /// Moves packets from the front of `batch` to the kernel's ring, as many as there is room for.
+    #[inline]
+    fn queue(&mut self, batch: &mut Batch) -> Result<(), Broken> {
+        let ring = self.opened.ring;
+        let half = self.half();
+        let room = half.rings.tx.free()?.min(ring.saturating_sub(half.lent.count()));
+        let ready = self.prepare(batch, room as usize);
+        let half = self.half.as_mut().expect("only drop() takes it out");
+        for packet in batch.drain_front(ready) {
+            let len = packet.len();
+            if len > self.opened.longest_for(packet.data()) {
+                self.counters.too_long += 1;
+                continue;
+            }
+            if len < SHORTEST {
+                self.counters.refused += 1;
+                continue;
+            }
+            match half.lent.lend(packet) {
+                Ok(address) => {
+                    half.rings.tx.write([address, word(len as u32)]);
+                    self.counters.packets += 1;
+                    self.counters.bytes += len as u64;
+                }
+                // prepare() left none that is not of the pool.
+                Err(_) => self.counters.refused += 1,
+            }
+        }
+        half.rings.tx.publish();
+        Ok(())
+    }
+    /// Copies those of the first `room` packets whose frames the kernel does not know; returns how many are ready, fewer
+    /// when the pool is empty.
+    #[inline]
+    fn prepare(&mut self, batch: &mut Batch, room: usize) -> usize {
+        let pool = self.half().lent.pool();
+        let longest = self.opened.longest();
+        for (n, packet) in batch.iter_mut().take(room).enumerate() {
+            if pool.frame_of(packet).is_some() || packet.len() > longest + 4 {
+                continue;
+            }
+            let Some(copy) = copy(pool, packet) else { return n };
+            *packet = copy;
+            self.copied += 1;
+        }
+        room.min(batch.len())
+    }
+
+    /// Makes the system calls that the kernel wants to send what is in its ring.
+    #[inline]
+    fn wake(&mut self) -> Result<(), DeviceError> {
+        let mut last = u32::MAX;
+        for _ in 0..CALLS {
+            let half = self.half();
+            let waiting = half.rings.tx.waiting().map_err(|Broken| self.broken())?;
+            if waiting == 0 || waiting == last || !self.half().rings.tx.needs_wakeup() {
+                break;
+            }
+            last = waiting;
+            self.call()?;
+        }
+        Ok(())
+    }
+    fn call(&mut self) -> Result<(), DeviceError> {
+        let result = rustix::net::send(self.socket().tx_fd(), &[], SendFlags::DONTWAIT);
+        let error =
+            result.map_err(io::Error::from).err().and_then(|error| Some((error.raw_os_error()?, error)));
+        self.stuck = false;
+        match error {
+            // There is more to be sent than one call sends, or no memory for the moment.
+            None | Some((libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR, _)) => Ok(()),
+            Some((libc::ENETDOWN | libc::ENXIO | libc::ENODEV, error)) => {
+                self.stuck = true;
+                Err(self.opened.trouble().unwrap_or_else(|| self.opened.failed("sending by it", &error)))
+            }
+            Some((_, error)) => Err(self.opened.failed("sending by it", &error)),
+        }
+    }
+    fn broken(&self) -> DeviceError {
+        self.opened.broken("its AF_XDP transmit ring")
+    }
+}
+
+impl Opened {
+    /// The longest that a frame like this may be: a VLAN tag does not count.
+    #[inline]
+    fn longest_for(&self, frame: &[u8]) -> usize {
+        self.longest() + if frame.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 }
+    }
+}
+
+/// A copy of the bytes alone in a common frame; `None` when there is none.
+fn copy(pool: &'static Pool, packet: &Packet) -> Option<Packet> {
+    let mut copy = pool.packet()?;
+    copy.set_place(COPY_START.min(FRAME - packet.len().min(FRAME)), packet.len()).ok()?;
+    copy.data_mut().copy_from_slice(packet.data());
+    Some(copy)
+}
+
+/// The second word of a descriptor.
+#[inline]
+fn word(len: u32) -> u64 {
+    let [a, b, c, d] = len.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
+}
+
+impl TxQueue for XdpTx {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
+        let before = batch.len();
+        if self.stuck {
+            self.call()?;
+        }
+        self.reap().map_err(|Broken| self.broken())?;
+        while !batch.is_empty() {
+            let had = batch.len();
+            self.queue(batch).map_err(|Broken| self.broken())?;
+            self.wake()?;
+            self.reap().map_err(|Broken| self.broken())?;
+            if batch.len() == had {
+                self.counters.full += 1;
+                break;
+            }
+        }
+        Ok(before - batch.len())
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket().tx_fd())
+    }
+    fn counters(&self) -> TxCounters {
+        self.counters
+    }
+}
+
+impl Drop for XdpTx {
+    fn drop(&mut self) {
+        if let Some(half) = self.half.take() {
+            self.socket().park_tx(half);
+        }
+    }
+}
