@@ -25,8 +25,6 @@ pub struct XdpRx {
     fresh: Batch,
     counters: RxCounters,
     kernel: Cell<KernelCounts>,
-    /// Checksums that were finished.
-    finished: u64,
     /// Calls since something was received.
     idle: u32,
     /// Whether the pool had too few frames when the kernel was last lent some.
@@ -63,7 +61,6 @@ impl XdpRx {
             fresh: Batch::default(),
             counters: RxCounters::default(),
             kernel: Cell::default(),
-            finished: 0,
             idle: 0,
             starved: false,
             down: false,
@@ -85,10 +82,6 @@ impl XdpRx {
             .open(u32::from(queue), rx.socket().fd())
             .map_err(|e| opened.failed("handing its frames to an AF_XDP socket", &e))?;
         Ok(rx)
-    }
-    /// Number of checksums that senders left unfinished and that were finished.
-    pub fn finished_checksums(&self) -> u64 {
-        self.finished
     }
     fn socket(&self) -> &Socket {
         &self.opened.sockets[usize::from(self.queue)]
@@ -148,7 +141,7 @@ impl XdpRx {
         let time = if opened.timestamps { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
             if opened.facts.unfinished {
-                self.finished += u64::from(checksum::finish(packet.data_mut()));
+                self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
             packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
             packet.set_in_port(opened.number);

@@ -108,6 +108,14 @@ impl XdpTx {
         half.rings.tx.publish();
         Ok(())
     }
+    /// Does what senders left to a card, which may make more packets of one; returns how many were dropped.
+    #[inline]
+    fn finish(&mut self, batch: &mut Batch) -> usize {
+        let finished = batch.finish();
+        let lost = finished.malformed + finished.pool_empty;
+        self.counters.refused += lost;
+        lost as usize
+    }
     /// Copies those of the first `room` packets whose frames the kernel does not know; returns how many are ready, fewer
     /// when the pool is empty.
     #[inline]
@@ -185,10 +193,11 @@ fn word(len: u32) -> u64 {
 
 impl TxQueue for XdpTx {
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
-        let before = batch.len();
         if self.stuck {
             self.call()?;
         }
+        let lost = self.finish(batch);
+        let before = batch.len();
         self.reap().map_err(|Broken| self.broken())?;
         while !batch.is_empty() {
             let had = batch.len();
@@ -200,7 +209,7 @@ impl TxQueue for XdpTx {
                 break;
             }
         }
-        Ok(before - batch.len())
+        Ok(lost + before - batch.len())
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket().tx_fd())
