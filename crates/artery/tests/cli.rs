@@ -272,6 +272,8 @@ fn check_takes_addresses_from_the_devices_it_is_told_of() {
     assert_eq!(artery(&["check", "-e", text]).status, 1);
     let told = artery(&["check", "--device", "absent0=lo", "-e", text]);
     assert_eq!(told.status, 0, "{told:?}");
+    let wrong = artery(&["check", "--device", "absent0=absent1", "-e", text]);
+    assert!(wrong.err.contains("of 'absent0', which is to be 'absent1' here: name a device"), "{wrong:?}");
 }
 
 #[test]

@@ -132,8 +132,10 @@ fn entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, St
                 return Err(format!("more than one ETH at '{word}'"));
             }
         } else if let Some(name) = word.strip_suffix(":eth") {
+            let here = names.device(name);
+            let called = if here == name { String::new() } else { format!(", which is to be '{here}' here") };
             return Err(format!(
-                "no Ethernet address is known of '{name}': name a device of this machine that has one, or say \
+                "no Ethernet address is known of '{name}'{called}: name a device of this machine that has one, or say \
                  AddressInfo({name} ETH)"
             ));
         } else {
