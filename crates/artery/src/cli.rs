@@ -295,7 +295,7 @@ impl Period {
     const SHORTEST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(86_400);
     /// Whoever gives so many seconds, and does not say that they are, may mean something else.
-    const DOUBTFUL: Duration = Duration::from_secs(60);
+    const DOUBTFUL: Duration = Duration::from_secs(100);
 
     fn doubt(self) -> Option<String> {
         let seconds = self.every.as_secs();
