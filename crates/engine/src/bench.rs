@@ -240,6 +240,7 @@ impl Bench {
         let clock = Clock::simulated(Time::new(1_000_000_000, 0));
         let mut graph = Graph::new(Arc::new(plan), control, 0, nodes, slots, pool, clock);
         graph.burst = setup.burst;
+        graph.monitors = setup.resources.get();
         let reader = domain.reader();
         let mut bench = Bench { graph, reader, offers, received, pool, warnings, said, printed };
         bench

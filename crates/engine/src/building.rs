@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::events::Events;
 use crate::graph::Graph;
 use crate::names::{Names, UnusedDevice};
-use crate::plan::Plan;
+use crate::plan::{Circumstances, Plan};
 use crate::router::{Problem, Shared};
 use crate::wiring::{Ends, crossings, wire};
 use crate::worker::Worker;
@@ -33,7 +33,13 @@ impl Shared {
     /// Makes all elements, joins them, and starts them in the order of their phases.
     pub(crate) fn build(&self, crew: &mut Crew, plan: Plan) -> Built<Arc<Plan>> {
         let (mut plan, warnings) = self.make_elements(crew, plan)?;
-        plan.set_circumstances(self.settings.simulated.is_some(), self.settings.replaceable);
+        plan.set_circumstances(Circumstances {
+            classes: self.classes,
+            simulated: self.settings.simulated.is_some(),
+            replaceable: self.settings.replaceable,
+            handlers: self.settings.handlers,
+            resources: self.resources.clone(),
+        });
         let plan = Arc::new(plan);
         self.control.clear_driver();
         for (worker, mut ends) in crossings(&plan, &self.control).into_iter().enumerate() {
@@ -188,10 +194,11 @@ impl Part {
 
     /// Makes the graph of this worker's elements. `ends` keeps its memory, which is not this thread's.
     fn join(&mut self, plan: Arc<Plan>, ends: &mut Ends) -> Result<(), Problem> {
-        let Shared { settings, control, pool, .. } = &self.shared;
+        let Shared { settings, control, pool, resources, .. } = &self.shared;
         let clock = settings.simulated.map_or_else(Clock::real, Clock::simulated);
         let (nodes, slots) = (wire(&plan), std::mem::take(&mut self.slots));
         let mut graph = Graph::new(plan, control.clone(), self.worker, nodes, slots, pool, clock);
+        graph.monitors = resources.get();
         let events = Events::new(&control.mailbox(self.worker).bell).map_err(|error| {
             Problem::of_router(format!("can't watch files for worker {}: {error}", self.worker))
         })?;

@@ -5,6 +5,7 @@
 use crate::events::Interest;
 use crate::graph::{Graph, Signal};
 use crate::handler::HandlerError;
+use crate::monitor::{Level, Monitor};
 use crate::reason::DropReason;
 use artery_packet::{Batch, Packet, Pool, Time};
 use artery_rcu::Turn;
@@ -63,6 +64,36 @@ impl<'a> Context<'a> {
     pub fn discard_all(&mut self, batch: &mut Batch, reason: DropReason) {
         self.graph.nodes[self.node].counts.drops.add(reason, batch.len() as u64);
         batch.free();
+    }
+    /// Ends those packets of a batch whose port is monitored and that have come as far as they should; the others stay.
+    /// One load for a batch while no port is.
+    #[inline]
+    pub fn exit(&mut self, at: Level, batch: &mut Batch) {
+        if self.graph.monitors.end_any(at) {
+            self.exit_monitored(at, batch);
+        }
+    }
+    fn exit_monitored(&mut self, at: Level, batch: &mut Batch) {
+        let (before, monitors) = (batch.len(), &self.graph.monitors);
+        batch.filter_map(|packet| (!monitors.end(packet.in_port(), at)).then_some(packet));
+        let ended = before - batch.len();
+        self.graph.nodes[self.node].counts.drops.add(DropReason::Monitored, ended as u64);
+    }
+    /// Whether a packet is to end at this point because its port is monitored, as [`DropReason::Monitored`]; where
+    /// packets are looked at one by one.
+    #[inline]
+    pub fn exits(&self, at: Level, packet: &Packet) -> bool {
+        let monitors = &self.graph.monitors;
+        monitors.end_any(at) && monitors.end(packet.in_port(), at)
+    }
+    /// Where packets that this port receives end.
+    #[inline]
+    pub fn monitor(&self, port: u16) -> Monitor {
+        self.graph.monitors.of(port)
+    }
+    /// Sets where packets that this port receives end, on all workers.
+    pub fn set_monitor(&mut self, port: u16, monitor: Monitor) {
+        self.graph.monitors.set(port, monitor);
     }
     /// Counts packets that ended without ever being in a frame, such as one that a device could not receive.
     pub fn count_discarded(&mut self, reason: DropReason, n: u64) {

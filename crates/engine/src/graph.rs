@@ -10,6 +10,7 @@ use crate::control::Control;
 use crate::element::Element;
 use crate::events::Events;
 use crate::handover::{Receiver, Sender};
+use crate::monitor::Monitors;
 pub use crate::plan::Plan;
 use crate::reason::{DropReason, Drops};
 use crate::scheduler::Scheduler;
@@ -122,6 +123,8 @@ pub struct Graph {
     pub(crate) clock: Clock,
     pub(crate) pool: &'static Pool,
     pub(crate) burst: usize,
+    /// Which ports are monitored, in the whole router.
+    pub(crate) monitors: Arc<Monitors>,
     /// Whether to take the time of every element; nanoseconds of the elements it called, while one runs.
     pub(crate) profile: bool,
     inner_nanos: u64,
@@ -159,6 +162,7 @@ impl Graph {
             watching: vec![false; slots_len],
             clock,
             pool,
+            monitors: Arc::default(),
             inner_nanos: 0,
         }
     }

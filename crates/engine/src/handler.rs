@@ -13,6 +13,7 @@
 //! ```
 use crate::context::Context;
 use crate::element::Element;
+use crate::resources::Resources;
 use std::any::Any;
 use std::fmt;
 
@@ -107,6 +108,14 @@ impl Handler {
         ];
         letters.iter().filter(|(set, _)| *set).map(|(_, letter)| letter).collect()
     }
+}
+
+/// A read handler of the router, which tells of what outlives its graphs. It runs on the thread that calls it.
+pub struct RouterHandler {
+    /// Its name, which no other handler of the router has.
+    pub name: &'static str,
+    /// The function that reads.
+    pub read: fn(&Resources) -> String,
 }
 
 /// Why a handler call failed. The text is what a user reads.

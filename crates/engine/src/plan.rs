@@ -4,9 +4,11 @@
 //! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that nobody
 //! placed is copied to every worker instead: it does there what one instance would.
 use crate::class::{Class, Classes};
+use crate::handler::RouterHandler;
+use crate::resources::Resources;
 use crate::scheduler::DEFAULT_TICKETS;
 use artery_lang::{Edge, Ir, Mode, Processing};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Where an element runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +49,14 @@ pub struct Plan {
 }
 
 /// How a configuration is run, as far as its handlers tell.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Circumstances {
     pub(crate) classes: Classes,
     pub(crate) simulated: bool,
     pub(crate) replaceable: bool,
+    /// Handlers of the router beside those that every router has, and what they tell of.
+    pub(crate) handlers: &'static [RouterHandler],
+    pub(crate) resources: Arc<Resources>,
 }
 
 impl Plan {
@@ -129,14 +134,22 @@ impl Plan {
     }
 
     /// Says how the configuration is run.
-    pub(crate) fn set_circumstances(&mut self, simulated: bool, replaceable: bool) {
-        self.circumstances = Circumstances { simulated, replaceable, ..self.circumstances };
+    pub(crate) fn set_circumstances(&mut self, circumstances: Circumstances) {
+        self.circumstances = circumstances;
     }
     pub(crate) fn is_simulated(&self) -> bool {
         self.circumstances.simulated
     }
     pub(crate) fn is_replaceable(&self) -> bool {
         self.circumstances.replaceable
+    }
+    /// Handlers of the router beside those that every router has.
+    pub(crate) fn router_handlers(&self) -> &'static [RouterHandler] {
+        self.circumstances.handlers
+    }
+    /// What outlives the graph.
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.circumstances.resources
     }
     /// Names of all classes that configurations can use.
     pub(crate) fn class_names(&self) -> Vec<&'static str> {

@@ -64,6 +64,8 @@ reasons! {
     TooLong "too-long",
     /// The device refused the frame, or is down or gone.
     DeviceDown "device-down",
+    /// The port that received it is monitored, and it came as far as it should.
+    Monitored "monitored",
     /// The graph was replaced while the packet waited in an element that has no successor.
     Replaced "replaced",
     /// The run ended while the packet was on its way to an element of another worker.

@@ -7,7 +7,7 @@ use crate::control::{Command, Control};
 use crate::crew::Crew;
 use crate::element::StartError;
 use crate::graph::{Counts, Graph};
-use crate::handler::HandlerError;
+use crate::handler::{HandlerError, RouterHandler};
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::resources::Resources;
@@ -42,6 +42,8 @@ pub struct Settings {
     pub names: Names,
     /// Whether the handler `hotconfig` exists; see [`Handle::on_replacement`].
     pub replaceable: bool,
+    /// Handlers of the router beside those that every router has.
+    pub handlers: &'static [RouterHandler],
 }
 
 impl Default for Settings {
@@ -57,6 +59,7 @@ impl Default for Settings {
             output: Sink::Stdout,
             names: Names::default(),
             replaceable: false,
+            handlers: &[],
         }
     }
 }
@@ -127,7 +130,7 @@ pub struct Router {
 /// What stays the same when the graph is replaced.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    classes: Classes,
+    pub(crate) classes: Classes,
     pub(crate) settings: Settings,
     pub(crate) resources: Arc<Resources>,
     pub(crate) domain: Arc<Domain>,

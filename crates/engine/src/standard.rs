@@ -35,6 +35,9 @@ impl Plan {
         if name == HOTCONFIG {
             return self.is_replaceable().then_some("w%");
         }
+        if self.router_handlers().iter().any(|handler| handler.name == name) {
+            return Some("r");
+        }
         GLOBAL.iter().find(|(global, _)| *global == name).map(|(_, flags)| *flags)
     }
 
@@ -64,7 +67,10 @@ impl Plan {
             "requirements" => lines(self.requirements().iter().map(String::as_str).collect()),
             "packages" => String::new(),
             "handlers" => self.list_global(),
-            _ => return None,
+            _ => {
+                let handler = self.router_handlers().iter().find(|handler| handler.name == name)?;
+                (handler.read)(self.resources())
+            }
         })
     }
 
@@ -82,7 +88,8 @@ impl Plan {
 
     fn list_global(&self) -> String {
         let hotconfig = self.global_flags(HOTCONFIG).map(|flags| (HOTCONFIG, flags));
-        let all = GLOBAL.iter().copied().chain(hotconfig);
+        let others = self.router_handlers().iter().map(|handler| (handler.name, "r"));
+        let all = GLOBAL.iter().copied().chain(others).chain(hotconfig);
         all.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
     }
 
