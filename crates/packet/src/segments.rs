@@ -64,7 +64,7 @@ impl Batch {
         let packets: Vec<Packet> = self.drain().collect();
         for mut packet in packets {
             if packet.unfinished().is_some_and(|left| left.segments.is_some()) {
-                cut(&packet, self, &mut finished);
+                cut(packet, self, &mut finished);
             } else if packet.finish_checksum().is_ok() {
                 self.push(packet);
             } else {
@@ -76,15 +76,20 @@ impl Batch {
 }
 
 /// Adds the segments of a packet to a batch.
-fn cut(whole: &Packet, into: &mut Batch, finished: &mut Finished) {
-    let Some(plan) = Plan::of(whole) else {
+fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
+    // What was stripped goes with every segment, to be put back there.
+    let stripped = whole.headroom().saturating_sub(usize::from(whole.meta().origin));
+    let Some(plan) = whole.unstrip(stripped).ok().and_then(|()| Plan::of(&whole)) else {
         finished.malformed += 1;
         return;
     };
     finished.cut += 1;
     for index in 0..plan.count() {
-        match plan.segment(whole, index) {
-            Ok(Some(segment)) => into.push(segment),
+        match plan.segment(&whole, index) {
+            Ok(Some(mut segment)) => {
+                let _ = segment.strip(stripped);
+                into.push(segment);
+            }
             Ok(None) => {
                 finished.pool_empty += 1;
                 return;
@@ -365,6 +370,23 @@ mod tests {
         for segment in &batch {
             assert_eq!((segment.in_port(), segment.timestamp()), (9, Time::new(5, 6)));
             assert_eq!((segment.annotation(20), segment.transport_offset()), ([1, 2, 3, 4], Some(34)));
+        }
+    }
+
+    #[test]
+    fn what_was_stripped_can_be_put_back_on_every_segment() {
+        let pool = Pool::new(64, 2).unwrap();
+        let bytes = frame(false, true, true, &[1; 3000]);
+        let mut packet = long(pool, &bytes, left(false, true, true, 1000));
+        packet.strip(18).unwrap();
+        let mut batch = Batch::default();
+        batch.push(packet);
+        batch.finish();
+        assert_eq!(batch.len(), 3);
+        for segment in &mut batch {
+            assert_eq!((segment.len(), segment.data()[0]), (1040, 0x45));
+            segment.unstrip(18).unwrap();
+            assert_eq!(segment.data()[..18], bytes[..18]);
         }
     }
 

@@ -1,4 +1,4 @@
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element};
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
     name: "Strip",
@@ -14,12 +14,21 @@ bring them back. A packet that is shorter is dropped.",
     ..Class::DEFAULT
 };
 
+/// Finishes the packets of a batch when one leaves work undone for which it needs what will be stripped of it.
+#[inline]
+pub(crate) fn finish_before(batch: &mut Batch, cx: &mut Context<'_>, stripped: impl Fn(&Packet) -> usize) {
+    if batch.iter().any(|packet| packet.is_unfinished() && packet.needs_front(stripped(packet))) {
+        cx.finish(batch);
+    }
+}
+
 struct Strip {
     length: usize,
 }
 
 impl Element for Strip {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        finish_before(batch, cx, |_| self.length);
         if batch.iter().any(|packet| packet.len() < self.length) {
             batch.filter_map(|packet| {
                 if packet.len() >= self.length {

@@ -1,5 +1,7 @@
+use super::each::send_each;
 use super::ip_header;
-use artery_engine::{Class, Context, DropReason, Packet, Simple};
+use crate::basic::strip::finish_before;
+use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
     name: "StripIPHeader",
@@ -23,17 +25,18 @@ fn before_transport(packet: &Packet) -> Option<isize> {
     packet.transport_offset().or_else(by_header)
 }
 
-impl Simple for StripIpHeader {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let stripped = match before_transport(&packet) {
-            Some(bytes) => packet.strip(usize::try_from(bytes).unwrap_or(0)).is_ok(),
-            None => false,
+/// Bytes to be stripped.
+fn length(packet: &Packet) -> Option<usize> {
+    before_transport(packet).map(|bytes| usize::try_from(bytes).unwrap_or(0))
+}
+
+impl Element for StripIpHeader {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        finish_before(batch, cx, |packet| length(packet).unwrap_or(0));
+        let strip = |packet: &mut Packet| {
+            length(packet).and_then(|length| packet.strip(length).ok()).ok_or(DropReason::TooShort)
         };
-        if stripped {
-            return Some(packet);
-        }
-        cx.discard(packet, DropReason::TooShort);
-        None
+        send_each(batch, cx, strip, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
 

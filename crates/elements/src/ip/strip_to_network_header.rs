@@ -1,4 +1,6 @@
-use artery_engine::{Class, Context, DropReason, Packet, Simple};
+use super::each::send_each;
+use crate::basic::strip::finish_before;
+use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
     name: "StripToNetworkHeader",
@@ -24,15 +26,12 @@ pub(crate) fn start_at_network(packet: &mut Packet) -> Result<(), DropReason> {
     }
 }
 
-impl Simple for StripToNetworkHeader {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match start_at_network(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+impl Element for StripToNetworkHeader {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        // The marked header may be that of a packet in a packet.
+        let before = |packet: &Packet| packet.network_offset().and_then(|offset| offset.try_into().ok());
+        finish_before(batch, cx, |packet| before(packet).unwrap_or(0));
+        send_each(batch, cx, start_at_network, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
 

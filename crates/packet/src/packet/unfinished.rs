@@ -111,6 +111,15 @@ impl Packet {
     pub fn leaves_checksum_at(&self, offset: usize) -> bool {
         self.unfinished().is_some_and(|left| isize::try_from(offset) == Ok(left.transport))
     }
+    /// Whether what is left to be done can't be done without the first `length` bytes: whoever strips them lets it be
+    /// done before.
+    #[inline]
+    pub fn needs_front(&self, length: usize) -> bool {
+        self.unfinished().is_some_and(|left| {
+            let first = left.segments.map_or(left.transport, |segments| segments.network.min(left.transport));
+            usize::try_from(first).map_or(true, |first| first < length)
+        })
+    }
     /// Makes the checksum that was left, if any. A packet to be cut has one for each segment: it is refused.
     pub fn finish_checksum(&mut self) -> Result<(), Misfit> {
         let Some(left) = self.unfinished() else { return Ok(()) };
@@ -169,6 +178,17 @@ mod tests {
         assert_eq!(packet.unfinished(), Some(shifted(20)), "it is about the bytes, not a note on them");
         packet.set_data(&[0; 100]).unwrap();
         assert_eq!(packet.unfinished(), None);
+    }
+
+    #[test]
+    fn segments_need_their_network_header_and_a_checksum_its_transport_header() {
+        let pool = Pool::new(4, 1).unwrap();
+        let mut packet = pool.packet_from(&[7; 100]).unwrap();
+        assert!(!packet.needs_front(100));
+        packet.set_unfinished(LEFT).unwrap();
+        assert!(!packet.needs_front(14) && packet.needs_front(15));
+        packet.set_unfinished(Unfinished { segments: None, ..LEFT }).unwrap();
+        assert!(!packet.needs_front(34) && packet.needs_front(35));
     }
 
     #[test]

@@ -1,0 +1,251 @@
+//! Packets whose senders left work undone, through every class: what leaves, finished, is what the class makes of the
+//! same packets finished before, segment by segment.
+#[path = "classes/configurations.rs"]
+mod configurations;
+
+use artery_elements::CLASSES;
+use artery_engine::{Batch, Bench, Class, Packet};
+use artery_packet::{Pool, SegmentKind, Segments, Unfinished};
+use artery_wire::TcpFlags;
+use artery_wire::build::{Ether, Ip4, ether, ip4, ip6};
+use configurations::{ELSEWHERE, is_pull, ports};
+use std::time::Duration;
+
+/// Classes that treat a packet as one whatever it holds, where the senders' segments would be several.
+const DIFFER: &[(&str, &str)] = &[
+    ("ICMPError", "one error for what was one packet"),
+    ("RandomSample", "chance decides once for a packet"),
+    ("SetRandIPAddress", "chance decides once for a packet"),
+    ("RoundRobinSwitch", "takes turns by packets"),
+    ("Shaper", "lets a number of packets pass"),
+    ("Unstrip", "puts in front what the frame holds there, here nothing of use"),
+];
+
+/// Arguments that matter to unfinished packets, beside those that all tests use.
+const FURTHER: &[(&str, &[&str])] = &[
+    ("BandwidthShaper", &["100kbps"]),
+    ("CheckTCPHeader", &["VERBOSE true"]),
+    ("IPFragmenter", &["1500", "1000", "576", "200", "30"]),
+    ("StoreIPAddress", &["9.8.7.6, src", "9.8.7.6, dst", "0.0.0.0, src", "255.255.255.255, dst"]),
+    ("Strip", &["20", "28", "34", "42", "54", "80", "1100"]),
+    ("Truncate", &["34", "44", "1000", "3000"]),
+    ("UDPIPEncap", &["10.0.0.1, 1234, 10.0.0.2, 53, false"]),
+    ("MarkIPHeader", &["18"]),
+    ("CheckIPHeader", &["18"]),
+    ("StripEtherVLANHeader", &["NATIVE_VLAN 1"]),
+];
+
+/// Bytes of payload: of long packets, with and without a short segment at the end, and of one that is not to be cut.
+const PAYLOADS: [usize; 3] = [5500, 5000, 500];
+const SEGMENT: u16 = 1000;
+
+/// An unfinished packet, and where its IP header is marked.
+#[derive(Clone, Debug)]
+struct Case {
+    name: String,
+    bytes: Vec<u8>,
+    left: Unfinished,
+    mark: Option<(usize, usize)>,
+}
+
+impl Case {
+    fn packet(&self) -> Packet {
+        let mut packet = pool().packet_from(&self.bytes).unwrap();
+        packet.set_unfinished(self.left).unwrap();
+        if let Some((network, header_len)) = self.mark {
+            packet.set_headers(network, header_len);
+        }
+        packet.set_dst_ip([1, 0, 0, 9].into());
+        packet
+    }
+    fn segments(&self) -> Batch {
+        let mut batch = Batch::default();
+        batch.push(self.packet());
+        let finished = batch.finish();
+        assert_eq!((finished.malformed, finished.pool_empty), (0, 0), "{}", self.name);
+        batch
+    }
+}
+
+fn pool() -> &'static Pool {
+    thread_local! {
+        static POOL: &'static Pool = Pool::new(1024, 64).unwrap();
+    }
+    POOL.with(|pool| *pool)
+}
+
+fn payload(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|n| (n % 251) as u8).collect()
+}
+
+/// All kinds: of TCP and UDP, long and not, with and without link header, tag, options, mark and DF.
+fn cases() -> Vec<Case> {
+    let flags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::PSH.0 | TcpFlags::CWR.0 | TcpFlags::ACK.0);
+    let mut cases = Vec::new();
+    for len in PAYLOADS {
+        let (payload, long) = (payload(len), len > usize::from(SEGMENT));
+        let tcp = |ip: Ip4| ip.tcp(1, 80).seq(u32::MAX).flags(flags).payload(&payload);
+        let udp = |ip: Ip4| ip.udp(1, 53).payload(&payload);
+        let base = || ip4().id(0xfffe).ttl(9);
+        let with_options = || base().options([7, 7, 4, 0, 0, 0, 0]);
+        for (name, ip, header_len, kind) in [
+            ("tcp", tcp(base()), 20, SegmentKind::Tcp4),
+            ("tcp df", tcp(base().dont_fragment()), 20, SegmentKind::Tcp4),
+            ("tcp options", tcp(with_options()), 28, SegmentKind::Tcp4),
+            ("udp", udp(base()), 20, SegmentKind::Udp),
+            ("udp df options", udp(with_options().dont_fragment()), 28, SegmentKind::Udp),
+        ] {
+            let name = format!("{name} {len}");
+            let bytes = ip.bytes();
+            cases.push(case(format!("{name} bare"), bytes.clone(), 0, header_len, kind, long));
+            cases.push(Case {
+                mark: Some((0, header_len)),
+                ..case(format!("{name} marked"), bytes, 0, header_len, kind, long)
+            });
+            let frame = |ether: Ether| ether.ip4(ip.clone()).bytes();
+            let framed = case(format!("{name} framed"), frame(link()), 14, header_len, kind, long);
+            cases.push(Case { mark: Some((14, header_len)), ..framed.clone() });
+            cases.push(framed);
+            let tagged = frame(link().vlan(7));
+            cases.push(case(format!("{name} tagged"), tagged, 18, header_len, kind, long));
+        }
+        let (tcp, udp) = (ip6().tcp(1, 80).payload(&payload), ip6().udp(1, 53).payload(&payload));
+        for (name, ip, kind) in [("tcp6", tcp, SegmentKind::Tcp6), ("udp6", udp, SegmentKind::Udp)] {
+            cases.push(case(format!("{name} {len} bare"), ip.bytes(), 0, 40, kind, long));
+            cases.push(case(format!("{name} {len} framed"), link().ip6(ip).bytes(), 14, 40, kind, long));
+        }
+    }
+    cases
+}
+
+fn link() -> Ether {
+    ether("02:00:00:00:00:01", "02:00:00:00:00:02")
+}
+
+/// A packet as a host leaves it: with the sum of its pseudo-header for a checksum.
+fn case(
+    name: String,
+    bytes: Vec<u8>,
+    network: usize,
+    header_len: usize,
+    kind: SegmentKind,
+    long: bool,
+) -> Case {
+    let transport = network + header_len;
+    let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
+    let segments = Segments { network: network as isize, kind, size: SEGMENT };
+    let whole = Unfinished { transport: transport as isize, checksum, segments: Some(segments) };
+    let mut packet = pool().packet_from(&bytes).unwrap();
+    packet.set_unfinished(whole).unwrap();
+    packet.verify_segments().unwrap();
+    let left = if long { whole } else { Unfinished { segments: None, ..whole } };
+    Case { name, bytes: packet.data().to_vec(), left, mark: None }
+}
+
+/// What comes out of each output, finished, when these packets are pushed or offered one by one.
+fn outcome(
+    class: &'static Class,
+    config: &str,
+    pull: bool,
+    packets: impl IntoIterator<Item = Packet>,
+) -> Vec<Vec<Vec<u8>>> {
+    let [inputs, outputs] = ports(class);
+    let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
+    let setup = if pull { setup.pull() } else { setup };
+    let mut bench = setup.build().unwrap_or_else(|errors| panic!("{}({config}): {errors:?}", class.name));
+    let (before, after) = class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+    let mut out: Vec<Batch> = (0..outputs).map(|_| Batch::default()).collect();
+    for packet in packets {
+        if inputs == 0 {
+            continue;
+        }
+        if is_pull(before, 0, pull) {
+            bench.offer_packet(0, packet);
+        } else {
+            bench.push_packets(0, [packet]);
+        }
+    }
+    for _ in 0..8 {
+        bench.run_once();
+        for (output, out) in out.iter_mut().enumerate() {
+            if is_pull(after, output, pull) {
+                out.extend(bench.pull(output, 64));
+            }
+            out.extend(bench.take_all(output));
+        }
+        bench.pass(Duration::from_millis(500));
+    }
+    out.iter_mut()
+        .map(|batch| {
+            batch.finish();
+            batch.iter().map(|packet| packet.data().to_vec()).collect()
+        })
+        .collect()
+}
+
+/// Where outcomes first differ, in words.
+fn difference(got: &[Vec<Vec<u8>>], wanted: &[Vec<Vec<u8>>]) -> Option<String> {
+    for (output, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        if got.len() != wanted.len() {
+            let lens = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
+            return Some(format!("output {output}: lengths {:?}, not {:?}", lens(got), lens(wanted)));
+        }
+        let mut pairs = got.iter().zip(wanted).enumerate();
+        if let Some((index, (got, wanted))) = pairs.find(|(_, (got, wanted))| got != wanted) {
+            let at = got.iter().zip(wanted).position(|(a, b)| a != b);
+            return Some(format!(
+                "output {output}, packet {index}: lengths {} and {}, byte {at:?}: {:02x?}, not {:02x?}",
+                got.len(),
+                wanted.len(),
+                &got[..got.len().min(64)],
+                &wanted[..wanted.len().min(64)],
+            ));
+        }
+    }
+    None
+}
+
+fn configs(class: &Class) -> impl Iterator<Item = &'static str> {
+    let further =
+        FURTHER.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, configs)| configs);
+    configurations::of(class).iter().chain(further).copied()
+}
+
+/// Whether a packet is one that a class is for, and is told by it from its segments by nothing but their number.
+fn is_for(class: &Class, config: &str, case: &Case) -> bool {
+    let (framed, udp) =
+        (!case.name.ends_with("bare") && !case.name.ends_with("marked"), case.name.starts_with("udp"));
+    match class.name {
+        // They would write their addresses over the IP header.
+        _ if class.group == "ether" => framed,
+        "SetTCPChecksum" => !udp,
+        // A short last segment fits where the packet does not.
+        "IPFragmenter" => !case.name.contains("5500") || ["1500", "200", "60", "30"].contains(&config),
+        _ if case.name.contains("5000") => false,
+        // With an offset they write somewhere in headers or payload, and correct no checksum.
+        "StoreIPAddress" => config.contains("src") || config.contains("dst"),
+        _ => true,
+    }
+}
+
+#[test]
+fn every_class_makes_of_unfinished_packets_what_it_makes_of_finished_ones() {
+    let mut wrong = Vec::new();
+    let cases = cases();
+    let classes = CLASSES.0.iter().filter(|class| !ELSEWHERE.contains(&class.name));
+    for class in classes.filter(|class| !DIFFER.iter().any(|(name, _)| *name == class.name)) {
+        for config in configs(class) {
+            let cases = cases.iter().filter(|case| is_for(class, config, case));
+            let resolutions = if class.processing.contains('a') { &[false, true][..] } else { &[false] };
+            for (case, pull) in cases.flat_map(|case| resolutions.iter().map(move |pull| (case, *pull))) {
+                let got = outcome(class, config, pull, [case.packet()]);
+                let wanted = outcome(class, config, pull, case.segments().drain());
+                if let Some(difference) = difference(&got, &wanted) {
+                    let how = if pull { "pull" } else { "push" };
+                    wrong.push(format!("{}({config}), {how}, {}: {difference}", class.name, case.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
