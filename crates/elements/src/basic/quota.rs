@@ -43,6 +43,9 @@ impl Quota {
             // A reset by another copy may have come between: then less was taken than is given back.
             let shrink = |taken: u64| Some(taken.saturating_sub((granted - made) as u64));
             let _ = self.shared.taken.fetch_update(Relaxed, Relaxed, shrink);
+        } else {
+            // More, when a long packet came as several segments: they count against what is left.
+            self.shared.taken.fetch_add((made - granted) as u64, Relaxed);
         }
         self.shared.made.fetch_add(made as u64, Relaxed);
     }

@@ -53,13 +53,15 @@ impl Element for Shaper {
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let now = cx.now();
         for pulled in 0..max {
+            let before = into.len();
             if self.gap.due(now) == 0 || cx.pull(0, 1, into) == 0 {
                 if pulled == 0 {
                     tell(&mut self.gap, cx);
                 }
                 return;
             }
-            self.gap.happened(into.iter().last().map_or(0, |packet| packet.len() as u64));
+            // A long packet may come as several segments.
+            self.gap.happened(into.iter().skip(before).map(|packet| packet.len() as u64).sum());
         }
     }
 

@@ -1,14 +1,15 @@
-//! What DelayShaper and DelayUnqueue share: one packet that waits until its time has come.
+//! What DelayShaper and DelayUnqueue share: a packet that waits until its time has come.
 use crate::basic::timed_source::interval;
 use crate::value::value;
 use artery_engine::{Context, DropReason, HandlerError, Packet, Time};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The packet that waits, and how long packets do.
 pub(super) struct Delay {
     delay: Duration,
-    /// Its timestamp says when it may go.
-    held: Option<Packet>,
+    /// One packet, or the segments that one was cut into on its way here. Their timestamps say when they may go.
+    held: VecDeque<Packet>,
 }
 
 /// What there is to do.
@@ -23,40 +24,43 @@ pub(super) enum Next {
 
 impl Delay {
     pub(super) fn new(delay: Duration) -> Delay {
-        Delay { delay, held: None }
+        Delay { delay, held: VecDeque::new() }
     }
     /// Pulls a packet unless one is held, and says what is to be done with it.
     pub(super) fn next(&mut self, cx: &mut Context<'_>) -> Next {
-        let Some(packet) = self.held.take().or_else(|| self.pull(cx)) else { return Next::Nothing };
+        if self.held.is_empty() {
+            self.pull(cx);
+        }
+        let Some(packet) = self.held.pop_front() else { return Next::Nothing };
         let due = packet.timestamp();
         if due <= cx.now() {
             return Next::Send(packet);
         }
-        self.held = Some(packet);
+        self.held.push_front(packet);
         Next::Wait(due)
     }
     /// When the held packet may go.
     pub(super) fn due(&self) -> Option<Time> {
-        self.held.as_ref().map(Packet::timestamp)
+        self.held.front().map(Packet::timestamp)
     }
-    fn pull(&self, cx: &mut Context<'_>) -> Option<Packet> {
+    fn pull(&mut self, cx: &mut Context<'_>) {
         let mut batch = cx.spare();
         cx.pull(0, 1, &mut batch);
-        let packet = batch.drain().next();
+        for mut packet in batch.drain() {
+            let arrived = if packet.timestamp().seconds() == 0 { cx.now() } else { packet.timestamp() };
+            packet.set_timestamp(arrived + self.delay);
+            self.held.push_back(packet);
+        }
         cx.give_spare(batch);
-        let mut packet = packet?;
-        let arrived = if packet.timestamp().seconds() == 0 { cx.now() } else { packet.timestamp() };
-        packet.set_timestamp(arrived + self.delay);
-        Some(packet)
     }
     /// Takes over the packet that another holds.
     pub(super) fn take_from(&mut self, old: &mut Delay) {
-        self.held = self.held.take().or(old.held.take());
+        self.held.append(&mut old.held);
     }
     /// What no heir took over is lost when the graph is replaced.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
         if cx.is_replacing() {
-            self.held.take().into_iter().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+            self.held.drain(..).for_each(|packet| cx.discard(packet, DropReason::Replaced));
         }
     }
     pub(super) fn print(&self) -> Result<String, HandlerError> {

@@ -29,7 +29,8 @@ impl Element for PrioSched {
                 return;
             }
             if !cx.upstream_idle(input) {
-                left -= cx.pull(input, left, into);
+                // A long packet may come as more segments than were asked for.
+                left = left.saturating_sub(cx.pull(input, left, into));
             }
         }
     }

@@ -107,10 +107,12 @@ impl Rated {
             }
             Unit::Bytes => {
                 while batch.len() < cx.burst() && self.bucket.tokens() >= THRESHOLD {
+                    let before = batch.len();
                     if cx.pull(0, 1, batch) == 0 {
                         break;
                     }
-                    self.bucket.remove(batch.iter().last().map_or(0, |packet| packet.len() as u64));
+                    // A long packet may come as several segments.
+                    self.bucket.remove(batch.iter().skip(before).map(|packet| packet.len() as u64).sum());
                 }
                 batch.len()
             }
