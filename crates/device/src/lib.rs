@@ -22,6 +22,7 @@ mod queue;
 #[allow(unsafe_code)]
 mod sys;
 mod tap;
+mod traffic;
 #[allow(unsafe_code)]
 mod xdp;
 
@@ -33,4 +34,5 @@ pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use tap::{TapRx, TapSettings, TapTx};
+pub use traffic::{Losses, Traffic};
 pub use xdp::{Attach, BusyPoll, XdpPort, XdpReport, XdpRx, XdpSettings, XdpTx};

@@ -22,6 +22,7 @@ pub struct MemoryPort {
 pub struct MemoryRx {
     ring: Consumer<Packet>,
     own: Option<[u8; 6]>,
+    blind: bool,
     port: u16,
     counters: RxCounters,
 }
@@ -42,7 +43,10 @@ pub fn memory_pair(capacity: usize) -> (MemoryPort, MemoryPort) {
 
 impl MemoryPort {
     fn new(ring: Consumer<Packet>, tx: MemoryTx) -> MemoryPort {
-        MemoryPort { rx: MemoryRx { ring, own: None, port: 0, counters: RxCounters::default() }, tx }
+        MemoryPort {
+            rx: MemoryRx { ring, own: None, blind: false, port: 0, counters: RxCounters::default() },
+            tx,
+        }
     }
     /// Gives this end an Ethernet address, so that frames for other stations are told apart.
     pub fn with_mac(mut self, own: [u8; 6]) -> MemoryPort {
@@ -69,7 +73,9 @@ impl RxQueue for MemoryRx {
         let Ok(chunk) = self.ring.read_chunk(count) else { return Ok(0) };
         for mut packet in chunk {
             packet.clear_metadata();
-            packet.set_packet_type(addressed_to(packet.data(), self.own));
+            if !self.blind {
+                packet.set_packet_type(addressed_to(packet.data(), self.own));
+            }
             packet.set_in_port(self.port);
             self.counters.packets += 1;
             self.counters.bytes += packet.len() as u64;
@@ -82,6 +88,9 @@ impl RxQueue for MemoryRx {
     }
     fn counters(&self) -> RxCounters {
         self.counters
+    }
+    fn set_blind(&mut self, blind: bool) {
+        self.blind = blind;
     }
 }
 

@@ -4,6 +4,7 @@
 //! dropped, its queue goes back to the port for the next graph, with what waits in it.
 use crate::af_packet::{self, Group};
 use crate::tap::TapDevice;
+use crate::traffic::{Totals, Traffic};
 use crate::{
     AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings, DeviceError, Half, Interface, MemoryPort,
     RxQueue, TapSettings, TxQueue,
@@ -107,6 +108,8 @@ pub struct Port {
     device: Device,
     rx: Mutex<Side<AfPacketRxSettings, dyn RxQueue>>,
     tx: Mutex<Side<AfPacketTxSettings, dyn TxQueue>>,
+    received: Totals,
+    sent: Totals,
 }
 
 #[derive(Debug)]
@@ -182,13 +185,16 @@ impl Port {
             }
             PortSpec::Memory { name } => return Err(crate::interface::no_such(&name)),
         };
-        Ok(Port { id, asked, device, rx: Mutex::new(rx), tx: Mutex::new(tx) })
+        let (rx, tx) = (Mutex::new(rx), Mutex::new(tx));
+        Ok(Port { id, asked, device, rx, tx, received: Totals::default(), sent: Totals::default() })
     }
     fn in_memory(id: u16, name: &str, memory: MemoryPort) -> Port {
         let MemoryPort { rx, tx } = memory.with_port(id);
-        let rx = Side { settings: None, queues: vec![Place::Here(Box::new(rx) as Box<dyn RxQueue>)] };
-        let tx = Side { settings: None, queues: vec![Place::Here(Box::new(tx) as Box<dyn TxQueue>)] };
-        Port { id, asked: name.to_owned(), device: Device::Memory, rx: Mutex::new(rx), tx: Mutex::new(tx) }
+        let (received, sent) = (Totals::default(), Totals::default());
+        let (rx, tx) = (received.count_rx(0, Box::new(rx)), sent.count_tx(0, Box::new(tx)));
+        let rx = Mutex::new(Side { settings: None, queues: vec![Place::Here(rx)] });
+        let tx = Mutex::new(Side { settings: None, queues: vec![Place::Here(tx)] });
+        Port { id, asked: name.to_owned(), device: Device::Memory, rx, tx, received, sent }
     }
 
     /// Its number in the router, which received packets are marked with.
@@ -212,10 +218,24 @@ impl Port {
         self.interface().is_none_or(Interface::exists)
     }
 
+    /// What it has received since it was opened, by all queues and for all graphs.
+    pub fn received(&self) -> Traffic {
+        self.received.sum()
+    }
+    /// What it has sent since it was opened, by all queues and for all graphs.
+    pub fn sent(&self) -> Traffic {
+        self.sent.sum()
+    }
+    /// Counts packets that should have been sent by it and never came to a queue.
+    pub fn count_unsent(&self, packets: u64) {
+        self.sent.count_unsent(packets);
+    }
+
     /// Takes a receive queue, until the handle is dropped.
     pub fn rx(self: &Arc<Self>, queue: u16) -> Result<RxHandle, DeviceError> {
-        let taken = lock(&self.rx)
-            .take(self.name(), Half::Receive, queue, |settings| self.open_rx(queue, settings))?;
+        let taken = lock(&self.rx).take(self.name(), Half::Receive, queue, |settings| {
+            Ok(self.received.count_rx(queue, self.open_rx(queue, settings)?))
+        })?;
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -225,8 +245,9 @@ impl Port {
     }
     /// Takes a transmit queue, until the handle is dropped.
     pub fn tx(self: &Arc<Self>, queue: u16) -> Result<TxHandle, DeviceError> {
-        let taken = lock(&self.tx)
-            .take(self.name(), Half::Transmit, queue, |settings| self.open_tx(queue, settings))?;
+        let taken = lock(&self.tx).take(self.name(), Half::Transmit, queue, |settings| {
+            Ok(self.sent.count_tx(queue, self.open_tx(queue, settings)?))
+        })?;
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -453,6 +474,26 @@ mod tests {
         assert!(Arc::ptr_eq(&again, &port));
         assert_eq!(again.rx(0).unwrap().receive(pool, 4, &mut batch), Ok(1));
         assert_eq!(batch.iter().map(|p| p.in_port()).collect::<Vec<_>>(), [port.id()]);
+    }
+
+    #[test]
+    fn a_port_counts_whoever_holds_its_queues() {
+        let pool = Pool::new(16, 1).unwrap();
+        let (mut left, right) = memory_pair(4);
+        let port = Ports::default().insert("right", right);
+        let mut batch = Batch::default();
+        for frame in [&[1; 60][..], &[2; 100]] {
+            batch.push(pool.packet_from(frame).unwrap());
+            left.tx.transmit(&mut batch).unwrap();
+            port.rx(0).unwrap().receive(pool, 4, &mut batch).unwrap();
+            port.tx(0).unwrap().transmit(&mut batch).unwrap();
+            left.rx.receive(pool, 4, &mut batch).unwrap();
+            batch.free();
+        }
+        let both = Traffic { packets: 2, bytes: 160, errors: 0 };
+        assert_eq!((port.received(), port.sent()), (both, both));
+        port.count_unsent(3);
+        assert_eq!(port.sent().errors, 3);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What every port can do: receive and transmit batches without waiting.
-use crate::DeviceError;
+use crate::{DeviceError, Losses};
 use artery_packet::{Batch, PacketType, Pool};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// What a receive queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,13 @@ pub trait RxQueue: Send {
     fn own_counters(&self) -> RxCounters {
         self.counters()
     }
+    /// Tells other threads what the kernel dropped (`ring_full`), where that can be asked for beside the queue.
+    fn losses(&self) -> Option<Arc<dyn Losses>> {
+        None
+    }
+    /// Says whether packets are received without a look at their bytes, which takes them all for this host's. A queue
+    /// that copies them does so still.
+    fn set_blind(&mut self, _blind: bool) {}
 }
 
 /// A queue that packets leave by.

@@ -3,12 +3,12 @@ use super::intake::Intake;
 use super::ring::Ring;
 use super::{AfPacketRxSettings, failed, is_ethernet, open_socket};
 use crate::bpf::Hidden;
-use crate::{DeviceError, Interface, RxCounters, RxQueue, sys};
+use crate::{DeviceError, Interface, Losses, RxCounters, RxQueue, sys};
 use artery_packet::{Batch, Pool};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::cell::Cell;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Bytes of a slot beside the frame: headers of the kernel, virtio-net header, alignment.
 const SLOT_HEADER: usize = 96;
@@ -28,12 +28,12 @@ const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: libc::c_int = 0x4000;
 pub struct AfPacketRx {
     // Unmapped before the socket is closed.
     ring: Ring,
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     intake: Intake,
     interface: Interface,
     /// Calls since something was received.
     idle: u32,
-    ring_full: Cell<u64>,
+    dropped: Arc<Dropped>,
     _hidden: Option<Hidden>,
 }
 
@@ -62,8 +62,9 @@ impl AfPacketRx {
             group.join(&socket, settings).map_err(wrong("sharing its frames among queues"))?;
         }
         let intake = Intake::new(is_ethernet(interface), settings.timestamps, port);
-        let (interface, idle, ring_full) = (interface.clone(), 0, Cell::new(0));
-        Ok(AfPacketRx { ring, socket, intake, interface, idle, ring_full, _hidden: hidden })
+        let (interface, idle, socket) = (interface.clone(), 0, Arc::new(socket));
+        let dropped = Arc::new(Dropped { socket: Arc::downgrade(&socket), count: AtomicU64::new(0) });
+        Ok(AfPacketRx { ring, socket, intake, interface, idle, dropped, _hidden: hidden })
     }
 
     /// Asks the socket for an error that the ring cannot show.
@@ -83,6 +84,34 @@ impl AfPacketRx {
     /// Whether the interface exists, under whatever name, where the socket was opened.
     fn still_there(&self) -> bool {
         rustix::net::netdevice::index_to_name(&self.socket, self.interface.index).is_ok()
+    }
+}
+
+impl Drop for AfPacketRx {
+    fn drop(&mut self) {
+        // Who counts the port's losses can't ask later.
+        self.dropped.ask();
+    }
+}
+
+/// What the kernel dropped because the ring was full.
+#[derive(Debug)]
+struct Dropped {
+    socket: Weak<OwnedFd>,
+    /// As it was when last asked.
+    count: AtomicU64,
+}
+
+impl Losses for Dropped {
+    fn ask(&self) -> u64 {
+        let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let ask = |socket: Arc<OwnedFd>| {
+            sys::option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none)
+        };
+        // The kernel's count starts over when it is read, so that whoever reads it adds it.
+        let fresh =
+            self.socket.upgrade().map_or(0, |socket| ask(socket).map_or(0, |s| u64::from(s.tp_drops)));
+        self.count.fetch_add(fresh, Relaxed) + fresh
     }
 }
 
@@ -171,13 +200,13 @@ impl RxQueue for AfPacketRx {
         Some(self.socket.as_fd())
     }
     fn counters(&self) -> RxCounters {
-        let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        // The kernel's counts start over when they are read.
-        let fresh = sys::option(self.socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none);
-        self.ring_full.set(self.ring_full.get() + fresh.map_or(0, |s| u64::from(s.tp_drops)));
+        self.dropped.ask();
         self.own_counters()
     }
     fn own_counters(&self) -> RxCounters {
-        RxCounters { ring_full: self.ring_full.get(), ..self.intake.counters }
+        RxCounters { ring_full: self.dropped.count.load(Relaxed), ..self.intake.counters }
+    }
+    fn losses(&self) -> Option<Arc<dyn Losses>> {
+        Some(self.dropped.clone())
     }
 }

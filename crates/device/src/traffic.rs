@@ -1,0 +1,230 @@
+//! What ports have counted, for whoever looks, on any thread, while workers go on.
+//!
+//! A queue counts for itself. The port wraps it in one that publishes these counts after every batch: the only place
+//! where it is done, whatever becomes of the packets. A port's counters are the sums of its queues', of those it had
+//! before as well.
+use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
+use artery_packet::{Batch, Pool};
+use std::ops::{Add, Sub};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What went one way through a port since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets. One that its sender left uncut is one.
+    pub packets: u64,
+    /// Their bytes, link header and all.
+    pub bytes: u64,
+    /// Packets that were lost: that the router or the kernel had no room for, or the device refused.
+    pub errors: u64,
+}
+
+impl Add for Traffic {
+    type Output = Traffic;
+    fn add(self, other: Traffic) -> Traffic {
+        let (packets, bytes) = (self.packets + other.packets, self.bytes + other.bytes);
+        Traffic { packets, bytes, errors: self.errors + other.errors }
+    }
+}
+
+impl Sub for Traffic {
+    type Output = Traffic;
+    /// What came in addition to `earlier`.
+    fn sub(self, earlier: Traffic) -> Traffic {
+        let (packets, bytes) =
+            (self.packets.wrapping_sub(earlier.packets), self.bytes.wrapping_sub(earlier.bytes));
+        Traffic { packets, bytes, errors: self.errors.wrapping_sub(earlier.errors) }
+    }
+}
+
+impl Traffic {
+    /// What a receive queue counted; what the kernel dropped is among it unless it is `told_apart`.
+    pub(crate) fn received(counters: &RxCounters, told_apart: bool) -> Traffic {
+        let ring_full = if told_apart { 0 } else { counters.ring_full };
+        let errors = ring_full + counters.truncated + counters.pool_empty + counters.malformed;
+        Traffic { packets: counters.packets, bytes: counters.bytes, errors }
+    }
+    /// What a transmit queue counted.
+    pub(crate) fn sent(counters: &TxCounters) -> Traffic {
+        let errors = counters.too_long + counters.refused;
+        Traffic { packets: counters.packets, bytes: counters.bytes, errors }
+    }
+}
+
+/// What the kernel dropped of a queue's frames, asked from any thread.
+pub trait Losses: Send + Sync {
+    /// How many so far. Once the queue is closed, how many there were.
+    fn ask(&self) -> u64;
+}
+
+/// Counts of the queues of one number, alone in their cache lines: the open one writes, anybody reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Tally {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Tally {
+    fn read(&self) -> Traffic {
+        let load = |count: &AtomicU64| count.load(Relaxed);
+        Traffic { packets: load(&self.packets), bytes: load(&self.bytes), errors: load(&self.errors) }
+    }
+}
+
+/// One half of a port: what all its queues count.
+#[derive(Default)]
+pub(crate) struct Totals {
+    queues: Mutex<Vec<Arc<Tally>>>,
+    losses: Mutex<Vec<Arc<dyn Losses>>>,
+    /// Packets that never came to a queue.
+    unsent: AtomicU64,
+}
+
+impl Totals {
+    /// Publishes what a receive queue counts from now on.
+    pub(crate) fn count_rx(&self, number: u16, queue: Box<dyn RxQueue>) -> Box<dyn RxQueue> {
+        let losses = queue.losses();
+        let losses_told_apart = losses.is_some();
+        lock(&self.losses).extend(losses);
+        let gauge = self.gauge(number, Traffic::received(&queue.own_counters(), losses_told_apart));
+        Box::new(CountedRx { gauge, losses_told_apart, queue })
+    }
+    /// Publishes what a transmit queue counts from now on.
+    pub(crate) fn count_tx(&self, number: u16, queue: Box<dyn TxQueue>) -> Box<dyn TxQueue> {
+        Box::new(CountedTx { gauge: self.gauge(number, Traffic::sent(&queue.counters())), queue })
+    }
+    /// Where a queue that has counted `already` publishes.
+    fn gauge(&self, queue: u16, already: Traffic) -> Gauge {
+        let mut queues = lock(&self.queues);
+        while queues.len() <= usize::from(queue) {
+            queues.push(Arc::default());
+        }
+        let tally = queues[usize::from(queue)].clone();
+        Gauge { before: tally.read() - already, tally }
+    }
+    /// Counts packets that could not be given to any queue.
+    pub(crate) fn count_unsent(&self, packets: u64) {
+        self.unsent.fetch_add(packets, Relaxed);
+    }
+    /// The sum of all queues.
+    pub(crate) fn sum(&self) -> Traffic {
+        let counted = lock(&self.queues).iter().fold(Traffic::default(), |sum, tally| sum + tally.read());
+        let lost = lock(&self.losses).iter().map(|losses| losses.ask()).sum::<u64>();
+        Traffic { errors: counted.errors + lost + self.unsent.load(Relaxed), ..counted }
+    }
+}
+
+/// Where a queue publishes what it counts.
+struct Gauge {
+    tally: Arc<Tally>,
+    /// What the queues of this number had counted before this one, which counts from 0.
+    before: Traffic,
+}
+
+impl Gauge {
+    /// Publishes what the queue has counted since it was opened.
+    #[inline]
+    fn publish(&self, now: Traffic) {
+        let store = |count: &AtomicU64, before: u64, now: u64| count.store(before.wrapping_add(now), Relaxed);
+        store(&self.tally.packets, self.before.packets, now.packets);
+        store(&self.tally.bytes, self.before.bytes, now.bytes);
+        store(&self.tally.errors, self.before.errors, now.errors);
+    }
+}
+
+/// A receive queue of a port.
+struct CountedRx {
+    gauge: Gauge,
+    losses_told_apart: bool,
+    queue: Box<dyn RxQueue>,
+}
+
+impl RxQueue for CountedRx {
+    fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
+        let result = self.queue.receive(pool, max, into);
+        self.gauge.publish(Traffic::received(&self.queue.own_counters(), self.losses_told_apart));
+        result
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.fd()
+    }
+    fn counters(&self) -> RxCounters {
+        self.queue.counters()
+    }
+    fn own_counters(&self) -> RxCounters {
+        self.queue.own_counters()
+    }
+    fn losses(&self) -> Option<Arc<dyn Losses>> {
+        self.queue.losses()
+    }
+    fn set_blind(&mut self, blind: bool) {
+        self.queue.set_blind(blind);
+    }
+}
+
+/// A transmit queue of a port.
+struct CountedTx {
+    gauge: Gauge,
+    queue: Box<dyn TxQueue>,
+}
+
+impl TxQueue for CountedTx {
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
+        let result = self.queue.transmit(batch);
+        self.gauge.publish(Traffic::sent(&self.queue.counters()));
+        result
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.fd()
+    }
+    fn counters(&self) -> TxCounters {
+        self.queue.counters()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(packets: u64, bytes: u64, errors: u64) -> Traffic {
+        Traffic { packets, bytes, errors }
+    }
+
+    #[test]
+    fn a_port_counts_what_all_queues_of_all_times_did() {
+        let totals = Totals::default();
+        totals.gauge(0, Traffic::default()).publish(traffic(2, 120, 1));
+        totals.gauge(3, Traffic::default()).publish(traffic(5, 300, 0));
+        assert_eq!(totals.sum(), traffic(7, 420, 1));
+        // Opened anew, with no counts or with such as nobody has seen.
+        totals.gauge(0, Traffic::default()).publish(traffic(1, 60, 2));
+        totals.gauge(3, traffic(10, 600, 10)).publish(traffic(11, 660, 10));
+        assert_eq!(totals.sum(), traffic(9, 540, 3));
+        totals.count_unsent(100);
+        assert_eq!(totals.sum().errors, 103);
+    }
+
+    #[test]
+    fn errors_are_what_was_lost_and_not_what_waits() {
+        let rx = RxCounters {
+            packets: 9,
+            bytes: 900,
+            ring_full: 1,
+            truncated: 2,
+            pool_empty: 4,
+            ..RxCounters::default()
+        };
+        assert_eq!(Traffic::received(&rx, false), traffic(9, 900, 7));
+        assert_eq!(Traffic::received(&rx, true), traffic(9, 900, 6));
+        let tx = TxCounters { packets: 1, bytes: 60, too_long: 2, refused: 4, full: 8, unfinished: 16 };
+        assert_eq!(Traffic::sent(&tx), traffic(1, 60, 6));
+    }
+}
