@@ -12,13 +12,17 @@ mod af_packet;
 mod bpf;
 mod error;
 mod interface;
+mod link;
 mod memory;
 #[cfg(test)]
 mod namespace;
+mod netdev;
 mod offload;
 mod pcap;
 mod ports;
 mod queue;
+mod settings;
+mod steer;
 #[allow(unsafe_code)]
 mod sys;
 mod tap;
@@ -26,13 +30,14 @@ mod traffic;
 #[allow(unsafe_code)]
 mod xdp;
 
-pub use af_packet::{AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings};
+pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use error::{Damage, DeviceError, Half};
 pub use interface::Interface;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
+pub use settings::{Method, NoMethod, RxSettings, TxSettings};
 pub use tap::{TapRx, TapSettings, TapTx};
 pub use traffic::{Losses, Traffic};
 pub use xdp::{Attach, BusyPoll, XdpPort, XdpReport, XdpRx, XdpSettings, XdpTx};

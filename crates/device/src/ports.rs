@@ -2,13 +2,14 @@
 //!
 //! A port is opened once and outlives the graphs that use it. Elements hold handles to its queues; when a handle is
 //! dropped, its queue goes back to the port for the next graph, with what waits in it.
-use crate::af_packet::{self, Group};
+use crate::link::Link;
 use crate::tap::TapDevice;
 use crate::traffic::{Totals, Traffic};
 use crate::{
-    AfPacketRx, AfPacketRxSettings, AfPacketTx, AfPacketTxSettings, DeviceError, Half, Interface, MemoryPort,
-    RxQueue, TapSettings, TxQueue,
+    DeviceError, Half, Interface, MemoryPort, RxQueue, RxSettings, TapSettings, TxQueue, TxSettings,
 };
+use artery_packet::Pool;
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,9 +21,9 @@ pub enum PortSpec {
         /// Its name.
         name: String,
         /// How to receive.
-        receive: Option<AfPacketRxSettings>,
+        receive: Option<RxSettings>,
         /// How to send.
-        transmit: Option<AfPacketTxSettings>,
+        transmit: Option<TxSettings>,
     },
     /// A TAP or TUN device, which is made.
     Tap(TapSettings),
@@ -47,12 +48,21 @@ impl PortSpec {
 #[derive(Debug, Default)]
 pub struct Ports {
     open: Mutex<Vec<Arc<Port>>>,
+    /// How interfaces will be received from, by elements that are made and not yet started.
+    expected: Mutex<HashMap<String, RxSettings>>,
 }
 
 impl Ports {
+    /// Tells how an interface will be received from, so that whoever opens it to send can send likewise.
+    pub fn expect(&self, name: &str, settings: RxSettings) {
+        lock(&self.expected).insert(name.to_owned(), settings);
+    }
     /// Gives the port that `spec` asks for: the one that is open, or else a new one. Settings that differ from those
-    /// in use are an error; settings of a half that nobody holds are replaced.
-    pub fn open(&self, spec: PortSpec) -> Result<Arc<Port>, DeviceError> {
+    /// in use are an error; settings of a half that nobody holds are replaced. By AF_XDP, packets will be of `pool`.
+    pub fn open(&self, mut spec: PortSpec, pool: &'static Pool) -> Result<Arc<Port>, DeviceError> {
+        if let PortSpec::Interface { name, receive: receive @ None, .. } = &mut spec {
+            *receive = lock(&self.expected).get(name).cloned();
+        }
         let mut open = lock(&self.open);
         let place = open.iter().position(|port| port.asked == spec.name());
         let id = match place {
@@ -64,7 +74,7 @@ impl Ports {
             Some(place) => open.remove(place).id,
             None => free_id(&open),
         };
-        let port = Arc::new(Port::open(id, spec)?);
+        let port = Arc::new(Port::open(id, spec, pool)?);
         open.push(port.clone());
         Ok(port)
     }
@@ -86,6 +96,7 @@ impl Ports {
     }
     /// Closes the ports that nobody refers to any more, as after the replacement of a graph.
     pub fn close_unused(&self) {
+        lock(&self.expected).clear();
         lock(&self.open).retain(|port| Arc::strong_count(port) > 1);
     }
 }
@@ -106,15 +117,15 @@ pub struct Port {
     /// The name it was asked for by, which the kernel may have completed.
     asked: String,
     device: Device,
-    rx: Mutex<Side<AfPacketRxSettings, dyn RxQueue>>,
-    tx: Mutex<Side<AfPacketTxSettings, dyn TxQueue>>,
+    rx: Mutex<Side<RxSettings, dyn RxQueue>>,
+    tx: Mutex<Side<TxSettings, dyn TxQueue>>,
     received: Totals,
     sent: Totals,
 }
 
 #[derive(Debug)]
 enum Device {
-    Interface { interface: Interface, group: Group },
+    Interface(Link),
     Tap { device: TapDevice, settings: TapSettings },
     Memory,
 }
@@ -136,6 +147,9 @@ enum Place<Q: ?Sized> {
 impl<S: Clone + Default, Q: ?Sized> Side<S, Q> {
     fn closed(settings: Option<S>, queues: u16) -> Side<S, Q> {
         Side { settings, queues: (0..queues.max(1)).map(|_| Place::Closed).collect() }
+    }
+    fn is_closed(&self) -> bool {
+        self.queues.iter().all(|place| matches!(place, Place::Closed))
     }
     fn is_taken(&self) -> bool {
         self.queues.iter().any(|place| matches!(place, Place::Taken))
@@ -169,12 +183,11 @@ impl<S: Clone + Default, Q: ?Sized> Side<S, Q> {
 }
 
 impl Port {
-    fn open(id: u16, spec: PortSpec) -> Result<Port, DeviceError> {
+    fn open(id: u16, spec: PortSpec, pool: &'static Pool) -> Result<Port, DeviceError> {
         let asked = spec.name().to_owned();
         let (device, rx, tx) = match spec {
             PortSpec::Interface { name, receive, transmit } => {
-                let device =
-                    Device::Interface { interface: af_packet::find(&name)?, group: Group::default() };
+                let device = Device::Interface(Link::find(&name, pool)?);
                 let (ins, outs) =
                     (receive.as_ref().map_or(1, |s| s.queues), transmit.as_ref().map_or(1, |s| s.queues));
                 (device, Side::closed(receive, ins), Side::closed(transmit, outs))
@@ -208,9 +221,16 @@ impl Port {
     /// The interface behind it, as it was when the port was opened; `None` in memory.
     pub fn interface(&self) -> Option<&Interface> {
         match &self.device {
-            Device::Interface { interface, .. } => Some(interface),
+            Device::Interface(link) => Some(&link.interface),
             Device::Tap { device, .. } => Some(&device.interface),
             Device::Memory => None,
+        }
+    }
+    /// How frames of an interface are received, and why so, in a line; `None` before a receive queue was taken.
+    pub fn report(&self) -> Option<String> {
+        match &self.device {
+            Device::Interface(link) => link.report(),
+            _ => None,
         }
     }
     /// Whether its device is still there.
@@ -233,9 +253,13 @@ impl Port {
 
     /// Takes a receive queue, until the handle is dropped.
     pub fn rx(self: &Arc<Self>, queue: u16) -> Result<RxHandle, DeviceError> {
-        let taken = lock(&self.rx).take(self.name(), Half::Receive, queue, |settings| {
-            Ok(self.received.count_rx(queue, self.open_rx(queue, settings)?))
-        })?;
+        let taken = {
+            let mut side = lock(&self.rx);
+            self.open_all(&mut side)?;
+            side.take(self.name(), Half::Receive, queue, |settings| {
+                Ok(self.received.count_rx(queue, self.open_rx(queue, settings)?))
+            })?
+        };
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -245,9 +269,11 @@ impl Port {
     }
     /// Takes a transmit queue, until the handle is dropped.
     pub fn tx(self: &Arc<Self>, queue: u16) -> Result<TxHandle, DeviceError> {
-        let taken = lock(&self.tx).take(self.name(), Half::Transmit, queue, |settings| {
-            Ok(self.sent.count_tx(queue, self.open_tx(queue, settings)?))
-        })?;
+        let receiving = lock(&self.rx).settings.clone();
+        let open = |settings: &TxSettings| {
+            Ok(self.sent.count_tx(queue, self.open_tx(queue, settings, receiving.as_ref())?))
+        };
+        let taken = lock(&self.tx).take(self.name(), Half::Transmit, queue, open)?;
         Ok(Handle {
             port: self.clone(),
             queue,
@@ -255,11 +281,20 @@ impl Port {
             put_back: |p, n, q| lock(&p.tx).put_back(n, q),
         })
     }
-    fn open_rx(&self, queue: u16, settings: &AfPacketRxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
+    /// Opens all receive queues, where they can only be opened together.
+    fn open_all(&self, side: &mut Side<RxSettings, dyn RxQueue>) -> Result<(), DeviceError> {
+        let Device::Interface(link) = &self.device else { return Ok(()) };
+        if side.is_closed()
+            && let Some(queues) = link.open_all(side.settings.get_or_insert_default(), self.id)?
+        {
+            let counted = (0..).zip(queues).map(|(number, queue)| self.received.count_rx(number, queue));
+            side.queues = counted.map(Place::Here).collect();
+        }
+        Ok(())
+    }
+    fn open_rx(&self, queue: u16, settings: &RxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
         match &self.device {
-            Device::Interface { interface, group } => {
-                Ok(Box::new(AfPacketRx::open(interface, settings, self.id, group)?))
-            }
+            Device::Interface(link) => link.open_rx(settings, self.id),
             Device::Tap { device, .. } => match device.rx(queue, self.id) {
                 Some(rx) => Ok(Box::new(rx)),
                 None => Err(self.no_queue(Half::Receive, queue)),
@@ -267,9 +302,14 @@ impl Port {
             Device::Memory => Err(self.no_queue(Half::Receive, queue)),
         }
     }
-    fn open_tx(&self, queue: u16, settings: &AfPacketTxSettings) -> Result<Box<dyn TxQueue>, DeviceError> {
+    fn open_tx(
+        &self,
+        queue: u16,
+        settings: &TxSettings,
+        receiving: Option<&RxSettings>,
+    ) -> Result<Box<dyn TxQueue>, DeviceError> {
         match &self.device {
-            Device::Interface { interface, .. } => Ok(Box::new(AfPacketTx::open(interface, settings)?)),
+            Device::Interface(link) => link.open_tx(queue, settings, receiving, self.id),
             Device::Tap { device, .. } => match device.tx(queue) {
                 Some(tx) => Ok(Box::new(tx)),
                 None => Err(self.no_queue(Half::Transmit, queue)),
@@ -284,7 +324,7 @@ impl Port {
     /// Checks that this port is what `spec` asks for, and lets it choose what nobody has chosen or holds.
     fn agree(&self, spec: &PortSpec) -> Result<(), DeviceError> {
         match (&self.device, spec) {
-            (Device::Interface { .. }, PortSpec::Interface { receive, transmit, .. }) => {
+            (Device::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {
                 if let Some(asked) = receive {
                     self.agree_side(&mut lock(&self.rx), asked, asked.queues, rx_settings)?;
                 }
@@ -344,7 +384,7 @@ impl std::fmt::Debug for Port {
 impl Device {
     fn kind(&self) -> &'static str {
         match self {
-            Device::Interface { .. } => "interface",
+            Device::Interface(_) => "interface",
             Device::Tap { .. } => "TAP",
             Device::Memory => "memory",
         }
@@ -360,8 +400,10 @@ fn kind_of(spec: &PortSpec) -> &'static str {
 }
 
 /// The settings with the names that messages give them.
-fn rx_settings(s: &AfPacketRxSettings) -> [(&'static str, String); 6] {
+fn rx_settings(s: &RxSettings) -> [(&'static str, String); 8] {
     [
+        ("METHOD", s.method.name().to_owned()),
+        ("BUSY_POLL", s.busy_poll.map_or("off".to_owned(), |poll| poll.microseconds.to_string())),
         ("PROMISC", s.promiscuous.to_string()),
         ("SNIFFER", (!s.hide).to_string()),
         ("OUTBOUND", s.outbound.to_string()),
@@ -371,8 +413,12 @@ fn rx_settings(s: &AfPacketRxSettings) -> [(&'static str, String); 6] {
     ]
 }
 
-fn tx_settings(s: &AfPacketTxSettings) -> [(&'static str, String); 2] {
-    [("qdisc bypass", s.qdisc_bypass.to_string()), ("queues", s.queues.to_string())]
+fn tx_settings(s: &TxSettings) -> [(&'static str, String); 3] {
+    [
+        ("METHOD", s.method.name().to_owned()),
+        ("qdisc bypass", s.qdisc_bypass.to_string()),
+        ("queues", s.queues.to_string()),
+    ]
 }
 
 fn tap_settings(s: &TapSettings) -> [(&'static str, String); 5] {
@@ -448,7 +494,10 @@ mod tests {
         may_be_shared::<Ports>();
     };
 
-    fn interface(name: &str, receive: AfPacketRxSettings) -> PortSpec {
+    fn pool() -> &'static Pool {
+        Pool::new(256, 8).unwrap()
+    }
+    fn interface(name: &str, receive: RxSettings) -> PortSpec {
         PortSpec::Interface { name: name.into(), receive: Some(receive), transmit: None }
     }
 
@@ -470,7 +519,7 @@ mod tests {
         batch.push(pool.packet_from(b"kept").unwrap());
         left.tx.transmit(&mut batch).unwrap();
         drop(handle);
-        let again = ports.open(PortSpec::Memory { name: name() }).unwrap();
+        let again = ports.open(PortSpec::Memory { name: name() }, pool).unwrap();
         assert!(Arc::ptr_eq(&again, &port));
         assert_eq!(again.rx(0).unwrap().receive(pool, 4, &mut batch), Ok(1));
         assert_eq!(batch.iter().map(|p| p.in_port()).collect::<Vec<_>>(), [port.id()]);
@@ -512,9 +561,9 @@ mod tests {
 
     #[test]
     fn an_interface_that_does_not_exist_is_named_with_those_that_do() {
-        let error = Ports::default().open(interface("nosuch0", Default::default())).unwrap_err();
+        let error = Ports::default().open(interface("nosuch0", Default::default()), pool()).unwrap_err();
         assert!(error.to_string().starts_with("nosuch0: no such interface; there are lo"), "{error}");
-        let error = Ports::default().open(interface("no such", Default::default())).unwrap_err();
+        let error = Ports::default().open(interface("no such", Default::default()), pool()).unwrap_err();
         assert_eq!(error, DeviceError::BadName { name: "no such".into() });
     }
 
@@ -525,23 +574,25 @@ mod tests {
         }
         in_namespace(|| {
             let ports = Ports::default();
-            let port = ports.open(interface("lo", Default::default())).unwrap();
+            let port = ports.open(interface("lo", Default::default()), pool()).unwrap();
             let sender = PortSpec::Interface { name: "lo".into(), receive: None, transmit: None };
-            assert!(Arc::ptr_eq(&port, &ports.open(sender).unwrap()));
-            let promiscuous = AfPacketRxSettings { promiscuous: true, ..Default::default() };
+            assert!(Arc::ptr_eq(&port, &ports.open(sender, pool()).unwrap()));
+            let promiscuous = RxSettings { promiscuous: true, ..Default::default() };
             let handle = port.rx(0).unwrap();
-            let error = ports.open(interface("lo", promiscuous.clone())).unwrap_err();
+            let error = ports.open(interface("lo", promiscuous.clone()), pool()).unwrap_err();
             let (name, open, asked) = ("lo".into(), "false".into(), "true".into());
             assert_eq!(error, DeviceError::Differs { name, setting: "PROMISC", open, asked });
             drop(handle);
-            ports.open(interface("lo", promiscuous.clone())).expect("a half that nobody holds may change");
+            ports
+                .open(interface("lo", promiscuous.clone()), pool())
+                .expect("a half that nobody holds may change");
             let port = Ports::default();
             let bare = PortSpec::Interface { name: "lo".into(), receive: None, transmit: None };
-            let _default = port.open(bare).unwrap().rx(0).unwrap();
-            assert!(port.open(interface("lo", Default::default())).is_ok());
-            let error = port.open(interface("lo", promiscuous)).unwrap_err();
+            let _default = port.open(bare, pool()).unwrap().rx(0).unwrap();
+            assert!(port.open(interface("lo", Default::default()), pool()).is_ok());
+            let error = port.open(interface("lo", promiscuous), pool()).unwrap_err();
             assert!(matches!(error, DeviceError::Differs { setting: "PROMISC", .. }), "{error}");
-            let error = ports.open(PortSpec::Tap(TapSettings::new("lo"))).unwrap_err();
+            let error = ports.open(PortSpec::Tap(TapSettings::new("lo")), pool()).unwrap_err();
             assert!(matches!(error, DeviceError::Differs { setting: "kind", .. }), "{error}");
         });
     }
@@ -554,14 +605,14 @@ mod tests {
         in_namespace(|| {
             let ports = Ports::default();
             run("ip link add left type veth peer name right");
-            let down = ports.open(interface("left", Default::default())).unwrap_err();
+            let down = ports.open(interface("left", Default::default()), pool()).unwrap_err();
             assert_eq!(down, DeviceError::Down { name: "left".into() });
             run("ip link set left up");
-            let first = ports.open(interface("left", Default::default())).unwrap();
+            let first = ports.open(interface("left", Default::default()), pool()).unwrap();
             run("ip link del left");
             run("ip link add left type veth peer name right");
             run("ip link set left up");
-            let second = ports.open(interface("left", Default::default())).unwrap();
+            let second = ports.open(interface("left", Default::default()), pool()).unwrap();
             assert!(!Arc::ptr_eq(&first, &second));
             assert_eq!(first.id(), second.id());
             second.rx(0).unwrap();

@@ -23,6 +23,21 @@ pub struct RxCounters {
     pub unfinished: u64,
 }
 
+impl RxCounters {
+    /// The counts of both.
+    pub fn plus(self, other: RxCounters) -> RxCounters {
+        RxCounters {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            ring_full: self.ring_full + other.ring_full,
+            truncated: self.truncated + other.truncated,
+            pool_empty: self.pool_empty + other.pool_empty,
+            malformed: self.malformed + other.malformed,
+            unfinished: self.unfinished + other.unfinished,
+        }
+    }
+}
+
 /// What a transmit queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxCounters {

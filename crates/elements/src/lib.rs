@@ -52,7 +52,7 @@ elements! {
 
     files(network_header, trace): from_dump, to_dump;
 
-    device(port): from_device, from_host, to_device, to_host;
+    device(port, method): from_device, from_host, to_device, to_host;
 
     script (info): address_info, alignment_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }

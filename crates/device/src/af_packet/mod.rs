@@ -29,59 +29,13 @@ pub use rx::AfPacketRx;
 pub(crate) use rx::Group;
 pub use tx::AfPacketTx;
 
-use crate::{DeviceError, Interface, LinkType};
+use crate::{DeviceError, Interface, LinkType, RxSettings, TxSettings};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 
 /// What it takes to open a packet socket.
 const CAPABILITY: &str = "CAP_NET_RAW";
-
-/// How to receive from an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AfPacketRxSettings {
-    /// Whether to receive frames for other stations too.
-    pub promiscuous: bool,
-    /// Whether to hide what arrives from the host's own stack (`SNIFFER false`), until the port is closed.
-    pub hide: bool,
-    /// Whether to receive also what the host sends by the interface. What the router itself sends is not among it
-    /// if it bypasses the queueing discipline.
-    pub outbound: bool,
-    /// Whether packets get the time when the kernel saw them.
-    pub timestamps: bool,
-    /// Queues among which the kernel spreads flows, both directions of a flow to the same one.
-    pub queues: u16,
-    /// Bytes of the ring of each queue.
-    pub ring_bytes: usize,
-}
-
-impl Default for AfPacketRxSettings {
-    fn default() -> AfPacketRxSettings {
-        AfPacketRxSettings {
-            promiscuous: false,
-            hide: false,
-            outbound: false,
-            timestamps: true,
-            queues: 1,
-            ring_bytes: 4 << 20,
-        }
-    }
-}
-
-/// How to send by an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AfPacketTxSettings {
-    /// Whether frames go past the interface's queueing discipline, straight to its driver.
-    pub qdisc_bypass: bool,
-    /// Queues for as many threads.
-    pub queues: u16,
-}
-
-impl Default for AfPacketTxSettings {
-    fn default() -> AfPacketTxSettings {
-        AfPacketTxSettings { qdisc_bypass: false, queues: 1 }
-    }
-}
 
 /// Finds an interface that a port can be opened on.
 pub(crate) fn find(name: &str) -> Result<Interface, DeviceError> {

@@ -1,7 +1,7 @@
 //! Receiving.
 use super::intake::Intake;
 use super::ring::Ring;
-use super::{AfPacketRxSettings, failed, is_ethernet, open_socket};
+use super::{RxSettings, failed, is_ethernet, open_socket};
 use crate::bpf::Hidden;
 use crate::{DeviceError, Interface, Losses, RxCounters, RxQueue, sys};
 use artery_packet::{Batch, Pool};
@@ -42,7 +42,7 @@ impl AfPacketRx {
     /// the flows that `group` deals it.
     pub(crate) fn open(
         interface: &Interface,
-        settings: &AfPacketRxSettings,
+        settings: &RxSettings,
         port: u16,
         group: &Group,
     ) -> Result<AfPacketRx, DeviceError> {
@@ -116,13 +116,13 @@ impl Losses for Dropped {
 }
 
 /// Number and size of slots for frames of the interface's MTU, in as many whole blocks as are asked for.
-fn geometry(interface: &Interface, settings: &AfPacketRxSettings) -> (usize, usize) {
+fn geometry(interface: &Interface, settings: &RxSettings) -> (usize, usize) {
     let frame = interface.mtu as usize + 18 + SLOT_HEADER;
     let slot = frame.next_power_of_two().clamp(2048, SLOT_LIMIT);
     ((settings.ring_bytes / BLOCK).clamp(1, 1 << 14) * (BLOCK / slot), slot)
 }
 
-fn set_up(socket: &OwnedFd, settings: &AfPacketRxSettings, slots: usize, slot_size: usize) -> io::Result<()> {
+fn set_up(socket: &OwnedFd, settings: &RxSettings, slots: usize, slot_size: usize) -> io::Result<()> {
     let fd = socket.as_fd();
     let set = |name, value: libc::c_int| sys::set_option(fd, libc::SOL_PACKET, name, &value);
     set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
@@ -160,7 +160,7 @@ pub(crate) struct Group(Mutex<Option<u16>>);
 
 impl Group {
     /// Lets a socket join; the kernel chooses a free number for the first.
-    fn join(&self, socket: &OwnedFd, settings: &AfPacketRxSettings) -> io::Result<()> {
+    fn join(&self, socket: &OwnedFd, settings: &RxSettings) -> io::Result<()> {
         let mut number = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ignore = if settings.outbound { 0 } else { PACKET_FANOUT_FLAG_IGNORE_OUTGOING };
         let unique = if number.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID as libc::c_int } else { 0 };

@@ -13,12 +13,12 @@ fn pool() -> &'static Pool {
     Pool::new(4096, 64).unwrap()
 }
 
-fn open_rx(name: &str, settings: AfPacketRxSettings) -> AfPacketRx {
+fn open_rx(name: &str, settings: RxSettings) -> AfPacketRx {
     AfPacketRx::open(&find(name).unwrap(), &settings, 3, &Group::default()).unwrap()
 }
 
 fn open_tx(name: &str) -> AfPacketTx {
-    AfPacketTx::open(&find(name).unwrap(), &AfPacketTxSettings::default()).unwrap()
+    AfPacketTx::open(&find(name).unwrap(), &TxSettings::default()).unwrap()
 }
 
 /// Waits until a descriptor is readable, at most so many seconds.
@@ -61,7 +61,7 @@ fn frames_cross_a_cable_whole_in_order_and_marked() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let mut rx = open_rx("right", RxSettings::default());
         let mut tx = open_tx("left");
         let mut sent = Batch::default();
         sent.extend((0..200).map(|n| pool.packet_from(&frame(BROADCAST, n, 60 + 5 * n as usize)).unwrap()));
@@ -87,7 +87,7 @@ fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let mut rx = open_rx("right", RxSettings::default());
         let mut tx = open_tx("left");
         let mut sent = Batch::default();
         for (number, len) in [(1, 60), (2, 1515), (3, 13), (4, 1514)] {
@@ -113,7 +113,7 @@ fn frames_longer_than_a_slot_come_whole_and_in_order() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let mut rx = open_rx("right", RxSettings::default());
         let lengths = [60, 30_000, 100, 16_000, 40_014, 9_000, 35_000, 61];
         let mut sent = Batch::default();
         sent.extend(lengths.map(|len| pool.packet_from(&frame(BROADCAST, 8, len)).unwrap()));
@@ -145,7 +145,7 @@ fn checksums_that_the_sender_left_to_its_card_are_noted_and_can_be_finished() {
         host.cable("left", "right");
         host.run("ip address add 10.1.0.2/24 dev right");
         host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
-        let mut rx = open_rx("left", AfPacketRxSettings { promiscuous: true, ..Default::default() });
+        let mut rx = open_rx("left", RxSettings { promiscuous: true, ..Default::default() });
         host.send_udp("10.1.0.1", 7, b"unfinished");
         let wanted = |data: &[u8]| data.ends_with(b"unfinished");
         let mut got = receive_until(&mut rx, pool, wanted);
@@ -188,7 +188,7 @@ fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let (mut rx, mut tx) = (open_rx("right", AfPacketRxSettings::default()), open_tx("left"));
+        let (mut rx, mut tx) = (open_rx("right", RxSettings::default()), open_tx("left"));
         let kinds = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp];
         for (kind, tagged) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
             let mut sent = Batch::default();
@@ -237,7 +237,7 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let mut rx = open_rx("right", AfPacketRxSettings::default());
+        let mut rx = open_rx("right", RxSettings::default());
         let mut tagged = frame(BROADCAST, 5, 80);
         tagged[12..18].copy_from_slice(&[0x81, 0, 0x20, 42, 0x88, 0xb5]);
         let mut sent = Batch::default();
@@ -258,9 +258,9 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let mut deaf = open_rx("left", AfPacketRxSettings::default());
-        let mut both = open_rx("left", AfPacketRxSettings { outbound: true, ..Default::default() });
-        let bypass = AfPacketTxSettings { qdisc_bypass: true, queues: 1 };
+        let mut deaf = open_rx("left", RxSettings::default());
+        let mut both = open_rx("left", RxSettings { outbound: true, ..Default::default() });
+        let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
         let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass).unwrap();
         let mut sent = Batch::default();
         for (tx, number) in [(&mut unheard, 1), (&mut open_tx("left"), 2), (&mut open_tx("right"), 3)] {
@@ -287,7 +287,7 @@ fn promiscuous_mode_ends_with_the_queue() {
         run("ip link set left up");
         run("ip link set right up");
         let mode = || String::from_utf8(try_run("ip -d link show right").stdout).unwrap();
-        let rx = open_rx("right", AfPacketRxSettings { promiscuous: true, ..Default::default() });
+        let rx = open_rx("right", RxSettings { promiscuous: true, ..Default::default() });
         assert!(mode().contains("promiscuity 1"), "{}", mode());
         drop(rx);
         assert!(mode().contains("promiscuity 0"), "{}", mode());
@@ -304,7 +304,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told() {
         run("ip link set left up");
         run("ip link set right up");
         let pool = pool();
-        let (mut rx, mut tx) = (open_rx("left", AfPacketRxSettings::default()), open_tx("left"));
+        let (mut rx, mut tx) = (open_rx("left", RxSettings::default()), open_tx("left"));
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
         let mut first_error = || {
@@ -335,7 +335,7 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         run("ip link set left up");
         run("ip link set right up");
         let (pool, small) = (pool(), Pool::new(10, 1).unwrap());
-        let mut rx = open_rx("right", AfPacketRxSettings { ring_bytes: 64 << 10, ..Default::default() });
+        let mut rx = open_rx("right", RxSettings { ring_bytes: 64 << 10, ..Default::default() });
         let mut tx = open_tx("left");
         let mut sent = Batch::default();
         sent.extend((0..50).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -367,7 +367,7 @@ fn queues_share_flows_and_lose_none() {
     in_namespace(|| {
         let (pool, host) = (pool(), Host::new());
         host.cable("left", "right");
-        let settings = AfPacketRxSettings { queues: 2, ..Default::default() };
+        let settings = RxSettings { queues: 2, ..Default::default() };
         let (interface, group) = (find("left").unwrap(), Group::default());
         let mut queues: Vec<_> =
             (0..2).map(|_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap()).collect();
@@ -428,7 +428,7 @@ fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
 
 /// Holds a hidden port until killed, or until its parent is gone; receives nevertheless.
 fn hold(name: &str) {
-    let mut rx = open_rx(name, AfPacketRxSettings { hide: true, ..Default::default() });
+    let mut rx = open_rx(name, RxSettings { hide: true, ..Default::default() });
     assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
     println!("received nothing yet");
     std::io::stdout().flush().unwrap();
@@ -445,7 +445,7 @@ fn what_is_hidden_from_the_host_is_received() {
         host.cable("left", "right");
         run("ip address add 10.1.0.1/24 dev left");
         host.run("ip address add 10.1.0.2/24 dev right");
-        let mut rx = open_rx("left", AfPacketRxSettings { hide: true, ..Default::default() });
+        let mut rx = open_rx("left", RxSettings { hide: true, ..Default::default() });
         assert!(!host.pings("10.1.0.1"));
         let arp = |data: &[u8]| data[12..14] == [8, 6] && data[38..42] == [10, 1, 0, 1];
         let got = receive_until(&mut rx, pool, arp);
@@ -459,7 +459,7 @@ fn what_is_hidden_from_the_host_is_received() {
 /// Forwards frames between two ports until `done`; returns the two receive queues' counters.
 fn bridge(a: &str, b: &str, done: &std::sync::atomic::AtomicBool) -> [crate::RxCounters; 2] {
     let pool = pool();
-    let settings = || AfPacketRxSettings { promiscuous: true, hide: true, ..Default::default() };
+    let settings = || RxSettings { promiscuous: true, hide: true, ..Default::default() };
     let mut rx = [open_rx(a, settings()), open_rx(b, settings())];
     let mut tx = [open_tx(b), open_tx(a)];
     let mut waiting = [Batch::default(), Batch::default()];

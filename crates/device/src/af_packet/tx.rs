@@ -1,5 +1,5 @@
 //! Sending.
-use super::{AfPacketTxSettings, failed, open_socket};
+use super::{TxSettings, failed, open_socket};
 use crate::offload::{VIRTIO_HEADER, describe, longest_segment};
 use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
 use artery_packet::{BATCH, Batch, Packet};
@@ -23,10 +23,7 @@ type Headers = [[u8; VIRTIO_HEADER]; BATCH];
 
 impl AfPacketTx {
     /// Opens a transmit queue on `interface`.
-    pub(crate) fn open(
-        interface: &Interface,
-        settings: &AfPacketTxSettings,
-    ) -> Result<AfPacketTx, DeviceError> {
+    pub(crate) fn open(interface: &Interface, settings: &TxSettings) -> Result<AfPacketTx, DeviceError> {
         let socket = open_socket(interface)?;
         set_up(&socket, settings).map_err(|e| failed(interface, "setting up a packet socket", &e))?;
         sys::bind_packet(socket.as_fd(), interface.index, 0)
@@ -108,7 +105,7 @@ fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER],
     describe(packet).map_err(|_| Unfit::Malformed)
 }
 
-fn set_up(socket: &OwnedFd, settings: &AfPacketTxSettings) -> io::Result<()> {
+fn set_up(socket: &OwnedFd, settings: &TxSettings) -> io::Result<()> {
     let fd = socket.as_fd();
     // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
     if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &QUEUE_BYTES).is_err() {

@@ -1,7 +1,8 @@
+use super::method::{METHOD, busy_poll, method};
 use super::port::{Hidden, Hiding, Receiver, open};
 use crate::files::network_header;
 use crate::value::value;
-use artery_device::{AfPacketRxSettings, LinkType, PortSpec, Ports};
+use artery_device::{LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
     Read, StartError, Write, anno,
@@ -33,6 +34,12 @@ cross the router whole, up to 64 kB long, with right headers but for that checks
 take them. Where they can't go on so - before elements that encapsulate or cut packets, such as UDPIPEncap, in pcap
 files, with SNAPLEN - they are finished first. Hosts can keep their default offloads.
 
+METHOD says by which way. XDP is AF_XDP: frames lie in the router's own memory, where the driver can do that uncopied,
+and what arrives is the router's alone, as with SNIFFER false. The driver runs the program that hands frames over
+(XDP_NATIVE), or the kernel (XDP_GENERIC). LINUX is packet sockets, whose frames can stay uncut. AUTO takes AF_XDP where
+the driver copies nothing, and SNIFFER is false and OUTBOUND too; else packet sockets. One line at the start says which,
+and why.
+
 When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
@@ -51,8 +58,9 @@ want its frames.",
         Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
         Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst, or what a queue behind has room for, if not given"),
         Arg::keyword("ACTIVE", "bool", "true", "whether to receive"),
-        Arg::keyword("METHOD", "word", "LINUX", "accepted and without effect"),
-        Arg::keyword("CAPTURE", "word", "LINUX", "older name of METHOD"),
+        METHOD,
+        Arg::keyword("CAPTURE", "word", "AUTO", "older name of METHOD"),
+        Arg::keyword("BUSY_POLL", "microseconds", "0", "with XDP: how long a look for frames may do the driver's work"),
         Arg::keyword("HEADROOM", "bytes", "28", "accepted; there always is more"),
         Arg::keyword("BPF_FILTER", "text", "", "refused: use IPClassifier"),
     ],
@@ -72,7 +80,7 @@ want its frames.",
 
 struct FromDevice {
     device: String,
-    settings: AfPacketRxSettings,
+    settings: RxSettings,
     burst: Option<usize>,
     snaplen: Option<usize>,
     force_ip: bool,
@@ -98,22 +106,29 @@ impl FromDevice {
             return Err(ArgError::wrong("BURST must be at least 1"));
         }
         let (copy, copies) = args.copy();
-        let settings = AfPacketRxSettings {
+        let given = if args.is_given("METHOD") { "METHOD" } else { "CAPTURE" };
+        let way = method(args, given)?;
+        let settings = RxSettings {
+            method: way,
+            busy_poll: busy_poll(args)?,
             promiscuous: args.read("PROMISC")?,
-            hide: !args.read::<bool>("SNIFFER")?,
+            hide: !args.read::<bool>("SNIFFER")? || matches!(way, Method::Xdp(_)),
             outbound: args.read("OUTBOUND")?,
             timestamps: args.read("TIMESTAMP")?,
             queues: copies as u16,
-            ..AfPacketRxSettings::default()
+            ..RxSettings::default()
         };
+        let device = args.names().device(&device).to_string();
+        let ports: Arc<Ports> = args.resource();
+        ports.expect(&device, settings.clone());
         Ok(FromDevice {
-            device: args.names().device(&device).to_string(),
+            device,
             settings,
             burst,
             snaplen: args.read("SNAPLEN")?,
             force_ip: args.read("FORCE_IP")?,
             active: args.read("ACTIVE")?,
-            ports: args.resource(),
+            ports,
             hidden: args.resource(),
             hiding: None,
             receiver: Receiver::new(copy as u16),
@@ -191,8 +206,13 @@ impl Element for FromDevice {
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let (name, receive) = (self.device.clone(), Some(self.settings.clone()));
-        let port = open(&self.ports, PortSpec::Interface { name, receive, transmit: None })?;
-        self.receiver.start(port, cx)?;
+        let port = open(&self.ports, PortSpec::Interface { name, receive, transmit: None }, cx)?;
+        let known = port.report();
+        self.receiver.start(port.clone(), cx)?;
+        // The first of all copies, and of all graphs, to receive by it says how.
+        if let Some(report) = port.report().filter(|report| known.as_ref() != Some(report)) {
+            cx.say(&format!("{}: {report}", cx.name()));
+        }
         self.hiding = self.settings.hide.then(|| self.hidden.hide(&self.device));
         Ok(())
     }

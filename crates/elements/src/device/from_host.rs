@@ -100,7 +100,7 @@ impl Element for FromHost {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let port = open(&self.ports, PortSpec::Tap(self.tap.clone()))?;
+        let port = open(&self.ports, PortSpec::Tap(self.tap.clone()), cx)?;
         self.receiver.start(port, cx)
     }
 

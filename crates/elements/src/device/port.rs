@@ -11,10 +11,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 /// Opens a port; one in memory that has the name goes before an interface.
-pub(super) fn open(ports: &Ports, spec: PortSpec) -> Result<Arc<Port>, StartError> {
+pub(super) fn open(ports: &Ports, spec: PortSpec, cx: &Context<'_>) -> Result<Arc<Port>, StartError> {
     match ports.find(spec.name()) {
         Some(port) if port.interface().is_none() => Ok(port),
-        _ => ports.open(spec).map_err(|error| StartError::new(error.to_string())),
+        _ => ports.open(spec, cx.pool()).map_err(|error| StartError::new(error.to_string())),
     }
 }
 

@@ -1,5 +1,6 @@
+use super::method::{METHOD, method};
 use super::port::{Sender, open};
-use artery_device::{AfPacketTxSettings, PortSpec, Ports};
+use artery_device::{Method, PortSpec, Ports, TxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError,
     Write,
@@ -19,6 +20,9 @@ take is dropped, beyond a batch that waits. Frames are sent as they are: short o
 longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
 from then on. The command line can give DEVNAME another interface.
 
+METHOD says by which way, as in FromDevice. AUTO is AF_XDP where a FromDevice of the interface uses it. By AF_XDP,
+packets are cut and their checksums made here; packet sockets take packets uncut.
+
 Unlike in Click, an interface is written by one ToDevice: lead several ways into one Queue, or into a scheduler such as
 RoundRobinSched before it.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
@@ -26,7 +30,7 @@ RoundRobinSched before it.",
     args: &[
         Arg::required("DEVNAME", "interface", "the interface"),
         Arg::keyword("BURST", "packets", "", "most packets to pull in one run; the router's burst if not given"),
-        Arg::keyword("METHOD", "word", "LINUX", "accepted and without effect"),
+        METHOD,
         Arg::keyword("DEBUG", "bool", "false", "accepted and without effect"),
     ],
     handlers: &[
@@ -42,6 +46,7 @@ RoundRobinSched before it.",
 struct ToDevice {
     device: String,
     queues: u16,
+    method: Method,
     burst: Option<usize>,
     ports: Arc<Ports>,
     sender: Sender,
@@ -59,6 +64,7 @@ impl ToDevice {
         Ok(ToDevice {
             device: args.names().device(&device).to_string(),
             queues: copies as u16,
+            method: method(args, "METHOD")?,
             burst,
             ports: args.resource(),
             sender: Sender::new(copy as u16, true),
@@ -100,9 +106,9 @@ impl Element for ToDevice {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let transmit = Some(AfPacketTxSettings { queues: self.queues, ..AfPacketTxSettings::default() });
+        let transmit = Some(TxSettings { queues: self.queues, method: self.method, ..TxSettings::default() });
         let name = self.device.clone();
-        let port = open(&self.ports, PortSpec::Interface { name, receive: None, transmit })?;
+        let port = open(&self.ports, PortSpec::Interface { name, receive: None, transmit }, cx)?;
         self.sender.start(port, cx)
     }
 

@@ -21,7 +21,7 @@ impl Host {
 
 fn transmit<F: AsRef<[u8]>>(interface: &str, frames: &[F]) -> io::Result<()> {
     let port = Ports::default()
-        .open(PortSpec::Interface { name: interface.into(), receive: None, transmit: None })
+        .open(PortSpec::Interface { name: interface.into(), receive: None, transmit: None }, pool()?)
         .map_err(in_words)?;
     let mut queue = port.tx(0).map_err(in_words)?;
     let mut batch = Batch::default();

@@ -1,0 +1,159 @@
+//! An interface of the machine behind a port: which of two ways its frames go, and why.
+use crate::af_packet::{self, Group};
+use crate::settings::{Choice, choose};
+use crate::steer::steer;
+use crate::xdp::{XdpPort, XdpSettings};
+use crate::{
+    AfPacketRx, AfPacketTx, Attach, DeviceError, Interface, Method, RxQueue, RxSettings, TxQueue, TxSettings,
+};
+use artery_packet::Pool;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An interface, with what its queues share.
+pub(crate) struct Link {
+    pub(crate) interface: Interface,
+    pool: &'static Pool,
+    group: Group,
+    xdp: Mutex<Option<Xdp>>,
+    report: Mutex<Option<String>>,
+}
+
+/// What AF_XDP uses of an interface, and how.
+struct Xdp {
+    port: XdpPort,
+    settings: XdpSettings,
+}
+
+impl Link {
+    /// Finds the interface of a name; by AF_XDP, packets will be of `pool`.
+    pub(crate) fn find(name: &str, pool: &'static Pool) -> Result<Link, DeviceError> {
+        let (group, xdp, report) = (Group::default(), Mutex::default(), Mutex::default());
+        Ok(Link { interface: af_packet::find(name)?, pool, group, xdp, report })
+    }
+
+    /// Opens all receive queues where they come together, by AF_XDP; `None` where each is opened on its own.
+    pub(crate) fn open_all(
+        &self,
+        settings: &RxSettings,
+        port: u16,
+    ) -> Result<Option<Vec<Box<dyn RxQueue>>>, DeviceError> {
+        let why = match settings.method {
+            Method::Xdp(attach) => {
+                self.open_xdp(attach, settings, port)?;
+                return self.xdp_queues(settings).map(Some);
+            }
+            Method::Packet => "as METHOD says".to_owned(),
+            Method::Auto => match choose(&self.interface, settings) {
+                Choice::Packet(why) => why,
+                Choice::Xdp => match self.open_without_copying(settings, port) {
+                    Ok(queues) => return Ok(Some(queues)),
+                    Err(why) => why,
+                },
+            },
+        };
+        let queues = match settings.queues {
+            0 | 1 => "a queue".to_owned(),
+            queues => format!("{queues} queues"),
+        };
+        let since = if settings.method == Method::Packet { ", " } else { ", since " };
+        let name = &self.interface.name;
+        self.say(format!("{name}: packet sockets with {queues} and virtio-net headers{since}{why}"));
+        *self.xdp() = None;
+        Ok(None)
+    }
+    fn open_without_copying(
+        &self,
+        settings: &RxSettings,
+        port: u16,
+    ) -> Result<Vec<Box<dyn RxQueue>>, String> {
+        let opened = self.open_xdp(Attach::Best, settings, port).map_err(|error| error.to_string())?;
+        if !opened.report().zero_copy {
+            *self.xdp() = None;
+            return Err("AF_XDP would copy after all".to_owned());
+        }
+        self.xdp_queues(settings).map_err(|error| error.to_string())
+    }
+    /// The AF_XDP queues, shared out among the workers.
+    fn xdp_queues(&self, settings: &RxSettings) -> Result<Vec<Box<dyn RxQueue>>, DeviceError> {
+        let Some(port) = self.xdp().as_ref().map(|xdp| xdp.port.clone()) else { return Ok(Vec::new()) };
+        let (have, wanted) = (port.queues(), settings.queues.max(1));
+        let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
+        for queue in 0..have {
+            queues.push(Box::new(port.rx(queue, settings)?));
+        }
+        let mut report = port.report().to_string();
+        if have < wanted {
+            report += &format!("; flows are dealt to {wanted} workers");
+        }
+        self.say(report);
+        if have == wanted {
+            return Ok(queues);
+        }
+        let failed = |error| self.failed("sharing its queues out", &io::Error::from(error));
+        let shares = steer(queues, wanted.into()).map_err(failed)?;
+        Ok(shares.into_iter().map(|share| Box::new(share) as Box<dyn RxQueue>).collect())
+    }
+    fn open_xdp(&self, attach: Attach, settings: &RxSettings, port: u16) -> Result<XdpPort, DeviceError> {
+        let settings = XdpSettings { attach, busy_poll: settings.busy_poll, ..XdpSettings::default() };
+        let mut xdp = self.xdp();
+        if let Some(open) = xdp.as_ref().filter(|xdp| xdp.settings == settings) {
+            return Ok(open.port.clone());
+        }
+        *xdp = None;
+        let opened = XdpPort::open(&self.interface, &settings, port, self.pool)?;
+        *xdp = Some(Xdp { port: opened.clone(), settings });
+        Ok(opened)
+    }
+
+    /// Opens a receive queue of its own.
+    pub(crate) fn open_rx(&self, settings: &RxSettings, port: u16) -> Result<Box<dyn RxQueue>, DeviceError> {
+        Ok(Box::new(AfPacketRx::open(&self.interface, settings, port, &self.group)?))
+    }
+    /// Opens a transmit queue: by AF_XDP where that is asked for, or receives, and has a queue of the number. Workers
+    /// beyond its queues send by packet sockets, where the kernel takes turns for them.
+    pub(crate) fn open_tx(
+        &self,
+        queue: u16,
+        settings: &TxSettings,
+        receiving: Option<&RxSettings>,
+        port: u16,
+    ) -> Result<Box<dyn TxQueue>, DeviceError> {
+        let plain = RxSettings::default();
+        let receiving = receiving.unwrap_or(&plain);
+        let by_xdp = match (settings.method, receiving.method) {
+            (Method::Xdp(attach), _) | (Method::Auto, Method::Xdp(attach)) => {
+                Some(self.open_xdp(attach, receiving, port)?)
+            }
+            (Method::Auto, Method::Auto) if choose(&self.interface, receiving) == Choice::Xdp => {
+                let opened = self.open_xdp(Attach::Best, receiving, port).ok();
+                opened.filter(|opened| opened.report().zero_copy)
+            }
+            _ => None,
+        };
+        match by_xdp.filter(|xdp| queue < xdp.queues()) {
+            Some(xdp) => Ok(Box::new(xdp.tx(queue)?)),
+            None => Ok(Box::new(AfPacketTx::open(&self.interface, settings)?)),
+        }
+    }
+
+    /// How frames are received, and why so, in a line; `None` before they are.
+    pub(crate) fn report(&self) -> Option<String> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    fn say(&self, line: String) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+    }
+    fn xdp(&self) -> MutexGuard<'_, Option<Xdp>> {
+        self.xdp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn failed(&self, doing: &'static str, error: &io::Error) -> DeviceError {
+        DeviceError::from_io(&self.interface.name, doing, "CAP_NET_RAW", error)
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("interface", &self.interface).finish_non_exhaustive()
+    }
+}
