@@ -10,6 +10,7 @@
 mod af_packet;
 #[allow(unsafe_code)]
 mod bpf;
+mod driver;
 mod error;
 mod interface;
 mod link;
@@ -23,6 +24,7 @@ mod ports;
 mod queue;
 mod settings;
 mod steer;
+mod survey;
 #[allow(unsafe_code)]
 mod sys;
 mod tap;
@@ -38,6 +40,7 @@ pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use settings::{Method, NoMethod, RxSettings, TxSettings};
+pub use survey::{Survey, survey};
 pub use tap::{TapRx, TapSettings, TapTx};
 pub use traffic::{Losses, Traffic};
 pub use xdp::{Attach, BusyPoll, XdpPort, XdpReport, XdpRx, XdpSettings, XdpTx};

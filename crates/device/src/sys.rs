@@ -185,8 +185,14 @@ pub(crate) enum Driver {
     Name,
     /// `struct ethtool_channels`.
     Channels,
-    /// `struct ethtool_value`: offloads.
+    /// `struct ethtool_value`, as all that follow: flags.
     Flags,
+    ReceiveChecksum,
+    SendChecksum,
+    Gather,
+    CutTcp,
+    CutLate,
+    Join,
 }
 
 impl Driver {
@@ -195,13 +201,19 @@ impl Driver {
             Driver::Name => 0x03,
             Driver::Channels => 0x3c,
             Driver::Flags => 0x25,
+            Driver::ReceiveChecksum => 0x14,
+            Driver::SendChecksum => 0x16,
+            Driver::Gather => 0x18,
+            Driver::CutTcp => 0x1e,
+            Driver::CutLate => 0x23,
+            Driver::Join => 0x2b,
         }
     }
     fn size(self) -> usize {
         match self {
             Driver::Name => 196,
             Driver::Channels => 36,
-            Driver::Flags => 8,
+            _ => 8,
         }
     }
 }

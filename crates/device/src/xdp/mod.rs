@@ -16,10 +16,8 @@
 //! - `port`: all queues of an interface
 //! - `rx`, `tx`: the halves that move packets
 //! - `checksum`: what senders on virtual links left unfinished
-//! - `driver`: what the driver says of itself
 //! - `lock`: one router to an interface
 mod checksum;
-mod driver;
 mod lock;
 mod port;
 mod program;

@@ -1,10 +1,10 @@
 //! All queues of one interface.
-use super::driver::Facts;
 use super::lock::Lock;
 use super::program::Redirect;
 use super::rings::LONGEST;
 use super::socket::{Plan, Socket};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
+use crate::driver::Facts;
 use crate::{DeviceError, Half, Interface, LinkType, RxSettings, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};

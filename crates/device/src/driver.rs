@@ -15,19 +15,31 @@ const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// What is to be known about a driver before its queues are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Its name; empty when it does not say.
-    pub(super) driver: String,
+    pub(crate) driver: String,
     /// Number of its queues.
-    pub(super) queues: u16,
+    pub(crate) queues: u16,
     /// Whether its frames may come with unfinished checksums.
-    pub(super) unfinished: bool,
+    pub(crate) unfinished: bool,
     /// Whether it takes VLAN tags off.
-    pub(super) strips_vlan: bool,
+    pub(crate) strips_vlan: bool,
+    /// What it or the kernel does with frames in their senders' and receivers' stead, by ethtool's names.
+    pub(crate) offloads: Vec<&'static str>,
 }
 
+/// Offloads that matter to a router, by ethtool's short names, with the questions for them.
+const OFFLOADS: [(&str, Driver); 6] = [
+    ("rx", Driver::ReceiveChecksum),
+    ("tx", Driver::SendChecksum),
+    ("sg", Driver::Gather),
+    ("tso", Driver::CutTcp),
+    ("gso", Driver::CutLate),
+    ("gro", Driver::Join),
+];
+
 impl Facts {
-    pub(super) fn ask(interface: &Interface) -> Result<Facts, DeviceError> {
+    pub(crate) fn ask(interface: &Interface) -> Result<Facts, DeviceError> {
         let socket = interface::control_socket(&interface.name)?;
         let (fd, name) = (socket.as_fd(), interface.name.as_str());
         let answer = sys::ask_driver::<196>(fd, name, Driver::Name).ok();
@@ -35,11 +47,15 @@ impl Facts {
         let channels = sys::ask_driver::<36>(fd, name, Driver::Channels).ok();
         let queues = channels.and_then(|answer| queues_of(&answer)).or_else(|| queues_by_sysfs(interface));
         let flags = sys::ask_driver::<8>(fd, name, Driver::Flags).map_or(0, |answer| number(&answer, 1));
+        let is_on =
+            |question| sys::ask_driver::<8>(fd, name, question).is_ok_and(|answer| number(&answer, 1) != 0);
+        let offloads = OFFLOADS.into_iter().filter(|(_, question)| is_on(*question)).map(|(name, _)| name);
         let known = |list: &[&str]| list.contains(&driver.as_str());
         Ok(Facts {
             queues: queues.unwrap_or(1),
             unfinished: driver.is_empty() || known(&VIRTUAL_DRIVERS) || known(&GUEST_DRIVERS),
             strips_vlan: flags & ETH_FLAG_RXVLAN != 0,
+            offloads: offloads.collect(),
             driver,
         })
     }
@@ -88,6 +104,10 @@ mod tests {
             run("ip link add left numrxqueues 3 numtxqueues 3 type veth peer name right");
             let facts = Facts::ask(&Interface::find("left").unwrap()).unwrap();
             assert_eq!((facts.driver.as_str(), facts.unfinished), ("veth", true));
+            assert!(facts.offloads.contains(&"tso"), "{facts:?}");
+            run("ethtool -K left tso off");
+            let facts = Facts::ask(&Interface::find("left").unwrap()).unwrap();
+            assert!(!facts.offloads.contains(&"tso"), "{facts:?}");
             // The kernel gives a queue per processor at most, unless told otherwise.
             assert!((1..=3).contains(&facts.queues), "{facts:?}");
             run("ip link add five numrxqueues 5 numtxqueues 5 type veth peer name other");

@@ -1,0 +1,70 @@
+//! What interfaces there are, and what a router would get of each.
+use crate::driver::Facts;
+use crate::settings::{Choice, choose};
+use crate::{DeviceError, Interface, LinkType, RxSettings, netdev};
+
+/// One interface of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// The interface as it is.
+    pub interface: Interface,
+    /// Its driver; empty when it does not say.
+    pub driver: String,
+    /// Queues that frames come in by.
+    pub queues: u16,
+    /// What is done in hosts' stead, by ethtool's short names.
+    pub offloads: Vec<&'static str>,
+    /// Whether the driver gives frames to AF_XDP uncopied; `None` where the kernel can't tell.
+    pub zero_copy: Option<bool>,
+    /// What `FromDevice` gets, in words.
+    pub shared: String,
+    /// What `FromDevice` with `SNIFFER false` gets, in words.
+    pub alone: String,
+}
+
+/// All interfaces of this network namespace. One that vanishes meanwhile is left out.
+pub fn survey() -> Vec<Survey> {
+    Interface::list().iter().filter_map(|name| look(name).ok()).collect()
+}
+
+fn look(name: &str) -> Result<Survey, DeviceError> {
+    let interface = Interface::find(name)?;
+    let Facts { driver, queues, offloads, .. } = Facts::ask(&interface)?;
+    let zero_copy = netdev::has_zero_copy(interface.index).ok();
+    let way = |hide| in_words(&interface, &RxSettings { hide, ..RxSettings::default() });
+    let (shared, alone) = (way(false), way(true));
+    Ok(Survey { interface, driver, queues, offloads, zero_copy, shared, alone })
+}
+
+fn in_words(interface: &Interface, settings: &RxSettings) -> String {
+    if interface.link_type.is_none_or(|link| link != LinkType::ETHER && link != LinkType::IP) {
+        return "nothing: its frames are of no known kind".to_owned();
+    }
+    match choose(interface, settings) {
+        Choice::Xdp => "AF_XDP without copying".to_owned(),
+        Choice::Packet(why) => format!("packet sockets, since {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{in_namespace, may_make_namespaces, run};
+
+    #[test]
+    fn every_interface_is_listed_with_what_it_would_get() {
+        if !may_make_namespaces() {
+            return;
+        }
+        in_namespace(|| {
+            run("ip link add left mtu 9000 type veth peer name right");
+            let found = survey();
+            let names: Vec<_> = found.iter().map(|one| one.interface.name.as_str()).collect();
+            assert_eq!(names, ["lo", "right", "left"]);
+            let left = &found[2];
+            assert_eq!((left.driver.as_str(), left.interface.mtu, left.interface.up), ("veth", 9000, false));
+            assert_ne!(left.zero_copy, Some(true));
+            assert!(left.shared.starts_with("packet sockets, since"), "{left:?}");
+        });
+    }
+}
