@@ -203,3 +203,53 @@ unsafe fn bpf<T>(command: libc::c_int, argument: &T) -> libc::c_long {
     // SAFETY: the caller's promise; the kernel reads as many bytes as are there.
     unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>()) }
 }
+
+/// The beginning of the argument of `bpf(BPF_PROG_TEST_RUN)`; what follows is zero.
+#[cfg(test)]
+#[repr(C)]
+#[derive(Default)]
+struct Run {
+    program: u32,
+    result: u32,
+    bytes_in: u32,
+    bytes_out: u32,
+    input: u64,
+    output: u64,
+    repeat: u32,
+    duration: u32,
+    context_sizes: [u32; 2],
+    contexts: [u64; 2],
+    flags: u32,
+    processor: u32,
+    batch: u32,
+    padding: u32,
+}
+
+/// Sends a frame into the interface `repeat` times, as an XDP program that redirects does.
+#[cfg(test)]
+pub(crate) fn run_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result<()> {
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    const LIVE_FRAMES: u32 = 1 << 1;
+    const REDIRECT: i32 = 23;
+    let program = [
+        instruction(0xb7, 1, 0, 0, interface as i32),
+        instruction(0xb7, 2, 0, 0, 0),
+        instruction(0x85, 0, 0, 0, REDIRECT),
+        instruction(0x95, 0, 0, 0, 0),
+    ];
+    let program = load(Hook::Xdp { flags: 0 }, &program)?;
+    let argument = Run {
+        program: program.as_raw_fd() as u32,
+        bytes_in: frame.len() as u32,
+        input: frame.as_ptr() as u64,
+        repeat,
+        flags: LIVE_FRAMES,
+        ..Run::default()
+    };
+    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which the kernel only
+    // reads.
+    match unsafe { bpf(BPF_PROG_TEST_RUN, &argument) } {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

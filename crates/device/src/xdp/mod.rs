@@ -16,11 +16,15 @@
 //! - `port`: all queues of an interface
 //! - `rx`, `tx`: the halves that move packets
 //! - `checksum`: what senders on virtual links left unfinished
+//! - `driver`: what the driver says of itself
 //! - `lock`: one router to an interface
 mod checksum;
+mod driver;
 mod lock;
 mod port;
 mod program;
+#[cfg(test)]
+mod rates;
 mod rings;
 mod rx;
 mod socket;
@@ -44,7 +48,7 @@ const XDP_HEADROOM: usize = 256;
 /// The longest Ethernet header, with a VLAN tag.
 const ETHERNET_HEADER: usize = 18;
 /// The longest packet, without its link header, that a frame holds.
-pub(crate) const MOST_MTU: u32 = (FRAME - XDP_HEADROOM - ETHERNET_HEADER) as u32;
+const MOST_MTU: u32 = (FRAME - XDP_HEADROOM - ETHERNET_HEADER) as u32;
 /// The most frames that one system call sends.
 const TX_BUDGET: u32 = 256;
 /// How long what a process that ended has held may stay taken.
@@ -55,8 +59,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How to use an interface by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
+    /// Whether to receive frames for other stations too.
+    pub promiscuous: bool,
+    /// Whether packets get the time when they were received, one for a batch.
+    pub timestamps: bool,
     /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues of an
-    /// interface together no more than a quarter of the pool.
+    /// interface together no more than an eighth of the pool.
     pub ring: u32,
     /// Where the program runs.
     pub attach: Attach,
@@ -68,7 +76,14 @@ pub struct XdpSettings {
 
 impl Default for XdpSettings {
     fn default() -> XdpSettings {
-        XdpSettings { ring: 2048, attach: Attach::Best, zero_copy: true, busy_poll: None }
+        XdpSettings {
+            promiscuous: false,
+            timestamps: true,
+            ring: 2048,
+            attach: Attach::Best,
+            zero_copy: true,
+            busy_poll: None,
+        }
     }
 }
 

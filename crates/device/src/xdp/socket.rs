@@ -79,7 +79,9 @@ impl Socket {
         let refusal = bind(interface, &fd, queue, plan.zero_copy)?;
         let tx_fd = fd.try_clone().map_err(failed("opening an AF_XDP socket"))?;
         let lent = Mutex::new((Some(Ledger::new(pool)), Some(Ledger::new(pool))));
-        let zero_copy = plan.zero_copy && refusal.is_none();
+        let options = libc::xdp_options { flags: 0 };
+        let options = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, options);
+        let zero_copy = options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
         Ok(Socket { rings: Mutex::new(rings), fd, tx_fd, lent, zero_copy, refusal })
     }
 

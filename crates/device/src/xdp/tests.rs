@@ -1,8 +1,8 @@
 use super::*;
 use crate::namespace::{Host, in_namespace, may_make_namespaces, run};
 use crate::{
-    DeviceError, Half, Interface, PortSpec, Ports, RxCounters, RxHandle, RxQueue, RxSettings, TxHandle,
-    TxQueue, TxSettings, sys,
+    AfPacketRxSettings, AfPacketTxSettings, DeviceError, Half, Interface, PortSpec, Ports, RxCounters,
+    RxHandle, RxQueue, TxHandle, TxQueue, sys,
 };
 use artery_packet::{Batch, PacketType, Pool};
 use std::io::{Read, Write};
@@ -35,9 +35,9 @@ fn cable() {
 
 /// A receive queue by a packet socket.
 fn packet_rx(name: &str) -> RxHandle {
-    let receive = Some(RxSettings::default());
+    let receive = Some(AfPacketRxSettings::default());
     Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive, transmit: None }, pool())
+        .open(PortSpec::Interface { name: name.into(), receive, transmit: None })
         .unwrap()
         .rx(0)
         .unwrap()
@@ -45,9 +45,9 @@ fn packet_rx(name: &str) -> RxHandle {
 
 /// A transmit queue by a packet socket.
 fn packet_tx(name: &str) -> TxHandle {
-    let transmit = Some(TxSettings::default());
+    let transmit = Some(AfPacketTxSettings::default());
     Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive: None, transmit }, pool())
+        .open(PortSpec::Interface { name: name.into(), receive: None, transmit })
         .unwrap()
         .tx(0)
         .unwrap()
@@ -100,7 +100,7 @@ fn frames_come_in_whole_in_order_and_marked_by_every_program() {
             cable();
             let pool = pool();
             let port = open("right", &settings(attach), pool);
-            let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
+            let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
             let mut sent = Batch::default();
             for n in 0..200 {
                 sent.push(pool.packet_from(&frame(BROADCAST, n, 60 + 5 * n as usize)).unwrap());
@@ -184,7 +184,7 @@ fn what_is_unfinished_is_finished_before_it_leaves() {
         );
         unfinished.data_mut()[40..42].copy_from_slice(&pseudo.to_be_bytes());
         unfinished.set_unfinished(Unfinished { transport: 34, checksum: 6, segments: None }).unwrap();
-        let whole = link().ip4(ip4().tcp(1, 2).payload(&[7; 3000])).bytes();
+        let whole = link().ip4(ip4().tcp(1, 2).payload([7; 3000])).bytes();
         let mut long = pool.packet_from(&whole).unwrap();
         let segments = Some(Segments { network: 14, kind: SegmentKind::Tcp4, size: 1400 });
         long.set_unfinished(Unfinished { transport: 34, checksum: 16, segments }).unwrap();
@@ -237,8 +237,8 @@ fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_o
         let pool = pool();
         for round in 0..20 {
             let port = open("right", &settings([Attach::Native, Attach::Generic][round % 2]), pool);
-            let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
-            assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(taken(Half::Receive)));
+            let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+            assert_eq!(port.rx(0).err(), Some(taken(Half::Receive)));
             assert_eq!(port.tx(0).err(), Some(taken(Half::Transmit)));
             let mut sent = Batch::default();
             sent.extend((0..30).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -274,7 +274,7 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
         host.run("ip address add 10.1.0.2/24 dev right");
         let port = open("left", &settings(Attach::Best), pool);
         assert!((0..5).any(|_| host.pings("10.1.0.1")), "nobody receives, so the host does");
-        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
+        let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
         assert!(!host.pings("10.1.0.1"), "now the router does");
         let arp_or_ip = |data: &[u8]| matches!(data[12..14], [8, 0 | 6]);
         receive_until(&mut rx, pool, arp_or_ip);
@@ -283,11 +283,11 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
         assert_eq!(tx.transmit(&mut sent), Ok(1));
-        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+        let mut rx = port.rx(0).unwrap();
         assert!(!host.pings("10.1.0.1"));
         receive_until(&mut rx, pool, arp_or_ip);
         assert_eq!(
-            port.rx(1, &RxSettings::default()).err(),
+            port.rx(1).err(),
             Some(DeviceError::NoSuchQueue { name: "left".into(), half: Half::Receive, queue: 1, queues: 1 })
         );
     });
@@ -310,8 +310,7 @@ fn each_queue_has_a_socket_and_all_their_frames_come() {
         drop(host);
         let port = open("right", &XdpSettings { ring: 256, ..settings(Attach::Best) }, pool);
         assert_eq!(port.queues(), 2);
-        let mut queues =
-            [port.rx(0, &RxSettings::default()).unwrap(), port.rx(1, &RxSettings::default()).unwrap()];
+        let mut queues = [port.rx(0).unwrap(), port.rx(1).unwrap()];
         let sender = open("left", &settings(Attach::Best), pool);
         for (number, queue) in [(1, 0), (2, 1)] {
             let mut sent = Batch::default();
@@ -333,9 +332,9 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
     }
     in_namespace(|| {
         cable();
-        let (pool, small) = (pool(), Pool::new(400, 1).unwrap());
+        let (pool, small) = (pool(), Pool::new(800, 1).unwrap());
         let port = open("right", &settings(Attach::Best), small);
-        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
+        let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
         let mut sent = Batch::default();
         let mut send = |count: u8| {
             sent.extend((0..count).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -389,7 +388,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
         cable();
         let pool = pool();
         let port = open("left", &settings(Attach::Best), pool);
-        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
+        let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
         let batch = || {
             let mut sent = Batch::default();
             sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
@@ -440,7 +439,7 @@ fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
         run("ip link set right mtu 1774");
         run("ip link set right up");
         let port = open("left", &settings(Attach::Best), pool);
-        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+        let mut rx = port.rx(0).unwrap();
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 1788)).unwrap());
         packet_tx("right").transmit(&mut sent).unwrap();
@@ -583,7 +582,7 @@ fn the_host_has_its_interface_back_when_the_holder_is_killed() {
 /// Holds a port until killed, or until its parent is gone.
 fn hold(name: &str) {
     let port = open(name, &settings(Attach::Best), pool());
-    let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+    let mut rx = port.rx(0).unwrap();
     assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
     println!("received nothing yet");
     std::io::stdout().flush().unwrap();
@@ -641,7 +640,7 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
         cable();
         let pool = pool();
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
-        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+        let mut rx = port.rx(0).unwrap();
         let mut got = Batch::default();
         // What was not lent, what is no frame at all, what leaves its frame, and what goes on.
         let free = pool.packet().unwrap();
@@ -663,10 +662,9 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
 /// copied.
 fn bridge(a: &str, b: &str, attach: Attach, done: &AtomicBool) -> ([RxCounters; 2], u64) {
     let pool = pool();
-    let settings = settings(attach);
-    let all = RxSettings { promiscuous: true, ..RxSettings::default() };
+    let settings = XdpSettings { promiscuous: true, ..settings(attach) };
     let ports = [a, b].map(|name| open(name, &settings, pool));
-    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0, &all).unwrap());
+    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0).unwrap());
     let mut tx = [1, 0].map(|n: usize| ports[n].tx(0).unwrap());
     let mut waiting = [Batch::default(), Batch::default()];
     while !done.load(Ordering::Relaxed) {
@@ -740,6 +738,100 @@ fn tcp_with_default_offloads_crosses_two_ports() {
             assert!(counters[0].unfinished > 1000, "hosts leave checksums to cards: {counters:?}");
             assert_eq!((counters.map(|c| (c.truncated, c.malformed)), copied), ([(0, 0); 2], 0));
         });
+    });
+}
+
+/// Has the client upload through two ports with generic programs; returns what was served, and the client's side's
+/// counters.
+fn upload_through_generic_ports(uncut: bool) -> (usize, RxCounters) {
+    let (done, result) = (AtomicBool::new(false), std::sync::Mutex::default());
+    in_namespace(|| {
+        let (client, server) = two_hosts();
+        if !uncut {
+            client.run("ethtool -K eth0 tso off gso off");
+        }
+        std::thread::scope(|scope| {
+            let router = scope.spawn(|| bridge("art0", "art1", Attach::Generic, &done));
+            let listener = server.call(|| TcpListener::bind("10.1.0.2:5000").unwrap());
+            let served = server.start(|| serve(listener));
+            let uploading = client.start(move || {
+                let server = "10.1.0.2:5000".parse().expect("an address");
+                let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(8)).unwrap();
+                stream
+                    .set_write_timeout(Some(Duration::from_millis(if uncut { 300 } else { 10_000 })))
+                    .unwrap();
+                let _ = (0..4).try_for_each(|_| stream.write_all(&[0x5a; 1 << 20]));
+                // What is still unsent is not tried for minutes.
+                rustix::net::sockopt::set_socket_linger(&stream, uncut.then_some(Duration::ZERO)).unwrap();
+            });
+            uploading.recv_timeout(Duration::from_secs(30)).unwrap();
+            let served = served.recv_timeout(Duration::from_secs(30)).unwrap();
+            done.store(true, Ordering::Relaxed);
+            *result.lock().unwrap() = (served, router.join().unwrap().0[0]);
+        });
+    });
+    result.into_inner().unwrap()
+}
+
+#[test]
+fn a_generic_program_gets_no_uncut_frames_and_counts_them() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (served, counters) = upload_through_generic_ports(true);
+    assert!(served < 4 << 20 && counters.truncated > 0, "{served} {counters:?}");
+}
+
+#[test]
+fn tcp_crosses_two_generic_ports_when_senders_cut_their_frames() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (served, counters) = upload_through_generic_ports(false);
+    assert_eq!((served, counters.truncated), (4 << 20, 0), "{counters:?}");
+}
+
+#[test]
+fn the_report_tells_what_was_got_and_why_not_more() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let why = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        assert_eq!(
+            open("left", &settings(Attach::Best), pool).report().to_string(),
+            format!(
+                "left: AF_XDP on 1 queue of veth, copying (since: {why}), in the driver; finishes checksums"
+            )
+        );
+        assert_eq!(
+            open("left", &settings(Attach::Generic), pool).report().to_string(),
+            "left: AF_XDP on 1 queue of veth, copying, in the kernel (generic XDP); finishes checksums; loses what \
+             senders leave uncut until 'ethtool -K DEV tso off gso off' at their ends"
+        );
+        run("ip link set lo mtu 1500");
+        let report = open("lo", &settings(Attach::Best), pool).report();
+        assert!(!report.native && report.native_refusal.is_some(), "{report}");
+    });
+}
+
+#[test]
+fn frames_come_by_busy_polling_too() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let busy_poll = Some(BusyPoll { microseconds: 20, budget: 64 });
+        let port = open("right", &XdpSettings { busy_poll, ..settings(Attach::Best) }, pool);
+        let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
+        let mut sent = Batch::default();
+        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        tx.transmit(&mut sent).unwrap();
+        receive_until(&mut rx, pool, is_ours);
     });
 }
 

@@ -1,0 +1,111 @@
+//! What an interface's driver says of itself.
+use crate::sys::{self, Driver};
+use crate::{DeviceError, Interface, interface};
+use rustix::fd::AsFd;
+use std::path::Path;
+
+/// Drivers of devices that are not the host's own, but whose frames come from other hosts on the same machine.
+const GUEST_DRIVERS: [&str; 6] = ["virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve"];
+/// Drivers of links without any device.
+const VIRTUAL_DRIVERS: [&str; 12] = [
+    "veth", "tun", "netkit", "bridge", "dummy", "ifb", "macvlan", "macvtap", "ipvlan", "vxlan", "team",
+    "bonding",
+];
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+
+/// What is to be known about a driver before its queues are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Its name; empty when it does not say.
+    pub(super) driver: String,
+    /// Number of its queues.
+    pub(super) queues: u16,
+    /// Whether its frames may come with unfinished checksums.
+    pub(super) unfinished: bool,
+    /// Whether it takes VLAN tags off. On a link without a device it is the other end that never puts them in.
+    pub(super) strips_vlan: bool,
+}
+
+impl Facts {
+    pub(super) fn ask(interface: &Interface) -> Result<Facts, DeviceError> {
+        let socket = interface::control_socket(&interface.name)?;
+        let (fd, name) = (socket.as_fd(), interface.name.as_str());
+        let answer = sys::ask_driver::<196>(fd, name, Driver::Name).ok();
+        let driver = answer.map_or(String::new(), |answer| text(&answer[4..36]));
+        let channels = sys::ask_driver::<36>(fd, name, Driver::Channels).ok();
+        let queues = channels.and_then(|answer| queues_of(&answer)).or_else(|| queues_by_sysfs(interface));
+        let flags = sys::ask_driver::<8>(fd, name, Driver::Flags).map_or(0, |answer| number(&answer, 1));
+        let known = |list: &[&str]| list.contains(&driver.as_str());
+        Ok(Facts {
+            queues: queues.unwrap_or(1),
+            unfinished: driver.is_empty() || known(&VIRTUAL_DRIVERS) || known(&GUEST_DRIVERS),
+            strips_vlan: flags & ETH_FLAG_RXVLAN != 0 && !known(&VIRTUAL_DRIVERS),
+            driver,
+        })
+    }
+}
+
+/// A word of an answer, counting from the command's number.
+fn number(answer: &[u8], word: usize) -> u32 {
+    let bytes = answer.get(word * 4..).and_then(|rest| rest.first_chunk::<4>());
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Queues that frames come in by: those that only receive, and those that also send.
+fn queues_of(channels: &[u8]) -> Option<u16> {
+    let (receive, combined) = (number(channels, 5), number(channels, 8));
+    u16::try_from(receive.saturating_add(combined)).ok().filter(|queues| *queues > 0)
+}
+
+/// Queues that the file system of devices shows, if it is that of this network namespace.
+fn queues_by_sysfs(interface: &Interface) -> Option<u16> {
+    let folder = Path::new("/sys/class/net").join(&interface.name);
+    let index = std::fs::read_to_string(folder.join("ifindex")).ok()?;
+    if index.trim() != interface.index.to_string() {
+        return None;
+    }
+    let entries = std::fs::read_dir(folder.join("queues")).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    u16::try_from(names.filter(|name| name.starts_with("rx-")).count()).ok().filter(|queues| *queues > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{in_namespace, may_make_namespaces, run};
+
+    #[test]
+    fn a_driver_tells_its_name_and_queues() {
+        if !may_make_namespaces() {
+            return;
+        }
+        in_namespace(|| {
+            run("ip link add left numrxqueues 3 numtxqueues 3 type veth peer name right");
+            let facts = Facts::ask(&Interface::find("left").unwrap()).unwrap();
+            assert_eq!((facts.driver.as_str(), facts.unfinished), ("veth", true));
+            // The kernel gives a queue per processor at most, unless told otherwise.
+            assert!((1..=3).contains(&facts.queues), "{facts:?}");
+            run("ip link add five numrxqueues 5 numtxqueues 5 type veth peer name other");
+            run("ethtool -L five rx 5 tx 5");
+            assert_eq!(Facts::ask(&Interface::find("five").unwrap()).unwrap().queues, 5);
+            let bridge = Facts::ask(&Interface::find("lo").unwrap()).unwrap();
+            assert_eq!(bridge.queues, 1);
+        });
+    }
+
+    #[test]
+    fn an_answer_of_any_bytes_is_some_number_of_queues_or_none() {
+        assert_eq!(queues_of(&[0; 36]), None);
+        assert_eq!(queues_of(&[0xff; 36]), None);
+        let mut channels = [0; 36];
+        channels[20..24].copy_from_slice(&2_u32.to_ne_bytes());
+        channels[32..36].copy_from_slice(&4_u32.to_ne_bytes());
+        assert_eq!(queues_of(&channels), Some(6));
+        assert_eq!(queues_of(&channels[..7]), None);
+    }
+}
