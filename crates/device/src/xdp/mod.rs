@@ -16,10 +16,8 @@
 //! - `port`: all queues of an interface
 //! - `rx`, `tx`: the halves that move packets
 //! - `checksum`: what senders on virtual links left unfinished
-//! - `driver`: what the driver says of itself
 //! - `lock`: one router to an interface
 mod checksum;
-mod driver;
 mod lock;
 mod port;
 mod program;
@@ -48,7 +46,7 @@ const XDP_HEADROOM: usize = 256;
 /// The longest Ethernet header, with a VLAN tag.
 const ETHERNET_HEADER: usize = 18;
 /// The longest packet, without its link header, that a frame holds.
-const MOST_MTU: u32 = (FRAME - XDP_HEADROOM - ETHERNET_HEADER) as u32;
+pub(crate) const MOST_MTU: u32 = (FRAME - XDP_HEADROOM - ETHERNET_HEADER) as u32;
 /// The most frames that one system call sends.
 const TX_BUDGET: u32 = 256;
 /// How long what a process that ended has held may stay taken.
@@ -59,10 +57,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How to use an interface by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
-    /// Whether to receive frames for other stations too.
-    pub promiscuous: bool,
-    /// Whether packets get the time when they were received, one for a batch.
-    pub timestamps: bool,
     /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues of an
     /// interface together no more than an eighth of the pool.
     pub ring: u32,
@@ -76,14 +70,7 @@ pub struct XdpSettings {
 
 impl Default for XdpSettings {
     fn default() -> XdpSettings {
-        XdpSettings {
-            promiscuous: false,
-            timestamps: true,
-            ring: 2048,
-            attach: Attach::Best,
-            zero_copy: true,
-            busy_poll: None,
-        }
+        XdpSettings { ring: 2048, attach: Attach::Best, zero_copy: true, busy_poll: None }
     }
 }
 

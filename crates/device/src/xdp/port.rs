@@ -1,11 +1,11 @@
 //! All queues of one interface.
-use super::driver::Facts;
 use super::lock::Lock;
 use super::program::Redirect;
 use super::rings::LONGEST;
 use super::socket::{Plan, Socket};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
-use crate::{DeviceError, Half, Interface, LinkType, interface, sys};
+use crate::driver::Facts;
+use crate::{DeviceError, Half, Interface, LinkType, RxSettings, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -28,13 +28,11 @@ pub struct XdpPort {
 pub(super) struct Opened {
     pub(super) sockets: Vec<Socket>,
     pub(super) redirect: Redirect,
-    _promiscuous: Option<OwnedFd>,
     _lock: Lock,
     /// A socket to ask about the interface on, in its network namespace.
     control: OwnedFd,
     pub(super) interface: Interface,
     pub(super) number: u16,
-    pub(super) timestamps: bool,
     pub(super) busy_poll: bool,
     pub(super) facts: Facts,
     /// Frames that each queue may lend to the kernel for filling.
@@ -54,7 +52,6 @@ impl XdpPort {
         let lock = Lock::take(interface)?;
         let facts = Facts::ask(interface)?;
         let control = interface::control_socket(&interface.name)?;
-        let promiscuous = settings.promiscuous.then(|| promiscuous(interface)).transpose()?;
         let queues = u32::from(facts.queues);
         // Before the sockets: a driver that does not run the program cannot fill frames either.
         let redirect = Redirect::attach(interface, queues, settings.attach)?;
@@ -71,12 +68,10 @@ impl XdpPort {
         let opened = Opened {
             sockets,
             redirect,
-            _promiscuous: promiscuous,
             _lock: lock,
             control,
             interface: interface.clone(),
             number: port,
-            timestamps: settings.timestamps,
             busy_poll: settings.busy_poll.is_some(),
             facts,
             quota,
@@ -93,10 +88,11 @@ impl XdpPort {
         &self.opened.interface
     }
     /// Takes the receiving half of a queue, until it is dropped. From now on the frames of the queue are the router's.
-    pub fn rx(&self, queue: u16) -> Result<XdpRx, DeviceError> {
+    pub fn rx(&self, queue: u16, settings: &RxSettings) -> Result<XdpRx, DeviceError> {
         let half = self.socket(queue, Half::Receive)?.take_rx();
         let half = half.ok_or_else(|| self.taken(queue, Half::Receive))?;
-        XdpRx::new(self.opened.clone(), queue, half)
+        let promiscuous = settings.promiscuous.then(|| promiscuous(self.interface())).transpose()?;
+        XdpRx::new(self.opened.clone(), queue, half, settings.timestamps, promiscuous)
     }
     /// Takes the sending half of a queue, until it is dropped.
     pub fn tx(&self, queue: u16) -> Result<XdpTx, DeviceError> {

@@ -4,7 +4,7 @@
 //! buffer, on a processor of its own, faster than any socket sends; the port at work has another processor.
 use super::*;
 use crate::namespace::{in_namespace, may_make_namespaces, run};
-use crate::{AfPacketRxSettings, AfPacketTxSettings, Interface, PortSpec, Ports, RxQueue, TxQueue, bpf};
+use crate::{Interface, PortSpec, Ports, RxQueue, RxSettings, TxQueue, TxSettings, bpf};
 use artery_packet::{Batch, Pool};
 use artery_wire::build::{ether, ip4};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -56,13 +56,13 @@ fn rate(turn: &mut dyn FnMut() -> usize) -> [f64; 2] {
     }
 }
 
-fn packet_port(rx: &str, tx: &str) -> Halves {
+fn packet_port(rx: &str, tx: &str, pool: &'static Pool) -> Halves {
     let ports = Ports::default();
-    let receive = AfPacketRxSettings { promiscuous: true, hide: true, ..AfPacketRxSettings::default() };
-    let bypass = AfPacketTxSettings { qdisc_bypass: true, ..AfPacketTxSettings::default() };
+    let receive = RxSettings { promiscuous: true, hide: true, ..RxSettings::default() };
+    let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
     let spec = |name: &str, receive, transmit| PortSpec::Interface { name: name.into(), receive, transmit };
-    let rx = ports.open(spec(rx, Some(receive), None)).unwrap().rx(0).unwrap();
-    let tx = ports.open(spec(tx, None, Some(bypass))).unwrap().tx(0).unwrap();
+    let rx = ports.open(spec(rx, Some(receive), None), pool).unwrap().rx(0).unwrap();
+    let tx = ports.open(spec(tx, None, Some(bypass)), pool).unwrap().tx(0).unwrap();
     (Box::new(Taken(rx)), Box::new(Taken(tx)))
 }
 
@@ -99,7 +99,7 @@ impl TxQueue for Taken<crate::TxHandle> {
 fn xdp_port(attach: Attach, rx: &str, tx: &str, pool: &'static Pool) -> Halves {
     let settings = XdpSettings { attach, ..XdpSettings::default() };
     let open = |name| XdpPort::open(&Interface::find(name).unwrap(), &settings, 1, pool).unwrap();
-    (Box::new(open(rx).rx(0).unwrap()), Box::new(open(tx).tx(0).unwrap()))
+    (Box::new(open(rx).rx(0, &RxSettings::default()).unwrap()), Box::new(open(tx).tx(0).unwrap()))
 }
 
 /// Receives and drops, sends the same packets over and over, forwards: millions a second each.
@@ -155,7 +155,7 @@ fn rates() {
         let mut best = [[[0.0_f64; 2]; 3]; 3];
         for _ in 0..ROUNDS {
             let rates = [
-                measure(pool, &|| packet_port("art0", "art1")),
+                measure(pool, &|| packet_port("art0", "art1", pool)),
                 measure(pool, &|| xdp_port(Attach::Native, "art0", "art1", pool)),
                 measure(pool, &|| xdp_port(Attach::Generic, "art0", "art1", pool)),
             ];

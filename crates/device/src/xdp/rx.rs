@@ -6,7 +6,7 @@ use super::socket::{RxRings, Socket, SocketHalf};
 use crate::queue::addressed_to;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
 use artery_packet::{BATCH, Batch, Pool, Time};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -23,6 +23,9 @@ pub struct XdpRx {
     half: Option<SocketHalf<RxRings>>,
     /// Storage for frames on their way to the kernel.
     fresh: Batch,
+    timestamps: bool,
+    /// Held for promiscuous mode.
+    _promiscuous: Option<OwnedFd>,
     counters: RxCounters,
     kernel: Cell<KernelCounts>,
     /// Calls since something was received.
@@ -53,12 +56,16 @@ impl XdpRx {
         opened: Arc<Opened>,
         queue: u16,
         half: SocketHalf<RxRings>,
+        timestamps: bool,
+        promiscuous: Option<OwnedFd>,
     ) -> Result<XdpRx, DeviceError> {
         let mut rx = XdpRx {
             opened,
             queue,
             half: Some(half),
             fresh: Batch::default(),
+            timestamps,
+            _promiscuous: promiscuous,
             counters: RxCounters::default(),
             kernel: Cell::default(),
             idle: 0,
@@ -138,14 +145,14 @@ impl XdpRx {
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
-        let time = if opened.timestamps { now() } else { Time::ZERO };
+        let time = if self.timestamps { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
             if opened.facts.unfinished {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
             packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
             packet.set_in_port(opened.number);
-            if opened.timestamps {
+            if self.timestamps {
                 packet.set_timestamp(time);
             }
             self.counters.packets += 1;

@@ -1,8 +1,8 @@
 use super::*;
 use crate::namespace::{Host, in_namespace, may_make_namespaces, run};
 use crate::{
-    AfPacketRxSettings, AfPacketTxSettings, DeviceError, Half, Interface, PortSpec, Ports, RxCounters,
-    RxHandle, RxQueue, TxHandle, TxQueue, sys,
+    DeviceError, Half, Interface, PortSpec, Ports, RxCounters, RxHandle, RxQueue, RxSettings, TxHandle,
+    TxQueue, TxSettings, sys,
 };
 use artery_packet::{Batch, PacketType, Pool};
 use std::io::{Read, Write};
@@ -35,9 +35,9 @@ fn cable() {
 
 /// A receive queue by a packet socket.
 fn packet_rx(name: &str) -> RxHandle {
-    let receive = Some(AfPacketRxSettings::default());
+    let receive = Some(RxSettings::default());
     Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive, transmit: None })
+        .open(PortSpec::Interface { name: name.into(), receive, transmit: None }, pool())
         .unwrap()
         .rx(0)
         .unwrap()
@@ -45,9 +45,9 @@ fn packet_rx(name: &str) -> RxHandle {
 
 /// A transmit queue by a packet socket.
 fn packet_tx(name: &str) -> TxHandle {
-    let transmit = Some(AfPacketTxSettings::default());
+    let transmit = Some(TxSettings::default());
     Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive: None, transmit })
+        .open(PortSpec::Interface { name: name.into(), receive: None, transmit }, pool())
         .unwrap()
         .tx(0)
         .unwrap()
@@ -100,7 +100,7 @@ fn frames_come_in_whole_in_order_and_marked_by_every_program() {
             cable();
             let pool = pool();
             let port = open("right", &settings(attach), pool);
-            let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
+            let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
             let mut sent = Batch::default();
             for n in 0..200 {
                 sent.push(pool.packet_from(&frame(BROADCAST, n, 60 + 5 * n as usize)).unwrap());
@@ -237,8 +237,8 @@ fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_o
         let pool = pool();
         for round in 0..20 {
             let port = open("right", &settings([Attach::Native, Attach::Generic][round % 2]), pool);
-            let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
-            assert_eq!(port.rx(0).err(), Some(taken(Half::Receive)));
+            let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
+            assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(taken(Half::Receive)));
             assert_eq!(port.tx(0).err(), Some(taken(Half::Transmit)));
             let mut sent = Batch::default();
             sent.extend((0..30).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -274,7 +274,7 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
         host.run("ip address add 10.1.0.2/24 dev right");
         let port = open("left", &settings(Attach::Best), pool);
         assert!((0..5).any(|_| host.pings("10.1.0.1")), "nobody receives, so the host does");
-        let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         assert!(!host.pings("10.1.0.1"), "now the router does");
         let arp_or_ip = |data: &[u8]| matches!(data[12..14], [8, 0 | 6]);
         receive_until(&mut rx, pool, arp_or_ip);
@@ -283,11 +283,11 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
         assert_eq!(tx.transmit(&mut sent), Ok(1));
-        let mut rx = port.rx(0).unwrap();
+        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         assert!(!host.pings("10.1.0.1"));
         receive_until(&mut rx, pool, arp_or_ip);
         assert_eq!(
-            port.rx(1).err(),
+            port.rx(1, &RxSettings::default()).err(),
             Some(DeviceError::NoSuchQueue { name: "left".into(), half: Half::Receive, queue: 1, queues: 1 })
         );
     });
@@ -310,7 +310,8 @@ fn each_queue_has_a_socket_and_all_their_frames_come() {
         drop(host);
         let port = open("right", &XdpSettings { ring: 256, ..settings(Attach::Best) }, pool);
         assert_eq!(port.queues(), 2);
-        let mut queues = [port.rx(0).unwrap(), port.rx(1).unwrap()];
+        let mut queues =
+            [port.rx(0, &RxSettings::default()).unwrap(), port.rx(1, &RxSettings::default()).unwrap()];
         let sender = open("left", &settings(Attach::Best), pool);
         for (number, queue) in [(1, 0), (2, 1)] {
             let mut sent = Batch::default();
@@ -334,7 +335,7 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
         cable();
         let (pool, small) = (pool(), Pool::new(800, 1).unwrap());
         let port = open("right", &settings(Attach::Best), small);
-        let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
+        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
         let mut sent = Batch::default();
         let mut send = |count: u8| {
             sent.extend((0..count).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -388,7 +389,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
         cable();
         let pool = pool();
         let port = open("left", &settings(Attach::Best), pool);
-        let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         let batch = || {
             let mut sent = Batch::default();
             sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
@@ -439,7 +440,7 @@ fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
         run("ip link set right mtu 1774");
         run("ip link set right up");
         let port = open("left", &settings(Attach::Best), pool);
-        let mut rx = port.rx(0).unwrap();
+        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 1788)).unwrap());
         packet_tx("right").transmit(&mut sent).unwrap();
@@ -582,7 +583,7 @@ fn the_host_has_its_interface_back_when_the_holder_is_killed() {
 /// Holds a port until killed, or until its parent is gone.
 fn hold(name: &str) {
     let port = open(name, &settings(Attach::Best), pool());
-    let mut rx = port.rx(0).unwrap();
+    let mut rx = port.rx(0, &RxSettings::default()).unwrap();
     assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
     println!("received nothing yet");
     std::io::stdout().flush().unwrap();
@@ -640,7 +641,7 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
         cable();
         let pool = pool();
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
-        let mut rx = port.rx(0).unwrap();
+        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         let mut got = Batch::default();
         // What was not lent, what is no frame at all, what leaves its frame, and what goes on.
         let free = pool.packet().unwrap();
@@ -662,9 +663,10 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
 /// copied.
 fn bridge(a: &str, b: &str, attach: Attach, done: &AtomicBool) -> ([RxCounters; 2], u64) {
     let pool = pool();
-    let settings = XdpSettings { promiscuous: true, ..settings(attach) };
+    let settings = settings(attach);
+    let all = RxSettings { promiscuous: true, ..RxSettings::default() };
     let ports = [a, b].map(|name| open(name, &settings, pool));
-    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0).unwrap());
+    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0, &all).unwrap());
     let mut tx = [1, 0].map(|n: usize| ports[n].tx(0).unwrap());
     let mut waiting = [Batch::default(), Batch::default()];
     while !done.load(Ordering::Relaxed) {
@@ -827,7 +829,7 @@ fn frames_come_by_busy_polling_too() {
         let pool = pool();
         let busy_poll = Some(BusyPoll { microseconds: 20, budget: 64 });
         let port = open("right", &XdpSettings { busy_poll, ..settings(Attach::Best) }, pool);
-        let (mut rx, mut tx) = (port.rx(0).unwrap(), packet_tx("left"));
+        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
         let mut sent = Batch::default();
         sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
         tx.transmit(&mut sent).unwrap();
