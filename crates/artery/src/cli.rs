@@ -73,6 +73,15 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
   artery elements --markdown docs/elements            write all pages
   artery elements --markdown docs/elements --check    status 1 if they are out of date")]
     Elements(ElementsOptions),
+    /// List the interfaces of this machine, and what a router would get of each
+    #[command(after_long_help = "Examples:
+  artery devices
+  artery devices eth0
+  artery devices --json
+
+An interface is used by AF_XDP, whose frames its driver puts into the router's memory, or by packet sockets; the
+argument METHOD of FromDevice overrides what is said here.")]
+    Devices(DevicesOptions),
     /// Show the manual page of an element, or the help of a command
     #[command(after_long_help = "Examples:\n  artery help DecIPTTL\n  artery help run")]
     Help {
@@ -415,6 +424,16 @@ pub(crate) struct ElementsOptions {
     pub(crate) check: bool,
     /// List as JSON
     #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DevicesOptions {
+    /// Show these interfaces only
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// List as JSON
+    #[arg(long)]
     pub(crate) json: bool,
 }
 

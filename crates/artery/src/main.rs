@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod click;
 mod control_socket;
+mod devices;
 mod elements;
 mod format;
 mod job;
@@ -55,6 +56,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Flatten(options) => check::flatten(&options),
         Command::Graph(options) => check::graph(&options),
         Command::Elements(options) => elements::command(&options),
+        Command::Devices(options) => devices::command(&options),
         Command::Help { topic } => elements::help(topic.as_deref()),
         Command::Handler(options) => control_socket::call(&options),
         Command::Completions { shell } => cli::completions(shell),

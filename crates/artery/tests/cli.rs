@@ -424,3 +424,16 @@ fn graphs_and_completions_are_printed() {
         assert!(artery(&["completions", shell]).out.contains("flatten"), "{shell}");
     }
 }
+
+#[test]
+fn devices_are_listed_and_one_that_is_not_there_is_told_with_those_that_are() {
+    let all = artery(&["devices"]);
+    assert_eq!(all.status, 0, "{all:?}");
+    assert!(all.out.starts_with("NAME") && all.out.contains("FromDevice(lo) gets packet sockets, since"), "{all:?}");
+    let one = artery(&["devices", "lo", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&one.out).unwrap();
+    assert_eq!(json["devices"].as_array().unwrap().len(), 1);
+    let none = artery(&["devices", "nosuch0"]);
+    assert_eq!((none.status, none.out.as_str()), (1, ""));
+    assert!(none.err.contains("nosuch0: no such interface; there are lo"), "{none:?}");
+}
