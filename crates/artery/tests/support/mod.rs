@@ -1,6 +1,8 @@
 //! Calls of the built program.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
 
+pub mod host;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
