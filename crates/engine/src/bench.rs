@@ -409,3 +409,79 @@ impl Bench {
         old.graph.slots[ELEMENT] = Some(element);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_wire::build::ip4;
+
+    /// Passes packets on, and wants them as they go over a wire.
+    static FINISHED: Class =
+        Class { name: "Finished", finished: true, build: |_| Ok(Box::new(Passing)), ..Class::DEFAULT };
+    /// Passes packets on as they are.
+    static ANY: Class = Class { name: "Any", build: |_| Ok(Box::new(Passing)), ..Class::DEFAULT };
+    struct Passing;
+    impl crate::Simple for Passing {
+        fn process(&mut self, packet: Packet, _: &mut Context<'_>) -> Option<Packet> {
+            Some(packet)
+        }
+    }
+
+    const LEFT: Unfinished = Unfinished {
+        transport: 20,
+        checksum: 16,
+        segments: Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 }),
+    };
+
+    /// A packet to be cut into this many segments.
+    fn long(bench: &Bench, segments: usize) -> Packet {
+        let mut packet = bench.packet(ip4().tcp(1, 2).payload(vec![7; 1000 * segments]).bytes());
+        packet.set_unfinished(LEFT).unwrap();
+        packet
+    }
+
+    fn expected(segments: usize) -> Vec<Vec<u8>> {
+        let segment = |n: usize| ip4().id(n as u16).tcp(1, 2).seq(1000 * n as u32).payload([7; 1000]).bytes();
+        (0..segments).map(segment).collect()
+    }
+
+    fn bytes(packets: Vec<Packet>) -> Vec<Vec<u8>> {
+        packets.iter().map(|packet| packet.data().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_class_that_wants_finished_packets_gets_segments_pushed_and_pulled() {
+        let mut bench = Bench::new(&FINISHED, "");
+        bench.push_packets(0, [long(&bench, 3)]);
+        assert_eq!(bytes(bench.take_all(0)), expected(3));
+        let mut bench = Bench::setup(&FINISHED, "").pull().build().unwrap();
+        bench.offer_packet(0, long(&bench, 3));
+        assert_eq!(bytes(bench.pull(0, 1)), expected(3), "more than were asked for");
+        assert!(bench.pull(0, 1).is_empty());
+    }
+
+    #[test]
+    fn any_other_class_gets_packets_as_they_are() {
+        let mut bench = Bench::new(&ANY, "");
+        bench.push_packets(0, [long(&bench, 3)]);
+        let packet = bench.take(0).unwrap();
+        assert_eq!((packet.len(), packet.unfinished()), (3040, Some(LEFT)));
+        bench.expect_nothing_more();
+    }
+
+    #[test]
+    fn what_can_not_be_finished_is_dropped_and_counted() {
+        let mut bench = Bench::new(&FINISHED, "");
+        let mut packets: Vec<Packet> = (0..3).map(|_| long(&bench, 2)).collect();
+        packets[1].truncate(30);
+        bench.push_packets(0, packets);
+        assert_eq!(bytes(bench.take_all(0)), [expected(2), expected(2)].concat());
+        bench.expect_dropped(DropReason::Malformed, 1);
+        // The pool has 256 frames for segments.
+        let held: Vec<Packet> = (0..250).map(|_| bench.packet([])).collect();
+        bench.push_packets(0, [long(&bench, 10)]);
+        assert_eq!(bench.take_all(0).len(), 256 - held.len());
+        bench.expect_dropped(DropReason::PoolEmpty, 1);
+    }
+}
