@@ -6,7 +6,7 @@ mod value;
 
 mod pattern;
 
-use artery_engine::{Class, Classes};
+use artery_engine::{Class, Classes, RouterHandler};
 
 pub use script::script::ClaimedSignals;
 
@@ -52,10 +52,13 @@ elements! {
 
     files(network_header, trace): from_dump, to_dump;
 
-    device(port, method): from_device, from_host, to_device, to_host;
+    device(method, monitor, port): from_device, from_host, to_device, to_host;
 
     script (info): address_info, alignment_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }
 
 /// All classes, as the language, the manual and the builder use them.
 pub static CLASSES: Classes = Classes(ALL);
+
+/// Handlers of a router that has these classes, for [`artery_engine::Settings`].
+pub static ROUTER_HANDLERS: &[RouterHandler] = &[device::monitor::PORTS];

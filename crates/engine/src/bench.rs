@@ -255,6 +255,11 @@ impl Bench {
         self.graph.enter(ELEMENT, &turn, f).expect("the element is in its slot between calls")
     }
 
+    /// Sets how far packets that a port received come: `off`, or `l0` to `l4`.
+    #[track_caller]
+    pub fn monitor(&mut self, port: u16, level: &str) {
+        self.graph.monitors.set(port, level.parse().expect("a level"));
+    }
     /// A packet with these bytes.
     pub fn packet(&self, bytes: impl AsRef<[u8]>) -> Packet {
         self.pool.packet_from(bytes.as_ref()).expect("the bench's pool is big enough for a test")

@@ -2,6 +2,8 @@
 //!
 //! Elements at such points ask [`Context::exit`](crate::Context::exit), which costs one load for a batch while no port
 //! is monitored. What a port has received is counted before, so that its counters are the same in every mode.
+use crate::args::ArgValue;
+use crate::names::Names;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -46,6 +48,13 @@ impl FromStr for Monitor {
         let all = Level::ALL.into_iter().map(Some).chain([None]).map(Monitor);
         let meant = |monitor: &Monitor| monitor.to_string().eq_ignore_ascii_case(text);
         all.into_iter().find(meant).ok_or("'off', 'l0', 'l1', 'l2', 'l3' or 'l4'")
+    }
+}
+
+impl ArgValue for Monitor {
+    const EXAMPLE: &'static str = "l2";
+    fn parse(text: &str, _: &Names) -> Result<Monitor, String> {
+        text.parse().map_err(str::to_string)
     }
 }
 

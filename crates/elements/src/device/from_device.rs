@@ -1,4 +1,5 @@
 use super::method::{METHOD, busy_poll, method};
+use super::monitor::{self, MONITOR, Told};
 use super::port::{Hidden, Hiding, Receiver, open};
 use crate::files::network_header;
 use crate::value::value;
@@ -40,6 +41,12 @@ and what arrives is the router's alone, as with SNIFFER false. The driver runs t
 the driver copies nothing, and SNIFFER is false and OUTBOUND too; else packet sockets. One line at the start says which,
 and why.
 
+MONITOR, and the handler `monitor` in the run, let received frames end on their way, to see what the way up to there
+costs: at l0 out of the receive queue, at l1 once their EtherType was read, at l2 once CheckIPHeader has checked them, at
+l3 once a route was looked up, at l4 when nothing is left but to transmit; `off` lets them go all the way. They are
+counted as monitored drops where they end. The port counts all alike: `port` reads what went through it since it was
+opened, all queues and graphs together.
+
 When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
@@ -58,6 +65,7 @@ want its frames.",
         Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
         Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst, or what a queue behind has room for, if not given"),
         Arg::keyword("ACTIVE", "bool", "true", "whether to receive"),
+        MONITOR,
         METHOD,
         Arg::keyword("CAPTURE", "word", "AUTO", "older name of METHOD"),
         Arg::keyword("BUSY_POLL", "microseconds", "0", "with XDP: how long a look for frames may do the driver's work"),
@@ -71,6 +79,9 @@ want its frames.",
         Handler::read("encap", "link type of the interface", &Read(|f: &mut FromDevice, _, _| Ok(f.link().to_string()))),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDevice, _, _| Ok(f.active.to_string())))
             .and_write(&Write(FromDevice::set_active)),
+        Handler::read("monitor", "MONITOR, of the port", &Read(FromDevice::monitor))
+            .and_write(&Write(FromDevice::set_monitor)).once(),
+        Handler::read("port", "packets, bytes and errors of the port", &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.counts()))),
     ],
     phase: Phase::Privileged,
     per_worker: true,
@@ -85,6 +96,7 @@ struct FromDevice {
     snaplen: Option<usize>,
     force_ip: bool,
     active: bool,
+    told: Told,
     ports: Arc<Ports>,
     hidden: Arc<Hidden>,
     hiding: Option<Hiding>,
@@ -128,6 +140,7 @@ impl FromDevice {
             snaplen: args.read("SNAPLEN")?,
             force_ip: args.read("FORCE_IP")?,
             active: args.read("ACTIVE")?,
+            told: Told { argument: Some(args.read("MONITOR")?).filter(|_| copy == 0) },
             ports,
             hidden: args.resource(),
             hiding: None,
@@ -148,6 +161,14 @@ impl FromDevice {
         if self.active {
             cx.schedule();
         }
+        Ok(())
+    }
+
+    fn monitor(&mut self, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.told.monitor(self.receiver.half.number(), cx).to_string())
+    }
+    fn set_monitor(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.told.set(self.receiver.half.number(), value(text)?, cx);
         Ok(())
     }
 
@@ -186,6 +207,7 @@ impl Element for FromDevice {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.told.apply(self.receiver.half.number(), cx);
         if !self.active {
             return false;
         }
@@ -193,9 +215,13 @@ impl Element for FromDevice {
         // More than a short queue behind has room for can wait in the kernel. With no room at all one frame is
         // received and dropped there, as at a burst of 1.
         let burst = self.burst.unwrap_or_else(|| cx.burst().min(cx.downstream_room(0)).max(1));
+        let monitored = self.receiver.monitored(cx);
         self.receiver.receive(burst, &mut batch, cx);
         let received = batch.len();
         self.count += received as u64;
+        if let Some(level) = monitored {
+            monitor::end_at_port(level, &mut batch, cx);
+        }
         if self.snaplen.is_some() || self.force_ip {
             self.prepare(&mut batch, cx);
         }
@@ -229,7 +255,7 @@ impl Element for FromDevice {
 mod tests {
     use super::*;
     use artery_device::{MemoryPort, TxQueue as _, memory_pair};
-    use artery_engine::{Bench, Pool, Resources};
+    use artery_engine::{Bench, PacketType, Pool, Resources};
 
     /// A bench with a port in memory called `m`, and its other end.
     fn bench(config: &str, capacity: usize) -> (Bench, MemoryPort, Arc<Resources>) {
@@ -259,6 +285,82 @@ mod tests {
         assert_eq!(bench.read("count", "").as_deref(), Ok("0"));
         assert_eq!(bench.read("kernel_drops", "").as_deref(), Ok("0"));
         assert_eq!(bench.read("encap", "").as_deref(), Ok("ETHER"));
+    }
+
+    const COUNTS: &str = "in_packets 2\nin_bytes 160\nin_errors 0\nout_packets 0\nout_bytes 0\nout_errors 0\n";
+
+    #[test]
+    fn frames_of_a_monitored_port_end_at_once_and_are_counted_all_the_same() {
+        for (level, sent) in [("l0", 0), ("l1", 0), ("l2", 2), ("l3", 2), ("l4", 2), ("off", 2)] {
+            let (mut bench, mut port, _) = bench(&format!("m, MONITOR {level}"), 8);
+            assert_eq!(bench.read("monitor", "").as_deref(), Ok(level));
+            send(&mut port, &[&[1; 60], &[2; 100]]);
+            bench.run_once();
+            assert_eq!(bench.take_all(0).len(), sent, "{level}");
+            bench.expect_dropped(DropReason::Monitored, 2 - sent as u64);
+            assert_eq!(bench.read("port", "").as_deref(), Ok(COUNTS), "{level}");
+            assert_eq!(bench.read("count", "").as_deref(), Ok("2"));
+        }
+    }
+
+    #[test]
+    fn monitor_mode_is_changed_in_the_run() {
+        let (mut bench, mut port, _) = bench("m, MONITOR l1", 8);
+        send(&mut port, &[b"short"]);
+        bench.run_once();
+        bench.expect_dropped(DropReason::Monitored, 1);
+        bench.write("monitor", "OFF").unwrap();
+        send(&mut port, &[b"two"]);
+        bench.run_once();
+        bench.expect(0, b"two");
+        let refusal = bench.write("monitor", "l5").unwrap_err().to_string();
+        assert_eq!(refusal, "'l5' is not 'off', 'l0', 'l1', 'l2', 'l3' or 'l4'");
+        bench.write("monitor", "l0").unwrap();
+        assert_eq!(bench.read("monitor", "").as_deref(), Ok("l0"));
+        send(&mut port, &[b"three"]);
+        bench.run_once();
+        bench.expect_dropped(DropReason::Monitored, 2);
+    }
+
+    #[test]
+    fn packets_have_their_type_again_once_they_are_looked_at() {
+        let (mut bench, mut port, _) = bench("m, MONITOR l0", 8);
+        send(&mut port, &[&[0xff; 60]]);
+        bench.run_once();
+        bench.write("monitor", "off").unwrap();
+        send(&mut port, &[&[0xff; 60]]);
+        bench.run_once();
+        assert_eq!(bench.take(0).unwrap().packet_type(), PacketType::Broadcast);
+    }
+
+    #[test]
+    fn a_successor_sets_the_port_to_what_it_says_itself() {
+        let (mut old, mut port, resources) = bench("m, MONITOR l0", 8);
+        old.run_once();
+        let mut new = Bench::setup(&CLASS, "m").resources(resources.clone()).replacing().build().unwrap();
+        // Until it runs, the old one does.
+        assert_eq!(old.read("monitor", "").as_deref(), Ok("l0"));
+        new.take_state(&mut old);
+        send(&mut port, &[b"one"]);
+        new.run_once();
+        new.expect(0, b"one");
+        assert_eq!(new.read("monitor", "").as_deref(), Ok("off"));
+    }
+
+    #[test]
+    fn the_router_lists_its_ports_with_counts_that_outlive_elements() {
+        let (mut old, mut port, resources) = bench("m, MONITOR l2", 8);
+        let list = || (monitor::PORTS.read)(&resources);
+        let columns = "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\n";
+        send(&mut port, &[&[1; 60], &[2; 100]]);
+        old.run_once();
+        assert_eq!(list(), format!("{columns}m\t-\t-\tl2\t2\t160\t0\t0\t0\t0\n"));
+        drop(old);
+        let mut new = Bench::setup(&CLASS, "m").resources(resources.clone()).build().unwrap();
+        send(&mut port, &[&[3; 40]]);
+        new.run_once();
+        assert_eq!(list(), format!("{columns}m\t-\t-\toff\t3\t200\t0\t0\t0\t0\n"));
+        assert_eq!((monitor::PORTS.read)(&Resources::default()), columns);
     }
 
     #[test]
@@ -319,6 +421,7 @@ mod tests {
         assert_eq!(Bench::refuses(&CLASS, ""), "DEVNAME: required argument missing");
         assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
         assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
+        assert!(Bench::refuses(&CLASS, "m, MONITOR on").starts_with("MONITOR: parse error"));
         assert!(Bench::refuses(&CLASS, "m, BPF_FILTER \"udp\"").contains("IPClassifier"));
     }
 }

@@ -1,6 +1,7 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
+use super::monitor;
 use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
-use artery_engine::{BATCH, Batch, Context, DropReason, Interest, StartError};
+use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, StartError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -96,17 +97,27 @@ impl<H> Half<H> {
     pub(super) fn port(&self) -> Option<&Arc<Port>> {
         self.port.as_ref()
     }
+    /// What the port has counted; nothing before it is open.
+    pub(super) fn counts(&self) -> String {
+        self.port.as_deref().map_or_else(String::new, monitor::counts)
+    }
+    /// The port's number; 0 before it is open.
+    pub(super) fn number(&self) -> u16 {
+        self.port.as_ref().map_or(0, |port| port.id())
+    }
 }
 
 /// Receives by a port.
 pub(super) struct Receiver {
     pub(super) half: Half<RxHandle>,
     seen: RxCounters,
+    /// What the queue was told last: whether to receive without a look at packets.
+    blind: Option<bool>,
 }
 
 impl Receiver {
     pub(super) fn new(queue: u16) -> Receiver {
-        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default() }
+        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -119,6 +130,21 @@ impl Receiver {
         self.half.adopt(&mut old.half);
         self.seen = old.seen;
         cx.schedule();
+    }
+
+    /// At which point packets of the port end, when it is monitored. Where that is at once, the queue is told not to
+    /// look at them.
+    #[inline]
+    pub(super) fn monitored(&mut self, cx: &Context<'_>) -> Option<Level> {
+        let Monitor(level) = cx.monitor(self.half.number());
+        let blind = Some(level == Some(Level::L0));
+        if blind != self.blind
+            && let Some(rx) = &mut self.half.held
+        {
+            rx.set_blind(blind == Some(true));
+            self.blind = blind;
+        }
+        level
     }
 
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
@@ -202,21 +228,31 @@ impl Sender {
     /// Adds packets to those that wait and sends what the device takes. Beyond a batch, what it does not take is
     /// dropped. Returns how many were sent.
     pub(super) fn send(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> u64 {
+        cx.exit(Level::L4, batch);
         let sent = if self.is_stuck() { self.flush(cx) } else { 0 };
         let room = BATCH.saturating_sub(self.pending.len());
         if batch.len() <= room || !self.is_stuck() {
             self.pending.append(batch);
         } else {
             self.pending.extend(batch.drain_front(room));
+            self.lose(batch.len());
             cx.discard_all(batch, DropReason::QueueFull);
         }
         sent + self.flush(cx)
+    }
+
+    /// Counts packets that the port should have sent.
+    fn lose(&self, packets: usize) {
+        if let Some(port) = &self.half.port {
+            port.count_unsent(packets as u64);
+        }
     }
 
     /// Sends what waits; returns how many were sent. What the device can't take waits on.
     pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
         let Some(tx) = self.half.get(cx) else {
             if self.half.tries == 0 {
+                self.lose(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }
             return 0;
@@ -230,6 +266,7 @@ impl Sender {
             Ok(_) => self.half.complained = false,
             Err(error) => {
                 self.half.fail(&error, cx);
+                self.lose(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }
         }
@@ -260,6 +297,7 @@ impl Sender {
             self.flush(cx);
         }
         let reason = if cx.is_replacing() { DropReason::Replaced } else { DropReason::DeviceDown };
+        self.lose(self.pending.len());
         cx.discard_all(&mut self.pending, reason);
     }
 }

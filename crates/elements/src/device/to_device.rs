@@ -36,6 +36,7 @@ RoundRobinSched before it.",
     handlers: &[
         Handler::read("count", "packets sent", &Read(|t: &mut ToDevice, _, _| Ok(t.count.to_string()))).sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset)).button(),
+        Handler::read("port", "packets, bytes and errors of the port", &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.counts()))),
     ],
     phase: Phase::Privileged,
     per_worker: true,
@@ -171,12 +172,36 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_monitored_port_are_not_sent() {
+        for pull in [false, true] {
+            let (mut bench, mut port) = setup(pull, 8);
+            bench.monitor(7, "l4");
+            let packets = [7, 8, 0].map(|number| {
+                let mut packet = bench.packet([number]);
+                packet.set_in_port(number.into());
+                packet
+            });
+            if pull {
+                packets.into_iter().for_each(|packet| bench.offer_packet(0, packet));
+                bench.run_once();
+            } else {
+                bench.push_packets(0, packets);
+            }
+            assert_eq!(received(&mut port), [[8], [0]]);
+            bench.expect_dropped(DropReason::Monitored, 1);
+            let counts = "in_packets 0\nin_bytes 0\nin_errors 0\nout_packets 2\nout_bytes 2\nout_errors 0\n";
+            assert_eq!(bench.read("port", "").as_deref(), Ok(counts));
+        }
+    }
+
+    #[test]
     fn pushed_packets_beyond_a_batch_are_dropped() {
         let (mut bench, mut port) = setup(false, 1);
         for n in 0..70u8 {
             bench.push(0, [n]);
         }
         bench.expect_dropped(DropReason::QueueFull, 5);
+        assert!(bench.read("port", "").unwrap().ends_with("out_errors 5\n"));
         for n in 0..65u8 {
             assert_eq!(received(&mut port), [[n]]);
             bench.pass(Duration::from_millis(1));

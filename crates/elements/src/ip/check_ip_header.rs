@@ -1,10 +1,10 @@
 use super::address::{Interface, List};
-use super::each::send_each;
+use super::each::send_each_or_exit;
 use super::failures::{DETAILS, Failure, Failures, VERBOSE};
 use super::ip_header;
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read,
 };
 use artery_wire::checksum;
 use std::net::Ipv4Addr;
@@ -189,7 +189,8 @@ impl Checks {
 impl Element for CheckIpHeader {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let CheckIpHeader { checks, failures } = self;
-        send_each(
+        send_each_or_exit(
+            Level::L2,
             batch,
             cx,
             |packet| checks.accept(packet),
@@ -282,6 +283,31 @@ mod tests {
         verbose.push(0, b"short");
         verbose.push(0, b"short");
         assert_eq!(verbose.said().lines().count(), 2);
+    }
+
+    #[test]
+    fn good_packets_of_a_monitored_port_end_here_and_bad_ones_leave_by_output_1() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.monitor(7, "l2");
+        let from = |bench: &Bench, port, bytes: &[u8]| {
+            let mut packet = bench.packet(bytes);
+            packet.set_in_port(port);
+            packet
+        };
+        let good = packet().bytes();
+        let batch = [from(&bench, 7, &good), from(&bench, 8, &good), from(&bench, 7, &good)];
+        bench.push_packets(0, batch);
+        bench.expect(0, &good);
+        bench.expect_dropped(DropReason::Monitored, 2);
+        let batch = [from(&bench, 7, b"bad"), from(&bench, 7, &good), from(&bench, 8, &good)];
+        bench.push_packets(0, batch);
+        bench.expect(1, b"bad");
+        bench.expect(0, &good);
+        bench.expect_dropped(DropReason::Monitored, 3);
+        bench.monitor(7, "l3");
+        let batch = [from(&bench, 7, &good)];
+        bench.push_packets(0, batch);
+        bench.expect(0, &good);
     }
 
     #[test]

@@ -1,10 +1,33 @@
 //! A batch in which each packet is looked at in place, and nearly all go the same way.
-use artery_engine::{Batch, Context, Packet};
+use artery_engine::{Batch, Context, DropReason, Level, Packet};
 
 /// Sends by output 0 the packets that `look` is content with; hands each of the others, with what is wrong with it, to
 /// `turn_aside`. While all are content, which is the rule, no packet is moved one by one.
 #[inline]
 pub(crate) fn send_each<Wrong>(
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
+    turn_aside: impl FnMut(Wrong, Packet, &mut Context<'_>),
+) {
+    each(None, batch, cx, look, turn_aside);
+}
+
+/// The same at a point where packets of monitored ports end.
+#[inline]
+pub(crate) fn send_each_or_exit<Wrong>(
+    level: Level,
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
+    turn_aside: impl FnMut(Wrong, Packet, &mut Context<'_>),
+) {
+    each(Some(level), batch, cx, look, turn_aside);
+}
+
+#[inline]
+fn each<Wrong>(
+    exit: Option<Level>,
     batch: &mut Batch,
     cx: &mut Context<'_>,
     mut look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
@@ -17,7 +40,12 @@ pub(crate) fn send_each<Wrong>(
             break;
         }
     }
-    let Some((number, wrong)) = first else { return cx.send_all(0, batch) };
+    let Some((number, wrong)) = first else {
+        if let Some(level) = exit {
+            cx.exit(level, batch);
+        }
+        return cx.send_all(0, batch);
+    };
     let mut wrong = Some(wrong);
     for (at, mut packet) in batch.drain().enumerate() {
         let looked = match at {
@@ -26,6 +54,9 @@ pub(crate) fn send_each<Wrong>(
             _ => look(&mut packet),
         };
         match looked {
+            Ok(()) if exit.is_some_and(|level| cx.exits(level, &packet)) => {
+                cx.discard(packet, DropReason::Monitored);
+            }
             Ok(()) => cx.send(0, packet),
             Err(wrong) => turn_aside(wrong, packet, cx),
         }

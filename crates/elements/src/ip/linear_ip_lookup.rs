@@ -181,6 +181,29 @@ mod tests {
     }
 
     #[test]
+    fn routed_packets_of_a_monitored_port_end_here() {
+        let mut bench = bench("10/8 0, 11/8 1");
+        bench.monitor(7, "l3");
+        for to in [&["10.0.0.1", "10.0.0.2"][..], &["10.0.0.1", "11.0.0.1"], &["10.0.0.1", "1.1.1.1"]] {
+            let packets: Vec<Packet> = (7..)
+                .zip(to)
+                .map(|(port, to)| {
+                    let mut packet = bench.packet(to);
+                    packet.set_dst_ip(to.parse().unwrap());
+                    packet.set_in_port(port);
+                    packet
+                })
+                .collect();
+            bench.push_packets(0, packets);
+        }
+        bench.expect_dropped(DropReason::Monitored, 3);
+        bench.expect_dropped(DropReason::NoRoute, 1);
+        bench.expect(0, "10.0.0.2");
+        bench.expect(1, "11.0.0.1");
+        bench.expect_nothing_more();
+    }
+
+    #[test]
     fn routes_that_make_no_sense_are_refused() {
         let wanted = "argument 2 should be 'ADDR/MASK [GATEWAY] OUTPUT'";
         for wrong in ["10/8", "10/8 -1", "x 1", "10/8 1.2.3 1"] {

@@ -1,5 +1,5 @@
 //! Sending each packet of a batch by an output of its own, and discarding those that have none.
-use artery_engine::{Batch, Context, DropReason, Packet};
+use artery_engine::{Batch, Context, DropReason, Level, Packet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -32,7 +32,7 @@ impl Unrouted {
 }
 
 /// Sends the packets of a batch by `outputs`, one for each; [`NONE`] ends a packet whose destination is then
-/// asked for.
+/// asked for. Every lookup of a route ends here, and with it the way of packets of ports that are monitored so far.
 pub(crate) fn send(
     batch: &mut Batch,
     outputs: &[u16],
@@ -42,6 +42,7 @@ pub(crate) fn send(
 ) {
     let first = outputs.first().copied().unwrap_or(NONE);
     if first != NONE && outputs.iter().all(|output| *output == first) {
+        cx.exit(Level::L3, batch);
         return cx.send_all(first.into(), batch);
     }
     for (packet, output) in batch.drain().zip(outputs) {
@@ -50,6 +51,7 @@ pub(crate) fn send(
                 let destination = destination(&packet);
                 unrouted.discard(packet, destination, cx);
             }
+            _ if cx.exits(Level::L3, &packet) => cx.discard(packet, DropReason::Monitored),
             output => cx.send(output.into(), packet),
         }
     }
