@@ -305,13 +305,19 @@ impl fmt::Display for DeviceError {
                 "{name}: {what} was overwritten with nonsense; open the interface anew, and see who maps its socket"
             ),
             System { name, doing, errno } => {
-                write!(f, "{name}: {doing} failed: {}", io::Error::from_raw_os_error(*errno))
+                write!(f, "{name}: {doing} failed: {}", system_words(*errno))
             }
         }
     }
 }
 
 impl std::error::Error for DeviceError {}
+
+/// What the system calls an error, without its number.
+pub(crate) fn system_words(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
 
 #[cfg(test)]
 mod tests {

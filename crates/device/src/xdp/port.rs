@@ -5,6 +5,7 @@ use super::rings::LONGEST;
 use super::socket::{Plan, Socket};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
 use crate::driver::Facts;
+use crate::error::system_words;
 use crate::{DeviceError, Half, Interface, LinkType, RxSettings, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};
@@ -240,7 +241,7 @@ impl fmt::Display for XdpReport {
 
 fn because(f: &mut fmt::Formatter<'_>, refusal: Option<i32>) -> fmt::Result {
     match refusal {
-        Some(errno) => write!(f, " (since: {})", io::Error::from_raw_os_error(errno)),
+        Some(errno) => write!(f, " ({})", system_words(errno)),
         None => Ok(()),
     }
 }
