@@ -263,7 +263,7 @@ impl Contender {
 }
 
 /// Mpps of DPDK's testpmd in macswap mode between two null ports, where it is installed and may have huge pages.
-fn macswap_rate() -> Option<f64> {
+pub(crate) fn macswap_rate() -> Option<f64> {
     let testpmd = tool("dpdk-testpmd")?;
     let pages = HugePages::at_least(256)?;
     let prefix = format!("--file-prefix=artery{}", std::process::id());

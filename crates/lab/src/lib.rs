@@ -1,5 +1,5 @@
 //! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod conf;
 pub mod demo;
@@ -12,3 +12,4 @@ pub mod rig;
 pub mod seed0;
 pub mod seed3;
 pub mod voice;
+pub mod wire;

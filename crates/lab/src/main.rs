@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, fib, seed0, seed3, voice};
+use artery_lab::{demo, fib, seed0, seed3, voice, wire};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
+  artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 
@@ -51,6 +52,15 @@ enum Command {
         /// Write tables, figures and charts into this folder too
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+    },
+    /// Forward between two hosts, beside the kernel and DPDK's testpmd: frames a second, TCP and UDP, latency
+    Wire(wire::Options),
+    /// Carry out one part of wire in a host of its own
+    #[command(name = wire::SUBCOMMAND, hide = true)]
+    WirePart {
+        /// Which part
+        #[command(subcommand)]
+        part: wire::Part,
     },
     /// Carry out one run of seed3 and print its figures
     #[command(name = seed3::SUBCOMMAND, hide = true)]
@@ -89,6 +99,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Fib(options) => fib::run(&options),
         Command::Seed0(options) => seed0::run(&options),
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
+        Command::Wire(options) => wire::run(&options),
+        Command::WirePart { part } => wire::run_part(&part),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
     }
 }

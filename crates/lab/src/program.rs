@@ -4,7 +4,7 @@ use crate::rig::RigError;
 use anyhow::{Context as _, bail};
 use artery_device::Interface;
 use artery_elements::CLASSES;
-use artery_engine::{Problem, Router, Settings};
+use artery_engine::{Handle, Problem, Router, Settings};
 use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,12 @@ impl Checked {
     pub fn build(&self, mut settings: Settings) -> anyhow::Result<Router> {
         settings.names.ask_devices(Interface::mac_of);
         Router::build(&self.ir, &self.processing, CLASSES, settings).map_err(|found| self.complain(&found))
+    }
+
+    /// Puts it in the place of what a router runs.
+    pub fn replace(&self, router: &Handle) -> anyhow::Result<()> {
+        let replaced = router.replace(&self.ir, &self.processing);
+        replaced.map(|_| ()).map_err(|found| self.complain(&found))
     }
 
     /// Makes all elements and starts none, to see that their arguments are right.

@@ -34,6 +34,8 @@ mod host;
 mod iperf3;
 mod line;
 mod link;
+#[allow(unsafe_code)]
+mod live_frames;
 mod namespace;
 mod ping;
 mod process;
@@ -56,6 +58,7 @@ pub use host::{Counters, Host, Neighbor};
 pub use iperf3::Throughput;
 pub use line::Line;
 pub use link::{Link, Switch};
+pub use live_frames::LiveFrames;
 pub use ping::{PingReport, RoundTrip};
 pub use process::Process;
 pub use rustix::process::Signal;

@@ -1,0 +1,326 @@
+//! What was measured, what was not and why, and which promises hold.
+
+use super::forwarder::ALL;
+use crate::machine::Machine;
+use crate::results::{Align, Measurement, Summary, Table, number, write_json_lines};
+use crate::voice::{print, progress};
+use anyhow::Context as _;
+use std::fs;
+use std::path::Path;
+
+/// What is measured, with its unit and whether less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) name: &'static str,
+    unit: &'static str,
+}
+
+const fn work(name: &'static str, unit: &'static str) -> Work {
+    Work { name, unit }
+}
+
+pub(super) const TCP: Work = work("TCP", "Gbit/s");
+pub(super) const TCP_TIME: Work = work("TCP: processor time", "s/GB");
+pub(super) const UDP: Work = work("UDP", "Gbit/s");
+pub(super) const UDP_TIME: Work = work("UDP: processor time", "s/GB");
+pub(super) const OVERLOAD: Work = work("forwarded at overload", "Mpps");
+pub(super) const LOSS_FREE: Work = work("loss-free rate", "Mpps");
+pub(super) const MEMORY: Work = work("memory to memory", "Mpps");
+/// Round trips: at which load, and the works for p50, p99 and p99.9.
+pub(super) const PINGS: [[Work; 3]; 3] = [
+    [work("ping idle p50", "µs"), work("ping idle p99", "µs"), work("ping idle p99.9", "µs")],
+    [work("ping 50 % p50", "µs"), work("ping 50 % p99", "µs"), work("ping 50 % p99.9", "µs")],
+    [work("ping 90 % p50", "µs"), work("ping 90 % p99", "µs"), work("ping 90 % p99.9", "µs")],
+];
+/// The name of the yardstick.
+pub(super) const YARDSTICK: &str = "y: testpmd macswap";
+
+/// Everything measured.
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    /// Figures of several rounds, in the order of the first.
+    rows: Vec<Row>,
+    skipped: Vec<String>,
+}
+
+struct Row {
+    work: Work,
+    who: String,
+    runs: Vec<f64>,
+}
+
+/// A promise: what is claimed, the figure, and the least that it has to be (or the most).
+struct Goal {
+    claim: &'static str,
+    figure: Option<f64>,
+    wanted: Wanted,
+    unit: &'static str,
+}
+
+enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+    /// What it depends on was not measured.
+    Unknown,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine) -> Report {
+        Report { machine, rows: Vec::new(), skipped: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, work: Work, who: &str, value: f64) {
+        progress(&format!("{who}: {}: {} {}", work.name, number(value), work.unit));
+        match self.rows.iter_mut().find(|row| row.work == work && row.who == who) {
+            Some(row) => row.runs.push(value),
+            None => self.rows.push(Row { work, who: who.into(), runs: vec![value] }),
+        }
+    }
+
+    /// Says once why something was not measured.
+    pub(super) fn skip(&mut self, what: &str, reason: &str) {
+        let line = format!("skipped: {what}: {}", shortened(reason));
+        progress(&line);
+        if !self.skipped.contains(&line) {
+            self.skipped.push(line);
+        }
+    }
+
+    /// The median of what was measured.
+    pub(super) fn median(&self, work: Work, who: &str) -> Option<f64> {
+        let row = self.rows.iter().find(|row| row.work == work && row.who == who)?;
+        Some(Summary::of(&row.runs).median)
+    }
+
+    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
+        if !json {
+            return Ok(print(&self.text())?);
+        }
+        self.skipped.iter().for_each(|line| progress(line));
+        Ok(write_json_lines(&self.measurements(), std::io::stdout())?)
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let mut lines = Vec::new();
+        write_json_lines(&self.measurements(), &mut lines)?;
+        for (name, bytes) in [("wire.jsonl", lines), ("wire.md", self.text().into_bytes())] {
+            let path = folder.join(name);
+            fs::write(&path, bytes).with_context(|| format!("can't write {}", path.display()))?;
+            progress(&format!("wrote {}", path.display()));
+        }
+        Ok(())
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let measurement = |row: &Row| {
+            Measurement::of("wire", &row.who, row.work.unit, &row.runs)
+                .param("work", row.work.name)
+                .param("load", &self.machine.load)
+                .cpu(&self.machine.cpu)
+                .notes(if row.work == MEMORY { "in memory" } else { "veth pairs in namespaces" })
+        };
+        self.rows.iter().map(measurement).collect()
+    }
+
+    /// The report as Markdown.
+    fn text(&self) -> String {
+        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\n", self.machine);
+        for forwarder in ALL {
+            text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
+        }
+        text += &format!("\n{}", self.table());
+        text += &format!("\n{}", self.goals_table());
+        self.skipped.iter().for_each(|line| text += &format!("\n{line}"));
+        text
+    }
+
+    fn table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("what", Align::Left),
+            ("forwarder", Align::Left),
+            ("median", right),
+            ("least", right),
+            ("greatest", right),
+            ("unit", Align::Left),
+            ("rounds", right),
+        ]);
+        let mut works: Vec<Work> = Vec::new();
+        self.rows.iter().for_each(|row| {
+            if !works.contains(&row.work) {
+                works.push(row.work)
+            }
+        });
+        for work in works {
+            for row in self.rows.iter().filter(|row| row.work == work) {
+                let figures = Summary::of(&row.runs);
+                let [median, least, greatest] = [figures.median, figures.min, figures.max].map(number);
+                let rounds = row.runs.len().to_string();
+                table.row([work.name, &row.who, &median, &least, &greatest, work.unit, &rounds]);
+            }
+        }
+        table
+    }
+
+    fn goals(&self) -> [Goal; 5] {
+        let best =
+            |work, names: &[&str]| names.iter().filter_map(|who| self.median(work, who)).reduce(f64::max);
+        let kernel = best(TCP, &["kernel", "kernel-rps"]);
+        let [idle, ..] = PINGS[0];
+        [
+            Goal {
+                claim: "TCP through conf/router.click: 10 Gbit/s, or half of the kernel's if that is more",
+                figure: self.median(TCP, "router"),
+                wanted: kernel.map_or(Wanted::Unknown, |kernel| Wanted::AtLeast((kernel / 2.0).max(10.0))),
+                unit: TCP.unit,
+            },
+            Goal {
+                claim: "AF_PACKET wire: the bare loop's (0.57 when first measured)",
+                figure: self.median(OVERLOAD, "cable"),
+                wanted: self.median(OVERLOAD, "bare").map_or(Wanted::Unknown, Wanted::AtLeast),
+                unit: OVERLOAD.unit,
+            },
+            Goal {
+                claim: "AF_XDP wire: 0.68",
+                figure: self.median(OVERLOAD, "cable-xdp"),
+                wanted: Wanted::AtLeast(0.68),
+                unit: OVERLOAD.unit,
+            },
+            Goal {
+                claim: "memory pair to memory pair: 1.5 y",
+                figure: self.median(MEMORY, "memory"),
+                wanted: self.median(MEMORY, YARDSTICK).map_or(Wanted::Unknown, |y| Wanted::AtLeast(1.5 * y)),
+                unit: MEMORY.unit,
+            },
+            Goal {
+                claim: "p50 of ping through the router: the kernel's and 40 µs",
+                figure: self.median(idle, "router"),
+                wanted: self
+                    .median(idle, "kernel")
+                    .map_or(Wanted::Unknown, |kernel| Wanted::AtMost(kernel + 40.0)),
+                unit: idle.unit,
+            },
+        ]
+    }
+
+    fn goals_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("goal", Align::Left),
+            ("figure", right),
+            ("wanted", right),
+            ("unit", Align::Left),
+            ("", Align::Left),
+        ]);
+        for goal in self.goals() {
+            let figure = goal.figure.map_or("-".into(), number);
+            table.row([goal.claim, &figure, &goal.wanted.to_string(), goal.unit, goal.verdict()]);
+        }
+        table
+    }
+}
+
+const EXPLAINED: &str = "Medians of rounds in which the forwarders took turns, each in fresh namespaces. Frames have 60 bytes, of one flow, and \
+are made by the kernel from a BPF program on processor 0, which also does what the kernel does with them up to the \
+forwarder's queue; the sink, an nftables rule, is on the processor that sent last. Forwarders are on processor 1, iperf3 and \
+ping on processor 0; generators and forwarders go ahead of other programs (nice -19), pings ahead of all. What arrived is \
+counted by the receiving veth. *Loss-free*: the greatest rate with at most 0.1 % lost; load percentages are of it. iperf3 \
+runs with default offloads. Processor time is that of the forwarder's process, with what the kernel does in its name, \
+the receiver's stack included; for the kernel it is all of processor 1, which says something of *kernel-rps* only.";
+
+impl Goal {
+    fn verdict(&self) -> &'static str {
+        match (self.figure, &self.wanted) {
+            (Some(figure), Wanted::AtLeast(least)) if figure >= *least => "met",
+            (Some(figure), Wanted::AtMost(most)) if figure <= *most => "met",
+            (Some(_), Wanted::AtLeast(_) | Wanted::AtMost(_)) => "missed",
+            _ => "not measured",
+        }
+    }
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wanted::AtLeast(value) => write!(f, "≥ {}", number(*value)),
+            Wanted::AtMost(value) => write!(f, "≤ {}", number(*value)),
+            Wanted::Unknown => f.write_str("-"),
+        }
+    }
+}
+
+/// What fits a line: the first line of a message, and the last, where programs say what was wrong.
+fn shortened(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let line = match lines.next_back() {
+        Some(last) => format!("{first} … {last}"),
+        None => first.to_string(),
+    };
+    match line.char_indices().nth(LINE) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line,
+    }
+}
+
+/// Characters of a reason.
+const LINE: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report::new(Machine::here())
+    }
+
+    fn verdicts(report: &Report) -> Vec<&'static str> {
+        report.goals().iter().map(Goal::verdict).collect()
+    }
+
+    #[test]
+    fn goals_are_met_missed_or_not_measured() {
+        let mut report = report();
+        assert_eq!(verdicts(&report), ["not measured"; 5]);
+        report.add(TCP, "router", 12.0);
+        report.add(TCP, "kernel", 16.0);
+        report.add(TCP, "kernel-rps", 26.0);
+        report.add(OVERLOAD, "cable", 0.55);
+        report.add(OVERLOAD, "bare", 0.54);
+        report.add(OVERLOAD, "cable-xdp", 0.7);
+        report.add(MEMORY, "memory", 80.0);
+        report.add(MEMORY, YARDSTICK, 60.0);
+        report.add(PINGS[0][0], "router", 70.0);
+        report.add(PINGS[0][0], "kernel", 30.0);
+        assert_eq!(verdicts(&report), ["missed", "met", "met", "missed", "met"]);
+    }
+
+    #[test]
+    fn half_of_a_slow_kernel_is_not_enough() {
+        let mut report = report();
+        report.add(TCP, "router", 9.0);
+        report.add(TCP, "kernel", 15.0);
+        assert_eq!(verdicts(&report)[0], "missed");
+    }
+
+    #[test]
+    fn rounds_become_one_row_and_reasons_are_told_once() {
+        let mut report = report();
+        for value in [1.0, 3.0, 2.0] {
+            report.add(UDP, "router", value);
+            report.skip("cable-xdp", "no such way\nand a second line\nthe cause");
+        }
+        let text = report.text();
+        let row = text.lines().find(|line| line.starts_with("| UDP")).unwrap();
+        assert!(row.contains("2.00") && row.contains("1.00") && row.contains("3.00"), "{row}");
+        assert_eq!(text.matches("skipped: cable-xdp: no such way … the cause").count(), 1, "{text}");
+        assert_eq!(report.measurements().len(), 1);
+    }
+
+    #[test]
+    fn reasons_fit_a_line_whatever_their_characters() {
+        assert!(shortened(&"µ".repeat(1000)).chars().count() < 310);
+        assert_eq!(shortened("\n\n"), "");
+    }
+}
