@@ -1,7 +1,8 @@
-//! Any packets, with any header offsets, through an element of any class that needs no device and no file.
+//! Any packets, with any header offsets and any work left undone, through an element of any class that needs no device and no file.
 #![no_main]
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Class, Packet};
+use artery_packet::{SegmentKind, Segments, Unfinished};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,8 +20,8 @@ static ELEMENTS: LazyLock<Vec<(&Class, &str)>> = LazyLock::new(|| {
 /// Packets sent to one element: a bench's pool must hold all that a queue keeps.
 const MAX_PACKETS: usize = 32;
 
-/// Bytes before each packet: input, its length, and its three headers.
-const PREFIX: usize = 5;
+/// Bytes before each packet: input, its length, its three headers, and what is left to be done.
+const PREFIX: usize = 7;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[low, high, pull], mut rest)) = data.split_first_chunk() else { return };
@@ -72,10 +73,14 @@ impl Subject {
     fn packet(&self, prefix: &[u8; PREFIX], bytes: &[u8]) -> Packet {
         let mut packet = self.bench.packet(bytes);
         let at = |byte: u8| (byte < 128).then_some(usize::from(byte));
-        let [.., mac, network, transport] = *prefix;
+        let [_, _, mac, network, transport, left, size] = *prefix;
         at(mac).inspect(|at| packet.set_mac_header(*at));
         at(network).inspect(|at| packet.set_network_header(*at));
         at(transport).inspect(|at| packet.set_transport_header(*at));
+        if left & 1 == 1 {
+            // What names no place in the frame is refused, and the packet is a finished one.
+            let _ = packet.set_unfinished(unfinished(network, transport, left, size));
+        }
         packet
     }
 
@@ -90,4 +95,13 @@ impl Subject {
             self.bench.take_all(output);
         }
     }
+}
+
+/// A record of what is left to be done. One that no device would accept is among them: it must be survived, too.
+fn unfinished(network: u8, transport: u8, left: u8, size: u8) -> Unfinished {
+    let kind = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp][usize::from(left >> 1) % 3];
+    let network = i8::from_ne_bytes([network]).into();
+    let segments = (left & 0x80 != 0).then_some(Segments { network, kind, size: size.into() });
+    let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
+    Unfinished { transport: transport.into(), checksum, segments }
 }

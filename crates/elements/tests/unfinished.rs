@@ -346,3 +346,41 @@ fn all_segments_of_a_long_packet_count_against_rates_and_limits() {
     }
     assert_eq!(pulled("Unqueue(1, LIMIT 8) ->").0, 12, "two packets");
 }
+
+#[test]
+fn no_class_panics_on_packets_that_are_not_what_their_records_say() {
+    let seed = 0xa47e_47e4_7e47_u64;
+    println!("seed {seed:#x}");
+    let mut state = seed;
+    let mut below = move |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    let cases = cases();
+    for class in CLASSES.0.iter().filter(|class| !ELSEWHERE.contains(&class.name)) {
+        for config in configs(class) {
+            let pull = below(2) == 0;
+            let packets = (0..24).map(|_| {
+                let case = &cases[below(cases.len())];
+                let mut packet = case.packet();
+                packet.truncate(below(120) * below(60));
+                let segments = Segments {
+                    network: below(60) as isize - 5,
+                    kind: [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp][below(3)],
+                    size: [1, 100, 1000, 65535][below(4)],
+                };
+                let transport = segments.network + [20, 28, 40, 0, -3][below(5)];
+                let segments = (below(3) > 0).then_some(segments);
+                let left = Unfinished { transport, checksum: [6, 16, 9000][below(3)], segments };
+                packet.set_unfinished([left, case.left][below(2)]).unwrap();
+                if below(2) == 0 {
+                    packet.set_headers(below(60), 4 * below(16));
+                }
+                packet
+            });
+            outcome(class, config, pull, packets);
+        }
+    }
+}

@@ -256,6 +256,8 @@ mod tests {
     use super::*;
     use artery_device::{MemoryPort, TxQueue as _, memory_pair};
     use artery_engine::{Bench, PacketType, Pool, Resources};
+    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_wire::build::{ether, ip4};
 
     /// A bench with a port in memory called `m`, and its other end.
     fn bench(config: &str, capacity: usize) -> (Bench, MemoryPort, Arc<Resources>) {
@@ -391,6 +393,24 @@ mod tests {
         bench.run_once();
         let packet = bench.expect(1, [7; 20]);
         assert_eq!(packet.annotation(anno::EXTRA_LENGTH), 40u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn long_packets_come_whole_or_cut_into_segments_before_these_are_cut_short() {
+        let whole = ether([1; 6], [2; 6]).ip4(ip4().tcp(1, 2).payload([7; 3000])).bytes();
+        let segments = Some(Segments { network: 14, kind: SegmentKind::Tcp4, size: 1000 });
+        let left = Unfinished { transport: 34, checksum: 16, segments };
+        for (config, lengths) in [("m", vec![3054]), ("m, SNAPLEN 60", vec![60; 3])] {
+            let (mut bench, mut port, _) = bench(config, 8);
+            let mut batch = Batch::default();
+            batch.push(Pool::new(64, 1).unwrap().packet_from(&whole).unwrap());
+            batch.iter_mut().for_each(|packet| packet.set_unfinished(left).unwrap());
+            port.tx.transmit(&mut batch).unwrap();
+            bench.run_once();
+            let got = bench.take_all(0);
+            assert_eq!(got.iter().map(Packet::len).collect::<Vec<_>>(), lengths);
+            assert!(got.iter().all(|packet| packet.is_unfinished() == (packet.len() == 3054)));
+        }
     }
 
     #[test]

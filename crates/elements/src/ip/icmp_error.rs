@@ -291,7 +291,9 @@ mod tests {
     use super::*;
     use crate::ip::ip_header::testing::survives_anything;
     use artery_engine::Bench;
+    use artery_packet::{SegmentKind, Segments, Unfinished};
     use artery_wire::build::{Ip4, ip4};
+    use artery_wire::checksum;
 
     fn cause() -> Ip4 {
         ip4().src("1.0.0.1").dst("2.0.0.2").udp(1, 2).payload([7; 20])
@@ -357,6 +359,23 @@ mod tests {
             bench.push_packets(0, [packet]);
             bench.expect(0, error(IcmpType::UNREACHABLE, 0, [0; 4], &long[..mtu - 28]).bytes());
         }
+    }
+
+    #[test]
+    fn an_error_about_an_unfinished_packet_is_finished_itself() {
+        let long = cause().payload(vec![1; 3000]).bytes();
+        let mut bench = Bench::new(&CLASS, "3.0.0.3, unreachable, needfrag");
+        let segments = Some(Segments { network: 0, kind: SegmentKind::Udp, size: 1472 });
+        for segments in [segments, None] {
+            let mut packet = marked(&bench, &long);
+            packet.set_unfinished(Unfinished { transport: 20, checksum: 6, segments }).unwrap();
+            bench.push_packets(0, [packet]);
+            let sent = bench.take(0).unwrap();
+            assert_eq!((sent.is_unfinished(), &sent.data()[28..]), (false, &long[..548]));
+            let ip = Ipv4::new(sent.data()).unwrap();
+            assert!(ip.checksum_is_valid() && checksum::is_valid(checksum::sum(ip.payload())));
+        }
+        bench.expect_nothing_more();
     }
 
     #[test]
