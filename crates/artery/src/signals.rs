@@ -14,8 +14,8 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// From now on the first SIGINT or SIGTERM asks the router to stop, the second ends it, unless a script waits for
-    /// that signal; SIGHUP replaces the configuration where that is allowed, and is a SIGTERM elsewhere.
+    /// From now on the first SIGINT or SIGTERM asks the router to stop, and to send what it holds first; the second ends
+    /// it at once. A signal that a script waits for does neither. SIGHUP replaces the configuration where that is allowed, and is a SIGTERM elsewhere.
     pub(crate) fn start(handle: Handle, replacer: Option<Replacer>, voice: Voice) -> anyhow::Result<Watcher> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
@@ -29,7 +29,7 @@ impl Watcher {
                     _ if asked => handle.end(),
                     _ => {
                         asked = true;
-                        handle.request_stop();
+                        handle.request_drained_stop();
                     }
                 }
             }

@@ -261,6 +261,26 @@ fn sighup_stops_a_router_that_may_not_be_replaced_as_sigterm_does() {
 }
 
 #[test]
+fn a_router_that_is_told_to_end_sends_what_it_holds_and_takes_in_nothing_more() {
+    let text = "src :: InfiniteSource(LIMIT 400, STOP false) -> q :: Queue(500) -> RatedUnqueue(1000) -> c :: Counter
+        -> Discard; RatedSource(RATE 100) -> late :: Counter -> Discard;";
+    for (signals, drained) in [(&[Signal::TERM][..], true), (&[Signal::TERM, Signal::INT], false)] {
+        let folder = Folder::new();
+        let router = Router::start(&folder.path("s"), &["-e", text, "-h", "c.count", "-h", "q.length"]);
+        count_beyond(&router, 0);
+        signals.iter().for_each(|signal| router.signal(*signal));
+        let outcome = router.finish();
+        let count = |name: &str| -> u64 {
+            let mut lines = outcome.out.lines().skip_while(|line| !line.starts_with(name));
+            lines.nth(1).unwrap().parse().unwrap()
+        };
+        let expected = if drained { (400, 0) } else { (count("c.count"), 400 - count("c.count")) };
+        assert_eq!((count("c.count"), count("q.length")), expected, "{signals:?}: {outcome:?}");
+        assert!(drained || count("c.count") < 400, "the second signal ends it at once");
+    }
+}
+
+#[test]
 fn every_kind_of_element_counts_its_packets() {
     let text = "src :: InfiniteSource(LIMIT 100, STOP true) -> n :: Null -> q :: Queue(200) -> p :: Null \
         -> u :: Unqueue -> q2 :: Queue(200) -> d :: Discard;";

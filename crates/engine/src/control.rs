@@ -94,6 +94,8 @@ const NO_DRIVER: u64 = u64::MAX;
 pub(crate) struct Control {
     stop_requests: AtomicU32,
     ended: AtomicBool,
+    /// Whether what the router holds is sent before it ends.
+    drains: AtomicBool,
     /// Worker and node of the element that decides about stopping.
     driver: AtomicU64,
     replacing: AtomicBool,
@@ -128,6 +130,7 @@ impl Control {
         Ok(Control {
             stop_requests: AtomicU32::new(0),
             ended: AtomicBool::new(false),
+            drains: AtomicBool::new(false),
             driver: AtomicU64::new(NO_DRIVER),
             replacing: AtomicBool::new(false),
             profile: AtomicBool::new(false),
@@ -162,6 +165,13 @@ impl Control {
     pub(crate) fn end(&self) {
         self.ended.store(true, Release);
         self.ring();
+    }
+    pub(crate) fn set_drains(&self, drains: bool) {
+        self.drains.store(drains, Release);
+        self.ring();
+    }
+    pub(crate) fn drains(&self) -> bool {
+        self.drains.load(Acquire)
     }
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Acquire)

@@ -127,6 +127,8 @@ pub struct Graph {
     pub(crate) monitors: Arc<Monitors>,
     /// Whether to take the time of every element; nanoseconds of the elements it called, while one runs.
     pub(crate) profile: bool,
+    /// Whether nothing new is taken in: elements without inputs do not run.
+    pub(crate) is_draining: bool,
     inner_nanos: u64,
 }
 
@@ -151,6 +153,7 @@ impl Graph {
             spares: (0..edges + 4).map(|_| Batch::default()).collect(),
             burst: plan.burst(),
             profile: control.profile(),
+            is_draining: false,
             incoming: Vec::new(),
             own_incoming: 0,
             has_inherited: false,
@@ -360,6 +363,9 @@ impl Graph {
     pub(crate) fn run_tasks(&mut self, limit: usize, turn: &Turn<'_>) -> usize {
         for ran in 0..limit {
             let Some(task) = self.scheduler.next() else { return ran };
+            if self.is_draining && self.nodes[task].inputs.is_empty() {
+                continue;
+            }
             self.clock.forget();
             let worked = self.enter(task, turn, |element, cx| element.run(cx)).unwrap_or(false);
             if !worked {

@@ -281,8 +281,14 @@ impl Handle {
     pub fn request_stop(&self) {
         self.shared.control.request_stop();
     }
-    /// Ends the run.
+    /// Asks the router to stop; when it does, it receives nothing more, and has a second to send what it holds.
+    pub fn request_drained_stop(&self) {
+        self.shared.control.set_drains(true);
+        self.request_stop();
+    }
+    /// Ends the run at once.
     pub fn end(&self) {
+        self.shared.control.set_drains(false);
         self.shared.control.end();
     }
     /// Whether the run has ended.

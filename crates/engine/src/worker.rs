@@ -6,12 +6,18 @@ use crate::reason::DropReason;
 use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tasks that run in one turn.
 const TASKS: usize = 128;
 /// Turns of a busy worker between two looks at the files its elements watch.
 const POLL_EVERY: u32 = 4;
+/// How long a router that ends may go on sending what it holds.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How many steps without a task to run show that nothing moves by itself, such as a packet that is delayed.
+const QUIET: u32 = 20;
+/// How long a step is. It is slept through, so that a step on a busy machine is one too.
+const STEP: Duration = Duration::from_millis(1);
 
 /// A thread of the router, with the graph it runs.
 pub(crate) struct Worker {
@@ -35,8 +41,31 @@ impl Worker {
                 self.rest();
             }
         }
+        if control.drains() {
+            self.drain();
+        }
         self.stop_elements();
         self.graph
+    }
+
+    /// Lets what the graph holds leave: until nothing has moved for a while, it takes too long, or nobody wants it any
+    /// more.
+    fn drain(&mut self) {
+        let control = self.graph.control.clone();
+        let end = Instant::now() + DRAIN;
+        self.graph.is_draining = true;
+        let mut quiet = 0;
+        while control.drains() && quiet < QUIET && Instant::now() < end {
+            self.turn();
+            if self.graph.scheduler.has_ready() {
+                quiet = 0;
+                continue;
+            }
+            self.reader.park();
+            std::thread::sleep(STEP);
+            look(&mut self.graph);
+            quiet += 1;
+        }
     }
 
     fn turn(&mut self) {
