@@ -94,6 +94,19 @@ argument METHOD of FromDevice overrides what is said here.")]
   artery handler -p 7777 s.active false
   artery handler -u /run/artery.sock hotconfig --write \"$(cat new.click)\"")]
     Handler(HandlerOptions),
+    /// Show what goes through the ports of a running router, as BSD's netstat does
+    #[command(
+        disable_help_flag = true,
+        override_usage = "artery netstat [-I PORT] [-b] [-h] [-w WAIT [-c COUNT] | WAIT]\n       artery netstat -i [-b] [-h]",
+        after_long_help = "Examples:
+  artery netstat -I eth0 1           packets in and out, and of all ports, each second
+  artery netstat -I eth0 -b -h 1     bytes, with units
+  artery netstat -i                  all ports and their counters
+
+The first row counts from the opening of the port; each further row says what came since the row before. Without -u
+and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
+    )]
+    Netstat(NetstatOptions),
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
@@ -437,14 +450,76 @@ pub(crate) struct DevicesOptions {
     pub(crate) json: bool,
 }
 
+/// Where a command finds the running router that it is for.
 #[derive(Args)]
-pub(crate) struct HandlerOptions {
-    /// The router's Unix socket
-    #[arg(short = 'u', long, value_name = "PATH", required_unless_present = "port")]
-    pub(crate) socket: Option<PathBuf>,
+pub(crate) struct Reach {
+    /// The router's Unix socket; otherwise $ARTERY_SOCKET, or /run/artery.sock
+    #[arg(short = 'u', long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// The router's TCP port on 127.0.0.1
     #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket")]
     pub(crate) port: Option<u16>,
+}
+
+impl Reach {
+    /// The socket, unless a TCP port was given.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        let otherwise = || std::env::var_os("ARTERY_SOCKET").map_or("/run/artery.sock".into(), PathBuf::from);
+        self.port.is_none().then(|| self.socket.clone().unwrap_or_else(otherwise))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct NetstatOptions {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// The port to show
+    #[arg(short = 'I', value_name = "PORT")]
+    pub(crate) interface: Option<String>,
+    /// List all ports
+    #[arg(short = 'i')]
+    pub(crate) list: bool,
+    /// Bytes instead of packets
+    #[arg(short = 'b')]
+    pub(crate) bytes: bool,
+    /// Numbers with units
+    #[arg(short = 'h')]
+    pub(crate) human: bool,
+    /// Accepted: numbers are never given names
+    #[arg(short = 'n')]
+    numeric: bool,
+    /// Seconds from row to row
+    #[arg(short = 'w', value_name = "WAIT", value_parser = wait)]
+    interval: Option<Duration>,
+    /// Rows, and then the end
+    #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// The same as -w WAIT
+    #[arg(value_name = "WAIT", value_parser = wait, conflicts_with = "interval")]
+    wait: Option<Duration>,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl NetstatOptions {
+    /// How long from row to row; none for a list.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.interval.or(self.wait)
+    }
+}
+
+/// Seconds, or a part of one.
+fn wait(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let is_sound = |wait: &Duration| (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(wait);
+    seconds.filter(is_sound).ok_or_else(|| "a wait is a number of seconds, from 0.001 to 86400".to_string())
+}
+
+#[derive(Args)]
+pub(crate) struct HandlerOptions {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
     /// ELEMENT.HANDLER, or a handler of the router
     pub(crate) handler: String,
     /// Value to write; without one the handler is read

@@ -12,6 +12,7 @@ mod elements;
 mod format;
 mod job;
 mod load;
+mod netstat;
 mod replace;
 mod report;
 mod run;
@@ -59,6 +60,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Devices(options) => devices::command(&options),
         Command::Help { topic } => elements::help(topic.as_deref()),
         Command::Handler(options) => control_socket::call(&options),
+        Command::Netstat(options) => netstat::command(&options),
         Command::Completions { shell } => cli::completions(shell),
         Command::Bench { arguments } => bench::run(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),

@@ -8,7 +8,7 @@ use crate::report;
 use crate::signals::Watcher;
 use crate::voice::{Voice, complain, print};
 use artery_device::Interface;
-use artery_elements::CLASSES;
+use artery_elements::{CLASSES, ROUTER_HANDLERS};
 use artery_engine::{Finished, HandlerError, Router, Settings};
 
 /// The status that a shell reports of a filter whose reader went away.
@@ -65,7 +65,8 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Listeners::default() } else { Listeners::open(job)? };
     if !loaded.has_errors() {
-        let mut settings = Settings { replaceable: job.allow_replace, ..job.settings.clone() };
+        let mut settings =
+            Settings { replaceable: job.allow_replace, handlers: ROUTER_HANDLERS, ..job.settings.clone() };
         settings.names.ask_devices(Interface::mac_of);
         match Router::build(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok(mut router) => {

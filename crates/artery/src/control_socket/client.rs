@@ -1,6 +1,6 @@
-//! `artery handler`: one call to a running router.
+//! Calls to a running router; `artery handler` makes one.
 use super::codec::GREETING;
-use crate::cli::HandlerOptions;
+use crate::cli::{HandlerOptions, Reach};
 use crate::load::system_message;
 use crate::spelling::nearest;
 use crate::voice::{complain, print};
@@ -20,12 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads or writes a handler of a running router.
 pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
-    let mut stream = connect(options)?;
-    let mut version = String::new();
-    stream.read_line(&mut version).context("the router does not answer")?;
-    if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
-        bail!("this is no control socket: it says {:?}", version.trim_end());
-    }
+    let Client(mut stream) = Client::connect(&options.reach)?;
     let value = options.write.as_ref().or(options.value.as_ref());
     if options.handler.is_empty() || options.handler.contains(char::is_whitespace) {
         bail!("'{}' is no handler; write ELEMENT.HANDLER", options.handler);
@@ -36,14 +31,35 @@ pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
     }
 }
 
+/// A connection to a router.
+pub(crate) struct Client(BufReader<Box<dyn Stream>>);
+
+impl Client {
+    /// Connects to the router that is reached so.
+    pub(crate) fn connect(reach: &Reach) -> anyhow::Result<Client> {
+        let mut stream = connect(reach)?;
+        let mut version = String::new();
+        stream.read_line(&mut version).context("the router does not answer")?;
+        if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
+            bail!("this is no control socket: it says {:?}", version.trim_end());
+        }
+        Ok(Client(stream))
+    }
+    /// The value of a handler.
+    pub(crate) fn read(&mut self, handler: &str) -> anyhow::Result<String> {
+        value(&mut self.0, handler)?
+            .map_err(|refusal| anyhow!("{}", explained(&mut self.0, handler, refusal)))
+    }
+}
+
 /// A connection, whichever kind.
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn connect(options: &HandlerOptions) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
-    let (name, result): (String, std::io::Result<Box<dyn Stream>>) = match (&options.socket, options.port) {
+fn connect(reach: &Reach) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
+    let (name, result): (String, std::io::Result<Box<dyn Stream>>) = match (reach.socket(), reach.port) {
         (Some(path), _) => {
-            let stream = UnixStream::connect(path);
+            let stream = UnixStream::connect(&path);
             let patient = |s: UnixStream| s.set_read_timeout(Some(PATIENCE)).map(|()| Box::new(s) as _);
             (path.display().to_string(), stream.and_then(patient))
         }

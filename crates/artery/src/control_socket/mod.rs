@@ -4,6 +4,6 @@ mod codec;
 mod server;
 mod service;
 
-pub(crate) use client::call;
+pub(crate) use client::{Client, call};
 pub(crate) use server::Listeners;
 pub(crate) use service::Service;
