@@ -7,8 +7,11 @@ use crate::{
     AfPacketRx, AfPacketTx, Attach, DeviceError, Interface, Method, RxQueue, RxSettings, TxQueue, TxSettings,
 };
 use artery_packet::Pool;
+use artery_wire::EtherAddr;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An interface, with what its queues share.
 pub(crate) struct Link {
@@ -17,6 +20,10 @@ pub(crate) struct Link {
     group: Group,
     xdp: Mutex<Option<Xdp>>,
     report: Mutex<Option<String>>,
+    /// The interface as it was when last looked at.
+    last: Mutex<Interface>,
+    /// Its MTU, for those who send.
+    mtu: Arc<AtomicU32>,
 }
 
 /// What AF_XDP uses of an interface, and how.
@@ -28,8 +35,10 @@ struct Xdp {
 impl Link {
     /// Finds the interface of a name; by AF_XDP, packets will be of `pool`.
     pub(crate) fn find(name: &str, pool: &'static Pool) -> Result<Link, DeviceError> {
+        let interface = af_packet::find(name)?;
         let (group, xdp, report) = (Group::default(), Mutex::default(), Mutex::default());
-        Ok(Link { interface: af_packet::find(name)?, pool, group, xdp, report })
+        let (last, mtu) = (Mutex::new(interface.clone()), Arc::new(AtomicU32::new(interface.mtu)));
+        Ok(Link { interface, pool, group, xdp, report, last, mtu })
     }
 
     /// Opens all receive queues where they come together, by AF_XDP; `None` where each is opened on its own.
@@ -133,10 +142,22 @@ impl Link {
         };
         match by_xdp.filter(|xdp| queue < xdp.queues()) {
             Some(xdp) => Ok(Box::new(xdp.tx(queue)?)),
-            None => Ok(Box::new(AfPacketTx::open(&self.interface, settings)?)),
+            None => Ok(Box::new(AfPacketTx::open(&self.interface, settings, self.mtu.clone())?)),
         }
     }
 
+    /// Looks at the interface, and says what has changed since the last look, a sentence for each. That it is gone is
+    /// told by its queues.
+    pub(crate) fn look(&self) -> Vec<String> {
+        let Ok(now) = Interface::find(&self.interface.name) else { return Vec::new() };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.index != self.interface.index || now == *last {
+            return Vec::new();
+        }
+        let was = std::mem::replace(&mut *last, now.clone());
+        self.mtu.store(now.mtu, Relaxed);
+        changes(&was, &now)
+    }
     /// How frames are received, and why so, in a line; `None` before they are.
     pub(crate) fn report(&self) -> Option<String> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -150,6 +171,27 @@ impl Link {
     fn failed(&self, doing: &'static str, error: &io::Error) -> DeviceError {
         DeviceError::from_io(&self.interface.name, doing, "CAP_NET_RAW", error)
     }
+}
+
+/// What is to be said of an interface that has changed.
+fn changes(was: &Interface, now: &Interface) -> Vec<String> {
+    let name = &now.name;
+    let mut said = Vec::new();
+    if now.mtu != was.mtu {
+        said.push(format!("{name}: its MTU is {} now, and was {}", now.mtu, was.mtu));
+    }
+    if let (Some(mac), Some(old)) = (now.mac, was.mac)
+        && mac != old
+    {
+        let (mac, old) = (EtherAddr(mac), EtherAddr(old));
+        said.push(format!(
+            "{name}: its Ethernet address is {mac} now, and was {old}; elements that were given the old one, as by              '{name}:eth', keep it until the configuration is replaced"
+        ));
+    }
+    if now.up && !was.up {
+        said.push(format!("{name}: it is up again"));
+    }
+    said
 }
 
 impl std::fmt::Debug for Link {

@@ -233,6 +233,13 @@ impl Port {
             _ => None,
         }
     }
+    /// Looks at its interface, and says what has changed since the last look, a sentence for each.
+    pub fn look(&self) -> Vec<String> {
+        match &self.device {
+            Device::Interface(link) => link.look(),
+            _ => Vec::new(),
+        }
+    }
     /// Whether its device is still there.
     pub fn exists(&self) -> bool {
         self.interface().is_none_or(Interface::exists)

@@ -7,6 +7,8 @@ use artery_wire::{Ethernet, Ipv4, checksum};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 fn pool() -> &'static Pool {
@@ -18,7 +20,9 @@ fn open_rx(name: &str, settings: RxSettings) -> AfPacketRx {
 }
 
 fn open_tx(name: &str) -> AfPacketTx {
-    AfPacketTx::open(&find(name).unwrap(), &TxSettings::default()).unwrap()
+    let interface = find(name).unwrap();
+    let mtu = Arc::new(AtomicU32::new(interface.mtu));
+    AfPacketTx::open(&interface, &TxSettings::default(), mtu).unwrap()
 }
 
 /// Waits until a descriptor is readable, at most so many seconds.
@@ -261,7 +265,7 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
         let mut deaf = open_rx("left", RxSettings::default());
         let mut both = open_rx("left", RxSettings { outbound: true, ..Default::default() });
         let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
-        let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass).unwrap();
+        let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass, Arc::default()).unwrap();
         let mut sent = Batch::default();
         for (tx, number) in [(&mut unheard, 1), (&mut open_tx("left"), 2), (&mut open_tx("right"), 3)] {
             sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());

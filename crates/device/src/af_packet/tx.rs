@@ -5,6 +5,9 @@ use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
 use artery_packet::{BATCH, Batch, Packet};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that may wait for the driver before the queue counts as full.
 const QUEUE_BYTES: libc::c_int = 4 << 20;
@@ -14,6 +17,8 @@ const QUEUE_BYTES: libc::c_int = 4 << 20;
 pub struct AfPacketTx {
     socket: OwnedFd,
     interface: Interface,
+    /// The interface's MTU as it is now.
+    mtu: Arc<AtomicU32>,
     counters: TxCounters,
     headers: Headers,
 }
@@ -23,7 +28,11 @@ type Headers = [[u8; VIRTIO_HEADER]; BATCH];
 
 impl AfPacketTx {
     /// Opens a transmit queue on `interface`.
-    pub(crate) fn open(interface: &Interface, settings: &TxSettings) -> Result<AfPacketTx, DeviceError> {
+    pub(crate) fn open(
+        interface: &Interface,
+        settings: &TxSettings,
+        mtu: Arc<AtomicU32>,
+    ) -> Result<AfPacketTx, DeviceError> {
         let socket = open_socket(interface)?;
         set_up(&socket, settings).map_err(|e| failed(interface, "setting up a packet socket", &e))?;
         sys::bind_packet(socket.as_fd(), interface.index, 0)
@@ -32,6 +41,7 @@ impl AfPacketTx {
         Ok(AfPacketTx {
             socket,
             interface: interface.clone(),
+            mtu,
             counters,
             headers: [[0; VIRTIO_HEADER]; BATCH],
         })
@@ -42,7 +52,7 @@ impl AfPacketTx {
         let mut count = 0;
         for (header, packet) in self.headers.iter_mut().zip(batch) {
             if packet.is_unfinished() {
-                match describe_unfinished(packet, self.interface.mtu) {
+                match describe_unfinished(packet, self.mtu.load(Relaxed)) {
                     Ok(described) => *header = described,
                     Err(unfit) if count == 0 => return Err(unfit),
                     Err(_) => break,

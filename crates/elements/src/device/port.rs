@@ -1,13 +1,15 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use super::monitor;
 use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
-use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, StartError};
+use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Time, Level, Monitor, StartError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often, and how long apart, a half is asked for that an element of the replaced graph still holds.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often an interface is looked at for changes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When to look again at a device that could take no more and can't tell when it can.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
@@ -113,11 +115,13 @@ pub(super) struct Receiver {
     seen: RxCounters,
     /// What the queue was told last: whether to receive without a look at packets.
     blind: Option<bool>,
+    /// When the interface is looked at again, by the first of the queues.
+    look: Time,
 }
 
 impl Receiver {
     pub(super) fn new(queue: u16) -> Receiver {
-        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None }
+        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None, look: Time::ZERO }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -149,6 +153,9 @@ impl Receiver {
 
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        if self.half.queue == 0 {
+            self.look(cx);
+        }
         let pool = cx.pool();
         let Some(rx) = self.half.get(cx) else { return };
         match rx.receive(pool, max, into) {
@@ -166,6 +173,18 @@ impl Receiver {
         }
     }
 
+    /// Looks at the interface now and then, and says what has changed.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        if now < self.look {
+            return;
+        }
+        self.look = now + LOOK_EVERY;
+        for change in self.half.port.iter().flat_map(|port| port.look()) {
+            cx.say(&format!("{}: {change}", cx.name()));
+        }
+    }
+
     /// Counts what the device lost, and sleeps until there is something.
     fn rest(&mut self, cx: &mut Context<'_>) {
         // A worker may come to rest between any two packets: the kernel is not asked each time.
@@ -175,6 +194,9 @@ impl Receiver {
         cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
         cx.count_discarded(DropReason::TooLong, now.truncated.saturating_sub(was.truncated));
         let Some(rx) = &self.half.held else { return };
+        if self.half.queue == 0 && self.half.port.as_ref().is_some_and(|port| port.interface().is_some()) {
+            cx.wake_at(self.look);
+        }
         match rx.fd() {
             Some(file) => cx.watch(file, Interest::Readable),
             None => cx.schedule(),
