@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     pub(crate) queues: u16,
     /// Whether its frames may come with unfinished checksums.
     pub(crate) unfinished: bool,
-    /// Whether it takes VLAN tags off.
+    /// Whether it takes VLAN tags off. On a link without a device it is the other end that never puts them in.
     pub(crate) strips_vlan: bool,
     /// What it or the kernel does with frames in their senders' and receivers' stead, by ethtool's names.
     pub(crate) offloads: Vec<&'static str>,
@@ -54,7 +54,7 @@ impl Facts {
         Ok(Facts {
             queues: queues.unwrap_or(1),
             unfinished: driver.is_empty() || known(&VIRTUAL_DRIVERS) || known(&GUEST_DRIVERS),
-            strips_vlan: flags & ETH_FLAG_RXVLAN != 0,
+            strips_vlan: flags & ETH_FLAG_RXVLAN != 0 && !known(&VIRTUAL_DRIVERS),
             offloads: offloads.collect(),
             driver,
         })

@@ -264,6 +264,14 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Waits until what the kernel was about to do with things that were meanwhile taken from it is done: one of its grace
+/// periods. Where the kernel does not offer that, for nothing.
+pub(crate) fn wait_for_grace_period() {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: it takes numbers only.
+    let _ = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+}
+
 /// Gives this thread a network namespace of its own, which ends with it and with what was opened in it.
 #[cfg(test)]
 pub(crate) fn enter_new_network_namespace() -> io::Result<()> {

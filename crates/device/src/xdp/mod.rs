@@ -94,12 +94,17 @@ pub struct BusyPoll {
     pub budget: u16,
 }
 
+/// Whether an error says that somebody has what is asked for. Another program in the other mode is one that exists.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
 /// Tries what is busy while its last holder may still be ending, with growing pauses.
 fn retry<T>(mut pause: impl FnMut(Duration), mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let (mut waited, mut next) = (Duration::ZERO, Duration::from_millis(1));
     loop {
         match attempt() {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && waited < PATIENCE => {
+            Err(e) if is_busy(&e) && waited < PATIENCE => {
                 pause(next);
                 waited += next;
                 next = (next * 2).min(LONGEST_PAUSE);

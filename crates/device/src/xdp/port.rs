@@ -145,9 +145,22 @@ impl Opened {
     pub(super) fn broken(&self, what: &'static str) -> DeviceError {
         DeviceError::Broken { name: self.interface.name.clone(), what }
     }
+    /// Frames for filling that the kernel keeps when the pool is empty: what comes in them is dropped.
+    #[inline]
+    pub(super) fn reserve(&self) -> u32 {
+        self.quota.div_ceil(4)
+    }
     /// The longest frame that may leave, without a VLAN tag.
     pub(super) fn longest(&self) -> usize {
         (self.interface.mtu as usize).saturating_add(ETHERNET_HEADER - 4)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Every receiving half has left the map. A process that was just forked may hold the sockets a moment longer than
+        // this one, so their closing is not what tells that no frame is being copied any more.
+        sys::wait_for_grace_period();
     }
 }
 

@@ -11,10 +11,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const WARM_UP: Duration = Duration::from_millis(100);
-const WINDOW: Duration = Duration::from_millis(300);
+const WARM_UP: Duration = Duration::from_millis(50);
+const WINDOW: Duration = Duration::from_millis(100);
 /// Rounds, of which the best counts: other work on the machine only takes away.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 30;
 
 type Halves = (Box<dyn RxQueue>, Box<dyn TxQueue>);
 

@@ -5,7 +5,7 @@ use super::rings::Broken;
 use super::socket::{RxRings, Socket, SocketHalf};
 use crate::queue::addressed_to;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
-use artery_packet::{BATCH, Batch, Pool, Time};
+use artery_packet::{BATCH, Batch, FRAME, Packet, Pool, Time};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
@@ -107,10 +107,7 @@ impl XdpRx {
             let pool = half.lent.pool();
             self.starved = pool.packets(wanted, &mut self.fresh) < wanted;
             for packet in self.fresh.drain() {
-                // They are of the pool that the ledger is for, and no more than there is room for.
-                if let Ok(address) = half.lent.lend(packet) {
-                    half.rings.fill.write([address - address % artery_packet::FRAME as u64]);
-                }
+                lend(half, packet);
             }
             half.rings.fill.publish();
         }
@@ -134,10 +131,17 @@ impl XdpRx {
                 self.counters.truncated += u64::from(!self.in_pieces);
                 continue;
             }
+            // Without frames the kernel could never say again that there is something to receive.
+            if half.lent.count() < self.opened.reserve() && !replace(half) {
+                lend(half, packet);
+                self.counters.pool_empty += 1;
+                continue;
+            }
             packet.prefetch();
             into.push(packet);
         }
         half.rings.rx.release();
+        half.rings.fill.publish();
         Ok(waiting)
     }
 
@@ -145,7 +149,7 @@ impl XdpRx {
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
-        let time = if self.timestamps { now() } else { Time::ZERO };
+        let time = if self.timestamps && into.len() > start { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
             if opened.facts.unfinished {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
@@ -211,6 +215,20 @@ impl XdpRx {
     }
 }
 
+/// Lends the kernel a frame of the pool in place of the packet's; false when there is none.
+#[cold]
+fn replace(half: &mut SocketHalf<RxRings>) -> bool {
+    half.lent.pool().packet().is_some_and(|fresh| lend(half, fresh))
+}
+
+/// Lends the kernel a frame to fill; false when it is not of the pool.
+#[inline]
+fn lend(half: &mut SocketHalf<RxRings>, packet: Packet) -> bool {
+    let Ok(address) = half.lent.lend(packet) else { return false };
+    // As many as are lent fit into the ring.
+    half.rings.fill.write([address - address % FRAME as u64])
+}
+
 /// Length and options of a descriptor's second word.
 #[inline]
 fn halves(word: u64) -> (u32, u32) {
@@ -227,12 +245,13 @@ impl RxQueue for XdpRx {
     fn receive(&mut self, _: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
         let start = into.len();
         let waiting = self.take(max, into).map_err(|Broken| self.broken())?;
-        self.refill(false).map_err(|Broken| self.broken())?;
+        self.complete(start, into);
+        let refilled = self.refill(false);
         self.wake(waiting == 0);
         if waiting > 0 {
             self.idle = 0;
-            self.complete(start, into);
         } else {
+            refilled.map_err(|Broken| self.broken())?;
             self.idle += 1;
             if self.idle >= IDLE {
                 self.check()?;
