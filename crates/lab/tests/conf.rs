@@ -8,7 +8,10 @@ use std::path::Path;
 /// Puts a device that is on every machine in the place of those that a configuration names.
 fn names(text: &str) -> Names {
     let mut names = Names::default();
-    ["eth0", "eth1"].iter().filter(|name| text.contains(**name)).for_each(|name| names.map_device(name, "lo"));
+    ["eth0", "eth1"]
+        .iter()
+        .filter(|name| text.contains(**name))
+        .for_each(|name| names.map_device(name, "lo"));
     names
 }
 

@@ -112,7 +112,7 @@ fn a_device_that_vanishes_is_reported_and_the_router_still_ends_when_told() {
     on_the_line("router-vanish", |line| {
         let mut router = start(line, &[])?;
         line.r.run(["ip", "link", "delete", "eth1"])?;
-        router.wait_for("eth1", SOON)?;
+        router.wait_for("eth1: interface vanished", SOON)?;
         assert!(router.is_running(), "{}", router.stderr_so_far());
         assert_eq!(line.a.ping("10.0.1.1", 3)?.received, 3, "the other side goes on");
         router.signal(Signal::INT);

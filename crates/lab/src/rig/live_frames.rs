@@ -55,9 +55,11 @@ struct State {
     due: u64,
     /// Time between frames, in the same; 0 for as fast as can be.
     interval: u64,
-    /// When to send no more, in nanoseconds.
+    /// When to send no more, in nanoseconds; 0 before the first frame.
     end: u64,
     sent: u64,
+    /// How long to send, in nanoseconds from the first frame.
+    time: u64,
 }
 
 /// The beginning of the argument of `bpf(BPF_MAP_CREATE)`; what follows is zero.
@@ -128,20 +130,18 @@ impl LiveFrames {
     }
 
     /// Sends the frame so many times a second (none: as fast as can be) for a time, and then waits for a signal.
-    /// Gives how many were sent. Needs the namespace that it was made in.
-    pub fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<u64> {
-        let now = now_ns();
+    /// Gives how many were sent, and in what time: less if the signal came early. Needs the namespace that it was made
+    /// in.
+    pub fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<(u64, Duration)> {
         let interval = rate.map_or(0, |rate| (1e9 * f64::from(1 << FRACTION) / rate) as u64);
-        self.write_state(State {
-            due: now << FRACTION,
-            interval,
-            end: now + time.as_nanos() as u64,
-            sent: 0,
-        })?;
+        self.write_state(State { interval, time: time.as_nanos() as u64, ..State::default() })?;
         match self.run() {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-            _ => Ok(self.state()?.sent),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
         }
+        let State { sent, end, time, .. } = self.state()?;
+        let unused = end.saturating_sub(now_ns());
+        Ok((sent, Duration::from_nanos(time.saturating_sub(unused))))
     }
 
     fn run(&self) -> io::Result<()> {
@@ -204,6 +204,10 @@ fn program(interface: u32, frame: &[u8], state: i32) -> Vec<Instruction> {
         instruction(0x18, 8, BPF_PSEUDO_MAP_VALUE, 0, state), // r8 = the state
         instruction(0, 0, 0, 0, 0),
         instruction(0x79, 1, 8, 16, 0),                     // r1 = its end
+        instruction(0x55, 1, 0, 3, 0),                      // if r1 == 0
+        instruction(0x79, 1, 8, 32, 0),                     //   r1 = its time
+        instruction(0x0f, 1, 0, 0, 0),                      //   r1 += r0
+        instruction(0x7b, 8, 1, 16, 0),                     //   its end = r1
         instruction(0x3d, 0, 1, 0, 0),                      // if r0 >= r1 go to the end
         instruction(0x67, 0, 0, 0, FRACTION as i32),        // r0 <<= FRACTION
         instruction(0x79, 1, 8, 0, 0),                      // r1 = its due
@@ -304,7 +308,7 @@ mod tests {
         let jumps = program.iter().enumerate().filter(|(_, one)| matches!(one[0], 0x2d | 0x3d));
         let ends: Vec<usize> = jumps.map(|(at, one)| at + 1 + offset(one)).collect();
         let drop = program.len() - 2;
-        assert_eq!(ends, [drop, drop, drop, 17, drop]);
+        assert_eq!(ends, [drop, drop, drop, 21, drop]);
         assert_eq!(program[drop], instruction(0xb7, 0, 0, 0, DROP));
     }
 

@@ -1,6 +1,5 @@
 //! What forwarders stand between: two hosts, the forwarder's host, and how frames get through.
 
-use super::forwarder::AHEAD;
 use super::part::{BEGINS, PORT, Replies, SUBCOMMAND, Sent};
 use super::processor::ENDS;
 use super::search::Outcome;
@@ -13,12 +12,15 @@ use std::time::{Duration, Instant};
 
 /// How long a program may take to begin or to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the kernel may take to begin with frames.
+const SLOW_START: Duration = Duration::from_millis(60);
 /// How long after the last frame was sent the next look at the counters.
 const SETTLE: Duration = Duration::from_millis(20);
 /// How long frames may still arrive.
 const LATEST: Duration = Duration::from_secs(1);
-/// What sets a prober apart from a generator on the same processor: it goes first.
-const URGENT: [&str; 3] = ["chrt", "--fifo", "20"];
+/// Generators go before what others run on their processor, or the rate would not be sent; probers go before them.
+const AT_ONCE: [&str; 3] = ["chrt", "--fifo", "5"];
+const BEFORE_ALL: [&str; 3] = ["chrt", "--fifo", "20"];
 
 /// What forwards: addresses, or frames as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +110,15 @@ impl Bed {
         generator.wait_for(BEGINS, PATIENCE)?;
         let start = Instant::now();
         let result = meanwhile()?;
-        thread::sleep((time + SETTLE).saturating_sub(start.elapsed()));
+        thread::sleep((time + SLOW_START).saturating_sub(start.elapsed()));
         generator.signal(Signal::TERM);
         let output = generator.wait(PATIENCE)?;
         let told = output.stdout.lines().last().and_then(|line| serde_json::from_str(line).ok());
-        let Some(Sent { sent }) = told else {
+        let Some(Sent { sent, seconds }) = told else {
             return Err(RigError::Failed(generator.failure()));
         };
         let arrived = self.settled()?.saturating_sub(before).min(sent);
-        Ok((Outcome { sent, arrived, seconds: time.as_secs_f64() }, result))
+        Ok((Outcome { sent, arrived, seconds }, result))
     }
 
     /// Sends frames and gives what became of them.
@@ -126,7 +128,7 @@ impl Bed {
 
     fn generator(&self, rate: Option<f64>, time: Duration) -> Result<crate::rig::Command> {
         let milliseconds = time.as_millis().to_string();
-        let command = self.a.command(AHEAD).arg(&self.this).args([SUBCOMMAND, "generate"]);
+        let command = self.a.command(AT_ONCE).arg(&self.this).args([SUBCOMMAND, "generate"]);
         let command = command.args(["--source", self.source, "--target", self.target]);
         let command = command.args(["--macs", &self.a.mac("eth0")?, &self.next_hop]);
         let command = command.args(["--milliseconds", &milliseconds]);
@@ -153,7 +155,7 @@ impl Bed {
     /// Pings `b` from `a`.
     pub(super) fn ping(&self, count: u16, interval: Duration) -> Result<Replies> {
         let (count, microseconds) = (count.to_string(), interval.as_micros().to_string());
-        let command = self.a.command(URGENT).args(["taskset", "-c", &ENDS.to_string()]).arg(&self.this);
+        let command = self.a.command(BEFORE_ALL).args(["taskset", "-c", &ENDS.to_string()]).arg(&self.this);
         let command = command.args([SUBCOMMAND, "ping", "--target", self.target, "--count", &count]);
         let mut process = command.args(["--microseconds", &microseconds]).spawn()?;
         let output = process.wait(4 * PATIENCE)?;

@@ -18,8 +18,8 @@ FromDevice(eth1, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> 
 const SLOW_START: Duration = Duration::from_secs(20);
 /// Huge pages that testpmd needs.
 const PAGES: u64 = 256;
-/// What goes ahead of other programs on a busy machine: generators and forwarders alike.
-pub(super) const AHEAD: [&str; 3] = ["nice", "-n", "-19"];
+/// Forwarders go ahead of other programs.
+const AHEAD: [&str; 3] = ["nice", "-n", "-19"];
 
 /// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

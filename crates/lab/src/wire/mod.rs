@@ -15,6 +15,7 @@ mod search;
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
 use crate::machine::Machine;
+use crate::results::number;
 use crate::rig::{Result, Rig, RigError, Throughput};
 use crate::voice::progress;
 use bed::Bed;
@@ -22,7 +23,7 @@ use clap::Args;
 use forwarder::{ALL, Forwarder, Running};
 use part::Replies;
 use report::{LOSS_FREE, MEMORY, OVERLOAD, PINGS, Report, TCP, TCP_TIME, UDP, UDP_TIME, Work, YARDSTICK};
-use search::{Care, loss_free};
+use search::{Care, Outcome, loss_free};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -181,12 +182,15 @@ impl Turn<'_> {
         self.bed.prepare_load()?;
         let overload = self.bed.offer(None, trial)?.forwarded();
         report.add(OVERLOAD, self.who, overload / 1e6);
-        let found = loss_free(overload, care, |rate| self.bed.offer(Some(rate), trial))?;
+        let mut last = None;
+        let found = loss_free(overload, care, |rate| {
+            let outcome = self.bed.offer(Some(rate), trial)?;
+            last = Some((rate, outcome));
+            Ok::<_, RigError>(outcome)
+        })?;
         let Some(rate) = found else {
-            report.skip(
-                &format!("{}: {}", self.who, LOSS_FREE.name),
-                "more than 0.1 % is lost at every rate tried",
-            );
+            let what = format!("{}: {}", self.who, LOSS_FREE.name);
+            report.skip(&what, &last.map_or(String::new(), |(rate, outcome)| not_carried(rate, &outcome)));
             return Ok(());
         };
         report.add(LOSS_FREE, self.who, rate / 1e6);
@@ -214,4 +218,10 @@ impl Turn<'_> {
             Err(error) => report.skip(&format!("{}: {}", self.who, PINGS[row][0].name), &error.to_string()),
         }
     }
+}
+
+/// Why no rate was found, on a machine that others use: either the frames were lost, or there was no time to send them.
+fn not_carried(rate: f64, outcome: &Outcome) -> String {
+    let (sent, lost) = (100.0 * outcome.offered() / rate, outcome.loss());
+    format!("even of {} frames a second {sent:.1} % were sent and {lost:.2} % of these lost", number(rate))
 }

@@ -24,6 +24,8 @@ pub const SUBCOMMAND: &str = "wire-part";
 pub(super) const BEGINS: &str = "begins";
 /// The port that frames are sent to, and where they end.
 pub(super) const PORT: u16 = 9;
+/// Frames of the bare loop, common and big, as many as a router has.
+const FRAMES: (usize, usize) = (16384, 1024);
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -68,6 +70,7 @@ pub enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sent {
     pub(super) sent: u64,
+    pub(super) seconds: f64,
 }
 
 /// What a prober tells.
@@ -114,14 +117,14 @@ fn generate(frame: &[u8], rate: Option<f64>, time: Duration) -> anyhow::Result<(
         LiveFrames::new(index.trim().parse()?, frame).context("can't have the kernel send frames")?;
     told_to_end()?;
     print(BEGINS)?;
-    let sent = frames.send(rate, time).context("the kernel does not send frames")?;
-    Ok(print(&serde_json::to_string(&Sent { sent })?)?)
+    let (sent, took) = frames.send(rate, time).context("the kernel does not send frames")?;
+    Ok(print(&serde_json::to_string(&Sent { sent, seconds: took.as_secs_f64() })?)?)
 }
 
 fn bare() -> anyhow::Result<()> {
     pin(FORWARDER);
     let end = told_to_end()?;
-    let pool = Pool::new(4 * BATCH, 8)?;
+    let pool = Pool::new(FRAMES.0, FRAMES.1)?;
     let ports = Ports::default();
     let open = |name: &str| {
         let receive = RxSettings { method: Method::Packet, hide: true, ..RxSettings::default() };

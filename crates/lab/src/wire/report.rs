@@ -125,7 +125,7 @@ impl Report {
 
     /// The report as Markdown.
     fn text(&self) -> String {
-        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\n", self.machine);
+        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.machine);
         for forwarder in ALL {
             text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
         }
@@ -221,13 +221,18 @@ impl Report {
     }
 }
 
-const EXPLAINED: &str = "Medians of rounds in which the forwarders took turns, each in fresh namespaces. Frames have 60 bytes, of one flow, and \
-are made by the kernel from a BPF program on processor 0, which also does what the kernel does with them up to the \
-forwarder's queue; the sink, an nftables rule, is on the processor that sent last. Forwarders are on processor 1, iperf3 and \
-ping on processor 0; generators and forwarders go ahead of other programs (nice -19), pings ahead of all. What arrived is \
-counted by the receiving veth. *Loss-free*: the greatest rate with at most 0.1 % lost; load percentages are of it. iperf3 \
-runs with default offloads. Processor time is that of the forwarder's process, with what the kernel does in its name, \
-the receiver's stack included; for the kernel it is all of processor 1, which says something of *kernel-rps* only.";
+const EXPLAINED: &str = "\
+Medians of rounds in which the forwarders took turns, each in fresh namespaces joined by veth pairs. Figures of a machine
+that others use (a load above 1) say little.
+
+- *Generator*, processor 0: the kernel sends frames of 60 bytes, of one flow, from a BPF program (XDP live frames), before
+  everything else there (SCHED_FIFO). It also does what the kernel does with them up to the forwarder's queue.
+- *Forwarder*, processor 1, nice -19. *kernel* has none: it forwards in line, on processor 0.
+- *Sink*: the receiving veth counts, an nftables rule drops, on the processor that sent last.
+- *iperf3*, both ends on processor 0, default offloads. *ping*, processor 0, before the generator; a reply is the kernel's.
+- *Loss-free* is the greatest rate with at most 0.1 % lost, found by halving; percentages of load are of it.
+- *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's stack included.
+  Of *kernel* and *kernel-rps* it is all that processor 1 does (/proc/stat): for *kernel*, that is the wrong processor.";
 
 impl Goal {
     fn verdict(&self) -> &'static str {
@@ -250,11 +255,12 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-/// What fits a line: the first line of a message, and the last, where programs say what was wrong.
+/// What fits a line: the first line of a message, and the one where a program says what was wrong, usually the last.
 fn shortened(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let line = match lines.next_back() {
+    let told = lines.clone().find(|line| line.to_lowercase().contains("error"));
+    let line = match told.or_else(|| lines.next_back()) {
         Some(last) => format!("{first} … {last}"),
         None => first.to_string(),
     };
@@ -322,5 +328,6 @@ mod tests {
     fn reasons_fit_a_line_whatever_their_characters() {
         assert!(shortened(&"µ".repeat(1000)).chars().count() < 310);
         assert_eq!(shortened("\n\n"), "");
+        assert_eq!(shortened("failed\n{\n  \"error\": \"no way\"\n}"), "failed … \"error\": \"no way\"");
     }
 }

@@ -11,8 +11,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
 }
 
-/// The part that may be lost, since on shared machines others have the processors for moments.
-const LOSS: f64 = 0.001;
+/// Percent that may be lost, since on shared machines others have the processors for moments.
+const LOSS: f64 = 0.1;
 /// The part of a rate that has to be sent.
 const SENT: f64 = 0.98;
 /// How often the upper end is doubled when it is carried.
@@ -36,10 +36,13 @@ impl Outcome {
     pub(super) fn forwarded(&self) -> f64 {
         self.arrived as f64 / self.seconds
     }
+    /// Percent that was lost.
+    pub(super) fn loss(&self) -> f64 {
+        100.0 * self.sent.saturating_sub(self.arrived) as f64 / self.sent.max(1) as f64
+    }
     /// Whether a rate was sent, and no more lost than may be.
     pub(super) fn carries(&self, rate: f64) -> bool {
-        let lost = self.sent.saturating_sub(self.arrived) as f64;
-        self.sent > 0 && lost <= LOSS * self.sent as f64 && self.offered() >= SENT * rate
+        self.sent > 0 && self.loss() <= LOSS && self.offered() >= SENT * rate
     }
 }
 
