@@ -165,6 +165,22 @@ fn tcp_over_ipv6_crosses_a_cable() {
 }
 
 #[test]
+fn what_comes_uncut_by_packet_sockets_leaves_cut_by_af_xdp() {
+    let Some(row) = Row::new(1500).map(Row::in_one_network).and_then(Row::without_trust) else { return };
+    // Frames that come by AF_XDP do not say what their sender left undone.
+    row.right.run("ethtool -K eth0 tx off");
+    let text = "
+        FromDevice(left, SNIFFER false, PROMISC true, METHOD LINUX) -> from_left :: Counter -> Queue
+            -> ToDevice(right, METHOD XDP_GENERIC);
+        FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD LINUX);";
+    let router = row.start(&["-e", text]);
+    row.tcp("10.0.0.2:7000");
+    row.expect_right_checksums();
+    let packets = number(&router, "from_left.count");
+    assert!(packets < (BYTES / 1448) as u64, "{packets} packets");
+}
+
+#[test]
 fn tcp_over_ipv6_is_routed() {
     let Some(row) = Row::new(1500) else { return };
     let text = "
