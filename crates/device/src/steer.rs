@@ -123,7 +123,7 @@ impl Steered {
     fn deal(&mut self, into: &mut Batch) {
         let workers = self.to.len() as u64;
         for packet in self.received.drain() {
-            let worker = u64::from(flow_hash(packet.data())) * workers >> 32;
+            let worker = (u64::from(flow_hash(packet.data())) * workers) >> 32;
             match &mut self.to[worker as usize] {
                 Some(outlet) => match outlet.ring.push(packet) {
                     Ok(()) => outlet.used = true,

@@ -272,7 +272,7 @@ fn files_have_messages_with_remedies() {
     let error = PcapReader::open("/no/such/file.pcap").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "/no/such/file.pcap: opening it to read failed: No such file or directory (os error 2)"
+        "/no/such/file.pcap: opening it to read failed: No such file or directory"
     );
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.pcap");

@@ -1,0 +1,182 @@
+//! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
+//! its MTU or address, has fewer queues than the router workers; and the router is killed.
+
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Host, Process, Result, Rig, RigError, Signal};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(10);
+const FAR: &str = "10.0.0.2";
+const METHODS: [&str; 3] = ["LINUX", "XDP", "XDP_GENERIC"];
+
+/// Two hosts in one network, and `r` between them.
+struct Hosts {
+    a: Host,
+    b: Host,
+    r: Host,
+}
+
+fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        a.address("eth0", "10.0.0.1/24")?;
+        b.address("eth0", "10.0.0.2/24")?;
+        body(&Hosts { a, b, r })
+    });
+}
+
+/// Starts a router on `r` that passes all that arrives on one side to the other, and waits until it does.
+fn start(hosts: &Hosts, method: &str, options: &[&str]) -> Result<Process> {
+    let text = format!(
+        "FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> ToDevice(eth1);
+        FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> ToDevice(eth0);"
+    );
+    let mut router = hosts.r.command([artery()?]).args(["run", "-e", &text]).args(options).spawn()?;
+    until_it_passes(hosts, &mut router)?;
+    Ok(router)
+}
+
+fn until_it_passes(hosts: &Hosts, router: &mut Process) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while hosts.a.ping(FAR, 1)?.received == 0 {
+        if !router.is_running() || Instant::now() > deadline {
+            return Err(RigError::NotSeen(router.failure(), "that frames pass".into()));
+        }
+    }
+    Ok(())
+}
+
+fn end(mut router: Process) -> Result<String> {
+    router.signal(Signal::TERM);
+    let output = router.wait(SOON)?;
+    assert_eq!(output.code(), Some(0), "{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    Ok(output.stderr)
+}
+
+#[test]
+fn each_way_to_an_interface_is_said_with_its_reason_and_carries_packets() {
+    with_hosts("life-ways", |hosts| {
+        for (method, said) in [
+            ("AUTO", "eth0: packet sockets with a queue and virtio-net headers, since"),
+            ("LINUX", "eth0: packet sockets with a queue and virtio-net headers, as METHOD says"),
+            ("XDP", "eth0: AF_XDP on 1 queue of veth, copying"),
+            ("XDP_GENERIC", "in the kernel (generic XDP)"),
+        ] {
+            let router = start(hosts, method, &[])?;
+            let report = hosts.a.ping_with(FAR, 30, &["-i", "0.01", "-s", "1400"])?;
+            assert_eq!((report.received, report.duplicates), (30, 0), "{method}: {}", report.text);
+            let stderr = end(router)?;
+            assert!(stderr.contains(said), "{method}: {stderr}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn tcp_passes_by_af_xdp_with_the_offloads_that_hosts_have() {
+    with_hosts("life-tcp", |hosts| {
+        let router = start(hosts, "XDP", &[])?;
+        let tcp = hosts.a.iperf3(&hosts.b, FAR, &["-t", "1"])?;
+        assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+        end(router).map(drop)
+    });
+}
+
+#[test]
+fn two_workers_share_the_only_queue_and_keep_flows_in_order() {
+    with_hosts("life-workers", |hosts| {
+        for method in ["LINUX", "XDP"] {
+            let text = format!(
+                "FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> ToDevice(eth1);
+                FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> ToDevice(eth0);"
+            );
+            let options = ["run", "--workers", "2", "-e", text.as_str()];
+            let mut router = hosts.r.command([artery()?]).args(options).spawn()?;
+            until_it_passes(hosts, &mut router)?;
+            let report = hosts.a.ping_with(FAR, 50, &["-i", "0.01"])?;
+            assert_eq!((report.received, report.duplicates), (50, 0), "{method}: {}", report.text);
+            let tcp = hosts.a.iperf3(&hosts.b, FAR, &["-t", "1", "-P", "4"])?;
+            assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+            let stderr = end(router)?;
+            assert_eq!(stderr.contains("flows are dealt to 2 workers"), method == "XDP", "{stderr}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_interface_that_went_down_is_used_again_when_it_is_up() {
+    with_hosts("life-down", |hosts| {
+        for method in METHODS {
+            let mut router = start(hosts, method, &[])?;
+            hosts.r.down("eth0")?;
+            router.wait_for("eth0: interface is down", SOON)?;
+            hosts.r.up("eth0")?;
+            until_it_passes(hosts, &mut router)?;
+            end(router)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn changes_of_mtu_and_address_are_said_and_the_new_mtu_is_used() {
+    with_hosts("life-changes", |hosts| {
+        let router = start(hosts, "LINUX", &[])?;
+        for (host, interface) in [(&hosts.a, "eth0"), (&hosts.b, "eth0"), (&hosts.r, "eth0"), (&hosts.r, "eth1")] {
+            host.mtu(interface, 4000)?;
+        }
+        router.wait_for("eth0: its MTU is 4000 now, and was 1500", SOON)?;
+        router.wait_for("eth1: its MTU is 4000 now, and was 1500", SOON)?;
+        let report = hosts.a.ping_with(FAR, 5, &["-M", "do", "-s", "3900", "-i", "0.05"])?;
+        assert_eq!(report.received, 5, "{}", report.text);
+        let tcp = hosts.a.iperf3(&hosts.b, FAR, &["-t", "1"])?;
+        assert!(tcp.bits_per_second > 1e6, "long segments pass, too: {tcp:?}");
+        hosts.r.set_mac("eth0", "02:00:00:00:00:42")?;
+        router.wait_for("its Ethernet address is 02:00:00:00:00:42 now", SOON)?;
+        end(router).map(drop)
+    });
+}
+
+#[test]
+fn a_killed_router_leaves_its_interfaces_to_the_host_at_once() {
+    with_hosts("life-killed", |hosts| {
+        hosts.r.address("eth0", "10.0.0.3/24")?;
+        for method in METHODS {
+            let mut router = start(hosts, method, &[])?;
+            assert_eq!(hosts.a.ping("10.0.0.3", 1)?.received, 0, "{method}: the host sees nothing");
+            router.signal(Signal::KILL);
+            assert!(!router.wait(SOON)?.succeeded());
+            assert_eq!(hosts.a.ping("10.0.0.3", 2)?.received, 2, "{method}");
+            let details = hosts.r.run(["ip", "-d", "link", "show", "eth0"])?.stdout;
+            assert!(details.contains("promiscuity 0") && !details.contains("xdp"), "{method}: {details}");
+            end(start(hosts, method, &[])?)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_router_leaves_its_processor_alone() {
+    with_hosts("life-idle", |hosts| {
+        for method in METHODS {
+            let router = start(hosts, method, &["--workers", "2"])?;
+            let ticks = || -> u64 {
+                let stat = std::fs::read_to_string(format!("/proc/{}/stat", router.id())).unwrap();
+                let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+                fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+            };
+            let (before, start) = (ticks(), Instant::now());
+            std::thread::sleep(Duration::from_secs(2));
+            // A tick is a hundredth of a second.
+            let share = (ticks() - before) as f64 / start.elapsed().as_secs_f64();
+            assert!(share < 2.0, "{method}: {share} % of a processor");
+            end(router)?;
+        }
+        Ok(())
+    });
+}
