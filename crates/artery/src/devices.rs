@@ -52,10 +52,12 @@ fn text(all: &[Survey]) -> String {
             (one.interface.mtu.to_string(), one.queues.to_string(), one.offloads.join(" "));
         let driver = if one.driver.is_empty() { "-" } else { &one.driver };
         let offloads = if offloads.is_empty() { "-" } else { &offloads };
-        lines += &row([&one.interface.name, state(&one.interface), &mtu, driver, &queues, zero_copy, offloads]);
+        lines +=
+            &row([&one.interface.name, state(&one.interface), &mtu, driver, &queues, zero_copy, offloads]);
         lines += &format!("    FromDevice({0}) gets {1}.\n", one.interface.name, one.shared);
         if one.alone != one.shared {
-            lines += &format!("    FromDevice({0}, SNIFFER false) gets {1}.\n", one.interface.name, one.alone);
+            lines +=
+                &format!("    FromDevice({0}, SNIFFER false) gets {1}.\n", one.interface.name, one.alone);
         }
     }
     lines
