@@ -464,7 +464,8 @@ pub(crate) struct Reach {
 impl Reach {
     /// The socket, unless a TCP port was given.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        let otherwise = || std::env::var_os("ARTERY_SOCKET").map_or("/run/artery.sock".into(), PathBuf::from);
+        let told = std::env::var_os("ARTERY_SOCKET").filter(|path| !path.is_empty());
+        let otherwise = || told.map_or("/run/artery.sock".into(), PathBuf::from);
         self.port.is_none().then(|| self.socket.clone().unwrap_or_else(otherwise))
     }
 }

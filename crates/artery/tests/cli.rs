@@ -196,7 +196,8 @@ fn wrong_usage_is_status_2_and_wrong_input_status_1() {
         &["run", "--device", "eth0", "-e", "Idle"],
         &["run", "-p", "x", "-e", "Idle"],
         &["run", "A=1", "A=2", "-e", "Idle"],
-        &["handler", "x.y"],
+        &["handler", "-u", "/nonexistent"],
+        &["netstat", "-I", "eth0", "0"],
     ] {
         let outcome = artery(args);
         assert_eq!(outcome.status, 2, "{args:?}: {outcome:?}");
@@ -429,7 +430,10 @@ fn graphs_and_completions_are_printed() {
 fn devices_are_listed_and_one_that_is_not_there_is_told_with_those_that_are() {
     let all = artery(&["devices"]);
     assert_eq!(all.status, 0, "{all:?}");
-    assert!(all.out.starts_with("NAME") && all.out.contains("FromDevice(lo) gets packet sockets, since"), "{all:?}");
+    assert!(
+        all.out.starts_with("NAME") && all.out.contains("FromDevice(lo) gets packet sockets, since"),
+        "{all:?}"
+    );
     let one = artery(&["devices", "lo", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&one.out).unwrap();
     assert_eq!(json["devices"].as_array().unwrap().len(), 1);
