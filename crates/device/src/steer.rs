@@ -184,6 +184,10 @@ impl RxQueue for Steered {
     fn own_counters(&self) -> RxCounters {
         self.sum(|queue| queue.own_counters())
     }
+    /// Flows are told apart by their headers still.
+    fn set_blind(&mut self, blind: bool) {
+        self.own.iter_mut().for_each(|queue| queue.set_blind(blind));
+    }
 }
 
 impl Steered {

@@ -36,6 +36,8 @@ pub struct XdpRx {
     down: bool,
     /// Whether the last descriptor was not the end of its frame.
     in_pieces: bool,
+    /// Whether nobody is to look at what packets say.
+    blind: bool,
 }
 
 /// What the kernel counts, as it was when last asked, and which of our counters that went to.
@@ -72,6 +74,7 @@ impl XdpRx {
             starved: false,
             down: false,
             in_pieces: false,
+            blind: false,
         };
         // What was lost before is not this half's.
         let before = rx.socket().statistics();
@@ -137,7 +140,9 @@ impl XdpRx {
                 self.counters.pool_empty += 1;
                 continue;
             }
-            packet.prefetch();
+            if !self.blind {
+                packet.prefetch();
+            }
             into.push(packet);
         }
         half.rings.rx.release();
@@ -151,10 +156,12 @@ impl XdpRx {
         let opened = &*self.opened;
         let time = if self.timestamps && into.len() > start { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
-            if opened.facts.unfinished {
+            if opened.facts.unfinished && !self.blind {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
-            packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
+            if !self.blind {
+                packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
+            }
             packet.set_in_port(opened.number);
             if self.timestamps {
                 packet.set_timestamp(time);
@@ -275,6 +282,9 @@ impl RxQueue for XdpRx {
             malformed: own.malformed + kernel.to_malformed,
             ..own
         }
+    }
+    fn set_blind(&mut self, blind: bool) {
+        self.blind = blind;
     }
 }
 

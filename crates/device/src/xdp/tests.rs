@@ -100,6 +100,28 @@ fn free_frames(pool: &'static Pool) -> usize {
 }
 
 #[test]
+fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let port = open("right", &settings(Attach::Native), pool);
+        let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
+        for (number, blind, expected) in [(1, true, PacketType::Host), (2, false, PacketType::Broadcast)] {
+            rx.set_blind(blind);
+            let mut sent = Batch::default();
+            sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());
+            tx.transmit(&mut sent).unwrap();
+            let got = receive_until(&mut rx, pool, |data| data == frame(BROADCAST, number, 60));
+            let packet = got.iter().find(|packet| packet.data() == frame(BROADCAST, number, 60)).unwrap();
+            assert_eq!((packet.packet_type(), packet.in_port()), (expected, 3));
+        }
+    });
+}
+
+#[test]
 fn frames_come_in_whole_in_order_and_marked_by_every_program() {
     if !may_make_namespaces() {
         return;
