@@ -31,7 +31,7 @@ elementclass Leave { $ip |
 
     options[1] -> ICMPError($ip, parameterproblem) -> [1] output;
     ttl[1] -> ICMPError($ip, timeexceeded) -> [1] output;
-    size[1] -> ICMPError($ip, unreachable, needfrag) -> [1] output;
+    size[1] -> ICMPError($ip, unreachable, needfrag, PMTU 1500) -> [1] output;
 }
 
 // 0: the router itself. 1: left. 2: right. 3: nowhere.

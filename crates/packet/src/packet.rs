@@ -22,6 +22,8 @@ const HOT_ANNOTATIONS: usize = 20;
 const COLD: u8 = 1;
 /// The cold line holds a record of what the sender left undone.
 const UNFINISHED: u8 = 2;
+/// Stripped bytes that a copy has too: an Ethernet header with two tags, and the longest IPv4 header.
+const STRIPPED: u32 = 22 + 60;
 /// An offset that is not set.
 const UNSET: u16 = u16::MAX;
 
@@ -317,7 +319,19 @@ impl Packet {
             return None;
         }
         copy.copy_from(self);
+        copy.copy_stripped(self);
         Some(copy)
+    }
+    /// Takes the bytes in front of the data of `from`, for [`Packet::unstrip`] to find: as many as a link and a network
+    /// header may have.
+    fn copy_stripped(&mut self, from: &Packet) {
+        let (source, d) = (from.meta(), self.meta());
+        let count = STRIPPED.min(source.start).min(d.start) as usize;
+        let (to, from) = (d.start as usize - count, source.start as usize - count);
+        // SAFETY: both ranges end where data starts, inside their frames, which are different.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source.frame.as_ptr().add(from), d.frame.as_ptr().add(to), count);
+        }
     }
     /// Replaces the bytes, keeping annotations.
     pub fn set_data(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {

@@ -100,3 +100,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_stripped_can_be_put_back_on_a_copy_too() {
+    let pool = Pool::new(8, 2).unwrap();
+    for len in [100, 1500, 9000] {
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        let mut packet = pool.packet_from(&bytes).unwrap();
+        packet.strip(74).unwrap();
+        let mut copy = packet.duplicate().unwrap();
+        copy.unstrip(74).unwrap();
+        assert_eq!(copy.data(), bytes);
+    }
+}

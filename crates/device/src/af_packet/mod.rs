@@ -11,13 +11,14 @@
 //! they are read by a system call each, which 64 kB are worth.
 //!
 //! Each frame is copied once, into the pool; no slot is held longer than that. The kernel's virtio-net header tells
-//! what the sender left undone: checksums are finished and segments cut before the graph sees a packet, so hosts may
-//! keep their default offloads (TCP: 2.1 Gbit/s there). A VLAN tag that the kernel took off is put back.
+//! what the sender left undone, checksums and the cutting of long frames, and that is noted on the packet, which stays
+//! whole: so hosts may keep their default offloads. A VLAN tag that the kernel took off is put back.
 //!
 //! # Sending
 //!
-//! By `sendmmsg` on a second socket, one copy each (by the kernel). A frame longer than the link carries is dropped
-//! and counted as too long.
+//! By `sendmmsg` on a second socket, one copy each (by the kernel), with what is left to be done in a virtio-net header:
+//! the card does it, or the kernel before it, or the host at the other end of a virtual link need not. A frame longer
+//! than the link carries, or with longer segments, is dropped and counted as too long.
 mod intake;
 mod ring;
 mod rx;
