@@ -2,6 +2,7 @@
 use crate::job::Input;
 use crate::load::{Reading, load};
 use crate::voice::{Voice, complain};
+use artery_device::Ports;
 use artery_engine::Handle;
 use std::sync::{Arc, Mutex};
 
@@ -64,6 +65,7 @@ impl Replacer {
         let is_replaced = result.is_ok();
         if is_replaced {
             self.handle.plan().set_source(text);
+            self.handle.resources().get::<Ports>().close_unused();
         }
         loaded.problems = result.unwrap_or_else(|problems| problems);
         let faults = self.voice.faults(&loaded);

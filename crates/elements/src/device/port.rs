@@ -115,7 +115,7 @@ pub(super) struct Receiver {
     seen: RxCounters,
     /// What the queue was told last: whether to receive without a look at packets.
     blind: Option<bool>,
-    /// When the interface is looked at again, by the first of the queues.
+    /// When the interface is looked at again.
     look: Time,
 }
 
@@ -153,9 +153,7 @@ impl Receiver {
 
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        if self.half.queue == 0 {
-            self.look(cx);
-        }
+        self.look(cx);
         let pool = cx.pool();
         let Some(rx) = self.half.get(cx) else { return };
         match rx.receive(pool, max, into) {
@@ -173,14 +171,17 @@ impl Receiver {
         }
     }
 
-    /// Looks at the interface now and then, and says what has changed.
+    /// Asks now and then for what the kernel lost, and, for the first of the queues, what has changed at the interface.
     fn look(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
         if now < self.look {
             return;
         }
         self.look = now + LOOK_EVERY;
-        for change in self.half.port.iter().flat_map(|port| port.look()) {
+        if let Some(rx) = &self.half.held {
+            rx.counters();
+        }
+        for change in self.half.port.iter().filter(|_| self.half.queue == 0).flat_map(|port| port.look()) {
             cx.say(&format!("{}: {change}", cx.name()));
         }
     }
@@ -194,7 +195,7 @@ impl Receiver {
         cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
         cx.count_discarded(DropReason::TooLong, now.truncated.saturating_sub(was.truncated));
         let Some(rx) = &self.half.held else { return };
-        if self.half.queue == 0 && self.half.port.as_ref().is_some_and(|port| port.interface().is_some()) {
+        if self.half.port.as_ref().is_some_and(|port| port.interface().is_some()) {
             cx.wake_at(self.look);
         }
         match rx.fd() {
