@@ -127,7 +127,9 @@ fn an_interface_that_went_down_is_used_again_when_it_is_up() {
 fn changes_of_mtu_and_address_are_said_and_the_new_mtu_is_used() {
     with_hosts("life-changes", |hosts| {
         let router = start(hosts, "LINUX", &[])?;
-        for (host, interface) in [(&hosts.a, "eth0"), (&hosts.b, "eth0"), (&hosts.r, "eth0"), (&hosts.r, "eth1")] {
+        for (host, interface) in
+            [(&hosts.a, "eth0"), (&hosts.b, "eth0"), (&hosts.r, "eth0"), (&hosts.r, "eth1")]
+        {
             host.mtu(interface, 4000)?;
         }
         router.wait_for("eth0: its MTU is 4000 now, and was 1500", SOON)?;

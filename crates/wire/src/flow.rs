@@ -108,11 +108,17 @@ mod tests {
         for workers in [2, 3, 5, 8] {
             let mut counts = vec![0; workers];
             for n in 0..4000u16 {
-                let ip = ip4().src(format!("10.0.{}.{}", n >> 8, n & 255).as_str()).dst("10.1.0.1").udp(1000 + n % 7, 53);
+                let ip = ip4()
+                    .src(format!("10.0.{}.{}", n >> 8, n & 255).as_str())
+                    .dst("10.1.0.1")
+                    .udp(1000 + n % 7, 53);
                 counts[flow_hash(&frame(ip)) as usize % workers] += 1;
             }
             let fair = 4000 / workers;
-            assert!(counts.iter().all(|count| (fair * 9 / 10..=fair * 11 / 10).contains(count)), "{counts:?}");
+            assert!(
+                counts.iter().all(|count| (fair * 9 / 10..=fair * 11 / 10).contains(count)),
+                "{counts:?}"
+            );
         }
     }
 

@@ -270,10 +270,7 @@ fn a_record_at_hand_is_taken_whole_or_left_where_it_is() {
 #[test]
 fn files_have_messages_with_remedies() {
     let error = PcapReader::open("/no/such/file.pcap").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "/no/such/file.pcap: opening it to read failed: No such file or directory"
-    );
+    assert_eq!(error.to_string(), "/no/such/file.pcap: opening it to read failed: No such file or directory");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.pcap");
     let path = path.to_str().unwrap();

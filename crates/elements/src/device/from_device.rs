@@ -289,7 +289,8 @@ mod tests {
         assert_eq!(bench.read("encap", "").as_deref(), Ok("ETHER"));
     }
 
-    const COUNTS: &str = "in_packets 2\nin_bytes 160\nin_errors 0\nout_packets 0\nout_bytes 0\nout_errors 0\n";
+    const COUNTS: &str =
+        "in_packets 2\nin_bytes 160\nin_errors 0\nout_packets 0\nout_bytes 0\nout_errors 0\n";
 
     #[test]
     fn frames_of_a_monitored_port_end_at_once_and_are_counted_all_the_same() {

@@ -3,8 +3,12 @@ use artery_device::{BusyPoll, Method};
 use artery_engine::{Arg, ArgError, Args};
 
 /// What the argument says of itself.
-pub(super) const METHOD: Arg =
-    Arg::keyword("METHOD", "word", "AUTO", "way to the interface: AUTO, LINUX, XDP, XDP_NATIVE or XDP_GENERIC");
+pub(super) const METHOD: Arg = Arg::keyword(
+    "METHOD",
+    "word",
+    "AUTO",
+    "way to the interface: AUTO, LINUX, XDP, XDP_NATIVE or XDP_GENERIC",
+);
 
 /// Frames that one system call may handle when it does the driver's work.
 const BUDGET: u16 = 64;

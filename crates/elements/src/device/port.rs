@@ -1,7 +1,7 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use super::monitor;
 use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
-use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Time, Level, Monitor, StartError};
+use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, StartError, Time};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -121,7 +121,12 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(queue: u16) -> Receiver {
-        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None, look: Time::ZERO }
+        Receiver {
+            half: Half::new(Port::rx, queue),
+            seen: RxCounters::default(),
+            blind: None,
+            look: Time::ZERO,
+        }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
