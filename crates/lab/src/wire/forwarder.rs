@@ -2,7 +2,7 @@
 
 use super::bed::{Bed, PATIENCE, Shape};
 use super::part::{BEGINS, SUBCOMMAND};
-use super::processor::{Account, FORWARDER};
+use super::processor::{Account, ENDS, FORWARDER};
 use crate::conf::ROUTER;
 use crate::engine_bench::HugePages;
 use crate::program;
@@ -56,6 +56,8 @@ pub(super) const ALL: [Forwarder; 9] = [
 /// A forwarder at work; it ends when this is dropped.
 pub(super) struct Running {
     process: Option<Process>,
+    /// Whether the kernel forwards on the forwarder's processor.
+    steered: bool,
     _pages: Option<HugePages>,
 }
 
@@ -92,6 +94,11 @@ impl Forwarder {
         }
     }
 
+    /// The processor that it forwards on.
+    pub(super) fn processor(self) -> usize {
+        if self == (Forwarder::Kernel { steered: false }) { ENDS } else { FORWARDER }
+    }
+
     pub(super) fn shape(self) -> Shape {
         match self {
             Forwarder::Router(_) | Forwarder::Kernel { .. } => Shape::Routed,
@@ -101,12 +108,13 @@ impl Forwarder {
 
     /// Starts it and waits until it forwards.
     pub(super) fn start(self, bed: &Bed) -> Result<Running> {
-        let mut running = Running { process: None, _pages: None };
+        let mut running = Running { process: None, steered: false, _pages: None };
         match self {
             Forwarder::Kernel { steered } => {
                 bed.r.forwarding(true)?;
                 if steered {
                     bed.steer(FORWARDER)?;
+                    running.steered = true;
                 }
             }
             Forwarder::Bare => {
@@ -134,9 +142,12 @@ impl Forwarder {
 }
 
 impl Running {
-    /// Whose processor time is the forwarder's.
-    pub(super) fn account(&self) -> Account {
-        self.process.as_ref().map_or(Account::Processor, |process| Account::Process(process.id()))
+    /// Whose processor time is the forwarder's; nobody's where it works in the name of whoever sends.
+    pub(super) fn account(&self) -> Option<Account> {
+        match &self.process {
+            Some(process) => Some(Account::Process(process.id())),
+            None => self.steered.then_some(Account::Processor),
+        }
     }
 
     /// An error if it has ended.

@@ -1,6 +1,7 @@
 //! What was measured, what was not and why, and which promises hold.
 
 use super::forwarder::ALL;
+use super::processor::{ENDS, FORWARDER};
 use crate::machine::Machine;
 use crate::results::{Align, Measurement, Summary, Table, number, write_json_lines};
 use crate::voice::{print, progress};
@@ -40,7 +41,8 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     /// Figures of several rounds, in the order of the first.
     rows: Vec<Row>,
-    skipped: Vec<String>,
+    /// What was not measured and why, and what else a reader must know.
+    remarks: Vec<String>,
 }
 
 struct Row {
@@ -66,7 +68,7 @@ enum Wanted {
 
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
-        Report { machine, rows: Vec::new(), skipped: Vec::new() }
+        Report { machine, rows: Vec::new(), remarks: Vec::new() }
     }
 
     pub(super) fn add(&mut self, work: Work, who: &str, value: f64) {
@@ -79,10 +81,14 @@ impl Report {
 
     /// Says once why something was not measured.
     pub(super) fn skip(&mut self, what: &str, reason: &str) {
-        let line = format!("skipped: {what}: {}", shortened(reason));
+        self.remark(format!("skipped: {what}: {}", shortened(reason)));
+    }
+
+    /// Says something once that a reader must know.
+    pub(super) fn remark(&mut self, line: String) {
         progress(&line);
-        if !self.skipped.contains(&line) {
-            self.skipped.push(line);
+        if !self.remarks.contains(&line) {
+            self.remarks.push(line);
         }
     }
 
@@ -96,7 +102,7 @@ impl Report {
         if !json {
             return Ok(print(&self.text())?);
         }
-        self.skipped.iter().for_each(|line| progress(line));
+        self.remarks.iter().for_each(|line| progress(line));
         Ok(write_json_lines(&self.measurements(), std::io::stdout())?)
     }
 
@@ -117,6 +123,7 @@ impl Report {
             Measurement::of("wire", &row.who, row.work.unit, &row.runs)
                 .param("work", row.work.name)
                 .param("load", &self.machine.load)
+                .param("processors", placement(&row.who))
                 .cpu(&self.machine.cpu)
                 .notes(if row.work == MEMORY { "in memory" } else { "veth pairs in namespaces" })
         };
@@ -131,7 +138,7 @@ impl Report {
         }
         text += &format!("\n{}", self.table());
         text += &format!("\n{}", self.goals_table());
-        self.skipped.iter().for_each(|line| text += &format!("\n{line}"));
+        self.remarks.iter().for_each(|line| text += &format!("\n{line}"));
         text
     }
 
@@ -231,8 +238,17 @@ that others use (a load above 1) say little.
 - *Sink*: the receiving veth counts, an nftables rule drops, on the processor that sent last.
 - *iperf3*, both ends on processor 0, default offloads. *ping*, processor 0, before the generator; a reply is the kernel's.
 - *Loss-free* is the greatest rate with at most 0.1 % lost, found by halving; percentages of load are of it.
-- *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's stack included.
-  Of *kernel* and *kernel-rps* it is all that processor 1 does (/proc/stat): for *kernel*, that is the wrong processor.";
+- *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's stack included;
+  of *kernel-rps* all that processor 1 does (/proc/stat), other programs included. *kernel* works in the sender's name.";
+
+/// Who runs where.
+fn placement(who: &str) -> String {
+    let on = ALL.iter().find(|forwarder| forwarder.name() == who).map_or(FORWARDER, |one| one.processor());
+    match who.starts_with("memory") || who == YARDSTICK {
+        true => format!("all {on}"),
+        false => format!("generator, iperf3 and ping {ENDS}; forwarder and sink {on}"),
+    }
+}
 
 impl Goal {
     fn verdict(&self) -> &'static str {
