@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use std::fs;
 use std::path::Path;
 
-/// What is measured, with its unit and whether less is better.
+/// What is measured, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) name: &'static str,
@@ -49,6 +49,14 @@ struct Row {
     work: Work,
     who: String,
     runs: Vec<f64>,
+}
+
+impl Row {
+    /// Median, least and greatest, as people read them.
+    fn figures(&self) -> [String; 3] {
+        let summary = Summary::of(&self.runs);
+        [summary.median, summary.min, summary.max].map(number)
+    }
 }
 
 /// A promise: what is claimed, the figure, and the least that it has to be (or the most).
@@ -102,7 +110,7 @@ impl Report {
         if !json {
             return Ok(print(&self.text())?);
         }
-        self.remarks.iter().for_each(|line| progress(line));
+        // Remarks were said on the way.
         Ok(write_json_lines(&self.measurements(), std::io::stdout())?)
     }
 
@@ -136,7 +144,7 @@ impl Report {
         for forwarder in ALL {
             text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
         }
-        text += &format!("\n{}", self.table());
+        text += &format!("\n{}\nRound trips through it, in µs:\n\n{}", self.table(), self.ping_table());
         text += &format!("\n{}", self.goals_table());
         self.remarks.iter().for_each(|line| text += &format!("\n{line}"));
         text
@@ -153,16 +161,9 @@ impl Report {
             ("unit", Align::Left),
             ("rounds", right),
         ]);
-        let mut works: Vec<Work> = Vec::new();
-        self.rows.iter().for_each(|row| {
-            if !works.contains(&row.work) {
-                works.push(row.work)
-            }
-        });
-        for work in works {
+        for work in [MEMORY, TCP, TCP_TIME, UDP, UDP_TIME, OVERLOAD, LOSS_FREE] {
             for row in self.rows.iter().filter(|row| row.work == work) {
-                let figures = Summary::of(&row.runs);
-                let [median, least, greatest] = [figures.median, figures.min, figures.max].map(number);
+                let [median, least, greatest] = row.figures();
                 let rounds = row.runs.len().to_string();
                 table.row([work.name, &row.who, &median, &least, &greatest, work.unit, &rounds]);
             }
@@ -170,45 +171,60 @@ impl Report {
         table
     }
 
+    fn ping_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("load", Align::Left),
+            ("forwarder", Align::Left),
+            ("p50", right),
+            ("least", right),
+            ("greatest", right),
+            ("p99", right),
+            ("p99.9", right),
+        ]);
+        for (load, [middle, most, nearly_all]) in ["idle", "50 %", "90 %"].into_iter().zip(PINGS) {
+            for row in self.rows.iter().filter(|row| row.work == middle) {
+                let [median, least, greatest] = row.figures();
+                let [p99, p999] =
+                    [most, nearly_all].map(|work| self.median(work, &row.who).map_or("-".into(), number));
+                table.row([load, &row.who, &median, &least, &greatest, &p99, &p999]);
+            }
+        }
+        table
+    }
+
     fn goals(&self) -> [Goal; 5] {
-        let best =
-            |work, names: &[&str]| names.iter().filter_map(|who| self.median(work, who)).reduce(f64::max);
-        let kernel = best(TCP, &["kernel", "kernel-rps"]);
+        let at_least = |value: Option<f64>| value.map_or(Wanted::Unknown, Wanted::AtLeast);
+        let kernel = ["kernel", "kernel-rps"].iter().filter_map(|who| self.median(TCP, who)).reduce(f64::max);
         let [idle, ..] = PINGS[0];
+        let ping = self.median(idle, "kernel").map(|kernel| kernel + 40.0);
         [
-            Goal {
-                claim: "TCP through conf/router.click: 10 Gbit/s, or half of the kernel's if that is more",
-                figure: self.median(TCP, "router"),
-                wanted: kernel.map_or(Wanted::Unknown, |kernel| Wanted::AtLeast((kernel / 2.0).max(10.0))),
-                unit: TCP.unit,
-            },
-            Goal {
-                claim: "AF_PACKET wire: the bare loop's (0.57 when first measured)",
-                figure: self.median(OVERLOAD, "cable"),
-                wanted: self.median(OVERLOAD, "bare").map_or(Wanted::Unknown, Wanted::AtLeast),
-                unit: OVERLOAD.unit,
-            },
-            Goal {
-                claim: "AF_XDP wire: 0.68",
-                figure: self.median(OVERLOAD, "cable-xdp"),
-                wanted: Wanted::AtLeast(0.68),
-                unit: OVERLOAD.unit,
-            },
-            Goal {
-                claim: "memory pair to memory pair: 1.5 y",
-                figure: self.median(MEMORY, "memory"),
-                wanted: self.median(MEMORY, YARDSTICK).map_or(Wanted::Unknown, |y| Wanted::AtLeast(1.5 * y)),
-                unit: MEMORY.unit,
-            },
-            Goal {
-                claim: "p50 of ping through the router: the kernel's and 40 µs",
-                figure: self.median(idle, "router"),
-                wanted: self
-                    .median(idle, "kernel")
-                    .map_or(Wanted::Unknown, |kernel| Wanted::AtMost(kernel + 40.0)),
-                unit: idle.unit,
-            },
+            self.goal(
+                "TCP through conf/router.click: 10 Gbit/s, or half of the kernel's if that is more",
+                (TCP, "router"),
+                at_least(kernel.map(|kernel| (kernel / 2.0).max(10.0))),
+            ),
+            self.goal(
+                "AF_PACKET wire: the bare loop's (0.57 when first measured)",
+                (OVERLOAD, "cable"),
+                at_least(self.median(OVERLOAD, "bare")),
+            ),
+            self.goal("AF_XDP wire: 0.68", (OVERLOAD, "cable-xdp"), Wanted::AtLeast(0.68)),
+            self.goal(
+                "memory pair to memory pair: 1.5 y",
+                (MEMORY, "memory"),
+                at_least(self.median(MEMORY, YARDSTICK).map(|y| 1.5 * y)),
+            ),
+            self.goal(
+                "p50 of ping through the router: the kernel's and 40 µs",
+                (idle, "router"),
+                ping.map_or(Wanted::Unknown, Wanted::AtMost),
+            ),
         ]
+    }
+
+    fn goal(&self, claim: &'static str, (work, who): (Work, &str), wanted: Wanted) -> Goal {
+        Goal { claim, figure: self.median(work, who), wanted, unit: work.unit }
     }
 
     fn goals_table(&self) -> Table {
@@ -338,6 +354,22 @@ mod tests {
         assert!(row.contains("2.00") && row.contains("1.00") && row.contains("3.00"), "{row}");
         assert_eq!(text.matches("skipped: cable-xdp: no such way … the cause").count(), 1, "{text}");
         assert_eq!(report.measurements().len(), 1);
+        assert_eq!(
+            report.measurements()[0].params["processors"],
+            "generator, iperf3 and ping 0; forwarder and sink 1"
+        );
+    }
+
+    #[test]
+    fn round_trips_have_a_row_for_each_load_and_forwarder() {
+        let mut report = report();
+        for (work, value) in PINGS[1].into_iter().zip([10.5, 20.5, 30.5]) {
+            report.add(work, "kernel", value);
+        }
+        let text = report.text();
+        let row = text.lines().find(|line| line.starts_with("| 50 %")).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells[1..8], ["50 %", "kernel", "10.5", "10.5", "10.5", "20.5", "30.5"]);
     }
 
     #[test]
