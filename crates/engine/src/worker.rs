@@ -2,6 +2,7 @@
 use crate::control::{Command, Control};
 use crate::graph::Graph;
 use crate::handover::Receiver;
+use crate::patience::Patience;
 use crate::reason::DropReason;
 use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};
@@ -24,11 +25,12 @@ pub(crate) struct Worker {
     graph: Graph,
     reader: Reader,
     turns: u32,
+    patience: Patience,
 }
 
 impl Worker {
     pub(crate) fn new(graph: Graph, reader: Reader) -> Worker {
-        Worker { graph, reader, turns: 0 }
+        Worker { graph, reader, turns: 0, patience: Patience::NEW }
     }
 
     /// Runs until the router ends; gives the graph back with what it counted.
@@ -38,7 +40,11 @@ impl Worker {
         while !control.has_ended() {
             self.turn();
             if !control.has_ended() && !self.graph.scheduler.has_ready() {
-                self.rest();
+                let start = Instant::now();
+                if !self.wait_awake(start) {
+                    self.rest();
+                }
+                self.patience.learn(start.elapsed());
             }
         }
         if control.drains() {
@@ -89,6 +95,29 @@ impl Worker {
         if self.turns.is_multiple_of(POLL_EVERY) && graph.watching.contains(&true) {
             look(graph);
         }
+    }
+
+    /// Waits for a moment without sleeping, where that is likely to be enough; returns whether it was.
+    fn wait_awake(&mut self, start: Instant) -> bool {
+        let awake = self.patience.awake();
+        let graph = &mut self.graph;
+        if awake.is_zero() || graph.clock.is_simulated() {
+            return false;
+        }
+        let timer = graph.scheduler.next_timer();
+        while start.elapsed() < awake {
+            look(graph);
+            graph.clock.forget();
+            let is_needed = graph.scheduler.has_ready()
+                || graph.incoming.iter().any(Receiver::has_packets)
+                || graph.control.has_command(graph.worker)
+                || timer.is_some_and(|time| time <= graph.clock.now());
+            if is_needed {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     /// Sleeps until a file, a timer or a command needs the worker; in simulated time jumps to the next timer.
