@@ -1,15 +1,18 @@
 //! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
 #![deny(unsafe_code)]
 
+pub mod cachegrind;
 pub mod conf;
 pub mod demo;
 pub mod engine_bench;
 pub mod fib;
 pub mod machine;
+pub mod perf;
 pub mod program;
 pub mod results;
 pub mod rig;
 pub mod seed0;
 pub mod seed3;
+pub mod seed4;
 pub mod voice;
 pub mod wire;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, fib, seed0, seed3, voice, wire};
+use artery_lab::{demo, fib, seed0, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
+  artery-bench seed4 --quick                   the experiment of July 2008: cache misses, in a minute
   artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
@@ -53,6 +54,8 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+    /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
+    Seed4(seed4::Options),
     /// Forward between two hosts, beside the kernel and DPDK's testpmd: frames a second, TCP and UDP, latency
     Wire(wire::Options),
     /// Carry out one part of wire in a host of its own
@@ -74,6 +77,9 @@ enum Command {
         #[arg(long)]
         burst: usize,
     },
+    /// Carry out one run of seed4 and print its figures
+    #[command(name = seed4::SUBCOMMAND, hide = true)]
+    Seed4Run(seed4::Case),
 }
 
 /// The status that a shell reports of a filter whose reader went away.
@@ -99,6 +105,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Fib(options) => fib::run(&options),
         Command::Seed0(options) => seed0::run(&options),
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
+        Command::Seed4(options) => seed4::run(&options),
+        Command::Seed4Run(case) => seed4::run_one(&case),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),

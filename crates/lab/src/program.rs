@@ -4,7 +4,7 @@ use crate::rig::RigError;
 use anyhow::{Context as _, bail};
 use artery_device::Interface;
 use artery_elements::CLASSES;
-use artery_engine::{Handle, Problem, Router, Settings};
+use artery_engine::{Classes, Handle, Problem, Router, Settings};
 use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
 use std::path::{Path, PathBuf};
 
@@ -12,29 +12,41 @@ use std::path::{Path, PathBuf};
 pub struct Checked {
     ir: Ir,
     processing: Processing,
+    classes: Classes,
 }
 
 /// Compiles and checks a configuration; the error shows every diagnostic, warnings too.
 pub fn checked(name: &str, text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Checked> {
+    checked_with(CLASSES, name, text, variables)
+}
+
+/// The same with classes of the caller's choice.
+pub fn checked_with(
+    classes: Classes,
+    name: &str,
+    text: &str,
+    variables: &[(&str, &str)],
+) -> anyhow::Result<Checked> {
     let mut sources = Sources::default();
     let file = sources.add(name, text);
     let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let options = Options { variables, ..Options::default() };
-    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &CLASSES);
-    let (processing, more) = check(&ir, &CLASSES);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &classes);
+    let (processing, more) = check(&ir, &classes);
     diagnostics.extend(more);
     if !diagnostics.is_empty() {
         let shown: Vec<String> = diagnostics.iter().map(|d: &Diagnostic| d.render(&sources)).collect();
         bail!("{name} is not clean:\n{}", shown.join("\n"));
     }
-    Ok(Checked { ir, processing })
+    Ok(Checked { ir, processing, classes })
 }
 
 impl Checked {
     /// Makes and starts the elements.
     pub fn build(&self, mut settings: Settings) -> anyhow::Result<Router> {
         settings.names.ask_devices(Interface::mac_of);
-        Router::build(&self.ir, &self.processing, CLASSES, settings).map_err(|found| self.complain(&found))
+        Router::build(&self.ir, &self.processing, self.classes, settings)
+            .map_err(|found| self.complain(&found))
     }
 
     /// Puts it in the place of what a router runs.
@@ -46,7 +58,7 @@ impl Checked {
     /// Makes all elements and starts none, to see that their arguments are right.
     pub fn configure(&self, mut settings: Settings) -> anyhow::Result<()> {
         settings.names.ask_devices(Interface::mac_of);
-        let configured = Router::configure(&self.ir, &self.processing, CLASSES, settings);
+        let configured = Router::configure(&self.ir, &self.processing, self.classes, settings);
         let (_, warnings) = configured.map_err(|found| self.complain(&found))?;
         if warnings.is_empty() { Ok(()) } else { Err(self.complain(&warnings)) }
     }

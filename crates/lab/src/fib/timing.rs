@@ -64,7 +64,7 @@ impl Default for Flusher {
 }
 
 /// Bytes of the last-level cache; 32 MiB where the system does not say.
-fn last_level_cache() -> usize {
+pub fn last_level_cache() -> usize {
     let size = |index: u32| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
         let text = std::fs::read_to_string(path).ok()?;

@@ -1,9 +1,11 @@
 //! Results of experiments: one schema for all of them, and the forms in which they are written.
 
 mod chart;
+mod finding;
 mod table;
 
 pub use chart::Chart;
+pub use finding::{Finding, Verdict};
 pub use table::{Align, Table, number};
 
 use serde::{Deserialize, Serialize};

@@ -4,39 +4,7 @@ use super::report::Report;
 use super::scenario::{AS_RUN, FULL};
 use super::tables::Levels;
 use crate::fib::engine::Mode;
-use std::fmt;
-
-/// Whether a claim holds, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
-    pub(super) claim: &'static str,
-    pub(super) finding: Finding,
-    pub(super) why: String,
-}
-
-/// What was found of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    Holds,
-    DoesNotHold,
-    NotMeasured,
-}
-
-impl From<bool> for Finding {
-    fn from(holds: bool) -> Finding {
-        if holds { Finding::Holds } else { Finding::DoesNotHold }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Finding::Holds => "holds",
-            Finding::DoesNotHold => "does not hold",
-            Finding::NotMeasured => "not measured",
-        })
-    }
-}
+use crate::results::{Finding, Verdict};
 
 /// Rates closer than this are the same: machines that others use too are no more exact.
 const SAME: f64 = 1.05;

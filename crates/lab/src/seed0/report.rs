@@ -346,9 +346,9 @@ fn quartiles(runs: &[f64]) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::claims::{Finding, Verdict};
     use super::super::scenario::{AS_RUN, Destinations};
     use super::*;
+    use crate::results::{Finding, Verdict};
 
     fn report(art: f64) -> Report {
         with_rates(art, 30.0, 40.0)

@@ -20,12 +20,12 @@ pub use frames::{DARKSTAR, FRAME, PAYLOAD, Station, TSB, ZEUS, segment};
 pub use graph::with_ends;
 pub use wire::{INTERFACE, Segment};
 
+use crate::cachegrind::Count;
 use crate::machine::Machine;
 use crate::program;
 use crate::rig::{Rig, RigError};
 use crate::voice::{print, progress};
 use anyhow::Context as _;
-use child::Instructions;
 use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
     Ok(runs)
 }
 
-fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Instructions>> {
+fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Count>> {
     let count = |(case, burst): (Case, usize)| {
         progress(&format!("instructions: {case} at burst {burst}"));
         Ok(((case, burst), child::instructions(valgrind, case, plan.counted, burst)?))

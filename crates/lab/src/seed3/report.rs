@@ -2,9 +2,9 @@
 
 use super::Runs;
 use super::case::Case;
-use super::child::Instructions;
 use super::graph::CHAIN;
 use super::plan::{Plan, WIRE};
+use crate::cachegrind::Count;
 use crate::machine::Machine;
 use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
 use artery_engine::BATCH;
@@ -39,7 +39,7 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,
     pub(super) memory: Runs<(Case, usize)>,
-    pub(super) instructions: BTreeMap<(Case, usize), Instructions>,
+    pub(super) instructions: BTreeMap<(Case, usize), Count>,
     pub(super) wire: Runs<&'static str>,
     pub(super) remarks: Vec<String>,
 }
@@ -129,7 +129,7 @@ impl Report {
             let Some(runs) = self.memory.get(&(case, burst)) else { continue };
             let nanos = Summary::of(runs);
             let count = self.instructions.get(&(case, burst));
-            let counted = |of: fn(&Instructions) -> f64| count.map_or("-".into(), |count| number(of(count)));
+            let counted = |of: fn(&Count) -> f64| count.map_or("-".into(), |count| number(of(count)));
             table.row([
                 name.to_string(),
                 what.to_string(),
@@ -138,7 +138,7 @@ impl Report {
                 number(nanos.min),
                 number(nanos.max),
                 counted(|count| count.instructions),
-                counted(|count| count.misses),
+                counted(|count| count.d1),
                 number(1e9 / nanos.median / CLICK_1999),
             ]);
         }

@@ -1,0 +1,477 @@
+//! An element that stands for a network card and the inner half of its driver.
+//!
+//! It takes buffers from the pool, has packets in them without writing a byte where it can help it - as a card does
+//! that writes past the processor -, hands them to the router's port, and takes back what the router sends. It runs on
+//! the router's own worker, by turns with it, and takes the time: what passes between two of its runs is the router's.
+
+use super::case::{Buffers, Case, Depth};
+use super::graph::{FRAME, TTL, frame, was_forwarded};
+use crate::perf::{Counters, fence, forget};
+use artery_device::{MemoryRx, MemoryTx, RxQueue as _, TxQueue as _};
+use artery_engine::{Args, Batch, Class, Context, Element, Packet, Pool};
+use artery_packet::BATCH;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::mem::take;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The class of the card; no configuration outside this experiment has one.
+pub(super) static CARD: Class = Class {
+    name: "Card",
+    group: "lab",
+    summary: "hands packets to a port in memory and takes them back",
+    manual: "Stands for a network card.",
+    example: "Card;",
+    ports: "0/0",
+    build: |args: &mut Args<'_>| Ok(Box::new(Card { deal: args.resource(), job: None })),
+    ..Class::DEFAULT
+};
+
+/// Places for a packet within a big frame: one in each line, a prime number of them.
+const PLACES: usize = 1021;
+/// Where the first of them begins.
+const FIRST_PLACE: usize = 128;
+/// How often a frame is used before it is written anew: each time may take a hop.
+const USES: u8 = TTL - 55;
+/// A turn that took longer was another program's, at least in part.
+const DISTURBED: Duration = Duration::from_micros(50);
+/// Of so many packets that come back, one is examined.
+const EXAMINED: u64 = 1000;
+/// Runs without a packet after which what has not come back never will.
+const LAST_RUNS: u32 = 1000;
+
+/// Where the card finds what to do.
+#[derive(Default)]
+pub(super) struct Deal(Mutex<Option<Job>>);
+
+impl Deal {
+    /// Lets the card begin.
+    pub(super) fn give(&self, job: Job) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
+    }
+    fn receive(&self) -> Option<Job> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handed {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Packets that came back and were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Examined {
+    /// All of them.
+    pub packets: u64,
+    /// Those that were not as a router must send them.
+    pub wrong: u64,
+}
+
+/// How the time was spent, in nanoseconds. Turns that were disturbed are in none of them but the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// By the router, in turns with packets.
+    pub busy: u64,
+    /// Packets in these turns.
+    pub packets: u64,
+    /// By the card, in these turns.
+    pub card: u64,
+    /// In turns without packets, by both.
+    pub idle: u64,
+    /// In turns that others disturbed.
+    pub disturbed: u64,
+    /// Packets in turns of every kind.
+    pub all_packets: u64,
+}
+
+/// Misses of a packet, the card's among them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Of the first-level data cache.
+    pub d1: f64,
+    /// Of the last level, where the processor counts that.
+    pub last: Option<f64>,
+}
+
+/// What the card saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What it handed to the router.
+    pub handed: Handed,
+    /// Packets that came back.
+    pub returned: u64,
+    /// What was found of them.
+    pub examined: Examined,
+    /// How the time was spent.
+    pub spent: Spent,
+    /// Misses by the processor's counters, or why there are none.
+    pub misses: Result<Counted, String>,
+}
+
+impl Outcome {
+    /// Nanoseconds that the router took for a packet.
+    pub fn nanos_per_packet(&self) -> f64 {
+        self.spent.busy as f64 / self.spent.packets as f64
+    }
+    /// The same with what the card took, which is mostly to take a buffer.
+    pub fn nanos_with_card(&self) -> f64 {
+        (self.spent.busy + self.spent.card) as f64 / self.spent.packets as f64
+    }
+    /// Percent of the time that the router had nothing to do. That of the card counts as such: a real one works beside.
+    pub fn idle(&self) -> f64 {
+        let Spent { busy, card, idle, .. } = self.spent;
+        100.0 * (idle + card) as f64 / (idle + card + busy) as f64
+    }
+    /// Packets a second.
+    pub fn offered(&self) -> f64 {
+        let Spent { busy, card, idle, disturbed, all_packets, .. } = self.spent;
+        1e9 * all_packets as f64 / (busy + card + idle + disturbed) as f64
+    }
+}
+
+/// What the card has to do.
+pub(super) struct Job {
+    case: Case,
+    tx: MemoryTx,
+    rx: MemoryRx,
+    report: Sender<Outcome>,
+    buffers: Option<Supply>,
+    batch: Batch,
+    /// Packets before the time is taken.
+    warm_up: u64,
+    pace: Pace,
+    turn: Option<Turn>,
+    handed: Handed,
+    returned: u64,
+    examined: Examined,
+    spent: Spent,
+    counters: Option<Counting>,
+    empty_runs: u32,
+}
+
+/// Packets before the time is taken: until every buffer was used once.
+fn warm_up(case: &Case) -> u64 {
+    let buffers = match case.buffers {
+        Buffers::Fifo(count) => count as u64,
+        Buffers::Hot | Buffers::Flushed | Buffers::Cycled(_) => 0,
+    };
+    (case.packets / 10).max(buffers.min(case.packets / 2))
+}
+
+/// A run of the card, and what the router does until its next.
+struct Turn {
+    packets: u64,
+    began: Instant,
+    ended: Instant,
+}
+
+impl Job {
+    pub(super) fn new(case: Case, tx: MemoryTx, rx: MemoryRx, report: Sender<Outcome>) -> Job {
+        Job {
+            case,
+            tx,
+            rx,
+            report,
+            buffers: None,
+            batch: Batch::default(),
+            warm_up: warm_up(&case),
+            pace: Pace::new(case.rate, case.burst),
+            turn: None,
+            handed: Handed::default(),
+            returned: 0,
+            examined: Examined::default(),
+            spent: Spent::default(),
+            counters: None,
+            empty_runs: 0,
+        }
+    }
+
+    /// Does what a card does in a moment; gives how many packets it handed over, and none when all is done.
+    fn run(&mut self, pool: &'static Pool) -> Option<u64> {
+        let began = Instant::now();
+        if let Some(turn) = self.turn.take()
+            && self.handed.packets > self.warm_up
+        {
+            self.spent.add(&turn, began);
+        }
+        self.take_back(pool);
+        let packets = self.hand_over(pool, began);
+        if packets == 0 && self.is_over() {
+            return None;
+        }
+        self.turn = Some(Turn { packets, began, ended: Instant::now() });
+        Some(packets)
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.handed.packets < self.case.packets {
+            return false;
+        }
+        self.empty_runs += 1;
+        self.returned == self.handed.packets || self.empty_runs > LAST_RUNS
+    }
+
+    /// Takes back what the router sent, and looks at some of it.
+    fn take_back(&mut self, pool: &'static Pool) {
+        let mut batch = take(&mut self.batch);
+        while let Ok(1..) = self.rx.receive(pool, BATCH, &mut batch) {
+            for packet in batch.iter() {
+                self.returned += 1;
+                if self.returned.is_multiple_of(EXAMINED) {
+                    self.examined.packets += 1;
+                    self.examined.wrong += u64::from(!was_forwarded(packet.data()));
+                }
+            }
+            batch.free();
+        }
+        self.batch = batch;
+    }
+
+    fn hand_over(&mut self, pool: &'static Pool, now: Instant) -> u64 {
+        let left = self.case.packets - self.handed.packets;
+        let due = self.pace.due(now).min(left as usize);
+        if due == 0 {
+            return 0;
+        }
+        if self.case.count && self.counters.is_none() && self.handed.packets >= self.warm_up {
+            self.counters = Some(Counting::begin(self.handed.packets));
+        }
+        let buffers = self.buffers.get_or_insert_with(|| Supply::new(self.case.buffers, pool));
+        let mut batch = take(&mut self.batch);
+        buffers.take(due, &mut batch);
+        // What is asked for must have been forgotten before.
+        if self.case.buffers == Buffers::Flushed {
+            batch.iter().for_each(|packet| {
+                forget(packet.data());
+            });
+            fence();
+        }
+        if self.case.prefetch {
+            batch.iter().for_each(Packet::prefetch);
+        }
+        let (before, bytes) = (batch.len(), batch.iter().map(|packet| packet.len() as u64).sum::<u64>());
+        if self.case.depth == Depth::Card {
+            batch.free();
+        } else {
+            // The router has taken all of the last batch, or there is no room, which a port in memory says so.
+            let _ = self.tx.transmit(&mut batch);
+        }
+        let packets = (before - batch.len()) as u64;
+        self.handed.packets += packets;
+        self.handed.bytes += bytes - batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        batch.free();
+        self.batch = batch;
+        packets
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let misses = match self.counters.take() {
+            None => Err("nobody asked for it".to_string()),
+            Some(counting) => counting.end(self.handed.packets),
+        };
+        let Job { handed, returned, examined, spent, .. } = *self;
+        Outcome { handed, returned, examined, spent, misses }
+    }
+}
+
+impl Spent {
+    /// Adds a turn that ends now.
+    fn add(&mut self, turn: &Turn, now: Instant) {
+        let (card, rest) = (turn.ended - turn.began, now - turn.ended);
+        self.all_packets += turn.packets;
+        if card > DISTURBED || rest > DISTURBED {
+            self.disturbed += (card + rest).as_nanos() as u64;
+        } else if turn.packets == 0 {
+            self.idle += (card + rest).as_nanos() as u64;
+        } else {
+            self.packets += turn.packets;
+            self.card += card.as_nanos() as u64;
+            self.busy += rest.as_nanos() as u64;
+        }
+    }
+}
+
+/// When packets are due.
+struct Pace {
+    burst: usize,
+    /// Time between two packets; none when they are always due.
+    interval: Option<Duration>,
+    next: Option<Instant>,
+}
+
+impl Pace {
+    fn new(rate: Option<f64>, burst: usize) -> Pace {
+        let interval = rate.filter(|rate| *rate > 0.0).map(|rate| Duration::from_secs_f64(1.0 / rate));
+        Pace { burst, interval, next: None }
+    }
+
+    /// How many packets are due.
+    fn due(&mut self, now: Instant) -> usize {
+        let Some(interval) = self.interval else { return self.burst };
+        let next = *self.next.get_or_insert(now);
+        let late = now.saturating_duration_since(next);
+        if now < next {
+            return 0;
+        }
+        let due = (late.as_nanos() / interval.as_nanos().max(1)) as usize + 1;
+        if due > self.burst {
+            // What was not sent while others had the processor is not sent in a heap later: no wire does that.
+            self.next = Some(now + interval);
+            return self.burst;
+        }
+        self.next = Some(next + interval * due as u32);
+        due
+    }
+}
+
+/// Where the card's buffers come from, with a packet in each.
+struct Supply {
+    kind: Buffers,
+    pool: &'static Pool,
+    frame: [u8; FRAME],
+    /// Free buffers in the order of their return, for all but the pool's own order, which is the reverse.
+    free: VecDeque<Packet>,
+    /// By common frame: how often it was used since it was written.
+    uses: Vec<u8>,
+    /// The next place in a big frame.
+    place: usize,
+}
+
+impl Supply {
+    fn new(kind: Buffers, pool: &'static Pool) -> Supply {
+        let mut supply = Supply {
+            kind,
+            pool,
+            frame: frame(),
+            free: VecDeque::new(),
+            uses: vec![0; pool.frames()],
+            place: 0,
+        };
+        supply.collect();
+        // Bytes are there before anybody counts.
+        if let Buffers::Cycled(_) = kind {
+            let Supply { free, frame, .. } = &mut supply;
+            for packet in free.iter_mut() {
+                (0..PLACES).for_each(|place| {
+                    put(packet, place);
+                    packet.data_mut().copy_from_slice(frame);
+                });
+            }
+        }
+        supply
+    }
+
+    /// Puts what was given back behind what is free.
+    fn collect(&mut self) {
+        let pool = self.pool;
+        match self.kind {
+            Buffers::Hot | Buffers::Flushed => {}
+            Buffers::Cycled(_) => self.free.extend(std::iter::from_fn(|| pool.big_packet())),
+            Buffers::Fifo(_) => self.free.extend(std::iter::from_fn(|| pool.packet())),
+        }
+    }
+
+    /// Adds packets to a batch.
+    fn take(&mut self, count: usize, into: &mut Batch) {
+        self.collect();
+        match self.kind {
+            Buffers::Hot | Buffers::Flushed => {
+                self.pool.packets(count, into);
+            }
+            Buffers::Cycled(_) | Buffers::Fifo(_) => {
+                let count = count.min(self.free.len());
+                into.extend(self.free.drain(..count));
+            }
+        }
+        into.iter_mut().for_each(|packet| self.fill(packet));
+    }
+
+    /// Has a packet in a buffer: one that was there before, where it can.
+    fn fill(&mut self, packet: &mut Packet) {
+        if let Some(frame) = self.pool.frame_of(packet) {
+            let Ok(bytes) = packet.append(FRAME) else { return };
+            let uses = &mut self.uses[frame as usize];
+            if *uses == 0 {
+                bytes.copy_from_slice(&self.frame);
+            }
+            *uses = (*uses + 1) % USES;
+            return;
+        }
+        self.place = (self.place + 1) % PLACES;
+        put(packet, self.place);
+    }
+}
+
+/// Says that the packet is in this place of its big frame.
+fn put(packet: &mut Packet, place: usize) {
+    // All places are within a big frame.
+    let _ = packet.set_place(FIRST_PLACE + 64 * place, FRAME);
+}
+
+/// Counts by the processor's counters.
+struct Counting {
+    since: u64,
+    counters: Result<(Counters, crate::perf::Misses), String>,
+}
+
+impl Counting {
+    fn begin(since: u64) -> Counting {
+        let begun = Counters::of_this_thread().and_then(|mut counters| {
+            let before = counters.read()?;
+            Ok((counters, before))
+        });
+        Counting { since, counters: begun.map_err(|error| error.to_string()) }
+    }
+
+    fn end(self, packets: u64) -> Result<Counted, String> {
+        let (mut counters, before) = self.counters?;
+        let after = counters.read().map_err(|error| error.to_string())?;
+        let each =
+            |before: f64, after: f64| (after - before) / packets.saturating_sub(self.since).max(1) as f64;
+        let last = before.last.zip(after.last).map(|(before, after)| each(before, after));
+        Ok(Counted { d1: each(before.d1, after.d1), last })
+    }
+}
+
+/// The element.
+struct Card {
+    deal: Arc<Deal>,
+    job: Option<Box<Job>>,
+}
+
+impl Element for Card {
+    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(job) = &mut self.job else {
+            self.job = self.deal.receive().map(Box::new);
+            cx.schedule();
+            return self.job.is_some();
+        };
+        match job.run(cx.pool()) {
+            Some(packets) => {
+                cx.schedule();
+                packets > 0
+            }
+            None => {
+                let outcome = job.outcome();
+                // Whoever waited may have lost patience.
+                let _ = job.report.send(outcome);
+                self.job = None;
+                true
+            }
+        }
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), artery_engine::StartError> {
+        cx.schedule();
+        Ok(())
+    }
+}

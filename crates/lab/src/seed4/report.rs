@@ -1,0 +1,434 @@
+//! What was measured, beside what was published, and what it says about what must hold.
+
+use super::case::{BURST, LADDER};
+use super::claims::judge;
+use super::figures::{By, Figures, Misses, OFF, Order, Way};
+use super::plan::{Plan, many, real, simulated};
+use super::published::{self, Published, RATES, TABLE};
+use crate::machine::Machine;
+use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
+use crate::voice::progress;
+use anyhow::Context as _;
+use std::fs;
+use std::path::Path;
+
+/// What each rung is.
+const MEANING: [&str; LADDER.len()] = [
+    "out of the receive queue, unread (+monitor of 2008)",
+    "EtherType read (monitor)",
+    "IP header checked",
+    "route found",
+    "neighbor found, all but sent",
+    "sent and taken back (-monitor)",
+];
+
+/// Everything measured.
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) plan: Plan,
+    pub(super) figures: Figures,
+    pub(super) remarks: Vec<String>,
+}
+
+impl Report {
+    /// The report as Markdown, but for the machine, which is printed when the experiment begins.
+    pub(super) fn text(&self) -> String {
+        let Plan { rounds, packets, paced, .. } = self.plan;
+        let mut text = format!(
+            "# Seed 4: monitor mode and cache misses, as in July 2008\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
+             Medians of {rounds} rounds of {} packets, and of {} ms at each rate. One processor runs the router and, by \
+             turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle. Idle: \
+             looks for packets that found none, in percent of the time. Turns longer than 50 µs were another program's and \
+             are left out.\n\nCold, for times: before packets are handed over, the processor is made to forget the line of \
+             each header (clflush). Buffers are the pool's: the last to be freed, so that descriptors are hot, as a \
+             driver's are.\n\n{}",
+            number(packets as f64),
+            paced.as_millis(),
+            self.ladder_table()
+        );
+        text += &self.misses_text();
+        text += &format!("\n## Which buffer is taken\n\n{}", self.buffers_text());
+        text += &format!("\n## What a miss costs\n\n{}", self.sanity());
+        text += &format!("\n## Beside 2008\n\n{}", self.table_of_2008());
+        text += &format!("\n## What must hold\n\n{}", self.claims_table());
+        text
+    }
+
+    /// Writes all files.
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let files = [
+            ("seed4.jsonl", self.json()?),
+            ("seed4.md", format!("{}.\n\n{}", self.machine, self.text())),
+            ("seed4-times.svg", self.times_chart().svg()),
+            ("seed4-misses.svg", self.misses_chart().svg()),
+        ];
+        for (name, text) in files {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+            progress(&format!("wrote {}", path.display()));
+        }
+        Ok(())
+    }
+
+    /// All measurements as JSON, one a line.
+    pub(super) fn json(&self) -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        write_json_lines(&self.measurements(), &mut bytes)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let of = |engine: &str, unit: &str, runs: &[f64]| {
+            let measurement = Measurement::of("seed4", engine, unit, runs).cpu(&self.machine.cpu);
+            measurement.param("burst", BURST).param("frame_bytes", 60)
+        };
+        let mut all = Vec::new();
+        for ((way, rung), runs) in &self.figures.times {
+            let buffers = real(*way);
+            all.push(
+                of(LADDER[*rung], "ns/packet", runs).param("packets", way.name()).param("buffers", buffers),
+            );
+        }
+        for ((rate, rung), runs) in &self.figures.idle {
+            let (idle, offered): (Vec<f64>, Vec<f64>) = runs.iter().copied().unzip();
+            let at = |unit, runs: &[f64]| {
+                of(LADDER[*rung], unit, runs).param("kpps", rate).param("packets", "cold")
+            };
+            all.push(at("% idle", &idle).notes("looks that found no packet, and the card's time"));
+            all.push(at("packets/s offered", &offered));
+        }
+        let missed = |engine: &str, by: By, misses: &Misses| {
+            let last = misses.last.map(|last| of(engine, "LL misses/packet", &[last]));
+            let both = [of(engine, "D1 misses/packet", &[misses.d1])].into_iter().chain(last);
+            let notes = match by {
+                By::Processor => "perf events, user, loads",
+                By::Cachegrind(_) => "cachegrind, difference of N and 2N packets, AVX2 path",
+            };
+            both.map(|one| one.param("caches", by.name()).notes(notes)).collect::<Vec<_>>()
+        };
+        for ((by, way, depth), misses) in &self.figures.misses {
+            all.extend(missed(depth, *by, misses).into_iter().map(|one| one.param("packets", way.name())));
+        }
+        for (order, runs) in &self.figures.buffers {
+            all.push(
+                of(LADDER[OFF], "ns/packet, taking the buffer included", runs).param("buffers", name(*order)),
+            );
+        }
+        for ((by, order), misses) in &self.figures.buffer_misses {
+            all.extend(
+                missed(LADDER[OFF], *by, misses).into_iter().map(|one| one.param("buffers", name(*order))),
+            );
+        }
+        all.extend(self.figures.miss.map(|miss| of("pointer chase", "ns/miss", &[miss])));
+        all
+    }
+
+    fn ladder_table(&self) -> Table {
+        let right = Align::Right;
+        let mut table = Table::new(&[
+            ("level", Align::Left),
+            ("packets end", Align::Left),
+            ("ns cold", right),
+            ("least", right),
+            ("ns cold, prefetched", right),
+            ("ns hot", right),
+            ("idle % at 397 kpps", right),
+            ("at 580 kpps", right),
+        ]);
+        for (rung, (level, meaning)) in LADDER.into_iter().zip(MEANING).enumerate() {
+            let figures = &self.figures;
+            let idle = RATES.map(|rate| figures.idle(rate, rung));
+            let times = [
+                figures.time(Way::Cold, rung),
+                figures.least(Way::Cold, rung),
+                figures.time(Way::Prefetched, rung),
+                figures.time(Way::Hot, rung),
+            ];
+            let cells = times.into_iter().chain(idle).map(or_dash);
+            table.row([level.to_string(), meaning.to_string()].into_iter().chain(cells));
+        }
+        table
+    }
+
+    fn misses_text(&self) -> String {
+        let remarks = self.remarks.join("\n\n");
+        let mut text = format!("\n## Misses of a packet\n\n{remarks}\n");
+        let counters = self.figures.counters();
+        if counters.is_empty() {
+            return text;
+        }
+        text += &format!(
+            "\nD1 and, behind the stroke, last level. What the card does to take a buffer is in all rows; *card* is that \
+             alone.{}\n\n",
+            self.simulated_caches()
+        );
+        let ways = [Way::Cold, Way::Prefetched, Way::Hot];
+        let columns: Vec<(By, Way)> = counters
+            .into_iter()
+            .flat_map(|by| ways.map(|way| (by, way)))
+            .filter(|at| self.counted(*at))
+            .collect();
+        let names: Vec<String> =
+            columns.iter().map(|(by, way)| format!("{} {}", by.name(), way.name())).collect();
+        let heading = names.iter().map(|name| (name.as_str(), Align::Right));
+        let mut table = Table::new(&[("level", Align::Left)].into_iter().chain(heading).collect::<Vec<_>>());
+        for depth in ["card"].into_iter().chain(LADDER) {
+            let cells = columns.iter().map(|(by, way)| both(self.figures.misses.get(&(*by, *way, depth))));
+            table.row([depth.to_string()].into_iter().chain(cells));
+        }
+        text + &table.to_string()
+    }
+
+    fn counted(&self, (by, way): (By, Way)) -> bool {
+        self.figures.misses.contains_key(&(by, way, LADDER[OFF]))
+    }
+
+    /// How cold packets are had in simulated caches, if any were.
+    fn simulated_caches(&self) -> String {
+        if self.figures.counters().iter().any(|by| *by == By::Processor) {
+            return String::new();
+        }
+        let here = crate::cachegrind::Caches::here();
+        let describe = |caches: &crate::cachegrind::Caches| {
+            let buffers = simulated(Way::Cold, caches);
+            format!("{} (D1 {}, LL {}, {buffers})", caches.name, caches.d1, caches.last)
+        };
+        let all: Vec<String> = here.iter().chain(self.plan.caches).map(describe).collect();
+        format!(
+            " Cold, for cachegrind, which knows no clflush: packets go through memory of twice the simulated last level and \
+             more, in the places of so many big buffers (cycled:N) whose descriptors stay hot. Caches, as bytes, ways, line: \
+             {}.",
+            all.join("; ")
+        )
+    }
+
+    fn buffers_text(&self) -> String {
+        let counters = self.figures.counters();
+        let heading: Vec<String> = counters.iter().map(|by| format!("{} D1 / LL", by.name())).collect();
+        let columns = [("buffer", Align::Left), ("ns", Align::Right), ("least", Align::Right)];
+        let columns = columns.into_iter().chain(heading.iter().map(|name| (name.as_str(), Align::Right)));
+        let mut table = Table::new(&columns.collect::<Vec<_>>());
+        for order in [Order::Lifo, Order::Fifo] {
+            let times = self.figures.buffers.get(&order).map(|runs| Summary::of(runs));
+            let cells = [or_dash(times.map(|times| times.median)), or_dash(times.map(|times| times.min))];
+            let misses = counters.iter().map(|by| both(self.figures.buffer_misses.get(&(*by, order))));
+            table.row([name(order).to_string()].into_iter().chain(cells).chain(misses));
+        }
+        format!(
+            "The whole path, nothing flushed; ns with taking the buffer. In the order of their return, {} buffers go round: a \
+             buffer's header and descriptor have long left the caches when its turn comes, \"perfect non-locality\".\n\n{table}",
+            number(many() as f64)
+        )
+    }
+
+    /// The check that 2008 made too: do misses explain the time?
+    fn sanity(&self) -> String {
+        let figures = &self.figures;
+        let Some(miss) = figures.miss else { return "not measured\n".into() };
+        let mut text = format!(
+            "A load that misses every cache costs {miss:.1} ns here (pointer chase through twice the last level, pages \
+             looked up included); {} ns by lmbench2 in 2008.\n",
+            published::MISS
+        );
+        let by = figures.counters().into_iter().find(|by| matches!(by.name(), "host" | "processor"));
+        let last = |depth| by.and_then(|by| figures.misses.get(&(by, Way::Cold, depth))?.last);
+        if let (Some(last), Some(time)) = (last(LADDER[OFF]), figures.time(Way::Cold, OFF)) {
+            text += &format!(
+                "\nIf one miss costs {miss:.1} ns, {} last-level misses explain {:.0} % of the full path's {} ns, cold.\n",
+                number(last),
+                100.0 * last * miss / time,
+                number(time)
+            );
+        }
+        if let (Some(l0), Some(l1)) = (figures.time(Way::Cold, 0), figures.time(Way::Cold, 1)) {
+            text += &format!(
+                "\nThe first look at a cold header took {:.1} ns ({} - {}), {:.0} % of that miss: the processor waits for \
+                 several packets of a batch at once.\n",
+                l1 - l0,
+                number(l1),
+                number(l0),
+                100.0 * (l1 - l0) / miss
+            );
+        }
+        text
+    }
+
+    fn table_of_2008(&self) -> String {
+        let right = Align::Right;
+        let by = self.figures.counters().into_iter().find(|by| matches!(by.name(), "k8" | "processor"));
+        let ours = by.map_or("D1 misses here".to_string(), |by| format!("D1 misses here ({})", by.name()));
+        let mut table = Table::new(&[
+            ("2008", Align::Left),
+            ("mode", Align::Left),
+            ("idle %", right),
+            ("misses", right),
+            ("µs", right),
+            ("here", Align::Left),
+            ("idle % here", right),
+            (&ours, right),
+            ("µs here, cold", right),
+        ]);
+        for row in &TABLE {
+            let Published { system, load: (interface, rate), mode, depth, idle, misses } = *row;
+            let rung = LADDER.iter().position(|level| *level == depth).unwrap_or(OFF);
+            table.row([
+                format!("{system}, {interface}, {rate} kpps"),
+                mode.to_string(),
+                number(idle),
+                number(misses),
+                format!("{:.2}", row.busy()),
+                depth.to_string(),
+                or_dash(self.figures.idle(rate, rung)),
+                or_dash(by.and_then(|by| self.figures.d1(by, Way::Cold, rung))),
+                self.figures
+                    .time(Way::Cold, rung)
+                    .map_or("-".into(), |nanos| format!("{:.3}", nanos / 1000.0)),
+            ]);
+        }
+        let offered = RATES.map(|rate| {
+            let runs = self.figures.idle.iter().filter(|((wanted, _), _)| *wanted == rate);
+            let offered: Vec<f64> =
+                runs.flat_map(|(_, runs)| runs.iter().map(|(_, offered)| *offered)).collect();
+            let least = offered.iter().copied().fold(f64::INFINITY, f64::min);
+            format!("{rate} kpps: {} packets/s", number(least))
+        });
+        format!(
+            "Misses of 2008: k8-dc-misses (bge0), k7-dc-misses (em0). A real card and its driver were part of those \
+             figures.\n\n{table}\nLeast rate that was offered in any run, other programs at work: {}.\n",
+            offered.join("; ")
+        )
+    }
+
+    fn claims_table(&self) -> String {
+        let mut table =
+            Table::new(&[("what must hold", Align::Left), ("found", Align::Left), ("figures", Align::Left)]);
+        for verdict in judge(&self.figures) {
+            table.row([verdict.claim.to_string(), verdict.finding.to_string(), verdict.why]);
+        }
+        let examined = number(self.figures.audit.examined as f64);
+        format!(
+            "{table}\nOf the packets that were sent, {examined} were examined: stations, checksum, hops; all were right.\n"
+        )
+    }
+
+    fn times_chart(&self) -> Chart {
+        let mut chart =
+            Chart::new("How far packets come, and what that takes", "nanoseconds per packet; less is better");
+        for way in [Way::Cold, Way::Prefetched, Way::Hot] {
+            for (rung, level) in LADDER.into_iter().enumerate() {
+                let Some(runs) = self.figures.times.get(&(way, rung)) else { continue };
+                let times = Summary::of(runs);
+                chart = chart.bar(
+                    &format!("{level}, {}", way.name()),
+                    times.median,
+                    Some((times.min, times.max)),
+                );
+            }
+        }
+        chart
+    }
+
+    fn misses_chart(&self) -> Chart {
+        let mut chart = Chart::new("Misses of a cold packet", "D1 misses per packet; less is better");
+        for by in self.figures.counters() {
+            for level in LADDER {
+                if let Some(misses) = self.figures.misses.get(&(by, Way::Cold, level)) {
+                    chart = chart.bar(&format!("{level}, {}", by.name()), misses.d1, None);
+                }
+            }
+        }
+        TABLE.iter().fold(chart, |chart, row| {
+            chart.reference(&format!("2008: {}, {}, {}", row.system, row.load.0, row.mode), row.misses)
+        })
+    }
+}
+
+fn name(order: Order) -> &'static str {
+    match order {
+        Order::Lifo => "freed last (LIFO)",
+        Order::Fifo => "freed longest ago (FIFO)",
+    }
+}
+
+fn or_dash(value: Option<f64>) -> String {
+    value.map_or("-".into(), number)
+}
+
+/// Misses of both levels in a cell. That little is counted less than nothing is chance.
+fn both(misses: Option<&Misses>) -> String {
+    let Some(Misses { d1, last }) = misses else { return "-".into() };
+    let last = last.map_or(String::new(), |last| format!(" / {:.2}", last.max(0.0)));
+    format!("{:.2}{last}", d1.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut figures = Figures { miss: Some(100.0), ..Figures::default() };
+        for (rung, depth) in LADDER.into_iter().enumerate() {
+            let step = rung as f64;
+            figures.times.insert((Way::Cold, rung), vec![20.0 + 36.0 * step]);
+            let misses = Misses { d1: 1.0 + step, last: Some(1.0) };
+            figures.misses.insert((By::Cachegrind("k8"), Way::Cold, depth), misses);
+            figures.misses.insert((By::Cachegrind("host"), Way::Cold, depth), misses);
+            figures.idle.insert((397, rung), vec![(90.0, 396_500.0)]);
+        }
+        figures.buffers.insert(Order::Lifo, vec![50.0]);
+        Report { machine: Machine::here(), plan: Plan::QUICK, figures, remarks: vec!["A remark.".into()] }
+    }
+
+    /// The first line that begins so.
+    fn line<'a>(text: &'a str, start: &str) -> &'a str {
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start} in {text}"))
+    }
+
+    #[test]
+    fn misses_explain_a_share_of_the_time() {
+        let text = report().text();
+        let wanted = "If one miss costs 100.0 ns, 1.00 last-level misses explain 50 % of the full path's 200 ns, cold.";
+        assert_eq!(line(&text, "If one miss"), wanted);
+        assert!(line(&text, "The first look").contains("took 36.0 ns (56.0 - 20.0), 36 %"), "{text}");
+    }
+
+    #[test]
+    fn each_line_of_2008_has_ours_beside_it() {
+        let text = report().text();
+        let row: Vec<&str> =
+            line(&text, "| ~5.2, bge0, 397 kpps | -monitor").split('|').map(str::trim).collect();
+        assert_eq!(row[3..10], ["17.0", "19.0", "2.09", "off", "90.0", "6.00", "0.200"]);
+        let row: Vec<&str> =
+            line(&text, "| ~5.2, em0, 580 kpps       | monitor ").split('|').map(str::trim).collect();
+        assert_eq!(row[7], "-", "nothing was measured at that rate");
+        assert!(text.contains("A remark.") && text.contains("## What must hold"));
+    }
+
+    #[test]
+    fn a_machine_that_counts_no_misses_says_so_and_has_no_table_of_them() {
+        let mut report = report();
+        report.figures.misses.clear();
+        report.remarks = vec!["not measured: misses.".into()];
+        let text = report.text();
+        assert!(text.contains("not measured: misses.") && !text.contains("behind the stroke"), "{text}");
+        assert!(!text.contains("last-level misses explain"), "{text}");
+    }
+
+    #[test]
+    fn every_measurement_is_a_line() {
+        let report = report();
+        let lines = report.json().unwrap();
+        let read: Vec<Measurement> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // Times, misses of two levels by two counters, idle time and rate, one order of buffers, one miss.
+        assert_eq!(read.len(), 6 + 24 + 12 + 1 + 1);
+        assert!(read.iter().all(|one| one.experiment == "seed4" && one.params["burst"] == "32"));
+    }
+
+    #[test]
+    fn charts_show_what_was_measured_and_what_was_then() {
+        let report = report();
+        assert!(report.times_chart().svg().contains("l1, cold"));
+        assert!(report.misses_chart().svg().contains("2008: 8-current, bge0, monitor"));
+    }
+}
