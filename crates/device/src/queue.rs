@@ -7,17 +7,18 @@ use std::sync::Arc;
 /// What a receive queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxCounters {
-    /// Packets given to the router.
+    /// Packets given to the router. Those that are lost later, on their way between workers, are not among them.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Frames that the kernel dropped because the queue was full.
+    /// Frames that the kernel dropped because the queue was full, and packets lost on their way to a worker that did
+    /// not fetch them.
     pub ring_full: u64,
     /// Frames dropped because only their beginning had room.
     pub truncated: u64,
     /// Frames dropped because the pool had no packet left.
     pub pool_empty: u64,
-    /// Frames dropped because the kernel's description of them makes no sense.
+    /// Frames dropped because the kernel's description of them makes no sense; a ring that broke counts once.
     pub malformed: u64,
     /// Packets that their senders left unfinished: without checksum, or uncut.
     pub unfinished: u64,
@@ -41,13 +42,14 @@ impl RxCounters {
 /// What a transmit queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxCounters {
-    /// Packets handed to the device.
+    /// Packets handed to the device. One that goes down sends them when it is up again, unless it is closed first.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Packets dropped because they are longer than the link carries.
     pub too_long: u64,
-    /// Packets dropped because the device refused them, such as those shorter than a link header.
+    /// Packets dropped because the device refused them, such as those shorter than a link header. What a device
+    /// gives back as sent without having it counts here too.
     pub refused: u64,
     /// Packets handed to the device unfinished: without checksum, or uncut.
     pub unfinished: u64,
@@ -86,6 +88,11 @@ pub trait TxQueue: Send {
     /// Sends from the front of `batch` without waiting; what could not be sent stays in `batch`, in order.
     /// Returns how many left it, sent or dropped as [`TxCounters`] tells.
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError>;
+    /// Whether [`TxQueue::transmit`] should be called again soon, be it with an empty batch: to have what waits in the
+    /// queue's ring sent, or to give back to the pool what was.
+    fn unsettled(&self) -> bool {
+        false
+    }
     /// What becomes writable when [`TxQueue::transmit`] could go on; `None` for a queue that is polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// What the queue has counted.
