@@ -5,6 +5,10 @@ use crate::voice::{Voice, complain};
 use artery_device::Ports;
 use artery_engine::Handle;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// By when elements of a new configuration have taken what those of the old one held.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// Replaces the configuration of one router.
 #[derive(Clone)]
@@ -51,6 +55,17 @@ impl Replacer {
         }
     }
 
+    /// Closes what the new configuration does not use, when it had the time to take what it does.
+    fn close_unused_ports(&self) {
+        let ports = self.handle.resources().get::<Ports>();
+        let close = move || {
+            std::thread::sleep(SETTLED);
+            ports.close_unused();
+        };
+        // Without a thread they stay open until the next replacement.
+        let _ = std::thread::Builder::new().name("ports".to_string()).spawn(close);
+    }
+
     fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let mut loaded = load(name, text, &self.reading);
@@ -61,11 +76,13 @@ impl Replacer {
         if loaded.ir.nodes.is_empty() {
             return Err(format!("{name}: configuration has no elements\n"));
         }
+        let ports = self.handle.resources().get::<Ports>();
+        ports.expect_nothing();
         let result = self.handle.replace(&loaded.ir, &loaded.processing);
         let is_replaced = result.is_ok();
         if is_replaced {
             self.handle.plan().set_source(text);
-            self.handle.resources().get::<Ports>().close_unused();
+            self.close_unused_ports();
         }
         loaded.problems = result.unwrap_or_else(|problems| problems);
         let faults = self.voice.faults(&loaded);

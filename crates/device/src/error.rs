@@ -283,7 +283,7 @@ impl fmt::Display for DeviceError {
             }
             Differs { name, setting, open, asked } => write!(
                 f,
-                "{name}: open already with {setting} {open}, so {setting} {asked} cannot be had; make them agree"
+                "{name}: open already with {setting} {open}, so {setting} {asked} cannot be had; make them agree, or start anew if only the configuration that runs has the other"
             ),
             InUse { name, pid, holder } => write!(
                 f,

@@ -68,7 +68,7 @@ impl Link {
         let since = if settings.method == Method::Packet { ", " } else { ", since " };
         let name = &self.interface.name;
         self.say(format!("{name}: packet sockets with {queues} and virtio-net headers{since}{why}"));
-        *self.xdp() = None;
+        self.release();
         Ok(None)
     }
     fn open_without_copying(
@@ -78,7 +78,8 @@ impl Link {
     ) -> Result<Vec<Box<dyn RxQueue>>, String> {
         let opened = self.open_xdp(Attach::Best, settings, port).map_err(|error| error.to_string())?;
         if !opened.report().zero_copy {
-            *self.xdp() = None;
+            drop(opened);
+            self.release();
             return Err("AF_XDP would copy after all".to_owned());
         }
         self.xdp_queues(settings).map_err(|error| error.to_string())
@@ -109,6 +110,16 @@ impl Link {
         if let Some(open) = xdp.as_ref().filter(|xdp| xdp.settings == settings) {
             return Ok(open.port.clone());
         }
+        if let Some(open) = xdp.as_ref().filter(|xdp| xdp.port.is_held()) {
+            let method = |settings: &XdpSettings| Method::Xdp(settings.attach).name().to_owned();
+            let (open, asked) = (method(&open.settings), method(&settings));
+            return Err(DeviceError::Differs {
+                name: self.interface.name.clone(),
+                setting: "METHOD",
+                open,
+                asked,
+            });
+        }
         *xdp = None;
         let opened = XdpPort::open(&self.interface, &settings, port, self.pool)?;
         *xdp = Some(Xdp { port: opened.clone(), settings });
@@ -136,7 +147,11 @@ impl Link {
             }
             (Method::Auto, Method::Auto) if choose(&self.interface, receiving) == Choice::Xdp => {
                 let opened = self.open_xdp(Attach::Best, receiving, port).ok();
-                opened.filter(|opened| opened.report().zero_copy)
+                let opened = opened.filter(|opened| opened.report().zero_copy);
+                if opened.is_none() {
+                    self.release();
+                }
+                opened
             }
             _ => None,
         };
@@ -157,6 +172,17 @@ impl Link {
         let was = std::mem::replace(&mut *last, now.clone());
         self.mtu.store(now.mtu, Relaxed);
         changes(&was, &now)
+    }
+    /// The interface as it was when last looked at.
+    pub(crate) fn now(&self) -> Interface {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Gives the interface back that AF_XDP has taken, unless a queue of it is held.
+    pub(crate) fn release(&self) {
+        let mut xdp = self.xdp();
+        if xdp.as_ref().is_some_and(|xdp| !xdp.port.is_held()) {
+            *xdp = None;
+        }
     }
     /// How frames are received, and why so, in a line; `None` before they are.
     pub(crate) fn report(&self) -> Option<String> {

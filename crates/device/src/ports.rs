@@ -94,10 +94,16 @@ impl Ports {
     pub fn list(&self) -> Vec<Arc<Port>> {
         lock(&self.open).clone()
     }
-    /// Closes the ports that nobody refers to any more, as after the replacement of a graph.
-    pub fn close_unused(&self) {
+    /// Forgets what was told by [`Ports::expect`], as before elements are made anew.
+    pub fn expect_nothing(&self) {
         lock(&self.expected).clear();
-        lock(&self.open).retain(|port| Arc::strong_count(port) > 1);
+    }
+    /// Closes the ports that nobody refers to any more, and the halves of interfaces that nobody holds, as some time after
+    /// the replacement of a graph: a host has what the router does not receive any more.
+    pub fn close_unused(&self) {
+        let mut open = lock(&self.open);
+        open.retain(|port| Arc::strong_count(port) > 1);
+        open.iter().for_each(|port| port.close_idle());
     }
 }
 
@@ -147,6 +153,12 @@ enum Place<Q: ?Sized> {
 impl<S: Clone + Default, Q: ?Sized> Side<S, Q> {
     fn closed(settings: Option<S>, queues: u16) -> Side<S, Q> {
         Side { settings, queues: (0..queues.max(1)).map(|_| Place::Closed).collect() }
+    }
+    /// Closes all queues if none is taken.
+    fn close_idle(&mut self) {
+        if !self.is_taken() {
+            self.queues.iter_mut().for_each(|place| *place = Place::Closed);
+        }
     }
     fn is_closed(&self) -> bool {
         self.queues.iter().all(|place| matches!(place, Place::Closed))
@@ -218,6 +230,13 @@ impl Port {
     pub fn name(&self) -> &str {
         self.interface().map_or(&self.asked, |interface| &interface.name)
     }
+    /// The interface behind it as it was when last looked at.
+    pub fn interface_now(&self) -> Option<Interface> {
+        match &self.device {
+            Device::Interface(link) => Some(link.now()),
+            _ => self.interface().cloned(),
+        }
+    }
     /// The interface behind it, as it was when the port was opened; `None` in memory.
     pub fn interface(&self) -> Option<&Interface> {
         match &self.device {
@@ -287,6 +306,20 @@ impl Port {
             taken: Some(taken),
             put_back: |p, n, q| lock(&p.tx).put_back(n, q),
         })
+    }
+    /// Closes the halves of an interface of which nobody holds a queue.
+    fn close_idle(&self) {
+        let Device::Interface(link) = &self.device else { return };
+        let is_idle = {
+            let mut rx = lock(&self.rx);
+            rx.close_idle();
+            rx.is_closed()
+        };
+        let mut tx = lock(&self.tx);
+        tx.close_idle();
+        if is_idle && tx.is_closed() {
+            link.release();
+        }
     }
     /// Opens all receive queues, where they can only be opened together.
     fn open_all(&self, side: &mut Side<RxSettings, dyn RxQueue>) -> Result<(), DeviceError> {
@@ -489,7 +522,8 @@ impl<Q: ?Sized> std::fmt::Debug for Handle<Q> {
 mod tests {
     use super::*;
     use crate::memory_pair;
-    use crate::namespace::{in_namespace, may_make_namespaces, run};
+    use crate::namespace::{in_namespace, may_make_namespaces, run, try_run};
+    use crate::{Attach, Method};
     use artery_packet::{Batch, Pool};
 
     /// Ports and handles may move to, and ports be shared by, other threads: else this does not compile.
@@ -623,6 +657,54 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &second));
             assert_eq!(first.id(), second.id());
             second.rx(0).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_half_that_nobody_holds_is_closed_while_the_other_is_at_work() {
+        if !may_make_namespaces() {
+            return;
+        }
+        in_namespace(|| {
+            run("ip link add left type veth peer name right");
+            run("ip link set left up");
+            let ports = Ports::default();
+            let promiscuous = RxSettings { promiscuous: true, ..Default::default() };
+            let port = ports.open(interface("left", promiscuous), pool()).unwrap();
+            let (rx, _tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+            let mode = || String::from_utf8(try_run("ip -d link show left").stdout).unwrap();
+            drop(rx);
+            assert!(mode().contains("promiscuity 1"), "a successor may take it: {}", mode());
+            ports.close_unused();
+            assert!(mode().contains("promiscuity 0"), "{}", mode());
+            port.rx(0).expect("it opens again");
+        });
+    }
+
+    #[test]
+    fn af_xdp_in_use_one_way_is_not_had_in_another_and_is_given_back_when_unused() {
+        if !may_make_namespaces() {
+            return;
+        }
+        in_namespace(|| {
+            run("ip link add left type veth peer name right");
+            run("ip link set left up");
+            let ports = Ports::default();
+            let by = |attach| RxSettings { method: Method::Xdp(attach), ..Default::default() };
+            let transmit = Some(TxSettings { method: Method::Xdp(Attach::Generic), ..Default::default() });
+            let port = ports.open(interface("left", by(Attach::Best)), pool()).unwrap();
+            let rx = port.rx(0).unwrap();
+            ports.open(PortSpec::Interface { name: "left".into(), receive: None, transmit }, pool()).unwrap();
+            let (name, open, asked) = ("left".into(), "XDP".into(), "XDP_GENERIC".into());
+            let error = port.tx(0).err();
+            assert_eq!(error, Some(DeviceError::Differs { name, setting: "METHOD", open, asked }));
+            let program =
+                || String::from_utf8(try_run("ip -d link show left").stdout).unwrap().contains("xdp");
+            assert!(program());
+            drop(rx);
+            ports.close_unused();
+            assert!(!program());
+            port.tx(0).expect("nobody uses it otherwise any more");
         });
     }
 }

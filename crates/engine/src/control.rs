@@ -147,7 +147,7 @@ impl Control {
     }
     /// Whether a worker has something to look at here.
     pub(crate) fn has_command(&self, worker: usize) -> bool {
-        self.mailboxes[worker].pending.load(Acquire) || self.has_stop_requests() || self.has_ended()
+        self.mailboxes[worker].pending.load(Acquire) || self.has_ended()
     }
     pub(crate) fn mailbox(&self, worker: usize) -> &Mailbox {
         &self.mailboxes[worker]

@@ -23,7 +23,7 @@ const COLD: u8 = 1;
 /// The cold line holds a record of what the sender left undone.
 const UNFINISHED: u8 = 2;
 /// Stripped bytes that a copy has too: an Ethernet header with two tags, and the longest IPv4 header.
-const STRIPPED: u32 = 22 + 60;
+pub(crate) const STRIPPED: usize = 22 + 60;
 /// An offset that is not set.
 const UNSET: u16 = u16::MAX;
 
@@ -326,7 +326,7 @@ impl Packet {
     /// header may have.
     fn copy_stripped(&mut self, from: &Packet) {
         let (source, d) = (from.meta(), self.meta());
-        let count = STRIPPED.min(source.start).min(d.start) as usize;
+        let count = STRIPPED.min(source.start as usize).min(d.start as usize);
         let (to, from) = (d.start as usize - count, source.start as usize - count);
         // SAFETY: both ranges end where data starts, inside their frames, which are different.
         unsafe {

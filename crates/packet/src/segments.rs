@@ -1,5 +1,5 @@
 //! Cutting a long packet into the segments that a network card would have sent.
-use crate::packet::{Misfit, SegmentKind};
+use crate::packet::{Misfit, STRIPPED, SegmentKind};
 use crate::{Batch, Packet, pool};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp, checksum};
 
@@ -30,6 +30,10 @@ pub struct Finished {
 }
 
 impl Packet {
+    /// Whether it is to be cut into segments.
+    fn has_segments(&self) -> bool {
+        self.unfinished().is_some_and(|left| left.segments.is_some())
+    }
     /// Bytes from the network header to the end of the longest segment: what the MTU of a link is compared with.
     /// For a packet that is not to be cut, or whose record does not fit it, all from `network` on.
     pub fn segment_len(&self, network: usize) -> usize {
@@ -61,16 +65,17 @@ impl Batch {
     #[cold]
     fn finish_all(&mut self) -> Finished {
         let mut finished = Finished::default();
-        let packets: Vec<Packet> = self.drain().collect();
-        for mut packet in packets {
-            if packet.unfinished().is_some_and(|left| left.segments.is_some()) {
-                cut(packet, self, &mut finished);
-            } else if packet.finish_checksum().is_ok() {
-                self.push(packet);
-            } else {
-                finished.malformed += 1;
+        if self.iter().any(Packet::has_segments) {
+            let packets: Vec<Packet> = self.drain().collect();
+            for packet in packets {
+                if packet.has_segments() { cut(packet, self, &mut finished) } else { self.push(packet) }
             }
         }
+        self.packets_mut().retain_mut(|packet| {
+            let is_sound = packet.finish_checksum().is_ok();
+            finished.malformed += u64::from(!is_sound);
+            is_sound
+        });
         finished
     }
 }
@@ -78,7 +83,7 @@ impl Batch {
 /// Adds the segments of a packet to a batch.
 fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
     // What was stripped goes with every segment, to be put back there.
-    let stripped = whole.headroom().saturating_sub(usize::from(whole.meta().origin));
+    let stripped = STRIPPED.min(whole.headroom());
     let Some(plan) = whole.unstrip(stripped).ok().and_then(|()| Plan::of(&whole)) else {
         finished.malformed += 1;
         return;

@@ -84,6 +84,10 @@ impl XdpPort {
     pub fn queues(&self) -> u16 {
         self.opened.facts.queues
     }
+    /// Whether somebody has a half of a queue, or the port, besides the caller.
+    pub(crate) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.opened) > 1
+    }
     /// The interface, as it was when the port was opened.
     pub fn interface(&self) -> &Interface {
         &self.opened.interface

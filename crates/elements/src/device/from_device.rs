@@ -243,6 +243,10 @@ impl Element for FromDevice {
         Ok(())
     }
 
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        self.receiver.count_losses(cx);
+    }
+
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FromDevice>() {
             self.receiver.adopt(&mut old.receiver, cx);

@@ -44,8 +44,8 @@ fn list(resources: &Resources) -> String {
         "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\n",
     );
     for port in ports.list().iter().filter(|port| port.exists()) {
-        let interface = port.interface();
-        let mtu = interface.map_or("-".to_string(), |interface| interface.mtu.to_string());
+        let interface = port.interface_now();
+        let mtu = interface.as_ref().map_or("-".to_string(), |interface| interface.mtu.to_string());
         let address = interface.and_then(|interface| interface.mac);
         let address = address.map_or("-".to_string(), |mac| artery_wire::EtherAddr(mac).to_string());
         let _ = write!(text, "{}\t{mtu}\t{address}\t{}", port.name(), monitors.of(port.id()));

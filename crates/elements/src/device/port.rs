@@ -28,13 +28,26 @@ pub(super) struct Half<H> {
     queue: u16,
     held: Option<H>,
     tries: u32,
+    /// Whether it was taken late: what its queue counted before is another's.
+    is_new: bool,
     /// Whether an error was said and nothing has gone right since.
     complained: bool,
+    /// When the interface is looked at again.
+    look: Time,
 }
 
 impl<H> Half<H> {
     fn new(take: fn(&Arc<Port>, u16) -> Result<H, DeviceError>, queue: u16) -> Half<H> {
-        Half { take, port: None, queue, held: None, tries: 0, complained: false }
+        Half {
+            take,
+            port: None,
+            queue,
+            held: None,
+            tries: 0,
+            is_new: false,
+            complained: false,
+            look: Time::ZERO,
+        }
     }
 
     /// Takes the half of a port; when the graph being replaced holds it, later.
@@ -56,12 +69,27 @@ impl<H> Half<H> {
         Ok(())
     }
 
-    /// Takes over what the predecessor holds of the same port.
-    fn adopt(&mut self, old: &mut Half<H>) {
+    /// Takes over what the predecessor holds, if it is of the same queue; returns whether it is.
+    fn adopt(&mut self, old: &mut Half<H>) -> bool {
         let same = self.port.as_ref().zip(old.port.as_ref()).is_some_and(|(new, old)| Arc::ptr_eq(new, old));
-        if same && self.queue == old.queue && self.held.is_none() {
+        let same = same && self.queue == old.queue;
+        if same && self.held.is_none() {
             self.held = old.held.take();
         }
+        same
+    }
+
+    /// Looks at the interface now and then, and says what has changed there; returns whether it was time to.
+    fn look(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now();
+        if now < self.look {
+            return false;
+        }
+        self.look = now + LOOK_EVERY;
+        for change in self.port.iter().filter(|_| self.queue == 0).flat_map(|port| port.look()) {
+            cx.say(&format!("{}: {change}", cx.name()));
+        }
+        true
     }
 
     /// The half. While another graph holds it, asks again from time to time.
@@ -76,7 +104,7 @@ impl<H> Half<H> {
         let Some(port) = &self.port else { return };
         self.tries -= 1;
         match (self.take)(port, self.queue) {
-            Ok(half) => self.held = Some(half),
+            Ok(half) => (self.held, self.is_new) = (Some(half), true),
             Err(_) if self.tries > 0 => {
                 let again = cx.now() + PAUSE;
                 cx.wake_at(again);
@@ -85,12 +113,12 @@ impl<H> Half<H> {
         }
     }
 
-    /// Says an error once. A device that is gone is let go of.
+    /// Says an error once. A device that is gone, or whose memory is not to be trusted, is let go of.
     fn fail(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.complained, true) {
             cx.say(&format!("{}: {error}", cx.name()));
         }
-        if matches!(error, DeviceError::Gone { .. }) {
+        if matches!(error, DeviceError::Gone { .. } | DeviceError::Broken { .. }) {
             self.held = None;
         }
     }
@@ -115,18 +143,11 @@ pub(super) struct Receiver {
     seen: RxCounters,
     /// What the queue was told last: whether to receive without a look at packets.
     blind: Option<bool>,
-    /// When the interface is looked at again.
-    look: Time,
 }
 
 impl Receiver {
     pub(super) fn new(queue: u16) -> Receiver {
-        Receiver {
-            half: Half::new(Port::rx, queue),
-            seen: RxCounters::default(),
-            blind: None,
-            look: Time::ZERO,
-        }
+        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -136,8 +157,9 @@ impl Receiver {
     }
 
     pub(super) fn adopt(&mut self, old: &mut Receiver, cx: &mut Context<'_>) {
-        self.half.adopt(&mut old.half);
-        self.seen = old.seen;
+        if self.half.adopt(&mut old.half) {
+            self.seen = old.seen;
+        }
         cx.schedule();
     }
 
@@ -158,9 +180,19 @@ impl Receiver {
 
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        self.look(cx);
+        if self.half.look(cx) {
+            // Kernels are asked for what they lost at times only.
+            self.half.held.as_ref().map(|rx| rx.counters());
+            self.count_losses(cx);
+        }
         let pool = cx.pool();
-        let Some(rx) = self.half.get(cx) else { return };
+        if self.half.get(cx).is_none() {
+            return;
+        }
+        if std::mem::take(&mut self.half.is_new) {
+            self.seen = self.counters();
+        }
+        let Some(rx) = self.half.held.as_mut() else { return };
         match rx.receive(pool, max, into) {
             Ok(0) => self.rest(cx),
             Ok(_) => {
@@ -176,32 +208,21 @@ impl Receiver {
         }
     }
 
-    /// Asks now and then for what the kernel lost, and, for the first of the queues, what has changed at the interface.
-    fn look(&mut self, cx: &mut Context<'_>) {
-        let now = cx.now();
-        if now < self.look {
-            return;
-        }
-        self.look = now + LOOK_EVERY;
-        if let Some(rx) = &self.half.held {
-            rx.counters();
-        }
-        for change in self.half.port.iter().filter(|_| self.half.queue == 0).flat_map(|port| port.look()) {
-            cx.say(&format!("{}: {change}", cx.name()));
-        }
-    }
-
-    /// Counts what the device lost, and sleeps until there is something.
-    fn rest(&mut self, cx: &mut Context<'_>) {
-        // A worker may come to rest between any two packets: the kernel is not asked each time.
+    /// Counts what the device lost since this was last called.
+    pub(super) fn count_losses(&mut self, cx: &mut Context<'_>) {
         let now = self.half.held.as_ref().map_or(self.seen, |rx| rx.own_counters());
         let was = std::mem::replace(&mut self.seen, now);
         cx.count_discarded(DropReason::PoolEmpty, now.pool_empty.saturating_sub(was.pool_empty));
         cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
         cx.count_discarded(DropReason::TooLong, now.truncated.saturating_sub(was.truncated));
+    }
+
+    /// Sleeps until there is something. A worker may come to rest between any two packets.
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        self.count_losses(cx);
         let Some(rx) = &self.half.held else { return };
         if self.half.port.as_ref().is_some_and(|port| port.interface().is_some()) {
-            cx.wake_at(self.look);
+            cx.wake_at(self.half.look);
         }
         match rx.fd() {
             Some(file) => cx.watch(file, Interest::Readable),
@@ -238,9 +259,11 @@ impl Sender {
     }
 
     pub(super) fn adopt(&mut self, old: &mut Sender, cx: &mut Context<'_>) {
-        self.half.adopt(&mut old.half);
-        self.seen = old.seen;
-        self.pending.append(&mut old.pending);
+        // What waits for another queue leaves by it when the predecessor is stopped.
+        if self.half.adopt(&mut old.half) {
+            self.seen = old.seen;
+            self.pending.append(&mut old.pending);
+        }
         cx.schedule();
     }
 
@@ -278,13 +301,18 @@ impl Sender {
 
     /// Sends what waits; returns how many were sent. What the device can't take waits on.
     pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
-        let Some(tx) = self.half.get(cx) else {
+        self.half.look(cx);
+        if self.half.get(cx).is_none() {
             if self.half.tries == 0 {
                 self.lose(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }
             return 0;
-        };
+        }
+        if std::mem::take(&mut self.half.is_new) {
+            self.seen = self.counters();
+        }
+        let Some(tx) = self.half.held.as_mut() else { return 0 };
         let result = tx.transmit(&mut self.pending);
         let (now, was) = (tx.counters(), self.seen);
         self.seen = now;

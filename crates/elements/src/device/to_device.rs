@@ -210,6 +210,41 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_for_one_device_does_not_leave_by_another() {
+        let resources: Arc<Resources> = Arc::default();
+        let (here, mut m) = memory_pair(1);
+        resources.get::<Ports>().insert("m", here);
+        let (here, mut n) = memory_pair(8);
+        resources.get::<Ports>().insert("n", here);
+        let mut old = Bench::setup(&CLASS, "m").resources(resources.clone()).build().unwrap();
+        for packet in [b"1", b"2", b"3"] {
+            old.push(0, packet);
+        }
+        let mut new = Bench::setup(&CLASS, "n").resources(resources).replacing().build().unwrap();
+        new.take_state(&mut old);
+        new.push(0, b"4");
+        assert_eq!(received(&mut m), [b"1"]);
+        old.stop_without_heir();
+        assert_eq!((received(&mut m), received(&mut n)), (vec![b"2".to_vec()], vec![b"4".to_vec()]));
+        old.expect_dropped(DropReason::Replaced, 1);
+    }
+
+    #[test]
+    fn a_queue_that_comes_late_has_counted_for_another() {
+        let resources: Arc<Resources> = Arc::default();
+        let (here, mut m) = memory_pair(8);
+        resources.get::<Ports>().insert("m", here);
+        let mut old = Bench::setup(&CLASS, "m").resources(resources.clone()).build().unwrap();
+        (0..5).for_each(|_| old.push(0, b"old"));
+        let mut new = Bench::setup(&CLASS, "m").resources(resources).replacing().build().unwrap();
+        drop(old);
+        new.pass(Duration::from_millis(50));
+        new.push(0, b"new");
+        assert_eq!(received(&mut m).len(), 6);
+        assert_eq!(new.read("count", "").as_deref(), Ok("1"));
+    }
+
+    #[test]
     fn a_port_with_one_queue_does_not_serve_several_workers() {
         let resources: Arc<Resources> = Arc::default();
         resources.get::<Ports>().insert("m", memory_pair(8).0);
