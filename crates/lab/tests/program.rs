@@ -31,6 +31,21 @@ fn one_run_prints_its_figures() {
 }
 
 #[test]
+fn one_run_of_2008_counts_all_packets_at_the_port() {
+    for (depth, returned) in [("l0", 0), ("l3", 0), ("off", 5000)] {
+        let output = bench(&["seed4-run", depth, "flushed", "--packets", "5000", "--prefetch", "--count"]);
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(run["received"], serde_json::json!([5000, 300_000]), "{run}");
+        assert_eq!(run["card"]["returned"], returned, "{run}");
+        let misses = &run["card"]["misses"];
+        assert!(misses["Ok"]["d1"].is_number() || misses["Err"].is_string(), "{misses}");
+    }
+    let output = bench(&["seed4-run", "l7", "hot", "--packets", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("'card', 'off', 'l0'"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn wrong_usage_has_status_2_and_says_what_would_be_right() {
     let output = bench(&["seed3-run", "prefix-99", "--packets", "1", "--burst", "1"]);
     assert_eq!(output.status.code(), Some(2));
@@ -80,7 +95,7 @@ fn the_experiment_of_2016_wants_routes_of_ipv4() {
 
 #[test]
 fn the_help_of_every_experiment_is_plain_text() {
-    for command in ["demo", "engine", "fib", "seed0", "seed3", "wire"] {
+    for command in ["demo", "engine", "fib", "seed0", "seed3", "seed4", "wire"] {
         let help = text(&bench(&[command, "--help"]).stdout);
         assert!(help.contains("Usage") && !help.contains('`'), "{help}");
     }

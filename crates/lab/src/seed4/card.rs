@@ -5,10 +5,10 @@
 //! the router's own worker, by turns with it, and takes the time: what passes between two of its runs is the router's.
 
 use super::case::{Buffers, Case, Depth};
-use super::graph::{FRAME, TTL, frame, was_forwarded};
+use super::graph::{FRAME, TTL, frame, neighbor, was_forwarded};
 use crate::perf::{Counters, fence, forget};
 use artery_device::{MemoryRx, MemoryTx, RxQueue as _, TxQueue as _};
-use artery_engine::{Args, Batch, Class, Context, Element, Packet, Pool};
+use artery_engine::{Args, Batch, Class, Context, Element, Packet, Phase, Pool, StartError};
 use artery_packet::BATCH;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -25,6 +25,7 @@ pub(super) static CARD: Class = Class {
     manual: "Stands for a network card.",
     example: "Card;",
     ports: "0/0",
+    phase: Phase::Acting,
     build: |args: &mut Args<'_>| Ok(Box::new(Card { deal: args.resource(), job: None })),
     ..Class::DEFAULT
 };
@@ -87,8 +88,6 @@ pub struct Spent {
     pub idle: u64,
     /// In turns that others disturbed.
     pub disturbed: u64,
-    /// Packets in turns of every kind.
-    pub all_packets: u64,
 }
 
 /// Misses of a packet, the card's among them.
@@ -129,10 +128,10 @@ impl Outcome {
         let Spent { busy, card, idle, .. } = self.spent;
         100.0 * (idle + card) as f64 / (idle + card + busy) as f64
     }
-    /// Packets a second.
+    /// Packets a second, while nobody else had the processor.
     pub fn offered(&self) -> f64 {
-        let Spent { busy, card, idle, disturbed, all_packets, .. } = self.spent;
-        1e9 * all_packets as f64 / (busy + card + idle + disturbed) as f64
+        let Spent { busy, card, idle, packets, .. } = self.spent;
+        1e9 * packets as f64 / (busy + card + idle) as f64
     }
 }
 
@@ -285,7 +284,6 @@ impl Spent {
     /// Adds a turn that ends now.
     fn add(&mut self, turn: &Turn, now: Instant) {
         let (card, rest) = (turn.ended - turn.began, now - turn.ended);
-        self.all_packets += turn.packets;
         if card > DISTURBED || rest > DISTURBED {
             self.disturbed += (card + rest).as_nanos() as u64;
         } else if turn.packets == 0 {
@@ -324,7 +322,7 @@ impl Pace {
         if due > self.burst {
             // What was not sent while others had the processor is not sent in a heap later: no wire does that.
             self.next = Some(now + interval);
-            return self.burst;
+            return 1;
         }
         self.next = Some(next + interval * due as u32);
         due
@@ -450,11 +448,7 @@ impl Element for Card {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(job) = &mut self.job else {
-            self.job = self.deal.receive().map(Box::new);
-            cx.schedule();
-            return self.job.is_some();
-        };
+        let Some(job) = &mut self.job else { return false };
         match job.run(cx.pool()) {
             Some(packets) => {
                 cx.schedule();
@@ -465,12 +459,16 @@ impl Element for Card {
                 // Whoever waited may have lost patience.
                 let _ = job.report.send(outcome);
                 self.job = None;
+                cx.end();
                 true
             }
         }
     }
 
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), artery_engine::StartError> {
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.job = self.deal.receive().map(Box::new);
+        let told = cx.write_handler("neighbors.insert", &neighbor());
+        told.map_err(|error| StartError::new(error.to_string()))?;
         cx.schedule();
         Ok(())
     }

@@ -159,11 +159,13 @@ impl Case {
         let running = router.start();
         let handle = running.handle();
         let run = self.run_in(&handle);
-        handle.write("stop", "true")?;
+        handle.end();
         running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         run
     }
 
+    /// The card has its job before there is one, and ends the run: a router that polls its port for the next thing to do
+    /// would count as misses what is none of a packet's.
     fn run_in(&self, handle: &Handle) -> anyhow::Result<Run> {
         let ports = handle.resources().get::<Ports>();
         let ((receives, wire_in), (sends, wire_out)) = (memory_pair(PLACES), memory_pair(PLACES));
@@ -173,11 +175,10 @@ impl Case {
             Depth::Card => Monitor(None),
             Depth::Router(monitor) => monitor,
         };
-        checked_with(classes(), "seed4", &graph::router(level), &[])?.replace(handle)?;
-        handle.write("neighbors.insert", &graph::neighbor())?;
         let (report, outcome) = mpsc::channel();
         handle.resources().get::<Deal>().give(Job::new(*self, wire_in.tx, wire_out.rx, report));
-        let card = outcome.recv_timeout(PATIENCE).context("the card handed over all packets")?;
+        checked_with(classes(), "seed4", &graph::router(level), &[])?.replace(handle)?;
+        let card = outcome.recv_timeout(PATIENCE).context("the card did not hand over all packets")?;
         let traffic = received.received();
         Ok(Run { card, received: (traffic.packets, traffic.bytes) })
     }
@@ -186,6 +187,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seed4::Spent;
 
     fn case(depth: &str, buffers: Buffers) -> Case {
         Case {
@@ -238,6 +240,8 @@ mod tests {
         let run = paced.run().unwrap();
         assert_eq!(run.received.0, 4000);
         assert!((1.0..=100.0).contains(&run.card.idle()), "{run:?}");
-        assert!(run.card.offered() <= 101_000.0, "{run:?}");
+        let Spent { busy, card, idle, disturbed, .. } = run.card.spent;
+        let took = (busy + card + idle + disturbed) as f64 / 1e9;
+        assert!(3600.0 / took < 101_000.0, "nine tenths of the packets took {took} s: {run:?}");
     }
 }

@@ -72,7 +72,7 @@ fn judged(claim: &'static str, found: Option<(bool, String)>) -> Verdict {
 fn first_touch(figures: &Figures) -> Verdict {
     whoever_counts(figures, "l1 misses once more than l0: the header of a cold packet", |by| {
         let (l0, l1) = (figures.d1(by, Way::Cold, 0)?, figures.d1(by, Way::Cold, 1)?);
-        let why = format!("{} - {} = {:.2}", number(l1), number(l0), l1 - l0);
+        let why = format!("{l1:.2} - {:.2} = {:.2}", l0.max(0.0), l1 - l0);
         Some(((0.5..=1.5).contains(&(l1 - l0)), why))
     })
 }
@@ -92,7 +92,7 @@ fn rising_times(figures: &Figures) -> Verdict {
 
 /// Whether every step is well with the next; the figures, and the steps where it is not.
 fn rising(steps: &[f64], is_well: impl Fn(f64, f64) -> bool) -> (bool, String) {
-    let figures = steps.iter().map(|step| number(*step)).collect::<Vec<_>>().join(", ");
+    let figures = steps.iter().map(|step| number(step.max(0.0))).collect::<Vec<_>>().join(", ");
     let bad: Vec<String> = (1..steps.len())
         .filter(|&n| !is_well(steps[n - 1], steps[n]))
         .map(|n| format!("{} is below {}", LADDER[n], LADDER[n - 1]))
@@ -104,7 +104,13 @@ fn rising(steps: &[f64], is_well: impl Fn(f64, f64) -> bool) -> (bool, String) {
 fn half_of_misses(figures: &Figures) -> Verdict {
     whoever_counts(figures, "l1 has at most half of the full path's misses, cold", |by| {
         let (l1, off) = (figures.d1(by, Way::Cold, 1)?, figures.d1(by, Way::Cold, OFF)?);
-        Some((l1 <= off / 2.0, format!("{} of {}", number(l1), number(off))))
+        let all = format!("{l1:.2} of {off:.2}");
+        // Where it does not hold, is the shorter way so long, or the rest so short?
+        let why = match l1 <= off / 2.0 {
+            true => all,
+            false => format!("{all}, since what comes after l1 adds {:.2} only", off - l1),
+        };
+        Some((l1 <= off / 2.0, why))
     })
 }
 

@@ -45,7 +45,7 @@ impl Plan {
 
     /// Packets to be counted: so many that nothing is left in the last level of what was there before.
     pub(super) fn counted(&self, caches: &Caches) -> u64 {
-        self.counted.max((caches.last.bytes / caches.last.line) as u64 * 5 / 4)
+        self.counted.max(2 * (caches.last.bytes / caches.last.line) as u64)
     }
 }
 
