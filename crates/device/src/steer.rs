@@ -4,10 +4,14 @@
 //! queue receive for all and hand over what is not theirs, by a ring for each pair. A flow always goes to the same
 //! worker by the same way, so its packets stay in order. Handing a packet over costs two caches what both touch; a
 //! router is faster with as many queues as workers, and this is for when that can't be had.
+//!
+//! A packet is counted by the worker that received it, once: as given to the router, or as `ring_full` when the worker
+//! that it is for has not fetched enough. What still waits in rings when a port is closed was counted as given to the
+//! router; it goes back to the pool.
 use crate::{DeviceError, RxCounters, RxQueue};
 use artery_packet::{Batch, Packet, Pool};
 use artery_wire::flow_hash;
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +22,8 @@ use std::sync::atomic::{AtomicBool, fence};
 
 /// Packets that wait for one worker from one other.
 const RING: usize = 1024;
+/// How often a queue is asked in one call while all it gives is for others.
+const ROUNDS: usize = 4;
 
 /// The share of one worker.
 pub(crate) struct Steered {
@@ -25,14 +31,23 @@ pub(crate) struct Steered {
     /// Where to hand packets to, by worker; `None` for itself, and everywhere when nothing is handed over.
     to: Vec<Option<Outlet>>,
     from: Vec<Consumer<Packet>>,
+    /// Which of `own` and `from`, in this order, is served first the next time.
+    first: usize,
+    /// Which of them, as they are served, gave all they were asked for.
+    full: Vec<bool>,
     bell: Arc<Bell>,
-    /// Whether it was asked to be rung.
-    wants: bool,
+    /// Whether the bell was asked for, or rung here.
+    listens: bool,
     /// Ready when an own queue is or the bell is rung.
     files: OwnedFd,
     /// What an own queue has received, before it is dealt.
     received: Batch,
+    /// An error that was not told yet.
+    trouble: Option<DeviceError>,
+    /// What was told of each own queue since it last received without error.
+    told: Vec<Option<DeviceError>>,
     lost: u64,
+    lost_bytes: u64,
 }
 
 /// The way to another worker.
@@ -57,22 +72,36 @@ impl Bell {
     }
     /// Rings if the worker may be asleep. What was put into its ring before is seen by it then.
     fn ring(&self) {
-        fence(SeqCst);
-        if self.wanted.load(Relaxed) && self.wanted.swap(false, SeqCst) {
-            // The only error is a counter at its limit, which wakes just as well.
-            let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
+        if self.answer() {
+            self.sound();
         }
     }
+    /// Takes the wish to be rung for, if there is one: whoever has it is to sound the bell, however late.
+    fn answer(&self) -> bool {
+        fence(SeqCst);
+        self.wanted.load(Relaxed) && self.wanted.swap(false, SeqCst)
+    }
+    fn sound(&self) {
+        // The only error is a counter at its limit, which wakes just as well.
+        let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
+    }
     /// Asks to be rung for. What was put into a ring before is to be looked for after this.
+    ///
+    /// Who took an earlier wish may have sounded the bell since: that is heard first, and what it told of is found by
+    /// the look that follows. Who sounds it even later wakes the worker in vain, but not for ever.
     fn want(&self) {
+        self.hear();
         self.wanted.store(true, SeqCst);
         fence(SeqCst);
     }
     /// Ends a wish to be rung for; a bell that was rung is silenced.
     fn silence(&self) {
         if !self.wanted.swap(false, SeqCst) {
-            let _ = rustix::io::read(&self.file, &mut [0u8; 8]);
+            self.hear();
         }
+    }
+    fn hear(&self) {
+        let _ = rustix::io::read(&self.file, &mut [0u8; 8]);
     }
 }
 
@@ -86,9 +115,7 @@ pub(crate) fn steer(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Result<Vec
         let bell = Arc::new(Bell::new()?);
         let files = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&files, &bell.file, EventData::new_u64(0), EventFlags::IN)?;
-        let (own, from, received) = (Vec::new(), Vec::new(), Batch::default());
-        let to = (0..workers).map(|_| None).collect();
-        shares.push(Steered { own, to, from, bell, wants: false, files, received, lost: 0 });
+        shares.push(Steered::new(workers, bell, files));
     }
     for (number, queue) in queues.into_iter().enumerate() {
         let owner = &mut shares[number % workers];
@@ -96,6 +123,7 @@ pub(crate) fn steer(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Result<Vec
             epoll::add(&owner.files, file, EventData::new_u64(0), EventFlags::IN)?;
         }
         owner.own.push(queue);
+        owner.told.push(None);
     }
     for (from, to) in (0..owners).flat_map(|from| (0..workers).map(move |to| (from, to))) {
         if deals && from != to {
@@ -105,18 +133,86 @@ pub(crate) fn steer(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Result<Vec
             shares[from].to[to] = Some(Outlet { ring, bell, used: false });
         }
     }
+    shares.iter_mut().for_each(|share| share.full = vec![false; share.own.len() + share.from.len()]);
     Ok(shares)
 }
 
 impl Steered {
-    /// Takes what others have handed over.
-    fn take(&mut self, max: usize, into: &mut Batch) {
-        let end = into.len() + max;
-        for ring in &mut self.from {
-            let count = ring.slots().min(end.saturating_sub(into.len()));
-            if let Ok(chunk) = ring.read_chunk(count) {
-                into.extend(chunk);
+    fn new(workers: usize, bell: Arc<Bell>, files: OwnedFd) -> Steered {
+        Steered {
+            own: Vec::new(),
+            to: (0..workers).map(|_| None).collect(),
+            from: Vec::new(),
+            first: 0,
+            full: Vec::new(),
+            bell,
+            listens: false,
+            files,
+            received: Batch::default(),
+            trouble: None,
+            told: Vec::new(),
+            lost: 0,
+            lost_bytes: 0,
+        }
+    }
+    /// Receives from own queues and others' rings until `into` has `limit` packets, sharing the room among them; returns
+    /// whether there may be more.
+    fn serve(&mut self, pool: &'static Pool, limit: usize, into: &mut Batch) -> bool {
+        let sources = self.full.len();
+        self.first = (self.first + 1) % sources.max(1);
+        self.full.fill(true);
+        let mut left = sources;
+        for _ in 0..ROUNDS {
+            let mut unserved = std::mem::take(&mut left);
+            for source in (self.first..sources).chain(0..self.first) {
+                if !std::mem::take(&mut self.full[source]) {
+                    continue;
+                }
+                let room = limit.saturating_sub(into.len());
+                if room == 0 {
+                    return true;
+                }
+                let share = room.div_ceil(unserved);
+                unserved -= 1;
+                self.full[source] = self.receive_from(source, pool, share, into) >= share;
+                left += usize::from(self.full[source]);
             }
+            if left == 0 {
+                return false;
+            }
+        }
+        true
+    }
+    fn receive_from(&mut self, source: usize, pool: &'static Pool, max: usize, into: &mut Batch) -> usize {
+        match source.checked_sub(self.own.len()) {
+            None => self.receive_own(source, pool, max, into),
+            Some(ring) => fetch(&mut self.from[ring], max, into),
+        }
+    }
+    /// Receives by an own queue; returns how many packets came by it, for whomever. An error is kept.
+    fn receive_own(&mut self, number: usize, pool: &'static Pool, max: usize, into: &mut Batch) -> usize {
+        let deals = self.to.iter().any(Option::is_some);
+        let to = if deals { &mut self.received } else { &mut *into };
+        let result = self.own[number].receive(pool, max, to);
+        if deals {
+            self.deal(into);
+        }
+        match result {
+            Ok(count) => {
+                self.told[number] = None;
+                count
+            }
+            Err(error) => {
+                self.keep(number, error);
+                0
+            }
+        }
+    }
+    /// Keeps an error of a queue, unless it is the one that was last told of it. It may come again with every call.
+    fn keep(&mut self, number: usize, error: DeviceError) {
+        if self.trouble.is_none() && self.told[number].as_ref() != Some(&error) {
+            self.told[number] = Some(error.clone());
+            self.trouble = Some(error);
         }
     }
     /// Keeps what is this worker's of the received packets, and hands over the others.
@@ -127,7 +223,10 @@ impl Steered {
             match &mut self.to[worker as usize] {
                 Some(outlet) => match outlet.ring.push(packet) {
                     Ok(()) => outlet.used = true,
-                    Err(_) => self.lost += 1,
+                    Err(PushError::Full(packet)) => {
+                        self.lost += 1;
+                        self.lost_bytes += packet.len() as u64;
+                    }
                 },
                 None => into.push(packet),
             }
@@ -138,42 +237,55 @@ impl Steered {
             }
         }
     }
-    /// Receives by the own queues until `into` has `limit` packets.
-    fn receive_own(
-        &mut self,
-        pool: &'static Pool,
-        limit: usize,
-        into: &mut Batch,
-    ) -> Result<(), DeviceError> {
-        let deals = self.to.iter().any(Option::is_some);
-        for number in 0..self.own.len() {
-            let room = limit.saturating_sub(into.len());
-            if !deals {
-                self.own[number].receive(pool, room, into)?;
-                continue;
-            }
-            let result = self.own[number].receive(pool, room, &mut self.received);
-            self.deal(into);
-            result?;
+    /// Looks at others' rings once more, having asked to be rung for what comes from now on.
+    fn listen(&mut self, limit: usize, into: &mut Batch) {
+        self.listens = true;
+        self.bell.want();
+        for ring in &mut self.from {
+            fetch(ring, limit.saturating_sub(into.len()), into);
         }
-        Ok(())
+    }
+    /// Makes the own files ready: there is more than they tell of.
+    fn rouse(&mut self) {
+        self.listens = true;
+        self.bell.sound();
     }
 }
 
+/// Takes what another worker has handed over.
+fn fetch(ring: &mut Consumer<Packet>, max: usize, into: &mut Batch) -> usize {
+    let count = ring.slots().min(max);
+    if let Ok(chunk) = ring.read_chunk(count) {
+        into.extend(chunk);
+    }
+    count
+}
+
 impl RxQueue for Steered {
+    /// An error of one queue keeps no other from being served; it is told when all were, by a call that gives nothing.
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
-        let start = into.len();
-        if std::mem::take(&mut self.wants) {
+        if max == 0 {
+            return Ok(0);
+        }
+        if std::mem::take(&mut self.listens) {
             self.bell.silence();
         }
-        self.take(max, into);
-        self.receive_own(pool, start + max, into)?;
-        if into.len() == start && !self.from.is_empty() {
-            self.wants = true;
-            self.bell.want();
-            self.take(max, into);
+        if let Some(error) = self.trouble.take() {
+            self.rouse();
+            return Err(error);
         }
-        Ok(into.len() - start)
+        let (start, limit) = (into.len(), into.len() + max);
+        let more = self.serve(pool, limit, into);
+        if more && into.len() < limit {
+            self.rouse();
+        } else if into.len() == start && !self.from.is_empty() {
+            self.listen(limit, into);
+        }
+        let received = into.len() - start;
+        match self.trouble.take_if(|_| received == 0) {
+            Some(error) => Err(error),
+            None => Ok(received),
+        }
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.files.as_fd())
@@ -191,10 +303,12 @@ impl RxQueue for Steered {
 }
 
 impl Steered {
-    /// What the own queues have counted: packets count where they come in.
+    /// What the own queues have counted: packets count where they come in, except for those lost here.
     fn sum(&self, counters: impl Fn(&dyn RxQueue) -> RxCounters) -> RxCounters {
         let own = self.own.iter().map(|queue| counters(&**queue));
         let mut sum = own.fold(RxCounters::default(), RxCounters::plus);
+        sum.packets = sum.packets.saturating_sub(self.lost);
+        sum.bytes = sum.bytes.saturating_sub(self.lost_bytes);
         sum.ring_full += self.lost;
         sum
     }
@@ -341,7 +455,10 @@ mod tests {
             kept += batch.len();
             batch.free();
         }
-        assert_eq!(owner.counters().ring_full as usize, 3000 - kept - RING);
+        let counters = owner.counters();
+        assert_eq!(counters.ring_full as usize, 3000 - kept - RING);
+        let bytes = frame(0, 0).len() as u64;
+        assert_eq!((counters.packets + counters.ring_full, counters.bytes), (3000, counters.packets * bytes));
     }
 
     #[test]
@@ -358,5 +475,288 @@ mod tests {
         assert_eq!(shares[0].receive(pool, 2, &mut batch), Ok(2), "no more than asked for");
         assert_eq!(shares[0].receive(pool, 64, &mut batch), Ok(1));
         assert_eq!(shares[1].receive(pool, 64, &mut batch), Ok(2));
+    }
+
+    /// A flow that is the given one's of so many workers.
+    fn flow_of(worker: u64, workers: u64) -> u16 {
+        let is_its = |flow: &u16| (u64::from(flow_hash(&frame(*flow, 0))) * workers) >> 32 == worker;
+        (1..).find(is_its).unwrap()
+    }
+
+    fn send(tx: &mut MemoryTx, pool: &'static Pool, flow: u16, count: u32) {
+        let mut batch = Batch::default();
+        batch.extend((0..count).map(|number| pool.packet_from(&frame(flow, number)).unwrap()));
+        assert_eq!(tx.transmit(&mut batch), Ok(count as usize));
+    }
+
+    /// How many packets of each of some flows a batch has, which is emptied.
+    fn count<const N: usize>(batch: &mut Batch, flows: [u16; N]) -> [usize; N] {
+        let got: Vec<u16> = batch.drain().map(|packet| flow_and_number(packet.data()).0).collect();
+        flows.map(|flow| got.iter().filter(|of| **of == flow).count())
+    }
+
+    #[test]
+    fn own_queues_share_the_room_and_take_turns_at_being_first() {
+        let pool = Pool::new(1024, 1).unwrap();
+        let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..3).map(|_| queue(200)).unzip();
+        let mut share = steer(rxs, 1).unwrap().remove(0);
+        for (flow, tx) in txs.iter_mut().enumerate() {
+            send(tx, pool, flow as u16, 200);
+        }
+        let mut batch = Batch::default();
+        assert_eq!(share.receive(pool, 63, &mut batch), Ok(63));
+        assert_eq!(count(&mut batch, [0, 1, 2]), [21; 3]);
+        for max in [1, 2] {
+            for _ in 0..3 {
+                assert_eq!(share.receive(pool, max, &mut batch), Ok(max));
+            }
+            assert_eq!(count(&mut batch, [0, 1, 2]), [max; 3], "{max} at a time");
+        }
+        assert_eq!(
+            share.receive(pool, 1000, &mut batch),
+            Ok(600 - 63 - 3 - 6),
+            "what one does not need others get"
+        );
+    }
+
+    #[test]
+    fn neither_own_queues_nor_what_is_handed_over_starves() {
+        let pool = Pool::new(4096, 1).unwrap();
+        let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..2).map(|_| queue(800)).unzip();
+        let mut shares = steer(rxs, 3).unwrap();
+        let flow = flow_of(0, 3);
+        let other = (flow + 1..).find(|flow| u64::from(flow_hash(&frame(*flow, 0))) * 3 >> 32 == 0).unwrap();
+        send(&mut txs[0], pool, flow, 800);
+        send(&mut txs[1], pool, other, 800);
+        let mut batch = Batch::default();
+        for _ in 0..10 {
+            shares[1].receive(pool, 64, &mut batch).unwrap();
+        }
+        assert!(batch.is_empty());
+        for _ in 0..20 {
+            assert_eq!(shares[0].receive(pool, 16, &mut batch), Ok(16));
+            assert_eq!(count(&mut batch, [flow, other]), [8, 8]);
+        }
+    }
+
+    #[test]
+    fn a_flow_for_another_worker_is_handed_over_without_sleeping_in_between() {
+        let pool = Pool::new(2048, 1).unwrap();
+        let (mut tx, rx) = queue(1000);
+        let mut shares = steer(vec![rx], 2).unwrap();
+        send(&mut tx, pool, flow_of(1, 2), 1000);
+        let (mut batch, mut calls) = (Batch::default(), 0);
+        while is_ready(shares[0].fd().unwrap(), Duration::ZERO) || calls == 0 {
+            assert_eq!(shares[0].receive(pool, 64, &mut batch), Ok(0));
+            calls += 1;
+            assert!(calls <= 1000 / 64, "{calls} calls, and it is ready still");
+        }
+        assert_eq!((calls, shares[0].counters().packets), (1000 / (64 * ROUNDS) + 1, 1000));
+        assert_eq!(shares[1].receive(pool, 2000, &mut batch), Ok(1000));
+    }
+
+    /// Fails when it is told to.
+    struct Failing(Box<dyn RxQueue>, Arc<AtomicBool>, Arc<AtomicBool>);
+
+    impl RxQueue for Failing {
+        fn receive(
+            &mut self,
+            pool: &'static Pool,
+            max: usize,
+            into: &mut Batch,
+        ) -> Result<usize, DeviceError> {
+            self.2.store(true, SeqCst);
+            if self.1.load(SeqCst) {
+                return Err(DeviceError::Gone { name: "left".into() });
+            }
+            self.0.receive(pool, max, into)
+        }
+        fn fd(&self) -> Option<BorrowedFd<'_>> {
+            self.0.fd()
+        }
+        fn counters(&self) -> RxCounters {
+            self.0.counters()
+        }
+    }
+
+    #[test]
+    fn a_queue_that_fails_keeps_no_other_from_being_served_and_is_told_once() {
+        let pool = Pool::new(256, 1).unwrap();
+        let ((mut bad_tx, bad), (mut tx, good)) = (queue(8), queue(8));
+        let fails = Arc::new(AtomicBool::new(true));
+        let bad = Box::new(Failing(bad, fails.clone(), Arc::default()));
+        let mut share = steer(vec![bad, good], 1).unwrap().remove(0);
+        let gone = DeviceError::Gone { name: "left".into() };
+        let mut batch = Batch::default();
+        for _ in 0..2 {
+            fails.store(true, SeqCst);
+            send(&mut tx, pool, 1, 5);
+            assert_eq!(share.receive(pool, 4, &mut batch), Ok(4), "the other first");
+            assert_eq!(share.receive(pool, 4, &mut batch), Err(gone.clone()));
+            assert!(is_ready(share.fd().unwrap(), Duration::ZERO), "for nothing was looked for");
+            assert_eq!(share.receive(pool, 4, &mut batch), Ok(1));
+            assert_eq!(share.receive(pool, 4, &mut batch), Ok(0), "it was told");
+            assert!(!is_ready(share.fd().unwrap(), Duration::ZERO));
+            fails.store(false, SeqCst);
+            send(&mut bad_tx, pool, 1, 1);
+            assert_eq!(share.receive(pool, 4, &mut batch), Ok(1), "it works again");
+        }
+    }
+
+    #[test]
+    fn a_worker_whose_queue_fails_is_still_woken_by_others() {
+        let pool = Pool::new(256, 1).unwrap();
+        let ((mut tx, good), (_, bad)) = (queue(8), queue(8));
+        let bad = Box::new(Failing(bad, Arc::new(AtomicBool::new(true)), Arc::default()));
+        let mut shares = steer(vec![good, bad], 3).unwrap();
+        let mut batch = Batch::default();
+        assert!(shares[1].receive(pool, 4, &mut batch).is_err());
+        assert!(!is_ready(shares[1].fd().unwrap(), Duration::ZERO));
+        send(&mut tx, pool, flow_of(1, 3), 3);
+        assert_eq!(shares[0].receive(pool, 4, &mut batch), Ok(0));
+        assert!(is_ready(shares[1].fd().unwrap(), Duration::ZERO));
+        assert_eq!(shares[1].receive(pool, 4, &mut batch), Ok(3));
+    }
+
+    #[test]
+    fn who_has_no_room_asks_no_queue_and_may_still_be_woken() {
+        let pool = Pool::new(256, 1).unwrap();
+        let (asked, (mut tx, rx)) = (Arc::new(AtomicBool::new(false)), queue(8));
+        let rx = Box::new(Failing(rx, Arc::default(), asked.clone()));
+        let mut shares = steer(vec![rx], 2).unwrap();
+        let mut batch = Batch::default();
+        assert_eq!((shares[0].receive(pool, 0, &mut batch), asked.load(SeqCst)), (Ok(0), false));
+        assert_eq!(shares[1].receive(pool, 4, &mut batch), Ok(0));
+        assert_eq!(shares[1].receive(pool, 0, &mut batch), Ok(0));
+        send(&mut tx, pool, flow_of(1, 2), 1);
+        assert_eq!(shares[0].receive(pool, 4, &mut batch), Ok(0));
+        assert!(is_ready(shares[1].fd().unwrap(), Duration::ZERO));
+    }
+
+    /// Somebody who hands packets over, one step at a time.
+    #[derive(Clone, Copy)]
+    struct Ringer {
+        packets: u32,
+        step: fn(&mut Ringer, &Bell, &mut u32),
+    }
+
+    impl Ringer {
+        fn put(&mut self, _: &Bell, waiting: &mut u32) {
+            if self.packets > 0 {
+                (self.packets, *waiting, self.step) = (self.packets - 1, *waiting + 1, Ringer::answer);
+            }
+        }
+        fn answer(&mut self, bell: &Bell, _: &mut u32) {
+            self.step = if bell.answer() { Ringer::sound } else { Ringer::put };
+        }
+        fn sound(&mut self, bell: &Bell, _: &mut u32) {
+            bell.sound();
+            self.step = Ringer::put;
+        }
+    }
+
+    /// What a worker does, one step after the other: look, ask to be rung for, look again, and then wait.
+    struct Listener {
+        at: u32,
+        got: u32,
+        wakes: u32,
+    }
+
+    impl Listener {
+        fn step(&mut self, bell: &Bell, waiting: &mut u32, own_queue: bool) {
+            let asleep = self.at == 5;
+            if asleep && !own_queue && !is_ready(bell.file.as_fd(), Duration::ZERO) {
+                return;
+            }
+            self.wakes += u32::from(asleep);
+            match self.at {
+                0 | 5 => bell.silence(),
+                2 => bell.hear(),
+                3 => bell.wanted.store(true, SeqCst),
+                _ => self.got += std::mem::take(waiting),
+            }
+            self.at = if asleep { 1 } else { self.at + 1 };
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn in_every_order_a_bell_wakes_whoever_waits_and_comes_to_rest(
+            steps in proptest::collection::vec((0..4usize, proptest::bool::weighted(0.2)), 0..80),
+        ) {
+            let (bell, mut waiting) = (Bell::new().unwrap(), 0);
+            let mut ringers = [Ringer { packets: 4, step: Ringer::put }; 2];
+            let mut listener = Listener { at: 0, got: 0, wakes: 0 };
+            for (who, own_queue) in steps {
+                match ringers.get_mut(who) {
+                    Some(ringer) => (ringer.step)(ringer, &bell, &mut waiting),
+                    None => listener.step(&bell, &mut waiting, own_queue),
+                }
+            }
+            for ringer in &mut ringers {
+                (0..12).for_each(|_| (ringer.step)(ringer, &bell, &mut waiting));
+            }
+            listener.wakes = 0;
+            (0..60).for_each(|_| listener.step(&bell, &mut waiting, false));
+            proptest::prop_assert_eq!((listener.got, waiting), (8, 0), "nothing is slept through");
+            proptest::prop_assert!(listener.wakes <= 3, "it is woken {} times more", listener.wakes);
+            proptest::prop_assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn a_bell_that_is_rung_late_wakes_once_and_is_silent_then() {
+        let bell = Bell::new().unwrap();
+        bell.want();
+        assert!(bell.answer());
+        // The worker was woken by its own queue, and finds nothing the next time.
+        bell.silence();
+        bell.want();
+        bell.sound();
+        assert!(is_ready(bell.file.as_fd(), Duration::ZERO));
+        bell.silence();
+        bell.want();
+        assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
+    }
+
+    #[test]
+    fn no_ring_is_lost_between_threads() {
+        const EACH: usize = 20_000;
+        let (bell, waiting) = (Bell::new().unwrap(), std::sync::atomic::AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for number in 0..EACH {
+                        waiting.fetch_add(1, Relaxed);
+                        bell.ring();
+                        if number % 16 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let (mut got, mut turn) = (0, 0);
+            while got < 2 * EACH {
+                bell.silence();
+                let before = got;
+                got += waiting.swap(0, Relaxed);
+                if got == before {
+                    bell.want();
+                    got += waiting.swap(0, Relaxed);
+                }
+                turn += 1;
+                // Now and then it is woken by something else.
+                let wait = Duration::from_secs(if turn % 3 == 0 { 0 } else { 10 });
+                if got == before {
+                    let woken = is_ready(bell.file.as_fd(), wait);
+                    assert!(woken || wait.is_zero(), "slept through a ring, having {got}");
+                }
+            }
+        });
+        for _ in 0..2 {
+            bell.silence();
+            bell.want();
+        }
+        assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
     }
 }
