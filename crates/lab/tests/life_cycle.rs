@@ -86,6 +86,46 @@ fn tcp_passes_by_af_xdp_with_the_offloads_that_hosts_have() {
     });
 }
 
+/// Packets that a host's kernel refused because of their checksums, TCP and UDP.
+fn bad_checksums(host: &Host) -> Result<u64> {
+    let table = host.run(["cat", "/proc/self/net/snmp"])?.stdout;
+    let count = |protocol: &str| -> u64 {
+        let mut lines = table.lines().filter_map(|line| line.strip_prefix(protocol));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+        pairs.find(|(name, _)| *name == "InCsumErrors").unwrap().1.parse().unwrap()
+    };
+    Ok(count("Tcp:") + count("Udp:"))
+}
+
+#[test]
+fn tcpdump_on_both_sides_sees_the_same_and_kernels_find_every_checksum_right() {
+    with_hosts("life-tcpdump", |hosts| {
+        // So that the receivers look at checksums, which they trust a virtual link with otherwise.
+        hosts.r.offloads("eth0", false)?;
+        hosts.r.offloads("eth1", false)?;
+        for method in METHODS {
+            let router = start(hosts, method, &[])?;
+            let icmp = |side| ["-Q", side, "icmp"];
+            let left = hosts.a.capture_with("eth0", &icmp("out"))?;
+            let right = hosts.b.capture_with("eth0", &icmp("in"))?;
+            assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01", "-s", "900"])?.received, 20);
+            let (sent, arrived) = (left.wait_for(20, SOON)?, right.wait_for(20, SOON)?);
+            let bytes = |frames: Vec<rig::Frame>| frames.into_iter().map(|f| f.bytes).collect::<Vec<_>>();
+            assert_eq!(bytes(sent), bytes(arrived), "{method}");
+            // Programs in the kernel get no frames longer than theirs.
+            if method != "XDP_GENERIC" {
+                hosts.a.iperf3(&hosts.b, FAR, &["-t", "1"])?;
+            }
+            let udp = hosts.a.iperf3(&hosts.b, FAR, &["-u", "-b", "20M", "-l", "1000", "-t", "1"])?;
+            assert!(udp.bits_per_second > 1e6, "{udp:?}");
+            assert_eq!((bad_checksums(&hosts.a)?, bad_checksums(&hosts.b)?), (0, 0), "{method}");
+            end(router)?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn two_workers_share_the_only_queue_and_keep_flows_in_order() {
     with_hosts("life-workers", |hosts| {
