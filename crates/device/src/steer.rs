@@ -91,6 +91,9 @@ impl Bell {
     /// the look that follows. Who sounds it even later wakes the worker in vain, but not for ever.
     fn want(&self) {
         self.hear();
+        self.wish();
+    }
+    fn wish(&self) {
         self.wanted.store(true, SeqCst);
         fence(SeqCst);
     }
@@ -525,7 +528,8 @@ mod tests {
         let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..2).map(|_| queue(800)).unzip();
         let mut shares = steer(rxs, 3).unwrap();
         let flow = flow_of(0, 3);
-        let other = (flow + 1..).find(|flow| u64::from(flow_hash(&frame(*flow, 0))) * 3 >> 32 == 0).unwrap();
+        let other =
+            (flow + 1..).find(|flow| (u64::from(flow_hash(&frame(*flow, 0))) * 3) >> 32 == 0).unwrap();
         send(&mut txs[0], pool, flow, 800);
         send(&mut txs[1], pool, other, 800);
         let mut batch = Batch::default();
@@ -672,7 +676,7 @@ mod tests {
             match self.at {
                 0 | 5 => bell.silence(),
                 2 => bell.hear(),
-                3 => bell.wanted.store(true, SeqCst),
+                3 => bell.wish(),
                 _ => self.got += std::mem::take(waiting),
             }
             self.at = if asleep { 1 } else { self.at + 1 };
