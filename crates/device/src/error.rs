@@ -189,6 +189,17 @@ pub enum DeviceError {
         /// Bytes allowed.
         limit: u64,
     },
+    /// The packet pool has too few frames left to receive into.
+    FewFrames {
+        /// The interface.
+        name: String,
+        /// Frames that could be had for a queue.
+        found: u32,
+        /// The least that is needed.
+        least: u32,
+        /// Frames of the whole pool.
+        frames: usize,
+    },
     /// What is shared with the kernel was damaged.
     Broken {
         /// The interface.
@@ -299,6 +310,11 @@ impl fmt::Display for DeviceError {
                 f,
                 "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the limit \
                  ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
+            ),
+            FewFrames { name, found, least, frames } => write!(
+                f,
+                "{name}: of the packet pool's {frames} frames {found} are left for a queue, and AF_XDP must have {least}; \
+                 use METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool ('--frames')"
             ),
             Broken { name, what } => write!(
                 f,

@@ -58,7 +58,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
     /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues of an
-    /// interface together no more than an eighth of the pool.
+    /// interface together no more than an eighth of the pool, or a batch for each if that is more. A queue for which
+    /// the pool has less than a batch left cannot be opened.
     pub ring: u32,
     /// Where the program runs.
     pub attach: Attach,

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// The least entries of a ring.
 const SHORTEST: u32 = 64;
+/// The least frames that the kernel must be lent for a queue: a batch.
+pub(super) const LEAST_LENT: u32 = 64;
 
 /// An interface that is used by AF_XDP. Its frames are the router's, queue by queue, while the queue's receiving half
 /// is open; it is given back to the host when this and all halves are dropped.
@@ -39,6 +41,8 @@ pub(super) struct Opened {
     /// Frames that each queue may lend to the kernel for filling.
     pub(super) quota: u32,
     pub(super) ring: u32,
+    /// Frames of the whole pool.
+    frames: usize,
 }
 
 impl XdpPort {
@@ -65,7 +69,7 @@ impl XdpPort {
             plan.zero_copy = socket.zero_copy;
             sockets.push(socket);
         }
-        let quota = ring.min((pool.frames() / 8 / queues as usize).max(1) as u32);
+        let quota = ring.min((pool.frames() as u32 / 8 / queues).max(LEAST_LENT));
         let opened = Opened {
             sockets,
             redirect,
@@ -77,6 +81,7 @@ impl XdpPort {
             facts,
             quota,
             ring,
+            frames: pool.frames(),
         };
         Ok(XdpPort { opened: Arc::new(opened) })
     }
@@ -148,6 +153,10 @@ impl Opened {
     }
     pub(super) fn broken(&self, what: &'static str) -> DeviceError {
         DeviceError::Broken { name: self.interface.name.clone(), what }
+    }
+    pub(super) fn few_frames(&self, found: u32) -> DeviceError {
+        let (name, frames) = (self.interface.name.clone(), self.frames);
+        DeviceError::FewFrames { name, found, least: LEAST_LENT, frames }
     }
     /// Frames for filling that the kernel keeps when the pool is empty: what comes in them is dropped.
     #[inline]

@@ -98,13 +98,17 @@ impl<const W: usize> Ring<W> {
     fn new(memory: Arc<Memory>, layout: Layout, count: u32) -> io::Result<Ring<W>> {
         let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
         let bytes = layout.bytes(count, W).filter(|bytes| *bytes <= memory.len).ok_or_else(nonsense)?;
-        let place = |offset: u64, len: usize, align: usize| {
-            let offset = usize::try_from(offset).ok()?;
-            let inside = offset.is_multiple_of(align) && offset.checked_add(len)? <= bytes;
-            // SAFETY: offset + len <= bytes <= memory.len.
-            inside.then(|| unsafe { memory.base.add(offset) })
+        let mut taken: Vec<std::ops::Range<usize>> = Vec::new();
+        let mut place = |offset: u64, len: usize, align: usize| {
+            let start = usize::try_from(offset).ok()?;
+            let end = start.checked_add(len)?;
+            let inside = start.is_multiple_of(align) && end <= bytes;
+            let alone = taken.iter().all(|other| end <= other.start || other.end <= start);
+            taken.push(start..end);
+            // SAFETY: start + len <= bytes <= memory.len.
+            (inside && alone).then(|| unsafe { memory.base.add(start) })
         };
-        let word = |offset| place(offset, 4, 4).map(NonNull::cast::<AtomicU32>).ok_or_else(nonsense);
+        let mut word = |offset| place(offset, 4, 4).map(NonNull::cast::<AtomicU32>).ok_or_else(nonsense);
         let (producer, consumer, flags) =
             (word(layout.producer)?, word(layout.consumer)?, word(layout.flags)?);
         let entries = place(layout.entries, count as usize * W * 8, 8).ok_or_else(nonsense)?.cast();
@@ -238,28 +242,26 @@ impl<const W: usize> Consumer<W> {
     }
 }
 
-/// The kernel's side of a receive ring, for whoever pretends to be the kernel.
+/// The kernel's side of a ring that it produces, for whoever pretends to be the kernel.
 #[cfg(test)]
-pub(super) struct Peer(Consumer<2>);
+pub(super) struct Peer<const W: usize>(Consumer<W>);
 
 #[cfg(test)]
-impl Peer {
-    /// Maps a socket's receive ring once more.
-    pub(super) fn map(socket: impl AsFd, offset: libc::xdp_ring_offset, count: u32) -> Peer {
+impl<const W: usize> Peer<W> {
+    /// Maps a socket's ring once more.
+    pub(super) fn map(socket: impl AsFd, place: u64, offset: libc::xdp_ring_offset, count: u32) -> Peer<W> {
         let libc::xdp_ring_offset { producer, consumer, flags, desc } = offset;
         let layout = Layout { producer, consumer, flags, entries: desc };
-        let bytes = layout.bytes(count, 2).unwrap();
-        let memory = Memory::map(socket, libc::XDP_PGOFF_RX_RING as u64, bytes).unwrap();
+        let bytes = layout.bytes(count, W).unwrap();
+        let memory = Memory::map(socket, place, bytes).unwrap();
         Peer(Consumer::new(Arc::new(memory), layout, count).unwrap())
     }
-    /// Puts addresses and lengths of frames into the ring.
-    pub(super) fn produce(&self, entries: &[(u64, u32)]) {
+    /// Puts entries into the ring.
+    pub(super) fn produce(&self, entries: &[[u64; W]]) {
         let first = self.0.ring.producer().load(Relaxed);
-        for (n, (address, len)) in entries.iter().enumerate() {
-            let [a, b, c, d] = len.to_ne_bytes();
+        for (n, words) in entries.iter().enumerate() {
             let entry = self.0.ring.entry(first.wrapping_add(n as u32));
-            entry[0].store(*address, Relaxed);
-            entry[1].store(u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]), Relaxed);
+            entry.iter().zip(words).for_each(|(word, value)| word.store(*value, Relaxed));
         }
         self.set_producer(first.wrapping_add(entries.len() as u32));
     }
@@ -345,6 +347,14 @@ mod tests {
         ]
     }
 
+    /// Places of the parts of a ring, half of them aligned and close to what fits into 256 bytes.
+    fn layout() -> impl Strategy<Value = [u64; 4]> {
+        let anywhere = [0u64..400, 0..400, 0..400, 0..400];
+        let near =
+            (0u64..16, 0u64..16, 0u64..16, 0u64..24).prop_map(|(a, b, c, d)| [4 * a, 4 * b, 4 * c, 8 * d]);
+        prop_oneof![anywhere, near]
+    }
+
     proptest! {
         #[test]
         fn a_ring_does_what_a_queue_does(steps in proptest::collection::vec(step(), 0..200), start: u32) {
@@ -419,14 +429,20 @@ mod tests {
         }
 
         #[test]
-        fn a_layout_that_leaves_the_memory_is_refused(
-            producer in 0u64..400, consumer in any::<u64>(), entries in 0u64..400, count in 0u32..40,
+        fn a_layout_that_leaves_the_memory_or_overlaps_is_refused(
+            [producer, consumer, flags, entries] in layout(), count in prop_oneof![0u32..40, Just(4), Just(8)],
         ) {
-            let layout = Layout { producer, consumer: consumer % 400, flags: 0, entries };
+            let layout = Layout { producer, consumer, flags, entries };
             let memory = Arc::new(Memory::anonymous(256));
             let fits = layout.bytes(count, 2).is_some_and(|bytes| {
-                let words = [layout.producer, layout.consumer];
-                bytes <= 256 && entries % 8 == 0 && words.iter().all(|at| at % 4 == 0 && at + 4 <= bytes as u64)
+                let words = [layout.producer, layout.consumer, layout.flags];
+                let mut owners = [0; 800];
+                words.iter().for_each(|at| (0..4).for_each(|n| owners[*at as usize + n] += 1));
+                (entries as usize..bytes.min(800)).for_each(|at| owners[at] += 1);
+                bytes <= 256
+                    && entries % 8 == 0
+                    && words.iter().all(|at| at % 4 == 0 && at + 4 <= bytes as u64)
+                    && owners.iter().all(|owners| *owners < 2)
             });
             prop_assert_eq!(Producer::<2>::new(memory.clone(), layout, count).is_ok(), fits && count > 0);
             let beyond = Layout { consumer: u64::MAX - 3, ..layout };

@@ -1,6 +1,6 @@
 //! Receiving.
 use super::checksum;
-use super::port::Opened;
+use super::port::{LEAST_LENT, Opened};
 use super::rings::Broken;
 use super::socket::{RxRings, Socket, SocketHalf};
 use crate::queue::addressed_to;
@@ -36,6 +36,8 @@ pub struct XdpRx {
     down: bool,
     /// Whether the last descriptor was not the end of its frame.
     in_pieces: bool,
+    /// Whether the ring makes no sense any more.
+    is_broken: bool,
     /// Whether nobody is to look at what packets say.
     blind: bool,
 }
@@ -74,6 +76,7 @@ impl XdpRx {
             starved: false,
             down: false,
             in_pieces: false,
+            is_broken: false,
             blind: false,
         };
         // What was lost before is not this half's.
@@ -85,8 +88,11 @@ impl XdpRx {
             invalid: before.rx_invalid_descs,
             ..KernelCounts::default()
         });
-        rx.refill(true).map_err(|Broken| rx.broken())?;
-        let opened = &rx.opened;
+        rx.prepare().map_err(|Broken| rx.broken())?;
+        let (opened, lent) = (&rx.opened, rx.lent());
+        if lent < LEAST_LENT {
+            return Err(opened.few_frames(lent));
+        }
         opened
             .redirect
             .open(u32::from(queue), rx.socket().fd())
@@ -96,8 +102,22 @@ impl XdpRx {
     fn socket(&self) -> &Socket {
         &self.opened.sockets[usize::from(self.queue)]
     }
-    fn broken(&self) -> DeviceError {
+    /// Leaves the queue to the host, since nothing that comes by the ring can be trusted.
+    #[cold]
+    fn broken(&mut self) -> DeviceError {
+        if !std::mem::replace(&mut self.is_broken, true) {
+            self.counters.malformed += 1;
+            self.opened.redirect.close(u32::from(self.queue));
+        }
         self.opened.broken("its AF_XDP receive ring")
+    }
+    /// Lends the kernel all it may have, before it is given any frame to receive.
+    fn prepare(&mut self) -> Result<(), Broken> {
+        self.half.as_mut().expect("only drop() takes it out").rings.rx.available()?;
+        self.refill(true)
+    }
+    fn lent(&self) -> u32 {
+        self.half.as_ref().expect("only drop() takes it out").lent.count()
     }
 
     /// Lends the kernel frames for what it took, once that is worth it.
@@ -250,6 +270,9 @@ fn now() -> Time {
 
 impl RxQueue for XdpRx {
     fn receive(&mut self, _: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
+        if max == 0 {
+            return Ok(0);
+        }
         let start = into.len();
         let waiting = self.take(max, into).map_err(|Broken| self.broken())?;
         self.complete(start, into);

@@ -7,7 +7,7 @@ use crate::{
 use artery_packet::{Batch, PacketType, Pool};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -649,12 +649,21 @@ fn a_limit_of_locked_memory_is_raised_or_told() {
 }
 
 /// Gets at a word of a socket's receive ring, as whoever has its descriptor can.
-fn overwrite(rx: &XdpRx, change: impl FnOnce(&rings::Peer)) {
+fn overwrite(rx: &XdpRx, change: impl FnOnce(&rings::Peer<2>)) {
     let fd = rx.fd().unwrap();
+    change(&rings::Peer::map(fd, libc::XDP_PGOFF_RX_RING as u64, offsets(fd).rx, 64));
+}
+
+fn offsets(socket: BorrowedFd<'_>) -> libc::xdp_mmap_offsets {
     let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
     let none = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
-    let offsets = sys::option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none).unwrap().rx;
-    change(&rings::Peer::map(fd, offsets, 64));
+    sys::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none).unwrap()
+}
+
+/// The second word of an entry that says so many bytes.
+fn bytes(len: u32) -> u64 {
+    let [a, b, c, d] = len.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
 #[test]
@@ -672,15 +681,137 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
         let free = pool.packet().unwrap();
         let not_lent = u64::from(pool.frame_of(&free).unwrap()) * 2048;
         let entries = [(not_lent, 60), (u64::MAX, 60), (4096 * 2048, 60), (256, 2000), (256, u32::MAX)];
-        overwrite(&rx, |peer| peer.produce(&entries));
+        overwrite(&rx, |peer| peer.produce(&entries.map(|(address, len)| [address, bytes(len)])));
         assert_eq!(rx.receive(pool, 64, &mut got), Ok(0));
         assert_eq!((got.len(), rx.counters().malformed), (0, 5));
         overwrite(&rx, |peer| peer.set_producer(0x8000_0000));
         let broken = rx.receive(pool, 64, &mut got).unwrap_err();
         assert!(matches!(broken, DeviceError::Broken { .. }), "{broken}");
         assert_eq!(rx.receive(pool, 64, &mut got), Err(broken), "it stays so");
+        assert_eq!(rx.counters().malformed, 6, "it counts once");
         drop((port, rx, free));
         assert_eq!(free_frames(pool), 4096);
+    });
+}
+
+#[test]
+fn a_queue_whose_ring_broke_is_the_hosts_again() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        let (pool, host) = (pool(), Host::new());
+        host.cable("left", "right");
+        run("ip address add 10.1.0.1/24 dev left");
+        host.run("ip address add 10.1.0.2/24 dev right");
+        let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
+        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+        assert!(!host.pings("10.1.0.1"));
+        overwrite(&rx, |peer| peer.set_producer(0x8000_0000));
+        let broken = rx.receive(pool, 64, &mut Batch::default()).unwrap_err();
+        assert!((0..5).any(|_| host.pings("10.1.0.1")));
+        drop(rx);
+        assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(broken), "it is not opened again");
+        assert!((0..5).any(|_| host.pings("10.1.0.1")));
+    });
+}
+
+#[test]
+fn frames_that_come_back_without_having_been_sent_are_counted() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
+        let mut tx = port.tx(0).unwrap();
+        let (fd, place) = (tx.fd().unwrap(), libc::XDP_UMEM_PGOFF_COMPLETION_RING);
+        rings::Peer::map(fd, place, offsets(fd).cr, 64).produce(&[[256], [u64::MAX]]);
+        assert_eq!(tx.transmit(&mut Batch::default()), Ok(0));
+        assert_eq!((tx.malformed(), tx.counters().refused, tx.counters().packets), (2, 2, 0));
+    });
+}
+
+#[test]
+fn what_waits_in_the_ring_leaves_by_calls_without_packets() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let port = open("left", &settings(Attach::Best), pool);
+        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right"));
+        assert!(!tx.unsettled());
+        run("ip link set left down");
+        let mut sent = Batch::default();
+        let number = |n: usize| n.to_be_bytes();
+        for n in 0..1000 {
+            let mut bytes = frame(BROADCAST, 1, 60);
+            bytes[20..28].copy_from_slice(&number(n));
+            sent.push(pool.packet_from(&bytes).unwrap());
+        }
+        assert_eq!(tx.transmit(&mut sent), Err(DeviceError::Down { name: "left".into() }));
+        assert!(sent.is_empty() && tx.unsettled());
+        bring_up();
+        let end = Instant::now() + Duration::from_secs(5);
+        while tx.unsettled() && Instant::now() < end {
+            assert_eq!(tx.transmit(&mut sent), Ok(0));
+        }
+        let got = receive_until(&mut *rx, pool, |data| data[20..28] == number(999));
+        assert_eq!(got.iter().filter(|packet| is_ours(packet.data())).count(), 1000);
+        drop(got);
+        assert_eq!((tx.unsettled(), free_frames(pool)), (false, 4096), "and its frames are back");
+        run("ip link set left down");
+        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        assert!(tx.transmit(&mut sent).is_err() && tx.unsettled());
+        run("ip link del left");
+        assert_eq!(tx.transmit(&mut sent), Err(DeviceError::Gone { name: "left".into() }));
+        assert!(!tx.unsettled(), "nothing is to be hoped for");
+    });
+}
+
+#[test]
+fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = Pool::new(400, 1).unwrap();
+        let port = open("left", &settings(Attach::Best), pool);
+        let mut taken: Vec<_> = (0..350).map(|_| pool.packet().unwrap()).collect();
+        let error = port.rx(0, &RxSettings::default()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "left: of the packet pool's 400 frames 50 are left for a queue, and AF_XDP must have 64; use METHOD \
+             LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool ('--frames')"
+        );
+        taken.truncate(336);
+        let mut rx = port.rx(0, &RxSettings::default()).unwrap();
+        let mut sent = Batch::default();
+        sent.push(taken.pop().unwrap());
+        sent.iter_mut()
+            .for_each(|packet| packet.append(60).unwrap().copy_from_slice(&frame(BROADCAST, 1, 60)));
+        packet_tx("right").transmit(&mut sent).unwrap();
+        receive_until(&mut rx, pool, is_ours);
+    });
+}
+
+#[test]
+fn who_has_no_room_is_not_idle() {
+    if !may_make_namespaces() {
+        return;
+    }
+    in_namespace(|| {
+        cable();
+        let pool = pool();
+        let mut rx = open("left", &settings(Attach::Best), pool).rx(0, &RxSettings::default()).unwrap();
+        run("ip link set left down");
+        let mut errors = |max| (0..2000).find_map(|_| rx.receive(pool, max, &mut Batch::default()).err());
+        assert_eq!(errors(0), None);
+        assert_eq!(errors(1), Some(DeviceError::Down { name: "left".into() }));
     });
 }
 

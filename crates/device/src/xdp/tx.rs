@@ -29,6 +29,8 @@ pub struct XdpTx {
     copied: u64,
     /// Whether the last system call told that the interface takes nothing.
     stuck: bool,
+    /// Whether a ring or the interface is gone for good.
+    over: bool,
 }
 
 impl XdpTx {
@@ -42,6 +44,7 @@ impl XdpTx {
             malformed: 0,
             copied: 0,
             stuck: false,
+            over: false,
         }
     }
     /// Number of addresses that came back as sent without having been lent.
@@ -69,7 +72,10 @@ impl XdpTx {
         while let Some([address]) = half.rings.done.read() {
             match half.lent.take(address) {
                 Some(packet) => self.sent.push(packet),
-                None => self.malformed += 1,
+                None => {
+                    self.malformed += 1;
+                    self.counters.refused += 1;
+                }
             }
         }
         half.rings.done.release();
@@ -133,13 +139,14 @@ impl XdpTx {
         room.min(batch.len())
     }
 
-    /// Makes the system calls that the kernel wants to send what is in its ring.
+    /// Makes the system calls that the kernel wants to send what is in its ring, as long as each sends some.
     #[inline]
     fn wake(&mut self) -> Result<(), DeviceError> {
         let mut last = u32::MAX;
         for _ in 0..CALLS {
             let half = self.half();
-            let waiting = half.rings.tx.waiting().map_err(|Broken| self.broken())?;
+            let waiting = half.rings.tx.waiting();
+            let waiting = waiting.map_err(|Broken| self.broken())?;
             if waiting == 0 || waiting == last || !self.half().rings.tx.needs_wakeup() {
                 break;
             }
@@ -156,14 +163,19 @@ impl XdpTx {
         match error {
             // There is more to be sent than one call sends, or no memory for the moment.
             None | Some((libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR, _)) => Ok(()),
-            Some((libc::ENETDOWN | libc::ENXIO | libc::ENODEV, error)) => {
+            Some((libc::ENETDOWN | libc::ENXIO | libc::ENODEV, errno)) => {
                 self.stuck = true;
-                Err(self.opened.trouble().unwrap_or_else(|| self.opened.failed("sending by it", &error)))
+                let error = self.opened.trouble();
+                let error = error.unwrap_or_else(|| self.opened.failed("sending by it", &errno));
+                self.over |= matches!(error, DeviceError::Gone { .. });
+                Err(error)
             }
             Some((_, error)) => Err(self.opened.failed("sending by it", &error)),
         }
     }
-    fn broken(&self) -> DeviceError {
+    #[cold]
+    fn broken(&mut self) -> DeviceError {
+        self.over = true;
         self.opened.broken("its AF_XDP transmit ring")
     }
 }
@@ -199,17 +211,25 @@ impl TxQueue for XdpTx {
         let lost = self.finish(batch);
         let before = batch.len();
         self.reap().map_err(|Broken| self.broken())?;
-        while !batch.is_empty() {
+        loop {
             let had = batch.len();
             self.queue(batch).map_err(|Broken| self.broken())?;
             self.wake()?;
             self.reap().map_err(|Broken| self.broken())?;
+            if batch.is_empty() {
+                break;
+            }
             if batch.len() == had {
                 self.counters.full += 1;
                 break;
             }
         }
         Ok(lost + before - batch.len())
+    }
+    /// While the kernel has frames: it may not have sent all for which it was called, and what it has sent is only taken
+    /// back by the next call.
+    fn unsettled(&self) -> bool {
+        !self.over && self.half.as_ref().is_some_and(|half| half.lent.count() > 0)
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket().tx_fd())
