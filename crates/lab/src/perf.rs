@@ -104,16 +104,16 @@ fn scaled(count: u64, enabled: u64, running: u64) -> Option<f64> {
     (running > 0).then(|| count as f64 * (enabled as f64 / running as f64))
 }
 
-/// Makes the processor forget the line of memory in which `bytes` begins, as it does when a card writes there. Takes
+/// Makes the processor forget the line of memory in which `values` begin, as it does when a card writes there. Takes
 /// effect with [`fence`]. Where the processor can't be told, nothing happens, and the answer is false.
 #[inline]
-pub fn forget(bytes: &[u8]) -> bool {
+pub fn forget<T>(values: &[T]) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if let Some(first) = bytes.first() {
-        // SAFETY: flushing a line changes no byte that the program can see, and the byte there is one of a slice.
-        unsafe { std::arch::x86_64::_mm_clflush(std::ptr::from_ref(first)) };
+    if let Some(first) = values.first() {
+        // SAFETY: flushing a line changes no byte that the program can see, and the value there is one of a slice.
+        unsafe { std::arch::x86_64::_mm_clflush(std::ptr::from_ref(first).cast()) };
     }
-    cfg!(target_arch = "x86_64") && !bytes.is_empty()
+    cfg!(target_arch = "x86_64") && !values.is_empty()
 }
 
 /// Waits until lines are forgotten.
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(forget(&bytes), cfg!(target_arch = "x86_64"));
         fence();
         assert_eq!(bytes, [7; 200]);
-        assert!(!forget(&[]), "there is no line to forget");
+        assert!(!forget::<u8>(&[]), "there is no line to forget");
     }
 }

@@ -9,7 +9,7 @@ use super::graph::{FRAME, TTL, frame, neighbor, was_forwarded};
 use crate::perf::{Counters, fence, forget};
 use artery_device::{MemoryRx, MemoryTx, RxQueue as _, TxQueue as _};
 use artery_engine::{Args, Batch, Class, Context, Element, Packet, Phase, Pool, StartError};
-use artery_packet::BATCH;
+use artery_packet::{BATCH, BIG_FRAME};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::mem::take;
@@ -338,8 +338,10 @@ struct Supply {
     free: VecDeque<Packet>,
     /// By common frame: how often it was used since it was written.
     uses: Vec<u8>,
-    /// The next place in a big frame.
-    place: usize,
+    /// By big frame: the place of its next packet. Each goes through its places in turn, in whatever order frames come.
+    places: Vec<u16>,
+    /// Where the packet in the first big frame begins.
+    first: usize,
 }
 
 impl Supply {
@@ -350,17 +352,22 @@ impl Supply {
             frame: frame(),
             free: VecDeque::new(),
             uses: vec![0; pool.frames()],
-            place: 0,
+            places: Vec::new(),
+            first: 0,
         };
         supply.collect();
         // Bytes are there before anybody counts.
         if let Buffers::Cycled(_) = kind {
-            let Supply { free, frame, .. } = &mut supply;
+            let Supply { free, frame, places, first, .. } = &mut supply;
+            *first = free.iter().map(address).min().unwrap_or(0);
+            // Packets that come one after the other should not have the same place in all of their frames.
+            *places = (0..free.len()).map(|frame| (37 * frame % PLACES) as u16).collect();
             for packet in free.iter_mut() {
                 (0..PLACES).for_each(|place| {
                     put(packet, place);
                     packet.data_mut().copy_from_slice(frame);
                 });
+                put(packet, 0);
             }
         }
         supply
@@ -402,9 +409,16 @@ impl Supply {
             *uses = (*uses + 1) % USES;
             return;
         }
-        self.place = (self.place + 1) % PLACES;
-        put(packet, self.place);
+        // Frames lie side by side, and packets begin near the beginning of each.
+        let frame = (address(packet) + BIG_FRAME / 2).saturating_sub(self.first) / BIG_FRAME;
+        let Some(place) = self.places.get_mut(frame) else { return };
+        put(packet, usize::from(*place));
+        *place = (*place + 1) % PLACES as u16;
     }
+}
+
+fn address(packet: &Packet) -> usize {
+    packet.data().as_ptr() as usize
 }
 
 /// Says that the packet is in this place of its big frame.

@@ -94,8 +94,10 @@ pub(super) struct Figures {
     pub(super) buffers: BTreeMap<Order, Vec<f64>>,
     /// Misses of a packet on the whole way.
     pub(super) buffer_misses: BTreeMap<(By, Order), Misses>,
-    /// Nanoseconds of a miss.
-    pub(super) miss: Option<f64>,
+    /// Nanoseconds of a load that misses, of a page that the processor knows.
+    pub(super) miss: Vec<f64>,
+    /// The same, but the page has to be found as well.
+    pub(super) far: Vec<f64>,
     pub(super) audit: Audit,
 }
 
@@ -121,6 +123,11 @@ impl Figures {
     pub(super) fn idle(&self, rate: u32, rung: Rung) -> Option<f64> {
         let runs: Vec<f64> = self.idle.get(&(rate, rung))?.iter().map(|(idle, _)| *idle).collect();
         Some(Summary::of(&runs).median)
+    }
+    /// Nanoseconds of a miss: the median.
+    pub(super) fn miss(&self) -> Option<f64> {
+        let runs = if self.miss.is_empty() { &self.far } else { &self.miss };
+        (!runs.is_empty()).then(|| Summary::of(runs).median)
     }
     /// First-level misses.
     pub(super) fn d1(&self, by: By, way: Way, rung: Rung) -> Option<f64> {

@@ -27,6 +27,7 @@ use crate::perf::Counters;
 use crate::program;
 use crate::voice::{print, progress};
 use case::{BURST, LADDER};
+use chase::Chase;
 use clap::Args;
 use figures::{By, Figures, Misses, OFF, Order, Way};
 use plan::{Plan, many, many_simulated, real, simulated};
@@ -58,7 +59,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if !options.json {
         print(&format!("{machine}\n"))?;
     }
-    let mut figures = Figures { miss: Some(cost_of_a_miss(&plan)), ..Figures::default() };
+    let mut figures = Figures::default();
     take_times(&plan, &mut figures)?;
     take_idle_times(&plan, &mut figures)?;
     let remarks = count_misses(&plan, &mut figures)?;
@@ -74,21 +75,15 @@ pub fn run_one(case: &Case) -> anyhow::Result<()> {
     Ok(print(&serde_json::to_string(&case.run()?)?)?)
 }
 
-/// Nanoseconds of a load from memory.
-fn cost_of_a_miss(plan: &Plan) -> f64 {
-    progress("what a miss costs");
-    let _pinned = Pinned::to(0);
-    chase::nanos_of_a_miss(2 * last_level_cache(), plan.steps)
-}
-
 /// A run of so many packets, as fast as can be.
 fn case(depth: &str, buffers: Buffers, packets: u64) -> anyhow::Result<Case> {
     let depth = depth.parse().map_err(anyhow::Error::msg)?;
     Ok(Case { depth, buffers, packets, burst: BURST, rate: None, prefetch: false, count: false })
 }
 
-/// Times of all depths and ways, and of both orders of buffers. They take turns, so that what disturbs disturbs all.
+/// Times of all depths and ways, of both orders of buffers, and of a miss. They take turns, so that what disturbs disturbs all.
 fn take_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+    let mut chase = Chase::new(2 * last_level_cache());
     for round in 1..=plan.rounds {
         progress(&format!("times: round {round} of {}", plan.rounds));
         for (rung, depth) in LADDER.into_iter().enumerate() {
@@ -109,6 +104,9 @@ fn take_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
             figures.audit(&run);
             figures.buffers.entry(order).or_default().push(run.card.nanos_with_card());
         }
+        let _pinned = Pinned::to(0);
+        figures.miss.extend(chase.short());
+        figures.far.push(chase.long(plan.steps));
     }
     Ok(())
 }
