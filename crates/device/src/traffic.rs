@@ -178,6 +178,9 @@ impl TxQueue for CountedTx {
         self.gauge.publish(Traffic::sent(&self.queue.counters()));
         result
     }
+    fn unsettled(&self) -> bool {
+        self.queue.unsettled()
+    }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.queue.fd()
     }

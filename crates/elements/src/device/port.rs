@@ -8,6 +8,8 @@ use std::time::Duration;
 /// How often, and how long apart, a half is asked for that an element of the replaced graph still holds.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+/// When to look again at a device that has not sent all that it took.
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 /// How often an interface is looked at for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When to look again at a device that could take no more and can't tell when it can.
@@ -276,6 +278,11 @@ impl Sender {
         !self.pending.is_empty()
     }
 
+    /// Whether [`Sender::flush`] has something to do.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_stuck() || self.is_waiting() || self.half.held.as_ref().is_some_and(|tx| tx.unsettled())
+    }
+
     /// Adds packets to those that wait and sends what the device takes. Beyond a batch, what it does not take is
     /// dropped. Returns how many were sent.
     pub(super) fn send(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> u64 {
@@ -328,6 +335,9 @@ impl Sender {
         }
         if self.is_stuck() {
             self.wait(cx);
+        } else if self.is_busy() {
+            let again = cx.now() + SETTLE_PAUSE;
+            cx.wake_at(again);
         }
         now.packets.saturating_sub(was.packets)
     }

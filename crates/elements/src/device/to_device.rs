@@ -99,7 +99,7 @@ impl Element for ToDevice {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.sender.is_stuck() || self.sender.is_waiting() {
+        if self.sender.is_busy() {
             self.count += self.sender.flush(cx);
         }
         let is_free = !self.sender.is_stuck() && !self.sender.is_waiting();

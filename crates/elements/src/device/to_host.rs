@@ -80,7 +80,7 @@ impl Element for ToHost {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = self.sender.is_stuck() || self.sender.is_waiting();
+        let waits = self.sender.is_busy();
         if waits {
             self.count += self.sender.flush(cx);
         }
