@@ -31,7 +31,7 @@ pub(super) static CARD: Class = Class {
 };
 
 /// Places for a packet within a big frame: one in each line, a prime number of them.
-const PLACES: usize = 1021;
+pub(super) const PLACES: usize = 1021;
 /// Where the first of them begins.
 const FIRST_PLACE: usize = 128;
 /// How often a frame is used before it is written anew: each time may take a hop.
@@ -485,5 +485,70 @@ impl Element for Card {
         told.map_err(|error| StartError::new(error.to_string()))?;
         cx.schedule();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn packets_are_due_at_their_pace_and_those_missed_are_not_made_up_for() {
+        let start = Instant::now();
+        let mut pace = Pace::new(Some(1e6), 4);
+        let due = [0, 0, 1, 4, 4, 100, 100, 101].map(|micros| pace.due(start + micros * MICRO));
+        assert_eq!(due, [1, 0, 1, 3, 0, 1, 0, 1]);
+        assert_eq!(Pace::new(None, 4).due(start), 4);
+    }
+
+    #[test]
+    fn a_turn_is_busy_idle_or_disturbed() {
+        let start = Instant::now();
+        let turn = |packets| Turn { packets, began: start, ended: start + 2 * MICRO };
+        let mut spent = Spent::default();
+        spent.add(&turn(3), start + 7 * MICRO);
+        spent.add(&turn(0), start + 12 * MICRO);
+        spent.add(&turn(9), start + 1000 * MICRO);
+        let wanted = Spent { busy: 5000, packets: 3, card: 2000, idle: 12_000, disturbed: 1_000_000 };
+        assert_eq!(spent, wanted);
+        let (handed, examined) = (Handed::default(), Examined::default());
+        let outcome = Outcome { handed, returned: 0, examined, spent, misses: Err(String::new()) };
+        assert!((outcome.nanos_per_packet() - 5000.0 / 3.0).abs() < 1e-9);
+        assert!((outcome.nanos_with_card() - 7000.0 / 3.0).abs() < 1e-9);
+        assert!((outcome.idle() - 100.0 * 14.0 / 19.0).abs() < 1e-9);
+        assert!((outcome.offered() - 3.0 / 19e-6).abs() < 1e-3);
+    }
+
+    #[test]
+    fn every_packet_of_big_frames_has_another_place_until_all_were_used() {
+        let pool = Pool::new(64, 64).unwrap();
+        let mut supply = Supply::new(Buffers::Cycled(64), pool);
+        let mut seen = std::collections::HashSet::new();
+        let mut batch = Batch::default();
+        for _ in 0..2 * PLACES {
+            supply.take(32, &mut batch);
+            for packet in batch.iter() {
+                assert_eq!(packet.data(), frame());
+                assert!(seen.insert(packet.data().as_ptr() as usize), "{} places were used", seen.len());
+            }
+            batch.free();
+        }
+        assert_eq!(seen.len(), 64 * PLACES);
+    }
+
+    #[test]
+    fn buffers_freed_longest_ago_are_taken_first() {
+        let pool = Pool::new(128, 1).unwrap();
+        let (mut supply, mut batch) = (Supply::new(Buffers::Fifo(128), pool), Batch::default());
+        let mut frames = Vec::new();
+        for _ in 0..4 {
+            supply.take(32, &mut batch);
+            frames.extend(batch.iter().map(|packet| pool.frame_of(packet).unwrap()));
+            batch.free();
+        }
+        frames.sort_unstable();
+        assert_eq!(frames, (0..128).collect::<Vec<_>>(), "each once before any twice");
     }
 }

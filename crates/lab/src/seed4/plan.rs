@@ -1,5 +1,6 @@
 //! How much is run.
 
+use super::card::PLACES;
 use super::case::Buffers;
 use super::figures::Way;
 use crate::cachegrind::{Caches, E5_2620V2, K8, L5420};
@@ -49,8 +50,8 @@ impl Plan {
     }
 }
 
-/// Bytes that one big frame has for packets by turns.
-const PLACES: usize = 1021 * 64;
+/// Bytes of lines that one big frame has for packets by turns.
+const LINES: usize = PLACES * 64;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 128;
 
@@ -58,7 +59,7 @@ const DESCRIPTOR: usize = 128;
 pub(super) fn simulated(way: Way, caches: &Caches) -> Buffers {
     match way {
         Way::Hot => Buffers::Hot,
-        Way::Cold | Way::Prefetched => Buffers::Cycled((2 * caches.last.bytes).div_ceil(PLACES).max(64)),
+        Way::Cold | Way::Prefetched => Buffers::Cycled((2 * caches.last.bytes).div_ceil(LINES).max(64)),
     }
 }
 
@@ -88,7 +89,7 @@ mod tests {
     fn cold_buffers_do_not_fit_into_the_last_level() {
         for caches in [K8, L5420, E5_2620V2] {
             let Buffers::Cycled(count) = simulated(Way::Cold, &caches) else { panic!("cold ones cycle") };
-            assert!(count * PLACES >= 2 * caches.last.bytes, "{}", caches.name);
+            assert!(count * LINES >= 2 * caches.last.bytes, "{}", caches.name);
             assert!(many_simulated(&caches) * DESCRIPTOR >= 2 * caches.last.bytes);
             assert!(Plan::QUICK.counted(&caches) * 64 > caches.last.bytes as u64);
         }
