@@ -171,6 +171,9 @@ impl Link {
         }
         let was = std::mem::replace(&mut *last, now.clone());
         self.mtu.store(now.mtu, Relaxed);
+        if let Some(xdp) = &*self.xdp() {
+            xdp.port.follow(&now);
+        }
         changes(&was, &now)
     }
     /// The interface as it was when last looked at.

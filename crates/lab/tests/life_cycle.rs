@@ -185,6 +185,24 @@ fn changes_of_mtu_and_address_are_said_and_the_new_mtu_is_used() {
 }
 
 #[test]
+fn af_xdp_follows_a_new_mtu_as_far_as_a_frame_goes() {
+    with_hosts("life-xdp-mtu", |hosts| {
+        let router = start(hosts, "XDP", &[])?;
+        let ping = || hosts.a.ping_with(FAR, 5, &["-M", "do", "-s", "1600", "-i", "0.05"]);
+        for (host, interface) in
+            [(&hosts.a, "eth0"), (&hosts.b, "eth0"), (&hosts.r, "eth0"), (&hosts.r, "eth1")]
+        {
+            host.mtu(interface, 1700)?;
+        }
+        router.wait_for("eth0: its MTU is 1700 now, and was 1500", SOON)?;
+        router.wait_for("eth1: its MTU is 1700 now, and was 1500", SOON)?;
+        let report = ping()?;
+        assert_eq!(report.received, 5, "{}", report.text);
+        end(router).map(drop)
+    });
+}
+
+#[test]
 fn a_killed_router_leaves_its_interfaces_to_the_host_at_once() {
     with_hosts("life-killed", |hosts| {
         hosts.r.address("eth0", "10.0.0.3/24")?;

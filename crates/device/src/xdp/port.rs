@@ -13,6 +13,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The least entries of a ring.
 const SHORTEST: u32 = 64;
@@ -35,6 +37,9 @@ pub(super) struct Opened {
     /// A socket to ask about the interface on, in its network namespace.
     control: OwnedFd,
     pub(super) interface: Interface,
+    /// Its MTU and Ethernet address as they are now.
+    mtu: AtomicU32,
+    mac: AtomicU64,
     pub(super) number: u16,
     pub(super) busy_poll: bool,
     pub(super) facts: Facts,
@@ -76,6 +81,8 @@ impl XdpPort {
             _lock: lock,
             control,
             interface: interface.clone(),
+            mtu: AtomicU32::new(interface.mtu),
+            mac: AtomicU64::new(number_of(interface.mac)),
             number: port,
             busy_poll: settings.busy_poll.is_some(),
             facts,
@@ -88,6 +95,11 @@ impl XdpPort {
     /// Number of its queues, each with both halves.
     pub fn queues(&self) -> u16 {
         self.opened.facts.queues
+    }
+    /// Says that the interface's MTU and Ethernet address are these now.
+    pub(crate) fn follow(&self, now: &Interface) {
+        self.opened.mtu.store(now.mtu, Relaxed);
+        self.opened.mac.store(number_of(now.mac), Relaxed);
     }
     /// Whether somebody has a half of a queue, or the port, besides the caller.
     pub(crate) fn is_held(&self) -> bool {
@@ -165,7 +177,12 @@ impl Opened {
     }
     /// The longest frame that may leave, without a VLAN tag.
     pub(super) fn longest(&self) -> usize {
-        (self.interface.mtu as usize).saturating_add(ETHERNET_HEADER - 4)
+        (self.mtu.load(Relaxed) as usize).saturating_add(ETHERNET_HEADER - 4)
+    }
+    /// The interface's Ethernet address.
+    pub(super) fn mac(&self) -> Option<[u8; 6]> {
+        let [_, _, mac @ ..] = self.mac.load(Relaxed).to_be_bytes();
+        self.interface.mac.map(|_| mac)
     }
 }
 
@@ -175,6 +192,11 @@ impl Drop for Opened {
         // this one, so their closing is not what tells that no frame is being copied any more.
         sys::wait_for_grace_period();
     }
+}
+
+/// An Ethernet address as a number; 0 where there is none.
+fn number_of(mac: Option<[u8; 6]>) -> u64 {
+    mac.map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
 /// Refuses an interface that AF_XDP is not for.

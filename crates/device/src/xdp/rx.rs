@@ -174,13 +174,14 @@ impl XdpRx {
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
+        let own = opened.mac();
         let time = if self.timestamps && into.len() > start { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
             if opened.facts.unfinished && !self.blind {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
             if !self.blind {
-                packet.set_packet_type(addressed_to(packet.data(), opened.interface.mac));
+                packet.set_packet_type(addressed_to(packet.data(), own));
             }
             packet.set_in_port(opened.number);
             if self.timestamps {
