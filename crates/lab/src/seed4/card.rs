@@ -194,13 +194,14 @@ impl Job {
 
     /// Does what a card does in a moment; gives how many packets it handed over, and none when all is done.
     fn run(&mut self, pool: &'static Pool) -> Option<u64> {
+        // What was sent is the router's to take back, as by a driver: at other depths it gives packets back itself.
+        self.take_back(pool);
         let began = Instant::now();
         if let Some(turn) = self.turn.take()
             && self.handed.packets > self.warm_up
         {
             self.spent.add(&turn, began);
         }
-        self.take_back(pool);
         let packets = self.hand_over(pool, began);
         if packets == 0 && self.is_over() {
             return None;

@@ -30,7 +30,7 @@ use case::{BURST, LADDER};
 use chase::Chase;
 use clap::Args;
 use figures::{By, Figures, Misses, OFF, Order, Way};
-use plan::{Plan, many, many_simulated, real, simulated};
+use plan::{FEW, Plan, many, many_simulated, real, simulated};
 use published::RATES;
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -230,11 +230,24 @@ fn simulations(plan: &Plan) -> Vec<(Caches, Task)> {
 }
 
 fn simulate(plan: &Plan, valgrind: &Path, caches: &Caches, task: Task) -> anyhow::Result<Misses> {
+    let count = |depth, buffers, packets| child::count(valgrind, caches, &case(depth, buffers, packets)?);
     let many = many_simulated(caches);
-    let (depth, buffers, packets) = match task {
-        Task::Ladder(way, depth) => (depth, simulated(way, caches), plan.counted(caches)),
-        Task::Buffers(Order::Lifo) => (LADDER[OFF], Buffers::Hot, plan.counted),
-        Task::Buffers(Order::Fifo) => (LADDER[OFF], Buffers::Fifo(many), plan.counted.max(many as u64)),
+    let misses = match task {
+        Task::Ladder(way, depth) => {
+            let buffers = simulated(way, caches);
+            let all: Misses = count(depth, buffers, plan.counted(caches))?.into();
+            match buffers {
+                // So many descriptors would themselves miss the first level.
+                Buffers::Cycled(buffers) if buffers > FEW => {
+                    Misses { d1: count(depth, Buffers::Cycled(FEW), plan.counted)?.d1, ..all }
+                }
+                _ => all,
+            }
+        }
+        Task::Buffers(Order::Lifo) => count(LADDER[OFF], Buffers::Hot, plan.counted)?.into(),
+        Task::Buffers(Order::Fifo) => {
+            count(LADDER[OFF], Buffers::Fifo(many), plan.counted.max(many as u64))?.into()
+        }
     };
-    Ok(child::count(valgrind, caches, &case(depth, buffers, packets)?)?.into())
+    Ok(misses)
 }

@@ -29,7 +29,7 @@ impl Plan {
     pub(super) const FULL: Plan = Plan {
         rounds: 9,
         packets: 3_000_000,
-        paced: Duration::from_secs(2),
+        paced: Duration::from_secs(1),
         counted: 50_000,
         caches: &[K8, L5420, E5_2620V2],
         steps: 4_000_000,
@@ -55,11 +55,14 @@ const LINES: usize = PLACES * 64;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 128;
 
+/// Buffers whose descriptors fit into every first level, and whose lines don't.
+pub(super) const FEW: usize = 64;
+
 /// Buffers for cachegrind: cold ones go through more than twice the last level, and at least 4 MB.
 pub(super) fn simulated(way: Way, caches: &Caches) -> Buffers {
     match way {
         Way::Hot => Buffers::Hot,
-        Way::Cold | Way::Prefetched => Buffers::Cycled((2 * caches.last.bytes).div_ceil(LINES).max(64)),
+        Way::Cold | Way::Prefetched => Buffers::Cycled((2 * caches.last.bytes).div_ceil(LINES).max(FEW)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::case::{BURST, LADDER};
 use super::claims::judge;
 use super::figures::{By, Figures, Misses, OFF, Order, Rung, Way};
-use super::plan::{Plan, many, real, simulated};
+use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
 use crate::machine::Machine;
 use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
@@ -37,7 +37,7 @@ impl Report {
         let mut text = format!(
             "# Seed 4: monitor mode and cache misses, as in July 2008\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
              Medians of {rounds} rounds of {} packets, and of {} ms at each rate. One processor runs the router and, by \
-             turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle. Idle: \
+             turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle, but to take back what was sent is the router's. Idle: \
              looks for packets that found none, in percent of the time. Turns longer than 50 µs were another program's and \
              are left out.\n\nCold, for times: before packets are handed over, the processor is made to forget the line of \
              each header (clflush). Buffers are the pool's: the last to be freed, so that descriptors are hot, as a \
@@ -203,7 +203,8 @@ impl Report {
         let all: Vec<String> = here.iter().chain(self.plan.caches).map(describe).collect();
         format!(
             " Cold, for cachegrind, which knows no clflush: packets go through memory of twice the simulated last level and \
-             more, in the places of so many big buffers (cycled:N) whose descriptors stay hot. Caches, as bytes, ways, line: \
+             more, in the places of so many big buffers (cycled:N); where those are more than {FEW}, D1 is counted with {FEW}, \
+             whose descriptors stay hot. Caches, as bytes, ways, line: \
              {}.",
             all.join("; ")
         )
