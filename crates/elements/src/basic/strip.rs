@@ -26,17 +26,25 @@ struct Strip {
     length: usize,
 }
 
+impl Strip {
+    /// Leaves packets in the batch from which the bytes can be removed.
+    #[cold]
+    fn sort_out(&self, batch: &mut Batch, cx: &mut Context<'_>) {
+        finish_before(batch, cx, |_| self.length);
+        batch.filter_map(|packet| {
+            if packet.len() >= self.length {
+                return Some(packet);
+            }
+            cx.discard(packet, DropReason::TooShort);
+            None
+        });
+    }
+}
+
 impl Element for Strip {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        finish_before(batch, cx, |_| self.length);
-        if batch.iter().any(|packet| packet.len() < self.length) {
-            batch.filter_map(|packet| {
-                if packet.len() >= self.length {
-                    return Some(packet);
-                }
-                cx.discard(packet, DropReason::TooShort);
-                None
-            });
+        if batch.iter().any(|packet| packet.len() < self.length || packet.is_unfinished()) {
+            self.sort_out(batch, cx);
         }
         for packet in batch.iter_mut() {
             // All are long enough now.
