@@ -28,6 +28,8 @@ mod survey;
 #[allow(unsafe_code)]
 mod sys;
 mod tap;
+#[cfg(test)]
+mod testing;
 mod traffic;
 #[allow(unsafe_code)]
 mod xdp;

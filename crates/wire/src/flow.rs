@@ -14,16 +14,6 @@ pub fn flow_hash(frame: &[u8]) -> u32 {
     }
 }
 
-/// The same for an IP packet without a link header.
-#[inline]
-pub fn flow_hash_of_ip(packet: &[u8]) -> u32 {
-    match packet.first().map(|first| first >> 4) {
-        Some(4) => of_v4(packet),
-        Some(6) => of_v6(packet),
-        _ => 0,
-    }
-}
-
 fn of_v4(packet: &[u8]) -> u32 {
     let Ok(ip) = Ipv4::new(packet) else { return 0 };
     let ports = if ip.is_fragment() { [0, 0] } else { ports(ip.protocol(), ip.payload()) };
@@ -92,14 +82,12 @@ mod tests {
             prop_assert_eq!(there, flow_hash(&make([a & 0xffff, b & 0xffff], [p, q], true)));
             if !v6 {
                 prop_assert_eq!(there, flow_hash(&make([b & 0xffff, a & 0xffff], [q, p], false)));
-                prop_assert_eq!(there, flow_hash_of_ip(&make([a & 0xffff, b & 0xffff], [p, q], false)[14..]));
             }
         }
 
         #[test]
         fn any_bytes_have_a_number(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             flow_hash(&bytes);
-            flow_hash_of_ip(&bytes);
         }
     }
 

@@ -37,7 +37,7 @@ mod vlan;
 pub use arp::{Arp, ArpOperation};
 pub use ether_addr::{EtherAddr, NotAnEtherAddr};
 pub use ethernet::{EtherType, Ethernet};
-pub use flow::{flow_hash, flow_hash_of_ip};
+pub use flow::flow_hash;
 pub use icmp::{Icmp, IcmpType};
 pub use ipv4::Ipv4;
 pub use ipv6::Ipv6;

@@ -1,11 +1,11 @@
 use super::*;
 use crate::namespace::{Host, in_namespace, may_make_namespaces, run, try_run};
+use crate::testing::{BROADCAST, MEGABYTES, bridge, frame, is_ours, receive_until, tcp, two_hosts};
 use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, SegmentKind, Segments, Unfinished};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{Ethernet, Ipv4, checksum};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -25,36 +25,6 @@ fn open_tx(name: &str) -> AfPacketTx {
     AfPacketTx::open(&interface, &TxSettings::default(), mtu).unwrap()
 }
 
-/// Waits until a descriptor is readable, at most so many seconds.
-fn is_ready(fd: impl std::os::fd::AsFd, seconds: i64) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
-}
-
-/// Receives until `done` says so of a packet, with patience for five seconds; returns what came.
-fn receive_until(rx: &mut dyn RxQueue, pool: &'static Pool, done: impl Fn(&[u8]) -> bool) -> Batch {
-    let (mut got, end) = (Batch::default(), Instant::now() + Duration::from_secs(5));
-    while !got.iter().any(|packet| done(packet.data())) {
-        assert!(Instant::now() < end, "nothing came within five seconds; had {got:?}");
-        if rx.receive(pool, 64, &mut got).unwrap() == 0 {
-            is_ready(rx.fd().unwrap(), 1);
-        }
-    }
-    got
-}
-
-/// A frame of a protocol that no kernel answers.
-fn frame(destination: [u8; 6], number: u8, len: usize) -> Vec<u8> {
-    let mut frame = vec![number; len];
-    frame[..6].copy_from_slice(&destination);
-    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
-    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-    frame
-}
-
-const BROADCAST: [u8; 6] = [0xff; 6];
-
 #[test]
 fn frames_cross_a_cable_whole_in_order_and_marked() {
     if !may_make_namespaces() {
@@ -71,7 +41,7 @@ fn frames_cross_a_cable_whole_in_order_and_marked() {
         sent.extend((0..200).map(|n| pool.packet_from(&frame(BROADCAST, n, 60 + 5 * n as usize)).unwrap()));
         assert_eq!(tx.transmit(&mut sent), Ok(200));
         let got = receive_until(&mut rx, pool, |data| data[14..] == frame(BROADCAST, 199, 1055)[14..]);
-        let numbers: Vec<_> = got.iter().filter(|p| p.data()[12..14] == [0x88, 0xb5]).collect();
+        let numbers: Vec<_> = got.iter().filter(|p| is_ours(p.data())).collect();
         for (n, packet) in numbers.iter().enumerate() {
             assert_eq!(packet.data(), frame(BROADCAST, n as u8, 60 + 5 * n));
             assert_eq!((packet.packet_type(), packet.in_port()), (PacketType::Broadcast, 3));
@@ -123,7 +93,7 @@ fn frames_longer_than_a_slot_come_whole_and_in_order() {
         sent.extend(lengths.map(|len| pool.packet_from(&frame(BROADCAST, 8, len)).unwrap()));
         assert_eq!(open_tx("left").transmit(&mut sent), Ok(8));
         let got = receive_until(&mut rx, pool, |data| data.len() == 61);
-        let ours = got.iter().filter(|packet| packet.data()[12..14] == [0x88, 0xb5]);
+        let ours = got.iter().filter(|packet| is_ours(packet.data()));
         let received: Vec<_> = ours.inspect(|p| assert_eq!(p.data(), frame(BROADCAST, 8, p.len()))).collect();
         assert_eq!(received.iter().map(|p| p.len()).collect::<Vec<_>>(), lengths);
         assert_eq!((rx.counters().truncated, rx.counters().unfinished), (0, 0));
@@ -273,7 +243,7 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
         }
         let numbers = |rx: &mut AfPacketRx| -> Vec<_> {
             let got = receive_until(rx, pool, |data| data == frame(BROADCAST, 3, 60));
-            let ours = got.iter().filter(|packet| packet.data()[12..14] == [0x88, 0xb5]);
+            let ours = got.iter().filter(|packet| is_ours(packet.data()));
             ours.map(|packet| (packet.data()[20], packet.packet_type())).collect()
         };
         assert_eq!(numbers(&mut deaf), [(3, PacketType::Broadcast)]);
@@ -460,76 +430,20 @@ fn what_is_hidden_from_the_host_is_received() {
     });
 }
 
-/// Forwards frames between two ports until `done`; returns the two receive queues' counters.
-fn bridge(a: &str, b: &str, done: &std::sync::atomic::AtomicBool) -> [crate::RxCounters; 2] {
-    let pool = pool();
-    let settings = || RxSettings { promiscuous: true, hide: true, ..Default::default() };
-    let mut rx = [open_rx(a, settings()), open_rx(b, settings())];
-    let mut tx = [open_tx(b), open_tx(a)];
-    let mut waiting = [Batch::default(), Batch::default()];
-    while !done.load(std::sync::atomic::Ordering::Relaxed) {
-        let mut moved = 0;
-        for ((rx, tx), batch) in rx.iter_mut().zip(&mut tx).zip(&mut waiting) {
-            let room = 64 - batch.len();
-            moved += rx.receive(pool, room, batch).unwrap();
-            tx.transmit(batch).unwrap();
-        }
-        if moved == 0 {
-            std::thread::yield_now();
-        }
-    }
-    [0, 1].map(|n| rx[n].counters())
-}
-
-/// Megabytes that the TCP test moves.
-const MEGABYTES: usize = 32;
-
-/// Takes one connection, if it comes within ten seconds; returns how many right bytes came by it.
-fn serve(listener: TcpListener) -> usize {
-    if !is_ready(&listener, 10) {
-        return 0;
-    }
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let (mut chunk, mut total) = (vec![0; 1 << 20], 0);
-    while let Ok(count @ 1..) = stream.read(&mut chunk) {
-        assert!(chunk[..count].iter().all(|byte| *byte == 0x5a));
-        total += count;
-    }
-    total
-}
-
-fn upload() -> std::io::Result<()> {
-    let server = "10.1.0.2:5000".parse().expect("an address");
-    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(8))?;
-    stream.set_write_timeout(Some(Duration::from_secs(10)))?;
-    let chunk = vec![0x5a; 1 << 20];
-    (0..MEGABYTES).try_for_each(|_| stream.write_all(&chunk))
-}
-
 #[test]
 fn tcp_with_default_offloads_crosses_two_ports() {
     if !may_make_namespaces() {
         return;
     }
-    let done = std::sync::atomic::AtomicBool::new(false);
     in_namespace(|| {
-        let (client, server) = (Host::new(), Host::new());
-        client.cable("art0", "eth0");
-        server.cable("art1", "eth0");
-        client.run("ip address add 10.1.0.1/24 dev eth0");
-        server.run("ip address add 10.1.0.2/24 dev eth0");
-        std::thread::scope(|scope| {
-            let router = scope.spawn(|| bridge("art0", "art1", &done));
-            let listener = server.call(|| TcpListener::bind("10.1.0.2:5000").unwrap());
-            let (served, uploaded) = (server.start(|| serve(listener)), client.start(|| upload().is_ok()));
-            let uploaded = uploaded.recv_timeout(Duration::from_secs(30));
-            let served = served.recv_timeout(Duration::from_secs(30));
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
-            let counters = router.join().unwrap();
-            assert_eq!((uploaded, served), (Ok(true), Ok(MEGABYTES << 20)), "{counters:?}");
-            assert!(counters[0].unfinished > 0, "the client sends long frames: {counters:?}");
-            assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
+        let (all, served, counters) = tcp(&two_hosts(), |done| {
+            let settings = || RxSettings { promiscuous: true, hide: true, ..Default::default() };
+            let mut rx = ["art0", "art1"].map(|name| open_rx(name, settings()));
+            let mut tx = ["art0", "art1"].map(open_tx);
+            bridge(&mut rx, &mut tx, pool(), done)
         });
+        assert_eq!((all, served), (true, MEGABYTES << 20), "{counters:?}");
+        assert!(counters[0].unfinished > 0, "the client sends long frames: {counters:?}");
+        assert_eq!(counters.map(|c| (c.truncated, c.malformed)), [(0, 0); 2]);
     });
 }
