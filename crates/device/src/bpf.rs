@@ -1,4 +1,4 @@
-//! BPF programs, by bpf(2): loading, attaching, maps; and the program that hides frames from the host's own stack.
+//! BPF programs, by bpf(2): loading, attaching, running, maps; and the program that hides frames from the host's own stack.
 //!
 //! What holds a program at an interface is a BPF link: the kernel removes it when the last descriptor of it is
 //! closed, however the process ends.
@@ -10,23 +10,27 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::io;
 
 const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// What the hiding program returns: drop the frame.
 const TCX_DROP: i32 = 2;
 
 /// An instruction: code, registers, offset, operand.
-pub(crate) type Instruction = [u8; 8];
+pub type Instruction = [u8; 8];
 
 /// Makes an instruction that uses the registers `to` and `from`.
-pub(crate) const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Instruction {
+pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Instruction {
     let ([o0, o1], [i0, i1, i2, i3]) = (offset.to_ne_bytes(), operand.to_ne_bytes());
     let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
     [code, registers, o0, o1, i0, i1, i2, i3]
@@ -37,11 +41,14 @@ const DROP_ALL: [Instruction; 2] = [instruction(0xb7, 0, 0, 0, TCX_DROP), instru
 
 /// Where a program is attached, and so what it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Hook {
+pub enum Hook {
     /// Behind packet sockets, before the host's stack.
     TcxIngress,
     /// Before everything, in the driver or where the driver hands frames over, as `flags` say.
-    Xdp { flags: u32 },
+    Xdp {
+        /// `XDP_FLAGS_*`.
+        flags: u32,
+    },
 }
 
 impl Hook {
@@ -136,8 +143,8 @@ fn refused(interface: &Interface, error: &io::Error) -> DeviceError {
 }
 
 /// Loads a program for a hook. The kernel accepts it only if it can do no harm.
-pub(crate) fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    let argument = Load {
+pub fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    let mut argument = Load {
         program_type: hook.program_type(),
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
@@ -146,12 +153,12 @@ pub(crate) fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<Owned
     };
     // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,
     // which the kernel only reads.
-    sys::descriptor(unsafe { bpf(BPF_PROG_LOAD, &argument) })
+    sys::descriptor(unsafe { bpf(BPF_PROG_LOAD, &mut argument) })
 }
 
 /// Attaches a program to an interface, until the link is closed.
 pub(crate) fn attach(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<OwnedFd> {
-    let argument = Link {
+    let mut argument = Link {
         program: program.as_raw_fd() as u32,
         interface,
         attach_type: hook.attach_type(),
@@ -159,15 +166,19 @@ pub(crate) fn attach(program: &OwnedFd, interface: u32, hook: Hook) -> io::Resul
         rest: [0; 6],
     };
     // SAFETY: the argument is as long as said and has no pointers.
-    sys::descriptor(unsafe { bpf(BPF_LINK_CREATE, &argument) })
+    sys::descriptor(unsafe { bpf(BPF_LINK_CREATE, &mut argument) })
 }
 
 /// Makes a map from queue numbers below `entries` to AF_XDP sockets.
 pub(crate) fn new_socket_map(entries: u32) -> io::Result<OwnedFd> {
-    let argument =
-        NewMap { map_type: BPF_MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, entries, rest: [0; 8] };
+    new_map(BPF_MAP_TYPE_XSKMAP, 4, entries)
+}
+
+/// Makes a map whose keys are numbers.
+fn new_map(map_type: u32, value_size: u32, entries: u32) -> io::Result<OwnedFd> {
+    let mut argument = NewMap { map_type, key_size: 4, value_size, entries, rest: [0; 8] };
     // SAFETY: the argument is as long as said and has no pointers.
-    sys::descriptor(unsafe { bpf(BPF_MAP_CREATE, &argument) })
+    sys::descriptor(unsafe { bpf(BPF_MAP_CREATE, &mut argument) })
 }
 
 /// Puts a socket under a number.
@@ -182,7 +193,7 @@ pub(crate) fn remove_socket(map: &OwnedFd, number: u32) -> io::Result<()> {
 }
 
 fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Result<()> {
-    let argument = Element {
+    let mut argument = Element {
         map: map.as_raw_fd() as u32,
         padding: 0,
         key: std::ptr::from_ref(key) as u64,
@@ -192,20 +203,10 @@ fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Re
     };
     // SAFETY: the argument is as long as said; its pointers lead to a key and a value of four bytes each, which is
     // what new_socket_map() told the kernel and the callers pass, and which it only reads.
-    match unsafe { bpf(command, &argument) } {
-        result if result < 0 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    check(unsafe { bpf(command, &mut argument) })
 }
 
-/// SAFETY: `argument` must be what `command` takes.
-unsafe fn bpf<T>(command: libc::c_int, argument: &T) -> libc::c_long {
-    // SAFETY: the caller's promise; the kernel reads as many bytes as are there.
-    unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>()) }
-}
-
-/// The beginning of the argument of `bpf(BPF_PROG_TEST_RUN)`; what follows is zero.
-#[cfg(test)]
+/// The argument of `bpf(BPF_PROG_TEST_RUN)`.
 #[repr(C)]
 #[derive(Default)]
 struct Run {
@@ -225,11 +226,59 @@ struct Run {
     padding: u32,
 }
 
+/// Runs an XDP program on a frame, `repeat` times, in groups of `batch` (0: as the kernel likes); what it redirects is
+/// really sent. A signal ends it with an error of kind [`io::ErrorKind::Interrupted`].
+pub fn run_live(program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
+    let mut argument = Run {
+        program: program.as_raw_fd() as u32,
+        bytes_in: frame.len() as u32,
+        input: frame.as_ptr() as u64,
+        repeat,
+        flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch,
+        ..Run::default()
+    };
+    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which the kernel only
+    // reads. What it writes into the argument itself is integers.
+    check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut argument) })
+}
+
+/// An array of one element of `N` words, which programs and this process read and write.
+#[derive(Debug)]
+pub struct Words<const N: usize>(OwnedFd);
+
+impl<const N: usize> Words<N> {
+    /// Makes an array of zeros.
+    pub fn new() -> io::Result<Words<N>> {
+        new_map(BPF_MAP_TYPE_ARRAY, (N * size_of::<u64>()) as u32, 1).map(Words)
+    }
+    /// The number that a program names the array by.
+    pub fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+    /// What the words are now.
+    pub fn read(&self) -> io::Result<[u64; N]> {
+        let mut words = [0; N];
+        self.exchange(BPF_MAP_LOOKUP_ELEM, &mut words)?;
+        Ok(words)
+    }
+    /// Sets all words.
+    pub fn write(&self, mut words: [u64; N]) -> io::Result<()> {
+        self.exchange(BPF_MAP_UPDATE_ELEM, &mut words)
+    }
+    fn exchange(&self, command: libc::c_int, words: &mut [u64; N]) -> io::Result<()> {
+        let key = 0u32;
+        let (key, value) = (std::ptr::from_ref(&key) as u64, std::ptr::from_mut(words) as u64);
+        let mut argument = Element { map: self.0.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
+        // SAFETY: the argument is as long as said; its pointers lead to a key of four bytes and to as many words as
+        // the array was made with.
+        check(unsafe { bpf(command, &mut argument) })
+    }
+}
+
 /// Sends a frame into the interface `repeat` times, as an XDP program that redirects does.
 #[cfg(test)]
-pub(crate) fn run_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result<()> {
-    const BPF_PROG_TEST_RUN: libc::c_int = 10;
-    const LIVE_FRAMES: u32 = 1 << 1;
+pub(crate) fn send_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result<()> {
     const REDIRECT: i32 = 23;
     let program = [
         instruction(0xb7, 1, 0, 0, interface as i32),
@@ -237,19 +286,32 @@ pub(crate) fn run_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result<
         instruction(0x85, 0, 0, 0, REDIRECT),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    let program = load(Hook::Xdp { flags: 0 }, &program)?;
-    let argument = Run {
-        program: program.as_raw_fd() as u32,
-        bytes_in: frame.len() as u32,
-        input: frame.as_ptr() as u64,
-        repeat,
-        flags: LIVE_FRAMES,
-        ..Run::default()
-    };
-    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which the kernel only
-    // reads.
-    match unsafe { bpf(BPF_PROG_TEST_RUN, &argument) } {
-        result if result < 0 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+    run_live(&load(Hook::Xdp { flags: 0 }, &program)?, frame, repeat, 0)
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// SAFETY: `argument` must be what `command` takes.
+unsafe fn bpf<T>(command: libc::c_int, argument: &mut T) -> libc::c_long {
+    // SAFETY: the caller's promise; the kernel reads and writes no more bytes than are there.
+    unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(argument), size_of::<T>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::may_make_namespaces;
+
+    #[test]
+    fn words_of_an_array_are_what_was_written() {
+        if !may_make_namespaces() {
+            return;
+        }
+        let words = Words::<5>::new().unwrap();
+        assert_eq!(words.read().unwrap(), [0; 5]);
+        words.write([1, 2, 3, u64::MAX, 5]).unwrap();
+        assert_eq!(words.read().unwrap(), [1, 2, 3, u64::MAX, 5]);
     }
 }

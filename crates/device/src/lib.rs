@@ -9,7 +9,7 @@
 #[allow(unsafe_code)]
 mod af_packet;
 #[allow(unsafe_code)]
-mod bpf;
+pub mod bpf;
 mod driver;
 mod error;
 mod interface;

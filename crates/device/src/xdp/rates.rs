@@ -31,7 +31,7 @@ fn frame() -> Vec<u8> {
 /// Sends frames into the interface until told to stop.
 fn generate(interface: u32, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
-        bpf::run_live(interface, &frame(), 100_000).unwrap();
+        bpf::send_live(interface, &frame(), 100_000).unwrap();
     }
 }
 

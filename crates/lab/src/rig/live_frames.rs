@@ -9,19 +9,12 @@
 //! The frames enter the other end of a veth pair only where that has GRO on or an XDP program, and what the kernel
 //! does with them up to the first queue, it does on the processor of the sender.
 
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use artery_device::bpf::{self, Hook, Instruction, Words, instruction};
+use rustix::fd::OwnedFd;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::time::Duration;
 
-const BPF_MAP_CREATE: libc::c_int = 0;
-const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
-const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
-const BPF_PROG_LOAD: libc::c_int = 5;
-const BPF_PROG_TEST_RUN: libc::c_int = 10;
-const BPF_MAP_TYPE_ARRAY: u32 = 2;
-const BPF_PROG_TYPE_XDP: u32 = 6;
-const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const BPF_PSEUDO_MAP_VALUE: u8 = 2;
 const BPF_FUNC_KTIME_GET_NS: i32 = 5;
 const BPF_FUNC_REDIRECT: i32 = 23;
@@ -37,18 +30,14 @@ const LATE_NS: i32 = 50_000;
 /// XDP_DROP.
 const DROP: i32 = 1;
 
-/// An instruction: code, registers, offset, operand.
-type Instruction = [u8; 8];
-
 /// A program that sends a frame by an interface, at a rate.
 pub struct LiveFrames {
     program: OwnedFd,
-    state: OwnedFd,
+    state: Words<5>,
     frame: Vec<u8>,
 }
 
-/// What the program reads and writes, in an array of one element.
-#[repr(C)]
+/// What the program reads and writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     /// When the next frame is due, in fractions of nanoseconds of the monotonic clock.
@@ -62,56 +51,15 @@ struct State {
     time: u64,
 }
 
-/// The beginning of the argument of `bpf(BPF_MAP_CREATE)`; what follows is zero.
-#[repr(C)]
-struct NewMap {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    entries: u32,
-    rest: [u64; 8],
-}
-
-/// The argument of `bpf(BPF_MAP_UPDATE_ELEM)` and of its like.
-#[repr(C)]
-struct Element {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-/// The beginning of the argument of `bpf(BPF_PROG_LOAD)`; what follows is zero.
-#[repr(C)]
-struct Load {
-    program_type: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-    rest: [u64; 14],
-}
-
-/// The argument of `bpf(BPF_PROG_TEST_RUN)`.
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    returned: u32,
-    data_size_in: u32,
-    data_size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    context_size_in: u32,
-    context_size_out: u32,
-    context_in: u64,
-    context_out: u64,
-    flags: u32,
-    cpu: u32,
-    batch_size: u32,
-    padding: u32,
+impl State {
+    /// The words at the offsets that the program has.
+    fn words(self) -> [u64; 5] {
+        let State { due, interval, end, sent, time } = self;
+        [due, interval, end, sent, time]
+    }
+    fn of([due, interval, end, sent, time]: [u64; 5]) -> State {
+        State { due, interval, end, sent, time }
+    }
 }
 
 impl LiveFrames {
@@ -124,8 +72,8 @@ impl LiveFrames {
                 "frames of Ethernet have 60 bytes or more",
             ));
         }
-        let state = new_array(size_of::<State>() as u32)?;
-        let program = load(&program(interface, frame, state.as_raw_fd()))?;
+        let state = Words::new()?;
+        let program = bpf::load(Hook::Xdp { flags: 0 }, &program(interface, frame, state.descriptor()))?;
         Ok(LiveFrames { program, state, frame: frame.to_vec() })
     }
 
@@ -134,57 +82,15 @@ impl LiveFrames {
     /// in.
     pub fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<(u64, Duration)> {
         let interval = rate.map_or(0, |rate| (1e9 * f64::from(1 << FRACTION) / rate) as u64);
-        self.write_state(State { interval, time: time.as_nanos() as u64, ..State::default() })?;
-        match self.run() {
+        self.state.write(State { interval, time: time.as_nanos() as u64, ..State::default() }.words())?;
+        match bpf::run_live(&self.program, &self.frame, u32::MAX, BATCH) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        let State { sent, end, time, .. } = self.state()?;
+        let State { sent, end, time, .. } = State::of(self.state.read()?);
         let unused = end.saturating_sub(now_ns());
         Ok((sent, Duration::from_nanos(time.saturating_sub(unused))))
     }
-
-    fn run(&self) -> io::Result<()> {
-        let argument = TestRun {
-            program: self.program.as_raw_fd() as u32,
-            data_size_in: self.frame.len() as u32,
-            data_in: self.frame.as_ptr() as u64,
-            repeat: u32::MAX,
-            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
-            batch_size: BATCH,
-            ..TestRun::default()
-        };
-        // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which the kernel only
-        // reads. What it writes into the argument itself is integers, and nobody reads them.
-        check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut { argument }) }).map(|_| ())
-    }
-    fn write_state(&self, mut state: State) -> io::Result<()> {
-        self.exchange(BPF_MAP_UPDATE_ELEM, &mut state)
-    }
-    fn state(&self) -> io::Result<State> {
-        let mut state = State::default();
-        self.exchange(BPF_MAP_LOOKUP_ELEM, &mut state)?;
-        Ok(state)
-    }
-    fn exchange(&self, command: libc::c_int, state: &mut State) -> io::Result<()> {
-        let key = 0u32;
-        let mut argument = Element {
-            map: self.state.as_raw_fd() as u32,
-            padding: 0,
-            key: std::ptr::from_ref(&key) as u64,
-            value: std::ptr::from_mut(state) as u64,
-            flags: 0,
-        };
-        // SAFETY: the argument is as long as said; its pointers lead to a key of four bytes and a value of the size
-        // that the map was made with, which is integers only.
-        check(unsafe { bpf(command, &mut argument) }).map(|_| ())
-    }
-}
-
-const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Instruction {
-    let ([o0, o1], [i0, i1, i2, i3]) = (offset.to_ne_bytes(), operand.to_ne_bytes());
-    let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
-    [code, registers, o0, o1, i0, i1, i2, i3]
 }
 
 /// Unless no frame is due: counts it, restores its headers, and redirects it to the interface.
@@ -248,43 +154,6 @@ fn program(interface: u32, frame: &[u8], state: i32) -> Vec<Instruction> {
 /// Whether an instruction is a comparison whose offset is still open.
 fn is_jump_to_the_end(one: &Instruction) -> bool {
     matches!(one[0], 0x2d | 0x3d) && one[2..4] == [0, 0]
-}
-
-fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    let mut argument = Load {
-        program_type: BPF_PROG_TYPE_XDP,
-        instruction_count: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
-        rest: [0; 14],
-    };
-    // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,
-    // which the kernel only reads.
-    descriptor(unsafe { bpf(BPF_PROG_LOAD, &mut argument) })
-}
-
-/// Makes an array of one element.
-fn new_array(value_size: u32) -> io::Result<OwnedFd> {
-    let mut argument =
-        NewMap { map_type: BPF_MAP_TYPE_ARRAY, key_size: 4, value_size, entries: 1, rest: [0; 8] };
-    // SAFETY: the argument is as long as said and has no pointers.
-    descriptor(unsafe { bpf(BPF_MAP_CREATE, &mut argument) })
-}
-
-fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
-    let number = check(result)? as i32;
-    // SAFETY: these calls give a descriptor that nobody else knows of.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
-}
-
-fn check(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// SAFETY: `argument` must be what `command` takes.
-unsafe fn bpf<T>(command: libc::c_int, argument: &mut T) -> libc::c_long {
-    // SAFETY: the caller's promise; the kernel reads and writes no more bytes than are there.
-    unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(argument), size_of::<T>()) }
 }
 
 /// The clock that the program reads.

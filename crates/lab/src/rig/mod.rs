@@ -34,7 +34,6 @@ mod host;
 mod iperf3;
 mod line;
 mod link;
-#[allow(unsafe_code)]
 mod live_frames;
 mod namespace;
 mod ping;
