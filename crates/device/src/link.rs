@@ -111,19 +111,29 @@ impl Link {
             return Ok(open.port.clone());
         }
         if let Some(open) = xdp.as_ref().filter(|xdp| xdp.port.is_held()) {
-            let method = |settings: &XdpSettings| Method::Xdp(settings.attach).name().to_owned();
-            let (open, asked) = (method(&open.settings), method(&settings));
-            return Err(DeviceError::Differs {
-                name: self.interface.name.clone(),
-                setting: "METHOD",
-                open,
-                asked,
-            });
+            return Err(self.differs(&open.settings, &settings));
         }
         *xdp = None;
         let opened = XdpPort::open(&self.interface, &settings, port, self.pool)?;
         *xdp = Some(Xdp { port: opened.clone(), settings });
         Ok(opened)
+    }
+
+    /// Says that AF_XDP is in use with other settings.
+    fn differs(&self, open: &XdpSettings, asked: &XdpSettings) -> DeviceError {
+        let name = self.interface.name.clone();
+        if open.attach != asked.attach {
+            let method = |settings: &XdpSettings| Method::Xdp(settings.attach).name().to_owned();
+            return DeviceError::Differs {
+                name,
+                setting: "METHOD",
+                open: method(open),
+                asked: method(asked),
+            };
+        }
+        let polls =
+            |settings: &XdpSettings| settings.busy_poll.map_or(0, |poll| poll.microseconds).to_string();
+        DeviceError::Differs { name, setting: "BUSY_POLL", open: polls(open), asked: polls(asked) }
     }
 
     /// Opens a receive queue of its own.

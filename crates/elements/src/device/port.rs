@@ -183,8 +183,10 @@ impl Receiver {
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.half.look(cx) {
-            // Kernels are asked for what they lost at times only.
-            self.half.held.as_ref().map(|rx| rx.counters());
+            // The kernel is asked for what it lost now and then only.
+            if let Some(rx) = &self.half.held {
+                rx.counters();
+            }
             self.count_losses(cx);
         }
         let pool = cx.pool();
@@ -244,6 +246,8 @@ pub(super) struct Sender {
     seen: TxCounters,
     /// Packets that wait for the device, in order.
     pending: Batch,
+    /// When to look again at what the device took and has not sent.
+    settles: Time,
     /// Whether the file may be watched; a receiving element may watch the same one.
     watches: bool,
 }
@@ -251,7 +255,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(queue: u16, watches: bool) -> Sender {
         let half = Half::new(Port::tx, queue);
-        Sender { half, seen: TxCounters::default(), pending: Batch::default(), watches }
+        Sender { half, seen: TxCounters::default(), pending: Batch::default(), settles: Time::ZERO, watches }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -336,8 +340,12 @@ impl Sender {
         if self.is_stuck() {
             self.wait(cx);
         } else if self.is_busy() {
-            let again = cx.now() + SETTLE_PAUSE;
-            cx.wake_at(again);
+            // One timer, whatever is sent until it goes off.
+            let now = cx.now();
+            if now >= self.settles {
+                self.settles = now + SETTLE_PAUSE;
+            }
+            cx.wake_at(self.settles);
         }
         now.packets.saturating_sub(was.packets)
     }
