@@ -1,49 +1,11 @@
 //! FromDevice, ToDevice, FromHost and ToHost at interfaces of the kernel: frames pass, the host sees what it should,
 //! and neither a vanished interface nor a replaced configuration harms.
 
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig, RigError, Signal};
-use std::time::{Duration, Instant};
+mod support;
 
-const SOON: Duration = Duration::from_secs(10);
-
-/// All that arrives on one side leaves by the other.
-const WIRE: &str =
-    "left :: FromDevice(eth0, PROMISC true, SNIFFER false) -> Queue -> right_out :: ToDevice(eth1);
-    right :: FromDevice(eth1, PROMISC true, SNIFFER false) -> Queue -> left_out :: ToDevice(eth0);";
-
-/// A host at 10.0.0.1, whose other neighbor, at 10.0.0.2, is linked to `r` as well; `r` has no addresses.
-struct Hosts {
-    a: Host,
-    r: Host,
-}
-
-fn with_hosts(label: &str, body: impl FnOnce(Hosts) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
-        artery()?;
-        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
-        rig.link(&a, "eth0", &r, "eth0")?;
-        rig.link(&b, "eth0", &r, "eth1")?;
-        a.address("eth0", "10.0.0.1/24")?;
-        b.address("eth0", "10.0.0.2/24")?;
-        body(Hosts { a, r })
-    });
-}
-
-/// Runs a configuration on `r` and waits until its elements have started.
-fn start(hosts: &Hosts, config: &str, options: &[&str]) -> Result<Process> {
-    let router = hosts.r.command([artery()?]).args(["run", "-o", "-", "-e", config]).args(options).spawn()?;
-    // The configuration is written once everything has started.
-    router.wait_for(";\n", SOON)?;
-    Ok(router)
-}
-
-fn end(mut router: Process) -> Result<rig::Output> {
-    router.signal(Signal::INT);
-    let output = router.wait(SOON)?;
-    assert_eq!(output.code(), Some(0), "{}", output.stderr);
-    Ok(output)
-}
+use artery_lab::rig::{Host, Process, Result, RigError, Signal};
+use std::time::Instant;
+use support::{FAR, SOON, end_by, start, wire, with_hosts};
 
 /// What a router has said, but for the lines that tell by which way it receives.
 fn besides_ways(said: &str) -> Vec<&str> {
@@ -53,10 +15,10 @@ fn besides_ways(said: &str) -> Vec<&str> {
 #[test]
 fn frames_pass_from_one_interface_to_another() {
     with_hosts("elements-wire", |hosts| {
-        let router = start(&hosts, WIRE, &["-h", "left.count", "-h", "left_out.count"])?;
-        let report = hosts.a.ping_with("10.0.0.2", 50, &["-i", "0.01", "-s", "1400"])?;
+        let router = start(&hosts.r, &wire("AUTO"), &["-h", "left.count", "-h", "left_out.count"])?;
+        let report = hosts.a.ping_with(FAR, 50, &["-i", "0.01", "-s", "1400"])?;
         assert_eq!((report.received, report.duplicates), (50, 0), "{}", report.text);
-        let output = end(router)?;
+        let output = end_by(router, Signal::INT)?;
         let counts: Vec<u64> = output.stdout.lines().filter_map(|line| line.parse().ok()).collect();
         assert!(counts.len() == 2 && counts.iter().all(|count| *count >= 50), "{}", output.stdout);
         Ok(())
@@ -69,9 +31,9 @@ fn the_host_sees_what_a_sniffer_receives_and_nothing_without_one() {
         hosts.r.address("eth0", "10.0.0.9/24")?;
         for (sniffer, answers) in [("true", 3), ("false", 0)] {
             let config = format!("from :: FromDevice(eth0, SNIFFER {sniffer}) -> Discard;");
-            let router = start(&hosts, &config, &["-h", "from.count"])?;
+            let router = start(&hosts.r, &config, &["-h", "from.count"])?;
             assert_eq!(hosts.a.ping("10.0.0.9", 3)?.received, answers, "SNIFFER {sniffer}");
-            let output = end(router)?;
+            let output = end_by(router, Signal::INT)?;
             let count = output.stdout.lines().last().and_then(|line| line.parse::<u64>().ok());
             assert!(count >= Some(3), "SNIFFER {sniffer}: {}", output.stdout);
             assert_eq!(hosts.a.ping("10.0.0.9", 1)?.received, 1, "the host answers again");
@@ -83,16 +45,16 @@ fn the_host_sees_what_a_sniffer_receives_and_nothing_without_one() {
 #[test]
 fn each_element_says_once_that_its_interface_vanished() {
     with_hosts("elements-vanish", |hosts| {
-        let mut router = start(&hosts, WIRE, &[])?;
-        assert_eq!(hosts.a.ping("10.0.0.2", 1)?.received, 1);
+        let mut router = start(&hosts.r, &wire("AUTO"), &[])?;
+        assert_eq!(hosts.a.ping(FAR, 1)?.received, 1);
         hosts.r.run(["ip", "link", "delete", "eth1"])?;
         router.wait_for("right: eth1: interface vanished", SOON)?;
         // Frames for the interface that is gone.
-        assert_eq!(hosts.a.ping_with("10.0.0.2", 20, &["-i", "0.01"])?.received, 0);
+        assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 0);
         router.wait_for("right_out: eth1: interface vanished", SOON)?;
-        assert_eq!(hosts.a.ping_with("10.0.0.2", 20, &["-i", "0.01"])?.received, 0);
+        assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 0);
         assert!(router.is_running());
-        let said = end(router)?.stderr;
+        let said = end_by(router, Signal::INT)?.stderr;
         let said = besides_ways(&said);
         assert_eq!(said.len(), 2, "{said:?}");
         for (element, line) in ["right: ", "right_out: "].iter().zip(&said) {
@@ -110,11 +72,11 @@ fn the_host_talks_by_a_device_of_the_router() {
             "FromDevice(eth0, SNIFFER false) -> to :: ToHost(host0);
              from :: FromHost(host0, 10.0.0.9/24, ETHER {mac}) -> Queue -> ToDevice(eth0);"
         );
-        let router = start(&hosts, &config, &["-h", "to.count", "-h", "from.count"])?;
+        let router = start(&hosts.r, &config, &["-h", "to.count", "-h", "from.count"])?;
         let report = hosts.a.ping_with("10.0.0.9", 20, &["-i", "0.01"])?;
         assert_eq!((report.received, report.duplicates), (20, 0), "{}", report.text);
         assert_eq!(hosts.r.ping("10.0.0.1", 3)?.received, 3);
-        let output = end(router)?;
+        let output = end_by(router, Signal::INT)?;
         let counts: Vec<u64> = output.stdout.lines().filter_map(|line| line.parse().ok()).collect();
         assert!(counts.len() == 2 && counts.iter().all(|count| *count >= 23), "{}", output.stdout);
         assert!(!hosts.r.interfaces()?.contains(&"host0".to_string()), "the device ends with the router");
@@ -134,8 +96,8 @@ fn sockets(host: &Host) -> Result<Vec<String>> {
 #[test]
 fn a_replaced_configuration_goes_on_with_the_same_sockets_and_loses_nothing() {
     with_hosts("elements-replace", |hosts| {
-        let mut router = start(&hosts, WIRE, &["-R", "-h", "left.count"])?;
-        assert_eq!(hosts.a.ping("10.0.0.2", 1)?.received, 1);
+        let mut router = start(&hosts.r, &wire("AUTO"), &["-R", "-h", "left.count"])?;
+        assert_eq!(hosts.a.ping(FAR, 1)?.received, 1);
         let before = sockets(&hosts.r)?;
         assert!(before.len() >= 4, "{before:?}");
         let mut ping = hosts.a.spawn(["ping", "-i", "0.005", "-c", "400", "10.0.0.2"])?;
@@ -149,7 +111,7 @@ fn a_replaced_configuration_goes_on_with_the_same_sockets_and_loses_nothing() {
         let pinged = ping.wait(SOON)?.stdout;
         assert!(times > 1 && pinged.contains("400 packets transmitted, 400 received"), "{times}: {pinged}");
         assert_eq!(sockets(&hosts.r)?, before);
-        let output = end(router)?;
+        let output = end_by(router, Signal::INT)?;
         let count = output.stdout.lines().last().and_then(|line| line.parse::<u64>().ok());
         assert!(count >= Some(401), "{}", output.stdout);
         let ways = output.stderr.lines().filter(|line| line.contains("packet sockets with")).count();

@@ -1,60 +1,17 @@
 //! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
 //! its MTU or address, has fewer queues than the router workers; and the router is killed.
 
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig, RigError, Signal};
+mod support;
+
+use artery_lab::rig::{self, Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
-
-const SOON: Duration = Duration::from_secs(10);
-const FAR: &str = "10.0.0.2";
-const METHODS: [&str; 3] = ["LINUX", "XDP", "XDP_GENERIC"];
-
-/// Two hosts in one network, and `r` between them.
-struct Hosts {
-    a: Host,
-    b: Host,
-    r: Host,
-}
-
-fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
-        artery()?;
-        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
-        rig.link(&a, "eth0", &r, "eth0")?;
-        rig.link(&b, "eth0", &r, "eth1")?;
-        a.address("eth0", "10.0.0.1/24")?;
-        b.address("eth0", "10.0.0.2/24")?;
-        body(&Hosts { a, b, r })
-    });
-}
+use support::{FAR, Hosts, METHODS, SOON, end, spawn, until_answered, wire, with_hosts};
 
 /// Starts a router on `r` that passes all that arrives on one side to the other, and waits until it does.
 fn start(hosts: &Hosts, method: &str, options: &[&str]) -> Result<Process> {
-    let text = format!(
-        "FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> ToDevice(eth1);
-        FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> ToDevice(eth0);"
-    );
-    let mut router = hosts.r.command([artery()?]).args(["run", "-e", &text]).args(options).spawn()?;
-    until_it_passes(hosts, &mut router)?;
+    let mut router = spawn(&hosts.r, &wire(method), options)?;
+    until_answered(&hosts.a, FAR, &mut router)?;
     Ok(router)
-}
-
-fn until_it_passes(hosts: &Hosts, router: &mut Process) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while hosts.a.ping(FAR, 1)?.received == 0 {
-        if !router.is_running() || Instant::now() > deadline {
-            return Err(RigError::NotSeen(router.failure(), "that frames pass".into()));
-        }
-    }
-    Ok(())
-}
-
-fn end(mut router: Process) -> Result<String> {
-    router.signal(Signal::TERM);
-    let output = router.wait(SOON)?;
-    assert_eq!(output.code(), Some(0), "{}", output.stderr);
-    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
-    Ok(output.stderr)
 }
 
 #[test]
@@ -69,7 +26,7 @@ fn each_way_to_an_interface_is_said_with_its_reason_and_carries_packets() {
             let router = start(hosts, method, &[])?;
             let report = hosts.a.ping_with(FAR, 30, &["-i", "0.01", "-s", "1400"])?;
             assert_eq!((report.received, report.duplicates), (30, 0), "{method}: {}", report.text);
-            let stderr = end(router)?;
+            let stderr = end(router)?.stderr;
             assert!(stderr.contains(said), "{method}: {stderr}");
         }
         Ok(())
@@ -130,18 +87,17 @@ fn tcpdump_on_both_sides_sees_the_same_and_kernels_find_every_checksum_right() {
 fn two_workers_share_the_only_queue_and_keep_flows_in_order() {
     with_hosts("life-workers", |hosts| {
         for method in ["LINUX", "XDP"] {
-            let text = format!(
-                "FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> ToDevice(eth1);
-                FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> ToDevice(eth0);"
-            );
-            let options = ["run", "--workers", "2", "-e", text.as_str()];
-            let mut router = hosts.r.command([artery()?]).args(options).spawn()?;
-            until_it_passes(hosts, &mut router)?;
-            let report = hosts.a.ping_with(FAR, 50, &["-i", "0.01"])?;
-            assert_eq!((report.received, report.duplicates), (50, 0), "{method}: {}", report.text);
+            let text = wire(method).replace("Queue -> ", "");
+            let mut router = spawn(&hosts.r, &text, &["--workers", "2"])?;
+            until_answered(&hosts.a, FAR, &mut router)?;
+            // Sixteen flows, which both workers get some of. Late is what comes after a later one of its flow.
+            let report =
+                Traffic::between(&hosts.a, &hosts.b, FAR).frames(10_000).rate(5000).flows(16).run()?;
+            assert_eq!((report.sent, report.received), (10_000, 10_000), "{method}: {report}");
+            assert_eq!((report.reordered, report.duplicated), (0, 0), "{method}: {report}");
             let tcp = hosts.a.iperf3(&hosts.b, FAR, &["-t", "1", "-P", "4"])?;
             assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
-            let stderr = end(router)?;
+            let stderr = end(router)?.stderr;
             assert_eq!(stderr.contains("flows are dealt to 2 workers"), method == "XDP", "{stderr}");
         }
         Ok(())
@@ -156,7 +112,7 @@ fn an_interface_that_went_down_is_used_again_when_it_is_up() {
             hosts.r.down("eth0")?;
             router.wait_for("eth0: interface is down", SOON)?;
             hosts.r.up("eth0")?;
-            until_it_passes(hosts, &mut router)?;
+            until_answered(&hosts.a, FAR, &mut router)?;
             end(router)?;
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! `artery run conf/router.click` between two hosts: it forwards, answers, counts, and leaves no trace.
 
+mod support;
+
 use artery_lab::conf::ROUTER;
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Line, Process, Result, Rig, RigError, Signal};
-use std::time::{Duration, Instant};
+use artery_lab::rig::{self, Line, Process, Result, Rig, Signal};
+use support::SOON;
 
-const SOON: Duration = Duration::from_secs(10);
 const FAR: &str = "10.0.2.2";
 
 fn on_the_line(label: &str, body: impl FnOnce(&Line) -> Result<()>) {
@@ -15,19 +16,10 @@ fn on_the_line(label: &str, body: impl FnOnce(&Line) -> Result<()>) {
     });
 }
 
-fn spawn(line: &Line, options: &[&str]) -> Result<Process> {
-    line.r.command([artery()?]).args(["run", "-e", ROUTER]).args(options).spawn()
-}
-
 /// Starts the router and waits until it forwards.
 fn start(line: &Line, options: &[&str]) -> Result<Process> {
-    let mut router = spawn(line, options)?;
-    let deadline = Instant::now() + SOON;
-    while line.a.ping(FAR, 1)?.received == 0 {
-        if !router.is_running() || Instant::now() > deadline {
-            return Err(RigError::NotSeen(router.failure(), "that it forwards".into()));
-        }
-    }
+    let mut router = support::spawn(&line.r, ROUTER, options)?;
+    support::until_answered(&line.a, FAR, &mut router)?;
     Ok(router)
 }
 
@@ -99,7 +91,7 @@ fn a_killed_router_leaves_the_interfaces_to_the_host() {
 #[test]
 fn a_device_that_is_not_there_is_named_and_nothing_starts() {
     on_the_line("router-missing", |line| {
-        let mut router = spawn(line, &["--device", "eth1=nowhere0"])?;
+        let mut router = support::spawn(&line.r, ROUTER, &["--device", "eth1=nowhere0"])?;
         let output = router.wait(SOON)?;
         assert_eq!(output.code(), Some(1), "{}", output.stderr);
         assert!(output.stderr.contains("nowhere0"), "{}", output.stderr);

@@ -1,0 +1,79 @@
+//! A router between two hosts of one network: started from the program, waited for, and ended cleanly.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
+
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Host, Output, Process, Result, Rig, RigError, Signal};
+use std::time::{Duration, Instant};
+
+/// How long whatever is waited for may take.
+pub const SOON: Duration = Duration::from_secs(10);
+/// The address of [`Hosts::b`].
+pub const FAR: &str = "10.0.0.2";
+/// The ways to an interface, as METHOD names them.
+pub const METHODS: [&str; 3] = ["LINUX", "XDP", "XDP_GENERIC"];
+
+/// Hosts at 10.0.0.1 and 10.0.0.2, each linked to `r` by its eth0; `r` has eth0 and eth1, and no addresses.
+pub struct Hosts {
+    pub a: Host,
+    pub b: Host,
+    pub r: Host,
+}
+
+/// Runs a test on such hosts.
+pub fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        a.address("eth0", "10.0.0.1/24")?;
+        b.address("eth0", "10.0.0.2/24")?;
+        body(&Hosts { a, b, r })
+    });
+}
+
+/// A configuration by which all that arrives on one side leaves by the other.
+pub fn wire(method: &str) -> String {
+    format!(
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> right_out :: ToDevice(eth1);
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> left_out :: ToDevice(eth0);"
+    )
+}
+
+/// Starts the program with a configuration.
+pub fn spawn(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
+    host.command([artery()?]).args(["run", "-e", config]).args(options).spawn()
+}
+
+/// The same, and waits until all elements have started.
+pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
+    let router = spawn(host, config, &[&["-o", "-"], options].concat())?;
+    // The configuration is written once everything has started.
+    router.wait_for(";\n", SOON)?;
+    Ok(router)
+}
+
+/// Waits until a ping is answered, which takes a router to forward it.
+pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while from.ping(address, 1)?.received == 0 {
+        if !router.is_running() || Instant::now() > deadline {
+            return Err(RigError::NotSeen(router.failure(), format!("that {address} answers")));
+        }
+    }
+    Ok(())
+}
+
+/// Tells a router to end, which it does with a clean exit.
+pub fn end(router: Process) -> Result<Output> {
+    end_by(router, Signal::TERM)
+}
+
+/// The same by a signal of the caller's choice.
+pub fn end_by(mut router: Process, signal: Signal) -> Result<Output> {
+    router.signal(signal);
+    let output = router.wait(SOON)?;
+    assert_eq!(output.code(), Some(0), "{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    Ok(output)
+}
