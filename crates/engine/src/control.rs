@@ -1,13 +1,15 @@
 //! What the workers of one router share: requests to stop, mailboxes, where text goes.
 use crate::events::Bell;
 use crate::graph::Graph;
+use crate::patience::Patience;
 use crate::sink::Sink;
 use artery_rcu::Turn;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 /// A call into a worker's graph.
 pub(crate) type Call = Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>;
@@ -100,6 +102,8 @@ pub(crate) struct Control {
     driver: AtomicU64,
     replacing: AtomicBool,
     profile: AtomicBool,
+    /// For how long workers with nothing to do wait awake, if anybody said so.
+    awake: OnceLock<Duration>,
     replaced: AtomicU64,
     /// Workers that wait for nothing but a command.
     dormant: AtomicU32,
@@ -134,6 +138,7 @@ impl Control {
             driver: AtomicU64::new(NO_DRIVER),
             replacing: AtomicBool::new(false),
             profile: AtomicBool::new(false),
+            awake: OnceLock::new(),
             replaced: AtomicU64::new(0),
             dormant: AtomicU32::new(0),
             open: AtomicBool::new(false),
@@ -145,7 +150,7 @@ impl Control {
             replacement: Mutex::default(),
         })
     }
-    /// Whether a worker has something to look at here.
+    /// Whether a worker has something to look at here; for all else that changes, its bell is rung.
     pub(crate) fn has_command(&self, worker: usize) -> bool {
         self.mailboxes[worker].pending.load(Acquire) || self.has_ended()
     }
@@ -210,7 +215,8 @@ impl Control {
             self.request_stop();
         }
     }
-    pub(crate) fn awake(&self) {
+    /// Says that this worker is dormant no more.
+    pub(crate) fn rouse(&self) {
         self.dormant.fetch_sub(1, AcqRel);
     }
     fn replacement(&self) -> MutexGuard<'_, Replacement> {
@@ -252,6 +258,15 @@ impl Control {
     }
     pub(crate) fn set_profile(&self, profile: bool) {
         self.profile.store(profile, Relaxed);
+    }
+    /// How a worker of this router waits at first.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.awake.get().copied())
+    }
+    /// Says before the workers start for how long they shall wait awake.
+    pub(crate) fn set_awake(&self, awake: Duration) {
+        let first = self.awake.set(awake).is_ok();
+        debug_assert!(first, "a router is set up once");
     }
     /// Prints a message. That nobody reads it is no reason to fail; that nobody reads standard output either, and can
     /// ask nothing by a handler, is one to end the run, as the system ends a filter.

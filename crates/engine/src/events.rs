@@ -62,11 +62,13 @@ impl Events {
     }
 
     /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready. Silences the
-    /// bell: whoever waits looks afterwards for what it was rung for.
-    pub(crate) fn wait(&self, bell: &Bell, limit: Option<Duration>, ready: impl FnMut(usize)) {
-        if self.collect(limit, ready) {
+    /// bell, and returns whether it was rung: whoever waits looks afterwards for what it was rung for.
+    pub(crate) fn wait(&self, bell: &Bell, limit: Option<Duration>, ready: impl FnMut(usize)) -> bool {
+        let is_rung = self.collect(limit, ready);
+        if is_rung {
             bell.silence();
         }
+        is_rung
     }
     /// Calls `ready` with each node whose file is ready now. The bell stays rung: a worker that goes to sleep after
     /// this look must still hear it.
@@ -105,7 +107,7 @@ mod tests {
         bell.ring();
         events.look(|_| unreachable!("no file is watched"));
         assert!(events.collect(Some(Duration::ZERO), |_| ()), "the look silenced the bell");
-        events.wait(&bell, None, |_| unreachable!("no file is watched"));
+        assert!(events.wait(&bell, None, |_| unreachable!("no file is watched")));
         assert!(!events.collect(Some(Duration::ZERO), |_| ()));
     }
 }

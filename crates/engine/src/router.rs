@@ -32,6 +32,10 @@ pub struct Settings {
     pub simulated: Option<Time>,
     /// Whether to take the time of every element.
     pub profile: bool,
+    /// For how long a worker with nothing to do waits awake, asking its files and rings, before it sleeps: packets are
+    /// met at once, at the price of a processor. None leaves it to the worker, which waits awake for moments at most,
+    /// when packets have lately come in quick succession. A worker that neither packets nor timers can reach sleeps.
+    pub awake: Option<Duration>,
     /// Whether to bind each worker to a processor, the first to processor `n`.
     pub affinity: Option<usize>,
     /// Where elements print what packets make them say.
@@ -54,6 +58,7 @@ impl Default for Settings {
             frames: (16384, 1024),
             simulated: None,
             profile: false,
+            awake: None,
             affinity: None,
             chatter: Sink::Stderr,
             output: Sink::Stdout,
@@ -201,6 +206,7 @@ impl Shared {
         let control = Control::new(settings.workers, settings.chatter.clone(), settings.output.clone())
             .map_err(|error| problem(format!("can't make a file to wake workers by: {error}")))?;
         control.set_profile(settings.profile);
+        settings.awake.into_iter().for_each(|awake| control.set_awake(awake));
         Ok(Shared {
             classes,
             settings,
@@ -420,27 +426,44 @@ impl Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Simple;
+    use crate::Context;
+    use crate::element::{Element, Simple};
     use artery_lang::{Options, Sources, check, compile};
-    use artery_packet::Packet;
+    use artery_packet::{Batch, Packet};
+    use std::sync::mpsc::channel;
 
     static IDLE: Class =
         Class { name: "Idle", ports: "0/0", build: |_| Ok(Box::new(Idle)), ..Class::DEFAULT };
     struct Idle;
     impl Simple for Idle {
-        fn process(&mut self, packet: Packet, _: &mut crate::Context<'_>) -> Option<Packet> {
+        fn process(&mut self, packet: Packet, _: &mut Context<'_>) -> Option<Packet> {
             Some(packet)
         }
     }
 
+    /// Has a timer that goes off when no test runs any more.
+    static LATE: Class =
+        Class { name: "Late", ports: "0/0", build: |_| Ok(Box::new(Late)), ..Class::DEFAULT };
+    struct Late;
+    impl Element for Late {
+        fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+        fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+            let late = cx.now() + Duration::from_secs(1000);
+            cx.wake_at(late);
+            Ok(())
+        }
+    }
+
     fn router(text: &str) -> Router {
-        static CLASSES: &[&Class] = &[&IDLE];
+        router_with(text, Settings { frames: (64, 1), ..Settings::default() })
+    }
+    fn router_with(text: &str, settings: Settings) -> Router {
+        static CLASSES: &[&Class] = &[&IDLE, &LATE];
         let classes = Classes(CLASSES);
         let mut sources = Sources::default();
         let file = sources.add("test", text);
         let (ir, _) = compile(&mut sources, file, &Options::default(), &classes);
         let (processing, _) = check(&ir, &classes);
-        let settings = Settings { frames: (64, 1), ..Settings::default() };
         Router::build(&ir, &processing, classes, settings).unwrap()
     }
 
@@ -452,5 +475,23 @@ mod tests {
         let mut name = |node| reading(&other.plan(), node, "name", "")(&mut here.graphs[0], &turn);
         assert_eq!(name(3), Ok("d".into()));
         assert_eq!(name(0), Err(HandlerError::NoElement("a".into())));
+    }
+
+    #[test]
+    fn a_worker_that_waits_awake_holds_up_no_writer() {
+        let awake = Some(Duration::from_secs(1000));
+        let running = router_with("Late", Settings { frames: (64, 1), awake, ..Settings::default() }).start();
+        let handle = running.handle();
+        // Its answer shows that the worker has begun a turn.
+        handle.counts().unwrap();
+        let (said, hears) = channel();
+        let domain = handle.shared.domain.clone();
+        std::thread::spawn(move || {
+            domain.synchronize();
+            said.send(()).expect("the test listens");
+        });
+        assert_eq!(hears.recv_timeout(Duration::from_secs(10)), Ok(()));
+        handle.end();
+        running.wait().unwrap();
     }
 }

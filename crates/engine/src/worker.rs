@@ -30,7 +30,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(graph: Graph, reader: Reader) -> Worker {
-        Worker { graph, reader, turns: 0, patience: Patience::NEW }
+        let patience = graph.control.patience();
+        Worker { graph, reader, turns: 0, patience }
     }
 
     /// Runs until the router ends; gives the graph back with what it counted.
@@ -97,22 +98,17 @@ impl Worker {
         }
     }
 
-    /// Waits for a moment without sleeping, where that is likely to be enough; returns whether it was.
+    /// Waits without sleeping, where that is likely to be enough or wanted; returns whether it was enough.
     fn wait_awake(&mut self, start: Instant) -> bool {
-        let awake = self.patience.awake();
         let graph = &mut self.graph;
+        let awake = self.patience.awake(is_dormant(graph) && graph.incoming.is_empty());
         if awake.is_zero() || graph.clock.is_simulated() {
             return false;
         }
-        let timer = graph.scheduler.next_timer();
+        self.reader.park();
         while start.elapsed() < awake {
-            look(graph);
-            graph.clock.forget();
-            let is_needed = graph.scheduler.has_ready()
-                || graph.incoming.iter().any(Receiver::has_packets)
-                || graph.control.has_command(graph.worker)
-                || timer.is_some_and(|time| time <= graph.clock.now());
-            if is_needed {
+            // The bell is heard as in sleep: it is rung for more than commands, such as requests to stop.
+            if wait(graph, Some(Duration::ZERO)) || is_needed(graph) {
                 return true;
             }
             std::hint::spin_loop();
@@ -132,16 +128,16 @@ impl Worker {
         self.reader.park();
         graph.clock.forget();
         let limit = next.map(|time| time.since(graph.clock.now()));
-        let dormant = limit.is_none() && !graph.watching.contains(&true);
+        let dormant = is_dormant(graph);
         let control = graph.control.clone();
         control.mailbox(graph.worker).set_asleep(true);
         if !graph.incoming.iter().any(Receiver::has_packets) {
             if dormant {
                 control.fall_dormant();
             }
-            sleep(graph, limit);
+            wait(graph, limit);
             if dormant {
-                control.awake();
+                control.rouse();
             }
         }
         control.mailbox(graph.worker).set_asleep(false);
@@ -186,12 +182,27 @@ fn look(graph: &mut Graph) {
     events.look(|node| file_is_ready(node, watching, scheduler));
 }
 
-/// Waits until a file is ready or the bell rings, and schedules the elements whose files are ready.
-fn sleep(graph: &mut Graph, limit: Option<Duration>) {
+/// Waits until a file is ready or the bell rings, and schedules the elements whose files are ready; returns whether the
+/// bell was rung.
+fn wait(graph: &mut Graph, limit: Option<Duration>) -> bool {
     let Graph { events, scheduler, watching, worker, control, .. } = graph;
-    let Some(events) = events else { return };
+    let Some(events) = events else { return false };
     let bell = &control.mailbox(*worker).bell;
-    events.wait(bell, limit, |node| file_is_ready(node, watching, scheduler));
+    events.wait(bell, limit, |node| file_is_ready(node, watching, scheduler))
+}
+
+/// Whether there is no timer and no file that could wake the worker.
+fn is_dormant(graph: &mut Graph) -> bool {
+    graph.scheduler.next_timer().is_none() && !graph.watching.contains(&true)
+}
+
+/// Whether there is something to do in a turn.
+fn is_needed(graph: &mut Graph) -> bool {
+    graph.clock.forget();
+    graph.scheduler.has_ready()
+        || graph.incoming.iter().any(Receiver::has_packets)
+        || graph.control.has_command(graph.worker)
+        || graph.scheduler.next_timer().is_some_and(|time| time <= graph.clock.now())
 }
 
 fn file_is_ready(node: usize, watching: &mut [bool], scheduler: &mut Scheduler) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub static CLASSES: Classes = Classes(&[
     &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
-    &BURST, &NOTED, &STUCK,
+    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH,
 ]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
@@ -201,6 +201,59 @@ impl Element for Sunk {
     }
 }
 
+/// Enough(N): discards, and asks to stop once it has seen so many.
+static ENOUGH: Class = Class {
+    name: "Enough",
+    ports: "1/0",
+    processing: "h/",
+    args: &[Arg::required("LIMIT", "integer", "how many")],
+    build: |args| Ok(Box::new(Enough { left: args.read("LIMIT")? })),
+    ..Class::DEFAULT
+};
+struct Enough {
+    left: u64,
+}
+impl Element for Enough {
+    fn push(&mut self, _: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.left = self.left.saturating_sub(batch.len() as u64);
+        cx.discard_all(batch, DropReason::Discarded);
+        if self.left == 0 {
+            cx.stop();
+        }
+    }
+}
+
+/// Drip(INTERVAL, TIMES): sends a packet that often.
+static DRIP: Class = Class {
+    name: "Drip",
+    ports: "0/1",
+    processing: "/h",
+    args: &[Arg::required("INTERVAL", "time", "between two"), Arg::required("TIMES", "integer", "how often")],
+    build: |args| Ok(Box::new(Drip { interval: args.read("INTERVAL")?, left: args.read("TIMES")? })),
+    ..Class::DEFAULT
+};
+struct Drip {
+    interval: Duration,
+    left: u32,
+}
+impl Element for Drip {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let packet = cx.pool().packet_from(&self.left.to_be_bytes()).expect("the pool is big enough");
+        cx.send(0, packet);
+        self.left -= 1;
+        if self.left > 0 {
+            let next = cx.now() + self.interval;
+            cx.wake_at(next);
+        }
+        true
+    }
+}
+
 /// Tick(INTERVAL, TIMES): says the time that often, then asks to stop.
 static TICK: Class = Class {
     name: "Tick",
@@ -324,6 +377,24 @@ impl Element for Driver {
         while SPUN.load(Relaxed) < until {
             std::thread::yield_now();
         }
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let requests = cx.take_stop_requests();
+        cx.print(&format!("{requests} requests"));
+        cx.end();
+        true
+    }
+}
+
+/// Becomes the driver, which says how many requests to stop there are, and ends the run.
+static STEERED: Class =
+    Class { name: "Steered", ports: "0/0", build: |_| Ok(Box::new(Steered)), ..Class::DEFAULT };
+struct Steered;
+impl Element for Steered {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.become_driver();
         Ok(())
     }
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
