@@ -109,7 +109,9 @@ mod fib;
 pub mod layout;
 mod limbo;
 pub mod load;
+pub mod neighbor;
 mod policy;
+mod port;
 mod runs;
 #[allow(unsafe_code)]
 mod simd;
@@ -129,6 +131,7 @@ pub use fib::{
 };
 pub use limbo::Limbo;
 pub use policy::{NotAPolicy, Policy};
+pub use port::PortId;
 pub use runs::{Group, Holes, NO_GROUP, Runs};
 pub use simd::Simd;
 pub use storage::{HugePages, Pages, Region, Storage, Word, Words};

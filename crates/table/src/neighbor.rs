@@ -1,0 +1,10 @@
+//! Neighbors: who is on the link, and by which link address.
+//!
+//! Control owns their states and timers: an [`L2Engine`] for each port and family. Workers see two things, without a
+//! lock: an index from addresses to ids ([`NeighborReader`]), and one word for each id ([`Links`]). The protocols are
+//! pure functions of (entry, event, now).
+pub mod index;
+pub mod links;
+
+pub use index::{Key, NeighborIndex, NeighborReader};
+pub use links::{Link, Links, NeighborId};
