@@ -3,7 +3,7 @@ use crate::job::Input;
 use crate::load::{Reading, load};
 use crate::voice::{Voice, complain};
 use artery_device::Ports;
-use artery_engine::Handle;
+use artery_engine::{Handle, Problem, Stage};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -78,6 +78,7 @@ impl Replacer {
         }
         let ports = self.handle.resources().get::<Ports>();
         ports.expect_nothing();
+        let lost_before = self.handle.lost_to_replacement();
         let result = self.handle.replace(&loaded.ir, &loaded.processing);
         let is_replaced = result.is_ok();
         if is_replaced {
@@ -85,7 +86,20 @@ impl Replacer {
             self.close_unused_ports();
         }
         loaded.problems = result.unwrap_or_else(|problems| problems);
+        loaded.problems.extend(loss(self.handle.lost_to_replacement() - lost_before));
         let faults = self.voice.faults(&loaded);
         if is_replaced { Ok(faults) } else { Err(faults) }
     }
+}
+
+/// A warning of packets that waited where the new configuration has nothing to take them.
+fn loss(packets: u64) -> Option<Problem> {
+    (packets > 0).then(|| Problem {
+        node: None,
+        stage: Stage::Initializing,
+        message: format!("packets replaced, for want of an element of the same name and class: {packets}"),
+        help: None,
+        is_warning: true,
+        texts: Vec::new(),
+    })
 }

@@ -1,0 +1,172 @@
+//! What becomes of packets that are under way when a router gets another configuration by its control socket, or is
+//! told to end: on real interfaces, to the last datagram.
+
+mod support;
+
+use artery_lab::program::artery;
+use artery_lab::rig::{Host, Output, Process, Result, Traffic, TrafficReport};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use support::{FAR, Hosts, METHODS, SOON, end, start, until_answered, wire, with_hosts};
+
+/// A router with a control socket that takes another configuration.
+struct Router {
+    process: Process,
+    host: Host,
+    socket: PathBuf,
+    /// Holds the socket.
+    _folder: tempfile::TempDir,
+}
+
+impl Router {
+    fn start(host: &Host, config: &str) -> Result<Router> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        let process = start(host, config, &["-R", "-u", &text(&socket)])?;
+        Ok(Router { process, host: host.clone(), socket, _folder: folder })
+    }
+
+    fn call(&self, words: &[&str]) -> Result<Output> {
+        let program = text(&artery()?);
+        self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
+    }
+
+    fn number(&self, handler: &str) -> Result<u64> {
+        let said = self.call(&[handler])?.stdout;
+        Ok(said.trim().parse().unwrap_or_else(|_| panic!("{handler}: {said}")))
+    }
+
+    /// Waits until a handler has a number that is high enough.
+    fn until(&self, handler: &str, enough: u64) -> Result<()> {
+        let deadline = Instant::now() + SOON;
+        while self.number(handler)? < enough {
+            assert!(Instant::now() < deadline, "{handler} never comes to {enough}");
+        }
+        Ok(())
+    }
+
+    /// Replaces the configuration; gives the packets that this is said to have cost.
+    fn replace(&self, config: &str) -> Result<u64> {
+        let said = self.call(&["hotconfig", config])?;
+        let said = said.stdout + &said.stderr;
+        Ok(match said.split_once("the same name and class: ") {
+            None => 0,
+            Some((_, count)) => count.trim().parse().unwrap_or_else(|_| panic!("{said}")),
+        })
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the same time
+/// does something that gets to know whether they are still being sent.
+fn stream<T>(
+    hosts: &Hosts,
+    frames: u64,
+    rate: u64,
+    meanwhile: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+) -> Result<(TrafficReport, T)> {
+    let traffic = Traffic::between(&hosts.a, &hosts.b, FAR).frames(frames).rate(rate).flows(4);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| traffic.run());
+        let done = meanwhile(&|| !running.is_finished());
+        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
+        assert_eq!((report.reordered, report.duplicated, report.strays), (0, 0, 0), "{report}");
+        Ok((report, done?))
+    })
+}
+
+/// Replaces a configuration by `texts` in turn while datagrams pass; none may be lost.
+fn loses_nothing(hosts: &Hosts, method: &str, texts: &[String]) -> Result<()> {
+    let mut router = Router::start(&hosts.r, &texts[0])?;
+    until_answered(&hosts.a, FAR, &mut router.process)?;
+    let (report, times) = stream(hosts, 4000, 4000, |more| {
+        let mut times = 0;
+        while more() {
+            times += 1;
+            assert_eq!(router.replace(&texts[times % texts.len()])?, 0, "{method}");
+        }
+        Ok(times)
+    })?;
+    assert!(times >= 4, "{times} replacements");
+    assert_eq!(report.received, report.sent, "{method}, {times} replacements: {report}");
+    let said = end(router.process)?.stderr;
+    assert_eq!(said.matches("eth0: ").count(), 1, "nothing but each interface's way, once: {said}");
+    Ok(())
+}
+
+#[test]
+fn the_same_text_again_loses_none_of_the_datagrams_on_their_way() {
+    with_hosts("replace-same", |hosts| {
+        METHODS.iter().try_for_each(|method| loses_nothing(hosts, method, &[wire(method)]))
+    });
+}
+
+#[test]
+fn another_text_in_which_elements_have_heirs_loses_none_either() {
+    with_hosts("replace-changed", |hosts| {
+        for method in METHODS {
+            let short =
+                wire(method).replacen("Queue", "p :: Queue", 1).replacen("-> Queue", "-> q :: Queue", 1);
+            let long = short.replace("q :: Queue", "Counter -> Paint(1) -> q :: Queue -> Null");
+            let long = format!("{long} Idle -> Discard;");
+            loses_nothing(hosts, method, &[short, long])?;
+        }
+        Ok(())
+    });
+}
+
+/// A wire on which datagrams from the left wait in the queue of this name, which so many a second leave. All else,
+/// such as what hosts ask about neighbors, goes another way.
+fn slow_wire(method: &str, queue: &str, rate: u32) -> String {
+    format!(
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 23/11, -);
+        c[0] -> seen :: Counter -> {queue} :: Queue(5000) -> pace :: Shaper({rate}) -> [0] order :: RoundRobinSched;
+        c[1] -> rest :: Queue -> [1] order -> right_out :: ToDevice(eth1);
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> back :: Queue -> left_out :: ToDevice(eth0);"
+    )
+}
+
+#[test]
+fn what_is_lost_with_a_queue_that_has_no_heir_is_what_is_said_to_be_replaced() {
+    with_hosts("replace-lost", |hosts| {
+        for method in METHODS {
+            let mut router = Router::start(&hosts.r, &slow_wire(method, "q", 500))?;
+            until_answered(&hosts.a, FAR, &mut router.process)?;
+            let (report, replaced) = stream(hosts, 1000, 1000, |_| {
+                router.until("q.length", 100)?;
+                assert_eq!(router.replace(&slow_wire(method, "q", 500))?, 0, "{method}: it goes to its heir");
+                router.replace(&slow_wire(method, "other", 500))
+            })?;
+            assert!(replaced >= 100, "{method}: {replaced}");
+            assert_eq!(report.received + replaced, report.sent, "{method}: {report}");
+            end(router.process)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_router_that_is_told_to_end_sends_what_waits_in_its_queues_first() {
+    with_hosts("replace-drain", |hosts| {
+        for method in METHODS {
+            let mut router = Router::start(&hosts.r, &slow_wire(method, "q", 20))?;
+            until_answered(&hosts.a, FAR, &mut router.process)?;
+            let (report, (waited, output)) = stream(hosts, 120, 4000, |_| {
+                // One is sent ahead.
+                router.until("seen.count", 121)?;
+                let waited = router.number("q.length")?;
+                // So fast that all leave in the second that a router has for that, and not before it is told to end.
+                router.call(&["pace.rate", "300"])?;
+                Ok((waited, end(router.process)?))
+            })?;
+            assert!(waited >= 30, "{method}: {waited}");
+            assert_eq!(report.received, report.sent, "{method}: {report}");
+            assert!(!output.stderr.contains("warning"), "{method}: {}", output.stderr);
+        }
+        Ok(())
+    });
+}
