@@ -5,6 +5,8 @@
 //! pure functions of (entry, event, now).
 pub mod index;
 pub mod links;
+pub mod protocol;
 
 pub use index::{Key, NeighborIndex, NeighborReader};
 pub use links::{Link, Links, NeighborId};
+pub use protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
