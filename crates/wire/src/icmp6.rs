@@ -1,0 +1,221 @@
+//! ICMPv6 headers (RFC 4443).
+
+use std::net::Ipv6Addr;
+
+use crate::bytes::{array, put, put_u16, u16_at};
+use crate::{IpProtocol, Malformed, checksum};
+
+/// What an ICMPv6 message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Icmp6Type(pub u8);
+
+impl Icmp6Type {
+    /// The packet could not be delivered; the code says why.
+    pub const UNREACHABLE: Icmp6Type = Icmp6Type(1);
+    /// The packet is longer than the next link takes.
+    pub const PACKET_TOO_BIG: Icmp6Type = Icmp6Type(2);
+    /// The hop limit, or the time for reassembly, ran out.
+    pub const TIME_EXCEEDED: Icmp6Type = Icmp6Type(3);
+    /// A field of a header is wrong, or what it names is unknown.
+    pub const PARAMETER_PROBLEM: Icmp6Type = Icmp6Type(4);
+    /// Asks for an echo reply.
+    pub const ECHO_REQUEST: Icmp6Type = Icmp6Type(128);
+    /// The answer to an echo request.
+    pub const ECHO_REPLY: Icmp6Type = Icmp6Type(129);
+    /// Asks who listens to a multicast group, RFC 2710 and RFC 3810.
+    pub const LISTENER_QUERY: Icmp6Type = Icmp6Type(130);
+    /// Tells that someone listens to a group, RFC 2710.
+    pub const LISTENER_REPORT: Icmp6Type = Icmp6Type(131);
+    /// Tells that someone no longer listens to a group, RFC 2710.
+    pub const LISTENER_DONE: Icmp6Type = Icmp6Type(132);
+    /// Asks routers to advertise themselves, RFC 4861 section 4.1.
+    pub const ROUTER_SOLICITATION: Icmp6Type = Icmp6Type(133);
+    /// A router tells of itself and of the link, RFC 4861 section 4.2.
+    pub const ROUTER_ADVERTISEMENT: Icmp6Type = Icmp6Type(134);
+    /// Asks for the link address of a neighbor, RFC 4861 section 4.3.
+    pub const NEIGHBOR_SOLICITATION: Icmp6Type = Icmp6Type(135);
+    /// Tells the link address of a neighbor, RFC 4861 section 4.4.
+    pub const NEIGHBOR_ADVERTISEMENT: Icmp6Type = Icmp6Type(136);
+    /// A better first hop is on the link, RFC 4861 section 4.5.
+    pub const REDIRECT: Icmp6Type = Icmp6Type(137);
+    /// Tells which groups someone listens to, RFC 3810.
+    pub const LISTENER_REPORT_V2: Icmp6Type = Icmp6Type(143);
+
+    /// Says whether the message reports an error: the others have the highest bit set (RFC 4443 section 2.1).
+    #[inline]
+    pub fn is_error(self) -> bool {
+        self.0 < 128
+    }
+}
+
+const TYPE: usize = 0;
+const CODE: usize = 1;
+const CHECKSUM: usize = 2;
+const REST: usize = 4;
+const ECHO_ID: usize = 4;
+const ECHO_SEQ: usize = 6;
+
+/// A message from its ICMPv6 header on.
+#[derive(Clone, Copy, Debug)]
+pub struct Icmp6<T: AsRef<[u8]>>(T);
+
+impl<T: AsRef<[u8]>> Icmp6<T> {
+    /// Length of the header with the word after it, which all known messages have.
+    pub const LEN: usize = 8;
+
+    /// Takes bytes for a message if they hold its header.
+    #[inline]
+    pub fn new(bytes: T) -> Result<Self, Malformed> {
+        Self::check_len(bytes.as_ref())?;
+        Ok(Icmp6(bytes))
+    }
+
+    #[inline]
+    fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
+        if bytes.len() < Self::LEN { Err(Malformed::Truncated) } else { Ok(()) }
+    }
+
+    /// Returns the type.
+    #[inline]
+    pub fn icmp_type(&self) -> Icmp6Type {
+        Icmp6Type(self.0.as_ref()[TYPE])
+    }
+
+    /// Returns the code, whose meaning depends on the type.
+    #[inline]
+    pub fn code(&self) -> u8 {
+        self.0.as_ref()[CODE]
+    }
+
+    /// Returns the checksum.
+    #[inline]
+    pub fn checksum(&self) -> u16 {
+        u16_at(self.0.as_ref(), CHECKSUM)
+    }
+
+    /// Says whether the checksum is right for the whole message between these addresses.
+    #[inline]
+    pub fn checksum_is_valid(&self, src: Ipv6Addr, dst: Ipv6Addr) -> bool {
+        checksum::is_valid(self.sum(src, dst))
+    }
+
+    /// Returns the identifier of an echo request or reply.
+    #[inline]
+    pub fn echo_id(&self) -> u16 {
+        u16_at(self.0.as_ref(), ECHO_ID)
+    }
+
+    /// Returns the sequence number of an echo request or reply.
+    #[inline]
+    pub fn echo_seq(&self) -> u16 {
+        u16_at(self.0.as_ref(), ECHO_SEQ)
+    }
+
+    /// Returns the second word of the header: MTU, pointer, flags, or the echo's two numbers.
+    #[inline]
+    pub fn rest(&self) -> [u8; 4] {
+        array(self.0.as_ref(), REST)
+    }
+
+    /// Returns what follows the header; of an error, the packet it quotes.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.0.as_ref()[Self::LEN..]
+    }
+
+    /// The sum of pseudo-header and message (RFC 4443 section 2.3).
+    fn sum(&self, src: Ipv6Addr, dst: Ipv6Addr) -> u16 {
+        let message = self.0.as_ref();
+        let pseudo = checksum::pseudo_v6(src, dst, IpProtocol::ICMPV6, message.len() as u32);
+        checksum::add(pseudo, checksum::sum(message))
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp6<T> {
+    /// Sets the type. As all setters but `fill_checksum`, it leaves the checksum as it was.
+    #[inline]
+    pub fn set_icmp_type(&mut self, icmp_type: Icmp6Type) {
+        self.0.as_mut()[TYPE] = icmp_type.0;
+    }
+
+    /// Sets the code.
+    #[inline]
+    pub fn set_code(&mut self, code: u8) {
+        self.0.as_mut()[CODE] = code;
+    }
+
+    /// Sets the checksum.
+    #[inline]
+    pub fn set_checksum(&mut self, checksum: u16) {
+        put_u16(self.0.as_mut(), CHECKSUM, checksum);
+    }
+
+    /// Computes the checksum of the whole message between these addresses and sets it.
+    #[inline]
+    pub fn fill_checksum(&mut self, src: Ipv6Addr, dst: Ipv6Addr) {
+        self.set_checksum(0);
+        let checksum = !self.sum(src, dst);
+        self.set_checksum(checksum);
+    }
+
+    /// Sets the identifier of an echo request or reply.
+    #[inline]
+    pub fn set_echo_id(&mut self, id: u16) {
+        put_u16(self.0.as_mut(), ECHO_ID, id);
+    }
+
+    /// Sets the sequence number of an echo request or reply.
+    #[inline]
+    pub fn set_echo_seq(&mut self, seq: u16) {
+        put_u16(self.0.as_mut(), ECHO_SEQ, seq);
+    }
+
+    /// Sets the second word of the header.
+    #[inline]
+    pub fn set_rest(&mut self, rest: [u8; 4]) {
+        put(self.0.as_mut(), REST, rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRC: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    const DST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+
+    #[test]
+    fn a_header_cut_short_is_refused_at_every_length() {
+        for len in 0..8 {
+            assert_eq!(Icmp6::new(&[0; 8][..len]).unwrap_err(), Malformed::Truncated);
+        }
+    }
+
+    #[test]
+    fn every_field_is_read_as_it_was_set() {
+        let mut view = Icmp6::new([7; 11]).unwrap();
+        view.set_icmp_type(Icmp6Type::ECHO_REQUEST);
+        view.set_code(0);
+        view.set_echo_id(0x1234);
+        view.set_echo_seq(0x5678);
+        assert_eq!((view.icmp_type(), view.code()), (Icmp6Type::ECHO_REQUEST, 0));
+        assert_eq!((view.echo_id(), view.echo_seq()), (0x1234, 0x5678));
+        assert_eq!((view.rest(), view.payload()), ([0x12, 0x34, 0x56, 0x78], &[7; 3][..]));
+    }
+
+    #[test]
+    fn the_checksum_covers_both_addresses_and_the_message() {
+        let mut view = Icmp6::new([7; 11]).unwrap();
+        view.fill_checksum(SRC, DST);
+        assert!(view.checksum_is_valid(SRC, DST) && view.checksum_is_valid(DST, SRC));
+        assert!(!view.checksum_is_valid(SRC, SRC));
+        view.set_rest([1, 2, 3, 4]);
+        assert!(!view.checksum_is_valid(SRC, DST));
+    }
+
+    #[test]
+    fn errors_are_told_from_queries() {
+        assert!([0, 1, 2, 3, 4, 100, 127].into_iter().all(|number| Icmp6Type(number).is_error()));
+        assert!([128, 133, 137, 255].into_iter().all(|number| !Icmp6Type(number).is_error()));
+    }
+}
