@@ -215,6 +215,9 @@ pub(crate) struct RunOptions {
     /// Bind workers to processors, the first to processor N
     #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
     affinity: Option<usize>,
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    awake: Option<Duration>,
     /// Frames of the packet pool
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     frames: u32,
@@ -263,6 +266,7 @@ impl RunOptions {
             burst: self.burst.into(),
             profile: self.profile,
             affinity: self.affinity,
+            awake: self.awake,
             simulated: self.simtime.map(|since| Time::ZERO + since),
             ..Settings::default()
         };

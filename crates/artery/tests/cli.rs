@@ -193,6 +193,7 @@ fn wrong_usage_is_status_2_and_wrong_input_status_1() {
         &["run", "--workers", "0", "-e", "Idle"],
         &["run", "--workers", "2", "--simtime", "-e", "Idle"],
         &["run", "--stats=-1", "-e", "Idle"],
+        &["run", "--awake", "-e", "Idle"],
         &["run", "--device", "eth0", "-e", "Idle"],
         &["run", "-p", "x", "-e", "Idle"],
         &["run", "A=1", "A=2", "-e", "Idle"],
@@ -329,6 +330,21 @@ fn a_period_has_units_and_wrong_ones_are_refused_with_a_remedy() {
         let outcome = artery(args);
         let joined = "there is no file '100'; a value is joined to its option: --stats=100";
         assert!(outcome.status == 2 && outcome.err.contains(joined), "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_time_to_wait_awake_has_units_and_a_wrong_one_is_refused_with_a_remedy() {
+    // The script's timer goes off within the wait.
+    let run = |value: &str| artery(&["run", &format!("--awake={value}"), "-e", "Script(wait 1ms, stop)"]);
+    for value in ["0", "20ms", "0.5", "1day"] {
+        let outcome = run(value);
+        assert!(outcome.status == 0 && outcome.err.is_empty(), "{value}: {outcome:?}");
+    }
+    for value in ["long", "20x", "-1", ""] {
+        let outcome = run(value);
+        let remedy = "write a time, such as 5 (seconds), 0.5 or 200ms";
+        assert!(outcome.status == 2 && outcome.err.contains(remedy), "{value}: {outcome:?}");
     }
 }
 
