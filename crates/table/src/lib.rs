@@ -110,6 +110,7 @@ pub mod layout;
 mod limbo;
 pub mod load;
 pub mod neighbor;
+pub mod path;
 mod policy;
 mod port;
 mod runs;

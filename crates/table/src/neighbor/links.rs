@@ -16,11 +16,11 @@ pub struct NeighborId(u32);
 
 impl NeighborId {
     /// The id of this number.
-    pub fn new(number: u32) -> NeighborId {
+    pub const fn new(number: u32) -> NeighborId {
         NeighborId(number)
     }
     /// Its number.
-    pub fn number(self) -> u32 {
+    pub const fn number(self) -> u32 {
         self.0
     }
 }

@@ -1,0 +1,469 @@
+//! The way of a packet out of the router: from its destination to a port and a link address, or to the reason why not.
+//!
+//! This is the one place where that is decided, for a batch on the packet path, for one packet that is looked at more
+//! closely, and for who asks why. The route of the destination leads to a group, the group to a way, the way to a
+//! neighbor, and each of these steps is a load from something published: no lock, no count, no store.
+use crate::neighbor::{Key, Link, Links, NeighborId, NeighborReader};
+use crate::{Family, Group, NO_GROUP, PortId, RouteReader};
+use artery_rcu::{Published, Turn};
+use std::fmt;
+use std::sync::Arc;
+
+/// What becomes of a packet, by its destination alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It leaves by a port, with a link address.
+    Forward,
+    /// It leaves by a port when the neighbor's link address is known.
+    Unresolved,
+    /// Its neighbor was asked for in vain.
+    Failed,
+    /// It is for the router itself.
+    Local,
+    /// It is for all on a link of the router.
+    Broadcast,
+    /// It is for a group.
+    Multicast,
+    /// No route leads there.
+    NoRoute,
+    /// Its route says to drop it without a word.
+    Blackhole,
+    /// Its route says that it can't be reached.
+    Unreachable,
+    /// Its route says that it is forbidden.
+    Prohibited,
+    /// Nobody can be at that address (RFC 1812 section 5.3.7, RFC 6890).
+    Martian,
+    /// It must not leave its link (RFC 4291 section 2.5.6).
+    LinkLocal,
+    /// The port of its route is down.
+    PortDown,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Outcome; 13] = {
+        use Outcome::*;
+        [
+            Forward,
+            Unresolved,
+            Failed,
+            Local,
+            Broadcast,
+            Multicast,
+            NoRoute,
+            Blackhole,
+            Unreachable,
+            Prohibited,
+            Martian,
+            LinkLocal,
+            PortDown,
+        ]
+    };
+
+    /// Its name, as counters and `explain` say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Forward => "forward",
+            Outcome::Unresolved => "neighbor-unresolved",
+            Outcome::Failed => "neighbor-failed",
+            Outcome::Local => "local",
+            Outcome::Broadcast => "broadcast",
+            Outcome::Multicast => "multicast",
+            Outcome::NoRoute => "no-route",
+            Outcome::Blackhole => "blackhole",
+            Outcome::Unreachable => "unreachable",
+            Outcome::Prohibited => "prohibited",
+            Outcome::Martian => "martian",
+            Outcome::LinkLocal => "link-local",
+            Outcome::PortDown => "port-down",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How one of several next hops is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Method {
+    /// By where a hash of the flow falls among the members (RFC 2992).
+    Hash,
+    /// By addresses and ports, combined by exclusive or, modulo the number of members, as FreeBSD did in 2008.
+    Xor,
+    /// Another one for each packet.
+    PerPacket,
+}
+
+/// Where packets of a group go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    kind: Kind,
+    port: PortId,
+    mtu: u16,
+    /// A neighbor's id, or the first of the members.
+    target: u32,
+    /// Number of members.
+    count: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// To a neighbor.
+    Gateway,
+    /// To the neighbor whose address is the destination.
+    OnLink,
+    /// By one of several ways.
+    Several(Method),
+    /// Nowhere.
+    End(Outcome),
+}
+
+impl Way {
+    /// Nowhere, for this reason.
+    pub const fn end(outcome: Outcome) -> Way {
+        Way { kind: Kind::End(outcome), port: PortId(0), mtu: u16::MAX, target: 0, count: 0 }
+    }
+    /// Nowhere, on behalf of this port.
+    pub const fn end_at(outcome: Outcome, port: PortId) -> Way {
+        Way { port, ..Way::end(outcome) }
+    }
+    /// Through a neighbor. Packets are at most `mtu` bytes long.
+    pub const fn gateway(port: PortId, mtu: u16, neighbor: NeighborId) -> Way {
+        Way { kind: Kind::Gateway, port, mtu, target: neighbor.number(), count: 0 }
+    }
+    /// To whoever has the destination's address on the port's link.
+    pub const fn on_link(port: PortId, mtu: u16) -> Way {
+        Way { kind: Kind::OnLink, port, mtu, target: 0, count: 0 }
+    }
+    /// By one of the members from number `first` on.
+    pub const fn several(method: Method, first: u32, count: u16) -> Way {
+        Way { kind: Kind::Several(method), port: PortId(0), mtu: 0, target: first, count }
+    }
+}
+
+/// All ways of a router, as of some time.
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// By group; [`NO_GROUP`] is where packets without route go.
+    pub groups: Vec<Way>,
+    /// Members of those that are several, side by side. A member is not several itself.
+    pub members: Vec<Way>,
+}
+
+impl Ways {
+    #[inline]
+    fn of(&self, group: Group) -> Way {
+        self.groups.get(group as usize).copied().unwrap_or(Way::end(Outcome::NoRoute))
+    }
+
+    /// The way that a packet takes.
+    #[inline]
+    fn choose(&self, way: Way, flow: impl FnOnce(Method) -> u32) -> (Way, Option<u32>) {
+        let Kind::Several(method) = way.kind else { return (way, None) };
+        let member = member(method, flow(method), way.count.into());
+        let chosen = self.members.get((way.target + member) as usize);
+        (chosen.copied().unwrap_or(Way::end(Outcome::Unreachable)), Some(member))
+    }
+}
+
+/// Which of `count` members a flow's number leads to.
+#[inline]
+pub fn member(method: Method, flow: u32, count: u32) -> u32 {
+    match method {
+        Method::Xor => flow % count.max(1),
+        Method::Hash | Method::PerPacket => ((u64::from(flow) * u64::from(count)) >> 32) as u32,
+    }
+}
+
+/// What was decided about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The neighbor's link address, if the outcome is to forward.
+    pub link: Link,
+    /// The port it leaves by, or was to leave by.
+    pub port: PortId,
+    /// The longest packet that goes this way, in bytes from the IP header on.
+    pub mtu: u16,
+    /// What becomes of it.
+    pub outcome: Outcome,
+}
+
+/// How a decision came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// It.
+    pub decision: Decision,
+    /// The group that the route led to.
+    pub group: Group,
+    /// Which of several next hops was chosen.
+    pub member: Option<u32>,
+    /// The neighbor, if there is an entry for it.
+    pub neighbor: Option<NeighborId>,
+    /// Whether the neighbor is the destination itself.
+    pub on_link: bool,
+}
+
+/// What a worker needs for decisions about packets of a family. One for each worker.
+pub struct PathReader<A: Family> {
+    routes: RouteReader<A>,
+    ways: Arc<Published<Ways>>,
+    neighbors: Arc<Published<Vec<NeighborReader<A>>>>,
+    links: Arc<Links>,
+    /// Of the packets of a batch; kept for its storage.
+    groups: Vec<Group>,
+}
+
+impl<A: Family> Clone for PathReader<A> {
+    fn clone(&self) -> PathReader<A> {
+        PathReader {
+            routes: self.routes.clone(),
+            ways: self.ways.clone(),
+            neighbors: self.neighbors.clone(),
+            links: self.links.clone(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl<A: Family + Key> PathReader<A> {
+    /// Made of what the writer publishes: routes that lead to groups, ways by group, neighbors by port.
+    pub fn new(
+        routes: RouteReader<A>,
+        ways: Arc<Published<Ways>>,
+        neighbors: Arc<Published<Vec<NeighborReader<A>>>>,
+        links: Arc<Links>,
+    ) -> PathReader<A> {
+        PathReader { routes, ways, neighbors, links, groups: Vec::new() }
+    }
+
+    /// What becomes of a packet. `flow` is its flow's number for a method to choose by, and asked for only where
+    /// there are several next hops.
+    #[inline]
+    pub fn decide(&self, turn: &Turn<'_>, address: A, flow: impl FnOnce(Method) -> u32) -> Decision {
+        let explained = self.explain(turn, address, flow);
+        if let Some(neighbor) = explained.neighbor
+            && explained.decision.link.wants_report()
+        {
+            self.links.report_use(neighbor);
+        }
+        explained.decision
+    }
+
+    /// The same with how it came about, and without telling control that the neighbor is used.
+    #[inline]
+    pub fn explain(&self, turn: &Turn<'_>, address: A, flow: impl FnOnce(Method) -> u32) -> Explained {
+        let group = self.routes.lookup(turn, address);
+        let ways = self.ways.read(turn);
+        let (way, member) = ways.choose(ways.of(group), flow);
+        let neighbor = match way.kind {
+            Kind::Gateway => Some(NeighborId::new(way.target)),
+            Kind::OnLink => self.on_link(turn, way.port, address),
+            Kind::Several(_) | Kind::End(_) => None,
+        };
+        let link = neighbor.map_or(Link::UNKNOWN, |id| self.links.get(id));
+        let decision = decision(way, link);
+        Explained { decision, group, member, neighbor, on_link: way.kind == Kind::OnLink }
+    }
+
+    /// Decides about all packets of a batch, the same as one by one: looked up together, so that one waits for
+    /// memory while others do. `flow` is asked by place in the batch.
+    pub fn decide_batch(
+        &mut self,
+        turn: &Turn<'_>,
+        addresses: &[A],
+        mut flow: impl FnMut(usize, Method) -> u32,
+        decisions: &mut Vec<Decision>,
+    ) {
+        self.groups.resize(addresses.len(), NO_GROUP);
+        self.routes.lookup_batch(turn, addresses, &mut self.groups);
+        // Read after the groups: it knows every group that a route was seen with.
+        let ways = self.ways.read(turn);
+        decisions.clear();
+        for (at, (group, address)) in self.groups.iter_mut().zip(addresses).enumerate() {
+            let (way, _) = ways.choose(ways.of(*group), |method| flow(at, method));
+            *group = match way.kind {
+                Kind::Gateway => way.target,
+                Kind::OnLink => self
+                    .neighbors
+                    .read(turn)
+                    .get(usize::from(way.port.0))
+                    .and_then(|neighbors| neighbors.find(turn, *address))
+                    .map_or(NOBODY, NeighborId::number),
+                Kind::Several(_) | Kind::End(_) => NOBODY,
+            };
+            decisions.push(decision(way, Link::UNKNOWN));
+        }
+        for (decision, neighbor) in decisions.iter_mut().zip(&self.groups) {
+            self.know(decision, NeighborId::new(*neighbor));
+        }
+    }
+
+    /// Completes a decision by what is known of the neighbor.
+    #[inline]
+    fn know(&self, decision: &mut Decision, neighbor: NeighborId) {
+        if neighbor.number() == NOBODY {
+            return;
+        }
+        decision.link = self.links.get(neighbor);
+        decision.outcome = outcome(decision.link);
+        if decision.link.wants_report() {
+            self.links.report_use(neighbor);
+        }
+    }
+
+    #[inline]
+    fn on_link(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
+        self.neighbors.read(turn).get(usize::from(port.0))?.find(turn, address)
+    }
+
+    /// What is known of a neighbor.
+    pub fn link(&self, neighbor: NeighborId) -> Link {
+        self.links.get(neighbor)
+    }
+    /// A neighbor on a port's link.
+    pub fn neighbor(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
+        self.on_link(turn, port, address)
+    }
+}
+
+/// No neighbor's number: there are never so many.
+const NOBODY: u32 = u32::MAX;
+
+#[inline]
+fn decision(way: Way, link: Link) -> Decision {
+    let outcome = match way.kind {
+        Kind::Gateway | Kind::OnLink => outcome(link),
+        Kind::End(outcome) => outcome,
+        Kind::Several(_) => Outcome::Unreachable,
+    };
+    Decision { link, port: way.port, mtu: way.mtu, outcome }
+}
+
+#[inline]
+fn outcome(link: Link) -> Outcome {
+    if link.is_ready() {
+        Outcome::Forward
+    } else if link.has_failed() {
+        Outcome::Failed
+    } else {
+        Outcome::Unresolved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::neighbor::NeighborIndex;
+    use crate::{Pages, Policy, RouteTable};
+    use artery_rcu::{Domain, Reader};
+    use artery_wire::EtherAddr;
+
+    struct Rig {
+        routes: RouteTable<u32>,
+        links: Arc<Links>,
+        neighbors: NeighborIndex<u32>,
+        path: PathReader<u32>,
+        turns: Reader,
+    }
+
+    fn rig(ways: Ways) -> Rig {
+        let domain = Domain::new();
+        let routes = RouteTable::new(&domain, Policy::default(), Arc::new(Pages)).unwrap();
+        let links = Arc::new(Links::new(&Pages, 100).unwrap());
+        let neighbors = NeighborIndex::new(&domain, &links, [1, 2]);
+        let tables = Arc::new(Published::new(&domain, vec![neighbors.reader()]));
+        let ways = Arc::new(Published::new(&domain, ways));
+        let path = PathReader::new(routes.reader(), ways, tables, links.clone());
+        Rig { routes, links, neighbors, path, turns: domain.reader() }
+    }
+
+    impl Rig {
+        /// What is decided, one by one and together.
+        fn decide(&mut self, addresses: &[u32], flow: u32) -> Vec<Decision> {
+            let turn = self.turns.turn();
+            let one: Vec<Decision> =
+                addresses.iter().map(|a| self.path.decide(&turn, *a, |_| flow)).collect();
+            let mut together = Vec::new();
+            self.path.decide_batch(&turn, addresses, |_, _| flow, &mut together);
+            assert_eq!(one, together);
+            one
+        }
+        fn outcomes(&mut self, addresses: &[u32]) -> Vec<Outcome> {
+            self.decide(addresses, 0).iter().map(|decision| decision.outcome).collect()
+        }
+    }
+
+    const A: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xa]);
+
+    #[test]
+    fn a_gateways_address_is_seen_by_the_first_decision_after_it_is_known() {
+        let gateway = Way::gateway(PortId(3), 1400, NeighborId::new(7));
+        let mut rig = rig(Ways { groups: vec![Way::end(Outcome::NoRoute), gateway], members: vec![] });
+        rig.routes.insert("10.0.0.0/8".parse().unwrap(), 1).unwrap();
+        assert_eq!(rig.outcomes(&[0x0a00_0001, 0x0b00_0001]), [Outcome::Unresolved, Outcome::NoRoute]);
+        rig.links.set(NeighborId::new(7), Link::ready(A));
+        let decision = rig.decide(&[0x0a00_0001], 0)[0];
+        assert_eq!((decision.link.address(), decision.port, decision.mtu), (Some(A), PortId(3), 1400));
+        rig.links.set(NeighborId::new(7), Link::UNREACHABLE);
+        assert_eq!(rig.outcomes(&[0x0a00_0001]), [Outcome::Failed]);
+        // Another thread frees the neighbor: nothing that was kept leads to its address.
+        rig.links.set(NeighborId::new(7), Link::UNKNOWN);
+        assert_eq!(rig.outcomes(&[0x0a00_0001]), [Outcome::Unresolved]);
+    }
+
+    #[test]
+    fn on_a_link_the_destination_is_the_neighbor() {
+        let mut rig = rig(Ways {
+            groups: vec![Way::end(Outcome::NoRoute), Way::on_link(PortId(0), 1500)],
+            members: vec![],
+        });
+        rig.routes.insert("10.0.0.0/24".parse().unwrap(), 1).unwrap();
+        rig.neighbors.add(0x0a00_0001, NeighborId::new(5));
+        rig.links.set(NeighborId::new(5), Link::ready(A));
+        assert_eq!(rig.outcomes(&[0x0a00_0001, 0x0a00_0002]), [Outcome::Forward, Outcome::Unresolved]);
+    }
+
+    #[test]
+    fn use_is_reported_only_where_control_wants_to_know() {
+        let gateway = Way::gateway(PortId(0), 1500, NeighborId::new(1));
+        let mut rig = rig(Ways { groups: vec![gateway], members: vec![] });
+        let id = NeighborId::new(1);
+        rig.links.set(id, Link::ready(A));
+        rig.outcomes(&[1, 2]);
+        assert!(!rig.links.take_use(id));
+        rig.links.set(id, Link::ready(A).with_report());
+        rig.outcomes(&[1]);
+        assert!(rig.links.take_use(id));
+    }
+
+    #[test]
+    fn of_several_the_flow_chooses_one() {
+        let members = (0..3).map(|n| Way::end_at(Outcome::Blackhole, PortId(n))).collect();
+        let mut rig = rig(Ways { groups: vec![Way::several(Method::Hash, 0, 3)], members });
+        let ports: Vec<u16> =
+            [0, 0x5555_5555, 0x5555_5556, 0xffff_ffff].map(|flow| rig.decide(&[1], flow)[0].port.0).into();
+        assert_eq!(ports, [0, 0, 1, 2]);
+        assert_eq!((member(Method::Xor, 7, 3), member(Method::Xor, 7, 0)), (1, 0));
+    }
+
+    #[test]
+    fn a_group_that_is_not_known_has_no_route() {
+        let mut rig = rig(Ways::default());
+        rig.routes.insert("10.0.0.0/8".parse().unwrap(), 9).unwrap();
+        assert_eq!(rig.outcomes(&[0x0a00_0001, 1]), [Outcome::NoRoute, Outcome::NoRoute]);
+    }
+
+    #[test]
+    fn every_outcome_has_a_name_of_its_own() {
+        let names: std::collections::HashSet<&str> =
+            Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
+        assert_eq!(names.len(), Outcome::ALL.len());
+        assert!(size_of::<Decision>() <= 16 && size_of::<Way>() <= 16);
+    }
+}
