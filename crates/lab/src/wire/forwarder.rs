@@ -14,6 +14,8 @@ const CABLE: &str = "
 FromDevice(eth0, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth1, METHOD $METHOD);
 FromDevice(eth1, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth0, METHOD $METHOD);
 ";
+/// For how long a router waits awake that is told to: longer than from one ping to the next.
+const LONG_AWAKE: &str = "100ms";
 /// How long testpmd may take to begin.
 const SLOW_START: Duration = Duration::from_secs(20);
 /// Huge pages that testpmd needs.
@@ -27,6 +29,7 @@ pub(super) enum Forwarder {
     Bare,
     Cable(Method),
     Router(Method),
+    RouterAwake,
     Kernel { steered: bool },
     Testpmd(Method),
 }
@@ -41,11 +44,12 @@ pub(super) enum Method {
 use Method::{Linux, Xdp};
 
 /// All of them, in the order of the report.
-pub(super) const ALL: [Forwarder; 9] = [
+pub(super) const ALL: [Forwarder; 10] = [
     Forwarder::Bare,
     Forwarder::Cable(Linux),
     Forwarder::Cable(Xdp),
     Forwarder::Router(Linux),
+    Forwarder::RouterAwake,
     Forwarder::Router(Xdp),
     Forwarder::Kernel { steered: false },
     Forwarder::Kernel { steered: true },
@@ -69,6 +73,7 @@ impl Forwarder {
             Forwarder::Cable(Xdp) => "cable-xdp",
             Forwarder::Router(Linux) => "router",
             Forwarder::Router(Xdp) => "router-xdp",
+            Forwarder::RouterAwake => "router-awake",
             Forwarder::Kernel { steered: false } => "kernel",
             Forwarder::Kernel { steered: true } => "kernel-rps",
             Forwarder::Testpmd(Linux) => "testpmd",
@@ -84,6 +89,9 @@ impl Forwarder {
                 format!("artery: FromDevice -> Queue -> ToDevice, both ways, {}", by(method))
             }
             Forwarder::Router(method) => format!("artery: conf/router.click, {}", by(method)),
+            Forwarder::RouterAwake => {
+                format!("the same by AF_PACKET, run with --awake {LONG_AWAKE}: its processor is never idle")
+            }
             Forwarder::Kernel { steered: false } => {
                 "ip_forward as it comes: in line with the sender, on its processor".into()
             }
@@ -101,7 +109,7 @@ impl Forwarder {
 
     pub(super) fn shape(self) -> Shape {
         match self {
-            Forwarder::Router(_) | Forwarder::Kernel { .. } => Shape::Routed,
+            Forwarder::Router(_) | Forwarder::RouterAwake | Forwarder::Kernel { .. } => Shape::Routed,
             _ => Shape::Wired,
         }
     }
@@ -121,8 +129,11 @@ impl Forwarder {
                 let command = pinned(bed).arg(program_path(program::this())?).args([SUBCOMMAND, "bare"]);
                 running.process = Some(begun(command, BEGINS, PATIENCE)?);
             }
-            Forwarder::Cable(method) => running.process = Some(artery(bed, &by(CABLE, method))?),
-            Forwarder::Router(method) => running.process = Some(artery(bed, &routing_by(method))?),
+            Forwarder::Cable(method) => running.process = Some(artery(bed, &by(CABLE, method), &[])?),
+            Forwarder::Router(method) => running.process = Some(artery(bed, &routing_by(method), &[])?),
+            Forwarder::RouterAwake => {
+                running.process = Some(artery(bed, &routing_by(Linux), &["--awake", LONG_AWAKE])?);
+            }
             Forwarder::Testpmd(method) => {
                 running._pages = Some(HugePages::at_least(PAGES).ok_or_else(|| {
                     RigError::System(
@@ -213,8 +224,9 @@ fn begun(command: Command, sign: &str, limit: Duration) -> Result<Process> {
 }
 
 /// Runs a configuration; it is written once everything has started.
-fn artery(bed: &Bed, text: &str) -> Result<Process> {
-    begun(pinned(bed).arg(program::artery()?).args(["run", "-o", "-", "-e", text]), ";\n", PATIENCE)
+fn artery(bed: &Bed, text: &str, options: &[&str]) -> Result<Process> {
+    let command = pinned(bed).arg(program::artery()?).args(["run", "-o", "-", "-e", text]);
+    begun(command.args(options), ";\n", PATIENCE)
 }
 
 fn testpmd(bed: &Bed, method: Method) -> Result<Process> {
