@@ -73,6 +73,7 @@ impl RxQueue for MemoryRx {
         let Ok(chunk) = self.ring.read_chunk(count) else { return Ok(0) };
         for mut packet in chunk {
             packet.clear_metadata();
+            packet.unmark();
             if !self.blind {
                 packet.set_packet_type(addressed_to(packet.data(), self.own));
             }

@@ -15,7 +15,7 @@ mod time;
 
 pub use annotation::{ANNOTATION_SIZE, anno};
 pub use batch::{BATCH, Batch};
-pub use packet::{Misfit, NoRoom, Packet, PacketType, SegmentKind, Segments, TooShort, Unfinished};
+pub use packet::{Mark, Misfit, NoRoom, Packet, PacketType, SegmentKind, Segments, TooShort, Unfinished};
 pub use pool::{BIG_FRAME, FRAME, Pool, PoolError};
 pub use segments::Finished;
 pub use time::Time;

@@ -5,8 +5,10 @@
 //! timestamp, and is cleared when first written, so that a packet which needs neither never touches it.
 //! Descriptors lie side by side, away from the frames: metadata inside power-of-two frames puts a whole batch
 //! into the same few cache sets.
+mod mark;
 mod unfinished;
 
+pub use mark::Mark;
 pub use unfinished::{Misfit, SegmentKind, Segments, Unfinished};
 
 use crate::annotation::{ANNOTATION_SIZE, anno};
@@ -22,6 +24,8 @@ const HOT_ANNOTATIONS: usize = 20;
 const COLD: u8 = 1;
 /// The cold line holds a record of what the sender left undone.
 const UNFINISHED: u8 = 2;
+/// The packet bears a mark, in the word that links free descriptors.
+const MARKED: u8 = 4;
 /// Stripped bytes that a copy has too: an Ethernet header with two tags, and the longest IPv4 header.
 pub(crate) const STRIPPED: usize = 22 + 60;
 /// An offset that is not set.
@@ -35,7 +39,7 @@ pub(crate) struct Descriptor {
     len: u32,
     /// Bytes of the frame.
     pub(crate) size: u32,
-    /// Link of the free list; means nothing while a packet owns the descriptor.
+    /// Link of the free list; while a packet owns the descriptor, its mark, which means nothing without `MARKED`.
     pub(crate) next: u32,
     /// Where data starts in a fresh packet: varied from frame to frame, so that headers of a batch do not
     /// compete for the same cache sets.
@@ -259,6 +263,7 @@ impl Packet {
         }
         bigger.meta_mut().start = (head + (size - needed) / 2) as u32;
         bigger.copy_from(self);
+        bigger.take_mark(self);
         *self = bigger;
         Ok(())
     }
@@ -304,7 +309,10 @@ impl Packet {
         } else {
             d.annotations[..HOT_ANNOTATIONS].copy_from_slice(&source.annotations[..HOT_ANNOTATIONS]);
         }
-        self.copy_unfinished(source, old, new);
+        if source.flags & (UNFINISHED | MARKED) != 0 {
+            self.copy_unfinished(source, old, new);
+            self.copy_mark(from);
+        }
     }
     /// A copy with the same bytes and metadata, in a frame of its own; `None` when the pool is empty.
     pub fn duplicate(&self) -> Option<Packet> {
@@ -543,10 +551,11 @@ impl Packet {
     pub fn paint(&self) -> u8 {
         self.annotation::<1>(anno::PAINT)[0]
     }
-    /// Clears all annotations, the timestamp and the header offsets, as for a packet that starts a new life.
+    /// Clears all annotations, the timestamp and the header offsets, as for a packet that starts a new life. A mark
+    /// stays.
     pub fn clear_metadata(&mut self) {
         let d = self.meta_mut();
-        let (start, len, left) = (d.start, d.len, d.flags & UNFINISHED);
+        let (start, len, left) = (d.start, d.len, d.flags & (UNFINISHED | MARKED));
         d.reset();
         (d.start, d.len, d.flags) = (start, len, left);
     }

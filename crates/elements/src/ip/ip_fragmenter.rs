@@ -239,6 +239,7 @@ fn inherit(to: &mut Packet, from: &Packet) {
     }
     to.set_packet_type(from.packet_type());
     to.set_in_port(from.in_port());
+    to.copy_mark(from);
 }
 
 impl Header {
