@@ -13,8 +13,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{
-    Arp, ArpOperation, EtherAddr, EtherType, Ethernet, Icmp, IcmpType, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags,
-    Udp, VlanTag, checksum,
+    Arp, ArpOperation, EtherAddr, EtherType, Ethernet, Icmp, Icmp6, Icmp6Type, IcmpType, IpProtocol, Ipv4,
+    Ipv6, Tcp, TcpFlags, Udp, VlanTag, checksum,
 };
 
 /// What may be written where an address is wanted.
@@ -151,6 +151,7 @@ enum Header {
     Udp { src_port: u16, dst_port: u16 },
     Tcp { src_port: u16, dst_port: u16, seq: u32, ack: u32, flags: TcpFlags, window: u16 },
     Icmp { icmp_type: IcmpType, code: u8, rest: [u8; 4] },
+    Icmp6 { icmp_type: Icmp6Type, code: u8, rest: [u8; 4] },
 }
 
 impl Default for Upper {
@@ -358,6 +359,22 @@ impl Ip6 {
         Ip6 { flow_label, ..self }
     }
 
+    /// Makes it an ICMPv6 message; `rest` is the second word of its header.
+    pub fn icmp(mut self, icmp_type: Icmp6Type, code: u8, rest: [u8; 4]) -> Ip6 {
+        self.upper.header = Header::Icmp6 { icmp_type, code, rest };
+        self
+    }
+
+    /// Makes it an ICMPv6 echo request.
+    pub fn icmp_echo(self, id: u16, seq: u16) -> Ip6 {
+        self.icmp(Icmp6Type::ECHO_REQUEST, 0, echo_numbers(id, seq))
+    }
+
+    /// Makes it an ICMPv6 echo reply.
+    pub fn icmp_echo_reply(self, id: u16, seq: u16) -> Ip6 {
+        self.icmp(Icmp6Type::ECHO_REPLY, 0, echo_numbers(id, seq))
+    }
+
     /// Returns the packet from its IP header on.
     pub fn bytes(&self) -> Vec<u8> {
         let pseudo = |protocol, len: u16| checksum::pseudo_v6(self.src, self.dst, protocol, len.into());
@@ -447,6 +464,7 @@ impl Upper {
             Header::Udp { .. } => IpProtocol::UDP,
             Header::Tcp { .. } => IpProtocol::TCP,
             Header::Icmp { .. } => IpProtocol::ICMP,
+            Header::Icmp6 { .. } => IpProtocol::ICMPV6,
         }
     }
 
@@ -462,6 +480,7 @@ impl Upper {
             Header::Udp { .. } => udp(&mut bytes).set_checksum(checksum::never_zero(checksum)),
             Header::Tcp { .. } => tcp(&mut bytes).set_checksum(checksum),
             Header::Icmp { .. } => icmp(&mut bytes).fill_checksum(),
+            Header::Icmp6 { .. } => icmp6(&mut bytes).set_checksum(checksum),
         }
         bytes
     }
@@ -472,6 +491,7 @@ impl Upper {
             Header::Udp { .. } => Udp::<&[u8]>::LEN,
             Header::Tcp { .. } => Tcp::<&[u8]>::MIN_LEN,
             Header::Icmp { .. } => Icmp::<&[u8]>::LEN,
+            Header::Icmp6 { .. } => Icmp6::<&[u8]>::LEN,
         }
     }
 
@@ -499,6 +519,12 @@ impl Upper {
                 header.set_code(code);
                 header.set_rest(rest);
             }
+            Header::Icmp6 { icmp_type, code, rest } => {
+                let mut header = icmp6(bytes);
+                header.set_icmp_type(icmp_type);
+                header.set_code(code);
+                header.set_rest(rest);
+            }
         }
     }
 }
@@ -513,6 +539,10 @@ fn tcp(bytes: &mut [u8]) -> Tcp<&mut [u8]> {
 
 fn icmp(bytes: &mut [u8]) -> Icmp<&mut [u8]> {
     Icmp::new(bytes).expect("room was made for the header")
+}
+
+fn icmp6(bytes: &mut [u8]) -> Icmp6<&mut [u8]> {
+    Icmp6::new(bytes).expect("room was made for the header")
 }
 
 fn echo_numbers(id: u16, seq: u16) -> [u8; 4] {

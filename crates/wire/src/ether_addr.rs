@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An Ethernet address, in the order of the wire.
@@ -24,6 +25,20 @@ impl EtherAddr {
     #[inline]
     pub fn is_group(self) -> bool {
         self.0[0] & 1 != 0
+    }
+
+    /// Returns the address at which the listeners of an IPv4 multicast address hear it (RFC 1112 section 6.4).
+    #[inline]
+    pub const fn multicast_v4(group: Ipv4Addr) -> EtherAddr {
+        let [_, b, c, d] = group.octets();
+        EtherAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
+    }
+
+    /// Returns the address at which the listeners of an IPv6 multicast address hear it (RFC 2464 section 7).
+    #[inline]
+    pub const fn multicast_v6(group: Ipv6Addr) -> EtherAddr {
+        let [.., a, b, c, d] = group.octets();
+        EtherAddr([0x33, 0x33, a, b, c, d])
     }
 
     /// Returns the six bytes.
@@ -129,6 +144,17 @@ mod tests {
             EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_group() && !EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_broadcast()
         );
         assert!(!EtherAddr::ZERO.is_group());
+    }
+
+    #[test]
+    fn groups_of_ip_have_groups_of_ethernet() {
+        let v4 = |text: &str| EtherAddr::multicast_v4(text.parse().unwrap()).to_string();
+        assert_eq!(
+            (v4("224.0.0.5"), v4("239.255.1.2")),
+            ("01:00:5e:00:00:05".into(), "01:00:5e:7f:01:02".into())
+        );
+        let v6 = EtherAddr::multicast_v6("ff02::1:ff12:3456".parse().unwrap());
+        assert_eq!((v6.to_string(), v6.is_group()), ("33:33:ff:12:34:56".into(), true));
     }
 
     proptest! {
