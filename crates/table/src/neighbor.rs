@@ -3,10 +3,22 @@
 //! Control owns their states and timers: an [`L2Engine`] for each port and family. Workers see two things, without a
 //! lock: an index from addresses to ids ([`NeighborReader`]), and one word for each id ([`Links`]). The protocols are
 //! pure functions of (entry, event, now).
+pub mod arp;
+pub mod engine;
+mod entries;
 pub mod index;
 pub mod links;
+mod places;
 pub mod protocol;
+mod rate;
+pub mod table;
 
+pub use engine::{
+    Action, Happened, Kind, L2Engine, Limit, NeighborCounters, NeighborEvent, NeighborView, PortChange,
+    Resolution,
+};
 pub use index::{Key, NeighborIndex, NeighborReader};
 pub use links::{Link, Links, NeighborId};
+pub use places::Places;
 pub use protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
+pub use table::{NeighborLimits, NeighborTable};

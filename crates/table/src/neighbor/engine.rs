@@ -14,9 +14,9 @@ pub trait L2Engine<A>: Send {
     /// What to do with a packet to a neighbor whose word is not ready. Begins to ask if nobody did.
     fn resolve(&mut self, address: A, now: Duration) -> Resolution;
     /// Keeps a neighbor's id until it is unpinned as often: what was learnt may go, its place stays. Asks nobody.
-    fn pin(&mut self, address: A) -> Result<NeighborId, Limit>;
+    fn pin(&mut self, address: A, now: Duration) -> Result<NeighborId, Limit>;
     /// Takes one pin back.
-    fn unpin(&mut self, address: A);
+    fn unpin(&mut self, address: A, now: Duration);
 
     /// Takes what a message says about a neighbor. Only one that is `for_us` may make an unknown neighbor known.
     fn hear(&mut self, address: A, heard: Heard, for_us: bool, now: Duration);
@@ -31,7 +31,8 @@ pub trait L2Engine<A>: Send {
     /// Follows a change of the port.
     fn port_changed(&mut self, change: PortChange, now: Duration);
 
-    /// Does what is due, though not more than takes a moment, and says when there is more to do; `now` if at once.
+    /// Does what is due, though not more than takes a moment, and says when there is more to do; `now` if at once. Any
+    /// other call may bring that nearer.
     fn poll(&mut self, now: Duration) -> Option<Duration>;
     /// Moves what is to be asked and what happened to the end of `into`, in order.
     fn take_actions(&mut self, into: &mut Vec<Action<A>>);
@@ -169,6 +170,8 @@ pub enum Happened {
     Failed,
     /// Its time ran out: it was known, and nobody used it.
     Expired,
+    /// Its time ran out after it had been asked in vain.
+    TimedOut,
     /// It was forgotten on demand, or with its port.
     Deleted,
     /// It was forgotten to make room.
@@ -186,6 +189,7 @@ impl Happened {
             Happened::Refused { .. } => "refused",
             Happened::Failed => "failed",
             Happened::Expired => "expired",
+            Happened::TimedOut => "timed-out",
             Happened::Deleted => "deleted",
             Happened::PushedOut => "pushed-out",
             Happened::NoLongerRouter => "no-longer-router",
@@ -264,14 +268,16 @@ counters! {
     refused: "neighbor-changes-refused",
     /// Neighbors that were asked in vain.
     failed: "neighbors-failed",
-    /// Entries whose time ran out after they had been known.
+    /// Entries whose time ran out unused.
     expired: "neighbors-expired",
-    /// Entries timed out that were never known.
+    /// Entries whose time ran out after they had been asked in vain.
     timed_out: "neighbors-timed-out",
     /// Entries forgotten on demand, or with their port.
     deleted: "neighbors-deleted",
     /// Entries forgotten to make room for others.
     pushed_out: "neighbors-pushed-out",
+    /// Neighbors that said they are routers no more.
+    no_longer_router: "neighbors-no-longer-router",
     /// Neighbors not asked for because too many were in a short time.
     over_rate: "neighbors-over-rate",
     /// Neighbors not taken because the table was full of ones in use.

@@ -1,0 +1,296 @@
+//! The neighbors of one table, and what has to stay in step with them: words, the index, timers, who may be pushed
+//! out, and whose use is watched.
+//!
+//! Each operation costs a few steps down a tree of those who have a timer, or may be pushed out: O(log entries). None
+//! looks at neighbors it is not about.
+use super::engine::Limit;
+use super::index::{Key, NeighborIndex, NeighborReader};
+use super::links::{Link, NeighborId};
+use super::places::Places;
+use super::protocol::{Entry, State};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For so long a neighbor must have been seen unused until it may be pushed out, if it was ever used.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+
+/// The number of a neighbor in its table, until it is removed.
+pub(super) type At = usize;
+
+/// One neighbor. A pinned one may have no entry: it has an id, and nothing is known of it.
+pub(super) struct Slot<A> {
+    pub(super) address: A,
+    pub(super) id: NeighborId,
+    pub(super) entry: Option<Entry>,
+    pub(super) pins: u32,
+    pub(super) trial: Trial,
+    timer: Option<Duration>,
+    rank: Option<(Rank, Duration)>,
+    /// Its place in [`Entries::watched`].
+    watched: Option<usize>,
+}
+
+/// Whether a neighbor, whatever its state, has to show that it is of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// It was used, or asked for, which is the same.
+    Passed,
+    /// It was heard of, and nobody has ever sent to it.
+    Untried,
+    /// The table is full, and asks who was used lately.
+    Anew,
+}
+
+/// Who is pushed out first when there is no room; others never are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// It has never been known.
+    NeverValid,
+    /// It was heard of, and nobody has ever sent to it.
+    Untried,
+    /// It is known and was not used for some time.
+    Idle,
+}
+
+/// See the module.
+pub(super) struct Entries<A> {
+    by_address: HashMap<A, At>,
+    slots: Vec<Slot<A>>,
+    /// Numbers of slots that are no neighbor's.
+    free: Vec<At>,
+    index: NeighborIndex<A>,
+    places: Arc<Places>,
+    timers: BTreeSet<(Duration, At)>,
+    /// By rank, and who has been in it longest.
+    victims: BTreeSet<(Rank, Duration, At)>,
+    watched: Vec<At>,
+    /// Nobody can be reached.
+    is_down: bool,
+}
+
+impl<A: Key> Entries<A> {
+    /// No neighbors yet.
+    pub(super) fn new(places: &Arc<Places>) -> Entries<A> {
+        let secret = RandomState::new();
+        let seed = [secret.hash_one(0), secret.hash_one(1)];
+        Entries {
+            by_address: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: NeighborIndex::new(places.domain(), places.links(), seed),
+            places: places.clone(),
+            timers: BTreeSet::new(),
+            victims: BTreeSet::new(),
+            watched: Vec::new(),
+            is_down: false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_address.len()
+    }
+    pub(super) fn find(&self, address: A) -> Option<At> {
+        self.by_address.get(&address).copied()
+    }
+    pub(super) fn slot(&self, at: At) -> &Slot<A> {
+        &self.slots[at]
+    }
+    /// For a change, after which [`settle`](Self::settle) must be called.
+    pub(super) fn slot_mut(&mut self, at: At) -> &mut Slot<A> {
+        &mut self.slots[at]
+    }
+    /// All neighbors, by address.
+    pub(super) fn all(&self) -> Vec<At> {
+        let mut all: Vec<At> = self.by_address.values().copied().collect();
+        all.sort_by_key(|at| self.slots[*at].address);
+        all
+    }
+    pub(super) fn reader(&self) -> NeighborReader<A> {
+        self.index.reader()
+    }
+
+    /// Gives a new neighbor a place. Nothing is known of it.
+    pub(super) fn add(&mut self, address: A) -> Result<At, Limit> {
+        let id = self.places.take()?;
+        let slot = Slot {
+            address,
+            id,
+            entry: None,
+            pins: 0,
+            trial: Trial::Passed,
+            timer: None,
+            rank: None,
+            watched: None,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.by_address.insert(address, at);
+        self.index.add(address, id);
+        Ok(at)
+    }
+
+    /// Forgets what is known of a neighbor, and the neighbor, unless it is pinned.
+    pub(super) fn forget(&mut self, at: At, now: Duration) {
+        let slot = &mut self.slots[at];
+        slot.entry = None;
+        slot.trial = Trial::Passed;
+        let (address, id, is_pinned) = (slot.address, slot.id, slot.pins > 0);
+        self.settle(at, now);
+        if !is_pinned {
+            self.by_address.remove(&address);
+            self.index.remove(address);
+            self.places.give_back(id);
+            self.free.push(at);
+        }
+    }
+
+    /// Brings all else in step with a neighbor that has changed.
+    pub(super) fn settle(&mut self, at: At, now: Duration) {
+        self.settle_word(at);
+        self.settle_timer(at);
+        self.settle_rank(at, now);
+        self.settle_watch(at);
+    }
+
+    /// One store, and none if workers see what they should. What workers have said of use before they were asked
+    /// counts for nothing.
+    fn settle_word(&mut self, at: At) {
+        let (slot, links) = (&self.slots[at], self.places.links());
+        let link = if self.is_down { Link::UNKNOWN } else { slot.link() };
+        let shown = links.get(slot.id);
+        if link.wants_report() && !shown.wants_report() {
+            links.take_use(slot.id);
+        }
+        if link != shown {
+            links.set(slot.id, link);
+        }
+    }
+
+    fn settle_timer(&mut self, at: At) {
+        let slot = &mut self.slots[at];
+        let timer = slot.entry.as_ref().and_then(|entry| entry.deadline);
+        if timer != slot.timer {
+            slot.timer.map(|old| self.timers.remove(&(old, at)));
+            timer.map(|new| self.timers.insert((new, at)));
+            slot.timer = timer;
+        }
+    }
+
+    fn settle_rank(&mut self, at: At, now: Duration) {
+        let slot = &mut self.slots[at];
+        let rank = slot.rank();
+        if rank != slot.rank.map(|(rank, _)| rank) {
+            if let Some((old, since)) = slot.rank {
+                self.victims.remove(&(old, since, at));
+            }
+            slot.rank = rank.map(|rank| (rank, now));
+            rank.map(|rank| self.victims.insert((rank, now, at)));
+        }
+    }
+
+    /// Begins anew to count the time in which a neighbor that may be pushed out was not used.
+    pub(super) fn renew_rank(&mut self, at: At, now: Duration) {
+        if let Some((rank, since)) = self.slots[at].rank {
+            self.victims.remove(&(rank, since, at));
+            self.victims.insert((rank, now, at));
+            self.slots[at].rank = Some((rank, now));
+        }
+    }
+
+    fn settle_watch(&mut self, at: At) {
+        let slot = &mut self.slots[at];
+        match (slot.is_watched(), slot.watched) {
+            (true, None) => {
+                slot.watched = Some(self.watched.len());
+                self.watched.push(at);
+            }
+            (false, Some(place)) => {
+                slot.watched = None;
+                self.watched.swap_remove(place);
+                if let Some(moved) = self.watched.get(place) {
+                    self.slots[*moved].watched = Some(place);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the neighbor was used since it was first asked, or last said so.
+    pub(super) fn take_use(&self, at: At) -> bool {
+        self.places.links().take_use(self.slots[at].id)
+    }
+    /// When the first timer is due, and whose it is.
+    pub(super) fn first_timer(&self) -> Option<(Duration, At)> {
+        self.timers.first().copied()
+    }
+    /// Who would be pushed out first, and since when it could have been.
+    pub(super) fn first_victim(&self) -> Option<(Rank, Duration, At)> {
+        self.victims.first().copied()
+    }
+    /// Those whose use is to be looked for every now and then, in no order. Removal moves the last to its place.
+    pub(super) fn watched(&self) -> &[At] {
+        &self.watched
+    }
+    /// Numbers of slots end here; some may be no neighbor's.
+    pub(super) fn end(&self) -> At {
+        self.slots.len()
+    }
+
+    /// Shows workers no link address, or those that are known again.
+    pub(super) fn set_down(&mut self, is_down: bool) {
+        self.is_down = is_down;
+        for at in 0..self.slots.len() {
+            // Words of those that are no neighbor's may be another's.
+            if self.slots[at].entry.is_some() {
+                self.settle_word(at);
+            }
+        }
+    }
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down
+    }
+}
+
+impl<A> Slot<A> {
+    /// What workers are to see.
+    fn link(&self) -> Link {
+        let Some(entry) = &self.entry else { return Link::UNKNOWN };
+        match entry.usable() {
+            Some(address) if entry.wants_report() || self.trial != Trial::Passed => {
+                Link::ready(address).with_report()
+            }
+            Some(address) => Link::ready(address),
+            None if entry.has_failed() => Link::UNREACHABLE,
+            None => Link::UNKNOWN,
+        }
+    }
+
+    /// Who is pinned, static, or being asked because it was used, has no rank.
+    fn rank(&self) -> Option<Rank> {
+        let entry = self.entry.as_ref().filter(|entry| self.pins == 0 && !entry.is_static)?;
+        match (entry.state, self.trial) {
+            (State::Incomplete | State::Failed, _) => Some(Rank::NeverValid),
+            (_, Trial::Untried) => Some(Rank::Untried),
+            (State::Stale | State::Unreachable, _) | (_, Trial::Anew) => Some(Rank::Idle),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing but a look tells that it is used: near the end of its life, a timer looks.
+    fn is_watched(&self) -> bool {
+        let Some(entry) = &self.entry else { return false };
+        let is_asleep = matches!(entry.state, State::Stale | State::Unreachable);
+        !entry.is_static && entry.usable().is_some() && (is_asleep || self.trial != Trial::Passed)
+    }
+}
