@@ -67,6 +67,7 @@ pub fn ip6() -> Ip6 {
         traffic_class: 0,
         flow_label: 0,
         hop_limit: 64,
+        extensions: Vec::new(),
         upper: Upper::default(),
     }
 }
@@ -123,6 +124,7 @@ pub struct Ip6 {
     traffic_class: u8,
     flow_label: u32,
     hop_limit: u8,
+    extensions: Vec<(IpProtocol, Vec<u8>)>,
     upper: Upper,
 }
 
@@ -359,6 +361,25 @@ impl Ip6 {
         Ip6 { flow_label, ..self }
     }
 
+    /// Adds an extension header after those there are. Of `body`, what follows the header's length field, there must be
+    /// as much as makes whole units of 8 bytes; an authentication header is counted in words.
+    pub fn extension(mut self, protocol: u8, body: impl AsRef<[u8]>) -> Ip6 {
+        let (protocol, body, len) = (IpProtocol(protocol), body.as_ref(), body.as_ref().len() + 2);
+        assert!(len.is_multiple_of(8) && len <= 2048, "{len} bytes are no extension header");
+        let length = if protocol == IpProtocol::AUTHENTICATION { len / 4 - 2 } else { len / 8 - 1 };
+        self.extensions.push((protocol, [&[length as u8], body].concat()));
+        self
+    }
+
+    /// Adds a fragment header: what follows belongs at `offset`, a multiple of 8.
+    pub fn fragment(mut self, offset: usize, more: bool, id: u32) -> Ip6 {
+        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is no fragment offset");
+        let field = offset as u16 | u16::from(more);
+        let body = [&[0], &field.to_be_bytes()[..], &id.to_be_bytes()].concat();
+        self.extensions.push((IpProtocol::FRAGMENT, body));
+        self
+    }
+
     /// Makes it an ICMPv6 message; `rest` is the second word of its header.
     pub fn icmp(mut self, icmp_type: Icmp6Type, code: u8, rest: [u8; 4]) -> Ip6 {
         self.upper.header = Header::Icmp6 { icmp_type, code, rest };
@@ -380,16 +401,30 @@ impl Ip6 {
         let pseudo = |protocol, len: u16| checksum::pseudo_v6(self.src, self.dst, protocol, len.into());
         let upper = self.upper.bytes(pseudo);
         let mut bytes = vec![0; Ipv6::<&[u8]>::LEN];
+        let first = self.add_extensions(&mut bytes);
         bytes.extend(&upper);
+        let length = length_field(bytes.len() - Ipv6::<&[u8]>::LEN);
         let mut header = Ipv6::init(&mut bytes).expect("the bytes begin with a whole header");
         header.set_traffic_class(self.traffic_class);
         header.set_flow_label(self.flow_label);
-        header.set_payload_length(length_field(upper.len()));
-        header.set_next_header(self.upper.protocol());
+        header.set_payload_length(length);
+        header.set_next_header(first);
         header.set_hop_limit(self.hop_limit);
         header.set_src(self.src);
         header.set_dst(self.dst);
         bytes
+    }
+
+    /// Adds the extension headers, each with the protocol of what follows it; returns that of the first.
+    fn add_extensions(&self, bytes: &mut Vec<u8>) -> IpProtocol {
+        let mut protocols =
+            self.extensions.iter().map(|(protocol, _)| *protocol).chain([self.upper.protocol()]);
+        let first = protocols.next().expect("there is at least the upper layer's");
+        for ((_, body), next) in self.extensions.iter().zip(protocols) {
+            bytes.push(next.0);
+            bytes.extend(body);
+        }
+        first
     }
 }
 
