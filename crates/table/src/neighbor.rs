@@ -9,6 +9,7 @@ mod entries;
 pub mod index;
 pub mod links;
 mod places;
+pub mod nd;
 pub mod protocol;
 mod rate;
 pub mod table;

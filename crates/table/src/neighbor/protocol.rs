@@ -237,3 +237,98 @@ pub trait Protocol: Send {
     /// one of its addresses or was sent to it.
     fn may_create(&self, heard: &Heard, for_us: bool) -> bool;
 }
+
+/// One neighbor under a clock that stands still until it is told to go.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    pub(in crate::neighbor) const A: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xa]);
+    pub(in crate::neighbor) const B: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xb]);
+
+    pub(in crate::neighbor) fn secs(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    pub(in crate::neighbor) fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// A neighbor's entry, treated as its table would.
+    pub(in crate::neighbor) struct Life<P> {
+        pub(in crate::neighbor) protocol: P,
+        pub(in crate::neighbor) entry: Option<Entry>,
+        pub(in crate::neighbor) now: Duration,
+        pub(in crate::neighbor) random: Random,
+        /// What timers are told.
+        pub(in crate::neighbor) uses: bool,
+        pub(in crate::neighbor) log: Vec<(Duration, Effect)>,
+    }
+
+    impl<P: Protocol> Life<P> {
+        pub(in crate::neighbor) fn new(protocol: P) -> Life<P> {
+            let random = Random::new(1);
+            Life { protocol, entry: None, now: Duration::ZERO, random, uses: false, log: Vec::new() }
+        }
+
+        pub(in crate::neighbor) fn event(&mut self, event: Event) -> Vec<Effect> {
+            let mut effects = Vec::new();
+            let Some(entry) = &mut self.entry else { return effects };
+            self.protocol.step(entry, event, self.now, &mut self.random, &mut effects);
+            assert!(entry.expires.is_none() || entry.deadline <= entry.expires, "{entry:?}");
+            if effects.iter().any(|effect| effect.ends()) {
+                self.entry = None;
+            }
+            self.log.extend(effects.iter().map(|&effect| (self.now, effect)));
+            effects
+        }
+
+        pub(in crate::neighbor) fn packet(&mut self) -> Vec<Effect> {
+            self.entry.get_or_insert_with(Entry::new);
+            self.event(Event::Packet)
+        }
+
+        pub(in crate::neighbor) fn timer(&mut self, used: bool) -> Vec<Effect> {
+            self.event(Event::Timer { used })
+        }
+
+        /// A message from the link address that the table takes if there is an entry.
+        pub(in crate::neighbor) fn hear(&mut self, link: EtherAddr, kind: HeardKind) -> Vec<Effect> {
+            self.event(Event::Heard(Heard { link: Some(link), kind, router: None }))
+        }
+
+        /// Lets time pass, and timers go off when they are due.
+        pub(in crate::neighbor) fn run_to(&mut self, until: Duration) {
+            while let Some(due) = self.entry.as_ref().and_then(|entry| entry.deadline)
+                && due <= until
+            {
+                assert!(due >= self.now, "a timer that was due at {due:?} was set at {:?}", self.now);
+                self.now = due;
+                let before = self.entry.clone();
+                self.timer(self.uses);
+                assert_ne!(self.entry, before, "a timer that changed nothing comes for ever");
+            }
+            self.now = until;
+        }
+
+        pub(in crate::neighbor) fn entry(&self) -> &Entry {
+            self.entry.as_ref().expect("an entry")
+        }
+
+        pub(in crate::neighbor) fn state(&self) -> Option<State> {
+            self.entry.as_ref().map(|entry| entry.state)
+        }
+
+        pub(in crate::neighbor) fn asks(&self) -> Vec<(Duration, Ask)> {
+            let ask = |&(at, effect)| match effect {
+                Effect::Ask(to) => Some((at, to)),
+                _ => None,
+            };
+            self.log.iter().filter_map(ask).collect()
+        }
+
+        pub(in crate::neighbor) fn asked_at(&self) -> Vec<Duration> {
+            self.asks().into_iter().map(|(at, _)| at).collect()
+        }
+    }
+}
