@@ -12,6 +12,8 @@ mod af_packet;
 pub mod bpf;
 mod driver;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod forged;
 mod interface;
 mod link;
 mod memory;

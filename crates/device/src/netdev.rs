@@ -3,29 +3,37 @@ use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _, NlaBuffer,
     NlasIterator, Parseable, ParseableParametrized,
 };
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
-use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use std::io;
 
-const NAME: &str = "netdev";
+/// A family, as the kernel's controller knows it.
+const NAME: &[u8] = b"netdev\0";
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+const GET_FAMILY: u8 = 3;
+/// The number of the controller, which is a family itself.
+const CONTROLLER: u16 = 16;
+
+/// An interface, as the family knows it.
 const DEV_GET: u8 = 1;
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_XSK_ZEROCOPY`.
 const ZERO_COPY: u64 = 8;
 
-/// A message of the family.
+/// A message of any family. Attributes are not looked into before they are asked for: there are those in others, whose
+/// lengths would have to be checked, too.
 #[derive(Clone, Debug)]
-struct Netdev {
+struct Message {
     command: u8,
     attributes: Vec<DefaultNla>,
 }
 
-impl GenlFamily for Netdev {
+impl GenlFamily for Message {
     fn family_name() -> &'static str {
-        NAME
+        // Whoever asks gives the number of the family.
+        ""
     }
     fn command(&self) -> u8 {
         self.command
@@ -34,7 +42,7 @@ impl GenlFamily for Netdev {
         1
     }
 }
-impl Emitable for Netdev {
+impl Emitable for Message {
     fn buffer_len(&self) -> usize {
         self.attributes.as_slice().buffer_len()
     }
@@ -42,12 +50,12 @@ impl Emitable for Netdev {
         self.attributes.as_slice().emit(buffer);
     }
 }
-impl ParseableParametrized<[u8], GenlHeader> for Netdev {
-    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Netdev, DecodeError> {
+impl ParseableParametrized<[u8], GenlHeader> for Message {
+    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Message, DecodeError> {
         let attributes: Result<Vec<_>, DecodeError> = NlasIterator::new(bytes)
             .map(|attribute| attribute.and_then(|found: NlaBuffer<&[u8]>| DefaultNla::parse(&found)))
             .collect();
-        Ok(Netdev { command: header.cmd, attributes: attributes? })
+        Ok(Message { command: header.cmd, attributes: attributes? })
     }
 }
 
@@ -57,38 +65,38 @@ pub(crate) fn has_zero_copy(index: u32) -> io::Result<bool> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    let question =
-        Netdev { command: DEV_GET, attributes: vec![DefaultNla::new(IFINDEX, index.to_ne_bytes().to_vec())] };
-    let answer = ask(&socket, question, family(&socket)?)?;
-    let features = answer.attributes.iter().find(|attribute| attribute.kind() == XDP_FEATURES);
-    Ok(features.is_some_and(|features| number(features) & ZERO_COPY != 0))
+    let question = Message::asking(DEV_GET, IFINDEX, &index.to_ne_bytes());
+    Ok(says_zero_copy(&ask(&socket, question, family(&socket)?)?))
 }
 
-fn number(attribute: &DefaultNla) -> u64 {
-    let mut bytes = [0; 8];
-    if attribute.value_len() == bytes.len() {
-        attribute.emit_value(&mut bytes);
-    }
-    u64::from_ne_bytes(bytes)
+fn says_zero_copy(answer: &Message) -> bool {
+    answer.value(XDP_FEATURES).is_some_and(|features| u64::from_ne_bytes(features) & ZERO_COPY != 0)
 }
 
 /// The number that the kernel has given the family.
 fn family(socket: &Socket) -> io::Result<u16> {
-    let nlas = vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())];
-    let question = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas };
-    let control = question.family_id();
-    let answer = ask(socket, question, control)?;
-    let id = answer.nlas.iter().find_map(|nla| match nla {
-        GenlCtrlAttrs::FamilyId(id) => Some(*id),
-        _ => None,
-    });
-    id.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let answer = ask(socket, Message::asking(GET_FAMILY, FAMILY_NAME, NAME), CONTROLLER)?;
+    said_family(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn ask<F>(socket: &Socket, question: F, family: u16) -> io::Result<F>
-where
-    F: GenlFamily + Emitable + ParseableParametrized<[u8], GenlHeader> + std::fmt::Debug,
-{
+fn said_family(answer: &Message) -> Option<u16> {
+    answer.value(FAMILY_ID).map(u16::from_ne_bytes)
+}
+
+impl Message {
+    fn asking(command: u8, kind: u16, value: &[u8]) -> Message {
+        Message { command, attributes: vec![DefaultNla::new(kind, value.to_vec())] }
+    }
+    /// The value of an attribute, if it is of that length.
+    fn value<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
+        let found = self.attributes.iter().find(|attribute| attribute.kind() == kind)?;
+        let mut bytes = [0; N];
+        (found.value_len() == N).then(|| found.emit_value(&mut bytes))?;
+        Some(bytes)
+    }
+}
+
+fn ask(socket: &Socket, question: Message, family: u16) -> io::Result<Message> {
     let mut message = GenlMessage::from_payload(question);
     message.set_resolved_family_id(family);
     message.finalize();
@@ -99,11 +107,24 @@ where
     message.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
     let (answer, _) = socket.recv_from_full()?;
+    read(&answer)
+}
+
+/// Reads an answer, whatever its bytes are.
+fn read(answer: &[u8]) -> io::Result<Message> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
-    match NetlinkMessage::<GenlMessage<F>>::deserialize(&answer).map_err(invalid)?.payload {
+    match NetlinkMessage::<GenlMessage<Message>>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::InnerMessage(message) => Ok(message.payload),
         NetlinkPayload::Error(error) => Err(error.to_io()),
         _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Takes bytes for answers to both questions.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(bytes: &[u8]) {
+    if let Ok(answer) = read(bytes) {
+        let _ = (says_zero_copy(&answer), said_family(&answer));
     }
 }
 
@@ -130,15 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_any_bytes_are_read_or_refused() {
-        let mut bytes = [0u8; 40];
-        for seed in 0..2000u32 {
-            bytes.iter_mut().enumerate().for_each(|(n, byte)| {
-                *byte = (seed.wrapping_mul(2_654_435_761).rotate_left(n as u32) >> 13) as u8 >> (seed % 7);
-            });
-            for length in 0..bytes.len() {
-                let _ = Netdev::parse_with_param(&bytes[..length], GenlHeader { cmd: 1, version: 1 });
-            }
-        }
+    fn an_answer_is_read_for_what_it_says_and_attributes_in_others_are_left_alone() {
+        let answer = |attributes: &[&[u8]]| {
+            let body = [&[GET_FAMILY, 1, 0, 0], &attributes.concat()[..]].concat();
+            let len = (16 + body.len() as u32).to_ne_bytes();
+            [&len[..], &CONTROLLER.to_ne_bytes(), &[0; 10], &body].concat()
+        };
+        let attribute = |kind: u16, value: &[u8]| {
+            [&(4 + value.len() as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat()
+        };
+        // Groups to subscribe to, as the controller lists them; the first says to be longer than all there is.
+        let groups = attribute(7, &[&[0xff, 0xff, 1, 0][..], &attribute(1, &[1, 2, 3, 4])].concat());
+        let number = attribute(FAMILY_ID, &[33, 0, 0, 0]);
+        let short = attribute(FAMILY_ID, &33_u16.to_ne_bytes());
+        assert_eq!(said_family(&read(&answer(&[&groups, &short, &[0, 0]])).unwrap()), Some(33));
+        assert_eq!(said_family(&read(&answer(&[&number])).unwrap()), None, "of another length");
+        let features = attribute(XDP_FEATURES, &(ZERO_COPY | 1).to_ne_bytes());
+        assert!(says_zero_copy(&read(&answer(&[&features])).unwrap()));
+        assert!(!says_zero_copy(&read(&answer(&[&groups])).unwrap()));
     }
 }

@@ -172,26 +172,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_frame_and_header_panic_and_what_is_accepted_can_be_described_and_finished(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
-            header in proptest::collection::vec(any::<u8>(), 0..12),
-            ethernet: bool, version in 4u8..7,
-        ) {
-            if let Some(first) = bytes.get_mut(if ethernet { 14 } else { 0 }) {
-                *first = version << 4 | 5;
-            }
-            let mut packet = pool().packet_from(&bytes).unwrap();
-            if Offload::parse(&header).note_on(&mut packet, ethernet).is_ok() {
-                prop_assert!(describe(&packet).is_ok());
-                let mut batch = Batch::default();
-                batch.push(packet);
-                let finished = batch.finish();
-                prop_assert_eq!((finished.malformed, finished.pool_empty), (0, 0));
-                prop_assert!(!batch.is_empty());
-            }
-        }
-
-        #[test]
         fn a_description_that_fits_comes_back_as_it_went(payload in 2usize..4000, size in 1u16..1500, v6: bool) {
             let frame = if v6 {
                 let ip = ip6().tcp(1, 2).payload(vec![7; payload]);

@@ -19,6 +19,8 @@
 //! By `sendmmsg` on a second socket, one copy each (by the kernel), with what is left to be done in a virtio-net header:
 //! the card does it, or the kernel before it, or the host at the other end of a virtual link need not. A frame longer
 //! than the link carries, or with longer segments, is dropped and counted as too long.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod forged;
 mod intake;
 mod ring;
 mod rx;

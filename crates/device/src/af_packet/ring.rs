@@ -111,7 +111,7 @@ pub(super) struct Arrival {
 impl Arrival {
     /// Reads a slot; also gives the frame's bytes.
     #[inline]
-    fn parse(status: u32, slot: &[u8]) -> Option<(Arrival, &[u8])> {
+    pub(super) fn parse(status: u32, slot: &[u8]) -> Option<(Arrival, &[u8])> {
         let header = slot.first_chunk::<{ PACKET_TYPE + 1 }>()?;
         let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let word =
@@ -154,14 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_slot_leads_outside_itself(status: u32, bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
-            if let Some((_, frame)) = Arrival::parse(status, &bytes) {
-                prop_assert!(frame.len() <= bytes.len());
-            }
-        }
-
-        #[test]
-        fn small_offsets_and_lengths_are_checked_too(len in 0u32..300, captured in 0u32..300, start in 0u16..300) {
+        fn offsets_and_lengths_are_checked(len in 0u32..300, captured in 0u32..300, start in 0u16..300) {
             let mut slot = [0; 256];
             slot[4..8].copy_from_slice(&len.to_ne_bytes());
             slot[8..12].copy_from_slice(&captured.to_ne_bytes());

@@ -18,6 +18,8 @@
 //! - `checksum`: what senders on virtual links left unfinished
 //! - `lock`: one router to an interface
 mod checksum;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod forged;
 mod lock;
 mod port;
 mod program;

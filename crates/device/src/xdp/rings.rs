@@ -42,7 +42,7 @@ impl Memory {
         Ok(Memory { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
     }
     /// Memory that no kernel knows as a ring.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     fn anonymous(len: usize) -> Memory {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping, at a place that the kernel chooses.
@@ -242,13 +242,33 @@ impl<const W: usize> Consumer<W> {
     }
 }
 
-/// The kernel's side of a ring that it produces, for whoever pretends to be the kernel.
-#[cfg(test)]
+/// The kernel's side of a ring, for whoever pretends to be the kernel.
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) struct Peer<const W: usize>(Consumer<W>);
 
-#[cfg(test)]
+/// Where the parts of a ring lie that no kernel made.
+#[cfg(any(test, feature = "fuzz"))]
+const LAYOUT: Layout = Layout { producer: 0, consumer: 64, flags: 128, entries: 192 };
+
+#[cfg(any(test, feature = "fuzz"))]
 impl<const W: usize> Peer<W> {
+    /// The side of a kernel that consumes, and ours.
+    pub(super) fn consuming(count: u32) -> (Peer<W>, Producer<W>) {
+        let memory = Self::memory(count);
+        let ours = Producer::new(memory.clone(), LAYOUT, count).unwrap();
+        (Peer(Consumer::new(memory, LAYOUT, count).unwrap()), ours)
+    }
+    /// The side of a kernel that produces, and ours.
+    pub(super) fn producing(count: u32) -> (Peer<W>, Consumer<W>) {
+        let memory = Self::memory(count);
+        let ours = Consumer::new(memory.clone(), LAYOUT, count).unwrap();
+        (Peer(Consumer::new(memory, LAYOUT, count).unwrap()), ours)
+    }
+    fn memory(count: u32) -> Arc<Memory> {
+        Arc::new(Memory::anonymous(LAYOUT.bytes(count, W).unwrap()))
+    }
     /// Maps a socket's ring once more.
+    #[cfg(test)]
     pub(super) fn map(socket: impl AsFd, place: u64, offset: libc::xdp_ring_offset, count: u32) -> Peer<W> {
         let libc::xdp_ring_offset { producer, consumer, flags, desc } = offset;
         let layout = Layout { producer, consumer, flags, entries: desc };
@@ -268,6 +288,9 @@ impl<const W: usize> Peer<W> {
     pub(super) fn set_producer(&self, index: u32) {
         self.0.ring.producer().store(index, Release);
     }
+    pub(super) fn set_consumer(&self, index: u32) {
+        self.0.ring.consumer().store(index, Release);
+    }
 }
 
 #[cfg(test)]
@@ -275,8 +298,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
-
-    const LAYOUT: Layout = Layout { producer: 0, consumer: 64, flags: 128, entries: 192 };
 
     fn memory(count: u32, words: usize) -> Arc<Memory> {
         Arc::new(Memory::anonymous(LAYOUT.bytes(count, words).unwrap()))

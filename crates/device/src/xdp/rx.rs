@@ -259,7 +259,7 @@ fn lend(half: &mut SocketHalf<RxRings>, packet: Packet) -> bool {
 
 /// Length and options of a descriptor's second word.
 #[inline]
-fn halves(word: u64) -> (u32, u32) {
+pub(super) fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
 }
