@@ -1,6 +1,13 @@
 //! Workers that wait awake: everything that wakes a worker from its sleep ends their wait as well, at once.
 mod support;
-use artery_engine::{Home, Settings};
+use artery_engine::{
+    Arg, Batch, Class, Classes, Context, Element, Home, Interest, Router, Settings, StartError,
+};
+use artery_lang::{Options, Sources, check, compile};
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use support::{build, ir, run, settings};
 
@@ -88,4 +95,82 @@ fn a_worker_that_no_packet_and_no_timer_can_reach_does_not_wait_awake() {
     build("d :: Steered; Where", &settings).start().wait().unwrap();
     assert_eq!(settings.output.take(), "1 requests");
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+/// What `Writer` writes into, and `Reader` reads from.
+static FILES: LazyLock<(UnixStream, UnixStream)> = LazyLock::new(|| {
+    let (near, far) = UnixStream::pair().unwrap();
+    far.set_nonblocking(true).unwrap();
+    (near, far)
+});
+
+/// Writer(TIMES): writes a byte each millisecond, that often.
+static WRITER: Class = Class {
+    name: "Writer",
+    ports: "0/0",
+    args: &[Arg::required("TIMES", "integer", "how often")],
+    build: |args| Ok(Box::new(Writer { left: args.read("TIMES")? })),
+    ..Class::DEFAULT
+};
+struct Writer {
+    left: u32,
+}
+impl Element for Writer {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        (&FILES.0).write_all(&[0]).unwrap();
+        self.left -= 1;
+        if self.left > 0 {
+            let next = cx.now() + Duration::from_millis(1);
+            cx.wake_at(next);
+        }
+        true
+    }
+}
+
+/// Reader(BYTES): asks to stop once it has read so many.
+static READER: Class = Class {
+    name: "Reader",
+    ports: "0/0",
+    args: &[Arg::required("BYTES", "integer", "how many")],
+    build: |args| Ok(Box::new(Reader { left: args.read("BYTES")? })),
+    ..Class::DEFAULT
+};
+struct Reader {
+    left: usize,
+}
+impl Element for Reader {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.watch(FILES.1.as_fd(), Interest::Readable);
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let read = (&FILES.1).read(&mut [0; 64]).unwrap_or(0);
+        self.left = self.left.saturating_sub(read);
+        match self.left {
+            0 => cx.stop(),
+            _ => cx.watch(FILES.1.as_fd(), Interest::Readable),
+        }
+        true
+    }
+}
+
+#[test]
+fn a_file_that_is_ready_ends_the_awake_wait() {
+    static CLASSES: Classes = Classes(&[&READER, &WRITER]);
+    // Both on one worker, which waits awake for a timer or a file in turn.
+    let mut sources = Sources::default();
+    let file = sources.add("test", "Reader(20); Writer(20)");
+    let (ir, _) = compile(&mut sources, file, &Options::default(), &CLASSES);
+    let (processing, _) = check(&ir, &CLASSES);
+    let start = Instant::now();
+    let router =
+        Router::build(&ir, &processing, CLASSES, awake(1)).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    router.start().wait().unwrap();
+    assert!((Duration::from_millis(19)..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
