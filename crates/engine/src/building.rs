@@ -199,6 +199,8 @@ impl Part {
         let (nodes, slots) = (wire(&plan), std::mem::take(&mut self.slots));
         let mut graph = Graph::new(plan, control.clone(), self.worker, nodes, slots, pool, clock);
         graph.monitors = resources.get();
+        graph.tracer = resources.get();
+        graph.look_for_trace();
         let events = Events::new(&control.mailbox(self.worker).bell).map_err(|error| {
             Problem::of_router(format!("can't watch files for worker {}: {error}", self.worker))
         })?;

@@ -4,7 +4,8 @@ use crate::graph::Graph;
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
 use crate::scheduler::MAX_TICKETS;
-use crate::standard::{HOTCONFIG, is_standard};
+use crate::standard::{HOTCONFIG, TRACE, is_standard};
+use crate::trace::Tracer;
 use artery_rcu::Turn;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -173,8 +174,9 @@ impl Control {
         true
     }
 
-    pub(crate) fn write_global(&self, name: &str, value: &str) -> Result<(), HandlerError> {
+    pub(crate) fn write_global(&self, plan: &Plan, name: &str, value: &str) -> Result<(), HandlerError> {
         match name {
+            TRACE => plan.resources().get::<Tracer>().arm(value, plan),
             HOTCONFIG => {
                 self.ask_for_replacement(value);
                 Ok(())
@@ -245,7 +247,7 @@ impl Graph {
     ) -> Result<(), HandlerError> {
         let plan = self.plan.clone();
         plan.write_with(full, prefix, |element, name| {
-            let Some((worker, node)) = element else { return self.control.write_global(name, value) };
+            let Some((worker, node)) = element else { return self.control.write_global(&plan, name, value) };
             self.on_worker(worker, full, turn, writing(&plan, node, name, value))
         })
     }

@@ -24,6 +24,13 @@ impl<'a> Context<'a> {
         Context { graph, node, turn }
     }
 
+    pub(crate) fn graph(&self) -> &Graph {
+        self.graph
+    }
+    pub(crate) fn graph_mut(&mut self) -> &mut Graph {
+        self.graph
+    }
+
     /// Sends a packet by an output. It moves on when this call returns, or when a batch is full.
     #[inline]
     pub fn send(&mut self, output: usize, packet: Packet) {
@@ -55,15 +62,17 @@ impl<'a> Context<'a> {
     }
     /// Ends a packet and counts why.
     #[inline]
-    pub fn discard(&mut self, packet: Packet, reason: DropReason) {
+    pub fn discard(&mut self, mut packet: Packet, reason: DropReason) {
         self.graph.nodes[self.node].counts.drops.add(reason, 1);
+        if self.graph.tracing {
+            self.graph.trace_discards(self.node, [&mut packet], reason);
+        }
         drop(packet);
     }
     /// Ends all packets of a batch and counts why.
     #[inline]
     pub fn discard_all(&mut self, batch: &mut Batch, reason: DropReason) {
-        self.graph.nodes[self.node].counts.drops.add(reason, batch.len() as u64);
-        batch.free();
+        self.graph.discard_all(self.node, batch, reason);
     }
     /// Ends those packets of a batch whose port is monitored and that have come as far as they should; the others stay.
     /// One load for a batch while no port is.
@@ -74,6 +83,11 @@ impl<'a> Context<'a> {
         }
     }
     fn exit_monitored(&mut self, at: Level, batch: &mut Batch) {
+        if self.graph.tracing {
+            let monitors = self.graph.monitors.clone();
+            let ending = batch.iter_mut().filter(|packet| monitors.end(packet.in_port(), at));
+            self.graph.trace_discards(self.node, ending, DropReason::Monitored);
+        }
         let (before, monitors) = (batch.len(), &self.graph.monitors);
         batch.filter_map(|packet| (!monitors.end(packet.in_port(), at)).then_some(packet));
         let ended = before - batch.len();
@@ -111,6 +125,9 @@ impl<'a> Context<'a> {
         self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
         if self.graph.nodes[self.node].finished {
             self.graph.finish(self.node, into);
+        }
+        if self.graph.tracing {
+            self.graph.trace_pull((node, output), (self.node as u32, input as u16), into, before);
         }
         let pulled = into.len().saturating_sub(before);
         self.graph.count_pulled(up, self.node, pulled as u64);

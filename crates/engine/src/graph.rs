@@ -14,6 +14,7 @@ use crate::monitor::Monitors;
 pub use crate::plan::Plan;
 use crate::reason::{DropReason, Drops};
 use crate::scheduler::Scheduler;
+use crate::trace::{Scene, Tracer};
 use artery_packet::{BATCH, Batch, Pool};
 use artery_rcu::Turn;
 use std::sync::Arc;
@@ -125,6 +126,9 @@ pub struct Graph {
     pub(crate) burst: usize,
     /// Which ports are monitored, in the whole router.
     pub(crate) monitors: Arc<Monitors>,
+    /// Whether packets are followed; and how far that is, in the whole router.
+    pub(crate) tracing: bool,
+    pub(crate) tracer: Arc<Tracer>,
     /// Whether to take the time of every element; nanoseconds of the elements it called, while one runs.
     pub(crate) profile: bool,
     /// Whether nothing new is taken in: elements without inputs do not run.
@@ -166,6 +170,8 @@ impl Graph {
             clock,
             pool,
             monitors: Arc::default(),
+            tracing: false,
+            tracer: Arc::default(),
             inner_nanos: 0,
         }
     }
@@ -194,21 +200,39 @@ impl Graph {
         }
         if inputs.is_empty() {
             counts.packets += out.batch.len() as u64;
+            if self.tracing {
+                let Graph { plan, tracer, worker, clock, .. } = self;
+                let scene = Scene { plan, tracer, worker: *worker, time: clock.now() };
+                scene.begin(node, output, out.batch.iter_mut().into_slice());
+            }
         }
-        let (lost, reason) = match (&mut out.remote, out.to) {
-            (Some(remote), _) => (remote.send(&mut out.batch) as u64, DropReason::QueueFull),
+        let reason = match (&mut out.remote, out.to) {
+            (Some(remote), _) => {
+                remote.send(&mut out.batch);
+                DropReason::QueueFull
+            }
             (None, Some(to)) => {
                 let fresh = self.spares.pop().unwrap_or_default();
                 let batch = std::mem::replace(&mut out.batch, fresh);
                 return self.stack.push(Hop { to, batch });
             }
-            (None, None) => {
-                let n = out.batch.len() as u64;
-                out.batch.free();
-                (n, DropReason::NoOutput)
-            }
+            (None, None) => DropReason::NoOutput,
         };
-        self.nodes[node].counts.drops.add(reason, lost);
+        if !out.batch.is_empty() {
+            let mut lost = std::mem::replace(&mut out.batch, Batch::hollow());
+            self.discard_all(node, &mut lost, reason);
+            self.nodes[node].outputs[output].batch = lost;
+        }
+    }
+
+    /// Ends packets in an element and counts why.
+    #[inline]
+    pub(crate) fn discard_all(&mut self, node: usize, batch: &mut Batch, reason: DropReason) {
+        self.nodes[node].counts.drops.add(reason, batch.len() as u64);
+        if self.tracing {
+            self.trace_discards(node, &mut *batch, reason);
+        }
+        batch.free();
     }
 
     /// Counts packets that one element has pulled out of another.
@@ -271,6 +295,9 @@ impl Graph {
             if self.nodes[node].finished {
                 self.finish(node, batch);
             }
+            if self.tracing {
+                self.trace_push(to, batch);
+            }
             self.nodes[node].counts.packets += batch.len() as u64;
             let found = self.call(node, turn, |element, cx| element.push(usize::from(to.1), batch, cx));
             if !batch.is_empty() {
@@ -293,7 +320,7 @@ impl Graph {
 
     /// Finishes the packets of a batch on their way into an element.
     pub(crate) fn finish(&mut self, node: usize, batch: &mut Batch) {
-        let finished = batch.finish();
+        let finished = if self.tracing { self.trace_finish(node, batch) } else { batch.finish() };
         let drops = &mut self.nodes[node].counts.drops;
         drops.add(DropReason::Malformed, finished.malformed);
         drops.add(DropReason::PoolEmpty, finished.pool_empty);
@@ -312,8 +339,7 @@ impl Graph {
     #[cold]
     fn discard_leftovers(&mut self, node: usize, batch: &mut Batch, was_called: bool) {
         let reason = if was_called { DropReason::LeftBehind } else { DropReason::Loop };
-        self.nodes[node].counts.drops.add(reason, batch.len() as u64);
-        batch.free();
+        self.discard_all(node, batch, reason);
     }
 
     /// Carries everything that was sent since `mark` to its end.

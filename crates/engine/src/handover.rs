@@ -34,18 +34,15 @@ pub(crate) fn handover(control: &Arc<Control>, worker: usize, to: Place) -> (Sen
 }
 
 impl Sender {
-    /// Hands over what there is room for, frees the rest, and returns how many that were.
-    pub(crate) fn send(&mut self, batch: &mut Batch) -> usize {
+    /// Hands over what there is room for, and leaves the rest.
+    pub(crate) fn send(&mut self, batch: &mut Batch) {
         // Once nobody receives any more, what is put in would end uncounted.
         let room = if self.ring.is_abandoned() { 0 } else { self.ring.slots() };
         let n = batch.len().min(room);
         if let Ok(chunk) = self.ring.write_chunk_uninit(n) {
             chunk.fill_from_iter(batch.drain_front(n));
         }
-        let lost = batch.len();
-        batch.free();
         self.control.mailbox(self.worker).wake_if_asleep();
-        lost
     }
 }
 
@@ -92,12 +89,10 @@ impl Graph {
     /// handed over later is counted nowhere.
     pub(crate) fn discard_incoming(&mut self) {
         let mut batch = self.spare();
-        for ring in &mut self.incoming {
-            let drops = &mut self.nodes[ring.node()].counts.drops;
-            while ring.has_packets() {
-                ring.receive(BATCH, &mut batch);
-                drops.add(DropReason::Ended, batch.len() as u64);
-                batch.free();
+        for at in 0..self.incoming.len() {
+            while self.incoming[at].has_packets() {
+                self.incoming[at].receive(BATCH, &mut batch);
+                self.discard_all(self.incoming[at].node(), &mut batch, DropReason::Ended);
             }
         }
         self.give_spare(batch);
@@ -105,6 +100,7 @@ impl Graph {
 
     /// Takes in up to a burst of packets from each ring; forgets rings of replaced graphs when they have run dry.
     pub(crate) fn take_in(&mut self, turn: &Turn<'_>) {
+        self.look_for_trace();
         for at in 0..self.incoming.len() {
             if !self.incoming[at].has_packets() {
                 continue;

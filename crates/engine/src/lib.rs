@@ -29,6 +29,7 @@ pub mod router;
 mod scheduler;
 pub mod sink;
 mod standard;
+pub mod trace;
 mod wiring;
 mod worker;
 
@@ -48,4 +49,4 @@ pub use resources::Resources;
 pub use router::{Finished, Handle, Problem, Router, Running, Settings, Stage};
 pub use sink::Sink;
 
-pub use artery_packet::{BATCH, Batch, Packet, PacketType, Pool, Time, anno};
+pub use artery_packet::{BATCH, Batch, Mark, Packet, PacketType, Pool, Time, anno};

@@ -263,7 +263,9 @@ impl Handle {
     pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
         let plan = self.plan();
         plan.write_with(full, "", |element, name| {
-            let Some((worker, node)) = element else { return self.shared.control.write_global(name, value) };
+            let Some((worker, node)) = element else {
+                return self.shared.control.write_global(&plan, name, value);
+            };
             self.shared.control.call(worker, full, writing(&plan, node, name, value), || ())
         })
     }

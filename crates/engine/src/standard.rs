@@ -1,6 +1,7 @@
 //! The handlers that every element has, and those of the router.
 use crate::handler::HandlerError;
 use crate::plan::Plan;
+use crate::trace::Tracer;
 
 /// Handlers that every element has, as `handlers` lists them.
 const ELEMENT: &[(&str, &str)] =
@@ -20,7 +21,10 @@ const GLOBAL: &[(&str, &str)] = &[
     ("classes", "r"),
     ("packages", "r"),
     ("timewarp", "r"),
+    (TRACE, "rw"),
 ];
+/// The handler that follows packets.
+pub(crate) const TRACE: &str = "trace";
 /// The handler that puts another configuration in the place of this one, where that is allowed.
 pub(crate) const HOTCONFIG: &str = "hotconfig";
 
@@ -67,6 +71,7 @@ impl Plan {
             "requirements" => lines(self.requirements().iter().map(String::as_str).collect()),
             "packages" => String::new(),
             "handlers" => self.list_global(),
+            TRACE => self.resources().get::<Tracer>().read(),
             _ => {
                 let handler = self.router_handlers().iter().find(|handler| handler.name == name)?;
                 (handler.read)(self.resources())

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub static CLASSES: Classes = Classes(&[
     &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
-    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH,
+    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM,
 ]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
@@ -484,6 +484,22 @@ impl Element for Stuck {
             std::thread::yield_now();
         }
         true
+    }
+}
+
+/// Arm(ORDER): writes the handler `trace` when it starts.
+static ARM: Class = Class {
+    name: "Arm",
+    ports: "0/0",
+    args: &[Arg::required("ORDER", "string", "what to write")],
+    build: |args| Ok(Box::new(Arm(args.read("ORDER")?))),
+    ..Class::DEFAULT
+};
+struct Arm(String);
+impl Element for Arm {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.write_handler("trace", &self.0).map_err(|error| StartError::new(error.to_string()))
     }
 }
 

@@ -1,0 +1,174 @@
+//! Where the graph tells the trace what happens to packets. Nothing here runs while no trace is armed.
+use super::session::At;
+use super::{Event, Tracer};
+use crate::context::Context;
+use crate::graph::{Graph, Place};
+use crate::plan::Plan;
+use crate::reason::DropReason;
+use artery_packet::{Batch, Finished, Mark, Packet, Time};
+
+/// Where and when something happens to packets.
+pub(crate) struct Scene<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) tracer: &'a Tracer,
+    pub(crate) worker: usize,
+    pub(crate) time: Time,
+}
+
+impl Scene<'_> {
+    /// Packets are sent by an element without inputs.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin(&self, node: usize, output: usize, packets: &mut [Packet]) {
+        if !self.tracer.wants_more() {
+            return;
+        }
+        let mut session = self.tracer.session();
+        if !session.begins_at(self.plan.name(node), false) {
+            return;
+        }
+        for packet in packets {
+            let Some(id) = session.adopt(packet) else { break };
+            session.record(self, id, node, Event::Began(output as u16), Some(packet));
+        }
+        self.tracer.note_missing(session.missing());
+    }
+
+    /// Packets are about to be handed to an element.
+    fn enter(&self, (node, input): Place, packets: &mut [Packet]) {
+        let wants_more = self.tracer.wants_more();
+        if !wants_more && !packets.iter().any(Packet::is_marked) {
+            return;
+        }
+        let node = node as usize;
+        let mut session = self.tracer.session();
+        let begins = wants_more && session.begins_at(self.plan.name(node), true);
+        for packet in packets {
+            let id = session.identify(self, At::Input(node, input), packet);
+            let id = id.or_else(|| if begins { session.adopt(packet) } else { None });
+            let Some(id) = id else { continue };
+            let (_, output) = session.left(self, id, node, input);
+            session.record(self, id, node, Event::Entered(input, output), Some(packet));
+        }
+        self.tracer.note_missing(session.missing());
+    }
+
+    /// A packet ends in an element.
+    fn end(&self, node: usize, packet: &mut Packet, reason: DropReason) {
+        let mut session = self.tracer.session();
+        if let Some(id) = session.identify(self, At::Element(node), packet) {
+            session.record(self, id, node, Event::Dropped(reason), Some(packet));
+        }
+    }
+
+    /// The packet that bore this mark has ended in an element.
+    fn ended(&self, node: usize, mark: Mark, event: Event) {
+        let mut session = self.tracer.session();
+        if let Some(id) = session.under_way(mark) {
+            session.record(self, id, node, event, None);
+        }
+    }
+}
+
+impl Graph {
+    /// Looks whether a trace is armed; once a turn.
+    #[inline]
+    pub(crate) fn look_for_trace(&mut self) {
+        self.tracing = self.tracer.is_active();
+        if self.tracing {
+            self.tracer.rest();
+        }
+    }
+
+    /// A batch is about to be handed to an input.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_push(&mut self, to: Place, batch: &mut Batch) {
+        self.scene().enter(to, batch.iter_mut().into_slice());
+    }
+
+    /// All of a batch but the first `before` packets were pulled out of an output, for an input.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_pull(&mut self, from: Place, to: Place, batch: &mut Batch, before: usize) {
+        if let Some(pulled) = batch.iter_mut().into_slice().get_mut(before..) {
+            let (node, output) = (from.0 as usize, usize::from(from.1));
+            if self.nodes[node].inputs.is_empty() {
+                self.scene().begin(node, output, pulled);
+            }
+            self.scene().enter(to, pulled);
+        }
+    }
+
+    /// Packets are about to be discarded by an element.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_discards<'a>(
+        &mut self,
+        node: usize,
+        packets: impl IntoIterator<Item = &'a mut Packet>,
+        reason: DropReason,
+    ) {
+        let scene = self.scene();
+        let marked = packets.into_iter().filter(|packet| packet.is_marked());
+        marked.for_each(|packet| scene.end(node, packet, reason));
+    }
+
+    /// Finishes a batch of which packets may be followed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_finish(&mut self, node: usize, batch: &mut Batch) -> Finished {
+        let before = marks(batch);
+        let finished = batch.finish();
+        let scene = self.scene();
+        for mark in gone(&before, batch) {
+            let is_cut = batch.iter().any(|packet| packet.mark().is_some_and(|m| m.number == mark.number));
+            let event = match finished {
+                _ if is_cut => Event::Cut,
+                Finished { malformed: 0, .. } => Event::Dropped(DropReason::PoolEmpty),
+                _ => Event::Dropped(DropReason::Malformed),
+            };
+            scene.ended(node, mark, event);
+        }
+        finished
+    }
+
+    fn scene(&mut self) -> Scene<'_> {
+        let time = self.clock.now();
+        Scene { plan: &self.plan, tracer: &self.tracer, worker: self.worker, time }
+    }
+}
+
+/// Packets that are followed.
+impl Context<'_> {
+    /// The marks of packets in a batch that are followed, to be given to [`Context::sent`]; none, and no work, while no
+    /// trace is armed.
+    #[inline]
+    pub fn marks(&self, batch: &Batch) -> Vec<Mark> {
+        if self.graph().tracing { marks(batch) } else { Vec::new() }
+    }
+    /// Says that a port has taken those of the marked packets to be sent that are no longer in the batch, and how many
+    /// of all it was given it refused.
+    #[inline]
+    pub fn sent(&mut self, marks: &[Mark], rest: &Batch, port: &str, refused: u64) {
+        if !marks.is_empty() {
+            let node = self.number();
+            let scene = self.graph_mut().scene();
+            for mark in gone(marks, rest) {
+                scene.ended(node, mark, Event::Sent(port.to_string(), refused));
+            }
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn marks(batch: &Batch) -> Vec<Mark> {
+    batch.iter().filter_map(Packet::mark).collect()
+}
+
+/// Those marks whose packets are no longer in a batch.
+fn gone(marks: &[Mark], batch: &Batch) -> Vec<Mark> {
+    let is_gone = |mark: &&Mark| batch.iter().all(|packet| packet.mark() != Some(**mark));
+    marks.iter().filter(is_gone).copied().collect()
+}
