@@ -4,6 +4,7 @@
 //! lock: an index from addresses to ids ([`NeighborReader`]), and one word for each id ([`Links`]). The protocols are
 //! pure functions of (entry, event, now).
 pub mod arp;
+pub mod arp_input;
 pub mod engine;
 mod entries;
 pub mod index;
