@@ -66,10 +66,12 @@ impl OptionFault {
 impl Ip6Option<'_> {
     /// An option for packets of more than 65,535 bytes (RFC 2675), which no Ethernet carries.
     pub const JUMBO: u8 = 0xc2;
+}
 
-    /// Returns what to do with the packet of who does not know the option.
-    pub fn unknown_action(&self) -> UnknownAction {
-        match self.kind >> 6 {
+impl UnknownAction {
+    /// Returns what an option's kind asks for.
+    pub fn of(kind: u8) -> UnknownAction {
+        match kind >> 6 {
             0 => UnknownAction::Skip,
             1 => UnknownAction::Discard,
             2 => UnknownAction::Report,
@@ -143,7 +145,7 @@ fn alert(option: &Ip6Option<'_>) -> Result<u16, OptionFault> {
 }
 
 fn judge_unknown(option: &Ip6Option<'_>, is_multicast: bool) -> Result<(), OptionFault> {
-    let report = match option.unknown_action() {
+    let report = match UnknownAction::of(option.kind) {
         UnknownAction::Skip => return Ok(()),
         UnknownAction::Report => true,
         UnknownAction::ReportUnicast => !is_multicast,
