@@ -7,7 +7,7 @@ use crate::value::value;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write, anno,
 };
-use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4};
+use artery_wire::{AnswerHeader, Forbidden, IcmpAnswer, IcmpError as Error, IcmpType};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -64,14 +64,7 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
     ..Class::DEFAULT
 };
 
-/// Codes that carry more than themselves.
-const NEED_FRAGMENTATION: u8 = 4;
-const ERROR_AT_POINTER: u8 = 0;
-
-const MIN_HEADER: usize = 20;
-const ICMP_HEADER: usize = 8;
-const LOOSE_ROUTE: u8 = 131;
-const STRICT_ROUTE: u8 = 137;
+const TTL: u8 = 200;
 
 struct IcmpError {
     src: Ipv4Addr,
@@ -82,19 +75,6 @@ struct IcmpError {
     path_mtu: u16,
     fix_source: bool,
     ids: PacketIds,
-}
-
-/// What of a packet goes into the error about it, beside what it quotes.
-struct Cause {
-    sender: Ipv4Addr,
-    /// The source route back, as an IP option.
-    route: Route,
-}
-
-/// An option, with its length rounded up to words; empty when there is none.
-struct Route {
-    bytes: [u8; 40],
-    len: usize,
 }
 
 impl IcmpError {
@@ -123,159 +103,49 @@ impl IcmpError {
         })
     }
 
-    /// What the error about a packet is made of, unless there must be none (RFC 1812 section 4.3.2.7).
-    fn cause(&self, packet: &Packet) -> Option<Cause> {
-        let ip = Ipv4::new(packet.network()?).ok()?;
-        let link_broadcast = matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast);
-        let from_host = self.is_unicast(ip.src()) && is_host(ip.src());
-        if link_broadcast || !self.is_unicast(ip.dst()) || !from_host || ip.fragment_offset() > 0 {
-            return None;
-        }
-        if ip.protocol() == IpProtocol::ICMP {
-            let icmp = packet.network()?.get(ip.header_len()..)?.first_chunk::<4>()?;
-            if IcmpType(icmp[0]).is_error() {
-                return None;
-            }
-        }
-        let mut route = Route::NONE;
-        if let Some(at) = source_route(ip.header()) {
-            // A source-routed packet is not redirected (section 5.2.7.2).
-            if self.icmp_type == IcmpType::REDIRECT {
-                return None;
-            }
-            if !self.is_about(packet, at, ip.header()[at + 1]) {
-                route = Route::back(&ip.header()[at..]);
-            }
-        }
-        Some(Cause { sender: ip.src(), route })
-    }
-
-    /// Whether the error points into the source route, which then leads nowhere (section 4.3.2.6).
-    fn is_about(&self, packet: &Packet, route: usize, len: u8) -> bool {
-        let [pointer] = packet.annotation(anno::ICMP_PARAM_PROB);
-        self.icmp_type == IcmpType::PARAMETER_PROBLEM
-            && self.code == ERROR_AT_POINTER
-            && (route..route + usize::from(len)).contains(&pointer.into())
-    }
-
-    fn is_unicast(&self, address: Ipv4Addr) -> bool {
-        !address.is_broadcast() && !address.is_multicast() && !self.bad_addresses.contains(&address)
-    }
-
-    /// The second word of the ICMP header.
-    fn detail(&self, packet: &Packet) -> [u8; 4] {
-        match (self.icmp_type, self.code) {
-            (IcmpType::PARAMETER_PROBLEM, ERROR_AT_POINTER) => {
+    /// What there is to tell the sender of a packet.
+    fn error(&self, packet: &Packet) -> Error {
+        let error = match (self.icmp_type, self.code) {
+            (IcmpType::PARAMETER_PROBLEM, Error::AT_POINTER) => {
                 let [pointer] = packet.annotation(anno::ICMP_PARAM_PROB);
-                [pointer, 0, 0, 0]
+                Error::parameter_problem(pointer)
             }
-            (IcmpType::REDIRECT, _) => packet.dst_ip().octets(),
-            (IcmpType::UNREACHABLE, NEED_FRAGMENTATION) => {
-                let [high, low] = self.path_mtu.to_be_bytes();
-                [0, 0, high, low]
-            }
-            _ => [0; 4],
-        }
+            (IcmpType::REDIRECT, _) => Error::redirect(packet.dst_ip()),
+            (IcmpType::UNREACHABLE, Error::NEED_FRAGMENTATION) => Error::need_fragmentation(self.path_mtu),
+            (icmp_type, code) => Error { icmp_type, code, rest: [0; 4] },
+        };
+        Error { code: self.code, ..error }
+    }
+
+    fn answer(&self, packet: &Packet) -> Result<IcmpAnswer, Forbidden> {
+        let to_group = matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast);
+        let network = packet.network().ok_or(Forbidden::Malformed)?;
+        self.error(packet).about(network, to_group, |address| self.bad_addresses.contains(&address))
     }
 
     /// Makes the packet the error about itself: its first bytes are what the error quotes.
-    fn make(&mut self, packet: &mut Packet, cause: &Cause) -> Result<(), DropReason> {
-        let detail = self.detail(packet);
-        let header_len = MIN_HEADER + cause.route.len;
-        let headers = header_len + ICMP_HEADER;
+    fn make(&mut self, packet: &mut Packet, answer: &IcmpAnswer) -> Result<(), DropReason> {
+        let headers = answer.headers_len();
         start_at_network(packet)?;
         let quoted = packet.len().min(self.mtu.saturating_sub(headers));
         packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
         packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
         packet.clear_metadata();
         packet.set_finished();
-        let (header, message) = packet.data_mut().split_at_mut(header_len);
-        self.write_icmp(message, detail).map_err(ip_header::reason)?;
-        self.write_ip(header, message.len(), cause).map_err(ip_header::reason)?;
-        ip_header::mark(packet, 0, header_len);
-        packet.set_dst_ip(cause.sender);
+        let header = AnswerHeader { src: self.src, id: self.ids.next(), ttl: TTL, tos: 0 };
+        answer.write(packet.data_mut(), header).map_err(ip_header::reason)?;
+        ip_header::mark(packet, 0, answer.ip_header_len());
+        packet.set_dst_ip(answer.to());
         packet.set_annotation(anno::FIX_IP_SRC, [u8::from(self.fix_source)]);
         Ok(())
-    }
-
-    fn write_icmp(&self, message: &mut [u8], detail: [u8; 4]) -> Result<(), artery_wire::Malformed> {
-        let mut icmp = Icmp::new(message)?;
-        icmp.set_icmp_type(self.icmp_type);
-        icmp.set_code(self.code);
-        icmp.set_rest(detail);
-        icmp.fill_checksum();
-        Ok(())
-    }
-
-    fn write_ip(
-        &mut self,
-        header: &mut [u8],
-        message: usize,
-        cause: &Cause,
-    ) -> Result<(), artery_wire::Malformed> {
-        let header_len = header.len();
-        header[0] = 0x40 | (header_len / 4) as u8;
-        header[MIN_HEADER..].copy_from_slice(&cause.route.bytes[..cause.route.len]);
-        let mut ip = Ipv4::new(header)?;
-        ip.set_total_length((header_len + message) as u16);
-        ip.set_id(self.ids.next());
-        ip.set_ttl(200);
-        ip.set_protocol(IpProtocol::ICMP);
-        ip.set_src(self.src);
-        ip.set_dst(cause.sender);
-        ip.fill_checksum();
-        Ok(())
-    }
-}
-
-/// Whether an address can be a host's (RFC 1812 section 5.3.7).
-fn is_host(address: Ipv4Addr) -> bool {
-    !matches!(address.octets()[0], 0 | 127 | 240..)
-}
-
-/// Where in a header a source route option is whose pointer makes sense.
-fn source_route(header: &[u8]) -> Option<usize> {
-    let mut at = MIN_HEADER;
-    while at < header.len() {
-        match header[at] {
-            0 => return None,
-            1 => at += 1,
-            kind => {
-                let len = usize::from(*header.get(at + 1)?);
-                let option = header.get(at..at + len).filter(|option| option.len() >= 2)?;
-                let pointer = option.get(2).map_or(0, |pointer| usize::from(*pointer));
-                let sound = pointer >= 4 && pointer.is_multiple_of(4) && pointer <= len + 1;
-                if matches!(kind, LOOSE_ROUTE | STRICT_ROUTE) && sound {
-                    return Some(at);
-                }
-                at += len;
-            }
-        }
-    }
-    None
-}
-
-impl Route {
-    const NONE: Route = Route { bytes: [0; 40], len: 0 };
-
-    /// The option that leads back through the routers that a source route has recorded.
-    fn back(option: &[u8]) -> Route {
-        let len = usize::from(option[2]) - 1;
-        let mut route = Route { len: len.next_multiple_of(4), ..Route::NONE };
-        route.bytes[..3].copy_from_slice(&[option[0], len as u8, 4]);
-        let recorded = option[3..len].chunks_exact(4).rev();
-        for (to, from) in route.bytes[3..len].chunks_exact_mut(4).zip(recorded) {
-            to.copy_from_slice(from);
-        }
-        route
     }
 }
 
 impl Simple for IcmpError {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let made = match self.cause(&packet) {
-            Some(cause) => self.make(&mut packet, &cause),
-            None => Err(DropReason::IcmpForbidden),
+        let made = match self.answer(&packet) {
+            Ok(answer) => self.make(&mut packet, &answer),
+            Err(_) => Err(DropReason::IcmpForbidden),
         };
         if let Err(reason) = made {
             cx.discard(packet, reason);
@@ -293,7 +163,7 @@ mod tests {
     use artery_engine::Bench;
     use artery_packet::{SegmentKind, Segments, Unfinished};
     use artery_wire::build::{Ip4, ip4};
-    use artery_wire::checksum;
+    use artery_wire::{Ipv4, checksum};
 
     fn cause() -> Ip4 {
         ip4().src("1.0.0.1").dst("2.0.0.2").udp(1, 2).payload([7; 20])
