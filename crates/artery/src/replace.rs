@@ -3,7 +3,7 @@ use crate::job::Input;
 use crate::load::{Reading, load};
 use crate::voice::{Voice, complain};
 use artery_device::Ports;
-use artery_engine::{Handle, Problem, Stage};
+use artery_engine::{Handle, Monitor, Monitors, Problem, Stage};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -57,10 +57,12 @@ impl Replacer {
 
     /// Closes what the new configuration does not use, when it had the time to take what it does.
     fn close_unused_ports(&self) {
-        let ports = self.handle.resources().get::<Ports>();
+        let resources = self.handle.resources();
+        let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
         let close = move || {
             std::thread::sleep(SETTLED);
-            ports.close_unused();
+            // The next port of that number is another.
+            ports.close_unused(|port| monitors.set(port, Monitor::default()));
         };
         // Without a thread they stay open until the next replacement.
         let _ = std::thread::Builder::new().name("ports".to_string()).spawn(close);

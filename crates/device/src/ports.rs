@@ -71,10 +71,12 @@ impl Ports {
                 return Ok(open[place].clone());
             }
             // The interface vanished; another of the name takes its number.
-            Some(place) => open.remove(place).id,
+            Some(place) => open[place].id,
             None => free_id(&open),
         };
         let port = Arc::new(Port::open(id, spec, pool)?);
+        // Not before there is another in its place: who holds it may go on without.
+        open.retain(|other| other.asked != port.asked);
         open.push(port.clone());
         Ok(port)
     }
@@ -99,10 +101,17 @@ impl Ports {
         lock(&self.expected).clear();
     }
     /// Closes the ports that nobody refers to any more, and the halves of interfaces that nobody holds, as some time after
-    /// the replacement of a graph: a host has what the router does not receive any more.
-    pub fn close_unused(&self) {
+    /// the replacement of a graph: a host has what the router does not receive any more. Tells the numbers of the ports
+    /// that it closes before others can get them.
+    pub fn close_unused(&self, mut closes: impl FnMut(u16)) {
         let mut open = lock(&self.open);
-        open.retain(|port| Arc::strong_count(port) > 1);
+        open.retain(|port| {
+            let is_used = Arc::strong_count(port) > 1;
+            if !is_used {
+                closes(port.id);
+            }
+            is_used
+        });
         open.iter().for_each(|port| port.close_idle());
     }
 }
@@ -592,10 +601,13 @@ mod tests {
         let held = ports.insert("held", memory_pair(1).0);
         ports.insert("free", memory_pair(1).0);
         let handle = ports.find("free").unwrap().rx(0).unwrap();
-        ports.close_unused();
+        let number = handle.port().id();
+        ports.close_unused(|port| panic!("{port} is in use"));
         assert_eq!(ports.list().len(), 2);
         drop(handle);
-        ports.close_unused();
+        let mut closed = Vec::new();
+        ports.close_unused(|port| closed.push(port));
+        assert_eq!(closed, [number]);
         assert_eq!(ports.list().iter().map(|p| p.id()).collect::<Vec<_>>(), [held.id()]);
         assert!(ports.find("free").is_none());
     }
@@ -651,11 +663,17 @@ mod tests {
             run("ip link set left up");
             let first = ports.open(interface("left", Default::default()), pool()).unwrap();
             run("ip link del left");
+            assert!(ports.open(interface("left", Default::default()), pool()).is_err());
+            assert!(
+                Arc::ptr_eq(&first, &ports.find("left").unwrap()),
+                "its number and counts are not forgotten"
+            );
             run("ip link add left type veth peer name right");
             run("ip link set left up");
             let second = ports.open(interface("left", Default::default()), pool()).unwrap();
             assert!(!Arc::ptr_eq(&first, &second));
             assert_eq!(first.id(), second.id());
+            assert_eq!(ports.list().len(), 1);
             second.rx(0).unwrap();
         });
     }
@@ -675,7 +693,7 @@ mod tests {
             let mode = || String::from_utf8(try_run("ip -d link show left").stdout).unwrap();
             drop(rx);
             assert!(mode().contains("promiscuity 1"), "a successor may take it: {}", mode());
-            ports.close_unused();
+            ports.close_unused(|_| {});
             assert!(mode().contains("promiscuity 0"), "{}", mode());
             port.rx(0).expect("it opens again");
         });
@@ -702,7 +720,7 @@ mod tests {
                 || String::from_utf8(try_run("ip -d link show left").stdout).unwrap().contains("xdp");
             assert!(program());
             drop(rx);
-            ports.close_unused();
+            ports.close_unused(|_| {});
             assert!(!program());
             port.tx(0).expect("nobody uses it otherwise any more");
         });

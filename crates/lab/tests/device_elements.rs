@@ -5,7 +5,7 @@ mod support;
 
 use artery_lab::rig::{Host, Process, Result, RigError, Signal};
 use std::time::Instant;
-use support::{FAR, SOON, end_by, start, wire, with_hosts};
+use support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
 
 /// What a router has said, but for the lines that tell by which way it receives.
 fn besides_ways(said: &str) -> Vec<&str> {
@@ -133,4 +133,27 @@ fn replaced(router: &Process, times: usize) -> Result<()> {
         std::thread::yield_now();
     }
     Ok(())
+}
+
+#[test]
+fn a_port_that_is_closed_leaves_no_level_of_monitoring_to_the_next_of_its_number() {
+    with_hosts("elements-monitor", |hosts| {
+        let router = Router::start(&hosts.r, "FromDevice(eth0, MONITOR l0) -> Discard;")?;
+        let level = || -> Result<Option<String>> {
+            let table = router.call(&["ports"])?.stdout;
+            let row = table.lines().nth(1);
+            Ok(row.and_then(|row| row.split('\t').nth(3)).map(str::to_string))
+        };
+        let deadline = Instant::now() + SOON;
+        while level()?.as_deref() != Some("l0") {
+            assert!(Instant::now() < deadline, "the element never ran");
+        }
+        router.replace("Idle -> Discard;")?;
+        while level()?.is_some() {
+            assert!(Instant::now() < deadline, "the port was never closed");
+        }
+        router.replace("FromHost(host0, 10.9.0.1/24) -> Discard;")?;
+        assert_eq!(level()?.as_deref(), Some("off"));
+        end_by(router.process, Signal::TERM).map(drop)
+    });
 }

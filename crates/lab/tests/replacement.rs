@@ -3,62 +3,8 @@
 
 mod support;
 
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Output, Process, Result, Traffic, TrafficReport};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use support::{FAR, Hosts, METHODS, SOON, end, start, until_answered, wire, with_hosts};
-
-/// A router with a control socket that takes another configuration.
-struct Router {
-    process: Process,
-    host: Host,
-    socket: PathBuf,
-    /// Holds the socket.
-    _folder: tempfile::TempDir,
-}
-
-impl Router {
-    fn start(host: &Host, config: &str) -> Result<Router> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let process = start(host, config, &["-R", "-u", &text(&socket)])?;
-        Ok(Router { process, host: host.clone(), socket, _folder: folder })
-    }
-
-    fn call(&self, words: &[&str]) -> Result<Output> {
-        let program = text(&artery()?);
-        self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
-    }
-
-    fn number(&self, handler: &str) -> Result<u64> {
-        let said = self.call(&[handler])?.stdout;
-        Ok(said.trim().parse().unwrap_or_else(|_| panic!("{handler}: {said}")))
-    }
-
-    /// Waits until a handler has a number that is high enough.
-    fn until(&self, handler: &str, enough: u64) -> Result<()> {
-        let deadline = Instant::now() + SOON;
-        while self.number(handler)? < enough {
-            assert!(Instant::now() < deadline, "{handler} never comes to {enough}");
-        }
-        Ok(())
-    }
-
-    /// Replaces the configuration; gives the packets that this is said to have cost.
-    fn replace(&self, config: &str) -> Result<u64> {
-        let said = self.call(&["hotconfig", config])?;
-        let said = said.stdout + &said.stderr;
-        Ok(match said.split_once("the same name and class: ") {
-            None => 0,
-            Some((_, count)) => count.trim().parse().unwrap_or_else(|_| panic!("{said}")),
-        })
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
+use artery_lab::rig::{Result, Traffic, TrafficReport};
+use support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
 
 /// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the same time
 /// does something that gets to know whether they are still being sent.
