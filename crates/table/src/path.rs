@@ -3,6 +3,10 @@
 //! This is the one place where that is decided, for a batch on the packet path, for one packet that is looked at more
 //! closely, and for who asks why. The route of the destination leads to a group, the group to a way, the way to a
 //! neighbor, and each of these steps is a load from something published: no lock, no count, no store.
+mod sources;
+
+pub use sources::OddSources;
+
 use crate::neighbor::{Key, Link, Links, NeighborId, NeighborReader};
 use crate::{Family, Group, NO_GROUP, PortId, RouteReader};
 use artery_rcu::{Published, Turn};
@@ -10,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What becomes of a packet, by its destination alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Outcome {
     /// It leaves by a port, with a link address.
