@@ -12,6 +12,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::nd::{self, AdvertisementFlags, Station};
 use crate::{
     Arp, ArpOperation, EtherAddr, EtherType, Ethernet, Icmp, Icmp6, Icmp6Type, IcmpType, IpProtocol, Ipv4,
     Ipv6, Tcp, TcpFlags, Udp, VlanTag, checksum,
@@ -96,6 +97,29 @@ pub fn arp_reply(
 ) -> Frame {
     let (me, you) = ((sender.address(), sender_ip.address()), (target.address(), target_ip.address()));
     ether(you.0, me.0).arp(ArpOperation::REPLY, me, you)
+}
+
+/// Builds the multicast frame that asks who has `target_ip`; from `::`, it probes whether anyone has.
+pub fn neighbor_solicitation(
+    sender: impl Literal<EtherAddr>,
+    sender_ip: impl Literal<Ipv6Addr>,
+    target_ip: impl Literal<Ipv6Addr>,
+) -> Frame {
+    let me = Station { ether: sender.address(), ip: sender_ip.address() };
+    Frame(nd::neighbor_solicitation(me, target_ip.address(), None))
+}
+
+/// Builds the frame that tells `target`, who asked, that `sender` has `sender_ip` and is no router.
+pub fn neighbor_advertisement(
+    sender: impl Literal<EtherAddr>,
+    sender_ip: impl Literal<Ipv6Addr>,
+    target: impl Literal<EtherAddr>,
+    target_ip: impl Literal<Ipv6Addr>,
+) -> Frame {
+    let me = Station { ether: sender.address(), ip: sender_ip.address() };
+    let you = Station { ether: target.address(), ip: target_ip.address() };
+    let flags = AdvertisementFlags { router: false, solicited: true, overrides: true };
+    Frame(nd::neighbor_advertisement(me, you, me, flags))
 }
 
 /// Begins an IPv4 packet with an ICMP echo request.

@@ -6,9 +6,15 @@
 //! assert_eq!(packet(&bytes).to_string(), "IP 10.0.0.1.1234 > 10.0.0.2.53: UDP, length 20");
 //! ```
 
+mod icmp6;
+
 use std::fmt::{self, Display, Formatter};
 
-use crate::{Arp, EtherType, Ethernet, Icmp, IcmpType, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp};
+use crate::bytes::clamped;
+use crate::{
+    Arp, EtherType, Ethernet, Icmp, Icmp6, IcmpType, Ip6Fragment, Ip6Headers, IpProtocol, Ipv4, Ipv6, Tcp,
+    TcpFlags, Udp,
+};
 
 /// Describes an Ethernet frame: its addresses and tags, then what it carries.
 pub fn frame(bytes: &[u8]) -> impl Display + '_ {
@@ -19,6 +25,8 @@ pub fn frame(bytes: &[u8]) -> impl Display + '_ {
 pub fn packet(bytes: &[u8]) -> impl Display + '_ {
     Described(bytes, write_packet)
 }
+
+const HEADER: usize = Ipv6::<&[u8]>::LEN;
 
 type Writer = fn(&mut Formatter<'_>, &[u8]) -> fmt::Result;
 
@@ -90,8 +98,37 @@ fn write_ipv6(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         Err(why) => return write!(f, "IP6, {why}, length {}", bytes.len()),
     };
     let ends = Ends { version: "IP6", src: &ip.src(), dst: &ip.dst() };
-    write_upper(f, &ends, ip.next_header(), ip.payload())?;
+    match Ip6Headers::read(bytes) {
+        Ok(headers) => {
+            write_behind(f, &ends, &headers, clamped(bytes, headers.offset, HEADER + ip.payload().len()))?
+        }
+        Err(fault) => {
+            ends.write(f)?;
+            write!(f, "{fault}, length {}", ip.payload().len())?;
+        }
+    }
     if ip.check_payload_length().is_err() { f.write_str(" (cut short)") } else { Ok(()) }
+}
+
+/// Writes what extension headers lead to.
+fn write_behind(
+    f: &mut Formatter<'_>,
+    ends: &Ends<'_>,
+    headers: &Ip6Headers<'_>,
+    bytes: &[u8],
+) -> fmt::Result {
+    if headers.is_later_fragment() {
+        ends.write(f)?;
+        write_protocol_and_length(f, headers.protocol, bytes.len())?;
+    } else {
+        write_upper(f, ends, headers.protocol, bytes)?;
+    }
+    match headers.fragment {
+        Some(Ip6Fragment { id, offset, more, .. }) => {
+            write!(f, " (frag {id}:{}@{offset}{})", bytes.len(), if more { "+" } else { "" })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Writes identification, offset and a plus sign when more fragments follow.
@@ -135,6 +172,11 @@ fn write_upper(f: &mut Formatter<'_>, ends: &Ends<'_>, protocol: IpProtocol, byt
         IpProtocol::ICMP => {
             if let Ok(icmp) = Icmp::new(bytes) {
                 return write_icmp(f, ends, &icmp, bytes.len());
+            }
+        }
+        IpProtocol::ICMPV6 => {
+            if let Ok(icmp) = Icmp6::new(bytes) {
+                return icmp6::write(f, ends, bytes, &icmp);
             }
         }
         _ => {}
@@ -300,6 +342,19 @@ mod tests {
     }
 
     #[test]
+    fn extension_headers_are_looked_through() {
+        let ends = "IP6 2001:db8::1.1 > 2001:db8::2.2";
+        expect(ip6().extension(60, [0; 6]).udp(1, 2).bytes(), &format!("{ends}: UDP, length 0"));
+        let first = ip6().fragment(0, true, 7).udp(1, 2).payload([0; 16]).bytes();
+        expect(first, &format!("{ends}: UDP, length 16 (frag 7:24@0+)"));
+        let last = ip6().fragment(24, false, 7).raw(17, [0; 3]).bytes();
+        expect(last, "IP6 2001:db8::1 > 2001:db8::2: UDP, length 3 (frag 7:3@24)");
+        let cut = ip6().extension(60, [0; 14]).bytes()[..50].to_vec();
+        let text = "truncated extension header at byte 40, length 10 (cut short)";
+        expect(cut, &format!("IP6 2001:db8::1 > 2001:db8::2: {text}"));
+    }
+
+    #[test]
     fn frames_are_written_with_addresses_and_tags() {
         let tagged = ether(B, A).vlan(9).vlan(7).ip4(ip4().udp(1, 2)).bytes();
         let text = format!("{A} > {B}, vlan 9, vlan 7, IP 10.0.0.1.1 > 10.0.0.2.2: UDP, length 0");
@@ -336,6 +391,10 @@ mod tests {
             prop_assert!(!frame(&bytes).to_string().is_empty());
             if let Some(first) = bytes.first_mut() {
                 *first = 0x45;
+            }
+            prop_assert!(!packet(&bytes).to_string().is_empty());
+            if let Some(first) = bytes.first_mut() {
+                *first = 0x60;
             }
             prop_assert!(!packet(&bytes).to_string().is_empty());
         }
