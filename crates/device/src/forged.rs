@@ -28,7 +28,9 @@ pub fn virtio_header(bytes: &[u8]) {
     let mut batch = Batch::default();
     batch.push(packet);
     let finished = batch.finish();
-    assert_eq!((finished.malformed, batch.is_empty()), (0, finished.pool_empty > 0));
+    assert_eq!(finished.malformed, 0);
+    // A pool may have no room for all segments, which can be of a byte each.
+    assert!(finished.pool_empty > 0 || !batch.is_empty());
 }
 
 /// The status word and the contents of a slot of a packet socket's receive ring.
