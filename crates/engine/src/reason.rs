@@ -38,6 +38,46 @@ reasons! {
     TtlExpired "ttl-expired",
     /// No route leads to the destination.
     NoRoute "no-route",
+    /// The neighbor was asked for its link address in vain.
+    NeighborFailed "neighbor-failed",
+    /// It is for the router itself, which answers no such packets and has no host behind it.
+    Local "local",
+    /// It is for a group that the router does not forward to.
+    Multicast "multicast",
+    /// Its route says to drop it without a word.
+    Blackhole "blackhole",
+    /// Its route says that the destination can't be reached.
+    Unreachable "unreachable",
+    /// Its route says that it is forbidden.
+    Prohibited "prohibited",
+    /// Nobody can be at its destination (RFC 1812 section 5.3.7, RFC 6890).
+    Martian "martian",
+    /// Its source or destination is valid on one link only, and it would leave that link.
+    LinkLocal "link-local",
+    /// The port that it would leave by is down.
+    PortDown "port-down",
+    /// The frame is for another station on the link.
+    OtherStation "other-station",
+    /// The frame holds neither IP nor ARP.
+    UnknownEtherType "unknown-ether-type",
+    /// It came from outside with an address of the router as its source.
+    OwnSource "own-source",
+    /// Packets to its source leave by another port than it came by, or by none (RFC 3704).
+    ReversePath "reverse-path",
+    /// An IP option contradicts itself, or is not known and must not be passed over.
+    BadOption "bad-option",
+    /// It names the routers on its way, which is refused (RFC 5095).
+    SourceRoute "source-route",
+    /// It is longer than its next hop's MTU and must not be cut.
+    TooBig "mtu-exceeded",
+    /// Too many neighbors are known or asked for already.
+    NeighborLimit "neighbor-limit",
+    /// Too many such messages came in a short time.
+    RateLimited "rate-limited",
+    /// A fragment that no sender makes: too small, or with bytes that another one has, too.
+    BadFragment "bad-fragment",
+    /// The other fragments of the packet did not come in time, or there was no room to wait for them.
+    Incomplete "incomplete",
     /// No pattern of a classifier matched.
     NoMatch "no-match",
     /// The output that the element chose is not connected.
