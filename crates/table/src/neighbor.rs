@@ -5,12 +5,14 @@
 //! pure functions of (entry, event, now).
 pub mod arp;
 pub mod arp_input;
+pub mod claim;
 pub mod engine;
 mod entries;
 pub mod index;
 pub mod links;
 mod places;
 pub mod nd;
+pub mod nd_input;
 pub mod protocol;
 mod rate;
 pub mod table;

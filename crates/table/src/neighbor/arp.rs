@@ -10,7 +10,7 @@ use artery_wire::EtherAddr;
 use std::time::Duration;
 
 /// How long things last in ARP, and how often they are tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArpSettings {
     /// How long an answer is good (BSD: `max_age`, 1200 s).
     pub lifetime: Duration,
@@ -45,7 +45,7 @@ impl Default for ArpSettings {
 }
 
 /// The rules of ARP.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ArpProtocol {
     /// Times and counts.
     pub settings: ArpSettings,

@@ -3,21 +3,11 @@
 //! A decision and nothing else: what to answer, what a table is to hear, whether somebody uses an address of ours.
 //! Whether a table *takes* what it hears (static entries, moved stations) is for its protocol.
 
+use super::claim::OwnAddress;
 use super::protocol::{Heard, HeardKind};
 use crate::{PortId, Prefix};
 use artery_wire::{Arp, ArpOperation, EtherAddr};
 use std::net::Ipv4Addr;
-
-/// An IPv4 address of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnAddress {
-    /// The address.
-    pub address: Ipv4Addr,
-    /// The network that it makes on-link.
-    pub network: Prefix<u32>,
-    /// Whether it is still being claimed: it is watched for others that use it, and not answered for.
-    pub is_tentative: bool,
-}
 
 /// What matters of the port on which a message came.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +17,7 @@ pub struct ArpPort<'a> {
     /// Its link address.
     pub link: EtherAddr,
     /// Its own addresses.
-    pub addresses: &'a [OwnAddress],
+    pub addresses: &'a [OwnAddress<u32>],
     /// Whether it speaks ARP at all (BSD: not `NOARP`).
     pub speaks: bool,
     /// Whether it learns (BSD: not `STATICARP`); it answers in any case.
@@ -288,7 +278,7 @@ impl Input<'_> {
     }
 
     /// The address of ours that the sender uses, or is about to take while we are (RFC 5227, 2.1.1 and 2.4).
-    fn disputed(&self) -> Option<OwnAddress> {
+    fn disputed(&self) -> Option<OwnAddress<u32>> {
         let Message { sender, target, .. } = self.message;
         let wanted =
             if self.message.is_probe() { self.own(target).filter(|own| own.is_tentative) } else { None };
@@ -296,12 +286,13 @@ impl Input<'_> {
     }
 
     /// The sender is told that the address is ours, if it is, and is never learnt.
-    fn dispute(&self, own: OwnAddress) -> ArpOutcome {
+    fn dispute(&self, own: OwnAddress<u32>) -> ArpOutcome {
+        let address = Ipv4Addr::from_bits(own.address);
         let is_told = self.message.is_request && !own.is_tentative;
         ArpOutcome {
-            reply: is_told.then(|| self.reply(own.address, self.port.link)),
+            reply: is_told.then(|| self.reply(address, self.port.link)),
             heard: None,
-            conflict: Some(ArpConflict { address: own.address, with: self.message.link }),
+            conflict: Some(ArpConflict { address, with: self.message.link }),
             note: Some(ArpNote::Conflict),
         }
     }
@@ -373,8 +364,8 @@ impl Input<'_> {
         ArpReply { destination, sender_link, sender, target_link: asker.link, target: asker.sender }
     }
 
-    fn own(&self, address: Ipv4Addr) -> Option<OwnAddress> {
-        self.port.addresses.iter().find(|own| own.address == address).copied()
+    fn own(&self, address: Ipv4Addr) -> Option<OwnAddress<u32>> {
+        self.port.addresses.iter().find(|own| own.address == address.to_bits()).copied()
     }
 
     fn is_for_us(&self) -> bool {
@@ -442,8 +433,8 @@ mod tests {
 
     fn on(bytes: &[u8], change: impl Fn(&mut ArpPort<'_>)) -> ArpOutcome {
         let own = |address: Ipv4Addr, len, is_tentative| {
-            let network = Prefix::of(address.to_bits(), len);
-            OwnAddress { address, network, is_tentative }
+            let address = address.to_bits();
+            OwnAddress { address, network: Prefix::of(address, len), is_tentative }
         };
         let addresses = [own(ME, 24, false), own(TENTATIVE, 24, true), own(AUTO, 16, false)];
         let mut port = ArpPort {

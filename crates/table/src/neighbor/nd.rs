@@ -10,7 +10,7 @@ use artery_wire::EtherAddr;
 use std::time::Duration;
 
 /// How long things last in Neighbor Discovery, and how often they are tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdSettings {
     /// Questions to all for an unknown neighbor (RFC 4861, 10: `MAX_MULTICAST_SOLICIT`).
     pub multicast_tries: u8,
@@ -57,7 +57,7 @@ impl Default for NdSettings {
 }
 
 /// The rules of Neighbor Discovery.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NdProtocol {
     /// Times and counts.
     pub settings: NdSettings,
@@ -80,11 +80,8 @@ impl Protocol for NdProtocol {
     }
 
     fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
-        heard.link.is_some()
-            && match heard.kind {
-                HeardKind::Solicitation => for_us,
-                HeardKind::Advertisement { .. } | HeardKind::Unsolicited => self.settings.learns_unsolicited,
-            }
+        let is_asked = matches!(heard.kind, HeardKind::Solicitation);
+        for_us && heard.link.is_some() && (is_asked || self.settings.learns_unsolicited)
     }
 }
 
@@ -396,7 +393,8 @@ mod tests {
         let host = NdProtocol { settings: NdSettings { learns_unsolicited: false, ..Default::default() } };
         for (solicited, overrides) in [(true, true), (true, false), (false, true), (false, false)] {
             let heard = Heard { link: Some(A), kind: na(solicited, overrides), router: YES };
-            assert!(router.may_create(&heard, false) && !host.may_create(&heard, true));
+            assert!(router.may_create(&heard, true) && !host.may_create(&heard, true));
+            assert!(!router.may_create(&heard, false));
             assert!(!router.may_create(&Heard { link: None, ..heard }, true));
             let mut life = unknown();
             life.entry = Some(Entry::new());

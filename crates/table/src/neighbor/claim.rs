@@ -1,0 +1,585 @@
+//! The router's own addresses on a link: found free, claimed, told to all, defended (RFC 5227; RFC 4862, 5.4).
+//!
+//! IPv4 and IPv6 differ in numbers only, so one machine does both: it asks whether anybody has the address, waits, uses
+//! it, and announces it. A router keeps an address that is in use when another station takes it too (RFC 5227, 2.4 (c)):
+//! it says so now and then, and never in a war of messages.
+
+use crate::synthetic::Random;
+use crate::{Address, Prefix};
+use artery_wire::EtherAddr;
+use std::time::Duration;
+
+/// An address of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAddress<A: Address> {
+    /// The address.
+    pub address: A,
+    /// The network that it makes on-link.
+    pub network: Prefix<A>,
+    /// Whether it is still being claimed: it is watched for others that use it, and not answered for.
+    pub is_tentative: bool,
+}
+
+/// How an address is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimSettings {
+    /// The first probe waits for a random time up to this.
+    pub first_wait: Duration,
+    /// Probes before use; with none the address is used at once.
+    pub probes: u8,
+    /// The shortest time from one probe to the next.
+    pub least_gap: Duration,
+    /// The longest time from one probe to the next.
+    pub most_gap: Duration,
+    /// From the last probe to the first use.
+    pub last_wait: Duration,
+    /// Announcements when an address comes into use, or its link address changes.
+    pub announcements: u8,
+    /// From one announcement to the next.
+    pub announcement_gap: Duration,
+    /// Further announcements, each after twice the last gap (BSD: `garp_rexmit_count`); at most
+    /// [`ClaimSettings::MOST_REPEATS`] count.
+    pub repeats: u8,
+    /// The shortest time between two defenses.
+    pub defense_gap: Duration,
+    /// Failed claims after which the next one waits for `retry`.
+    pub conflicts: u32,
+    /// The time between claims of an address that others have.
+    pub retry: Duration,
+}
+
+impl ClaimSettings {
+    /// The most further announcements: the gap doubles with each (BSD's bound of `garp_rexmit_count`).
+    pub const MOST_REPEATS: u8 = 16;
+
+    /// The settings of IPv4: constants of RFC 5227, 1.1.
+    pub fn arp() -> ClaimSettings {
+        ClaimSettings {
+            first_wait: Duration::from_secs(1),       // PROBE_WAIT
+            probes: 3,                                // PROBE_NUM
+            least_gap: Duration::from_secs(1),        // PROBE_MIN
+            most_gap: Duration::from_secs(2),         // PROBE_MAX
+            last_wait: Duration::from_secs(2),        // ANNOUNCE_WAIT
+            announcements: 2,                         // ANNOUNCE_NUM
+            announcement_gap: Duration::from_secs(2), // ANNOUNCE_INTERVAL
+            repeats: 0,
+            defense_gap: Duration::from_secs(10), // DEFEND_INTERVAL
+            conflicts: 10,                        // MAX_CONFLICTS
+            retry: Duration::from_secs(60),       // RATE_LIMIT_INTERVAL
+        }
+    }
+
+    /// The settings of IPv6: RFC 4862, 5.1 and 5.4.2, RFC 4861, 7.2.6 and 10. There a lost address waits for a person;
+    /// here it is tried again once a minute, so that a short-lived mistake of others doesn't silence a router.
+    pub fn nd() -> ClaimSettings {
+        ClaimSettings {
+            first_wait: Duration::from_secs(1), // MAX_RTR_SOLICITATION_DELAY
+            probes: 1,                          // DupAddrDetectTransmits
+            least_gap: Duration::from_secs(1),  // RetransTimer
+            most_gap: Duration::from_secs(1),
+            last_wait: Duration::from_secs(1),
+            announcements: 3, // MAX_NEIGHBOR_ADVERTISEMENT
+            announcement_gap: Duration::from_secs(1),
+            conflicts: 1,
+            ..ClaimSettings::arp()
+        }
+    }
+
+    /// The same without probes: addresses are used at once.
+    pub fn without_probes(self) -> ClaimSettings {
+        ClaimSettings { probes: 0, ..self }
+    }
+}
+
+/// How far a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimState {
+    /// The port is down: nothing is asked or used.
+    Idle,
+    /// Probes are sent.
+    Probing,
+    /// The address is in use.
+    Held,
+    /// Somebody else has the address; it will be tried again.
+    Lost,
+}
+
+impl ClaimState {
+    /// Returns the name for tables and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClaimState::Idle => "idle",
+            ClaimState::Probing => "tentative",
+            ClaimState::Held => "held",
+            ClaimState::Lost => "duplicate",
+        }
+    }
+}
+
+/// What happens to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimEvent {
+    /// The address was given to a port that is up, or the port came up.
+    Up,
+    /// The port went down.
+    Down,
+    /// The port has another link address now.
+    LinkAddress,
+    /// Somebody else uses the address, or probes for it while we do.
+    Conflict(EtherAddr),
+    /// [`Claim::deadline`] is reached; before that, nothing happens.
+    Timer,
+}
+
+/// What is to be done, or told, because of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimEffect {
+    /// Ask whether anybody has the address: ARP request from 0.0.0.0, neighbor solicitation from `::`.
+    SendProbe,
+    /// Tell everyone: gratuitous ARP, unsolicited advertisement that overrides.
+    SendAnnouncement,
+    /// The same, against somebody who has taken the address too.
+    Defend,
+    /// The address may be used from now on.
+    Usable,
+    /// The address may not be used any more.
+    Unusable,
+    /// Somebody else has the address; to be logged.
+    Conflict {
+        /// Who.
+        with: EtherAddr,
+    },
+}
+
+/// The claim of one address on one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    state: ClaimState,
+    deadline: Option<Duration>,
+    /// Probes or announcements sent since the state began.
+    sent: u8,
+    /// Claims that failed since the address was last in use.
+    conflicts: u32,
+    last_defense: Option<Duration>,
+}
+
+impl Default for Claim {
+    /// A claim that waits for [`ClaimEvent::Up`].
+    fn default() -> Claim {
+        Claim { state: ClaimState::Idle, deadline: None, sent: 0, conflicts: 0, last_defense: None }
+    }
+}
+
+impl Claim {
+    /// Returns how far the claim is.
+    pub fn state(&self) -> ClaimState {
+        self.state
+    }
+
+    /// Says whether the address may be used and answered for.
+    pub fn is_usable(&self) -> bool {
+        self.state == ClaimState::Held
+    }
+
+    /// Returns when [`ClaimEvent::Timer`] is due.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    /// Lets an event happen. Appends what follows from it to `effects`, in order.
+    pub fn step(
+        &mut self,
+        event: ClaimEvent,
+        now: Duration,
+        settings: &ClaimSettings,
+        random: &mut Random,
+        effects: &mut Vec<ClaimEffect>,
+    ) {
+        Step { claim: self, now, settings, random, effects }.take(event);
+    }
+}
+
+/// One event and all that it may touch.
+struct Step<'a> {
+    claim: &'a mut Claim,
+    now: Duration,
+    settings: &'a ClaimSettings,
+    random: &'a mut Random,
+    effects: &'a mut Vec<ClaimEffect>,
+}
+
+impl Step<'_> {
+    fn take(&mut self, event: ClaimEvent) {
+        match event {
+            ClaimEvent::Up => self.up(),
+            ClaimEvent::Down => self.leave(ClaimState::Idle, None),
+            ClaimEvent::LinkAddress if self.claim.is_usable() => self.announce_anew(),
+            ClaimEvent::LinkAddress => {}
+            ClaimEvent::Conflict(with) => self.conflict(with),
+            ClaimEvent::Timer if self.claim.deadline.is_some_and(|deadline| deadline <= self.now) => {
+                self.timer()
+            }
+            ClaimEvent::Timer => {}
+        }
+    }
+
+    /// Another station may have taken the address while we were away: it is claimed anew.
+    fn up(&mut self) {
+        self.leave(ClaimState::Idle, None);
+        self.begin();
+    }
+
+    fn timer(&mut self) {
+        match self.claim.state {
+            ClaimState::Idle => self.claim.deadline = None,
+            ClaimState::Lost => self.begin(),
+            ClaimState::Probing if self.claim.sent < self.settings.probes => self.probe(),
+            ClaimState::Probing => self.hold(),
+            ClaimState::Held => self.announce(),
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.settings.probes == 0 {
+            return self.hold();
+        }
+        let wait = between(Duration::ZERO, self.settings.first_wait, self.random);
+        self.leave(ClaimState::Probing, Some(self.now + wait));
+    }
+
+    fn probe(&mut self) {
+        self.claim.sent += 1;
+        self.effects.push(ClaimEffect::SendProbe);
+        let wait = if self.claim.sent < self.settings.probes {
+            between(self.settings.least_gap, self.settings.most_gap, self.random)
+        } else {
+            self.settings.last_wait
+        };
+        self.claim.deadline = Some(self.now + wait);
+    }
+
+    fn hold(&mut self) {
+        self.claim.state = ClaimState::Held;
+        self.claim.conflicts = 0;
+        self.claim.last_defense = None;
+        self.effects.push(ClaimEffect::Usable);
+        self.announce_anew();
+    }
+
+    fn announce_anew(&mut self) {
+        self.claim.sent = 0;
+        self.announce();
+    }
+
+    /// Announces the address, if that was not done often enough, and sets the time of the next announcement.
+    fn announce(&mut self) {
+        self.claim.deadline = None;
+        let repeats = self.settings.repeats.min(ClaimSettings::MOST_REPEATS);
+        let all = self.settings.announcements.saturating_add(repeats);
+        if self.claim.sent < all {
+            self.claim.sent += 1;
+            self.effects.push(ClaimEffect::SendAnnouncement);
+        }
+        if self.claim.sent < all {
+            let doubled = (self.claim.sent + 1).saturating_sub(self.settings.announcements.max(1));
+            let gap = self.settings.announcement_gap * (1 << doubled);
+            self.claim.deadline = Some(self.now + gap);
+        }
+    }
+
+    fn conflict(&mut self, with: EtherAddr) {
+        match self.claim.state {
+            ClaimState::Idle | ClaimState::Lost => {}
+            ClaimState::Probing => self.lose(with),
+            ClaimState::Held => self.defend(with),
+        }
+    }
+
+    fn lose(&mut self, with: EtherAddr) {
+        self.claim.conflicts = self.claim.conflicts.saturating_add(1);
+        self.effects.push(ClaimEffect::Conflict { with });
+        let wait = if self.claim.conflicts < self.settings.conflicts {
+            self.settings.first_wait
+        } else {
+            self.settings.retry
+        };
+        self.leave(ClaimState::Lost, Some(self.now + wait));
+    }
+
+    fn defend(&mut self, with: EtherAddr) {
+        self.effects.push(ClaimEffect::Conflict { with });
+        let is_early = |last: Duration| self.now < last + self.settings.defense_gap;
+        if !self.claim.last_defense.is_some_and(is_early) {
+            self.claim.last_defense = Some(self.now);
+            self.effects.push(ClaimEffect::Defend);
+        }
+    }
+
+    /// Goes to a state in which the address is not used.
+    fn leave(&mut self, state: ClaimState, deadline: Option<Duration>) {
+        if self.claim.is_usable() {
+            self.effects.push(ClaimEffect::Unusable);
+        }
+        self.claim.state = state;
+        self.claim.deadline = deadline;
+        self.claim.sent = 0;
+    }
+}
+
+fn between(least: Duration, most: Duration, random: &mut Random) -> Duration {
+    let range = u64::try_from(most.saturating_sub(least).as_nanos()).unwrap_or(u64::MAX - 1);
+    least + Duration::from_nanos(random.below(range.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClaimEffect::*;
+    use super::*;
+    use crate::neighbor::protocol::testing::{A, B, ms, secs};
+
+    /// A claim under a clock that stands still until it is told to go.
+    struct Life {
+        claim: Claim,
+        settings: ClaimSettings,
+        now: Duration,
+        random: Random,
+        log: Vec<(Duration, ClaimEffect)>,
+    }
+
+    impl Life {
+        fn new(settings: ClaimSettings, seed: u64) -> Life {
+            let (claim, random) = (Claim::default(), Random::new(seed));
+            Life { claim, settings, now: Duration::ZERO, random, log: Vec::new() }
+        }
+
+        /// A claim that has come into use and has nothing more to announce.
+        fn held(settings: ClaimSettings) -> Life {
+            let mut life = Life::new(settings, 1);
+            life.event(ClaimEvent::Up);
+            life.run_to(secs(100));
+            assert!(life.claim.is_usable() && life.claim.deadline().is_none());
+            life.log.clear();
+            life
+        }
+
+        fn event(&mut self, event: ClaimEvent) -> Vec<ClaimEffect> {
+            let mut effects = Vec::new();
+            self.claim.step(event, self.now, &self.settings, &mut self.random, &mut effects);
+            self.log.extend(effects.iter().map(|&effect| (self.now, effect)));
+            effects
+        }
+
+        fn run_to(&mut self, until: Duration) {
+            while let Some(due) = self.claim.deadline()
+                && due <= until
+            {
+                assert!(due >= self.now);
+                self.now = due;
+                let before = self.claim.clone();
+                self.event(ClaimEvent::Timer);
+                assert_ne!(self.claim, before, "a timer that changes nothing comes for ever");
+            }
+            self.now = until;
+        }
+
+        /// Runs until a probe has been sent.
+        fn run_to_probe(&mut self) {
+            let sent = self.times(SendProbe).len();
+            while self.times(SendProbe).len() == sent {
+                self.run_to(self.claim.deadline().expect("a probe to come"));
+            }
+        }
+
+        fn times(&self, effect: ClaimEffect) -> Vec<Duration> {
+            self.log.iter().filter(|(_, logged)| *logged == effect).map(|&(at, _)| at).collect()
+        }
+    }
+
+    #[test]
+    fn an_ipv4_address_is_probed_three_times_used_and_announced_twice() {
+        for seed in 0..200 {
+            let mut life = Life::new(ClaimSettings::arp(), seed);
+            assert_eq!(life.event(ClaimEvent::Up), []);
+            life.run_to(secs(60));
+            let effects: Vec<_> = life.log.iter().map(|&(_, effect)| effect).collect();
+            let order = [SendProbe, SendProbe, SendProbe, Usable, SendAnnouncement, SendAnnouncement];
+            assert_eq!(effects, order, "seed {seed}");
+            let at: Vec<_> = life.log.iter().map(|&(at, _)| at).collect();
+            assert!(at[0] <= secs(1), "seed {seed}: {at:?}");
+            for gap in [at[1] - at[0], at[2] - at[1]] {
+                assert!((secs(1)..=secs(2)).contains(&gap), "seed {seed}: {at:?}");
+            }
+            assert_eq!((at[3] - at[2], at[4] - at[3], at[5] - at[4]), (secs(2), secs(0), secs(2)));
+        }
+    }
+
+    #[test]
+    fn random_waits_take_their_whole_range() {
+        let firsts: Vec<_> = (0..200)
+            .map(|seed| {
+                let mut life = Life::new(ClaimSettings::arp(), seed);
+                life.event(ClaimEvent::Up);
+                life.claim.deadline().unwrap()
+            })
+            .collect();
+        assert!(firsts.iter().min() < Some(&ms(50)) && firsts.iter().max() > Some(&ms(950)));
+    }
+
+    #[test]
+    fn an_ipv6_address_is_probed_once_and_used_a_second_later() {
+        let mut life = Life::new(ClaimSettings::nd(), 1);
+        life.event(ClaimEvent::Up);
+        life.run_to(secs(60));
+        let at = life.times(SendProbe);
+        assert!(at.len() == 1 && at[0] <= secs(1));
+        let usable = at[0] + secs(1);
+        assert_eq!(life.times(Usable), [usable]);
+        assert_eq!(life.times(SendAnnouncement), [usable, usable + secs(1), usable + secs(2)]);
+    }
+
+    #[test]
+    fn an_address_is_not_used_before_its_probes_went_unanswered() {
+        for settings in [ClaimSettings::arp(), ClaimSettings::nd()] {
+            let mut life = Life::new(settings, 1);
+            life.event(ClaimEvent::Up);
+            while life.times(Usable).is_empty() {
+                assert!(!life.claim.is_usable());
+                assert_eq!(life.claim.state(), ClaimState::Probing);
+                life.run_to(life.claim.deadline().unwrap());
+            }
+            assert!(life.claim.is_usable());
+        }
+    }
+
+    #[test]
+    fn without_probes_an_address_is_used_and_announced_at_once() {
+        let mut life = Life::new(ClaimSettings::arp().without_probes(), 1);
+        assert_eq!(life.event(ClaimEvent::Up), [Usable, SendAnnouncement]);
+        life.run_to(secs(60));
+        assert_eq!(life.times(SendAnnouncement), [0, 2].map(secs));
+    }
+
+    #[test]
+    fn a_conflict_at_any_time_before_use_loses_the_address_and_is_told_once() {
+        for probes in 0..=3 {
+            let mut life = Life::new(ClaimSettings::arp(), 1);
+            life.event(ClaimEvent::Up);
+            (0..probes).for_each(|_| life.run_to_probe());
+            assert_eq!(life.event(ClaimEvent::Conflict(A)), [Conflict { with: A }]);
+            assert_eq!(life.claim.state(), ClaimState::Lost);
+            assert_eq!(life.event(ClaimEvent::Conflict(A)), []);
+        }
+    }
+
+    #[test]
+    fn a_lost_address_is_claimed_again_and_after_ten_conflicts_once_a_minute() {
+        let mut life = Life::new(ClaimSettings::arp(), 1);
+        life.event(ClaimEvent::Up);
+        let mut lost = Vec::new();
+        for _ in 0..14 {
+            life.run_to_probe();
+            life.event(ClaimEvent::Conflict(B));
+            lost.push(life.now);
+        }
+        let gaps: Vec<_> = lost.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps[..9].iter().all(|gap| *gap <= secs(2)), "{gaps:?}");
+        assert!(gaps[9..].iter().all(|gap| *gap >= secs(60) && *gap <= secs(61)), "{gaps:?}");
+        life.run_to(life.now + secs(80));
+        assert!(life.claim.is_usable());
+        // What went well is forgotten: the next conflicts count from one.
+        life.event(ClaimEvent::Up);
+        life.run_to_probe();
+        life.event(ClaimEvent::Conflict(B));
+        assert_eq!(life.claim.deadline(), Some(life.now + secs(1)));
+    }
+
+    #[test]
+    fn an_ipv6_address_that_another_has_is_tried_once_a_minute() {
+        let mut life = Life::new(ClaimSettings::nd(), 1);
+        life.event(ClaimEvent::Up);
+        life.run_to_probe();
+        life.event(ClaimEvent::Conflict(A));
+        assert_eq!(life.claim.deadline(), Some(life.now + secs(60)));
+    }
+
+    #[test]
+    fn an_address_in_use_is_defended_at_most_every_ten_seconds_and_kept() {
+        let mut life = Life::held(ClaimSettings::arp());
+        for _ in 0..300 {
+            life.run_to(life.now + ms(100));
+            assert_eq!(life.event(ClaimEvent::Conflict(A))[0], Conflict { with: A });
+        }
+        assert!(life.claim.is_usable());
+        assert_eq!(life.times(Conflict { with: A }).len(), 300);
+        let defended = life.times(Defend);
+        assert_eq!(defended.len(), 3);
+        assert!(defended.windows(2).all(|pair| pair[1] - pair[0] >= secs(10)));
+    }
+
+    #[test]
+    fn a_new_link_address_is_announced_and_needs_no_probes() {
+        let mut life = Life::held(ClaimSettings::arp());
+        assert_eq!(life.event(ClaimEvent::LinkAddress), [SendAnnouncement]);
+        life.run_to(secs(200));
+        assert_eq!(life.times(SendAnnouncement), [100, 102].map(secs));
+        assert!(life.claim.is_usable());
+    }
+
+    #[test]
+    fn a_new_link_address_during_the_claim_is_not_announced() {
+        let mut life = Life::new(ClaimSettings::arp(), 1);
+        assert_eq!(life.event(ClaimEvent::LinkAddress), []);
+        life.event(ClaimEvent::Up);
+        life.run_to_probe();
+        assert_eq!(life.event(ClaimEvent::LinkAddress), []);
+    }
+
+    #[test]
+    fn further_announcements_come_ever_more_seldom_and_end() {
+        let mut settings = ClaimSettings::arp().without_probes();
+        (settings.announcements, settings.announcement_gap) = (1, secs(1));
+        settings.repeats = 3;
+        let mut life = Life::new(settings, 1);
+        life.event(ClaimEvent::Up);
+        life.run_to(secs(1_000_000));
+        assert_eq!(life.times(SendAnnouncement), [0, 2, 6, 14].map(secs));
+        settings.repeats = 255;
+        let mut life = Life::new(settings, 1);
+        life.event(ClaimEvent::Up);
+        life.run_to(secs(1_000_000));
+        assert_eq!(life.times(SendAnnouncement).len(), 17);
+    }
+
+    #[test]
+    fn a_port_that_goes_down_takes_the_address_out_of_use_until_it_was_claimed_again() {
+        let mut life = Life::held(ClaimSettings::arp());
+        assert_eq!(life.event(ClaimEvent::Down), [Unusable]);
+        assert_eq!((life.claim.state(), life.claim.deadline()), (ClaimState::Idle, None));
+        assert_eq!(life.event(ClaimEvent::Conflict(A)), []);
+        assert_eq!(life.event(ClaimEvent::Up), []);
+        life.log.clear();
+        life.run_to(life.now + secs(60));
+        assert_eq!((life.times(SendProbe).len(), life.times(Usable).len()), (3, 1));
+    }
+
+    #[test]
+    fn a_port_that_comes_up_twice_claims_once() {
+        let mut life = Life::held(ClaimSettings::arp());
+        assert_eq!(life.event(ClaimEvent::Up), [Unusable]);
+        life.event(ClaimEvent::Up);
+        life.run_to(life.now + secs(60));
+        assert_eq!((life.times(SendProbe).len(), life.times(Usable).len()), (3, 1));
+    }
+
+    #[test]
+    fn a_timer_that_comes_early_changes_nothing() {
+        let mut life = Life::new(ClaimSettings::arp(), 1);
+        assert_eq!(life.event(ClaimEvent::Timer), []);
+        life.event(ClaimEvent::Up);
+        life.run_to_probe();
+        let before = life.claim.clone();
+        life.now += ms(999);
+        assert_eq!(life.event(ClaimEvent::Timer), []);
+        assert_eq!(life.claim, before);
+    }
+}
