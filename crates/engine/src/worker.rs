@@ -234,12 +234,19 @@ fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
         lost += graph.nodes[node].counts.drops.count(DropReason::Replaced);
         graph.nodes[node].counts.merge(&std::mem::take(&mut old.nodes[was].counts));
     }
+    // What earlier replacements cost the elements without an heir was counted then.
+    let before = replaced(&old);
     inherit_rings(graph, &mut old, &heirs, turn);
     for node in 0..old.slots.len() {
         old.enter(node, turn, |element, cx| element.stop(cx));
     }
-    lost += old.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum::<u64>();
+    lost += replaced(&old) - before;
     graph.control.note_replaced(lost);
+}
+
+/// Packets that elements have discarded because of replacements.
+fn replaced(graph: &Graph) -> u64 {
+    graph.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum()
 }
 
 /// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is one,

@@ -158,6 +158,27 @@ fn a_replacement_that_drops_a_queue_counts_what_was_in_it() {
 }
 
 #[test]
+fn what_one_replacement_cost_is_not_counted_again_by_the_next() {
+    let running = build("Numbers(50) -> q :: Store -> Take(false) -> Sink", &settings()).start();
+    let handle = running.handle();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while handle.counts().unwrap()[handle.plan().resolve("q", "").unwrap()].packets < 50 {
+        assert!(Instant::now() < deadline);
+    }
+    for (text, lost) in [
+        ("Numbers(0) -> q :: Store(30) -> Take(false) -> Sink", 20),
+        ("Numbers(0) -> q :: Store(30) -> Take(false) -> Sink", 20),
+        ("Numbers(0) -> Sink", 50),
+    ] {
+        let (ir, processing) = ir(text);
+        handle.replace(&ir, &processing).unwrap();
+        assert_eq!(handle.lost_to_replacement(), lost, "{text}");
+    }
+    handle.end();
+    running.wait().unwrap();
+}
+
+#[test]
 fn a_replacement_that_is_wrong_leaves_the_old_graph_running() {
     let running = build("Numbers(5) -> s :: Sink", &settings()).start();
     let handle = running.handle();

@@ -139,6 +139,8 @@ impl Element for Store {
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let old: &mut Store = old.downcast_mut().expect("the same class");
         self.packets.append(&mut old.packets);
+        let kept = self.capacity.min(self.packets.len());
+        self.packets.drain(kept..).for_each(|packet| cx.discard(packet, DropReason::Replaced));
         cx.signal(Signal::NonEmpty, !self.packets.is_empty());
     }
     fn stop(&mut self, cx: &mut Context<'_>) {
