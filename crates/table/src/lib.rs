@@ -110,9 +110,11 @@ pub mod layout;
 mod limbo;
 pub mod load;
 pub mod neighbor;
+pub mod next_hop;
 pub mod path;
 mod policy;
 mod port;
+pub mod router;
 mod runs;
 #[allow(unsafe_code)]
 mod simd;

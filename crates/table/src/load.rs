@@ -56,6 +56,15 @@ impl AnyPrefix {
     }
 }
 
+impl fmt::Display for AnyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnyPrefix::V4(prefix) => prefix.fmt(f),
+            AnyPrefix::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
 /// Routes while they are being read: counts next hops, and keeps one route for each prefix.
 #[derive(Debug, Default)]
 pub struct Gathering {

@@ -3,6 +3,7 @@
 //! This is the one place where that is decided, for a batch on the packet path, for one packet that is looked at more
 //! closely, and for who asks why. The route of the destination leads to a group, the group to a way, the way to a
 //! neighbor, and each of these steps is a load from something published: no lock, no count, no store.
+mod closer;
 mod sources;
 
 pub use sources::OddSources;

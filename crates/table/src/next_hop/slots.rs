@@ -1,0 +1,262 @@
+//! How flows are shared out among next hops: slots, each with one of the members.
+use std::time::Duration;
+
+/// Most next hops of a route.
+pub const MOST_MEMBERS: usize = 128;
+/// Most slots where weights ask for more; also the most buckets.
+pub const MOST_SLOTS: u16 = 1024;
+/// In so many steps a member takes its share back.
+const STEPS: usize = 16;
+
+/// How many of `slots` each member gets by its weight: none where that is zero, else at least one, and as close to
+/// its part of the sum as whole numbers come.
+pub fn shares(weights: &[u32], slots: usize) -> Vec<usize> {
+    let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+    let part = |weight: u32| u64::from(weight) * slots as u64;
+    let mut shares: Vec<usize> = weights
+        .iter()
+        .map(|weight| if *weight == 0 { 0 } else { (part(*weight) / sum).max(1) as usize })
+        .collect();
+    // What is over or missing goes to, or is taken from, whom that brings nearest to its part.
+    let lack = |shares: &[usize], at: usize| part(weights[at]) as i128 - shares[at] as i128 * i128::from(sum);
+    let members = || (0..weights.len()).filter(|at| weights[*at] > 0);
+    let mut total: usize = shares.iter().sum();
+    while total < slots
+        && let Some(at) = members().max_by_key(|at| lack(&shares, *at))
+    {
+        (shares[at], total) = (shares[at] + 1, total + 1);
+    }
+    while total > slots
+        && let Some(at) = members().filter(|at| shares[*at] > 1).min_by_key(|at| lack(&shares, *at))
+    {
+        (shares[at], total) = (shares[at] - 1, total - 1);
+    }
+    shares
+}
+
+/// The fewest slots that show the weights exactly, side by side; [`MOST_SLOTS`] where those would be more.
+pub fn by_weight(weights: &[u32]) -> Vec<u16> {
+    let divisor = weights.iter().fold(0, |a, b| greatest_divisor(a, *b)).max(1);
+    let sum: u64 = weights.iter().map(|weight| u64::from(weight / divisor)).sum();
+    let slots = sum.min(MOST_SLOTS.into()) as usize;
+    let shares = shares(weights, slots).into_iter().enumerate();
+    shares.flat_map(|(member, share)| std::iter::repeat_n(member as u16, share)).collect()
+}
+
+fn greatest_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+/// Slots that stay with their members as long as those live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    owners: Vec<u16>,
+    /// When the next step is due by which members take their shares back, and how much it moves.
+    step: Option<(Duration, usize)>,
+}
+
+/// When members that come, or come back, take their share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comeback {
+    /// At once.
+    AtOnce,
+    /// Step by step, all within this time.
+    Over(Duration),
+    /// When somebody asks for it.
+    OnRequest,
+}
+
+/// The owner of a bucket that has none.
+const NOBODY: u16 = u16::MAX;
+
+impl Buckets {
+    /// Buckets shared out by weight. A member that is dead has weight 0.
+    pub fn new(count: u16, weights: &[u32]) -> Buckets {
+        let mut buckets = Buckets { owners: vec![NOBODY; count.clamp(1, MOST_SLOTS).into()], step: None };
+        buckets.fill(weights);
+        buckets
+    }
+
+    /// The buckets of a group whose members were others: `member` says which of the new ones an old one is.
+    pub fn inherited(&self, member: impl Fn(u16) -> Option<u16>, weights: &[u32]) -> Buckets {
+        let owners = self.owners.iter().map(|old| member(*old).unwrap_or(NOBODY)).collect();
+        let mut buckets = Buckets { owners, step: None };
+        buckets.fill(weights);
+        buckets
+    }
+
+    /// By bucket: which member has it.
+    pub fn owners(&self) -> &[u16] {
+        &self.owners
+    }
+
+    /// Gives the buckets of members that are dead, and no others, to those who have least of what is theirs. Says
+    /// how many were given.
+    pub fn fill(&mut self, weights: &[u32]) -> usize {
+        let lives = |owner: u16| weights.get(usize::from(owner)).is_some_and(|weight| *weight > 0);
+        let vacant: Vec<usize> = (0..self.owners.len()).filter(|at| !lives(self.owners[*at])).collect();
+        let mut lacks = self.lacks(weights);
+        for at in &vacant {
+            let Some((member, lack)) =
+                lacks.iter_mut().enumerate().filter(|(m, _)| lives(*m as u16)).max_by_key(|(_, lack)| **lack)
+            else {
+                break;
+            };
+            *lack -= 1;
+            self.owners[*at] = member as u16;
+        }
+        vacant.len()
+    }
+
+    /// Moves at most `most` buckets from members that have more than their share to those that have less, and says
+    /// how many.
+    pub fn balance(&mut self, weights: &[u32], most: usize) -> usize {
+        let mut lacks = self.lacks(weights);
+        let mut moved = 0;
+        for owner in &mut self.owners {
+            let Some(taker) = lacks.iter().position(|lack| *lack > 0).filter(|_| moved < most) else { break };
+            let Some(lack) = lacks.get_mut(usize::from(*owner)).filter(|lack| **lack < 0) else { continue };
+            *lack += 1;
+            lacks[taker] -= 1;
+            *owner = taker as u16;
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Does the step that is due and says when the next one is, and whether buckets have moved.
+    pub fn poll(&mut self, weights: &[u32], comeback: Comeback, now: Duration) -> (Option<Duration>, bool) {
+        let missing: usize = self.lacks(weights).into_iter().map(|lack| lack.max(0) as usize).sum();
+        let every = match comeback {
+            Comeback::Over(time) if missing > 0 => time / STEPS as u32,
+            Comeback::AtOnce => return (None, self.balance(weights, missing) > 0),
+            _ => {
+                self.step = None;
+                return (None, false);
+            }
+        };
+        let (due, size) = *self.step.get_or_insert((now + every, missing.div_ceil(STEPS)));
+        if now < due {
+            return (Some(due), false);
+        }
+        self.balance(weights, size);
+        self.step = (size < missing).then_some((now + every, size));
+        (self.step.map(|(due, _)| due), true)
+    }
+
+    /// How many buckets each member has too few.
+    fn lacks(&self, weights: &[u32]) -> Vec<isize> {
+        let mut lacks: Vec<isize> =
+            shares(weights, self.owners.len()).into_iter().map(|share| share as isize).collect();
+        for owner in &self.owners {
+            if let Some(lack) = lacks.get_mut(usize::from(*owner)) {
+                *lack -= 1;
+            }
+        }
+        lacks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn counts(owners: &[u16], members: usize) -> Vec<usize> {
+        (0..members)
+            .map(|member| owners.iter().filter(|owner| usize::from(**owner) == member).count())
+            .collect()
+    }
+
+    #[test]
+    fn slots_show_weights_exactly_where_they_can() {
+        assert_eq!(by_weight(&[1]), [0]);
+        assert_eq!(by_weight(&[10, 20, 10]), [0, 1, 1, 2]);
+        assert_eq!(by_weight(&[0, 7, 0]), [1]);
+        assert_eq!(by_weight(&[0, 0]), []);
+        assert_eq!(counts(&by_weight(&[1, 1_000_000]), 2), [1, 1023]);
+    }
+
+    #[test]
+    fn only_buckets_of_the_dead_change_hands() {
+        let mut buckets = Buckets::new(128, &[1, 2, 5]);
+        let before = buckets.clone();
+        assert_eq!(counts(buckets.owners(), 3), [16, 32, 80]);
+        assert_eq!(buckets.fill(&[1, 0, 5]), 32);
+        assert_eq!(counts(buckets.owners(), 3), [21, 0, 107]);
+        for (old, new) in before.owners().iter().zip(buckets.owners()) {
+            assert!(old == new || *old == 1);
+        }
+    }
+
+    #[test]
+    fn who_comes_back_takes_its_share_step_by_step() {
+        let mut buckets = Buckets::new(128, &[1, 0, 1]);
+        let (weights, comeback) = ([1, 2, 1], Comeback::Over(Duration::from_secs(16)));
+        let (mut now, mut sizes) = (Duration::ZERO, Vec::new());
+        loop {
+            let (due, moved) = buckets.poll(&weights, comeback, now);
+            sizes.push(counts(buckets.owners(), 3)[1]);
+            assert_eq!(moved, now > Duration::ZERO);
+            let Some(due) = due else { break };
+            now = due;
+        }
+        assert_eq!(now, Duration::from_secs(16));
+        assert_eq!(sizes, (0..=16).map(|step| step * 4).collect::<Vec<_>>());
+        assert_eq!(buckets.poll(&weights, comeback, now), (None, false));
+    }
+
+    #[test]
+    fn on_request_nothing_moves_by_itself() {
+        let mut buckets = Buckets::new(100, &[1, 0]);
+        assert_eq!(buckets.poll(&[1, 1], Comeback::OnRequest, Duration::from_secs(99)), (None, false));
+        assert_eq!((buckets.balance(&[1, 1], usize::MAX), counts(buckets.owners(), 2)), (50, vec![50, 50]));
+        assert_eq!(buckets.poll(&[1, 3], Comeback::AtOnce, Duration::ZERO), (None, true));
+        assert_eq!(counts(buckets.owners(), 2), [25, 75]);
+    }
+
+    #[test]
+    fn an_heir_keeps_the_buckets_of_members_that_stay() {
+        let old = Buckets::new(120, &[1, 1, 1]);
+        // Member 0 is gone, 1 and 2 are now 1 and 0, and there is another one.
+        let new = old.inherited(|member| [None, Some(1), Some(0)][usize::from(member)], &[1, 1, 1]);
+        assert_eq!(counts(new.owners(), 3), [40, 40, 40]);
+        assert!(old.owners().iter().zip(new.owners()).all(|(old, new)| match old {
+            0 => *new == 2,
+            old => *new == 2 - old.min(&2) || *new == 3 - old,
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn shares_add_up_and_are_close_to_the_weights(
+            weights in prop::collection::vec(0u32..1_000_000, 1..100), slots in 100usize..1024,
+        ) {
+            let (shares, sum) = (shares(&weights, slots), weights.iter().map(|w| f64::from(*w)).sum::<f64>());
+            if sum > 0.0 {
+                prop_assert_eq!(shares.iter().sum::<usize>(), slots);
+            }
+            for (share, weight) in shares.iter().zip(&weights) {
+                prop_assert_eq!(*share > 0, *weight > 0);
+                // Who would have less than one has one, which the others pay for.
+                let exact = f64::from(*weight) * slots as f64 / sum.max(1.0);
+                prop_assert!(*share as f64 <= exact + 1.0 || *share == 1);
+            }
+        }
+
+        #[test]
+        fn buckets_always_belong_to_the_living_and_balance_in_the_end(
+            changes in prop::collection::vec(prop::collection::vec(0u32..4, 5), 1..20),
+        ) {
+            let mut buckets = Buckets::new(64, &[1; 5]);
+            for weights in changes {
+                buckets.fill(&weights);
+                if weights.iter().any(|weight| *weight > 0) {
+                    prop_assert!(buckets.owners().iter().all(|owner| weights[usize::from(*owner)] > 0));
+                    buckets.balance(&weights, usize::MAX);
+                    prop_assert_eq!(counts(buckets.owners(), 5), shares(&weights, 64));
+                }
+            }
+        }
+    }
+}

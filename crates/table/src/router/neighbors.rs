@@ -1,0 +1,245 @@
+//! Neighbors, by port: calls are passed on to the port's engine, and what comes of them to next hops.
+use super::{Ip, PortSpec, RouterError, Tables};
+use crate::PortId;
+use crate::neighbor::arp::{ArpProtocol, ArpSettings};
+use crate::neighbor::nd::{NdProtocol, NdSettings};
+use crate::neighbor::{
+    Action, Happened, Heard, Kind, L2Engine, NeighborCounters, NeighborLimits, NeighborTable, NeighborView,
+    Places, PortChange, Resolution,
+};
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often gateways that don't answer are asked again, where the protocol lets them.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Who finds the neighbors of a port.
+pub trait Engines: Send {
+    /// Those of IPv4.
+    fn v4(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u32>>;
+    /// Those of IPv6.
+    fn v6(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u128>>;
+}
+
+/// ARP and Neighbor Discovery of our own.
+pub struct OwnEngines {
+    places: Arc<Places>,
+    /// What random times follow from.
+    seed: u64,
+    /// Of ports that are added from now on.
+    pub arp: ArpSettings,
+    /// Of ports that are added from now on.
+    pub nd: NdSettings,
+    /// Of ports that are added from now on, for each family.
+    pub limits: NeighborLimits,
+}
+
+impl OwnEngines {
+    /// With the settings of the standards.
+    pub fn new(places: &Arc<Places>, seed: u64) -> OwnEngines {
+        OwnEngines {
+            places: places.clone(),
+            seed,
+            arp: ArpSettings::default(),
+            nd: NdSettings::default(),
+            limits: NeighborLimits::default(),
+        }
+    }
+}
+
+impl Engines for OwnEngines {
+    fn v4(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
+        let protocol = ArpProtocol { settings: self.arp.clone() };
+        Box::new(NeighborTable::new(&self.places, protocol, self.limits, self.seed ^ u64::from(port.0)))
+    }
+    fn v6(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
+        let protocol = NdProtocol { settings: self.nd.clone() };
+        Box::new(NeighborTable::new(&self.places, protocol, self.limits, !self.seed ^ u64::from(port.0)))
+    }
+}
+
+/// What a port's engine wants done, or known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortAction {
+    /// The one for IPv4.
+    V4(Action<u32>),
+    /// The one for IPv6.
+    V6(Action<u128>),
+}
+
+impl Tables {
+    /// What to do with a packet to a neighbor whose word is not ready.
+    pub fn resolve<A: Ip>(
+        &mut self,
+        port: PortId,
+        address: A,
+        now: Duration,
+    ) -> Result<Resolution, RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.resolve(address, now))
+    }
+
+    /// Takes what a message says about a neighbor. Only one that is `for_us` may make an unknown neighbor known.
+    pub fn hear<A: Ip>(
+        &mut self,
+        port: PortId,
+        address: A,
+        heard: Heard,
+        for_us: bool,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.hear(address, heard, for_us, now))
+    }
+
+    /// Takes the word of a protocol above that what was sent has arrived.
+    pub fn confirm<A: Ip>(&mut self, port: PortId, address: A, now: Duration) -> Result<(), RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.confirm(address, now))
+    }
+
+    /// Sets a neighbor's link address, whatever was known.
+    pub fn set_neighbor(
+        &mut self,
+        port: PortId,
+        address: IpAddr,
+        link: EtherAddr,
+        kind: Kind,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        let set = match address {
+            IpAddr::V4(own) => self.on_engine(port, |engine| engine.set(own.to_bits(), link, kind, now)),
+            IpAddr::V6(own) => self.on_engine(port, |engine| engine.set(own.to_bits(), link, kind, now)),
+        };
+        Ok(set??)
+    }
+
+    /// Forgets a neighbor, static ones too, and says whether it was known.
+    pub fn delete_neighbor(
+        &mut self,
+        port: PortId,
+        address: IpAddr,
+        now: Duration,
+    ) -> Result<bool, RouterError> {
+        match address {
+            IpAddr::V4(own) => self.on_engine(port, |engine| engine.delete(own.to_bits(), now)),
+            IpAddr::V6(own) => self.on_engine(port, |engine| engine.delete(own.to_bits(), now)),
+        }
+    }
+
+    /// Forgets all neighbors of a port and a family but static ones, and says how many.
+    pub fn flush_neighbors<A: Ip>(&mut self, port: PortId, now: Duration) -> Result<usize, RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.flush(now))
+    }
+
+    /// What is known of all neighbors of a port in a family, by address.
+    pub fn neighbors<A: Ip>(&self, port: PortId, now: Duration) -> Vec<NeighborView<A>> {
+        let engine = A::side(self).engines.get(usize::from(port.0));
+        engine.map_or(Vec::new(), |engine| engine.entries(now))
+    }
+
+    /// What is known of one neighbor.
+    pub fn neighbor<A: Ip>(&self, port: PortId, address: A, now: Duration) -> Option<NeighborView<A>> {
+        A::side(self).engines.get(usize::from(port.0))?.find(address, now)
+    }
+
+    /// What the engine of a port has counted.
+    pub fn neighbor_counters<A: Ip>(&self, port: PortId) -> NeighborCounters {
+        let engine = A::side(self).engines.get(usize::from(port.0));
+        engine.map_or(NeighborCounters::default(), |engine| engine.counters())
+    }
+
+    /// Does what is due and says when there is more to do; `now` if at once.
+    pub fn poll(&mut self, now: Duration) -> Option<Duration> {
+        self.ask_failed(now);
+        let next = [self.poll_side::<u32>(now), self.poll_side::<u128>(now), self.hops.poll(now)];
+        self.hops.publish();
+        if self.retry.is_none() && self.hops.failed().next().is_some() {
+            self.retry = Some(now + RETRY);
+        }
+        next.into_iter().chain([self.retry]).flatten().min()
+    }
+
+    fn poll_side<A: Ip>(&mut self, now: Duration) -> Option<Duration> {
+        let ports = 0..A::side(self).engines.len() as u16;
+        let mut poll = |port| self.on_engine(PortId(port), |engine: &mut dyn L2Engine<A>| engine.poll(now));
+        ports.filter_map(|port| poll(port).ok().flatten()).min()
+    }
+
+    /// Gateways that were taken out of their groups get no packets, so nobody else would ask for them.
+    fn ask_failed(&mut self, now: Duration) {
+        if self.retry.is_none_or(|retry| now < retry) {
+            return;
+        }
+        self.retry = None;
+        let failed: Vec<(PortId, IpAddr)> = self.hops.failed().collect();
+        for (port, gateway) in failed {
+            let asked = match gateway {
+                IpAddr::V4(own) => self.resolve(port, own.to_bits(), now),
+                IpAddr::V6(own) => self.resolve(port, own.to_bits(), now),
+            };
+            // It has answered someone since; or it can't be asked now, then it is next time.
+            if let Ok(Resolution::Ready(id)) = asked {
+                self.hops.set_failed(id, false);
+            }
+        }
+    }
+
+    /// Moves what ports' engines want done, and what happened, to the end of `into`, in order.
+    pub fn take_actions(&mut self, into: &mut Vec<(PortId, PortAction)>) {
+        into.append(&mut self.actions);
+    }
+
+    /// Says that a gateway is not to be used where a route has others, or that it is again, and whether a route has
+    /// it. For whoever watches gateways by other means than ours.
+    pub fn withdraw_gateway(&mut self, port: PortId, gateway: IpAddr, is_withdrawn: bool) -> bool {
+        let is_known = self.hops.set_withdrawn((port, gateway), is_withdrawn);
+        self.hops.publish();
+        is_known
+    }
+
+    /// Lets gateways that came back take their whole share in resilient groups now.
+    pub fn rebalance(&mut self) {
+        self.hops.rebalance();
+        self.hops.publish();
+    }
+
+    pub(super) fn tell_engines(
+        &mut self,
+        port: PortId,
+        change: PortChange,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<u32>| engine.port_changed(change, now))?;
+        self.on_engine(port, |engine: &mut dyn L2Engine<u128>| engine.port_changed(change, now))
+    }
+
+    /// Does something with the engine of a port, and what comes of it.
+    fn on_engine<A: Ip, T>(
+        &mut self,
+        port: PortId,
+        act: impl FnOnce(&mut dyn L2Engine<A>) -> T,
+    ) -> Result<T, RouterError> {
+        let done = act(A::side_mut(self).engine(port)?);
+        self.collect::<A>(port);
+        Ok(done)
+    }
+
+    /// Takes over what an engine wants done, and lets next hops follow what happened.
+    pub(super) fn collect<A: Ip>(&mut self, port: PortId) {
+        let mut actions = Vec::new();
+        if let Some(engine) = A::side_mut(self).engines.get_mut(usize::from(port.0)) {
+            engine.take_actions(&mut actions);
+        }
+        for action in actions {
+            if let Action::Event(event) = action {
+                match event.what {
+                    Happened::Failed => self.hops.set_failed(event.id, true),
+                    Happened::Resolved(_) | Happened::Moved { .. } => self.hops.set_failed(event.id, false),
+                    _ => {}
+                }
+            }
+            self.actions.push((port, A::action(action)));
+        }
+        self.hops.publish();
+    }
+}

@@ -1,0 +1,331 @@
+//! Static routes: one by one, and whole feeds.
+use super::side::{Claim, Ip, Source, best};
+use super::{GroupView, RouteSpec, RouterError, Tables, Target, is_up};
+use crate::load::AnyPrefix;
+use crate::next_hop::{Hop, MOST_MEMBERS, MOST_SLOTS, Selection};
+use crate::path::Outcome;
+use crate::{Group, PortId, Prefix};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A route, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteView {
+    /// Its prefix.
+    pub prefix: AnyPrefix,
+    /// Why it is there.
+    pub source: Source,
+    /// The group that it leads to; see [`Tables::group`].
+    pub group: Group,
+}
+
+impl Tables {
+    /// Adds a static route. It is an error if the prefix has a route; see [`replace_route`](Self::replace_route).
+    pub fn add_route(
+        &mut self,
+        prefix: AnyPrefix,
+        spec: &RouteSpec,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.put_route(prefix, spec, false, now),
+            AnyPrefix::V6(prefix) => self.put_route(prefix, spec, false, now),
+        }
+    }
+
+    /// Adds a static route or puts it in the place of the one there is: each packet takes one or the other.
+    pub fn replace_route(
+        &mut self,
+        prefix: AnyPrefix,
+        spec: &RouteSpec,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.put_route(prefix, spec, true, now),
+            AnyPrefix::V6(prefix) => self.put_route(prefix, spec, true, now),
+        }
+    }
+
+    /// Deletes a static route.
+    pub fn delete_route(&mut self, prefix: AnyPrefix, now: Duration) -> Result<(), RouterError> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.delete(prefix, now),
+            AnyPrefix::V6(prefix) => self.delete(prefix, now),
+        }
+    }
+
+    /// The route of exactly this prefix that forwards.
+    pub fn get(&self, prefix: AnyPrefix) -> Option<RouteView> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.v4.table.get(prefix).map(|group| self.view(prefix, group)),
+            AnyPrefix::V6(prefix) => self.v6.table.get(prefix).map(|group| self.view(prefix, group)),
+        }
+    }
+
+    /// The route that packets to an address take.
+    pub fn lookup(&self, address: IpAddr) -> Option<RouteView> {
+        match address {
+            IpAddr::V4(address) => {
+                self.v4.table.lookup(address.to_bits()).map(|(prefix, group)| self.view(prefix, group))
+            }
+            IpAddr::V6(address) => {
+                self.v6.table.lookup(address.to_bits()).map(|(prefix, group)| self.view(prefix, group))
+            }
+        }
+    }
+
+    /// The routes of a family that forward, by address and then from short to long.
+    pub fn routes<A: Ip>(&self) -> impl Iterator<Item = RouteView> + '_ {
+        A::side(self).table.iter().map(|(prefix, group)| self.view(prefix, group))
+    }
+
+    /// How many routes of a family forward.
+    pub fn count<A: Ip>(&self) -> usize {
+        A::side(self).table.len()
+    }
+
+    /// Where routes lead that have this group.
+    pub fn group(&self, group: Group) -> Option<GroupView> {
+        self.hops.view(group)
+    }
+
+    /// All groups that routes lead to.
+    pub fn groups(&self) -> Vec<GroupView> {
+        self.hops.groups().into_iter().filter_map(|group| self.hops.view(group)).collect()
+    }
+
+    /// How many different next hops there are.
+    pub fn next_hops(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// The next hop of a group that a decision chose as its member of this number.
+    pub fn member(&self, group: Group, member: u32) -> Option<Hop> {
+        self.hops.in_slot(group, member)
+    }
+
+    fn view<A: Ip>(&self, prefix: Prefix<A>, group: Group) -> RouteView {
+        RouteView { prefix: A::any(prefix), source: A::side(self).source(prefix, group), group }
+    }
+
+    fn put_route<A: Ip>(
+        &mut self,
+        prefix: Prefix<A>,
+        spec: &RouteSpec,
+        may_replace: bool,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        if self.owned_claims(prefix) {
+            return Err(RouterError::OwnPrefix(A::any(prefix)));
+        }
+        let old = A::side(self).static_group(prefix);
+        if old.is_some() && !may_replace {
+            return Err(RouterError::Exists(A::any(prefix)));
+        }
+        let members = self.members::<A>(spec)?;
+        let group = self.group_of(&members, spec.selection, old, now)?;
+        self.put_static(prefix, group, old, now)
+    }
+
+    fn delete<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
+        match A::side(self).static_group(prefix) {
+            Some(group) => self.delete_static(prefix, group, now),
+            None if self.owned_claims(prefix) => Err(RouterError::OwnPrefix(A::any(prefix))),
+            None => Err(RouterError::NotInTable(A::any(prefix))),
+        }
+    }
+
+    /// The group of these members for one more route, which workers know from now on.
+    pub(super) fn group_of(
+        &mut self,
+        members: &[(Hop, u32)],
+        selection: Selection,
+        heir_of: Option<Group>,
+        now: Duration,
+    ) -> Result<Group, RouterError> {
+        let (v4, v6) = (&mut self.v4, &mut self.v6);
+        let pin = |port: PortId, gateway: IpAddr| -> Result<_, RouterError> {
+            Ok(match gateway {
+                IpAddr::V4(address) => v4.engine(port)?.pin(address.to_bits(), now)?,
+                IpAddr::V6(address) => v6.engine(port)?.pin(address.to_bits(), now)?,
+            })
+        };
+        let acquired = self.hops.acquire(members, selection, heir_of, pin);
+        self.hops.publish();
+        self.unpin_orphans(now);
+        acquired
+    }
+
+    /// Makes `group` the static route of a prefix in the place of `old`. On an error the group is released.
+    pub(super) fn put_static<A: Ip>(
+        &mut self,
+        prefix: Prefix<A>,
+        group: Group,
+        old: Option<Group>,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        let is_up: Vec<bool> = self.ports.iter().map(|port| port.spec.is_up).collect();
+        let is_up = |port: PortId| is_up.get(usize::from(port.0)).copied().unwrap_or(false);
+        let side = A::side_mut(self);
+        let done = if side.claims.contains_key(&prefix) {
+            side.replace_claim(prefix, old, group, is_up)
+        } else {
+            side.insert(prefix, group)
+        };
+        let unused = if done.is_ok() { old } else { Some(group) };
+        if let Some(unused) = unused {
+            self.release(unused, 1, now);
+        }
+        done
+    }
+
+    /// Removes the static route of a prefix.
+    pub(super) fn delete_static<A: Ip>(
+        &mut self,
+        prefix: Prefix<A>,
+        group: Group,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        let is_up: Vec<bool> = self.ports.iter().map(|port| port.spec.is_up).collect();
+        let is_up = |port: PortId| is_up.get(usize::from(port.0)).copied().unwrap_or(false);
+        let side = A::side_mut(self);
+        if side.claims.contains_key(&prefix) {
+            side.unclaim(prefix, Claim { source: Source::Static, group }, is_up)?;
+        } else {
+            side.remove(prefix);
+        }
+        self.release(group, 1, now);
+        Ok(())
+    }
+
+    /// So many routes to a group less; gateways that nobody needs any more are let go.
+    pub(super) fn release(&mut self, group: Group, routes: u32, now: Duration) {
+        self.hops.release(group, routes);
+        self.unpin_orphans(now);
+    }
+
+    fn unpin_orphans(&mut self, now: Duration) {
+        for (port, gateway) in self.hops.take_orphans().into_iter().filter_map(Hop::gateway) {
+            let at = usize::from(port.0);
+            match gateway {
+                IpAddr::V4(address) => self.v4.engines[at].unpin(address.to_bits(), now),
+                IpAddr::V6(address) => self.v6.engines[at].unpin(address.to_bits(), now),
+            }
+        }
+    }
+
+    /// The next hops that a route asks for, each looked for and checked.
+    fn members<A: Ip>(&self, spec: &RouteSpec) -> Result<Vec<(Hop, u32)>, RouterError> {
+        let is_several = match spec.next_hops.len() {
+            0 => return Err(RouterError::NoNextHop),
+            count @ 1..=MOST_MEMBERS => count > 1,
+            count => return Err(RouterError::TooManyNextHops(count)),
+        };
+        if let Selection::Resilient { buckets, .. } = spec.selection
+            && !(1..=MOST_SLOTS).contains(&buckets)
+        {
+            return Err(RouterError::Buckets(buckets));
+        }
+        let member = |(target, weight): &(Target, u32)| match (self.hop::<A>(*target)?, *weight) {
+            (_, 0) => Err(RouterError::NoWeight),
+            (Hop::End { .. }, _) if is_several => Err(RouterError::EndAmongSeveral),
+            (hop, weight) => Ok((hop, weight)),
+        };
+        spec.next_hops.iter().map(member).collect()
+    }
+
+    fn hop<A: Ip>(&self, target: Target) -> Result<Hop, RouterError> {
+        let (port, gateway, mtu) = match target {
+            Target::Via { port, gateway, mtu } => (port, gateway, mtu),
+            Target::Local => return Ok(Hop::end(Outcome::Local)),
+            Target::Blackhole => return Ok(Hop::end(Outcome::Blackhole)),
+            Target::Unreachable => return Ok(Hop::end(Outcome::Unreachable)),
+            Target::Prohibited => return Ok(Hop::end(Outcome::Prohibited)),
+        };
+        if let Some(port) = port.filter(|port| usize::from(port.0) >= self.ports.len()) {
+            return Err(RouterError::NoSuchPort(port));
+        }
+        match (port, gateway) {
+            (Some(port), None) => Ok(Hop::OnLink { port, mtu }),
+            (None, None) => Err(RouterError::NoWay),
+            (_, Some(address)) if address.is_ipv4() && A::BITS == 128 => {
+                Err(RouterError::GatewayFamily(address))
+            }
+            (port, Some(address)) => {
+                Ok(Hop::Gateway { port: self.port_of_gateway(address, port)?, address, mtu })
+            }
+        }
+    }
+
+    /// Puts these static routes in the place of all there are in their family, at once: each is a prefix and which of
+    /// `specs` it takes. Of several for one prefix the last counts. On an error the old ones stay.
+    pub fn load<A: Ip>(
+        &mut self,
+        specs: &[RouteSpec],
+        routes: impl IntoIterator<Item = (Prefix<A>, usize)>,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        let mut routes: Vec<(Prefix<A>, usize)> = routes.into_iter().collect();
+        if let Some((_, index)) = routes.iter().find(|(_, index)| *index >= specs.len()) {
+            return Err(RouterError::NoSuchSpec(*index));
+        }
+        routes.reverse();
+        routes.sort_by_key(|(prefix, _)| *prefix);
+        routes.dedup_by_key(|(prefix, _)| *prefix);
+        let groups = self.groups_of::<A>(specs, now)?;
+        let routes: Vec<(Prefix<A>, Group)> =
+            routes.into_iter().map(|(prefix, index)| (prefix, groups[index])).collect();
+        let loaded = self.put_all(&routes, now);
+        groups.iter().for_each(|group| self.release(*group, 1, now));
+        loaded
+    }
+
+    /// A group for each of the specs, or none.
+    fn groups_of<A: Ip>(&mut self, specs: &[RouteSpec], now: Duration) -> Result<Vec<Group>, RouterError> {
+        let mut groups = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let acquired = self
+                .members::<A>(spec)
+                .and_then(|members| self.group_of(&members, spec.selection, None, now));
+            match acquired {
+                Ok(group) => groups.push(group),
+                Err(error) => {
+                    groups.into_iter().for_each(|group| self.release(group, 1, now));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Makes these, which are in order and each for another prefix, all static routes there are.
+    fn put_all<A: Ip>(&mut self, routes: &[(Prefix<A>, Group)], now: Duration) -> Result<(), RouterError> {
+        let old = counts(A::side(self).statics());
+        let mut claims = A::side(self).claims.clone();
+        for (prefix, claims) in &mut claims {
+            claims.retain(|claim| claim.source != Source::Static);
+            if let Ok(at) = routes.binary_search_by_key(prefix, |(prefix, _)| *prefix) {
+                claims.push(Claim { source: Source::Static, group: routes[at].1 });
+            }
+        }
+        claims.retain(|_, claims| !matches!(claims[..], [] | [Claim { source: Source::Static, .. }]));
+        let forwarding = claims.iter().filter_map(|(prefix, claims)| {
+            best(claims, is_up(&self.ports)).map(|claim| (*prefix, claim.group))
+        });
+        let all: Vec<(Prefix<A>, Group)> = routes.iter().copied().chain(forwarding).collect();
+        let side = A::side_mut(self);
+        side.table.load(all)?;
+        side.claims = claims;
+        counts(routes.iter().copied()).into_iter().for_each(|(group, routes)| self.hops.share(group, routes));
+        old.into_iter().for_each(|(group, routes)| self.release(group, routes, now));
+        Ok(())
+    }
+}
+
+/// How many of these routes lead to each group.
+fn counts<A>(routes: impl Iterator<Item = (Prefix<A>, Group)>) -> HashMap<Group, u32> {
+    let mut counts = HashMap::new();
+    routes.for_each(|(_, group)| *counts.entry(group).or_default() += 1);
+    counts
+}
