@@ -142,6 +142,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
     }
 }
 
+/// Returns an untagged frame with `payload`, for what is sent now and then.
+pub fn framed(dst: EtherAddr, src: EtherAddr, ether_type: EtherType, payload: &[u8]) -> Vec<u8> {
+    [&dst.0[..], &src.0, &ether_type.0.to_be_bytes(), payload].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +163,12 @@ mod tests {
             assert_eq!(Ethernet::new(&whole[..len]).unwrap_err(), Malformed::Truncated);
         }
         assert!(Ethernet::new(&whole).is_ok());
+    }
+
+    #[test]
+    fn a_frame_without_tags_is_made_at_once() {
+        let made = framed(DST.parse().unwrap(), SRC.parse().unwrap(), EtherType::ARP, b"payload");
+        assert_eq!(made, ether(DST, SRC).raw(EtherType::ARP, b"payload").bytes());
     }
 
     #[test]

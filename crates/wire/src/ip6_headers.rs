@@ -75,7 +75,7 @@ pub struct Ip6Fragment {
 pub enum Ip6Fault {
     /// The fixed header is malformed.
     Fixed(Malformed),
-    /// A header is not all there.
+    /// A header is not all there, or says that it is shorter than it can be.
     Truncated {
         /// Where the header begins.
         at: usize,
@@ -183,8 +183,8 @@ impl<'a> Ip6Headers<'a> {
     /// The header that begins here, whole; at least 8 bytes.
     fn header(&self, packet: &'a [u8]) -> Result<&'a [u8], Ip6Fault> {
         let rest = clamped(packet, self.offset, packet.len());
-        let len = rest.get(LENGTH).map_or(UNIT, |length| header_len(self.protocol, *length));
-        rest.get(..len).ok_or(match self.fragment {
+        let len = rest.get(LENGTH).and_then(|length| header_len(self.protocol, *length));
+        len.and_then(|len| rest.get(..len)).ok_or(match self.fragment {
             Some(fragment) if fragment.more => Ip6Fault::Incomplete { at: self.offset },
             _ => Ip6Fault::Truncated { at: self.offset },
         })
@@ -212,13 +212,14 @@ impl<'a> Ip6Headers<'a> {
     }
 }
 
-/// The length of an extension header whose length field is `length`; a fragment header's is reserved.
-fn header_len(protocol: IpProtocol, length: u8) -> usize {
-    match protocol {
-        IpProtocol::FRAGMENT => UNIT,
-        // RFC 4302 section 2.2: in words, without two; below 1 there is no room for its fixed fields.
-        IpProtocol::AUTHENTICATION => ((usize::from(length) + 2) * AUTHENTICATION_UNIT).max(UNIT),
-        _ => (usize::from(length) + 1) * UNIT,
+/// The length of an extension header whose length field is `length`; a fragment header's is reserved. An authentication
+/// header counts in words, without two (RFC 4302 section 2.2), and has none that leaves no room for its fixed fields.
+fn header_len(protocol: IpProtocol, length: u8) -> Option<usize> {
+    match (protocol, length) {
+        (IpProtocol::FRAGMENT, _) => Some(UNIT),
+        (IpProtocol::AUTHENTICATION, 0) => None,
+        (IpProtocol::AUTHENTICATION, _) => Some((usize::from(length) + 2) * AUTHENTICATION_UNIT),
+        _ => Some((usize::from(length) + 1) * UNIT),
     }
 }
 
@@ -300,6 +301,8 @@ mod tests {
                 .for_each(|len| assert_eq!(fault(&bytes[..len]), Ip6Fault::Truncated { at: 40 }, "{len}"));
             assert!(Ip6Headers::read(&bytes).is_ok());
         }
+        let bytes = ip6().extension(AUTHENTICATION, [0; 6]).bytes();
+        assert_eq!(fault(&bytes), Ip6Fault::Truncated { at: 40 });
         let bytes = ip6().fragment(0, true, 1).extension(DESTINATION, [0; 6]).bytes();
         (40..48).for_each(|len| assert_eq!(fault(&bytes[..len]), Ip6Fault::Truncated { at: 40 }));
         (48..56).for_each(|len| assert_eq!(fault(&bytes[..len]), Ip6Fault::Incomplete { at: 48 }));

@@ -8,10 +8,11 @@ mod check;
 mod frames;
 mod option;
 
+pub use crate::Station;
 pub use check::{NdFault, NdMessage};
 pub use frames::{
-    AdvertisementFlags, Station, neighbor_advertisement, neighbor_solicitation, redirect,
-    router_solicitation, unsolicited_advertisement,
+    AdvertisementFlags, neighbor_advertisement, neighbor_solicitation, redirect, router_solicitation,
+    unsolicited_advertisement,
 };
 pub use option::{NdOption, NdOptions, PrefixInformation};
 

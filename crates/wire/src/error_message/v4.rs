@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use super::Forbidden;
 use crate::bytes::{clamped, put};
-use crate::{Icmp, IcmpType, IpProtocol, Ipv4, Ipv4Options, Malformed, SourceRoute};
+use crate::{
+    EtherAddr, EtherType, Icmp, IcmpType, IpProtocol, Ipv4, Ipv4Options, Malformed, SourceRoute, Station,
+    framed,
+};
 
 /// Longest error (RFC 1812 section 4.3.2.3).
 const MAX_LEN: usize = 576;
@@ -218,6 +221,11 @@ impl IcmpAnswer {
         let header = AnswerHeader { src, id, ttl: TTL, tos: self.tos() };
         self.write(&mut bytes, header).expect("room was made for both headers");
         bytes
+    }
+
+    /// Returns a frame with the error, from a router to a neighbor, as a redirect is sent.
+    pub fn frame(&self, packet: &[u8], from: Station<Ipv4Addr>, to: EtherAddr, id: u16) -> Vec<u8> {
+        framed(to, from.ether, EtherType::IPV4, &self.packet(packet, from.ip, id))
     }
 
     /// Writes both headers to the first of `bytes`, the rest of which is the quoted packet.

@@ -4,7 +4,10 @@ use std::net::Ipv6Addr;
 
 use super::Forbidden;
 use crate::bytes::clamped;
-use crate::{Icmp6, Icmp6Type, Ip6Fault, Ip6Headers, IpProtocol, Ipv6, OptionFault, UnknownAction};
+use crate::{
+    EtherAddr, EtherType, Icmp6, Icmp6Type, Ip6Fault, Ip6Headers, IpProtocol, Ipv6, OptionFault, Station,
+    UnknownAction, framed,
+};
 
 /// Longest error: no link has a smaller MTU (RFC 4443 section 2.4 c).
 const MAX_LEN: usize = 1280;
@@ -153,6 +156,11 @@ impl Icmp6Answer {
         icmp.set_rest(self.error.rest.to_be_bytes());
         icmp.fill_checksum(src, self.to);
         bytes
+    }
+
+    /// Returns a frame with the error, from a router to a neighbor.
+    pub fn frame(&self, packet: &[u8], from: Station<Ipv6Addr>, to: EtherAddr) -> Vec<u8> {
+        framed(to, from.ether, EtherType::IPV6, &self.packet(packet, from.ip))
     }
 }
 

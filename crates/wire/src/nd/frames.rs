@@ -8,23 +8,7 @@ use super::{
     RouterSolicitation, solicited_node,
 };
 use crate::bytes::clamped;
-use crate::{EtherAddr, EtherType, Ethernet, Icmp6, IpProtocol, Ipv6, Malformed};
-
-/// A station on a link: its addresses there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Station<A> {
-    /// Its Ethernet address.
-    pub ether: EtherAddr,
-    /// Its IP address.
-    pub ip: A,
-}
-
-impl Station<Ipv6Addr> {
-    /// Those who listen to a multicast address, as if they were one station.
-    pub fn group(ip: Ipv6Addr) -> Station<Ipv6Addr> {
-        Station { ether: EtherAddr::multicast_v6(ip), ip }
-    }
-}
+use crate::{EtherAddr, EtherType, Icmp6, IpProtocol, Ipv6, Malformed, Station, framed};
 
 /// What an advertisement says of itself and of its target (RFC 4861 section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -36,9 +20,6 @@ pub struct AdvertisementFlags {
     /// Another link address known for the target gives way to this one (O).
     pub overrides: bool,
 }
-
-const IP: usize = Ethernet::<&[u8]>::LEN;
-const MESSAGE: usize = IP + Ipv6::<&[u8]>::LEN;
 
 /// Longest redirect from its IP header on: no link has a smaller MTU (RFC 4861 section 4.5).
 const MAX_REDIRECT: usize = 1280;
@@ -138,27 +119,23 @@ fn add_redirected(message: &mut Vec<u8>, packet: &[u8]) {
 
 /// Puts the headers before a message and fills in its checksum.
 fn frame(from: Station<Ipv6Addr>, to: Station<Ipv6Addr>, message: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; MESSAGE];
-    bytes.extend(message);
-    fill(Ethernet::new(&mut bytes), |mut ethernet| {
-        ethernet.set_dst(to.ether);
-        ethernet.set_src(from.ether);
-        ethernet.set_ether_type(EtherType::IPV6);
-    });
-    fill(Ipv6::init(&mut bytes[IP..]), |mut ip| {
+    let mut packet = vec![0; Ipv6::<&[u8]>::LEN];
+    packet.extend(message);
+    fill(Ipv6::init(&mut packet), |mut ip| {
         ip.set_payload_length(message.len() as u16);
         ip.set_next_header(IpProtocol::ICMPV6);
         ip.set_hop_limit(HOP_LIMIT);
         ip.set_src(from.ip);
         ip.set_dst(to.ip);
+        fill(Icmp6::new(ip.payload_mut()), |mut icmp| icmp.fill_checksum(from.ip, to.ip));
     });
-    fill(Icmp6::new(&mut bytes[MESSAGE..]), |mut icmp| icmp.fill_checksum(from.ip, to.ip));
-    bytes
+    framed(to.ether, from.ether, EtherType::IPV6, &packet)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ethernet;
     use crate::build::ip6;
     use crate::nd::{NdMessage, NdOption};
     use proptest::prelude::*;
