@@ -104,10 +104,10 @@ impl ArpProtocol {
     fn ask(&self, entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) {
         if entry.asked < self.settings.tries {
             send(entry, Ask::Everyone, now, effects);
-            entry.deadline = Some(now + self.settings.interval);
+            entry.deadline = Some(now.saturating_add(self.settings.interval));
         } else {
             entry.state = State::Failed;
-            let end = entry.last_asked.unwrap_or(now) + self.settings.negative;
+            let end = entry.last_asked.unwrap_or(now).saturating_add(self.settings.negative);
             (entry.deadline, entry.expires) = (Some(end), Some(end));
             effects.push(Effect::Unreachable);
         }
@@ -115,11 +115,11 @@ impl ArpProtocol {
 
     fn begin_to_verify(&self, entry: &mut Entry, now: Duration) {
         // Use is reported from here on only. Should this timer have come late, there must be time for a report.
-        let end = entry.expires.unwrap_or(now).max(now + self.settings.interval);
+        let end = entry.expires.unwrap_or(now).max(now.saturating_add(self.settings.interval));
         entry.state = State::Verify;
         entry.preempt = self.settings.refresh_tries;
         entry.expires = Some(end);
-        entry.deadline = Some(end.min(now + self.spacing(entry, now)));
+        entry.deadline = Some(end.min(now.saturating_add(self.spacing(entry, now))));
     }
 
     /// A timer in the last part of life: asks if the neighbor was used, else lets it end in time.
@@ -128,7 +128,7 @@ impl ArpProtocol {
             return;
         }
         match entry.expires.filter(|&end| end > now) {
-            Some(end) => entry.deadline = Some(end.min(now + self.spacing(entry, now))),
+            Some(end) => entry.deadline = Some(end.min(now.saturating_add(self.spacing(entry, now)))),
             None => effects.push(Effect::Expired),
         }
     }
@@ -139,7 +139,7 @@ impl ArpProtocol {
     /// used only just then is asked first.
     fn refresh(&self, entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) -> bool {
         let spacing = self.spacing(entry, now);
-        let is_early = entry.last_asked.is_some_and(|asked| now < asked + spacing);
+        let is_early = entry.last_asked.is_some_and(|asked| now < asked.saturating_add(spacing));
         if entry.preempt == 0 || is_early {
             return false;
         }
@@ -150,9 +150,9 @@ impl ArpProtocol {
         };
         send(entry, to, now, effects);
         entry.preempt -= 1;
-        let end = entry.expires.unwrap_or(now).max(now + self.settings.interval);
+        let end = entry.expires.unwrap_or(now).max(now.saturating_add(self.settings.interval));
         entry.expires = Some(end);
-        entry.deadline = Some(end.min(now + spacing));
+        entry.deadline = Some(end.min(now.saturating_add(spacing)));
         true
     }
 
@@ -195,8 +195,9 @@ impl ArpProtocol {
         entry.asked = 0;
         entry.preempt = self.settings.refresh_tries;
         entry.last_heard = Some(now);
-        entry.expires = Some(now + self.settings.lifetime);
-        entry.deadline = Some(now + self.settings.lifetime.saturating_sub(self.settings.refresh));
+        let fresh = self.settings.lifetime.saturating_sub(self.settings.refresh);
+        entry.expires = Some(now.saturating_add(self.settings.lifetime));
+        entry.deadline = Some(now.saturating_add(fresh));
     }
 }
 
@@ -430,6 +431,24 @@ mod tests {
         assert!(arp.may_create(&heard, true));
         assert!(!arp.may_create(&heard, false));
         assert!(!arp.may_create(&Heard { link: None, ..heard }, true));
+    }
+
+    #[test]
+    fn times_of_any_length_are_borne() {
+        let most = Duration::MAX;
+        for refresh in [most, secs(0)] {
+            let mut life = life();
+            let settings = &mut life.protocol.settings;
+            (settings.lifetime, settings.interval, settings.negative) = (most, most, most);
+            (settings.refresh, settings.refresh_tries) = (refresh, 0);
+            life.now = secs(1);
+            life.packet();
+            life.timer(true);
+            life.hear(A, REPLY);
+            life.timer(true);
+            life.packet();
+            assert_eq!(life.entry().usable(), Some(A));
+        }
     }
 
     proptest! {

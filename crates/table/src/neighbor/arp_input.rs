@@ -395,6 +395,7 @@ fn is_one_station(address: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const PORT: PortId = PortId(1);
     const OTHER_PORT: PortId = PortId(2);
@@ -667,5 +668,35 @@ mod tests {
         }
         let names: std::collections::HashSet<_> = ArpNote::ALL.map(ArpNote::name).into();
         assert_eq!(names.len(), ArpNote::ALL.len());
+    }
+
+    proptest! {
+        #[test]
+        fn of_any_fields_nothing_of_ours_is_learnt_and_only_requests_are_answered(
+            operation in 0u16..4,
+            link: [u8; 6],
+            addresses in [0usize..9, 0..9],
+            flags: [bool; 4],
+        ) {
+            let all = [ME, TENTATIVE, AUTO, YOU, THEM, FAR, NOBODY, PUBLISHED, ELSEWHERE];
+            let bytes = message(operation, link.into(), all[addresses[0]], all[addresses[1]]);
+            let outcome = on(&bytes, |port| {
+                [port.speaks, port.learns, port.allows_groups, port.is_proxy] = flags;
+            });
+            if let Some(heard) = outcome.heard {
+                prop_assert!(![ME, TENTATIVE, AUTO, NOBODY, ELSEWHERE].contains(&heard.address));
+                prop_assert!(flags[0] && flags[1] && heard.heard.link == Some(link.into()));
+            }
+            if let Some(reply) = outcome.reply {
+                prop_assert!(operation == 1 && flags[0] && reply.sender != TENTATIVE);
+                prop_assert_eq!(reply.target_link, EtherAddr(link));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decided_about(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let outcome = at(&bytes);
+            prop_assert!(outcome.note.is_some() || Arp::new(&bytes).is_ok());
+        }
     }
 }

@@ -244,7 +244,7 @@ impl Step<'_> {
             return self.hold();
         }
         let wait = between(Duration::ZERO, self.settings.first_wait, self.random);
-        self.leave(ClaimState::Probing, Some(self.now + wait));
+        self.leave(ClaimState::Probing, Some(self.now.saturating_add(wait)));
     }
 
     fn probe(&mut self) {
@@ -255,7 +255,7 @@ impl Step<'_> {
         } else {
             self.settings.last_wait
         };
-        self.claim.deadline = Some(self.now + wait);
+        self.claim.deadline = Some(self.now.saturating_add(wait));
     }
 
     fn hold(&mut self) {
@@ -282,8 +282,8 @@ impl Step<'_> {
         }
         if self.claim.sent < all {
             let doubled = (self.claim.sent + 1).saturating_sub(self.settings.announcements.max(1));
-            let gap = self.settings.announcement_gap * (1 << doubled);
-            self.claim.deadline = Some(self.now + gap);
+            let gap = self.settings.announcement_gap.saturating_mul(1 << doubled);
+            self.claim.deadline = Some(self.now.saturating_add(gap));
         }
     }
 
@@ -303,12 +303,12 @@ impl Step<'_> {
         } else {
             self.settings.retry
         };
-        self.leave(ClaimState::Lost, Some(self.now + wait));
+        self.leave(ClaimState::Lost, Some(self.now.saturating_add(wait)));
     }
 
     fn defend(&mut self, with: EtherAddr) {
         self.effects.push(ClaimEffect::Conflict { with });
-        let is_early = |last: Duration| self.now < last + self.settings.defense_gap;
+        let is_early = |last: Duration| self.now < last.saturating_add(self.settings.defense_gap);
         if !self.claim.last_defense.is_some_and(is_early) {
             self.claim.last_defense = Some(self.now);
             self.effects.push(ClaimEffect::Defend);
@@ -328,7 +328,7 @@ impl Step<'_> {
 
 fn between(least: Duration, most: Duration, random: &mut Random) -> Duration {
     let range = u64::try_from(most.saturating_sub(least).as_nanos()).unwrap_or(u64::MAX - 1);
-    least + Duration::from_nanos(random.below(range.saturating_add(1)))
+    least.saturating_add(Duration::from_nanos(random.below(range.saturating_add(1))))
 }
 
 #[cfg(test)]
@@ -569,6 +569,30 @@ mod tests {
         life.event(ClaimEvent::Up);
         life.run_to(life.now + secs(60));
         assert_eq!((life.times(SendProbe).len(), life.times(Usable).len()), (3, 1));
+    }
+
+    #[test]
+    fn times_of_any_length_are_borne() {
+        let most = Duration::MAX;
+        let settings = ClaimSettings {
+            first_wait: most,
+            least_gap: most,
+            most_gap: most,
+            last_wait: most,
+            announcement_gap: most,
+            repeats: 255,
+            defense_gap: most,
+            retry: most,
+            ..ClaimSettings::arp()
+        };
+        for settings in [settings, settings.without_probes()] {
+            let mut life = Life::new(settings, 1);
+            for event in [ClaimEvent::Up, ClaimEvent::Conflict(A), ClaimEvent::Conflict(A), ClaimEvent::Timer]
+            {
+                life.now += secs(1);
+                life.event(event);
+            }
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Step<'_> {
     fn known(&mut self, state: State, time: Duration) {
         self.entry.state = state;
         self.entry.asked = 0;
-        self.entry.deadline = Some(self.now + time);
+        self.entry.deadline = Some(self.now.saturating_add(time));
         self.entry.expires = None;
     }
 
@@ -186,7 +186,7 @@ impl Step<'_> {
     }
 
     fn used_unreachable(&mut self, is_due: bool) {
-        self.entry.expires = Some(self.now + self.settings.unreachable);
+        self.entry.expires = Some(self.now.saturating_add(self.settings.unreachable));
         if is_due {
             self.solicit_more_seldom();
         }
@@ -214,7 +214,7 @@ impl Step<'_> {
     fn ask(&mut self, to: Ask, until_next: Duration) {
         self.entry.asked = self.entry.asked.saturating_add(1);
         self.entry.last_asked = Some(self.now);
-        self.entry.deadline = Some(self.now + until_next);
+        self.entry.deadline = Some(self.now.saturating_add(until_next));
         self.effects.push(Effect::Ask(to));
     }
 
@@ -255,7 +255,8 @@ impl Step<'_> {
 
     /// Doesn't wait for the end of a long pause to ask one who is alive after all.
     fn ask_soon(&mut self) {
-        let soon = self.entry.last_asked.map_or(self.now, |asked| asked + self.settings.retrans);
+        let soon =
+            self.entry.last_asked.map_or(self.now, |asked| asked.saturating_add(self.settings.retrans));
         self.entry.deadline = self.entry.deadline.min(Some(soon.max(self.now)));
     }
 
@@ -311,13 +312,14 @@ impl Step<'_> {
 /// Draws a time so that many don't end together (RFC 4861, 10: `MIN_RANDOM_FACTOR`, `MAX_RANDOM_FACTOR`).
 fn between_half_and_one_and_a_half(time: Duration, random: &mut Random) -> Duration {
     let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
-    time / 2 + Duration::from_nanos(random.below(nanoseconds.saturating_add(1)))
+    (time / 2).saturating_add(Duration::from_nanos(random.below(nanoseconds.saturating_add(1))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::neighbor::protocol::testing::{A, B, Life, ms, secs};
+    use proptest::prelude::*;
 
     const YES: Option<bool> = Some(true);
     const NO: Option<bool> = Some(false);
@@ -698,6 +700,28 @@ mod tests {
         assert!(life.entry().is_router);
     }
 
+    // Settings.
+
+    #[test]
+    fn times_of_any_length_are_borne() {
+        for state in KNOWN {
+            let mut life = life(state);
+            let most = Duration::MAX;
+            let settings = &mut life.protocol.settings;
+            (settings.retrans, settings.reachable, settings.delay) = (most, most, most);
+            (settings.garbage, settings.longest_retrans, settings.unreachable) = (most, most, most);
+            settings.backoff = u32::MAX;
+            life.now = secs(1_000_000);
+            for _ in 0..9 {
+                life.packet();
+                life.timer(true);
+                life.hear(A, HeardKind::Solicitation);
+            }
+            life.hear(A, na(true, true));
+            assert_eq!(life.entry().usable(), Some(A));
+        }
+    }
+
     // Static entries.
 
     #[test]
@@ -727,5 +751,35 @@ mod tests {
             assert_eq!(life.entry().usable(), Some(A));
         }
         assert_eq!(life.log, []);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_questions_are_a_second_apart_and_a_timer_is_set(
+            events in proptest::collection::vec((0u64..4000, 0u8..8, 0u8..4), 1..200),
+        ) {
+            let mut life = unknown();
+            for (wait, what, flags) in events {
+                // Up to 400 s, or up to 4 s.
+                let wait = if wait % 5 == 0 { ms(wait * 100) } else { ms(wait) };
+                life.run_to(life.now + wait);
+                let link = if flags & 1 == 0 { A } else { B };
+                match what {
+                    0 => drop(life.hear(link, na(true, flags & 2 == 0))),
+                    1 => drop(life.hear(link, na(false, flags & 2 == 0))),
+                    2 => drop(life.hear(link, HeardKind::Solicitation)),
+                    3 => life.uses = !life.uses,
+                    4 => drop(life.event(Event::Confirmed)),
+                    _ => drop(life.packet()),
+                }
+                let entry = life.entry.as_ref();
+                prop_assert!(entry.is_none_or(|entry| entry.deadline >= Some(life.now)), "{entry:?}");
+                let is_known = |entry: &Entry| entry.state != State::Incomplete;
+                prop_assert!(entry.is_none_or(|entry| entry.usable().is_some() == is_known(entry)));
+            }
+            for pair in life.asked_at().windows(2) {
+                prop_assert!(pair[1] - pair[0] >= secs(1), "{:?}", life.log);
+            }
+        }
     }
 }
