@@ -27,6 +27,8 @@ pub(super) struct Slot<A> {
     pub(super) entry: Option<Entry>,
     pub(super) pins: u32,
     pub(super) trial: Trial,
+    /// It was used since its last timer.
+    pub(super) was_used: bool,
     timer: Option<Duration>,
     rank: Option<(Rank, Duration)>,
     /// Its place in [`Entries::watched`].
@@ -121,6 +123,7 @@ impl<A: Key> Entries<A> {
             entry: None,
             pins: 0,
             trial: Trial::Passed,
+            was_used: false,
             timer: None,
             rank: None,
             watched: None,
@@ -144,7 +147,7 @@ impl<A: Key> Entries<A> {
     pub(super) fn forget(&mut self, at: At, now: Duration) {
         let slot = &mut self.slots[at];
         slot.entry = None;
-        slot.trial = Trial::Passed;
+        (slot.trial, slot.was_used) = (Trial::Passed, false);
         let (address, id, is_pinned) = (slot.address, slot.id, slot.pins > 0);
         self.settle(at, now);
         if !is_pinned {

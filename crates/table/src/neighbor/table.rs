@@ -327,7 +327,9 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         let kind = HeardKind::Advertisement { solicited: true, overrides: true };
         let heard = Heard { link: Some(link), kind, router: None };
         let mut entry = Entry::new();
-        self.protocol.step(&mut entry, Event::Heard(heard), now, &mut self.random, &mut self.effects);
+        for event in [Event::Heard(heard), Event::Confirmed] {
+            self.protocol.step(&mut entry, event, now, &mut self.random, &mut self.effects);
+        }
         self.effects.clear();
         entry
     }
@@ -338,12 +340,8 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
     /// A neighbor's timer is due.
     fn timer(&mut self, at: At, now: Duration) {
         let used = self.entries.take_use(at);
-        if used && self.entries.slot(at).entry.as_ref().is_some_and(is_asleep) {
-            // Its timer is its end. It was used since the last look, so this is not the end.
-            self.step(at, Event::Packet, now);
-        } else {
-            self.step(at, Event::Timer { used }, now);
-        }
+        let was_seen_used = std::mem::take(&mut self.entries.slot_mut(at).was_used);
+        self.step(at, Event::Timer { used: used || was_seen_used }, now);
     }
 
     /// Looks whether those were used whose use matters, and says when to look again.
@@ -373,7 +371,8 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
 
     /// A neighbor was used whose use mattered.
     fn was_used(&mut self, at: At, now: Duration) {
-        self.entries.slot_mut(at).trial = Trial::Passed;
+        let slot = self.entries.slot_mut(at);
+        (slot.trial, slot.was_used) = (Trial::Passed, true);
         if self.entries.slot(at).entry.as_ref().is_some_and(Entry::wants_report) {
             self.step(at, Event::Packet, now);
         } else {
@@ -381,11 +380,6 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         }
         self.entries.renew_rank(at, now);
     }
-}
-
-/// Whether the protocol wants to hear of use as it happens, and not by the next timer.
-fn is_asleep(entry: &Entry) -> bool {
-    matches!(entry.state, State::Stale | State::Unreachable)
 }
 
 /// Room.

@@ -1,0 +1,216 @@
+//! Scans and floods: memory stays bounded, and whoever is in use stays.
+use super::rig::*;
+use artery_table::neighbor::arp::ArpProtocol;
+use artery_table::neighbor::nd::NdProtocol;
+use artery_table::neighbor::{Happened, HeardKind, Kind, L2Engine, Limit, NeighborLimits};
+
+const LIVE: std::ops::Range<u32> = 0..50;
+
+fn limits(entries: usize) -> NeighborLimits {
+    NeighborLimits { entries, ..NeighborLimits::default() }
+}
+/// No bound but the number of entries.
+fn hurried(entries: usize) -> NeighborLimits {
+    NeighborLimits { entries, per_second: 1_000_000_000, burst: 1_000_000_000 }
+}
+
+/// A table whose first neighbors are there and in use.
+fn with_live(limits: NeighborLimits) -> Rig<u32, ArpProtocol> {
+    let mut rig = Rig::new(limits);
+    for n in LIVE {
+        rig.there.insert(n, mac(n));
+        assert_eq!(rig.send(n), Sent::To(mac(n)));
+    }
+    rig
+}
+
+fn assert_live(rig: &mut Rig<u32, ArpProtocol>) {
+    LIVE.for_each(|n| assert_eq!(rig.send(n), Sent::To(mac(n)), "neighbor {n} at {:?}", rig.now));
+}
+
+/// Sends to so many addresses nobody has, so many in a second, while others are in use.
+fn scan(rig: &mut Rig<u32, ArpProtocol>, targets: u32, per_second: u32) -> (usize, usize) {
+    let (mut most, mut most_ids) = (0, 0);
+    for n in 0..targets {
+        rig.send(0x0a00_0000 + n);
+        if n % (per_second / 20) == 0 {
+            assert_live(rig);
+            rig.run_for(ms(50));
+            (most, most_ids) = (most.max(rig.table.len()), most_ids.max(rig.places.in_use()));
+            (rig.asks, rig.events) = (Vec::new(), Vec::new());
+        }
+    }
+    (most, most_ids)
+}
+
+#[test]
+fn a_scan_of_a_16_on_link_asks_for_a_thousand_a_second_and_leaves_live_neighbors_alone() {
+    let mut rig = with_live(NeighborLimits::default());
+    let (most, ids) = scan(&mut rig, 1 << 16, 10_000);
+    assert!(most == ids && most < 9000, "{most}");
+    let counters = rig.table.counters();
+    assert!((6500..=8500).contains(&(65_536 + 50 - counters.over_rate)), "{counters:?}");
+    assert_eq!((counters.over_entries, counters.over_total, counters.pushed_out), (0, 0, 0));
+    rig.run_for(secs(60));
+    assert_eq!(rig.table.len(), LIVE.len());
+}
+
+#[test]
+fn a_scan_that_goes_on_for_lifetimes_stays_within_a_small_table_and_leaves_live_neighbors_alone() {
+    let mut rig = with_live(hurried(200));
+    let (most, ids) = scan(&mut rig, 1 << 20, 400);
+    assert!(rig.now > secs(2600));
+    assert_eq!((most, ids), (200, 200));
+    let pushed_out = rig.table.counters().pushed_out;
+    assert!(pushed_out > 1_000_000, "{pushed_out} made room for others");
+    assert_live(&mut rig);
+}
+
+#[test]
+fn a_fast_scan_of_a_whole_8_costs_no_memory() {
+    let mut rig = with_live(NeighborLimits::default());
+    for n in 0..1 << 24 {
+        rig.table.resolve(0x0a00_0000 + n, secs(10));
+    }
+    assert_eq!(rig.table.len(), 50 + 1000, "one burst");
+    rig.run_to(secs(10));
+    assert_live(&mut rig);
+}
+
+#[test]
+fn a_flood_of_strangers_does_not_push_out_who_is_in_use() {
+    let mut rig = with_live(limits(1000));
+    rig.table.set(100, mac(100), Kind::Static, rig.now).unwrap();
+    rig.table.pin(101, rig.now).unwrap();
+    for n in 0..100_000 {
+        rig.hear(0x0b00_0000 + n, mac(666), HeardKind::Solicitation);
+        assert!(rig.table.len() <= 1000);
+        if n % 1000 == 0 {
+            assert_live(&mut rig);
+            rig.run_for(ms(100));
+            (rig.asks, rig.events) = (Vec::new(), Vec::new());
+        }
+    }
+    assert_live(&mut rig);
+    assert_eq!((rig.send(100), rig.link(101).is_some()), (Sent::To(mac(100)), true));
+    assert!(rig.table.counters().pushed_out > 99_000);
+}
+
+#[test]
+fn a_stranger_that_is_then_used_is_none_any_more() {
+    let mut rig = Rig::<u32, ArpProtocol>::new(limits(10));
+    rig.hear(1, mac(1), HeardKind::Solicitation);
+    assert_eq!(rig.send(1), Sent::To(mac(1)));
+    (10..100).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    assert_eq!(rig.send(1), Sent::To(mac(1)));
+    assert_eq!(rig.events_of(10).last(), Some(&Happened::PushedOut));
+}
+
+#[test]
+fn who_was_never_known_goes_first_then_strangers_then_who_is_idle() {
+    let mut rig = Rig::<u128, NdProtocol>::new(hurried(6));
+    rig.there.extend([(1, mac(1)), (2, mac(2))]);
+    rig.send(1); // will be stale and idle
+    rig.run_for(secs(100));
+    rig.send(2); // in use
+    rig.hear(3, mac(3), HeardKind::Solicitation);
+    rig.send(4); // never answers
+    rig.send(5); // nor does this one
+    rig.table.pin(6, rig.now).unwrap();
+    rig.send(6);
+    let mut out = Vec::new();
+    for n in 10..13 {
+        rig.there.insert(n, mac(n as u32));
+        rig.send(n);
+        let pushed_out = rig.events.iter().filter(|event| event.2 == Happened::PushedOut);
+        out.extend(pushed_out.map(|event| event.1));
+        rig.events.clear();
+    }
+    assert_eq!(out, [4, 5, 3]);
+    rig.there.insert(13, mac(13));
+    assert_eq!(rig.send(13), Sent::To(mac(13)));
+    assert_eq!(rig.events_of(1).last(), Some(&Happened::PushedOut));
+    assert_eq!(rig.send(2), Sent::To(mac(2)));
+    // All that are left are in use, or pinned.
+    assert_eq!(rig.send(14), Sent::Dropped(Limit::Entries));
+    assert_eq!(rig.table.counters().over_entries, 1);
+    assert_eq!(rig.table.set(15, mac(15), Kind::Static, rig.now), Err(Limit::Entries));
+    assert_eq!(rig.table.pin(15, rig.now), Err(Limit::Entries));
+}
+
+#[test]
+fn a_stale_neighbor_that_was_used_a_moment_ago_is_not_idle() {
+    let mut rig = Rig::<u128, NdProtocol>::new(hurried(2));
+    rig.there.extend([(1, mac(1)), (2, mac(2)), (3, mac(3))]);
+    rig.send(1);
+    rig.send(2);
+    rig.run_for(secs(100));
+    assert_eq!(rig.send(1), Sent::To(mac(1)));
+    assert_eq!(rig.send(3), Sent::To(mac(3)));
+    assert_eq!((rig.send(1), rig.link(2)), (Sent::To(mac(1)), None));
+}
+
+#[test]
+fn a_full_table_finds_out_who_has_fallen_silent() {
+    // Reachable for 20 minutes by the rules of ARP, but only some are used.
+    let mut rig = with_live(hurried(1000));
+    for n in 100..1050 {
+        rig.there.insert(n, mac(n));
+        assert_eq!(rig.send(n), Sent::To(mac(n)));
+    }
+    rig.there.insert(2000, mac(2000));
+    assert_eq!(rig.send(2000), Sent::Dropped(Limit::Entries));
+    while rig.send(2000) != Sent::To(mac(2000)) {
+        assert!(rig.now < secs(15), "someone should have made room");
+        rig.run_for(ms(100));
+        assert_live(&mut rig);
+    }
+    // Those who are used are soon left alone again.
+    rig.run_for(secs(2));
+    assert_live(&mut rig);
+    rig.run_for(secs(2));
+    assert!(LIVE.into_iter().all(|n| !rig.link(n).unwrap().wants_report()));
+}
+
+#[test]
+fn tables_of_one_router_share_a_bound() {
+    let mut rig = Rig::<u32, ArpProtocol>::with(ArpProtocol::default(), hurried(100), 200, 5);
+    let mut other = artery_table::neighbor::NeighborTable::<u128, _>::new(
+        &rig.places,
+        NdProtocol::default(),
+        hurried(100),
+        2,
+    );
+    (0..3).for_each(|n| assert!(other.pin(n, secs(0)).is_ok()));
+    (0..2).for_each(|n| assert!(rig.table.pin(n, secs(0)).is_ok()));
+    assert_eq!((rig.send(9), rig.table.counters().over_total), (Sent::Dropped(Limit::Total), 1));
+    other.unpin(0, secs(0));
+    assert_eq!(rig.send(9), Sent::Waits);
+    // One's own that were never known make room, another table's don't.
+    assert_eq!((rig.send(10), rig.events_of(9)), (Sent::Waits, vec![Happened::PushedOut]));
+    assert_eq!(other.pin(0, secs(0)), Err(Limit::Total));
+}
+
+#[test]
+fn next_hops_are_asked_for_whatever_the_rate() {
+    let mut rig = Rig::<u32, ArpProtocol>::new(NeighborLimits { per_second: 1, burst: 1, entries: 10 });
+    rig.table.pin(1, rig.now).unwrap();
+    assert_eq!((rig.send(2), rig.send(3)), (Sent::Waits, Sent::Dropped(Limit::Rate)));
+    assert_eq!((rig.send(1), rig.table.counters().over_rate), (Sent::Waits, 1));
+}
+
+#[test]
+fn polls_do_what_is_due_in_pieces() {
+    let mut rig = Rig::<u32, ArpProtocol>::new(hurried(1 << 17));
+    (0..65_536).for_each(|n| assert_eq!(rig.send(n), Sent::Waits));
+    rig.asks.clear();
+    let mut polls = 0;
+    while rig.table.poll(secs(1)) == Some(secs(1)) {
+        let mut actions = Vec::new();
+        rig.table.take_actions(&mut actions);
+        assert!(actions.len() <= 256, "{} in one poll", actions.len());
+        polls += 1;
+    }
+    assert!((255..=257).contains(&polls), "{polls}");
+    assert_eq!(rig.table.counters().asked, 2 * 65_536);
+}
