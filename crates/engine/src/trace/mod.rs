@@ -65,6 +65,8 @@ struct Snapshot {
     /// Where its network header starts, if anybody said.
     network: Option<isize>,
     paint: u8,
+    /// The annotation with its destination or next hop, of either version of IP.
+    dst: [u8; 16],
     /// Its first bytes.
     data: Vec<u8>,
 }

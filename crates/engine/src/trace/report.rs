@@ -3,8 +3,7 @@ use super::session::{State, Traced};
 use super::{Event, Record};
 use std::fmt::Write as _;
 
-const COLUMNS: &str =
-    "packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\tlength\tin_port\tnetwork\tpaint\tdata";
+const COLUMNS: &str = "packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\tlength\tin_port\tnetwork\tpaint\tdst\tdata";
 
 /// Writes it out. Packets are numbered from 1.
 pub(super) fn write(state: &State, packets: &[Traced]) -> String {
@@ -13,7 +12,7 @@ pub(super) fn write(state: &State, packets: &[Traced]) -> String {
     for (packet, traced) in (1..).zip(packets) {
         traced.records.iter().for_each(|record| line(&mut text, packet, record));
         if traced.lost > 0 {
-            let _ = writeln!(text, "{packet}\t\t\t\tlost\t\t\t\t{}\t\t\t\t\t", traced.lost);
+            let _ = writeln!(text, "{packet}\t\t\t\tlost\t\t\t\t{}\t\t\t\t\t\t", traced.lost);
         }
     }
     text
@@ -32,12 +31,13 @@ fn line(text: &mut String, packet: usize, record: &Record) {
     match snapshot {
         Some(shot) => {
             let network = shot.network.map_or(String::new(), |offset| offset.to_string());
-            let _ = write!(text, "\t{}\t{}\t{network}\t{}\t", shot.length, shot.in_port, shot.paint);
-            for byte in &shot.data {
-                let _ = write!(text, "{byte:02x}");
+            let _ = write!(text, "\t{}\t{}\t{network}\t{}", shot.length, shot.in_port, shot.paint);
+            for bytes in [&shot.dst[..], &shot.data] {
+                text.push('\t');
+                bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
             }
         }
-        None => text.push_str("\t\t\t\t\t"),
+        None => text.push_str("\t\t\t\t\t\t"),
     }
     text.push('\n');
 }

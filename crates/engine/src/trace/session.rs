@@ -1,6 +1,6 @@
 //! One trace: which packets it follows, and what it recorded of each.
 use super::{Event, MOST_COPIES, MOST_RECORDS, Record, SNAPSHOT, Scene, Snapshot};
-use artery_packet::{Mark, Packet};
+use artery_packet::{Mark, Packet, anno};
 use std::time::{Duration, Instant};
 
 /// Bits of a mark's number for the copy, the packet, and the trace; so that marks of an earlier trace mean nothing.
@@ -209,6 +209,7 @@ impl Snapshot {
             in_port: packet.in_port(),
             network: packet.network_offset(),
             paint: packet.paint(),
+            dst: packet.annotation(anno::DST_IP6),
             data: packet.data()[..packet.len().min(SNAPSHOT)].to_vec(),
         }
     }
