@@ -324,11 +324,17 @@ impl Sender {
             self.seen = self.counters();
         }
         let Some(tx) = self.half.held.as_mut() else { return 0 };
+        let marks = cx.marks(&self.pending);
         let result = tx.transmit(&mut self.pending);
         let (now, was) = (tx.counters(), self.seen);
         self.seen = now;
-        cx.count_discarded(DropReason::TooLong, now.too_long.saturating_sub(was.too_long));
-        cx.count_discarded(DropReason::DeviceDown, now.refused.saturating_sub(was.refused));
+        let too_long = now.too_long.saturating_sub(was.too_long);
+        let refused = now.refused.saturating_sub(was.refused);
+        cx.count_discarded(DropReason::TooLong, too_long);
+        cx.count_discarded(DropReason::DeviceDown, refused);
+        if let Some(port) = &self.half.port {
+            cx.sent(&marks, &self.pending, port.name(), too_long + refused);
+        }
         match result {
             Ok(_) => self.half.complained = false,
             Err(error) => {
