@@ -2,6 +2,7 @@
 use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
 use crate::voice::Voice;
+use artery_engine::trace::MOST_PACKETS;
 use artery_engine::{Settings, Time};
 use artery_lang::{Dialect, args};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -107,6 +108,17 @@ The first row counts from the opening of the port; each further row says what ca
 and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
     )]
     Netstat(NetstatOptions),
+    /// Show the way of the next packets through a running router, and what changed at each hop
+    #[command(after_long_help = "Examples:
+  artery trace                         the next packet, whichever source it is from
+  artery trace 5 --from eth0           the next five that the element 'eth0' sends, or is handed if it has inputs
+  artery trace 100 --timeout 10s --json > ways.json
+
+Each hop is a line: the output that the packet left by and the input it came to, the element and its class, and what the
+packet is; below it stands what that element changed. The last line says how the packet ended: '-> PORT', 'dropped:
+REASON', or 'still in ELEMENT' where it waits. Copies, fragments and segments follow with ways of their own. SIGINT
+shows what there is so far. While packets are followed, all are handled somewhat slower.")]
+    Trace(TraceOptions),
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
@@ -512,6 +524,24 @@ impl NetstatOptions {
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.interval.or(self.wait)
     }
+}
+
+#[derive(Args)]
+pub(crate) struct TraceOptions {
+    /// How many packets, at most 1000
+    #[arg(value_name = "N", default_value_t = 1, value_parser = number::<1, { MOST_PACKETS as u16 }>)]
+    pub(crate) count: u16,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// The element where packets begin; otherwise all without inputs
+    #[arg(long, value_name = "ELEMENT")]
+    pub(crate) from: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Wait no longer, such as 5 (seconds) or 200ms; then what there is is shown
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Seconds, or a part of one.

@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod signals;
 mod spelling;
+mod trace;
 mod voice;
 
 use cli::{Cli, Command};
@@ -61,6 +62,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Help { topic } => elements::help(topic.as_deref()),
         Command::Handler(options) => control_socket::call(&options),
         Command::Netstat(options) => netstat::command(&options),
+        Command::Trace(options) => trace::command(&options),
         Command::Completions { shell } => cli::completions(shell),
         Command::Bench { arguments } => bench::run(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),

@@ -50,6 +50,10 @@ impl Client {
         value(&mut self.0, handler)?
             .map_err(|refusal| anyhow!("{}", explained(&mut self.0, handler, refusal)))
     }
+    /// Writes a handler.
+    pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
+        write(&mut self.0, handler, value).map(drop)
+    }
 }
 
 /// A connection, whichever kind.

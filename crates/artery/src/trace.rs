@@ -1,0 +1,142 @@
+//! `artery trace`: the way of the next packets through a running router.
+mod changes;
+mod json;
+mod look;
+mod records;
+mod text;
+
+use crate::cli::TraceOptions;
+use crate::control_socket::Client;
+use crate::voice::{Voice, print};
+use anyhow::{Context as _, bail};
+use records::Trace;
+use signal_hook::consts::SIGINT;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// From one look at the router to the next.
+const PAUSE: Duration = Duration::from_millis(50);
+/// For how long packets that are still in the router are waited for, once all have been seen.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Follows packets, and shows their ways.
+pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {
+    let mut client = Client::connect(&options.reach)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
+    client.write("trace", &order(options)?)?;
+    let mut show = Show { json: options.json, shown: 0 };
+    let (trace, end) = follow(&mut client, options, &interrupted, &mut show)?;
+    if !matches!(end, End::Lost(_)) {
+        client.write("trace", "off")?;
+    }
+    show.rest(&trace)?;
+    status(options, &trace, end)
+}
+
+/// What is written to the router.
+fn order(options: &TraceOptions) -> anyhow::Result<String> {
+    match &options.from {
+        None => Ok(options.count.to_string()),
+        Some(from) if from.is_empty() || from.contains(char::is_whitespace) => {
+            bail!("'{from}' is no name of an element")
+        }
+        Some(from) => Ok(format!("{} {from}", options.count)),
+    }
+}
+
+/// Why no more is waited for.
+enum End {
+    /// All packets were seen to their end, or wait in the router for something else.
+    Complete,
+    Interrupted,
+    TimedOut,
+    /// The trace is no longer ours.
+    Lost(String),
+}
+
+/// Looks at the trace again and again, until nothing more is to come.
+fn follow(
+    client: &mut Client,
+    options: &TraceOptions,
+    interrupted: &AtomicBool,
+    show: &mut Show,
+) -> anyhow::Result<(Trace, End)> {
+    let start = Instant::now();
+    let mut seen_all = None;
+    let mut trace = read(client)?;
+    loop {
+        if interrupted.load(Relaxed) {
+            return Ok((trace, End::Interrupted));
+        }
+        if options.timeout.is_some_and(|timeout| start.elapsed() >= timeout) {
+            return Ok((trace, End::TimedOut));
+        }
+        std::thread::sleep(PAUSE);
+        let now = match read(client) {
+            Ok(now) if now.number == trace.number => now,
+            Ok(_) => return Ok((trace, End::Lost("somebody else has started a trace".to_string()))),
+            Err(error) => return Ok((trace, End::Lost(format!("{error:#}")))),
+        };
+        show.complete(&trace, &now)?;
+        // A copy may yet come to light: what looks complete must do so twice.
+        let is_complete = trace.is_complete() && now.is_complete();
+        trace = now;
+        if trace.seen == trace.wanted {
+            let since = seen_all.get_or_insert_with(Instant::now);
+            if is_complete || since.elapsed() >= PATIENCE {
+                return Ok((trace, End::Complete));
+            }
+        }
+    }
+}
+
+fn read(client: &mut Client) -> anyhow::Result<Trace> {
+    Trace::parse(&client.read("trace")?).context("the router's trace makes no sense")
+}
+
+/// The exit status, with a word where not all that was asked for was seen.
+fn status(options: &TraceOptions, trace: &Trace, end: End) -> anyhow::Result<u8> {
+    let seen = format!("{} of {} packets", trace.seen, options.count);
+    match end {
+        End::Complete => Ok(0),
+        End::TimedOut if trace.seen == trace.wanted => Ok(0),
+        End::Interrupted => {
+            Voice::artery().say(&format!("interrupted after {seen}"));
+            Ok(0)
+        }
+        End::TimedOut => bail!("{seen} came in time"),
+        End::Lost(why) => bail!("{why}; this one has seen {seen}"),
+    }
+}
+
+/// What is printed, and how much of it was.
+struct Show {
+    json: bool,
+    shown: usize,
+}
+
+impl Show {
+    /// Prints those packets, in order, that have come to their end and did nothing since.
+    fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<()> {
+        while let Some(packet) = now.packets.get(self.shown).filter(|_| !self.json) {
+            let is_over = packet.is_complete() && before.packets.get(self.shown) == Some(packet);
+            if !is_over {
+                break;
+            }
+            print(&text::packet(packet))?;
+            self.shown += 1;
+        }
+        Ok(())
+    }
+
+    /// Prints what was not printed before.
+    fn rest(&mut self, trace: &Trace) -> anyhow::Result<()> {
+        if self.json {
+            return print(&format!("{:#}\n", json::trace(trace)));
+        }
+        let rest = trace.packets.iter().skip(self.shown);
+        print(&rest.map(text::packet).collect::<String>())
+    }
+}
