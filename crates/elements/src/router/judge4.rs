@@ -1,0 +1,434 @@
+//! What is to become of an IPv4 packet, in the order of RFC 1812 section 5.2.
+use super::verdict::{Came, FlowOf, Leave, Origin, Station, Told, Verdict, View, reason};
+use crate::ip::gateway_options::{Gateway, Mistake};
+use artery_engine::{DropReason, Time};
+use artery_table::Prefix;
+use artery_table::path::{Explained, Outcome};
+use artery_table::router::{PortView, ReversePath};
+use artery_wire::{Icmp, IcmpError, IcmpType, IpProtocol, Ipv4, Ipv4Option, Ipv4Options};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Header with as many options as there can be.
+const MAX_HEADER: usize = 60;
+
+/// Judges a packet, from its IP header on.
+pub(crate) fn judge(packet: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
+    Case { packet, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
+}
+
+/// A packet and all that it is judged by.
+struct Case<'a> {
+    packet: &'a [u8],
+    came: Came,
+    view: &'a View<'a>,
+}
+
+/// A packet that ends is the exception on each step.
+type Judged<T = Verdict> = Result<T, DropReason>;
+
+impl Case<'_> {
+    fn judge(&self, flow: FlowOf<'_>) -> Judged {
+        let ip = self.header()?;
+        self.check_source(&ip)?;
+        let found = self.view.v4.explain(self.view.turn, ip.dst().to_bits(), flow);
+        match found.decision.outcome {
+            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => self.leave(&ip, &found),
+            Outcome::Local => self.local(&ip),
+            Outcome::Broadcast => self.broadcast(&ip, &found),
+            Outcome::Multicast => self.multicast(&ip),
+            outcome => self.refuse(outcome),
+        }
+    }
+
+    /// Section 5.2.2, and of the frame section 5.3.4.
+    fn header(&self) -> Judged<Ipv4<&[u8]>> {
+        if self.came.to == Station::Other {
+            return Err(DropReason::OtherStation);
+        }
+        let ip = Ipv4::new(self.packet).map_err(reason)?;
+        if !ip.checksum_is_valid() {
+            return Err(DropReason::BadChecksum);
+        }
+        ip.check_total_length().map_err(|_| DropReason::Malformed)?;
+        Ok(ip)
+    }
+
+    /// Section 5.3.7 and RFC 3704.
+    fn check_source(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+        let source = ip.src();
+        // A host without an address asks for one (RFC 2131).
+        if source.is_unspecified() && ip.dst().is_broadcast() && self.came.from != Origin::Router {
+            return Ok(());
+        }
+        if is_martian(source) {
+            return Err(DropReason::BadSource);
+        }
+        let Origin::Port(came_by) = self.came.from else { return Ok(()) };
+        let port = self.view.port(came_by).ok_or(DropReason::PortDown)?;
+        check_own(port, source)?;
+        let (v4, turn) = (self.view.v4, self.view.turn);
+        let leads = match port.settings.rpf {
+            ReversePath::Off => true,
+            ReversePath::Loose => v4.leads_by(turn, source.to_bits(), None),
+            ReversePath::Strict => v4.leads_by(turn, source.to_bits(), Some(came_by)),
+        };
+        if leads { Ok(()) } else { Err(DropReason::ReversePath) }
+    }
+
+    /// For the router itself (section 5.2.3).
+    fn local(&self, ip: &Ipv4<&[u8]>) -> Judged {
+        if self.came.to.is_many() {
+            return Err(DropReason::Broadcast);
+        }
+        let is_own = |port: &PortView| port.v4.iter().any(|(own, _)| *own == ip.src().to_bits());
+        if self.came.from.port().is_some() && self.view.ports.iter().any(is_own) {
+            return Err(DropReason::OwnSource);
+        }
+        if let Some(error) = self.refused_route(ip) {
+            return Ok(error);
+        }
+        if ip.is_fragment() {
+            let is_icmp = ip.protocol() == IpProtocol::ICMP;
+            return Ok(if is_icmp { Verdict::Reassemble } else { Verdict::Host });
+        }
+        Ok(if is_echo(ip) { Verdict::Answer } else { Verdict::Host })
+    }
+
+    /// For all of a link: never forwarded (section 5.3.5, RFC 2644).
+    fn broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
+        let is_near = ip.dst().is_broadcast() || self.came.from.port() == Some(found.decision.port);
+        if is_near && self.came.from.port().is_some() { Ok(Verdict::Host) } else { Err(DropReason::Broadcast) }
+    }
+
+    /// For a group: those of the link are the host's affair (RFC 5771 section 4), others go nowhere.
+    fn multicast(&self, ip: &Ipv4<&[u8]>) -> Judged {
+        let is_near = ip.dst().octets()[..3] == [224, 0, 0];
+        if is_near && self.came.from.port().is_some() { Ok(Verdict::Host) } else { Err(DropReason::Multicast) }
+    }
+
+    /// Where the tables say that it goes no further (section 5.2.7.1).
+    fn refuse(&self, outcome: Outcome) -> Judged {
+        use IcmpError as E;
+        let tell = |code, reason| Ok(Verdict::Error(Told::V4(E::unreachable(code)), reason));
+        if self.came.to.is_many() {
+            return Err(DropReason::Broadcast);
+        }
+        match outcome {
+            Outcome::NoRoute => tell(E::NET, DropReason::NoRoute),
+            Outcome::Unreachable => tell(E::HOST, DropReason::Unreachable),
+            Outcome::Prohibited => tell(E::PROHIBITED, DropReason::Prohibited),
+            Outcome::PortDown => tell(E::NET, DropReason::PortDown),
+            Outcome::LinkLocal => Err(DropReason::LinkLocal),
+            Outcome::Blackhole => Err(DropReason::Blackhole),
+            _ => Err(DropReason::Martian),
+        }
+    }
+
+    /// On its way through the router.
+    fn leave(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
+        if self.came.to.is_many() {
+            return Err(DropReason::Broadcast);
+        }
+        // RFC 3927 section 2.7.
+        if ip.src().is_link_local() && self.came.from.port().is_some() {
+            return Err(DropReason::LinkLocal);
+        }
+        let next_hop = match found.neighbor {
+            Some(neighbor) if !found.on_link => self.view.v4.address_of(neighbor),
+            _ => IpAddr::V4(ip.dst()),
+        };
+        if let Some(error) = self.refused_route(ip).or_else(|| self.bad_option(ip)) {
+            return Ok(error);
+        }
+        let is_hop = self.came.from.port().is_some();
+        if is_hop && ip.ttl() <= 1 {
+            return Ok(Verdict::Error(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired));
+        }
+        let mtu = found.decision.mtu;
+        let is_cut = ip.total_length() > mtu;
+        if is_cut && (ip.dont_fragment() || usize::from(mtu) < ip.header_len() + 8) {
+            return Ok(Verdict::Error(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig));
+        }
+        let (decision, is_on_link) = (found.decision, found.on_link);
+        let redirect = self.redirect(ip, found, next_hop);
+        let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut, redirect };
+        Ok(match decision.outcome {
+            Outcome::Forward => Verdict::Forward(leave),
+            Outcome::Failed => failed(&leave),
+            _ => Verdict::Hold(leave),
+        })
+    }
+
+    /// A source route, which is refused (section 5.2.4.1 lets it).
+    fn refused_route(&self, ip: &Ipv4<&[u8]>) -> Option<Verdict> {
+        let is_route = |option: &Ipv4Option<'_>| {
+            matches!(option.kind, Ipv4Option::LOOSE_ROUTE | Ipv4Option::STRICT_ROUTE)
+        };
+        let refused = IcmpError::unreachable(IcmpError::SOURCE_ROUTE_FAILED);
+        let has_one = Ipv4Options::new(ip.options()).flatten().any(|option| is_route(&option));
+        has_one.then_some(Verdict::Error(Told::V4(refused), DropReason::SourceRoute))
+    }
+
+    /// An option that contradicts itself (section 5.2.4).
+    fn bad_option(&self, ip: &Ipv4<&[u8]>) -> Option<Verdict> {
+        let mut copy = [0; MAX_HEADER];
+        let header = copy.get_mut(..ip.header_len())?;
+        header.copy_from_slice(ip.header());
+        // Who records its address when makes no difference to what is a mistake.
+        let gateway = Gateway { address: Ipv4Addr::UNSPECIFIED, is_own: &|_| false, now: Time::ZERO };
+        let Err(Mistake(at)) = gateway.heed(header) else { return None };
+        let told = IcmpError::parameter_problem(u8::try_from(at).unwrap_or(u8::MAX));
+        Some(Verdict::Error(Told::V4(told), DropReason::BadOption))
+    }
+
+    /// The better first hop, where the packet leaves as it came (section 5.2.7.2).
+    fn redirect(&self, ip: &Ipv4<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
+        let came_by = self.came.from.port().filter(|port| *port == found.decision.port)?;
+        let port = self.view.port(came_by).filter(|port| port.settings.redirects)?;
+        let IpAddr::V4(better) = next_hop else { return None };
+        let is_near = |(own, len): &(u32, u8)| {
+            let link = Prefix::of(*own, *len);
+            link.contains(ip.src().to_bits()) && link.contains(better.to_bits())
+        };
+        (port.v4.iter().any(is_near) && better != ip.src()).then_some(next_hop)
+    }
+}
+
+/// What becomes of packets to a neighbor that was asked for in vain: a host is down, or a router (section 5.2.7.1).
+pub(crate) fn failed(leave: &Leave) -> Verdict {
+    let code = if leave.is_on_link { IcmpError::HOST } else { IcmpError::NET };
+    Verdict::Error(Told::V4(IcmpError::unreachable(code)), DropReason::NeighborFailed)
+}
+
+/// Whether nobody can have such an address.
+fn is_martian(source: Ipv4Addr) -> bool {
+    matches!(source.octets()[0], 0 | 127 | 224..)
+}
+
+/// Refuses sources that only the router has, or that nobody has, on the link of a port.
+fn check_own(port: &PortView, source: Ipv4Addr) -> Judged<()> {
+    let source = source.to_bits();
+    if port.v4.iter().any(|(own, _)| *own == source) {
+        return Err(DropReason::OwnSource);
+    }
+    let is_end = |(own, len): &(u32, u8)| {
+        let link = Prefix::of(*own, *len);
+        *len < 31 && (source == link.first() || source == link.last())
+    };
+    if port.v4.iter().any(is_end) { Err(DropReason::BadSource) } else { Ok(()) }
+}
+
+/// Whether it asks for an echo.
+fn is_echo(ip: &Ipv4<&[u8]>) -> bool {
+    let asks = |icmp: Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST && icmp.checksum_is_valid();
+    ip.protocol() == IpProtocol::ICMP && Icmp::new(ip.payload()).is_ok_and(asks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::testing::{A, B, HOST, Small, small};
+    use super::*;
+    use artery_wire::build::{Ip4, ip4};
+    use artery_table::router::PortSettings;
+
+    fn base() -> Ip4 {
+        ip4().src("10.0.1.9").dst("20.0.0.1").ttl(9).udp(1, 2).payload([7; 100])
+    }
+    fn verdict(small: &mut Small, packet: &Ip4) -> Verdict {
+        small.judge(judge, &packet.bytes(), Came::by(A))
+    }
+    #[track_caller]
+    fn leaves(verdict: Verdict) -> Leave {
+        match verdict {
+            Verdict::Forward(leave) | Verdict::Hold(leave) => leave,
+            other => panic!("{other:?}"),
+        }
+    }
+    #[track_caller]
+    fn expect_all(cases: &[(Ip4, Verdict)]) {
+        let mut small = small();
+        for (packet, expected) in cases {
+            assert_eq!(verdict(&mut small, packet), *expected, "{packet:?}");
+        }
+    }
+    fn told(error: IcmpError, reason: DropReason) -> Verdict {
+        Verdict::Error(Told::V4(error), reason)
+    }
+
+    #[test]
+    fn a_plain_packet_leaves_by_the_port_of_its_route() {
+        let leave = leaves(verdict(&mut small(), &base()));
+        assert_eq!((leave.decision.port, leave.next_hop), (B, "10.0.2.254".parse().unwrap()));
+        assert!(!leave.is_on_link && leave.is_hop && !leave.is_cut && leave.redirect.is_none());
+        assert_eq!(leave.decision.outcome, Outcome::Forward);
+    }
+
+    #[test]
+    fn a_packet_to_an_unknown_neighbor_waits_for_it() {
+        let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("10.0.2.5")) else { panic!() };
+        assert_eq!((leave.next_hop, leave.is_on_link), ("10.0.2.5".parse().unwrap(), true));
+        let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("26.0.0.1")) else { panic!() };
+        assert_eq!((leave.next_hop, leave.is_on_link), ("10.0.2.77".parse().unwrap(), false));
+    }
+
+    #[test]
+    fn a_header_that_is_not_sound_ends_the_packet_without_a_word() {
+        let mut small = small();
+        let good = base().bytes();
+        let mut judged = |bytes: &[u8]| small.judge(judge, bytes, Came::by(A));
+        assert_eq!(judged(&good[..19]), Verdict::Discard(DropReason::TooShort));
+        assert_eq!(judged(&good[..50]), Verdict::Discard(DropReason::Malformed));
+        for (at, value, reason) in [
+            (0, 0x55, DropReason::Malformed),
+            (0, 0x44, DropReason::Malformed),
+            (8, 1, DropReason::BadChecksum),
+        ] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(judged(&bad), Verdict::Discard(reason), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_frame_to_another_station_or_to_many_is_not_forwarded() {
+        let mut small = small();
+        for (to, dst, expected) in [
+            (Station::Other, "20.0.0.1", Verdict::Discard(DropReason::OtherStation)),
+            (Station::All, "20.0.0.1", Verdict::Discard(DropReason::Broadcast)),
+            (Station::Group, "20.0.0.1", Verdict::Discard(DropReason::Broadcast)),
+            (Station::All, "10.0.1.1", Verdict::Discard(DropReason::Broadcast)),
+            (Station::All, "99.0.0.1", Verdict::Discard(DropReason::Broadcast)),
+            (Station::All, "10.0.1.255", Verdict::Host),
+            (Station::All, "255.255.255.255", Verdict::Host),
+        ] {
+            let came = Came { to, ..Came::by(A) };
+            assert_eq!(small.judge(judge, &base().dst(dst).bytes(), came), expected, "{to:?} {dst}");
+        }
+    }
+
+    #[test]
+    fn sources_that_no_host_has_are_refused() {
+        for (src, reason) in [
+            ("0.0.0.0", DropReason::BadSource),
+            ("0.1.2.3", DropReason::BadSource),
+            ("127.0.0.1", DropReason::BadSource),
+            ("224.0.0.1", DropReason::BadSource),
+            ("240.0.0.1", DropReason::BadSource),
+            ("255.255.255.255", DropReason::BadSource),
+            ("10.0.1.255", DropReason::BadSource),
+            ("10.0.1.0", DropReason::BadSource),
+            ("10.0.1.1", DropReason::OwnSource),
+            ("169.254.1.1", DropReason::LinkLocal),
+        ] {
+            assert_eq!(verdict(&mut small(), &base().src(src)), Verdict::Discard(reason), "{src}");
+        }
+        let asking = base().src("0.0.0.0").dst("255.255.255.255");
+        assert_eq!(verdict(&mut small(), &asking), Verdict::Host);
+        let to_us = base().src("10.0.2.1").dst("10.0.1.1");
+        assert_eq!(verdict(&mut small(), &to_us), Verdict::Discard(DropReason::OwnSource));
+    }
+
+    #[test]
+    fn the_way_back_to_the_source_is_checked_as_the_port_says() {
+        let mut small = small();
+        for (rpf, from_elsewhere, from_nowhere) in [
+            (ReversePath::Off, true, true),
+            (ReversePath::Loose, true, false),
+            (ReversePath::Strict, false, false),
+        ] {
+            small.tables.set_port_settings(A, PortSettings { rpf, ..PortSettings::default() }).unwrap();
+            let mut passes = |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
+            let passed = (passes("10.0.1.9"), passes("20.0.0.9"), passes("99.0.0.1"));
+            assert_eq!(passed, (true, from_elsewhere, from_nowhere), "{rpf:?}");
+        }
+    }
+
+    #[test]
+    fn destinations_that_lead_nowhere_are_told_of_as_the_route_says() {
+        use IcmpError as E;
+        expect_all(&[
+            (base().dst("99.0.0.1"), told(E::unreachable(0), DropReason::NoRoute)),
+            (base().dst("21.0.0.1"), Verdict::Discard(DropReason::Blackhole)),
+            (base().dst("22.0.0.1"), told(E::unreachable(1), DropReason::Unreachable)),
+            (base().dst("23.0.0.1"), told(E::unreachable(13), DropReason::Prohibited)),
+            (base().dst("127.0.0.1"), Verdict::Discard(DropReason::Martian)),
+            (base().dst("240.0.0.1"), Verdict::Discard(DropReason::Martian)),
+            (base().dst("169.254.3.4"), Verdict::Discard(DropReason::LinkLocal)),
+            (base().dst("10.0.2.255"), Verdict::Discard(DropReason::Broadcast)),
+            (base().dst("10.0.1.255"), Verdict::Host),
+            (base().dst("224.0.0.5"), Verdict::Host),
+            (base().dst("239.1.2.3"), Verdict::Discard(DropReason::Multicast)),
+        ]);
+        let mut small = small();
+        small.tables.set_up(B, false, super::super::verdict::testing::NOW).unwrap();
+        let expected = told(E::unreachable(0), DropReason::PortDown);
+        assert_eq!(verdict(&mut small, &base()), expected);
+    }
+
+    #[test]
+    fn packets_to_the_router_are_answered_put_together_or_left_to_the_host() {
+        let us = || base().dst("10.0.2.1");
+        let mut bad = us().icmp_echo(1, 2).bytes();
+        bad[25] ^= 1;
+        expect_all(&[
+            (us().icmp_echo(1, 2), Verdict::Answer),
+            (us().icmp_echo(1, 2).fragment(0, true), Verdict::Reassemble),
+            (us().icmp_echo_reply(1, 2), Verdict::Host),
+            (us(), Verdict::Host),
+            (us().fragment(8, false), Verdict::Host),
+            (us().ttl(1), Verdict::Host),
+        ]);
+        assert_eq!(small().judge(judge, &bad, Came::by(A)), Verdict::Host, "a wrong checksum");
+    }
+
+    #[test]
+    fn the_last_hop_is_told_of_but_not_that_of_packets_from_ourselves() {
+        let expected = told(IcmpError::time_exceeded(), DropReason::TtlExpired);
+        expect_all(&[(base().ttl(1), expected), (base().ttl(0), expected)]);
+        for from in [Origin::Host, Origin::Router] {
+            let came = Came { from, to: Station::Ours };
+            assert!(!leaves(small().judge(judge, &base().ttl(1).bytes(), came)).is_hop);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_or_its_sender_is_told_the_mtu() {
+        let long = || base().dst("25.0.0.1").payload([1; 600]);
+        assert!(leaves(verdict(&mut small(), &long())).is_cut);
+        let error = told(IcmpError::need_fragmentation(600), DropReason::TooBig);
+        expect_all(&[(long().dont_fragment(), error)]);
+        assert!(!leaves(verdict(&mut small(), &long().payload([1; 572]).dont_fragment())).is_cut);
+        assert!(leaves(verdict(&mut small(), &long().payload([1; 573]))).is_cut);
+    }
+
+    #[test]
+    fn source_routes_and_options_that_contradict_themselves_are_refused() {
+        let refused = told(IcmpError::unreachable(5), DropReason::SourceRoute);
+        let wrong = |at| told(IcmpError::parameter_problem(at), DropReason::BadOption);
+        expect_all(&[
+            (base().options([131, 7, 4, 1, 1, 1, 1, 0]), refused),
+            (base().options([137, 7, 8, 1, 1, 1, 1, 0]), refused),
+            (base().dst("10.0.1.1").options([131, 7, 4, 1, 1, 1, 1, 0]), refused),
+            (base().options([7, 9, 4, 0, 0, 0, 0, 0]), wrong(21)),
+            (base().options([7, 7, 3, 0, 0, 0, 0, 0]), wrong(22)),
+            (base().options([68, 8, 4, 0, 0, 0, 0, 0]), wrong(22)),
+        ]);
+        for sound in [[148, 4, 0, 0, 0, 0, 0, 0], [7, 7, 4, 0, 0, 0, 0, 0], [68, 8, 5, 0, 0, 0, 0, 0]] {
+            leaves(verdict(&mut small(), &base().options(sound)));
+        }
+    }
+
+    #[test]
+    fn who_could_send_to_the_next_hop_itself_is_told_so() {
+        let mut small = small();
+        let to_neighbor = base().dst("24.0.0.1");
+        let leave = leaves(verdict(&mut small, &to_neighbor));
+        assert_eq!(leave.redirect, Some("10.0.1.8".parse().unwrap()));
+        assert_eq!(leave.decision.link.address(), Some(HOST));
+        let from_afar = to_neighbor.clone().src("30.0.0.1");
+        assert_eq!(leaves(verdict(&mut small, &from_afar)).redirect, None);
+        let settings = PortSettings { redirects: false, ..PortSettings::default() };
+        small.tables.set_port_settings(A, settings).unwrap();
+        assert_eq!(leaves(verdict(&mut small, &to_neighbor)).redirect, None);
+    }
+}
