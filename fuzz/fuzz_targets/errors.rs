@@ -1,9 +1,9 @@
 //! Any bytes as a packet that an error is about, behind any headers and options: the error has right lengths and checksums
-//! and quotes the packet, and fragments fit their MTU.
+//! and quotes the packet; fragments fit their MTU and make the packet again.
 #![no_main]
 use artery_wire::{
-    Icmp, Icmp6, Icmp6Error, Icmp6Type, IcmpError, IcmpType, Ip6Headers, Ipv4, Ipv4Fragments, Ipv4Options,
-    Ipv6,
+    Icmp, Icmp6, Icmp6Error, Icmp6Type, IcmpError, IcmpType, Ip6Headers, Ipv4, Ipv4Assembly, Ipv4Fragments,
+    Ipv4Options, Ipv6,
 };
 use libfuzzer_sys::fuzz_target;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -50,11 +50,16 @@ fn headers(packet: &[u8]) {
 }
 
 fn fragments(packet: &[u8], mtu: usize) {
+    let mut assembly = Ipv4Assembly::default();
     let Ok(fragments) = Ipv4Fragments::of(packet, mtu) else { return };
-    let total = Ipv4::new(packet).expect("it was split").payload().len();
-    let parts = fragments.map(|fragment| {
-        assert!(fragment.bytes().len() <= mtu);
-        fragment.payload().len()
-    });
-    assert_eq!(parts.sum::<usize>(), total);
+    let ip = Ipv4::new(packet).expect("it was split");
+    let mut whole = None;
+    for fragment in fragments {
+        assert!(whole.is_none() && fragment.bytes().len() <= mtu);
+        whole = assembly.add(&fragment.bytes()).unwrap_or_default();
+    }
+    match whole {
+        Some(whole) => assert_eq!(Ipv4::new(&whole).expect("it was made one").payload(), ip.payload()),
+        None => assert!(ip.is_fragment()),
+    }
 }
