@@ -29,6 +29,8 @@ pub(super) struct Slot<A> {
     pub(super) trial: Trial,
     /// It was used since its last timer.
     pub(super) was_used: bool,
+    /// What is known of it counts no more, and is yet to be forgotten.
+    pub(super) is_doomed: bool,
     timer: Option<Duration>,
     rank: Option<(Rank, Duration)>,
     /// Its place in [`Entries::watched`].
@@ -69,6 +71,8 @@ pub(super) struct Entries<A> {
     /// By rank, and who has been in it longest.
     victims: BTreeSet<(Rank, Duration, At)>,
     watched: Vec<At>,
+    /// Those who are doomed; some may have been forgotten since.
+    doomed: Vec<At>,
     /// Nobody can be reached.
     is_down: bool,
 }
@@ -87,6 +91,7 @@ impl<A: Key> Entries<A> {
             timers: BTreeSet::new(),
             victims: BTreeSet::new(),
             watched: Vec::new(),
+            doomed: Vec::new(),
             is_down: false,
         }
     }
@@ -124,6 +129,7 @@ impl<A: Key> Entries<A> {
             pins: 0,
             trial: Trial::Passed,
             was_used: false,
+            is_doomed: false,
             timer: None,
             rank: None,
             watched: None,
@@ -147,7 +153,7 @@ impl<A: Key> Entries<A> {
     pub(super) fn forget(&mut self, at: At, now: Duration) {
         let slot = &mut self.slots[at];
         slot.entry = None;
-        (slot.trial, slot.was_used) = (Trial::Passed, false);
+        (slot.trial, slot.was_used, slot.is_doomed) = (Trial::Passed, false, false);
         let (address, id, is_pinned) = (slot.address, slot.id, slot.pins > 0);
         self.settle(at, now);
         if !is_pinned {
@@ -250,6 +256,34 @@ impl<A: Key> Entries<A> {
         self.slots.len()
     }
 
+    /// Ends what is known of all but static neighbors, and says of how many. Workers see it at once; to forget them,
+    /// which takes a hundred times as long, can be done bit by bit.
+    pub(super) fn doom_learnt(&mut self) -> usize {
+        let before = self.doomed.len();
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let is_learnt = slot.entry.as_ref().is_some_and(|entry| !entry.is_static);
+            if is_learnt && !slot.is_doomed {
+                slot.is_doomed = true;
+                self.places.links().set(slot.id, Link::UNKNOWN);
+                self.doomed.push(at);
+            }
+        }
+        self.doomed.len() - before
+    }
+    /// The next who is to be forgotten.
+    pub(super) fn next_doomed(&mut self) -> Option<At> {
+        while let Some(at) = self.doomed.pop() {
+            if self.slots[at].is_doomed {
+                return Some(at);
+            }
+        }
+        None
+    }
+    /// Whether there may be one.
+    pub(super) fn has_doomed(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
     /// Shows workers no link address, or those that are known again.
     pub(super) fn set_down(&mut self, is_down: bool) {
         self.is_down = is_down;
@@ -266,9 +300,14 @@ impl<A: Key> Entries<A> {
 }
 
 impl<A> Slot<A> {
+    /// What is known of it.
+    pub(super) fn known(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|_| !self.is_doomed)
+    }
+
     /// What workers are to see.
     fn link(&self) -> Link {
-        let Some(entry) = &self.entry else { return Link::UNKNOWN };
+        let Some(entry) = self.known() else { return Link::UNKNOWN };
         match entry.usable() {
             Some(address) if entry.wants_report() || self.trial != Trial::Passed => {
                 Link::ready(address).with_report()

@@ -1,8 +1,10 @@
 //! The neighbors of one port in one protocol, as we find them ourselves: an [`L2Engine`] for any [`Protocol`].
 //!
-//! What a call costs does not depend on how many neighbors there are, but for flushing, listing and a port that goes
-//! down. [`poll`](L2Engine::poll) does what is due, [`TIMERS`] timers at most at a time, and once a second looks whether
-//! workers have used those whose use matters, [`LOOKS`] at most at a time: a load for each.
+//! What a call costs does not depend on how many neighbors there are, but for listing, and for flushing and a port
+//! that goes down, which clear every word at once (some 20 ns each) and leave the rest to polls.
+//! [`poll`](L2Engine::poll) does what is due, [`CHANGES`] of each kind at most at a time, and once a second looks
+//! whether workers have used those whose use matters, at most [`LOOKS`] at a time: a load for each.
+//! `examples/neighbors.rs` measures all that.
 //!
 //! Bounds: so many neighbors, and so many new questions a second. In a full table a new neighbor takes the place of
 //! one that was never known, else of one that was heard of and never used, else of one that has not been used for some
@@ -22,8 +24,8 @@ use artery_wire::EtherAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most timers that one poll runs.
-const TIMERS: usize = 256;
+/// Most timers that one poll runs, most neighbors that it finds used, and most that it forgets.
+const CHANGES: usize = 256;
 /// Most neighbors that one poll looks at whether they were used.
 const LOOKS: usize = 1024;
 /// How often each of them is looked at.
@@ -97,7 +99,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
     }
     /// What is known of one neighbor, as the protocol knows it.
     pub fn entry(&self, address: A) -> Option<&Entry> {
-        self.entries.slot(self.entries.find(address)?).entry.as_ref()
+        self.entries.slot(self.entries.find(address)?).known()
     }
 }
 
@@ -132,7 +134,7 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
     }
 
     fn unpin(&mut self, address: A, now: Duration) {
-        let Some(at) = self.entries.find(address) else { return };
+        let Some(at) = self.find_now(address, now) else { return };
         let slot = self.entries.slot_mut(at);
         slot.pins = slot.pins.saturating_sub(1);
         if slot.pins == 0 && slot.entry.is_none() {
@@ -146,7 +148,7 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
         if self.entries.is_down() {
             return;
         }
-        let known = self.entries.find(address).filter(|at| self.entries.slot(*at).entry.is_some());
+        let known = self.find_now(address, now).filter(|at| self.entries.slot(*at).entry.is_some());
         if known.is_none() && !self.protocol.may_create(&heard, for_us) {
             return;
         }
@@ -160,7 +162,7 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
     }
 
     fn confirm(&mut self, address: A, now: Duration) {
-        let Some(at) = self.entries.find(address) else { return };
+        let Some(at) = self.find_now(address, now) else { return };
         self.entries.slot_mut(at).trial = Trial::Passed;
         self.step(at, Event::Confirmed, now);
     }
@@ -185,23 +187,17 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
     }
 
     fn delete(&mut self, address: A, now: Duration) -> bool {
-        let known = self.entries.find(address).filter(|at| self.entries.slot(*at).entry.is_some());
+        let known = self.find_now(address, now).filter(|at| self.entries.slot(*at).entry.is_some());
         if let Some(at) = known {
-            self.happened(at, Happened::Deleted);
-            self.entries.forget(at, now);
+            self.delete_at(at, now);
         }
         known.is_some()
     }
 
     fn flush(&mut self, now: Duration) -> usize {
-        let is_learnt = |slot: &Slot<A>| slot.entry.as_ref().is_some_and(|entry| !entry.is_static);
-        let mut all = self.entries.all();
-        all.retain(|at| is_learnt(self.entries.slot(*at)));
-        for at in &all {
-            self.happened(*at, Happened::Deleted);
-            self.entries.forget(*at, now);
-        }
-        all.len()
+        let count = self.entries.doom_learnt();
+        self.bury(now);
+        count
     }
 
     /// With the link down no word is ready, static ones neither. Another link address of the port's own changes
@@ -218,15 +214,17 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
     }
 
     fn poll(&mut self, now: Duration) -> Option<Duration> {
-        for _ in 0..TIMERS {
+        for _ in 0..CHANGES {
             match self.entries.first_timer() {
                 Some((due, at)) if due <= now => self.timer(at, now),
                 _ => break,
             }
         }
+        self.bury(now);
+        let burials = self.entries.has_doomed().then_some(now);
         let looks = self.look(now);
         let timer = self.entries.first_timer().map(|(due, _)| due.max(now));
-        [looks, timer].into_iter().flatten().min()
+        [burials, looks, timer].into_iter().flatten().min()
     }
 
     fn take_actions(&mut self, into: &mut Vec<Action<A>>) {
@@ -237,10 +235,12 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
         self.entries.reader()
     }
     fn find(&self, address: A, now: Duration) -> Option<NeighborView<A>> {
-        self.entries.find(address).map(|at| self.entries.slot(at).view(now))
+        let slot = self.entries.slot(self.entries.find(address)?);
+        slot.is_there().then(|| slot.view(now))
     }
     fn entries(&self, now: Duration) -> Vec<NeighborView<A>> {
-        self.entries.all().into_iter().map(|at| self.entries.slot(at).view(now)).collect()
+        let slots = self.entries.all().into_iter().map(|at| self.entries.slot(at));
+        slots.filter(|slot| slot.is_there()).map(|slot| slot.view(now)).collect()
     }
     fn len(&self) -> usize {
         self.entries.len()
@@ -322,6 +322,30 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         }
     }
 
+    /// Forgets what is known of a neighbor, because someone wants it.
+    fn delete_at(&mut self, at: At, now: Duration) {
+        self.happened(at, Happened::Deleted);
+        self.entries.forget(at, now);
+    }
+
+    /// Forgets the next few of those that are doomed.
+    fn bury(&mut self, now: Duration) {
+        for _ in 0..CHANGES {
+            let Some(at) = self.entries.next_doomed() else { return };
+            self.delete_at(at, now);
+        }
+    }
+
+    /// Where a neighbor is; what counts no more is forgotten first.
+    fn find_now(&mut self, address: A, now: Duration) -> Option<At> {
+        let at = self.entries.find(address)?;
+        if !self.entries.slot(at).is_doomed {
+            return Some(at);
+        }
+        self.delete_at(at, now);
+        self.entries.find(address)
+    }
+
     /// The entry of a neighbor that has just answered.
     fn answered(&mut self, link: EtherAddr, now: Duration) -> Entry {
         let kind = HeardKind::Advertisement { solicited: true, overrides: true };
@@ -339,6 +363,9 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
 impl<A: Key, P: Protocol> NeighborTable<A, P> {
     /// A neighbor's timer is due.
     fn timer(&mut self, at: At, now: Duration) {
+        if self.entries.slot(at).is_doomed {
+            return self.delete_at(at, now);
+        }
         let used = self.entries.take_use(at);
         let was_seen_used = std::mem::take(&mut self.entries.slot_mut(at).was_used);
         self.step(at, Event::Timer { used: used || was_seen_used }, now);
@@ -353,14 +380,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         if let Some(end) = self.looking.take() {
             // Those who leave meanwhile are replaced by the last, which were looked at; who is new comes behind them.
             let end = end.min(self.entries.watched().len());
-            let first = end.saturating_sub(LOOKS);
-            for place in (first..end).rev() {
-                if let Some(at) = self.entries.watched().get(place).copied()
-                    && self.entries.take_use(at)
-                {
-                    self.was_used(at, now);
-                }
-            }
+            let first = self.look_at(end, now);
             if first > 0 {
                 self.looking = Some(first);
                 return Some(now);
@@ -369,9 +389,29 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         (!self.entries.watched().is_empty()).then_some(self.next_look)
     }
 
+    /// Looks at the next few in front of `end`, and says how many are left in front of those.
+    fn look_at(&mut self, end: usize, now: Duration) -> usize {
+        let (first, mut used) = (end.saturating_sub(LOOKS), 0);
+        for place in (first..end).rev() {
+            if let Some(at) = self.entries.watched().get(place).copied()
+                && self.entries.take_use(at)
+            {
+                self.was_used(at, now);
+                used += 1;
+                if used == CHANGES {
+                    return place;
+                }
+            }
+        }
+        first
+    }
+
     /// A neighbor was used whose use mattered.
     fn was_used(&mut self, at: At, now: Duration) {
         let slot = self.entries.slot_mut(at);
+        if slot.is_doomed {
+            return;
+        }
         (slot.trial, slot.was_used) = (Trial::Passed, true);
         if self.entries.slot(at).entry.as_ref().is_some_and(Entry::wants_report) {
             self.step(at, Event::Packet, now);
@@ -386,8 +426,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
 impl<A: Key, P: Protocol> NeighborTable<A, P> {
     /// The place of a packet's neighbor. Questions for new ones are counted, but for those that next hops need.
     fn for_packet(&mut self, address: A, now: Duration) -> Result<At, Limit> {
-        let found = self.entries.find(address);
-        if found.is_none() && !self.rate.take(now) {
+        if self.find_now(address, now).is_none() && !self.rate.take(now) {
             self.counters.over_rate += 1;
             return Err(Limit::Rate);
         }
@@ -395,7 +434,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
     }
 
     fn find_or_add(&mut self, address: A, now: Duration) -> Result<At, Limit> {
-        if let Some(at) = self.entries.find(address) {
+        if let Some(at) = self.find_now(address, now) {
             return Ok(at);
         }
         if self.entries.len() >= self.limits.entries && !self.push_one_out(now) {
@@ -411,6 +450,10 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
 
     /// Makes room. Who turns out to be in use stays.
     fn push_one_out(&mut self, now: Duration) -> bool {
+        if let Some(at) = self.entries.next_doomed() {
+            self.delete_at(at, now);
+            return true;
+        }
         for _ in 0..TRIES {
             let Some((rank, since, at)) = self.entries.first_victim() else { break };
             if rank == Rank::Idle && now.saturating_sub(since) < IDLE {
@@ -432,7 +475,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         for _ in 0..TRIALS.min(self.entries.end()) {
             self.next_trial = (self.next_trial + 1) % self.entries.end();
             let slot = self.entries.slot_mut(self.next_trial);
-            let is_known = slot.entry.as_ref().is_some_and(|entry| !entry.is_static && entry.usable().is_some());
+            let is_known = slot.known().is_some_and(|entry| !entry.is_static && entry.usable().is_some());
             if is_known && slot.pins == 0 && slot.trial == Trial::Passed {
                 slot.trial = Trial::Anew;
                 self.entries.settle(self.next_trial, now);
@@ -442,9 +485,13 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
 }
 
 impl<A: Key> Slot<A> {
+    /// Whether it is listed.
+    fn is_there(&self) -> bool {
+        self.pins > 0 || !self.is_doomed
+    }
     /// As it is listed.
     fn view(&self, now: Duration) -> NeighborView<A> {
-        let entry = self.entry.as_ref();
+        let entry = self.known();
         let ends = entry.and_then(|entry| entry.expires.or(entry.deadline));
         NeighborView {
             address: self.address,

@@ -2,7 +2,7 @@
 use super::rig::*;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::nd::NdProtocol;
-use artery_table::neighbor::{Happened, HeardKind, Kind, L2Engine, Limit, NeighborLimits};
+use artery_table::neighbor::{Happened, HeardKind, Kind, L2Engine, Limit, Link, NeighborLimits, PortChange};
 
 const LIVE: std::ops::Range<u32> = 0..50;
 
@@ -213,4 +213,96 @@ fn polls_do_what_is_due_in_pieces() {
     }
     assert!((255..=257).contains(&polls), "{polls}");
     assert_eq!(rig.table.counters().asked, 2 * 65_536);
+}
+
+/// A table of many neighbors, all known and none used since, and one static.
+fn with_many(count: u32) -> Rig<u32, ArpProtocol> {
+    let mut rig = Rig::new(hurried(1 << 17));
+    for n in 0..count {
+        rig.there.insert(n, mac(n));
+        assert_eq!(rig.send(n), Sent::To(mac(n)));
+    }
+    rig.table.set(count, mac(count), Kind::Static, rig.now).unwrap();
+    rig.carry_out();
+    (rig.asks, rig.events) = (Vec::new(), Vec::new());
+    rig
+}
+
+#[test]
+fn a_flush_of_many_is_seen_at_once_and_tidied_up_bit_by_bit() {
+    let mut rig = with_many(3000);
+    rig.table.pin(2999, rig.now).unwrap();
+    let ids: Vec<_> = rig.table.entries(rig.now).iter().map(|view| view.id).collect();
+    assert_eq!(rig.table.flush(rig.now), 3000);
+    let known = ids.iter().filter(|id| rig.links.get(**id) != Link::UNKNOWN).count();
+    let listed: Vec<u32> = rig.table.entries(rig.now).iter().map(|view| view.address).collect();
+    assert_eq!((known, listed, rig.table.flush(rig.now)), (1, vec![2999, 3000], 0));
+    // Whatever is done to one of them finds nothing known of it, whether it was tidied up or not.
+    for n in 0..3000 {
+        match n % 6 {
+            0 => assert_eq!(rig.send(n), Sent::To(mac(n))),
+            1 => assert!(!rig.table.delete(n, rig.now)),
+            2 => rig.table.hear(n, heard(mac(n), HeardKind::Unsolicited), false, rig.now),
+            3 => rig.table.confirm(n, rig.now),
+            4 => assert!(rig.table.pin(n, rig.now).is_ok()),
+            _ => assert!(rig.table.find(n, rig.now).is_none_or(|view| view.state == "NONE")),
+        }
+    }
+    let mut polls = 0;
+    while rig.table.poll(rig.now) == Some(rig.now) {
+        polls += 1;
+    }
+    rig.carry_out();
+    assert!(polls <= 2, "most were tidied up when they were met: {polls}");
+    assert_eq!((rig.table.len(), rig.places.in_use()), (1002, 1002), "500 known, 501 pinned, one static");
+    let count_of = |what| rig.events.iter().filter(|event| event.2 == what).count();
+    assert_eq!((count_of(Happened::Deleted), rig.table.counters().deleted), (3000, 3000));
+    assert_eq!((rig.link(0), rig.link(3000)), (Some(Link::ready(mac(0))), Some(Link::ready(mac(3000)))));
+}
+
+#[test]
+fn a_port_that_comes_back_at_once_brings_back_no_neighbor_but_static_ones() {
+    let mut rig = with_many(3000);
+    rig.table.port_changed(PortChange::Down, rig.now);
+    assert!((0..=3000).all(|n| rig.link(n).is_none_or(|link| link == Link::UNKNOWN)));
+    rig.table.port_changed(PortChange::Up, rig.now);
+    rig.run_for(ms(1));
+    assert_eq!((rig.table.len(), rig.events.len()), (1, 3000));
+    assert_eq!(rig.link(3000), Some(Link::ready(mac(3000))));
+}
+
+#[test]
+fn a_doomed_neighbor_whose_timer_is_due_or_that_makes_room_is_forgotten_once() {
+    let mut rig = with_many(3000);
+    rig.table.flush(rig.now);
+    rig.now = secs(5000);
+    rig.run_for(ms(1));
+    assert_eq!((rig.table.len(), rig.events.len(), rig.table.counters().deleted), (1, 3000, 3000));
+    assert_eq!(rig.places.in_use(), 1);
+
+    let mut rig = Rig::<u32, ArpProtocol>::new(hurried(1000));
+    (0..1000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    rig.table.flush(rig.now);
+    (2000..3000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    rig.run_for(secs(2));
+    assert_eq!((rig.table.len(), rig.places.in_use()), (1000, 1000));
+    let counters = rig.table.counters();
+    assert_eq!((counters.deleted + counters.pushed_out, counters.over_entries), (1000, 0));
+}
+
+#[test]
+fn polls_find_use_in_pieces() {
+    let mut rig = Rig::<u32, ArpProtocol>::new(hurried(1 << 17));
+    (0..5000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    (0..5000).filter(|n| n % 2 == 0).for_each(|n| assert_eq!(rig.send(n), Sent::To(mac(n))));
+    let watched =
+        |rig: &mut Rig<u32, ArpProtocol>| (0..5000).filter(|n| rig.link(*n).unwrap().wants_report()).count();
+    assert_eq!(watched(&mut rig), 5000);
+    let mut before = 5000;
+    while rig.table.poll(secs(1)) == Some(secs(1)) {
+        let left = watched(&mut rig);
+        assert!(before - left <= 256, "{} in one poll", before - left);
+        before = left;
+    }
+    assert_eq!(watched(&mut rig), 2500);
 }

@@ -3,8 +3,8 @@ use super::rig::*;
 use super::toy::Toy;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
-    Action, Effect, Entry, Event, Happened, HeardKind, Kind, L2Engine, Link, NeighborLimits, PortChange, Protocol,
-    Resolution, State,
+    Action, Effect, Entry, Event, Happened, HeardKind, Kind, L2Engine, Link, NeighborLimits, PortChange,
+    Protocol, Resolution, State,
 };
 use artery_table::synthetic::Random;
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
-    HeardKind, Kind, L2Engine, Link, Links, NeighborId, NeighborLimits, NeighborReader, NeighborTable, Places,
-    PortChange,
+    HeardKind, Kind, L2Engine, Link, Links, NeighborId, NeighborLimits, NeighborReader, NeighborTable,
+    Places, PortChange,
 };
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
@@ -108,7 +108,8 @@ fn a_remembered_id_never_leads_to_a_freed_or_foreign_link_address() {
     // Few words, so that each is soon another neighbor's.
     let links = Arc::new(Links::new(&Pages, 64).unwrap());
     let places = Places::new(&domain, &links, 64);
-    let mut table = NeighborTable::<u32, _>::new(&places, ArpProtocol::default(), NeighborLimits::default(), 1);
+    let mut table =
+        NeighborTable::<u32, _>::new(&places, ArpProtocol::default(), NeighborLimits::default(), 1);
     let pinned: Vec<_> = (0..PINNED).map(|n| table.pin(n, ms(0)).unwrap()).collect();
     let verifier = Verifier((0..NEIGHBORS).map(|_| AtomicU16::new(0)).collect());
     let (is_over, sent, kept) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

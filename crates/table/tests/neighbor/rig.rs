@@ -2,8 +2,8 @@
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
 use artery_table::neighbor::{
-    Action, Ask, Happened, Heard, HeardKind, Key, L2Engine, Limit, Link, Links, NeighborLimits, NeighborReader,
-    NeighborTable, Places, Protocol, Resolution,
+    Action, Ask, Happened, Heard, HeardKind, Key, L2Engine, Limit, Link, Links, NeighborLimits,
+    NeighborReader, NeighborTable, Places, Protocol, Resolution,
 };
 use artery_wire::EtherAddr;
 use std::collections::HashMap;

@@ -79,7 +79,7 @@ fn a_stale_neighbor_is_used_and_doubted_from_its_first_use_on() {
     let slow = rig.resolved;
     assert_eq!(rig.send(1), Sent::To(mac(1)));
     // A look within a second, 5 s of delay, and one question, which is answered.
-    rig.run_to(ms(1000_500));
+    rig.run_to(ms(1_000_500));
     assert_eq!(rig.table.find(1, rig.now).unwrap().state, "STALE");
     rig.run_to(secs(1002));
     assert_eq!(rig.table.find(1, rig.now).unwrap().state, "DELAY");
@@ -122,7 +122,10 @@ fn a_static_neighbor_is_not_overwritten_and_the_attempt_is_told() {
     rig.run_to(secs(100_000));
     assert_eq!((rig.send(A), rig.asks.len()), (Sent::To(mac(1)), 0));
     let view = rig.table.find(A, rig.now).unwrap();
-    assert_eq!((view.state, view.is_static, view.is_published, view.expires_in), ("PERMANENT", true, false, None));
+    assert_eq!(
+        (view.state, view.is_static, view.is_published, view.expires_in),
+        ("PERMANENT", true, false, None)
+    );
     assert_eq!(rig.table.counters().refused, 3);
 }
 

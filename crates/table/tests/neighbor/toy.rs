@@ -20,7 +20,14 @@ impl Protocol for Toy {
         "toy"
     }
 
-    fn step(&self, entry: &mut Entry, event: Event, now: Duration, _: &mut Random, effects: &mut Vec<Effect>) {
+    fn step(
+        &self,
+        entry: &mut Entry,
+        event: Event,
+        now: Duration,
+        _: &mut Random,
+        effects: &mut Vec<Effect>,
+    ) {
         let state = match event {
             Event::Heard(Heard { link: Some(link), .. }) if !entry.is_static => {
                 effects.push(match entry.usable() {
