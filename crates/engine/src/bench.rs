@@ -35,6 +35,8 @@ type Offers = Arc<Mutex<Vec<VecDeque<Packet>>>>;
 pub struct Bench {
     graph: Graph,
     reader: Reader,
+    resources: Arc<Resources>,
+    domain: Arc<Domain>,
     offers: Offers,
     received: Arc<Mutex<Vec<VecDeque<Packet>>>>,
     pool: &'static Pool,
@@ -82,6 +84,7 @@ pub struct Setup {
     burst: usize,
     names: Names,
     resources: Arc<Resources>,
+    domain: Arc<Domain>,
     replacing: bool,
     copy: (usize, usize),
 }
@@ -116,6 +119,10 @@ impl Setup {
     pub fn resources(mut self, resources: Arc<Resources>) -> Setup {
         self.resources = resources;
         self
+    }
+    /// Takes what belongs to the router, and its turns, from another bench: the two elements are of one router.
+    pub fn beside(self, other: &Bench) -> Setup {
+        Setup { resources: other.resources.clone(), domain: other.domain.clone(), ..self }
     }
     /// Says that another graph is running, whose element hands over its state later.
     pub fn replacing(mut self) -> Setup {
@@ -154,6 +161,7 @@ impl Bench {
             burst: artery_packet::BATCH,
             names,
             resources: Arc::default(),
+            domain: Domain::new(),
             replacing: false,
             copy: (0, 1),
         }
@@ -182,7 +190,7 @@ impl Bench {
             class.processing.split_once('/').unwrap_or((class.processing, class.processing));
         let (pulls_in, pulls_out) = (pulls(before, inputs), pulls(after, outputs));
         let pool = POOL.with(|pool| *pool.get_or_init(|| Pool::new(256, 8).expect("a small pool")));
-        let domain = Domain::new();
+        let domain = setup.domain.clone();
         let (worker, workers) = setup.copy;
         let mut plan = Plan::of_one(class, &setup.config, pulls_in.clone(), pulls_out.clone(), workers);
         let mut warnings = Vec::new();
@@ -242,7 +250,9 @@ impl Bench {
         graph.burst = setup.burst;
         graph.monitors = setup.resources.get();
         let reader = domain.reader();
-        let mut bench = Bench { graph, reader, offers, received, pool, warnings, said, printed };
+        let resources = setup.resources.clone();
+        let mut bench =
+            Bench { graph, reader, resources, domain, offers, received, pool, warnings, said, printed };
         bench
             .visit(|element, cx| element.start(cx))
             .map_err(|e: StartError| vec![ArgError::Wrong(e.message)])?;

@@ -1,6 +1,6 @@
 //! Handler calls: finding the element, on this worker or another, and the handlers that every element has.
 use crate::control::{Command, Control};
-use crate::graph::Graph;
+use crate::graph::{Counts, Graph};
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
 use crate::scheduler::MAX_TICKETS;
@@ -103,6 +103,13 @@ impl Plan {
         let values: Result<Vec<_>, _> =
             self.workers_of(node, sums).map(|worker| read(worker, node, &name)).collect();
         values.map(sum_or_only)
+    }
+
+    /// Reads a handler on this thread, if it has what reads aside of its element.
+    pub(crate) fn read_aside(&self, full: &str, parameters: &str) -> Option<Result<String, HandlerError>> {
+        let Ok(Target::Element(node, name)) = self.target(full, "") else { return None };
+        let aside = self.class(node).handler(&name)?.aside?;
+        Some(aside(self.resources(), self.name(node), parameters))
     }
 
     /// Writes a handler, wherever its element is; of all copies where there are several, unless they share what it is for. `None` for the router's own.
@@ -250,6 +257,21 @@ impl Graph {
             let Some((worker, node)) = element else { return self.control.write_global(&plan, name, value) };
             self.on_worker(worker, full, turn, writing(&plan, node, name, value))
         })
+    }
+
+    /// What each element has seen on all workers, by number.
+    pub(crate) fn all_counts(&mut self, turn: &Turn<'_>) -> Result<Vec<Counts>, HandlerError> {
+        let mut sums = vec![Counts::default(); self.plan.len()];
+        for worker in 0..self.plan.workers() {
+            let plan = self.plan.clone();
+            let counts = move |graph: &mut Graph, _: &Turn<'_>| -> Result<Vec<Counts>, HandlerError> {
+                let of = |node| graph.number_of(&plan, node).map(|node| graph.counts(node).clone());
+                (0..plan.len()).map(of).collect()
+            };
+            let counts = self.on_worker(worker, "counts", turn, counts)?;
+            sums.iter_mut().zip(&counts).for_each(|(sum, counts)| sum.merge(counts));
+        }
+        Ok(sums)
     }
 
     /// Runs `call` on a worker's graph: at once on this one, else by its mailbox, serving our own meanwhile.

@@ -3,7 +3,7 @@
 //! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be done with one
 //! but dropping it silently, which review does not let pass. Nothing here locks or allocates on a packet's way.
 use crate::events::Interest;
-use crate::graph::{Graph, Signal};
+use crate::graph::{Counts, Graph, Signal};
 use crate::handler::HandlerError;
 use crate::monitor::{Level, Monitor};
 use crate::reason::DropReason;
@@ -291,6 +291,10 @@ impl Context<'_> {
     pub fn write_handler(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();
         self.graph.write_handler(name, &prefix, value, self.turn)
+    }
+    /// What each element has seen on all workers, by number.
+    pub fn counts(&mut self) -> Result<Vec<Counts>, HandlerError> {
+        self.graph.all_counts(self.turn)
     }
     /// Whether `name` leads to a handler that can be read, or with `write` written.
     pub fn has_handler(&self, name: &str, write: bool) -> bool {

@@ -37,7 +37,12 @@ pub struct Handler {
     pub button: bool,
     /// Whether it is for this configuration's own use and refused to whoever calls from outside.
     pub private: bool,
+    /// What reads instead when somebody calls from outside, for long answers: see [`Handler::aside`].
+    pub aside: Option<Aside>,
 }
+
+/// A read of what outlives an element's graph: `(resources, the element's name, parameters)`.
+pub type Aside = fn(&Resources, &str, &str) -> Result<String, HandlerError>;
 
 impl Handler {
     /// A handler that is read.
@@ -52,6 +57,7 @@ impl Handler {
             once: false,
             button: false,
             private: false,
+            aside: None,
         }
     }
     /// A handler that is written.
@@ -66,6 +72,7 @@ impl Handler {
             once: false,
             button: false,
             private: false,
+            aside: None,
         }
     }
     /// Makes it writable as well.
@@ -91,6 +98,12 @@ impl Handler {
     /// Says that it is a write without value.
     pub const fn button(mut self) -> Handler {
         self.button = true;
+        self
+    }
+    /// Gives what reads on the thread of whoever calls from outside, and as long as it takes: packets go on meanwhile.
+    /// It says what the read says that runs on the element's worker.
+    pub const fn aside(mut self, read: Aside) -> Handler {
+        self.aside = Some(read);
         self
     }
     /// Says that calls from outside the configuration, such as by a control socket, are refused.

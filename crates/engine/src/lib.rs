@@ -41,7 +41,7 @@ pub use context::Context;
 pub use element::{Element, Simple, StartError};
 pub use events::Interest;
 pub use graph::Signal;
-pub use handler::{Handler, HandlerError, Read, RouterHandler, Write};
+pub use handler::{Aside, Handler, HandlerError, Read, RouterHandler, Write};
 pub use monitor::{Level, Monitor, Monitors};
 pub use plan::{Home, Plan};
 pub use reason::DropReason;
