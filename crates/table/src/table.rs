@@ -138,6 +138,10 @@ impl<A: Family> RouteTable<A> {
     pub fn iter(&self) -> Routes<'_, A> {
         self.art.iter()
     }
+    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on that was left there.
+    pub fn after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
+        self.art.after(prefix)
+    }
     /// The routes of longer prefixes within this one, in order; its own route is not among them.
     pub fn more_specifics(&self, prefix: Prefix<A>) -> Routes<'_, A> {
         self.art.more_specifics(prefix)

@@ -46,6 +46,27 @@ impl<A: Address> Art<A> {
         Routes { art: self, way: place.into_iter().collect(), before: None }
     }
 
+    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on that was left there.
+    pub fn after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
+        if prefix.len() == 0 {
+            return self.more_specifics(prefix);
+        }
+        let (last, levels) = (self.heaps.strides.level_of(prefix.len()), self.heaps.levels());
+        let mut way = Vec::with_capacity(levels.len());
+        for (number, level) in levels.iter().enumerate().take(last + 1) {
+            let Some(heap) = self.heap_for(prefix.first(), number) else { break };
+            let base = prefix.first().network(level.offset);
+            let is_last = number == last;
+            let index =
+                if is_last { self.home_in(heap, prefix, number).index } else { level.slot(prefix.first()) };
+            let at = Place { heap, level: number, base, index, top: DEFAULT };
+            let child = if is_last && index >= level.fringe() { self.place_below(Place { ..at }) } else { None };
+            way.push(at.below(self));
+            way.extend(child);
+        }
+        Routes { art: self, way, before: None }
+    }
+
     /// Where the walk of what lies below an index begins, if there can be anything.
     fn place_below(&self, place: Place<A>) -> Option<Place<A>> {
         let level = self.heaps.levels()[place.level];

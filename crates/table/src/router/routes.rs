@@ -80,6 +80,17 @@ impl Tables {
         A::side(self).table.iter().map(|(prefix, group)| self.view(prefix, group))
     }
 
+    /// Those that come after a prefix, whether it has a route or not; and before them its own one, if `with_own`.
+    pub fn routes_from<A: Ip>(
+        &self,
+        prefix: Prefix<A>,
+        with_own: bool,
+    ) -> impl Iterator<Item = RouteView> + '_ {
+        let table = &A::side(self).table;
+        let own = table.get(prefix).filter(|_| with_own).map(|group| (prefix, group));
+        own.into_iter().chain(table.after(prefix)).map(|(prefix, group)| self.view(prefix, group))
+    }
+
     /// How many routes of a family forward.
     pub fn count<A: Ip>(&self) -> usize {
         A::side(self).table.len()
