@@ -470,13 +470,14 @@ fn tx_settings(s: &TxSettings) -> [(&'static str, String); 3] {
     ]
 }
 
-fn tap_settings(s: &TapSettings) -> [(&'static str, String); 5] {
+fn tap_settings(s: &TapSettings) -> [(&'static str, String); 6] {
     [
         ("kind", if s.ethernet { "TAP" } else { "TUN" }.to_owned()),
         ("addresses", format!("{:?}", s.addresses)),
         ("Ethernet address", format!("{:02x?}", s.mac)),
         ("MTU", s.mtu.map_or("default".to_owned(), |mtu| mtu.to_string())),
         ("queues", s.queues.to_string()),
+        ("routes", format!("{:?}", s.routes)),
     ]
 }
 

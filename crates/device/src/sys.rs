@@ -1,7 +1,6 @@
 //! System calls that have no safe wrapper elsewhere: interface requests, socket options, packet addresses.
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
-use std::net::Ipv6Addr;
 
 /// Answer or argument of an interface request: the part of `struct ifreq` after the name.
 pub(crate) type Value = [u8; 24];
@@ -23,8 +22,6 @@ pub(crate) enum Ask {
     SetMtu,
     Hardware,
     SetHardware,
-    SetAddress,
-    SetNetmask,
     /// Makes a descriptor of `/dev/net/tun` a queue of a device.
     Tun,
 }
@@ -39,8 +36,6 @@ impl Ask {
             Ask::SetMtu => libc::SIOCSIFMTU as _,
             Ask::Hardware => libc::SIOCGIFHWADDR as _,
             Ask::SetHardware => libc::SIOCSIFHWADDR as _,
-            Ask::SetAddress => libc::SIOCSIFADDR as _,
-            Ask::SetNetmask => libc::SIOCSIFNETMASK as _,
             Ask::Tun => libc::TUNSETIFF as _,
         }
     }
@@ -69,23 +64,6 @@ pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io
     let value = libc::c_ulong::from(offloads);
     // SAFETY: the code takes its argument by value.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, value) })
-}
-
-/// Adds an IPv6 address to the interface `index`.
-pub(crate) fn add_ipv6(index: u32, address: Ipv6Addr, prefix: u8) -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET6,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    let request = libc::in6_ifreq {
-        ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
-        ifr6_prefixlen: u32::from(prefix),
-        ifr6_ifindex: index as libc::c_int,
-    };
-    // SAFETY: on an IPv6 socket, which this is, the code takes a pointer to a struct in6_ifreq and reads it.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request) })
 }
 
 /// Types that may be a socket option: any bytes are a value, and there is no padding.

@@ -6,6 +6,7 @@
 use crate::interface::{check_name, control_socket};
 use crate::offload::{Offload, VIRTIO_HEADER, describe};
 use crate::queue::addressed_to;
+use crate::rtnetlink::Rtnetlink;
 use crate::sys::{self, Ask};
 use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, Time};
@@ -42,6 +43,19 @@ pub struct TapSettings {
     pub mtu: Option<u32>,
     /// Queues among which the host spreads flows.
     pub queues: u16,
+    /// Routes of the host that lead to it.
+    pub routes: Vec<HostRoute>,
+}
+
+/// A route of the host by a device of the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRoute {
+    /// Where to, with the length of the prefix.
+    pub to: (IpAddr, u8),
+    /// The router that the host asks for on the device's link.
+    pub gateway: IpAddr,
+    /// Of routes for one prefix the host takes that of the lowest metric.
+    pub metric: u32,
 }
 
 impl TapSettings {
@@ -54,6 +68,7 @@ impl TapSettings {
             mac: None,
             mtu: None,
             queues: 1,
+            routes: Vec::new(),
         }
     }
 }
@@ -136,31 +151,18 @@ fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
     if let Some(mtu) = settings.mtu {
         ask(Ask::SetMtu, "setting its MTU", &mtu.to_ne_bytes())?;
     }
-    for (address, prefix) in &settings.addresses {
-        match address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(*prefix).min(32)).unwrap_or(0);
-                ask(Ask::SetAddress, "setting its address", &socket_address(address.to_bits()))?;
-                ask(Ask::SetNetmask, "setting its netmask", &socket_address(mask))?;
-            }
-            IpAddr::V6(address) => {
-                let index = Interface::find(name)?.index;
-                sys::add_ipv6(index, *address, *prefix)
-                    .map_err(|e| DeviceError::from_io(name, "adding an IPv6 address", CAPABILITY, &e))?;
-            }
-        }
-    }
     let [a, b, ..] = ask(Ask::Flags, "asking for its state", &[])?;
     let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
-    ask(Ask::SetFlags, "bringing it up", &flags.to_ne_bytes()).map(drop)
-}
-
-/// An IPv4 address as `struct sockaddr_in`.
-fn socket_address(address: u32) -> [u8; 16] {
-    let mut value = [0; 16];
-    value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-    value[4..8].copy_from_slice(&address.to_be_bytes());
-    value
+    let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
+    let index = Interface::find(name)?.index;
+    let mut netlink = Rtnetlink::open().map_err(failed("opening a netlink socket"))?;
+    for (address, len) in &settings.addresses {
+        netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
+    }
+    ask(Ask::SetFlags, "bringing it up", &flags.to_ne_bytes())?;
+    // The kernel takes a gateway only where it is up.
+    let mut routes = settings.routes.iter();
+    routes.try_for_each(|route| netlink.add_route(index, route).map_err(failed("adding a route to it")))
 }
 
 /// Puts an error of reading or writing into words.
@@ -409,12 +411,50 @@ mod tests {
             assert_eq!((device.interface.mac, device.interface.up), (Some(mac), true));
             let shown = String::from_utf8(try_run("ip address show art0").stdout).unwrap();
             assert!(shown.contains("inet 10.9.0.1/24") && shown.contains("inet6 fd00:9::1/64"), "{shown}");
+            assert!(!shown.contains("fd00:9::1/64 scope global tentative"), "{shown}");
             let busy = TapDevice::open(&settings("art0", true)).unwrap_err();
             assert!(busy.to_string().contains("art0: making a TAP device failed"), "{busy}");
             drop(device);
             assert!(!try_run("ip link show art0").status.success());
             let taken = TapDevice::open(&settings("lo", true)).unwrap_err();
             assert!(taken.to_string().contains("lo: making a TAP device of the name of another"), "{taken}");
+        });
+    }
+
+    #[test]
+    fn a_device_has_several_addresses_of_a_family_and_routes_with_a_metric() {
+        if !may_make_taps() {
+            return;
+        }
+        in_namespace(|| {
+            let route = |to: &str, len, gateway: &str| HostRoute {
+                to: (to.parse().unwrap(), len),
+                gateway: gateway.parse().unwrap(),
+                metric: 4096,
+            };
+            let mut settings = settings("art0", true);
+            settings
+                .addresses
+                .extend([("10.8.0.1".parse().unwrap(), 16), ("fd00:8::1".parse().unwrap(), 64)]);
+            settings.routes = vec![
+                route("0.0.0.0", 0, "10.8.0.9"),
+                route("10.7.0.0", 16, "192.0.2.1"),
+                route("::", 0, "fd00:8::9"),
+            ];
+            let _device = TapDevice::open(&settings).unwrap();
+            let shown = |command| String::from_utf8(try_run(command).stdout).unwrap();
+            let addresses = shown("ip -o address show art0");
+            for address in ["10.9.0.1/24", "10.8.0.1/16", "fd00:9::1/64", "fd00:8::1/64"] {
+                assert!(addresses.contains(&format!(" {address} ")), "{address}: {addresses}");
+            }
+            let routes = shown("ip route") + &shown("ip -6 route");
+            for (to, gateway) in
+                [("default", "10.8.0.9"), ("10.7.0.0/16", "192.0.2.1"), ("default", "fd00:8::9")]
+            {
+                let line =
+                    routes.lines().find(|line| line.starts_with(&format!("{to} via {gateway} dev art0")));
+                assert!(line.is_some_and(|line| line.contains("metric 4096")), "{to} {gateway}: {routes}");
+            }
         });
     }
 

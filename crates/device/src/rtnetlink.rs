@@ -1,0 +1,143 @@
+//! Addresses and routes of the host, by rtnetlink: several addresses of a family on one interface, which the older
+//! requests can't give it.
+use crate::HostRoute;
+use netlink_packet_core::{
+    DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkDeserializable,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A socket on which the kernel is asked to change something, and says whether it did.
+pub(crate) struct Rtnetlink(Socket);
+
+impl Rtnetlink {
+    pub(crate) fn open() -> io::Result<Rtnetlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Rtnetlink(socket))
+    }
+
+    /// Gives an interface an address, which can be used at once: only who knows that nobody else on the link has it
+    /// asks for that.
+    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = len;
+        message.header.index = index;
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+            AddressAttribute::Flags(AddressFlags::Nodad),
+        ];
+        if let IpAddr::V4(address) = address {
+            message.attributes.extend(broadcast(address, len).map(AddressAttribute::Broadcast));
+        }
+        // A device that was there before may have it.
+        self.create(RouteNetlinkMessage::NewAddress(message), NLM_F_REPLACE)
+    }
+
+    /// Adds a route, by a gateway that the interface's own prefixes need not hold.
+    pub(crate) fn add_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
+        let (to, len) = route.to;
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(to),
+            destination_prefix_length: len,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Universe,
+            kind: RouteType::Unicast,
+            flags: RouteFlags::Onlink,
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![
+            RouteAttribute::Destination(to.into()),
+            RouteAttribute::Gateway(route.gateway.into()),
+            RouteAttribute::Oif(index),
+            RouteAttribute::Priority(route.metric),
+        ];
+        self.create(RouteNetlinkMessage::NewRoute(message), NLM_F_EXCL)
+    }
+
+    fn create(&mut self, request: RouteNetlinkMessage, if_there: u16) -> io::Result<()> {
+        let mut message = NetlinkMessage::from(request);
+        message.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | if_there;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.0.send(&bytes, 0)?;
+        let (answer, _) = self.0.recv_from_full()?;
+        read(&answer)
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+/// The address of all hosts of a prefix, where it has one (RFC 3021).
+fn broadcast(address: Ipv4Addr, len: u8) -> Option<Ipv4Addr> {
+    let hosts = u32::MAX.checked_shr(len.into()).unwrap_or(0);
+    (len < 31).then(|| (address.to_bits() | hosts).into())
+}
+
+/// What another answer than an acknowledgement holds, which nobody asked for.
+struct Other;
+
+impl NetlinkDeserializable for Other {
+    type Error = DecodeError;
+    fn deserialize(_: &NetlinkHeader, _: &[u8]) -> Result<Other, DecodeError> {
+        Ok(Other)
+    }
+}
+
+/// Whether the kernel did it, whatever the bytes of its answer are.
+fn read(answer: &[u8]) -> io::Result<()> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+    match NetlinkMessage::<Other>::deserialize(answer).map_err(invalid)?.payload {
+        NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Takes bytes for an answer.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(bytes: &[u8]) {
+    let _ = read(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_with_room_for_it_have_a_broadcast_address() {
+        let of = |address: &str, len| broadcast(address.parse().unwrap(), len).map(|all| all.to_string());
+        assert_eq!(of("10.0.1.1", 24).as_deref(), Some("10.0.1.255"));
+        assert_eq!(of("10.0.1.1", 0).as_deref(), Some("255.255.255.255"));
+        assert_eq!((of("10.0.1.1", 31), of("10.0.1.1", 32)), (None, None));
+    }
+
+    #[test]
+    fn an_answer_is_an_acknowledgement_an_error_or_nonsense() {
+        let answer = |kind: u16, code: i32| {
+            let header = [&36_u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+            [&header[..], &code.to_ne_bytes(), &[0; 16]].concat()
+        };
+        assert!(read(&answer(2, 0)).is_ok());
+        assert_eq!(read(&answer(2, -libc::EEXIST)).unwrap_err().raw_os_error(), Some(libc::EEXIST));
+        for nonsense in [answer(20, 0), answer(2, 0)[..17].to_vec(), Vec::new()] {
+            assert_eq!(read(&nonsense).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+        (0..=36).for_each(|len| survive(&answer(2, -1)[..len]));
+    }
+}
