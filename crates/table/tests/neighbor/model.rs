@@ -229,7 +229,7 @@ impl<P: Protocol> Model<P> {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Send(u8),
     Resolve(u8),
     Hear(u8, u8, u8, bool),
@@ -243,7 +243,7 @@ enum Op {
     Wait(u32),
 }
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
     let address = 0..6u8;
     let kinds = prop_oneof![Just(Kind::Static), Just(Kind::Published), Just(Kind::Temporary)];
     let changes = prop_oneof![Just(PortChange::Down), Just(PortChange::Up), Just(PortChange::LinkAddress)];
@@ -264,6 +264,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => (0..1_500_000u32).prop_map(Op::Wait),
     ];
     prop::collection::vec(op, 1..150)
+}
+
+/// The kind of message of this number.
+pub(crate) fn kind_of(number: u8) -> HeardKind {
+    let overrides = HeardKind::Advertisement { solicited: false, overrides: true };
+    [REPLY, overrides, HeardKind::Solicitation, HeardKind::Unsolicited][usize::from(number)]
 }
 
 struct Pair<P> {
@@ -291,8 +297,7 @@ impl<P: Protocol + Default> Pair<P> {
             Op::Send(a) => self.send(a.into()),
             Op::Resolve(a) => self.resolve(a.into()),
             Op::Hear(a, m, kind, for_us) => {
-                let overrides = HeardKind::Advertisement { solicited: false, overrides: true };
-                let kind = [REPLY, overrides, HeardKind::Solicitation, HeardKind::Unsolicited][kind as usize];
+                let kind = kind_of(kind);
                 rig.table.hear(a.into(), heard(mac(m.into()), kind), for_us, now);
                 model.hear(a.into(), m.into(), kind, for_us, now);
             }

@@ -3,7 +3,7 @@ use super::rig::*;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::nd::NdProtocol;
 use artery_table::neighbor::{
-    Ask, Happened, HeardKind, Kind, L2Engine, Link, NeighborLimits, PortChange, Resolution,
+    Ask, Happened, HeardKind, Kind, L2Engine, Limit, Link, NeighborLimits, PortChange, Resolution,
 };
 
 const A: u32 = 0x0a00_0001;
@@ -274,4 +274,41 @@ fn a_neighbor_that_was_heard_of_is_watched_until_it_is_used() {
     assert_eq!(rig.send(A), Sent::To(mac(1)));
     rig.run_for(secs(2));
     assert_eq!(rig.link(A), Some(Link::ready(mac(1))));
+}
+
+#[test]
+fn use_of_another_neighbor_that_had_the_id_before_counts_for_nothing() {
+    let mut rig = Rig::<u32, ArpProtocol>::with(ArpProtocol::default(), NeighborLimits::default(), 1, 1);
+    rig.hear(A, mac(1), HeardKind::Solicitation);
+    assert_eq!(rig.send(A), Sent::To(mac(1)));
+    rig.table.delete(A, rig.now);
+    rig.turns.park();
+    rig.hear(B, mac(2), HeardKind::Solicitation);
+    rig.run_for(secs(5));
+    assert_eq!(rig.link(B), Some(Link::ready(mac(2)).with_report()));
+}
+
+/// A neighbor that was known and is silent.
+fn nd_with_silent(limits: NeighborLimits) -> Rig<u128, NdProtocol> {
+    let mut rig = Rig::<u128, NdProtocol>::new(limits);
+    rig.there.insert(1, mac(1));
+    rig.send(1);
+    rig.there.clear();
+    while !rig.events_of(1).contains(&Happened::Failed) {
+        rig.run_for(ms(300));
+        assert_eq!(rig.send(1), Sent::To(mac(1)));
+    }
+    rig
+}
+
+#[test]
+fn a_silent_neighbor_in_use_is_not_pushed_out() {
+    let mut rig = nd_with_silent(NeighborLimits { entries: 1, ..NeighborLimits::default() });
+    for _ in 0..100 {
+        rig.run_for(ms(500));
+        assert_eq!(rig.send(1), Sent::To(mac(1)));
+        assert_eq!(rig.send(2), Sent::Dropped(Limit::Entries));
+    }
+    rig.run_for(secs(12));
+    assert_eq!((rig.send(2), rig.link(1)), (Sent::Waits, None));
 }

@@ -1,9 +1,9 @@
 //! A third protocol: any that gives rules registers a table and has its neighbors found, kept and forgotten.
 use super::rig::*;
 use artery_table::neighbor::{
-    Action, Ask, Effect, Entry, Event, Heard, HeardKind, Kind, L2Engine, Limit, Links, NeighborCounters,
-    NeighborId, NeighborLimits, NeighborReader, NeighborTable, NeighborView, Places, PortChange, Protocol,
-    Resolution, State,
+    Action, Ask, Effect, Entry, Event, Happened, Heard, HeardKind, Kind, L2Engine, Limit, Links,
+    NeighborCounters, NeighborId, NeighborLimits, NeighborReader, NeighborTable, NeighborView, Places,
+    PortChange, Protocol, Resolution, State,
 };
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
@@ -89,6 +89,56 @@ fn a_third_protocol_resolves_fails_moves_and_expires() {
     assert_eq!((rig.link(A), rig.table.len()), (None, 0));
     let names: Vec<&str> = rig.events_of(A).iter().map(|what| what.name()).collect();
     assert_eq!(names, ["failed", "timed-out", "resolved", "moved", "expired"]);
+}
+
+/// Hears of use by its timer alone, every ten seconds, and asks if there was some.
+#[derive(Default)]
+struct Patient;
+
+impl Protocol for Patient {
+    fn name(&self) -> &'static str {
+        "patient"
+    }
+
+    fn step(
+        &self,
+        entry: &mut Entry,
+        event: Event,
+        now: Duration,
+        _: &mut Random,
+        effects: &mut Vec<Effect>,
+    ) {
+        match event {
+            Event::Heard(heard) => (entry.state, entry.link) = (State::Unreachable, heard.link),
+            Event::Timer { used: true } => effects.push(Effect::Ask(Ask::Everyone)),
+            Event::Timer { used: false } => effects.push(Effect::Expired),
+            Event::Packet | Event::Confirmed => return,
+        }
+        entry.deadline = Some(now + secs(10));
+    }
+
+    fn may_create(&self, _: &Heard, _: bool) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_timer_is_told_of_all_use_since_the_last() {
+    let mut rig = Rig::<u128, Patient>::new(NeighborLimits::default());
+    rig.hear(A, mac(1), HeardKind::Unsolicited);
+    for round in 0..5 {
+        // Soon after the timer, and again right before it; looks in between have seen the first.
+        rig.run_to(secs(10 * round) + ms(200));
+        assert_eq!(rig.send(A), Sent::To(mac(1)));
+        if round % 2 == 0 {
+            rig.run_to(secs(10 * round) + ms(9800));
+            rig.send(A);
+        }
+    }
+    rig.run_to(secs(59));
+    assert_eq!(rig.asked_at(A), [10, 20, 30, 40, 50].map(secs));
+    rig.run_to(secs(60));
+    assert_eq!(rig.events_of(A), [Happened::Expired]);
 }
 
 /// The other way to a third protocol: addresses of 16 bytes that contain the link address. Nobody has to be asked.
