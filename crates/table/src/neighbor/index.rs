@@ -218,6 +218,7 @@ mod tests {
     use crate::Pages;
     use proptest::prelude::*;
     use std::collections::HashMap;
+    use std::collections::hash_map::Entry;
 
     fn is_a_map<A: Key>(changes: Vec<(u8, u16)>, address: impl Fn(u16) -> A) {
         let domain = Domain::new();
@@ -227,11 +228,9 @@ mod tests {
         for (step, (action, n)) in changes.into_iter().enumerate() {
             if action % 3 == 0 {
                 assert_eq!(index.remove(address(n)), model.remove(&n));
-            } else if !model.contains_key(&n) {
+            } else if let Entry::Vacant(place) = model.entry(n) {
                 // An id once used means its old address until a grace period is over.
-                let id = NeighborId::new(step as u32);
-                index.add(address(n), id);
-                model.insert(n, id);
+                index.add(address(n), *place.insert(NeighborId::new(step as u32)));
             }
             let turn = turns.turn();
             for n in [n, n ^ 1] {
