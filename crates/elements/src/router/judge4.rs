@@ -154,7 +154,7 @@ impl Case<'_> {
         let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut, redirect };
         Ok(match decision.outcome {
             Outcome::Forward => Verdict::Forward(leave),
-            Outcome::Failed => failed(&leave),
+            Outcome::Failed => failed(leave.is_on_link),
             _ => Verdict::Hold(leave),
         })
     }
@@ -195,8 +195,8 @@ impl Case<'_> {
 }
 
 /// What becomes of packets to a neighbor that was asked for in vain: a host is down, or a router (section 5.2.7.1).
-pub(crate) fn failed(leave: &Leave) -> Verdict {
-    let code = if leave.is_on_link { IcmpError::HOST } else { IcmpError::NET };
+pub(crate) fn failed(is_on_link: bool) -> Verdict {
+    let code = if is_on_link { IcmpError::HOST } else { IcmpError::NET };
     Verdict::Error(Told::V4(IcmpError::unreachable(code)), DropReason::NeighborFailed)
 }
 

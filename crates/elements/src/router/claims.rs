@@ -1,0 +1,205 @@
+//! The router's own addresses on its links: claimed, told, and defended (RFC 5227, RFC 4862 section 5.4).
+//!
+//! What is claimed follows from the ports as they are; whoever changes a port or an address says nothing here. An
+//! address that is still being claimed, or that somebody else has, is not answered for and is the source of nothing;
+//! its routes stay, so that what others send through the router goes on.
+use artery_table::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, ClaimState, OwnAddress};
+use artery_table::router::PortView;
+use artery_table::synthetic::Random;
+use artery_table::{PortId, Prefix};
+use artery_wire::EtherAddr;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// An address of a port.
+pub(crate) type Own = (PortId, IpAddr);
+
+/// What is to be done because of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimAction {
+    /// The port.
+    pub(crate) port: PortId,
+    /// The address.
+    pub(crate) address: IpAddr,
+    /// What.
+    pub(crate) effect: ClaimEffect,
+}
+
+/// What is known of a port for the claims of its addresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Known {
+    is_up: bool,
+    address: EtherAddr,
+}
+
+/// See the module.
+pub(crate) struct Claims {
+    v4: ClaimSettings,
+    v6: ClaimSettings,
+    claims: BTreeMap<Own, Claim>,
+    ports: Vec<Known>,
+    random: Random,
+    effects: Vec<ClaimEffect>,
+}
+
+impl Claims {
+    /// Of no address yet.
+    pub(crate) fn new(v4: ClaimSettings, v6: ClaimSettings, seed: u64) -> Claims {
+        let (claims, ports, effects) = Default::default();
+        Claims { v4, v6, claims, ports, random: Random::new(seed), effects }
+    }
+
+    /// Follows what has changed at the ports.
+    pub(crate) fn follow(&mut self, ports: &[PortView], now: Duration, into: &mut Vec<ClaimAction>) {
+        let wanted: Vec<Own> = (0..).map(PortId).zip(ports).flat_map(|(id, port)| addresses(id, port)).collect();
+        self.claims.retain(|own, _| wanted.contains(own));
+        let before = std::mem::take(&mut self.ports);
+        self.ports = ports.iter().map(|port| Known { is_up: port.is_up, address: port.address }).collect();
+        for own in wanted {
+            let place = usize::from(own.0.0);
+            let is_new = !self.claims.contains_key(&own);
+            self.claims.entry(own).or_default();
+            let (was, is) = (before.get(place).copied(), self.ports[place]);
+            let was_up = !is_new && was.is_some_and(|was| was.is_up);
+            match (was_up, is.is_up) {
+                (false, true) => self.step(own, ClaimEvent::Up, now, into),
+                (true, false) => self.step(own, ClaimEvent::Down, now, into),
+                (true, true) if was != Some(is) => self.step(own, ClaimEvent::LinkAddress, now, into),
+                _ => {}
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn poll(&mut self, now: Duration, into: &mut Vec<ClaimAction>) -> Option<Duration> {
+        let is_due = |(own, claim): (&Own, &Claim)| claim.deadline().filter(|due| *due <= now).map(|_| *own);
+        let due: Vec<Own> = self.claims.iter().filter_map(is_due).collect();
+        due.into_iter().for_each(|own| self.step(own, ClaimEvent::Timer, now, into));
+        self.claims.values().filter_map(Claim::deadline).min()
+    }
+
+    /// Somebody else uses an address of ours.
+    pub(crate) fn conflict(&mut self, own: Own, with: EtherAddr, now: Duration, into: &mut Vec<ClaimAction>) {
+        if self.claims.contains_key(&own) {
+            self.step(own, ClaimEvent::Conflict(with), now, into);
+        }
+    }
+
+    /// Whether an address of the router may be used.
+    pub(crate) fn is_usable(&self, own: Own) -> bool {
+        self.claims.get(&own).is_some_and(Claim::is_usable)
+    }
+    /// How far the claim of an address is.
+    pub(crate) fn state(&self, own: Own) -> Option<ClaimState> {
+        self.claims.get(&own).map(Claim::state)
+    }
+    /// How many addresses may not be used.
+    pub(crate) fn unusable(&self) -> usize {
+        self.claims.values().filter(|claim| !claim.is_usable()).count()
+    }
+    /// A port's IPv4 addresses.
+    pub(crate) fn v4(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u32>> {
+        let own = |(address, len): &(u32, u8)| {
+            let is_tentative = !self.is_usable((id, IpAddr::V4((*address).into())));
+            OwnAddress { address: *address, network: Prefix::of(*address, *len), is_tentative }
+        };
+        port.v4.iter().map(own).collect()
+    }
+    /// A port's IPv6 addresses, the link-local one last.
+    pub(crate) fn v6(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u128>> {
+        let own = |(address, len): (u128, u8)| {
+            let is_tentative = !self.is_usable((id, IpAddr::V6(address.into())));
+            OwnAddress { address, network: Prefix::of(address, len), is_tentative }
+        };
+        port.v6.iter().copied().chain([(port.link_local, 64)]).map(own).collect()
+    }
+    /// Takes over the claims of a router that is being replaced: its addresses need not be claimed again.
+    pub(crate) fn take(&mut self, old: &mut Claims) {
+        self.claims = std::mem::take(&mut old.claims);
+        self.ports = std::mem::take(&mut old.ports);
+    }
+
+    fn step(&mut self, own: Own, event: ClaimEvent, now: Duration, into: &mut Vec<ClaimAction>) {
+        let Claims { v4, v6, claims, random, effects, .. } = self;
+        let Some(claim) = claims.get_mut(&own) else { return };
+        let settings = if own.1.is_ipv4() { v4 } else { v6 };
+        claim.step(event, now, settings, random, effects);
+        let (port, address) = own;
+        into.extend(effects.drain(..).map(|effect| ClaimAction { port, address, effect }));
+    }
+}
+
+/// All addresses of a port.
+fn addresses(id: PortId, port: &PortView) -> impl Iterator<Item = Own> + '_ {
+    let v4 = port.v4.iter().map(|(address, _)| IpAddr::V4((*address).into()));
+    let v6 = port.v6.iter().map(|(address, _)| *address).chain([port.link_local]);
+    v4.chain(v6.map(|address| IpAddr::V6(address.into()))).map(move |address| (id, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::testing::{A, B, NOW, small};
+    use super::*;
+
+    fn claims() -> Claims {
+        Claims::new(ClaimSettings::arp().without_probes(), ClaimSettings::nd(), 1)
+    }
+    fn run(claims: &mut Claims, from: Duration, to: Duration, into: &mut Vec<ClaimAction>) {
+        let mut now = from;
+        while let Some(due) = claims.poll(now, into).filter(|due| *due <= to) {
+            now = due;
+        }
+    }
+
+    #[test]
+    fn addresses_are_claimed_with_their_port_and_used_when_nobody_has_them() {
+        let (small, mut claims, mut actions) = (small(), claims(), Vec::new());
+        let ports = small.tables.ports();
+        claims.follow(&ports, NOW, &mut actions);
+        assert!(claims.is_usable((A, "10.0.1.1".parse().unwrap())), "without probes");
+        assert_eq!(claims.unusable(), 4);
+        run(&mut claims, NOW, NOW + Duration::from_secs(5), &mut actions);
+        assert_eq!(claims.unusable(), 0);
+        let probes = actions.iter().filter(|action| action.effect == ClaimEffect::SendProbe);
+        assert_eq!(probes.count(), 4, "two addresses of each port");
+        actions.clear();
+        claims.follow(&ports, NOW + Duration::from_secs(6), &mut actions);
+        assert_eq!(actions, [], "nothing has changed");
+    }
+
+    #[test]
+    fn an_address_that_another_station_has_is_not_used_until_it_is_free() {
+        let (small, mut claims, mut actions) = (small(), claims(), Vec::new());
+        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        let own = (B, "2001:db8:2::1".parse().unwrap());
+        claims.conflict(own, EtherAddr([2; 6]), NOW, &mut actions);
+        run(&mut claims, NOW, NOW + Duration::from_secs(30), &mut actions);
+        assert_eq!((claims.state(own), claims.unusable()), (Some(ClaimState::Lost), 1));
+        run(&mut claims, NOW + Duration::from_secs(30), NOW + Duration::from_secs(90), &mut actions);
+        assert!(claims.is_usable(own));
+    }
+
+    #[test]
+    fn a_port_that_comes_back_claims_its_addresses_anew_and_another_link_address_is_told() {
+        let (mut small, mut claims, mut actions) = (small(), claims(), Vec::new());
+        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        let own = (A, "10.0.1.1".parse().unwrap());
+        let told = |actions: &mut Vec<ClaimAction>| {
+            let is_told = |action: &ClaimAction| {
+                (action.port, action.address) == own && action.effect == ClaimEffect::SendAnnouncement
+            };
+            std::mem::take(actions).iter().filter(|action| is_told(action)).count()
+        };
+        assert_eq!(told(&mut actions), 1);
+        small.tables.set_up(A, false, NOW).unwrap();
+        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        assert!(!claims.is_usable(own));
+        small.tables.set_up(A, true, NOW).unwrap();
+        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        assert_eq!((claims.is_usable(own), told(&mut actions)), (true, 1));
+        small.tables.set_link_address(A, EtherAddr([2, 9, 9, 9, 9, 9]), NOW).unwrap();
+        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        assert_eq!(told(&mut actions), 1);
+    }
+}

@@ -1,0 +1,261 @@
+//! Packets for the router itself: echo requests, fragments of such, and the host's.
+use super::icmp;
+use super::leave::write_link;
+use super::neighbors_io::station_for_host;
+use super::slow::{Job, LINK, Slow};
+use super::verdict::{Came, Told};
+use crate::ip::icmp_ping_responder;
+use artery_engine::{DropReason, Packet};
+use artery_wire::{Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv4Assembly, Ipv6};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long fragments wait for the others (RFC 1122 section 3.3.2, RFC 8200 section 4.5).
+const WAIT: Duration = Duration::from_secs(60);
+/// Most bytes that wait, and most packets.
+const MOST_BYTES: usize = 256 << 10;
+const MOST_PACKETS: usize = 64;
+const HEADER4: usize = 20;
+const HEADER6: usize = 40;
+
+/// Which fragments belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Whole {
+    src: IpAddr,
+    dst: IpAddr,
+    id: u32,
+}
+
+/// What is there of a packet.
+struct Parts {
+    assembly: Ipv4Assembly,
+    came: Came,
+    until: Duration,
+}
+
+/// Packets that are not all there.
+#[derive(Default)]
+pub(super) struct Fragments {
+    parts: HashMap<Whole, Parts>,
+    bytes: usize,
+}
+
+/// What became of a fragment.
+enum Joined {
+    /// It made this packet whole.
+    Whole(Vec<u8>),
+    /// Others are missing.
+    Waits,
+    /// It contradicts others.
+    Bad,
+}
+
+impl Fragments {
+    /// When the first of them has waited long enough.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.parts.values().map(|parts| parts.until).min()
+    }
+
+    /// Adds a fragment, as an IPv4 one.
+    fn add(&mut self, whole: Whole, fragment: &[u8], came: Came, now: Duration) -> Joined {
+        let new = || Parts { assembly: Ipv4Assembly::default(), came, until: now + WAIT };
+        let parts = self.parts.entry(whole).or_insert_with(new);
+        let before = parts.assembly.memory();
+        let added = parts.assembly.add(fragment);
+        let after = parts.assembly.memory();
+        self.bytes = self.bytes + after - before.min(self.bytes + after);
+        match added {
+            Ok(None) => Joined::Waits,
+            Ok(Some(packet)) => {
+                self.remove(&whole);
+                Joined::Whole(packet)
+            }
+            Err(_) => {
+                self.remove(&whole);
+                Joined::Bad
+            }
+        }
+    }
+
+    fn remove(&mut self, whole: &Whole) -> Option<Parts> {
+        let parts = self.parts.remove(whole)?;
+        self.bytes = self.bytes.saturating_sub(parts.assembly.memory());
+        Some(parts)
+    }
+
+    /// The one that waits longest, if there are too many.
+    fn surplus(&self) -> Option<Whole> {
+        if self.bytes <= MOST_BYTES && self.parts.len() <= MOST_PACKETS {
+            return None;
+        }
+        self.parts.iter().min_by_key(|(_, parts)| parts.until).map(|(whole, _)| *whole)
+    }
+}
+
+impl Slow {
+    /// Takes a fragment of a packet to the router.
+    pub(super) fn reassemble(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        let bytes = packet.data().get(LINK..).unwrap_or_default();
+        let Some((whole, fragment)) = fragment4(bytes).or_else(|| fragment6(bytes)) else {
+            return job.cx.discard(packet, DropReason::BadFragment);
+        };
+        let joined = self.fragments.add(whole, &fragment, came, job.now);
+        let reason = if matches!(joined, Joined::Bad) { DropReason::BadFragment } else { DropReason::Consumed };
+        if let Joined::Whole(assembled) = joined {
+            self.counters.reassembled += 1;
+            self.take_whole(packet.data(), whole, &assembled, came, job);
+        }
+        job.cx.discard(packet, reason);
+        while let Some(oldest) = self.fragments.surplus() {
+            self.fragments.remove(&oldest);
+            job.cx.count_discarded(DropReason::Incomplete, 1);
+        }
+    }
+
+    /// Deals with a packet that was put together.
+    fn take_whole(&mut self, last: &[u8], whole: Whole, assembled: &[u8], came: Came, job: &mut Job<'_, '_>) {
+        let Some(packet) = (match whole.src {
+            IpAddr::V4(_) => Some(assembled.to_vec()),
+            IpAddr::V6(_) => whole6(&last[LINK..], assembled),
+        }) else {
+            return job.cx.count_discarded(DropReason::BadFragment, 1);
+        };
+        let frame = [&last[..LINK], &packet[..]].concat();
+        match job.cx.pool().packet_from(&frame) {
+            Some(packet) => self.deal(packet, came, job),
+            None => job.cx.count_discarded(DropReason::PoolEmpty, 1),
+        }
+    }
+
+    /// Gives up packets whose fragments did not all come in time; who sent the first one is told (RFC 792).
+    pub(super) fn forget_fragments(&mut self, job: &mut Job<'_, '_>) {
+        if self.fragments.due().is_none_or(|due| due > job.now) {
+            return;
+        }
+        let is_due = |(whole, parts): (&Whole, &Parts)| (parts.until <= job.now).then_some(*whole);
+        let due: Vec<Whole> = self.fragments.parts.iter().filter_map(is_due).collect();
+        for whole in due {
+            let Some(parts) = self.fragments.remove(&whole) else { continue };
+            job.cx.count_discarded(DropReason::Incomplete, 1);
+            if whole.src.is_ipv4()
+                && let Some(first) = parts.assembly.first()
+            {
+                let told = IcmpError { code: 1, ..IcmpError::time_exceeded() };
+                self.tell(Told::V4(told), &first, parts.came, job);
+            }
+        }
+    }
+
+    /// Answers an echo request.
+    pub(super) fn answer(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        let bytes = packet.data().get(LINK..).unwrap_or_default();
+        let sender = icmp::ends(bytes).map(|(from, _)| from);
+        if !sender.is_some_and(|sender| self.limits.take(sender, job.now)) {
+            self.counters.echoes_limited += 1;
+            return job.cx.discard(packet, DropReason::RateLimited);
+        }
+        self.counters.echoes += 1;
+        if sender.is_some_and(|sender| sender.is_ipv4()) {
+            self.answer_v4(packet, came, job);
+        } else {
+            self.answer_v6(&packet, came, job);
+            job.cx.discard(packet, DropReason::Consumed);
+        }
+    }
+
+    /// The request itself becomes the reply.
+    fn answer_v4(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        let header_len = Ipv4::new(&packet.data()[LINK..]).map_or(0, |ip| ip.header_len());
+        packet.set_headers(LINK, header_len);
+        match icmp_ping_responder::answer(&mut packet) {
+            Some(()) => self.send_own(packet, came, job),
+            None => job.cx.discard(packet, DropReason::Malformed),
+        }
+    }
+
+    fn answer_v6(&mut self, request: &Packet, came: Came, job: &mut Job<'_, '_>) {
+        let Some(reply) = icmp::echo_reply(&request.data()[LINK..]) else { return };
+        let mtu = self.mtu_to(&reply, came, job);
+        if reply.len() <= mtu {
+            return self.say(&reply, came, job);
+        }
+        self.ids = self.ids.wrapping_add(1);
+        for fragment in icmp::fragments6(&reply, mtu, self.ids).unwrap_or_default() {
+            self.say(&fragment, came, job);
+        }
+    }
+
+    /// How long an IPv6 packet of our own may be.
+    fn mtu_to(&self, packet: &[u8], came: Came, job: &Job<'_, '_>) -> usize {
+        let port = came.from.port().and_then(|port| job.port(port)).map_or(1280, |port| port.mtu.into());
+        match icmp::ends(packet) {
+            Some((_, IpAddr::V6(to))) if !to.is_unicast_link_local() => {
+                let view = job.view();
+                view.v6.explain(view.turn, to.to_bits(), |_| 0).decision.mtu.into()
+            }
+            _ => port,
+        }
+    }
+
+    /// Hands a packet to the host, or ends it if there is none. Who speaks to a port at which nobody listens hears so.
+    pub(super) fn to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        let output = job.router.ports();
+        if let Some(host) = self.settings.host.filter(|_| output < job.cx.outputs() && !came.is_from_host()) {
+            let station = station_for_host(job.view().ports);
+            return match write_link(&mut packet, host, station) {
+                Ok(()) => job.cx.send(output, packet),
+                Err(reason) => job.cx.discard(packet, reason),
+            };
+        }
+        let bytes = packet.data().get(LINK..).unwrap_or_default();
+        if let Some(told) = nobody_listens(bytes).filter(|_| !came.to.is_many()) {
+            self.tell(told, bytes, came, job);
+        }
+        job.cx.discard(packet, DropReason::Local);
+    }
+}
+
+/// What is said of a port at which nobody listens.
+fn nobody_listens(packet: &[u8]) -> Option<Told> {
+    if let Ok(ip) = Ipv4::new(packet) {
+        return (ip.protocol() == IpProtocol::UDP).then(|| Told::V4(IcmpError::unreachable(IcmpError::PORT)));
+    }
+    let headers = Ip6Headers::read(packet).ok()?;
+    (headers.protocol == IpProtocol::UDP).then(|| Told::V6(Icmp6Error::unreachable(Icmp6Error::PORT)))
+}
+
+fn fragment4(packet: &[u8]) -> Option<(Whole, Vec<u8>)> {
+    let ip = Ipv4::new(packet).ok()?;
+    let whole = Whole { src: ip.src().into(), dst: ip.dst().into(), id: ip.id().into() };
+    Some((whole, packet.get(..ip.total_length().into())?.to_vec()))
+}
+
+/// An IPv6 fragment as an IPv4 one: what belongs where is said the same way. Options in front of it are left out, as the
+/// reply has none.
+fn fragment6(packet: &[u8]) -> Option<(Whole, Vec<u8>)> {
+    let ip = Ipv6::new(packet).ok()?;
+    let part = Ip6Headers::read(packet).ok()?.fragment?;
+    let payload = packet.get(part.at + 8..HEADER6 + usize::from(ip.payload_length()))?;
+    let whole = Whole { src: ip.src().into(), dst: ip.dst().into(), id: part.id };
+    let mut bytes = vec![0; HEADER4];
+    bytes.extend(payload);
+    let length = u16::try_from(bytes.len()).ok()?;
+    let mut header = Ipv4::init(&mut bytes[..HEADER4]).ok()?;
+    header.set_total_length(length);
+    header.set_fragment(false, part.more, part.offset);
+    Some((whole, bytes))
+}
+
+/// The IPv6 packet whose fragments were put together as IPv4 ones; `last` is one of them.
+fn whole6(last: &[u8], assembled: &[u8]) -> Option<Vec<u8>> {
+    let part = Ip6Headers::read(last).ok()?.fragment?;
+    let (next, payload) = (*last.get(part.at)?, assembled.get(HEADER4..)?);
+    let mut bytes = last.get(..HEADER6)?.to_vec();
+    bytes.extend(payload);
+    let length = u16::try_from(payload.len()).ok()?;
+    let mut header = Ipv6::new(&mut bytes[..HEADER6]).ok()?;
+    header.set_payload_length(length);
+    header.set_next_header(IpProtocol(next));
+    Some(bytes)
+}

@@ -1,0 +1,538 @@
+//! The slow path of a router: whatever is more than plain forwarding, of one worker.
+//!
+//! A packet is judged first, which changes nothing, and then dealt with. What the router says itself is judged and sent
+//! like any other packet. Packets that wait for a neighbor are judged anew when the wait is over.
+use super::claims::{ClaimAction, Claims};
+use super::flow::Flows;
+use super::held::{Held, Kept, Neighbor, Next, Room};
+use super::icmp::{self, Silence, Speaker};
+use super::limits::{Bucket, Limits, Rate};
+use super::local::Fragments;
+use super::shared::SharedRouter;
+use super::events::{AddressEvent, Event};
+use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
+use super::{judge4, judge6};
+use artery_engine::{Context, DropReason, Packet, Time};
+use artery_rcu::Turn;
+use artery_table::neighbor::claim::ClaimEffect;
+use artery_table::neighbor::{Link, Resolution};
+use artery_table::path::{Decision, Outcome};
+use artery_table::router::{PortAction, PortView};
+use artery_table::{PortId, router::Tables};
+use artery_wire::{EtherAddr, EtherType, Ethernet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of the link header.
+pub(super) const LINK: usize = 14;
+/// How long a packet waits for a neighbor of which nothing is heard, neither good nor bad.
+const MOST_WAIT: Duration = Duration::from_secs(30);
+/// How often control is told that packets wait.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a worker looks whether those for whom packets wait have answered, and how much longer it takes for each.
+const LOOK: Duration = Duration::from_micros(200);
+const LOOK_EACH: Duration = Duration::from_micros(1);
+
+/// How the slow path behaves.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// The host's station, if there is a host.
+    pub(super) host: Option<EtherAddr>,
+    /// Most packets that wait for one neighbor, on each worker.
+    pub(super) hold: usize,
+    /// Errors, redirects and answers in all, and to one destination.
+    pub(super) icmp: Rate,
+    pub(super) icmp_each: Rate,
+    /// Messages between neighbors that are looked at.
+    pub(super) messages: Rate,
+    /// Unknown neighbors that control is asked about.
+    pub(super) asks: Rate,
+}
+
+/// What the copies of a router's slow path share.
+pub(super) struct Together {
+    claims: Mutex<Claims>,
+    /// How many of the router's addresses may not be used.
+    unusable: AtomicUsize,
+    room: Arc<Room>,
+}
+
+impl Together {
+    /// With these claims, and room for so many packets that wait.
+    pub(super) fn new(claims: Claims, hold: usize) -> Together {
+        Together { claims: Mutex::new(claims), unusable: AtomicUsize::new(usize::MAX), room: Arc::new(Room::new(hold)) }
+    }
+    /// The claims of the router's addresses. Whoever wants the tables, too, takes them first.
+    pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether an address of the router may be used.
+    fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
+        self.unusable.load(Relaxed) == 0 || self.claims().is_usable((port, address))
+    }
+    pub(super) fn note(&self, claims: &Claims) {
+        self.unusable.store(claims.unusable(), Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident $name:literal,)*) => {
+        /// What the slow path of one worker counts.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $field: u64,)* }
+
+        impl Counters {
+            /// Names and values, in a fixed order.
+            pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$(($name, self.$field)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// ICMP and ICMPv6 errors sent.
+    errors "icmp-errors",
+    /// Errors not sent because there were too many.
+    errors_limited "icmp-errors-limited",
+    /// Errors not sent because the rules forbid it.
+    errors_forbidden "icmp-errors-forbidden",
+    /// Redirects sent.
+    redirects "redirects",
+    /// Redirects not sent because there were too many.
+    redirects_limited "redirects-limited",
+    /// Echo requests answered.
+    echoes "echo-replies",
+    /// Echo requests not answered because there were too many.
+    echoes_limited "echo-replies-limited",
+    /// Fragments made of packets.
+    fragments "fragments-made",
+    /// Packets put together of fragments.
+    reassembled "reassembled",
+    /// Packets that began to wait for a neighbor.
+    held "held",
+    /// Packets that waited and went.
+    released "released",
+    /// ARP messages received.
+    arp "arp-received",
+    /// Neighbor Discovery messages received.
+    nd "nd-received",
+    /// Messages between neighbors not looked at because there were too many.
+    messages_limited "neighbor-messages-limited",
+    /// Questions for neighbors sent.
+    questions "neighbor-questions-sent",
+    /// Answers to neighbors sent.
+    answers "neighbor-answers-sent",
+    /// Announcements and probes of own addresses sent.
+    announcements "announcements-sent",
+    /// Messages of stations that use an address of the router.
+    conflicts "address-conflicts",
+}
+
+/// A packet that waits, and how it came.
+pub(super) struct Waiting {
+    pub(super) packet: Packet,
+    pub(super) came: Came,
+}
+
+/// What a call of the slow path works with.
+pub(super) struct Job<'a, 'c> {
+    pub(super) router: &'a SharedRouter,
+    pub(super) cx: &'a mut Context<'c>,
+    pub(super) turn: &'a Turn<'a>,
+    pub(super) now: Duration,
+}
+
+impl<'a, 'c: 'a> Job<'a, 'c> {
+    pub(super) fn new(router: &'a SharedRouter, cx: &'a mut Context<'c>) -> Job<'a, 'c> {
+        let (turn, now) = (cx.turn(), cx.now().since(Time::ZERO));
+        Job { router, cx, turn, now }
+    }
+    /// The router's ports and ways, in this turn.
+    pub(super) fn view(&self) -> View<'a> {
+        let readers = self.router.readers();
+        View { ports: readers.ports.read(self.turn), v4: &readers.v4, v6: &readers.v6, turn: self.turn }
+    }
+    pub(super) fn port(&self, port: PortId) -> Option<&'a PortView> {
+        self.view().port(port)
+    }
+    /// What is known of a neighbor.
+    fn link(&self, (port, address): &Neighbor) -> Link {
+        let View { v4, v6, turn, .. } = self.view();
+        match address {
+            IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.link(id)),
+            IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.link(id)),
+        }
+        .unwrap_or(Link::UNKNOWN)
+    }
+    /// Sends bytes as a frame by a port.
+    pub(super) fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
+        match self.cx.pool().packet_from(frame) {
+            Some(packet) => self.cx.send(port.0.into(), packet),
+            None => {
+                self.cx.count_discarded(DropReason::PoolEmpty, 1);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// See the module.
+pub(super) struct Slow {
+    pub(super) settings: Settings,
+    pub(super) together: Arc<Together>,
+    pub(super) counters: Counters,
+    held: Held<Waiting>,
+    pub(super) limits: Limits,
+    messages: Bucket,
+    asks: Bucket,
+    flows: Flows,
+    pub(super) fragments: Fragments,
+    /// For the headers of what the router says.
+    pub(super) ids: u32,
+    /// When the tables and claims have something to do.
+    due: Option<Duration>,
+    /// What they want done; kept for their storage.
+    actions: Vec<(PortId, PortAction)>,
+    claim_actions: Vec<ClaimAction>,
+}
+
+impl Slow {
+    /// That of one of so many workers.
+    pub(super) fn new(settings: Settings, together: &Arc<Together>, workers: usize, ids: u32) -> Slow {
+        Slow {
+            counters: Counters::default(),
+            held: Held::new(settings.hold, &together.room),
+            limits: Limits::new(settings.icmp.share(workers), settings.icmp_each.share(workers)),
+            messages: Bucket::new(settings.messages.share(workers)),
+            asks: Bucket::new(settings.asks.share(workers)),
+            flows: Flows::default(),
+            fragments: Fragments::default(),
+            ids,
+            due: None,
+            actions: Vec::new(),
+            claim_actions: Vec::new(),
+            together: together.clone(),
+            settings,
+        }
+    }
+
+    /// Packets that wait for neighbors.
+    pub(super) fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes a frame that a port received, or that the host sends.
+    pub(super) fn take(&mut self, packet: Packet, from: Origin, job: &mut Job<'_, '_>) {
+        let Ok(ethernet) = Ethernet::new(packet.data()) else {
+            return job.cx.discard(packet, DropReason::TooShort);
+        };
+        let (to, kind) = (ethernet.dst(), ethernet.ether_type());
+        let station = match from.port().map(|port| job.port(port)) {
+            Some(Some(port)) => Station::of(to, port.address),
+            Some(None) => return job.cx.discard(packet, DropReason::PortDown),
+            None => Station::of(to, to),
+        };
+        let came = Came { from, to: station };
+        match (kind, from) {
+            (EtherType::ARP, Origin::Port(port)) => self.take_message(packet, port, Message::Arp, job),
+            (EtherType::ARP, _) => self.host_asks(packet, job),
+            (EtherType::IPV4 | EtherType::IPV6, _) => self.deal(packet, came, job),
+            _ => job.cx.discard(packet, DropReason::UnknownEtherType),
+        }
+    }
+
+    /// Judges a frame with an IP packet.
+    fn judge(&mut self, frame: &[u8], came: Came, job: &Job<'_, '_>) -> Verdict {
+        let Slow { flows, .. } = self;
+        judge(frame, came, &job.view(), &mut |method| flows.number(frame, method))
+    }
+
+    /// Does with a frame that holds an IP packet what is to be done.
+    pub(super) fn deal(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        match self.judge(packet.data(), came, job) {
+            Verdict::Forward(leave) => self.leave(packet, &leave, came, job),
+            Verdict::Hold(leave) => self.hold(packet, &leave, came, job),
+            Verdict::Answer => self.answer(packet, came, job),
+            Verdict::Reassemble => self.reassemble(packet, came, job),
+            Verdict::Host => self.to_host(packet, came, job),
+            Verdict::Neighbor(message) => match came.from {
+                Origin::Port(port) => self.take_message(packet, port, message, job),
+                _ => self.host_asks(packet, job),
+            },
+            Verdict::Error(told, reason) => {
+                self.tell(told, packet.data().get(LINK..).unwrap_or_default(), came, job);
+                job.cx.discard(packet, reason);
+            }
+            Verdict::Discard(reason) => job.cx.discard(packet, reason),
+        }
+    }
+
+    /// Tells the sender of a packet, given from its IP header on, what became of it.
+    pub(super) fn tell(&mut self, told: Told, packet: &[u8], came: Came, job: &mut Job<'_, '_>) {
+        if came.from == Origin::Router {
+            return;
+        }
+        self.ids = self.ids.wrapping_add(1);
+        let Slow { together, ids, .. } = self;
+        let is_usable = |port, address| together.is_usable(port, address);
+        let from = Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
+        match icmp::error(told, packet, came.to.is_many(), *ids as u16, from) {
+            Ok(error) if self.may_say(&error, job.now) => {
+                self.counters.errors += 1;
+                self.say(&error, came, job);
+            }
+            Ok(_) => self.counters.errors_limited += 1,
+            Err(Silence::Forbidden(_)) => self.counters.errors_forbidden += 1,
+            Err(Silence::NoAddress) => {}
+        }
+    }
+
+    /// Whether there is a permit for a packet to its destination.
+    pub(super) fn may_say(&mut self, packet: &[u8], now: Duration) -> bool {
+        icmp::ends(packet).is_some_and(|(_, to)| self.limits.take(to, now))
+    }
+
+    /// Sends a packet of the router's own about one that came so.
+    pub(super) fn say(&mut self, packet: &[u8], about: Came, job: &mut Job<'_, '_>) {
+        let kind = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+        let mut frame = vec![0; LINK];
+        frame[12..].copy_from_slice(&kind.0.to_be_bytes());
+        frame.extend(packet);
+        let Some(packet) = job.cx.pool().packet_from(&frame) else {
+            return job.cx.count_discarded(DropReason::PoolEmpty, 1);
+        };
+        self.send_own(packet, about, job);
+    }
+
+    /// Sends a frame of the router's own, whose link header is still to be made: to the host if it answers that, by the
+    /// port if it is for someone on its link only, else by the routes.
+    pub(super) fn send_own(&mut self, packet: Packet, about: Came, job: &mut Job<'_, '_>) {
+        let to = packet.data().get(LINK..).and_then(icmp::ends).map(|(_, to)| to);
+        match (about.from, to) {
+            (Origin::Host, _) => self.to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job),
+            (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
+                let leave = self.on_link(port, to, job);
+                match leave {
+                    Some(leave) if leave.decision.link.is_ready() => self.leave(packet, &leave, Came::FROM_US, job),
+                    Some(leave) => self.hold(packet, &leave, Came::FROM_US, job),
+                    None => job.cx.discard(packet, DropReason::PortDown),
+                }
+            }
+            _ => self.deal(packet, Came::FROM_US, job),
+        }
+    }
+
+    /// The way to a neighbor with a link-local address.
+    fn on_link(&self, port: PortId, to: std::net::Ipv6Addr, job: &Job<'_, '_>) -> Option<Leave> {
+        let view = job.port(port).filter(|port| port.is_up)?;
+        let link = job.link(&(port, to.into()));
+        let outcome = if link.is_ready() { Outcome::Forward } else { Outcome::Unresolved };
+        let decision = Decision { link, port, mtu: view.mtu, outcome };
+        Some(Leave { decision, next_hop: to.into(), is_on_link: true, is_hop: false, is_cut: false, redirect: None })
+    }
+
+    /// Lets a packet wait for its next hop, and has that asked for.
+    fn hold(&mut self, packet: Packet, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
+        let neighbor = (leave.decision.port, leave.next_hop);
+        if !self.held.has(&neighbor) {
+            match self.resolve(neighbor, job) {
+                Some(Resolution::Hold(_) | Resolution::Ready(_)) => {}
+                Some(Resolution::Failed) => {
+                    let bytes = packet.data().get(LINK..).unwrap_or_default();
+                    if let Verdict::Error(told, _) = failed(leave.is_on_link, bytes) {
+                        self.tell(told, bytes, came, job);
+                    }
+                    return job.cx.discard(packet, DropReason::NeighborFailed);
+                }
+                Some(Resolution::Refused(_)) | None => return job.cx.discard(packet, DropReason::NeighborLimit),
+            }
+        }
+        self.counters.held += 1;
+        match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
+            Kept::All => {}
+            Kept::InsteadOf(waiting) | Kept::Refused(waiting) => {
+                job.cx.discard(waiting.packet, DropReason::NeighborUnresolved);
+            }
+        }
+    }
+
+    /// Has a neighbor asked for, unless there were too many of late.
+    fn resolve(&mut self, (port, address): Neighbor, job: &mut Job<'_, '_>) -> Option<Resolution> {
+        if !self.asks.take(job.now) {
+            return None;
+        }
+        let now = job.now;
+        let resolve = |tables: &mut Tables| match address {
+            IpAddr::V4(address) => tables.resolve(port, address.to_bits(), now),
+            IpAddr::V6(address) => tables.resolve(port, address.to_bits(), now),
+        };
+        self.change(job, |tables, _, _| resolve(tables)).ok()
+    }
+
+    /// Changes something in the tables or the claims, and does what follows.
+    pub(super) fn change<T>(
+        &mut self,
+        job: &mut Job<'_, '_>,
+        what: impl FnOnce(&mut Tables, &mut Claims, &mut Vec<ClaimAction>) -> T,
+    ) -> T {
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut claim_actions = std::mem::take(&mut self.claim_actions);
+        let done = {
+            let mut tables = job.router.tables();
+            let mut claims = self.together.claims();
+            let done = what(&mut tables, &mut claims, &mut claim_actions);
+            claims.follow(&tables.ports(), job.now, &mut claim_actions);
+            let due = [tables.poll(job.now), claims.poll(job.now, &mut claim_actions)];
+            self.due = due.into_iter().flatten().min();
+            tables.take_actions(&mut actions);
+            actions.iter().for_each(|(port, action)| job.router.tell_action(job.now, &tables, *port, action));
+            self.together.note(&claims);
+            tell_claims(&claim_actions, &claims, job);
+            done
+        };
+        actions.drain(..).for_each(|(port, action)| self.act(port, &action, job));
+        claim_actions.drain(..).for_each(|action| self.act_on_claim(&action, job));
+        (self.actions, self.claim_actions) = (actions, claim_actions);
+        done
+    }
+
+    /// Does what is due: for the tables, the claims, packets that wait, and fragments.
+    pub(super) fn poll(&mut self, job: &mut Job<'_, '_>) {
+        if self.due.is_none_or(|due| due <= job.now) {
+            self.change(job, |_, _, _| ());
+        }
+        self.look(job);
+        self.forget_fragments(job);
+    }
+
+    /// Lets packets go whose wait is over.
+    pub(super) fn look(&mut self, job: &mut Job<'_, '_>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let ends = self.held.look(job.now, |neighbor, waited, silent| match job.link(neighbor) {
+            link if link.is_ready() => Next::Go,
+            link if link.has_failed() || waited >= MOST_WAIT => Next::Fail,
+            _ if silent >= ASK_AGAIN => Next::Ask,
+            _ => Next::Wait,
+        });
+        for (neighbor, next) in ends {
+            match next {
+                Next::Ask => match self.resolve(neighbor, job) {
+                    Some(Resolution::Failed) => self.fail(&neighbor, job),
+                    _ => {}
+                },
+                Next::Go => self.release(&neighbor, job),
+                Next::Fail => self.fail(&neighbor, job),
+                Next::Wait => {}
+            }
+        }
+    }
+
+    /// Lets packets to a neighbor go, in the order in which they came.
+    fn release(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
+        for Waiting { packet, came } in self.held.release(neighbor) {
+            self.counters.released += 1;
+            match (came.from, neighbor.1) {
+                (Origin::Router, IpAddr::V6(to)) if to.is_unicast_link_local() => {
+                    let about = Came::by(neighbor.0);
+                    self.send_own(packet, about, job);
+                }
+                _ => self.deal(packet, came, job),
+            }
+        }
+    }
+
+    /// Gives packets to a neighbor up, and tells their senders.
+    fn fail(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
+        for Waiting { packet, came } in self.held.release(neighbor) {
+            let bytes = packet.data().get(LINK..).unwrap_or_default();
+            let is_on_link = icmp::ends(bytes).is_some_and(|(_, to)| to == neighbor.1);
+            if let Verdict::Error(told, _) = failed(is_on_link, bytes) {
+                self.tell(told, bytes, came, job);
+            }
+            job.cx.discard(packet, DropReason::NeighborFailed);
+        }
+    }
+
+    /// Says when there is something to do next.
+    pub(super) fn wake(&self, job: &mut Job<'_, '_>) {
+        let look = (!self.held.is_empty()).then(|| job.now + LOOK + LOOK_EACH * self.held.queues() as u32);
+        let next = [self.due, look, self.fragments.due()].into_iter().flatten().min();
+        // At the time that is due, not just before: timers compare.
+        job.cx.wake_at(next.map_or(Time::NEVER, |next| Time::ZERO + next));
+    }
+
+    /// Lets packets go that wait for a neighbor, before others to it do.
+    pub(super) fn let_go(&mut self, neighbor: Neighbor, job: &mut Job<'_, '_>) {
+        if self.held.has(&neighbor) && job.link(&neighbor).is_ready() {
+            self.release(&neighbor, job);
+        }
+    }
+
+    /// Whether a message from a neighbor may be looked at: one that a packet waits for always is.
+    pub(super) fn may_look(&mut self, from: Option<Neighbor>, now: Duration) -> bool {
+        from.is_some_and(|neighbor| self.held.has(&neighbor)) || self.messages.take(now)
+    }
+
+    /// Takes over what the slow path of a router that is being replaced holds.
+    pub(super) fn take_over(&mut self, old: &mut Slow, job: &mut Job<'_, '_>) {
+        for (neighbor, packets) in old.held.drain() {
+            for waiting in packets {
+                if let Kept::InsteadOf(waiting) | Kept::Refused(waiting) = self.held.hold(neighbor, waiting, job.now) {
+                    job.cx.discard(waiting.packet, DropReason::Replaced);
+                }
+            }
+        }
+        self.counters = old.counters;
+        self.fragments = std::mem::take(&mut old.fragments);
+    }
+
+    /// Discards what waits, at the end.
+    pub(super) fn discard_all(&mut self, reason: DropReason, job: &mut Job<'_, '_>) {
+        for (_, packets) in self.held.drain() {
+            packets.into_iter().for_each(|waiting| job.cx.discard(waiting.packet, reason));
+        }
+    }
+
+    pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
+        self.together.is_usable(port, address)
+    }
+}
+
+/// What is to become of a frame with an IP packet.
+pub(crate) fn judge(frame: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
+    let Ok(ethernet) = Ethernet::new(frame) else { return Verdict::Discard(DropReason::TooShort) };
+    let packet = frame.get(LINK..).unwrap_or_default();
+    match ethernet.ether_type() {
+        EtherType::ARP => Verdict::Neighbor(Message::Arp),
+        EtherType::IPV4 => judge4::judge(packet, came, view, flow),
+        EtherType::IPV6 => judge6::judge(packet, came, view, flow),
+        _ => Verdict::Discard(DropReason::UnknownEtherType),
+    }
+}
+
+/// What becomes of a packet, from its IP header on, whose next hop was asked for in vain.
+fn failed(is_on_link: bool, packet: &[u8]) -> Verdict {
+    match packet.first().map_or(0, |first| first >> 4) {
+        4 => judge4::failed(is_on_link),
+        _ => judge6::failed(),
+    }
+}
+
+/// Tells whoever watches what has become of the router's addresses.
+fn tell_claims(actions: &[ClaimAction], claims: &Claims, job: &Job<'_, '_>) {
+    for ClaimAction { port, address, effect } in actions.iter().copied() {
+        let what = match effect {
+            ClaimEffect::Usable => AddressEvent::Claimed,
+            ClaimEffect::Conflict { with } if claims.is_usable((port, address)) => AddressEvent::Defended(Some(with)),
+            ClaimEffect::Conflict { with } => AddressEvent::Duplicate(Some(with)),
+            _ => continue,
+        };
+        job.router.tell(job.now, Event::Address { port, address, what });
+    }
+}
