@@ -279,6 +279,9 @@ impl Hops {
         let mut slots = match &mut buckets {
             Some(buckets) => {
                 buckets.fill(&weights);
+                if let Selection::Resilient { comeback: Comeback::AtOnce, .. } = spread.selection {
+                    buckets.balance(&weights, usize::MAX);
+                }
                 buckets.owners().to_vec()
             }
             None => slots::by_weight(&weights),

@@ -129,8 +129,7 @@ impl Buckets {
         let missing: usize = self.lacks(weights).into_iter().map(|lack| lack.max(0) as usize).sum();
         let every = match comeback {
             Comeback::Over(time) if missing > 0 => time / STEPS as u32,
-            Comeback::AtOnce => return (None, self.balance(weights, missing) > 0),
-            _ => {
+            Comeback::Over(_) | Comeback::AtOnce | Comeback::OnRequest => {
                 self.step = None;
                 return (None, false);
             }
@@ -211,8 +210,7 @@ mod tests {
         let mut buckets = Buckets::new(100, &[1, 0]);
         assert_eq!(buckets.poll(&[1, 1], Comeback::OnRequest, Duration::from_secs(99)), (None, false));
         assert_eq!((buckets.balance(&[1, 1], usize::MAX), counts(buckets.owners(), 2)), (50, vec![50, 50]));
-        assert_eq!(buckets.poll(&[1, 3], Comeback::AtOnce, Duration::ZERO), (None, true));
-        assert_eq!(counts(buckets.owners(), 2), [25, 75]);
+        assert_eq!((buckets.balance(&[1, 3], 10), counts(buckets.owners(), 2)), (10, vec![40, 60]));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::port::{port_towards, shares_prefix};
 use super::side::{Claim, Ip, Source};
 use super::{BadAddress, RouterError, Tables};
 use crate::load::AnyPrefix;
-use crate::next_hop::Hop;
+use crate::next_hop::{Hop, Selection};
 use crate::path::Outcome;
 use crate::{Address, Group, PortId, Prefix};
 use std::collections::HashMap;
@@ -19,6 +19,14 @@ pub struct Lost {
     pub gateways: Vec<IpAddr>,
     /// Whether the route has gone with them.
     pub is_gone: bool,
+}
+
+/// What a group loses with a network.
+struct Stranding {
+    gateways: Vec<IpAddr>,
+    /// The members that stay.
+    left: Vec<(Hop, u32)>,
+    selection: Selection,
 }
 
 impl Tables {
@@ -85,7 +93,7 @@ impl Tables {
             let gateways: Vec<IpAddr> = members.iter().filter_map(|(hop, _)| stranded(hop)).collect();
             if !gateways.is_empty() {
                 let left: Vec<_> = members.into_iter().filter(|(hop, _)| stranded(hop).is_none()).collect();
-                changes.insert(group, (gateways, left, selection));
+                changes.insert(group, Stranding { gateways, left, selection });
             }
         }
         let mut lost = Vec::new();
@@ -99,14 +107,14 @@ impl Tables {
     /// Lets routes of these groups go by the members that are left, or go.
     fn reroute<A: Ip>(
         &mut self,
-        changes: &HashMap<Group, (Vec<IpAddr>, Vec<(Hop, u32)>, crate::next_hop::Selection)>,
+        changes: &HashMap<Group, Stranding>,
         lost: &mut Vec<Lost>,
         now: Duration,
     ) -> Result<(), RouterError> {
         let routes: Vec<(Prefix<A>, Group)> =
             A::side(self).statics().filter(|(_, group)| changes.contains_key(group)).collect();
         for (prefix, group) in routes {
-            let Some((gateways, left, selection)) = changes.get(&group) else { continue };
+            let Some(Stranding { gateways, left, selection }) = changes.get(&group) else { continue };
             if left.is_empty() {
                 self.delete_static(prefix, group, now)?;
             } else {

@@ -51,11 +51,11 @@ impl OwnEngines {
 
 impl Engines for OwnEngines {
     fn v4(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
-        let protocol = ArpProtocol { settings: self.arp.clone() };
+        let protocol = ArpProtocol { settings: self.arp };
         Box::new(NeighborTable::new(&self.places, protocol, self.limits, self.seed ^ u64::from(port.0)))
     }
     fn v6(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
-        let protocol = NdProtocol { settings: self.nd.clone() };
+        let protocol = NdProtocol { settings: self.nd };
         Box::new(NeighborTable::new(&self.places, protocol, self.limits, !self.seed ^ u64::from(port.0)))
     }
 }

@@ -239,14 +239,15 @@ impl<A: Ip> Side<A> {
     }
 }
 
-/// Which of a prefix's routes forwards. Connected ones do where their port is up; else the first does.
+/// Which of a prefix's routes forwards: of connected ones one whose port is up, then that of the first port.
 pub(super) fn best(claims: &[Claim], is_up: impl Fn(PortId) -> bool) -> Option<Claim> {
+    let is_down = |claim: &Claim| matches!(claim.source, Source::Connected(port) if !is_up(port));
     let rank = |claim: &Claim| match claim.source {
-        Source::Local(_) => (0, false),
-        Source::Broadcast(_) => (1, false),
-        Source::Connected(port) => (2, !is_up(port)),
-        Source::Static => (3, false),
-        Source::BuiltIn => (4, false),
+        Source::Local(_) => 0,
+        Source::Broadcast(_) => 1,
+        Source::Connected(_) => 2,
+        Source::Static => 3,
+        Source::BuiltIn => 4,
     };
-    claims.iter().copied().min_by_key(rank)
+    claims.iter().copied().min_by_key(|claim| (rank(claim), is_down(claim), claim.source))
 }

@@ -1,4 +1,8 @@
 //! The tables of a router, through what it says and what its workers see.
 mod addresses;
+mod ecmp;
+mod feed;
+mod model;
+mod random;
 mod rig;
 mod routes;
