@@ -1,0 +1,86 @@
+//! Numbers of flows, by which one of several next hops is chosen.
+use artery_table::path::Method;
+use artery_wire::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, flow_hash};
+
+/// The numbers of flows, of one worker.
+#[derive(Default)]
+pub(crate) struct Flows {
+    /// Packets that asked for a number of their own.
+    asked: u32,
+}
+
+/// Successive multiples of this, a golden section of the circle of numbers, are spread evenly over it.
+const STEP: u32 = 0x9e37_79b9;
+
+impl Flows {
+    /// The number of a frame's flow for a method to choose by; for one that goes by packets, a number of its own.
+    #[inline]
+    pub(crate) fn number(&mut self, frame: &[u8], method: Method) -> u32 {
+        match method {
+            Method::Hash => flow_hash(frame),
+            Method::Xor => combined(frame),
+            Method::PerPacket => {
+                self.asked = self.asked.wrapping_add(1);
+                self.asked.wrapping_mul(STEP)
+            }
+        }
+    }
+}
+
+/// Addresses and ports of a frame, combined by exclusive or. Fragments have no ports.
+fn combined(frame: &[u8]) -> u32 {
+    let Ok(ethernet) = Ethernet::new(frame) else { return 0 };
+    match ethernet.payload_type() {
+        EtherType::IPV4 => Ipv4::new(ethernet.payload()).map_or(0, |ip| {
+            let ports = if ip.is_fragment() { 0 } else { ports(ip.protocol(), ip.payload()) };
+            ip.src().to_bits() ^ ip.dst().to_bits() ^ ports
+        }),
+        EtherType::IPV6 => Ipv6::new(ethernet.payload()).map_or(0, |ip| {
+            let both = ip.src().to_bits() ^ ip.dst().to_bits();
+            let half = (both >> 64) as u64 ^ both as u64;
+            (half >> 32) as u32 ^ half as u32 ^ ports(ip.next_header(), ip.payload())
+        }),
+        _ => 0,
+    }
+}
+
+fn ports(protocol: IpProtocol, payload: &[u8]) -> u32 {
+    match payload.first_chunk::<4>() {
+        Some(&[a, b, c, d]) if protocol == IpProtocol::TCP || protocol == IpProtocol::UDP => {
+            u32::from(u16::from_be_bytes([a, b]) ^ u16::from_be_bytes([c, d]))
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_table::path::member;
+    use artery_wire::build::{Ip4, ether, ip4, ip6};
+
+    fn frame(ip: Ip4) -> Vec<u8> {
+        ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip4(ip).bytes()
+    }
+
+    #[test]
+    fn exclusive_or_takes_addresses_and_ports_together_and_of_fragments_addresses_only() {
+        let mut flows = Flows::default();
+        let mut number = |frame: &[u8]| flows.number(frame, Method::Xor);
+        let base = ip4().src("10.0.0.1").dst("10.0.0.2");
+        assert_eq!(number(&frame(base.clone().udp(7, 1))), 3 ^ 7 ^ 1);
+        assert_eq!(number(&frame(base.clone().fragment(0, true).udp(7, 1).payload([1; 16]))), 3);
+        assert_eq!(number(&frame(base.raw(200, [9; 8]))), 3);
+        let six = ether("02:00:00:00:00:01", "02:00:00:00:00:02");
+        assert_eq!(number(&six.ip6(ip6().src("2001:db8::4").dst("2001:db8::1").tcp(6, 4)).bytes()), 5 ^ 6 ^ 4);
+        assert_eq!(number(&[]), 0);
+    }
+
+    #[test]
+    fn packets_of_their_own_number_take_members_in_turn_nearly() {
+        let mut flows = Flows::default();
+        let mut counts = [0; 3];
+        (0..3000).for_each(|_| counts[member(Method::PerPacket, flows.number(&[], Method::PerPacket), 3) as usize] += 1);
+        assert!(counts.iter().all(|count| (995..=1005).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,237 @@
+//! Forwarding whole frames in place, in one pass over a batch: check all, decide about all, rewrite all, send.
+//!
+//! What differs between IPv4 and IPv6 is in the files of their elements. Nothing here answers, counts reasons or
+//! discards: a frame with which there is more to do than to forward it leaves unchanged, for the router's slow path,
+//! which judges it anew. So what is tested here need only never let pass what should not.
+use super::flow::Flows;
+use super::shared;
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
+use artery_rcu::{Published, Turn};
+use artery_table::neighbor::Key;
+use artery_table::path::{Decision, OddSources, Outcome, PathReader};
+use artery_table::router::{PortView, Readers, ReversePath};
+use artery_table::{Family, PortId};
+use std::sync::Arc;
+
+/// Bytes of the link header.
+pub(super) const LINK: usize = 14;
+
+/// An address family whose frames are forwarded.
+pub(super) trait Forwarded: Family + Key {
+    /// The destination of a frame that is whole and sound, that was sent to this port, and that any router may forward.
+    fn check(frame: &[u8], gate: &Gate<'_>) -> Option<Self>;
+    /// Source and destination of a frame that passed the check.
+    fn ends(frame: &[u8]) -> (Self, Self);
+    /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
+    /// check, unless it is longer than `most` bytes, without link header and padding. Returns its length with the link
+    /// header.
+    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize>;
+    /// What decides about this family's packets.
+    fn path(readers: &Readers) -> &PathReader<Self>;
+}
+
+/// What a frame must be like to be forwarded, as far as that depends on the port it came by.
+pub(super) struct Gate<'t> {
+    /// The port's link address, as the first bytes of a little-endian word whose others are zero.
+    pub(super) station: u64,
+    /// IPv4 sources that packets should not have.
+    pub(super) odd_sources: &'t OddSources,
+}
+
+/// Arguments of the elements.
+pub(super) const ARGS: &[Arg] =
+    &[Arg::required("ROUTER", "element", "the IPRouter that has the ports, routes and neighbors")];
+
+/// The frame passed the check. No port has this number.
+const PLAIN: u16 = u16::MAX;
+
+/// The element of a family.
+pub(super) struct Forward<A: Forwarded> {
+    ports: Arc<Published<Vec<PortView>>>,
+    work: Work<A>,
+}
+
+/// What is known of a batch on its way through the element; kept for its storage.
+struct Work<A: Forwarded> {
+    path: PathReader<A>,
+    flows: Flows,
+    /// The output for what is not forwarded.
+    odd: u16,
+    /// Of all frames.
+    outputs: Vec<u16>,
+    /// Of the frames that passed the check: where they are in the batch, if there are others too, ...
+    places: Vec<usize>,
+    /// ... where they go, and what was decided.
+    addresses: Vec<A>,
+    decisions: Vec<Decision>,
+}
+
+impl<'t> Gate<'t> {
+    fn new(port: &'t PortView) -> Gate<'t> {
+        let [a, b, c, d, e, f] = port.address.0;
+        Gate { station: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), odd_sources: &port.odd_sources }
+    }
+}
+
+impl<A: Forwarded> Forward<A> {
+    pub(super) fn new(args: &mut Args<'_>, class: &Class) -> Result<Forward<A>, ArgError> {
+        let router = shared::router(args)?;
+        let ports = router.ports();
+        if args.inputs() > ports || args.outputs() > ports + 1 {
+            let (class, name) = (class.name, router.name());
+            let message = format!("{name} has {ports} ports: {class} has as many inputs, and one output more");
+            return Err(ArgError::wrong(message));
+        }
+        let readers = router.readers();
+        Ok(Forward { ports: readers.ports.clone(), work: Work::new(A::path(readers).clone(), ports as u16) })
+    }
+}
+
+impl<A: Forwarded> Work<A> {
+    fn new(path: PathReader<A>, odd: u16) -> Work<A> {
+        let (outputs, places, addresses, decisions) = Default::default();
+        Work { path, flows: Flows::default(), odd, outputs, places, addresses, decisions }
+    }
+
+    /// Finds the destinations of all frames that can be forwarded as far as they say themselves.
+    #[inline]
+    fn check(&mut self, batch: &Batch, gate: &Gate<'_>) {
+        self.addresses.clear();
+        self.outputs.clear();
+        for packet in batch {
+            let address = A::check(packet.data(), gate);
+            self.addresses.extend(address);
+            self.outputs.push(if address.is_some() { PLAIN } else { self.odd });
+        }
+        self.places.clear();
+        if self.addresses.len() < batch.len() {
+            self.find_places();
+        }
+    }
+
+    #[cold]
+    fn find_places(&mut self) {
+        self.places.clear();
+        let plain = self.outputs.iter().enumerate().filter(|(_, output)| **output == PLAIN);
+        self.places.extend(plain.map(|(place, _)| place));
+    }
+
+    /// Decides about all frames that passed the check.
+    #[inline]
+    fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) {
+        let Work { path, flows, places, addresses, decisions, .. } = self;
+        let packets = batch.iter().as_slice();
+        let frame = |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
+        path.decide_batch(turn, addresses, |at, method| flows.number(frame(at), method), decisions);
+    }
+
+    /// Turns aside frames that came by another port than that by which packets go to their source (RFC 3704).
+    #[cold]
+    fn check_sources(&mut self, batch: &Batch, check: ReversePath, came_by: PortId, turn: &Turn<'_>) {
+        self.gather(batch, |(source, _)| source);
+        self.decide(batch, turn);
+        let plain = self.outputs.iter_mut().filter(|output| **output == PLAIN);
+        for (output, way) in plain.zip(&self.decisions) {
+            let leads = matches!(way.outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
+            if !leads || check == ReversePath::Strict && way.port != came_by {
+                *output = self.odd;
+            }
+        }
+        self.find_places();
+        self.gather(batch, |(_, destination)| destination);
+    }
+    fn gather(&mut self, batch: &Batch, which: impl Fn((A, A)) -> A) {
+        let plain = batch.iter().zip(&self.outputs).filter(|(_, output)| **output == PLAIN);
+        self.addresses.clear();
+        self.addresses.extend(plain.map(|(packet, _)| which(A::ends(packet.data()))));
+    }
+
+    /// Rewrites the frames that are forwarded, and finds the output of each frame.
+    #[inline]
+    fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], came_by: PortId) {
+        let mut decisions = self.decisions.iter();
+        for (packet, output) in batch.iter_mut().zip(&mut self.outputs) {
+            if *output != PLAIN {
+                continue;
+            }
+            let port = decisions.next().and_then(|decision| forward::<A>(packet, decision, ports, came_by));
+            *output = port.map_or(self.odd, |port| port.0);
+        }
+    }
+
+    /// Sends all frames by their outputs.
+    #[inline]
+    fn send(&self, batch: &mut Batch, input: usize, cx: &mut Context<'_>) {
+        let first = self.outputs.first().copied().unwrap_or(self.odd);
+        if first != self.odd && self.outputs.iter().fold(true, |same, output| same & (*output == first)) {
+            cx.exit(Level::L3, batch);
+            return cx.send_all(first.into(), batch);
+        }
+        for (mut packet, output) in batch.drain().zip(&self.outputs) {
+            if *output == self.odd {
+                packet.set_annotation(anno::PAINT, [input as u8]);
+            }
+            if cx.exits(Level::L3, &packet) {
+                cx.discard(packet, DropReason::Monitored);
+            } else {
+                cx.send(usize::from(*output), packet);
+            }
+        }
+    }
+}
+
+/// Rewrites one frame if it is to be forwarded, and says by which port.
+#[inline]
+fn forward<A: Forwarded>(
+    packet: &mut Packet,
+    decision: &Decision,
+    ports: &[PortView],
+    came_by: PortId,
+) -> Option<PortId> {
+    if decision.outcome != Outcome::Forward || decision.port == came_by {
+        return None;
+    }
+    let port = ports.get(usize::from(decision.port.0))?;
+    let most = if packet.is_unfinished() { longest(packet, decision.mtu) } else { decision.mtu.into() };
+    let header = (decision.link.bits() | port.source_head, port.source_tail);
+    let len = A::rewrite(packet.data_mut(), header, most)?;
+    packet.truncate(len);
+    Some(decision.port)
+}
+
+/// How long a packet may be so that its segments are no longer than the MTU.
+#[cold]
+fn longest(packet: &Packet, mtu: u16) -> usize {
+    if packet.segment_len(LINK) <= mtu.into() { usize::MAX } else { mtu.into() }
+}
+
+impl<A: Forwarded> Element for Forward<A> {
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let (turn, came_by) = (cx.turn(), PortId(input as u16));
+        let Forward { ports, work } = self;
+        let ports = ports.read(turn);
+        let Some(port) = ports.get(input) else { return cx.discard_all(batch, DropReason::DeviceDown) };
+        let gate = Gate::new(port);
+        let arrived = batch.len();
+        work.check(batch, &gate);
+        cx.exit(Level::L2, batch);
+        if batch.len() < arrived {
+            work.check(batch, &gate);
+        }
+        if port.settings.rpf != ReversePath::Off {
+            work.check_sources(batch, port.settings.rpf, came_by, turn);
+        }
+        work.decide(batch, turn);
+        work.rewrite(batch, ports, came_by);
+        work.send(batch, input, cx);
+    }
+}
+
+/// Writes a link header but for its EtherType, which stays as it is: the destination with the first two bytes of the
+/// source, and the rest of the source.
+#[inline]
+pub(super) fn write_link(frame: &mut [u8; LINK], header: (u64, u32)) {
+    let [first @ .., a, b, c, d, _, _] = frame;
+    *first = header.0.to_le_bytes();
+    [*a, *b, *c, *d] = header.1.to_le_bytes();
+}

@@ -1,0 +1,99 @@
+use super::forward::{self, Forward, Forwarded, Gate, LINK, write_link};
+use artery_engine::Class;
+use artery_table::path::PathReader;
+use artery_table::router::Readers;
+
+pub static CLASS: Class = Class {
+    name: "IP6Forward",
+    group: "router",
+    summary: "forwards IPv6 frames between the ports of a router",
+    manual: "
+Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
+CheckIP6Header, LookupNextHop, DecIP6HLIM and LinkHeader do together. Input I takes the IPv6 frames that port I of the
+router received, output I leads to port I. A forwarded frame has its hop limit decremented, the link addresses of its
+next hop and of the port, and no padding; nothing else of it changes.
+
+What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
+it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole, that
+are no IPv6, or sent to another station; with hop-by-hop options, no hop left, or an odd source; for the router itself, for
+groups, and from or to link-local addresses; without route or without known neighbor; longer than the next hop's MTU, or
+due to leave by the port they came by. Other extension headers are none of a router's business. Of packets that hosts
+leave uncut, segments are to be no longer than the MTU.
+
+Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
+decided and done.",
+    example: "ip :: IPRouter(PORT eth1 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT eth2 2001:db8:2::1/64 ETHER 2:0:0:0:0:2);
+f6 :: IP6Forward(ip);
+Idle -> f6; Idle -> [1] f6;
+f6[0] -> Discard; f6[1] -> Discard;
+f6[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
+    ports: "-/-",
+    processing: "h/h",
+    args: forward::ARGS,
+    per_worker: true,
+    build: |args| Ok(Box::new(Forward::<u128>::new(args, &CLASS)?)),
+    ..Class::DEFAULT
+};
+
+/// Bytes of an IPv6 header, and of that with a link header.
+const HEADER: usize = 40;
+const HEADERS: usize = LINK + HEADER;
+/// EtherType and version, as bits of the first four bytes from the EtherType on.
+const PLAIN: u32 = 0x86dd_6000;
+const PLAIN_MASK: u32 = 0xffff_f000;
+/// The next header that every hop must look at.
+const HOP_BY_HOP: u8 = 0;
+
+impl Forwarded for u128 {
+    #[inline]
+    fn check(frame: &[u8], gate: &Gate<'_>) -> Option<u128> {
+        let head: &[u8; HEADERS] = frame.first_chunk()?;
+        let [d0, d1, d2, d3, d4, d5, _, _, _, _, _, _, t0, t1, t2, t3, _, _, l0, l1, next, hops, ..] = *head;
+        let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, 0, 0]);
+        let kind = u32::from_be_bytes([t0, t1, t2, t3]) & PLAIN_MASK;
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        let is_whole = length <= frame.len() - HEADERS;
+        let (source, destination) = addresses(head);
+        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & (next != HOP_BY_HOP) & (hops > 1);
+        (is_plain & !is_odd(source)).then_some(destination)
+    }
+
+    fn ends(frame: &[u8]) -> (u128, u128) {
+        frame.first_chunk().map_or((0, 0), addresses)
+    }
+
+    #[inline]
+    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
+        let head: &mut [u8; HEADERS] = frame.first_chunk_mut()?;
+        let length = HEADER + usize::from(u16::from_be_bytes([head[LINK + 4], head[LINK + 5]]));
+        if length > most {
+            return None;
+        }
+        head[LINK + 7] = head[LINK + 7].wrapping_sub(1);
+        write_link(head.first_chunk_mut()?, header);
+        Some(LINK + length)
+    }
+
+    fn path(readers: &Readers) -> &PathReader<u128> {
+        &readers.v6
+    }
+}
+
+/// Source and destination.
+#[inline]
+fn addresses(head: &[u8; HEADERS]) -> (u128, u128) {
+    let address = |at: usize| {
+        let word = |at: usize| head[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+        u128::from(word(at)) << 64 | u128::from(word(at + 8))
+    };
+    (address(LINK + 8), address(LINK + 24))
+}
+
+/// Whether packets from there need a closer look: groups, link-local addresses, and all below 1::, such as the
+/// unspecified address, loopback and IPv4 addresses in disguise.
+#[inline]
+fn is_odd(source: u128) -> bool {
+    let first = (source >> 112) as u16;
+    (first >> 8 == 0xff) | (first & 0xffc0 == 0xfe80) | (first == 0)
+}

@@ -1,0 +1,89 @@
+use super::forward::{self, Forward, Forwarded, Gate, LINK, write_link};
+use artery_engine::Class;
+use artery_table::path::PathReader;
+use artery_table::router::Readers;
+use artery_wire::checksum;
+
+pub static CLASS: Class = Class {
+    name: "IPForward",
+    group: "router",
+    summary: "forwards IPv4 frames between the ports of a router",
+    manual: "
+Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
+CheckIPHeader, LookupNextHop, DecIPTTL and LinkHeader do together. Input I takes the IPv4 frames that port I of the router
+received, output I leads to port I. A forwarded frame has its time-to-live decremented and its checksum updated (RFC
+1624), the link addresses of its next hop and of the port, and no padding; nothing else of it changes.
+
+What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
+it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole or not
+sound, that are no IPv4, or sent to another station; with options, no hop left, or an odd source; for the router itself,
+for groups and broadcasts; without route or without known neighbor; longer than the next hop's MTU, or due to leave by
+the port they came by. Of packets that hosts leave uncut, segments are to be no longer than the MTU.
+
+Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
+decided and done.",
+    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
+f4 :: IPForward(ip);
+Idle -> f4; Idle -> [1] f4;
+f4[0] -> Discard; f4[1] -> Discard;
+f4[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
+    ports: "-/-",
+    processing: "h/h",
+    args: forward::ARGS,
+    per_worker: true,
+    build: |args| Ok(Box::new(Forward::<u32>::new(args, &CLASS)?)),
+    ..Class::DEFAULT
+};
+
+/// Bytes of link header and IP header without options.
+const HEADERS: usize = LINK + 20;
+/// EtherType and the first byte of a header without options, as the first three bytes of a little-endian word.
+const PLAIN: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+const PLAIN_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
+/// What the time-to-live adds to a sum, in the machine's order, and its opposite.
+const LESS: u32 = !(u16::from_ne_bytes([1, 0]) as u32) & 0xffff;
+
+impl Forwarded for u32 {
+    #[inline]
+    fn check(frame: &[u8], gate: &Gate<'_>) -> Option<u32> {
+        let head: &[u8; HEADERS] = frame.first_chunk()?;
+        let [d0, d1, d2, d3, d4, d5, _, _, _, _, _, _, t0, t1, ihl, tos, l0, l1, ..] = *head;
+        let [.., ttl, _, _, _, s0, s1, s2, s3, a0, a1, a2, a3] = *head;
+        let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, 0, 0]);
+        let kind = u32::from_le_bytes([t0, t1, ihl, tos]) & PLAIN_MASK;
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        let room = frame.len() - LINK;
+        let header: &[u8; 20] = head.last_chunk()?;
+        let is_whole = (20..=room).contains(&length);
+        let is_sound = checksum::is_valid(checksum::ipv4_header_sum(header));
+        let source = u32::from_be_bytes([s0, s1, s2, s3]);
+        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & is_sound & (ttl > 1);
+        (is_plain && !gate.odd_sources.contains(source)).then(|| u32::from_be_bytes([a0, a1, a2, a3]))
+    }
+
+    fn ends(frame: &[u8]) -> (u32, u32) {
+        let Some([.., s0, s1, s2, s3, a0, a1, a2, a3]) = frame.first_chunk::<HEADERS>() else { return (0, 0) };
+        (u32::from_be_bytes([*s0, *s1, *s2, *s3]), u32::from_be_bytes([*a0, *a1, *a2, *a3]))
+    }
+
+    #[inline]
+    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
+        let head: &mut [u8; HEADERS] = frame.first_chunk_mut()?;
+        let [.., l0, l1, _, _, _, _, ttl, _, c0, c1, _, _, _, _, _, _, _, _] = head;
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        if length > most {
+            return None;
+        }
+        // RFC 1624 equation 3, where the old word is one more than the new one.
+        let sum = u32::from(!u16::from_ne_bytes([*c0, *c1])) + LESS;
+        [*c0, *c1] = (!((sum & 0xffff) + (sum >> 16)) as u16).to_ne_bytes();
+        *ttl = ttl.wrapping_sub(1);
+        write_link(head.first_chunk_mut()?, header);
+        Some(LINK + length)
+    }
+
+    fn path(readers: &Readers) -> &PathReader<u32> {
+        &readers.v4
+    }
+}
