@@ -14,7 +14,7 @@ use crate::monitor::Monitors;
 pub use crate::plan::Plan;
 use crate::reason::{DropReason, Drops};
 use crate::scheduler::Scheduler;
-use crate::trace::{Scene, Tracer};
+use crate::trace::Tracer;
 use artery_packet::{BATCH, Batch, Pool};
 use artery_rcu::Turn;
 use std::sync::Arc;
@@ -201,11 +201,10 @@ impl Graph {
         if inputs.is_empty() {
             counts.packets += out.batch.len() as u64;
             if self.tracing {
-                let Graph { plan, tracer, worker, clock, .. } = self;
-                let scene = Scene { plan, tracer, worker: *worker, time: clock.now() };
-                scene.begin(node, output, out.batch.iter_mut().into_slice());
+                self.trace_begin(node, output);
             }
         }
+        let out = &mut self.nodes[node].outputs[output];
         let reason = match (&mut out.remote, out.to) {
             (Some(remote), _) => {
                 remote.send(&mut out.batch);
@@ -219,10 +218,15 @@ impl Graph {
             (None, None) => DropReason::NoOutput,
         };
         if !out.batch.is_empty() {
-            let mut lost = std::mem::replace(&mut out.batch, Batch::hollow());
-            self.discard_all(node, &mut lost, reason);
-            self.nodes[node].outputs[output].batch = lost;
+            self.discard_unsent(node, output, reason);
         }
+    }
+
+    #[cold]
+    fn discard_unsent(&mut self, node: usize, output: usize, reason: DropReason) {
+        let mut lost = std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::hollow());
+        self.discard_all(node, &mut lost, reason);
+        self.nodes[node].outputs[output].batch = lost;
     }
 
     /// Ends packets in an element and counts why.

@@ -96,6 +96,17 @@ fn copies_are_followed_on_their_own_and_name_whom_they_were_made_from() {
 }
 
 #[test]
+fn segments_are_followed_as_copies_of_the_packet_that_was_cut() {
+    let (state, ways) = ways("Arm(1); l :: Long -> p :: Plain -> s :: Sink", settings());
+    assert_eq!(state, "wanted=1 seen=1 under_way=0");
+    assert_eq!(ways[..2], ["1.0 begin l:0", "1.0 cut p"]);
+    for copy in 1..=3 {
+        let own = ways.iter().filter_map(|way| way.strip_prefix(&format!("1.{copy} ")));
+        assert_eq!(own.collect::<Vec<_>>(), ["copy l:0 0", "enter p:0 0", "enter s:0 0", "drop s discarded"]);
+    }
+}
+
+#[test]
 fn every_way_to_end_says_its_reason() {
     for (rest, end) in [
         ("Greedy", DropReason::LeftBehind),

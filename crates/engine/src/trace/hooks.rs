@@ -17,9 +17,7 @@ pub(crate) struct Scene<'a> {
 
 impl Scene<'_> {
     /// Packets are sent by an element without inputs.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn begin(&self, node: usize, output: usize, packets: &mut [Packet]) {
+    fn begin(&self, node: usize, output: usize, packets: &mut [Packet]) {
         if !self.tracer.wants_more() {
             return;
         }
@@ -78,6 +76,15 @@ impl Graph {
         if self.tracing {
             self.tracer.rest();
         }
+    }
+
+    /// What waits at an output of an element without inputs is about to be sent.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_begin(&mut self, node: usize, output: usize) {
+        let mut batch = std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::hollow());
+        self.scene().begin(node, output, batch.iter_mut().into_slice());
+        self.nodes[node].outputs[output].batch = batch;
     }
 
     /// A batch is about to be handed to an input.

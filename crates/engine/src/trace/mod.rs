@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-pub(crate) use hooks::Scene;
+use hooks::Scene;
 
 /// Most packets that one trace follows.
 pub const MOST_PACKETS: usize = 1000;

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 use artery_engine::*;
 use artery_lang::{Options, Sources, check, compile};
+use artery_packet::{SegmentKind, Segments, Unfinished};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 pub static CLASSES: Classes = Classes(&[
     &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
-    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM,
+    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM, &LONG, &PLAIN,
 ]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
@@ -502,6 +503,38 @@ impl Element for Arm {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.write_handler("trace", &self.0).map_err(|error| StartError::new(error.to_string()))
+    }
+}
+
+/// Sends a TCP packet with 2500 bytes that is to be cut into segments of 1000, and asks to stop.
+static LONG: Class =
+    Class { name: "Long", ports: "0/1", processing: "/h", build: |_| Ok(Box::new(Long)), ..Class::DEFAULT };
+struct Long;
+impl Element for Long {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let bytes =
+            artery_wire::build::ip4().src("10.0.0.1").dst("10.0.0.2").tcp(1, 2).payload([0; 2500]).bytes();
+        let mut packet = cx.pool().packet_from(&bytes).expect("the pool is big enough");
+        let segments = Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 });
+        packet.set_unfinished(Unfinished { transport: 20, checksum: 16, segments }).expect("it fits");
+        cx.send(0, packet);
+        cx.stop();
+        true
+    }
+}
+
+/// Wants finished packets, and passes them on.
+static PLAIN: Class =
+    Class { name: "Plain", finished: true, build: |_| Ok(Box::new(Plain)), ..Class::DEFAULT };
+struct Plain;
+impl Simple for Plain {
+    fn process(&mut self, packet: Packet, _: &mut Context<'_>) -> Option<Packet> {
+        Some(packet)
     }
 }
 
