@@ -156,3 +156,19 @@ fn a_packet_that_waits_is_shown_where_it_is() {
         "{shown:?}"
     );
 }
+
+#[test]
+fn a_packet_that_a_port_takes_is_shown_to_leave_by_it() {
+    let (Some(here), Some(there)) = (support::host::Host::new(), support::host::Host::new()) else { return };
+    here.cable("right", &there, "eth0", 1500);
+    let folder = Folder::new();
+    let text = "RatedSource(LENGTH 60, RATE 100) -> EtherEncap(0x88b5, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue
+        -> out :: ToDevice(right);";
+    let socket = folder.path("s");
+    let router = here.call(move || Router::start(&socket, &["-e", text]));
+    let shown = trace(&router, &[]);
+    assert_eq!(shown.status, 0, "{shown:?}");
+    let last: Vec<&str> = shown.out.lines().rev().take(3).collect();
+    assert_eq!(last[..2], ["", "  -> right"], "{shown:?}");
+    assert!(last[2].starts_with("  [0] -> [0] out (ToDevice) "), "{shown:?}");
+}
