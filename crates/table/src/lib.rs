@@ -71,6 +71,11 @@
 //! none) is chosen at run time. [`Art`], [`Fib4Fast`], [`Fib4Small`] and [`Fib6`] can also be had alone; a FIB is built
 //! from whatever implements [`Runs`]. A group is 1 to [`Art::MAX_GROUP`].
 //!
+//! # A router
+//!
+//! [`router::Tables`] put such tables together with what groups stand for ([`next_hop`]) and with neighbors
+//! ([`neighbor`]), and [`path`] is what a worker asks: where does a packet to this address go?
+//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A change
@@ -97,8 +102,8 @@
 //!
 //! # What is not here, on purpose
 //!
-//! Next hops, gateways and interfaces (a group is a number), best-path choice between routes of one prefix (the last
-//! insert wins), a second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and
+//! In a [`RouteTable`]: next hops, gateways and interfaces (a group is a number; [`router`] is what knows them), and
+//! best-path choice between routes of one prefix (the last insert wins). Anywhere: a second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and
 //! feature flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of
 //! the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]

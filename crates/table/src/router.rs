@@ -266,12 +266,11 @@ impl Tables {
 
     /// Where several ports are connected to a prefix, one that is up forwards.
     fn settle_shared<A: Ip>(&mut self) -> Result<(), RouterError> {
-        let up: Vec<bool> = self.ports.iter().map(|port| port.spec.is_up).collect();
-        let side = A::side_mut(self);
+        let (side, ports) = A::parts(self);
         let is_connected = |claim: &&Claim| matches!(claim.source, Source::Connected(_));
         let shared = side.claims.iter().filter(|(_, claims)| claims.iter().filter(is_connected).count() > 1);
         let prefixes: Vec<Prefix<A>> = shared.map(|(prefix, _)| *prefix).collect();
-        prefixes.into_iter().try_for_each(|prefix| side.settle(prefix, |port| up[usize::from(port.0)]))
+        prefixes.into_iter().try_for_each(|prefix| side.settle(prefix, is_up(ports)))
     }
 
     /// Adds a route that follows from an address or holds anywhere.

@@ -133,10 +133,10 @@ impl Tables {
         prefix: Prefix<A>,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let entries = A::side_mut(self).engine(port)?.entries(now);
+        let entries = A::parts(self).0.engine(port)?.entries(now);
         for entry in entries.into_iter().filter(|entry| prefix.contains(entry.address)) {
             if self.ports[usize::from(port.0)].prefix_of(entry.address.to_ip()).is_none() {
-                A::side_mut(self).engine(port)?.delete(entry.address, now);
+                A::parts(self).0.engine(port)?.delete(entry.address, now);
             }
         }
         self.collect::<A>(port);

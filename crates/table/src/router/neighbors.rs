@@ -219,7 +219,7 @@ impl Tables {
         port: PortId,
         act: impl FnOnce(&mut dyn L2Engine<A>) -> T,
     ) -> Result<T, RouterError> {
-        let done = act(A::side_mut(self).engine(port)?);
+        let done = act(A::parts(self).0.engine(port)?);
         self.collect::<A>(port);
         Ok(done)
     }
@@ -227,7 +227,7 @@ impl Tables {
     /// Takes over what an engine wants done, and lets next hops follow what happened.
     pub(super) fn collect<A: Ip>(&mut self, port: PortId) {
         let mut actions = Vec::new();
-        if let Some(engine) = A::side_mut(self).engines.get_mut(usize::from(port.0)) {
+        if let Some(engine) = A::parts(self).0.engines.get_mut(usize::from(port.0)) {
             engine.take_actions(&mut actions);
         }
         for action in actions {

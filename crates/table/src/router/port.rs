@@ -88,7 +88,7 @@ pub struct PortView {
 
 /// A port, for the one who changes it.
 #[derive(Clone, Debug)]
-pub(super) struct Port {
+pub struct Port {
     pub(super) spec: PortSpec,
     pub(super) addresses: Vec<(IpAddr, u8)>,
 }

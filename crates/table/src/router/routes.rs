@@ -147,7 +147,7 @@ impl Tables {
         }
     }
 
-    /// The group of these members for one more route, which workers know from now on.
+    /// The group of these members for one more route. Publish next hops before it leads there.
     pub(super) fn group_of(
         &mut self,
         members: &[(Hop, u32)],
@@ -163,12 +163,12 @@ impl Tables {
             })
         };
         let acquired = self.hops.acquire(members, selection, heir_of, pin);
-        self.hops.publish();
         self.unpin_orphans(now);
         acquired
     }
 
-    /// Makes `group` the static route of a prefix in the place of `old`. On an error the group is released.
+    /// Makes `group` the static route of a prefix in the place of `old`, and known to workers before that. On an error
+    /// the group is released.
     pub(super) fn put_static<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
@@ -176,11 +176,10 @@ impl Tables {
         old: Option<Group>,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let is_up: Vec<bool> = self.ports.iter().map(|port| port.spec.is_up).collect();
-        let is_up = |port: PortId| is_up.get(usize::from(port.0)).copied().unwrap_or(false);
-        let side = A::side_mut(self);
+        self.hops.publish();
+        let (side, ports) = A::parts(self);
         let done = if side.claims.contains_key(&prefix) {
-            side.replace_claim(prefix, old, group, is_up)
+            side.replace_claim(prefix, old, group, is_up(ports))
         } else {
             side.insert(prefix, group)
         };
@@ -198,11 +197,9 @@ impl Tables {
         group: Group,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let is_up: Vec<bool> = self.ports.iter().map(|port| port.spec.is_up).collect();
-        let is_up = |port: PortId| is_up.get(usize::from(port.0)).copied().unwrap_or(false);
-        let side = A::side_mut(self);
+        let (side, ports) = A::parts(self);
         if side.claims.contains_key(&prefix) {
-            side.unclaim(prefix, Claim { source: Source::Static, group }, is_up)?;
+            side.unclaim(prefix, Claim { source: Source::Static, group }, is_up(ports))?;
         } else {
             side.remove(prefix);
         }
@@ -307,6 +304,7 @@ impl Tables {
                 }
             }
         }
+        self.hops.publish();
         Ok(groups)
     }
 
@@ -325,7 +323,7 @@ impl Tables {
             best(claims, is_up(&self.ports)).map(|claim| (*prefix, claim.group))
         });
         let all: Vec<(Prefix<A>, Group)> = routes.iter().copied().chain(forwarding).collect();
-        let side = A::side_mut(self);
+        let (side, _) = A::parts(self);
         side.table.load(all)?;
         side.claims = claims;
         counts(routes.iter().copied()).into_iter().for_each(|(group, routes)| self.hops.share(group, routes));

@@ -1,4 +1,5 @@
 //! What the router knows in one address family: routes by who wants them, and neighbors by port.
+use super::port::Port;
 use super::{PortAction, RouterError, Tables};
 use crate::load::AnyPrefix;
 use crate::neighbor::{Action, Key, L2Engine, NeighborReader};
@@ -47,9 +48,9 @@ pub trait Ip: Family + Key {
     /// What the router knows in it.
     #[doc(hidden)]
     fn side(tables: &Tables) -> &Side<Self>;
-    /// The same to change.
+    /// The same to change, and the ports.
     #[doc(hidden)]
-    fn side_mut(tables: &mut Tables) -> &mut Side<Self>;
+    fn parts(tables: &mut Tables) -> (&mut Side<Self>, &[Port]);
     /// A prefix of the family.
     fn any(prefix: Prefix<Self>) -> AnyPrefix;
     /// Something to do, or to know, in the family.
@@ -60,8 +61,8 @@ impl Ip for u32 {
     fn side(tables: &Tables) -> &Side<u32> {
         &tables.v4
     }
-    fn side_mut(tables: &mut Tables) -> &mut Side<u32> {
-        &mut tables.v4
+    fn parts(tables: &mut Tables) -> (&mut Side<u32>, &[Port]) {
+        (&mut tables.v4, &tables.ports)
     }
     fn any(prefix: Prefix<u32>) -> AnyPrefix {
         AnyPrefix::V4(prefix)
@@ -75,8 +76,8 @@ impl Ip for u128 {
     fn side(tables: &Tables) -> &Side<u128> {
         &tables.v6
     }
-    fn side_mut(tables: &mut Tables) -> &mut Side<u128> {
-        &mut tables.v6
+    fn parts(tables: &mut Tables) -> (&mut Side<u128>, &[Port]) {
+        (&mut tables.v6, &tables.ports)
     }
     fn any(prefix: Prefix<u128>) -> AnyPrefix {
         AnyPrefix::V6(prefix)

@@ -48,6 +48,11 @@ fn a_next_hop_that_dies_under_a_full_feed_moves_traffic_without_a_look_at_routes
     assert_eq!(after.routes, before.routes, "routes were touched");
     // Gateways, groups and networks of the port: as many as there are, whatever the routes.
     assert!(after.groups - before.groups <= 20, "{} groups worked out", after.groups - before.groups);
+    let (start, changes) = (Instant::now(), 50_000);
+    for (n, to) in v4.iter().step_by(v4.len() / changes).enumerate() {
+        rig.tables.replace_route(AnyPrefix::V4(*to), &specs[(n + 5) % 16], NOW).unwrap();
+    }
+    println!("{changes} routes replaced, each in {:.2?}", start.elapsed() / changes as u32);
     v4.iter().step_by(97).for_each(|prefix| avoids_port_1(&mut rig, prefix.first()));
 
     let (start, before) = (Instant::now(), rig.tables.work());
@@ -85,6 +90,33 @@ fn a_gateway_of_a_whole_feed_is_one_neighbor() {
 }
 
 #[test]
+fn thousands_of_groups_load_and_follow_a_gateway_that_dies() {
+    let mut rig = Rig::new(3);
+    // Groups of two, of which every one has another gateway on port 0.
+    let group = |n: u32| {
+        let first = std::net::Ipv4Addr::from_bits(0x0a00_0000 | (n / 100) << 8 | (2 + n % 100)).into();
+        RouteSpec::several([(first, 1), (ip("10.0.200.9"), 1)], Selection::RESILIENT)
+    };
+    rig.address(0, "10.0.128.1", 16).unwrap();
+    let specs: Vec<RouteSpec> = (300..2300).map(group).collect();
+    let start = Instant::now();
+    let routes = (0..2000).map(|n| (Prefix::of(0x0b00_0000 | (n as u32) << 8, 24), n));
+    rig.tables.load(&specs, routes, NOW).unwrap();
+    println!("2000 groups of 256 buckets loaded in {:.2?}", start.elapsed());
+    let gateways = |rig: &mut Rig| -> std::collections::HashSet<_> {
+        let flows = (0..64u32).map(|flow| flow.wrapping_mul(0x9e37_79b9));
+        let explained: Vec<_> = flows.map(|flow| rig.explain("11.0.7.1", flow)).collect();
+        let members = explained.iter().map(|explained| (explained.group, explained.member.unwrap_or(0)));
+        members.map(|(group, member)| rig.tables.member(group, member).unwrap().gateway().unwrap().1).collect()
+    };
+    assert_eq!(gateways(&mut rig), [ip("10.0.200.9"), ip("10.0.3.9")].into());
+    let start = Instant::now();
+    assert!(rig.tables.withdraw_gateway(PortId(0), ip("10.0.200.9"), true));
+    println!("a gateway of all of them withdrawn in {:.2?}", start.elapsed());
+    assert_eq!(gateways(&mut rig), [ip("10.0.3.9")].into());
+}
+
+#[test]
 fn a_feed_takes_the_place_of_static_routes_alone() {
     let mut rig = Rig::new(2);
     rig.add("192.0.2.0/24", &via("10.0.0.9")).unwrap();
@@ -119,7 +151,7 @@ fn a_feed_that_is_wrong_changes_nothing() {
     let before = rig.tables.next_hops();
     let feed = [(Prefix::of(0x0b00_0000_u32, 8), 1)];
     let good = RouteSpec::via(ip("10.0.0.8"));
-    assert!(matches!(rig.tables.load(&[good.clone()], feed, NOW), Err(RouterError::NoSuchSpec(1))));
+    assert!(matches!(rig.tables.load(std::slice::from_ref(&good), feed, NOW), Err(RouterError::NoSuchSpec(1))));
     let bad = RouteSpec::to(Target::via(ip("172.16.0.1")));
     assert!(matches!(rig.tables.load(&[good, bad], feed, NOW), Err(RouterError::GatewayOffLink { .. })));
     assert_eq!((rig.tables.next_hops(), rig.tables.get(prefix("11.0.0.0/8"))), (before, None));
