@@ -59,7 +59,7 @@ fn timing_keeps_the_pace() {
     bench.run();
     assert_eq!(numbers(&mut bench), [0]);
     bench.pass(Duration::from_millis(499));
-    assert_eq!(numbers(&mut bench), []);
+    assert!(numbers(&mut bench).is_empty());
     bench.pass(Duration::from_millis(1));
     assert_eq!(numbers(&mut bench), [1]);
     bench.pass(Duration::from_millis(10));
@@ -99,7 +99,7 @@ fn an_inactive_one_waits_until_it_is_told() {
     let file = File::new(&[0]);
     let mut bench = file.bench(", ACTIVE false");
     bench.run();
-    assert_eq!(numbers(&mut bench), []);
+    assert!(numbers(&mut bench).is_empty());
     bench.write("active", "true").unwrap();
     bench.run();
     assert_eq!(numbers(&mut bench), [0]);

@@ -1,0 +1,307 @@
+//! What happened in a router lately, for whoever watches: a bounded row of events, each with its number.
+//!
+//! Whoever changes the tables tells of it while they are held, so that events are in the order of the changes. Who
+//! reads says from which number on, and hears how many of those are gone already.
+use super::shared::SharedRouter;
+use artery_table::load::AnyPrefix;
+use artery_table::neighbor::{Action, Happened};
+use artery_table::next_hop::Hop;
+use artery_table::router::{Ip, PortAction, PortView, Tables};
+use artery_table::{Address, PortId};
+use artery_wire::EtherAddr;
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Most events that are kept.
+const MOST: usize = 10_000;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// To a neighbor.
+    Neighbor { port: PortId, address: IpAddr, what: Happened },
+    /// To an address of the router.
+    Address { port: PortId, address: IpAddr, what: AddressEvent },
+    /// To a route.
+    Route { prefix: AnyPrefix, what: RouteEvent },
+    /// To a port.
+    Port { port: PortId, what: PortEvent },
+    /// A gateway can be used by its routes, or can't any more.
+    NextHop { port: PortId, gateway: IpAddr, is_up: bool },
+}
+
+/// What can happen to an address of the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AddressEvent {
+    /// Another station uses it; where its link address is known, this one.
+    Duplicate(Option<EtherAddr>),
+    /// Another station used it once, and was told that it is ours.
+    Defended(Option<EtherAddr>),
+    /// Nobody else uses it: it is ours from now on.
+    Claimed,
+    /// The port has it now.
+    Added,
+    /// The port has it no more.
+    Removed,
+}
+
+/// What can happen to a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteEvent {
+    /// There was none.
+    Added,
+    /// It goes another way.
+    Replaced,
+    /// There is none any more.
+    Removed,
+}
+
+/// What can happen to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortEvent {
+    /// Its link came up.
+    Up,
+    /// Its link went down.
+    Down,
+    /// Packets on its link have another greatest length.
+    Mtu(u16),
+    /// It has another link address.
+    LinkAddress(EtherAddr),
+}
+
+/// An event with its number and its time, since the epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    /// Its number; they count from 0.
+    pub(crate) seq: u64,
+    /// When it happened.
+    pub(crate) time: Duration,
+    /// What happened.
+    pub(crate) event: Event,
+}
+
+/// The events from some number on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lately {
+    /// Those that are kept.
+    pub(crate) events: Vec<Numbered>,
+    /// How many are gone.
+    pub(crate) lost: u64,
+    /// The number of the next event that will happen.
+    pub(crate) next: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Events {
+    kept: VecDeque<Numbered>,
+    next: u64,
+    /// Gateways that can't be used.
+    down: HashSet<(PortId, IpAddr)>,
+    /// Addresses of the router that other stations use.
+    duplicates: Vec<(PortId, IpAddr)>,
+    /// As they were when somebody last told of them.
+    ports: Vec<PortView>,
+}
+
+impl Events {
+    /// Of a router with these ports.
+    pub(crate) fn new(ports: Vec<PortView>) -> Events {
+        Events { ports, ..Events::default() }
+    }
+
+    /// Keeps an event, and forgets the oldest one if there are too many.
+    pub(crate) fn push(&mut self, time: Duration, event: Event) {
+        self.follow(&event);
+        if self.kept.len() >= MOST {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Numbered { seq: self.next, time, event });
+        self.next += 1;
+    }
+
+    /// The events from number `since` on. A number that was never given is one of an earlier run: then they are all.
+    pub(crate) fn since(&self, since: u64) -> Lately {
+        let since = if since > self.next { 0 } else { since };
+        let oldest = self.next - self.kept.len() as u64;
+        let skipped = since.saturating_sub(oldest) as usize;
+        let events = self.kept.iter().skip(skipped).cloned().collect();
+        Lately { events, lost: oldest.saturating_sub(since), next: self.next }
+    }
+
+    /// The number of the next event.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Addresses of a port that other stations use.
+    pub(crate) fn duplicates(&self, port: PortId) -> impl Iterator<Item = IpAddr> + '_ {
+        self.duplicates.iter().filter(move |(of, _)| *of == port).map(|(_, address)| *address)
+    }
+
+    fn follow(&mut self, event: &Event) {
+        let Event::Address { port, address, what } = event else { return };
+        let own = (*port, *address);
+        match what {
+            AddressEvent::Defended(_) => {}
+            AddressEvent::Duplicate(_) if self.duplicates.contains(&own) => {}
+            AddressEvent::Duplicate(_) => self.duplicates.push(own),
+            _ => self.duplicates.retain(|other| *other != own),
+        }
+    }
+
+    /// Tells of a gateway that routes have, if it was not so before.
+    fn set_next_hop(&mut self, time: Duration, port: PortId, gateway: IpAddr, is_up: bool) {
+        let was_up = !self.down.contains(&(port, gateway));
+        if is_up == was_up {
+            return;
+        }
+        if is_up {
+            self.down.remove(&(port, gateway));
+        } else {
+            self.down.insert((port, gateway));
+        }
+        self.push(time, Event::NextHop { port, gateway, is_up });
+    }
+}
+
+impl SharedRouter {
+    /// Tells whoever watches of something. For who holds the tables, or changes nothing in them.
+    pub(crate) fn tell(&self, now: Duration, event: Event) {
+        self.events().push(now, event);
+    }
+
+    /// Tells of what a port's engine says has happened, as taken from [`Tables::take_actions`].
+    pub(crate) fn tell_action(&self, now: Duration, tables: &Tables, port: PortId, action: &PortAction) {
+        match action {
+            PortAction::V4(Action::Event(event)) => {
+                self.tell_neighbor(now, tables, port, event.address, event.what);
+            }
+            PortAction::V6(Action::Event(event)) => {
+                self.tell_neighbor(now, tables, port, event.address, event.what);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_neighbor<A: Ip>(&self, now: Duration, tables: &Tables, port: PortId, address: A, what: Happened) {
+        let to = address.to_ip();
+        let is_up = match what {
+            Happened::Failed => Some(false),
+            Happened::Resolved(_) | Happened::Moved { .. } => Some(true),
+            _ => None,
+        };
+        let mut events = self.events();
+        events.push(now, Event::Neighbor { port, address: to, what });
+        let is_next_hop = || tables.neighbor(port, address, now).is_some_and(|view| view.pins > 0);
+        if let Some(is_up) = is_up.filter(|_| is_next_hop()) {
+            events.set_next_hop(now, port, to, is_up);
+        }
+    }
+
+    /// Tells of what has changed at the ports since the last call, and which gateways can so be used, or can't.
+    pub(crate) fn tell_ports(&self, now: Duration, tables: &Tables, ports: &[PortView]) {
+        let mut events = self.events();
+        if events.ports == ports {
+            return;
+        }
+        let before = std::mem::replace(&mut events.ports, ports.to_vec());
+        for (number, (was, is)) in before.iter().zip(ports).enumerate() {
+            let port = PortId(number as u16);
+            port_events(port, was, is, |event| events.push(now, event));
+            if was.is_up != is.is_up {
+                let gateways: BTreeSet<IpAddr> = gateways(tables, port).collect();
+                gateways.into_iter().for_each(|gateway| events.set_next_hop(now, port, gateway, is.is_up));
+            }
+        }
+    }
+}
+
+/// What has changed at a port.
+fn port_events(port: PortId, was: &PortView, is: &PortView, mut tell: impl FnMut(Event)) {
+    let mut tell_port = |what| tell(Event::Port { port, what });
+    if was.is_up != is.is_up {
+        tell_port(if is.is_up { PortEvent::Up } else { PortEvent::Down });
+    }
+    if was.mtu != is.mtu {
+        tell_port(PortEvent::Mtu(is.mtu));
+    }
+    if was.address != is.address {
+        tell_port(PortEvent::LinkAddress(is.address));
+    }
+    let (had, has) = (addresses(was), addresses(is));
+    let mut tell = |address: &IpAddr, what| tell(Event::Address { port, address: *address, what });
+    had.difference(&has).for_each(|address| tell(address, AddressEvent::Removed));
+    has.difference(&had).for_each(|address| tell(address, AddressEvent::Added));
+}
+
+fn addresses(port: &PortView) -> BTreeSet<IpAddr> {
+    let v4 = port.v4.iter().map(|(own, _)| own.to_ip());
+    v4.chain(port.v6.iter().map(|(own, _)| own.to_ip())).collect()
+}
+
+/// The gateways on a port's link that routes have, some of them more than once.
+fn gateways(tables: &Tables, port: PortId) -> impl Iterator<Item = IpAddr> {
+    let hops = tables.groups().into_iter().flat_map(|group| group.members).map(|member| member.hop);
+    hops.filter_map(Hop::gateway).filter(move |(at, _)| *at == port).map(|(_, gateway)| gateway)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(number: u16, what: PortEvent) -> Event {
+        Event::Port { port: PortId(number), what }
+    }
+    fn numbers(lately: &Lately) -> Vec<u64> {
+        lately.events.iter().map(|event| event.seq).collect()
+    }
+
+    #[test]
+    fn a_reader_gets_what_happened_since_and_hears_what_is_lost() {
+        let mut events = Events::default();
+        assert_eq!(events.since(0), Lately::default());
+        for count in 0..MOST as u64 + 5 {
+            events.push(Duration::from_secs(count), port(0, PortEvent::Up));
+        }
+        let all = events.since(0);
+        assert_eq!((all.events.len(), all.lost, all.next), (MOST, 5, MOST as u64 + 5));
+        assert_eq!(numbers(&all).first(), Some(&5));
+        let last = events.since(MOST as u64 + 3);
+        assert_eq!((numbers(&last), last.lost), (vec![MOST as u64 + 3, MOST as u64 + 4], 0));
+        assert!(numbers(&events.since(all.next)).is_empty());
+    }
+
+    #[test]
+    fn a_number_of_an_earlier_run_is_answered_with_all() {
+        let mut events = Events::default();
+        events.push(Duration::ZERO, port(1, PortEvent::Mtu(9000)));
+        assert_eq!((numbers(&events.since(77)), events.since(77).lost), (vec![0], 0));
+    }
+
+    #[test]
+    fn a_duplicate_address_is_known_until_it_is_ours_again() {
+        let (mut events, address) = (Events::default(), "10.0.0.1".parse().unwrap());
+        let event = |what| Event::Address { port: PortId(2), address, what };
+        for _ in 0..2 {
+            events.push(Duration::ZERO, event(AddressEvent::Duplicate(None)));
+        }
+        assert_eq!(events.duplicates(PortId(2)).collect::<Vec<_>>(), [address]);
+        assert_eq!(events.duplicates(PortId(1)).count(), 0);
+        events.push(Duration::ZERO, event(AddressEvent::Claimed));
+        assert_eq!(events.duplicates(PortId(2)).count(), 0);
+    }
+
+    #[test]
+    fn a_gateway_goes_down_once_and_comes_up_once() {
+        let (mut events, gateway) = (Events::default(), "10.0.0.9".parse().unwrap());
+        for is_up in [true, false, false, true, true] {
+            events.set_next_hop(Duration::ZERO, PortId(0), gateway, is_up);
+        }
+        let told: Vec<bool> = (events.since(0).events.iter())
+            .map(|event| matches!(event.event, Event::NextHop { is_up: true, .. }))
+            .collect();
+        assert_eq!(told, [false, true]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Events as JSON, each with a sentence for people.
+use super::events::{AddressEvent, Event, Lately, Numbered, PortEvent, RouteEvent};
+use super::shared::SharedRouter;
+use super::show_routes::{json, name};
+use artery_table::neighbor::Happened;
+use artery_table::router::PortView;
+use artery_wire::EtherAddr;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct EventsJson {
+    schema_version: u32,
+    next: u64,
+    lost: u64,
+    events: Vec<EventJson>,
+}
+
+#[derive(Serialize)]
+struct EventJson {
+    seq: u64,
+    time: f64,
+    kind: &'static str,
+    what: &'static str,
+    #[serde(flatten)]
+    about: About,
+    text: String,
+}
+
+/// What an event is about, as far as it is about such things.
+#[derive(Default, Serialize)]
+struct About {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dst: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lladdr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_lladdr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u16>,
+}
+
+/// The handler `events_json`.
+pub(super) fn events(router: &SharedRouter, text: &str) -> Result<String, String> {
+    let since = match text.trim() {
+        "" => Some(0),
+        "now" => None,
+        number => Some(number.parse().map_err(|_| {
+            format!("'{number}' is no number of an event; take 'next' of the last answer, 'now', or nothing for all")
+        })?),
+    };
+    let ports = router.tables().ports();
+    let lately = {
+        let events = router.events();
+        since.map_or_else(|| Lately { next: events.next(), ..Lately::default() }, |since| events.since(since))
+    };
+    let Lately { events, lost, next } = lately;
+    let events = events.iter().map(|event| told(event, &ports)).collect();
+    Ok(json(&EventsJson { schema_version: 1, next, lost, events }))
+}
+
+fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {
+    let Numbered { seq, time, event } = numbered;
+    let port_name = |port| Some(name(ports, port));
+    let (kind, what, about, detail) = match event {
+        Event::Neighbor { port, address, what } => {
+            let (lladdr, old_lladdr) = links(*what);
+            let about = About {
+                dst: Some(address.to_string()),
+                port: port_name(*port),
+                lladdr: lladdr.map(|link| link.to_string()),
+                old_lladdr: old_lladdr.map(|link| link.to_string()),
+                ..About::default()
+            };
+            ("neighbor", what.name(), about, what.to_string())
+        }
+        Event::Address { port, address, what } => {
+            let station = match what {
+                AddressEvent::Duplicate(station) | AddressEvent::Defended(station) => *station,
+                _ => None,
+            };
+            let about = About {
+                dst: Some(address.to_string()),
+                port: port_name(*port),
+                lladdr: station.map(|link| link.to_string()),
+                ..About::default()
+            };
+            let detail = match station {
+                Some(station) => format!("{}, {station} uses it", what.name()),
+                None => what.name().to_string(),
+            };
+            ("address", what.name(), about, detail)
+        }
+        Event::Route { prefix, what } => {
+            let about = About { dst: Some(prefix.to_string()), ..About::default() };
+            ("route", what.name(), about, what.name().to_string())
+        }
+        Event::Port { port, what } => {
+            let (lladdr, mtu) = match what {
+                PortEvent::LinkAddress(link) => (Some(link.to_string()), None),
+                PortEvent::Mtu(mtu) => (None, Some(*mtu)),
+                PortEvent::Up | PortEvent::Down => (None, None),
+            };
+            let value = lladdr.clone().or(mtu.map(|mtu| mtu.to_string()));
+            let detail = value.map_or(what.name().to_string(), |value| format!("{} {value}", what.name()));
+            ("port", what.name(), About { port: port_name(*port), lladdr, mtu, ..About::default() }, detail)
+        }
+        Event::NextHop { port, gateway, is_up } => {
+            let about =
+                About { dst: Some(gateway.to_string()), port: port_name(*port), ..About::default() };
+            let what = if *is_up { "up" } else { "down" };
+            ("nexthop", what, about, what.to_string())
+        }
+    };
+    let text = sentence(kind, &about, &detail);
+    EventJson { seq: *seq, time: time.as_secs_f64(), kind, what, about, text }
+}
+
+/// Such as `neighbor 10.0.1.9 eth1: resolved 02:00:00:00:00:09`.
+fn sentence(kind: &str, about: &About, detail: &str) -> String {
+    let things = [about.dst.as_deref(), about.port.as_deref()].into_iter().flatten();
+    let subject = things.fold(kind.to_string(), |text, thing| text + " " + thing);
+    format!("{subject}: {detail}")
+}
+
+/// The link addresses that an event names: that which counts, and another.
+fn links(what: Happened) -> (Option<EtherAddr>, Option<EtherAddr>) {
+    match what {
+        Happened::Resolved(link) => (Some(link), None),
+        Happened::Moved { from, to } => (Some(to), Some(from)),
+        Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
+        _ => (None, None),
+    }
+}
+
+impl AddressEvent {
+    fn name(self) -> &'static str {
+        match self {
+            AddressEvent::Duplicate(_) => "duplicate",
+            AddressEvent::Defended(_) => "defended",
+            AddressEvent::Claimed => "claimed",
+            AddressEvent::Added => "added",
+            AddressEvent::Removed => "removed",
+        }
+    }
+}
+
+impl RouteEvent {
+    fn name(self) -> &'static str {
+        match self {
+            RouteEvent::Added => "added",
+            RouteEvent::Replaced => "replaced",
+            RouteEvent::Removed => "removed",
+        }
+    }
+}
+
+impl PortEvent {
+    fn name(self) -> &'static str {
+        match self {
+            PortEvent::Up => "up",
+            PortEvent::Down => "down",
+            PortEvent::Mtu(_) => "mtu",
+            PortEvent::LinkAddress(_) => "lladdr",
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Ports, neighbors and drops as JSON.
+use super::route_text::port_of;
+use super::shared::SharedRouter;
+use super::show_routes::{json, name};
+use artery_engine::{Context, DropReason, HandlerError};
+use artery_table::PortId;
+use artery_table::neighbor::{NeighborCounters, NeighborView};
+use artery_table::router::{Ip, PortSettings, PortView, ReversePath, Tables};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+#[derive(Serialize)]
+struct NeighborsJson {
+    schema_version: u32,
+    neighbors: Vec<NeighborJson>,
+}
+
+/// As in `ip -json neighbor`.
+#[derive(Serialize)]
+struct NeighborJson {
+    dst: IpAddr,
+    dev: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lladdr: Option<String>,
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_s: Option<u64>,
+    #[serde(rename = "static")]
+    is_static: bool,
+    published: bool,
+    router: bool,
+    next_hops: u32,
+    probes: u8,
+}
+
+/// The handler `neighbors_json`: `[PORT]`.
+pub(super) fn neighbors(router: &SharedRouter, text: &str, now: Duration) -> Result<String, String> {
+    let (ports, numbers) = {
+        let tables = router.tables();
+        let ports = tables.ports();
+        let numbers = match text.trim() {
+            "" => (0..ports.len() as u16).collect(),
+            port => vec![port_of(&tables, port)?.0],
+        };
+        (ports, numbers)
+    };
+    let mut neighbors = Vec::new();
+    for port in numbers.into_iter().map(PortId) {
+        // Each listing is taken by itself, so that who needs the tables waits for one at most.
+        let v4 = router.tables().neighbors::<u32>(port, now);
+        let v6 = router.tables().neighbors::<u128>(port, now);
+        neighbors.extend(v4.iter().map(|view| neighbor(view, &name(&ports, port))));
+        neighbors.extend(v6.iter().map(|view| neighbor(view, &name(&ports, port))));
+    }
+    Ok(json(&NeighborsJson { schema_version: 1, neighbors }))
+}
+
+fn neighbor<A: Ip>(view: &NeighborView<A>, port: &str) -> NeighborJson {
+    NeighborJson {
+        dst: view.address.to_ip(),
+        dev: port.to_string(),
+        lladdr: view.link.map(|link| link.to_string()),
+        state: view.state.to_string(),
+        expires_s: view.expires_in.map(|left| left.as_secs()),
+        is_static: view.is_static,
+        published: view.is_published,
+        router: view.is_router,
+        next_hops: view.pins,
+        probes: view.asked,
+    }
+}
+
+#[derive(Serialize)]
+struct PortsJson {
+    schema_version: u32,
+    ports: Vec<PortJson>,
+}
+
+#[derive(Serialize)]
+struct PortJson {
+    name: String,
+    number: usize,
+    up: bool,
+    mtu: u16,
+    lladdr: String,
+    /// Each as `10.0.1.1/24`.
+    addresses: Vec<String>,
+    link_local: Ipv6Addr,
+    duplicates: Vec<IpAddr>,
+    settings: SettingsJson,
+    arp: BTreeMap<&'static str, u64>,
+    nd: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct SettingsJson {
+    proxy_arp: bool,
+    static_arp: bool,
+    reverse_path: &'static str,
+    redirects: bool,
+}
+
+/// The handler `ports_json`.
+pub(super) fn ports(router: &SharedRouter) -> String {
+    let tables = router.tables();
+    let events = router.events();
+    let port = |(number, view): (usize, PortView)| {
+        port(number, view, &tables, events.duplicates(PortId(number as u16)).collect())
+    };
+    let ports = tables.ports().into_iter().enumerate().map(port).collect();
+    json(&PortsJson { schema_version: 1, ports })
+}
+
+fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>) -> PortJson {
+    let id = PortId(number as u16);
+    let v4 = view.v4.iter().map(|(own, len)| format!("{}/{len}", Ipv4Addr::from_bits(*own)));
+    let v6 = view.v6.iter().map(|(own, len)| format!("{}/{len}", Ipv6Addr::from_bits(*own)));
+    PortJson {
+        number,
+        up: view.is_up,
+        mtu: view.mtu,
+        lladdr: view.address.to_string(),
+        addresses: v4.chain(v6).collect(),
+        link_local: Ipv6Addr::from_bits(view.link_local),
+        duplicates,
+        settings: settings(view.settings),
+        arp: counted(tables.neighbor_counters::<u32>(id)),
+        nd: counted(tables.neighbor_counters::<u128>(id)),
+        name: view.name,
+    }
+}
+
+fn settings(settings: PortSettings) -> SettingsJson {
+    SettingsJson {
+        proxy_arp: settings.proxy_arp,
+        static_arp: settings.static_arp,
+        reverse_path: reverse_path(settings.rpf),
+        redirects: settings.redirects,
+    }
+}
+
+/// What is demanded of sources, in a word.
+pub(super) fn reverse_path(check: ReversePath) -> &'static str {
+    match check {
+        ReversePath::Off => "off",
+        ReversePath::Loose => "loose",
+        ReversePath::Strict => "strict",
+    }
+}
+
+fn counted(counters: NeighborCounters) -> BTreeMap<&'static str, u64> {
+    counters.named().collect()
+}
+
+#[derive(Serialize)]
+struct DropsJson {
+    schema_version: u32,
+    total: u64,
+    drops: Vec<DropJson>,
+}
+
+#[derive(Serialize)]
+struct DropJson {
+    reason: &'static str,
+    sentence: &'static str,
+    count: u64,
+    element: String,
+}
+
+/// The handler `drops_json`: of all elements on all workers, the most frequent first.
+pub(super) fn drops(cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    let counts = cx.counts()?;
+    let mut drops = Vec::new();
+    for (element, counts) in counts.iter().enumerate() {
+        let element = cx.name_of(element);
+        drops.extend(counts.drops.iter().map(|(reason, count)| drop_of(reason, count, element)));
+    }
+    drops.sort_by(|a, b| (b.count, a.reason, &a.element).cmp(&(a.count, b.reason, &b.element)));
+    Ok(json(&DropsJson { schema_version: 1, total: drops.iter().map(|drop| drop.count).sum(), drops }))
+}
+
+fn drop_of(reason: DropReason, count: u64, element: &str) -> DropJson {
+    DropJson { reason: reason.name(), sentence: reason.sentence().trim(), count, element: element.to_string() }
+}

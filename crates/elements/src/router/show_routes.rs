@@ -1,0 +1,354 @@
+//! Routes and next hops as JSON, of tables of any size.
+//!
+//! Routes are taken out of the tables slice by slice, so that who needs the tables meanwhile waits for one slice, and
+//! written while nobody waits. A listing is so one of many moments, each right for its slice.
+use super::ip_router::IpRouter;
+use super::route_text::{ip, prefix};
+use super::shared::{NamedRouters, SharedRouter};
+use super::{explain, handlers};
+use artery_engine::{Context, HandlerError, Resources};
+use artery_table::load::AnyPrefix;
+use artery_table::next_hop::Hop;
+use artery_table::path::Outcome;
+use artery_table::router::{GroupView, Ip, MemberView, PortView, RouteView, Tables};
+use artery_table::{Group, PortId, Prefix};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Routes that are taken out of the tables at a time.
+const SLICE: usize = 1024;
+
+/// What leads there, as in `ip -json route`.
+#[derive(Serialize)]
+pub(super) struct NextHopJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<String>,
+    weight: u32,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u16>,
+}
+
+/// Where a route leads.
+#[derive(Serialize)]
+struct GroupJson {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    next_hops: Vec<NextHopJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+    group: Group,
+}
+
+/// A group among others.
+#[derive(Serialize)]
+struct SharedGroupJson {
+    group: Group,
+    routes: u32,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+    next_hops: Vec<ShareJson>,
+}
+
+/// A next hop, and how much of its group's packets it gets now.
+#[derive(Serialize)]
+struct ShareJson {
+    #[serde(flatten)]
+    next_hop: NextHopJson,
+    slots: usize,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct NextHopsJson {
+    schema_version: u32,
+    groups: Vec<SharedGroupJson>,
+}
+
+/// The route of one address.
+#[derive(Serialize)]
+struct RouteJson {
+    schema_version: u32,
+    dst: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    outcome: &'static str,
+    #[serde(flatten)]
+    group: Option<GroupJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<explain::ChosenJson>,
+}
+
+impl NextHopJson {
+    fn of(member: &MemberView, ports: &[PortView]) -> NextHopJson {
+        let mtu = match member.hop {
+            Hop::Gateway { mtu, .. } | Hop::OnLink { mtu, .. } => mtu,
+            Hop::End { .. } => None,
+        };
+        NextHopJson {
+            gateway: member.hop.gateway().map(|(_, gateway)| gateway),
+            port: member.hop.port().map(|port| name(ports, port)),
+            weight: member.weight,
+            state: if member.is_alive { "up" } else { "down" },
+            mtu,
+        }
+    }
+}
+
+impl GroupJson {
+    fn of(group: &GroupView, ports: &[PortView]) -> GroupJson {
+        GroupJson {
+            kind: kind(group),
+            next_hops: group.members.iter().map(|member| NextHopJson::of(member, ports)).collect(),
+            method: method(group),
+            group: group.group,
+        }
+    }
+}
+
+impl SharedGroupJson {
+    fn of(group: &GroupView, ports: &[PortView]) -> SharedGroupJson {
+        let all: usize = group.members.iter().map(|member| member.slots).sum();
+        let share = |member: &MemberView| ShareJson {
+            next_hop: NextHopJson::of(member, ports),
+            slots: member.slots,
+            share: member.slots as f64 / all.max(1) as f64,
+        };
+        SharedGroupJson {
+            group: group.group,
+            routes: group.routes,
+            kind: kind(group),
+            method: method(group),
+            next_hops: group.members.iter().map(share).collect(),
+        }
+    }
+}
+
+/// What sort of route leads to a group, in the words of `ip route`.
+fn kind(group: &GroupView) -> &'static str {
+    match group.members.first().map(|member| member.hop) {
+        Some(Hop::End { outcome: Outcome::Prohibited, .. }) => "prohibit",
+        Some(Hop::End { outcome, .. }) => outcome.name(),
+        _ => "unicast",
+    }
+}
+
+/// How one of several members is chosen.
+fn method(group: &GroupView) -> Option<&'static str> {
+    (group.members.len() > 1).then(|| group.selection.name())
+}
+
+/// The name of a port.
+pub(super) fn name(ports: &[PortView], port: PortId) -> String {
+    ports.get(usize::from(port.0)).map_or_else(|| port.to_string(), |port| port.name.clone())
+}
+
+/// What routes are wanted.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    family: Option<u8>,
+    within: Option<AnyPrefix>,
+    after: Option<AnyPrefix>,
+    limit: Option<usize>,
+}
+
+/// `[4|6] [PREFIX] [after PREFIX] [limit NUMBER]`.
+fn wanted(text: &str) -> Result<Wanted, String> {
+    let (mut wanted, mut words) = (Wanted::default(), text.split_whitespace());
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
+        match word {
+            "4" => wanted.family = Some(4),
+            "6" => wanted.family = Some(6),
+            "after" => wanted.after = Some(prefix(value()?)?),
+            "limit" => {
+                let text = value()?;
+                let number = text.parse().ok().filter(|number| *number > 0);
+                wanted.limit = Some(number.ok_or_else(|| format!("limit {text}: not a number from 1 on"))?);
+            }
+            _ => wanted.within = Some(prefix(word)?),
+        }
+    }
+    Ok(wanted)
+}
+
+/// A listing in the making.
+struct Listing<'a> {
+    router: &'a SharedRouter,
+    ports: Vec<PortView>,
+    text: String,
+    /// Routes that still may come.
+    left: usize,
+    /// The last one that did.
+    last: Option<AnyPrefix>,
+    is_cut: bool,
+}
+
+/// Reads routes on a thread of whoever asks, without a worker.
+pub(super) fn aside(resources: &Resources, element: &str, text: &str) -> Result<String, HandlerError> {
+    let router = resources.get::<NamedRouters>().get(element);
+    let router = router.ok_or_else(|| HandlerError::NoElement(element.to_string()))?;
+    routes(&router, text).map_err(HandlerError::Refused)
+}
+
+/// The handler `routes_json`.
+pub(super) fn routes(router: &SharedRouter, text: &str) -> Result<String, String> {
+    let wanted = wanted(text)?;
+    let mut listing = Listing {
+        router,
+        ports: router.tables().ports(),
+        text: "{\"schema_version\":1,\"routes\":[".to_string(),
+        left: wanted.limit.unwrap_or(usize::MAX),
+        last: None,
+        is_cut: false,
+    };
+    if wanted.family != Some(6) {
+        listing.list(&wanted, |prefix| if let AnyPrefix::V4(prefix) = prefix { Some(prefix) } else { None });
+    }
+    // What comes after an IPv4 prefix are all of IPv6, too.
+    if wanted.family != Some(4) {
+        listing.list(&wanted, |prefix| if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None });
+    }
+    Ok(listing.finish())
+}
+
+impl Listing<'_> {
+    fn list<A: Ip>(&mut self, wanted: &Wanted, own: impl Fn(AnyPrefix) -> Option<Prefix<A>>) {
+        let within = match wanted.within.map(&own) {
+            Some(None) => return,
+            Some(Some(prefix)) => prefix,
+            None => Prefix::ALL,
+        };
+        let (mut from, mut with_own) = match wanted.after.map(&own) {
+            Some(Some(after)) if after >= within => (after, false),
+            // All IPv4 routes were before an IPv6 one.
+            Some(None) if A::BITS == 32 => return,
+            _ => (within, true),
+        };
+        loop {
+            let slice = self.slice(from, with_own, within);
+            let Some(last) = slice.last() else { return };
+            let Some(next) = own(last.prefix) else { return };
+            (from, with_own) = (next, false);
+            if !self.write(&slice) || slice.len() < SLICE {
+                return;
+            }
+        }
+    }
+
+    /// The next routes, with what is written of their groups.
+    fn slice<A: Ip>(&mut self, from: Prefix<A>, with_own: bool, within: Prefix<A>) -> Vec<Listed> {
+        let tables = self.router.tables();
+        let is_within = |route: &RouteView| is_within(route.prefix, A::any(within));
+        let routes = tables.routes_from(from, with_own).take_while(is_within).take(SLICE);
+        let mut groups = Groups { tables: &tables, ports: &self.ports, texts: HashMap::new() };
+        routes.map(|route| groups.listed(route)).collect()
+    }
+
+    /// Says whether more may come.
+    fn write(&mut self, slice: &[Listed]) -> bool {
+        for route in slice {
+            if self.left == 0 {
+                self.is_cut = true;
+                return false;
+            }
+            self.left -= 1;
+            let comma = if self.last.is_some() { "," } else { "" };
+            self.last = Some(route.prefix);
+            let (dst, source) = (route.prefix, route.source);
+            // Writing to a string can't fail. Neither needs an escape.
+            let _ = write!(self.text, "{comma}{{\"dst\":\"{dst}\",\"source\":\"{source}\",");
+            self.text.push_str(&route.rest);
+        }
+        true
+    }
+
+    fn finish(mut self) -> String {
+        self.text.push(']');
+        if let Some(last) = self.last.filter(|_| self.is_cut) {
+            let _ = write!(self.text, ",\"next\":\"{last}\"");
+        }
+        self.text.push('}');
+        self.text
+    }
+}
+
+/// A route that is about to be written.
+struct Listed {
+    prefix: AnyPrefix,
+    source: &'static str,
+    /// All after its source.
+    rest: std::rc::Rc<str>,
+}
+
+/// What is written of groups, each once in a slice.
+struct Groups<'a> {
+    tables: &'a Tables,
+    ports: &'a [PortView],
+    texts: HashMap<Group, std::rc::Rc<str>>,
+}
+
+impl Groups<'_> {
+    fn listed(&mut self, route: RouteView) -> Listed {
+        let rest = self.texts.entry(route.group).or_insert_with(|| {
+            let group = self.tables.group(route.group);
+            let text = group.map_or("{}".to_string(), |group| json(&GroupJson::of(&group, self.ports)));
+            // The members of the object, as the end of the route's.
+            text[1..].into()
+        });
+        Listed { prefix: route.prefix, source: route.source.name(), rest: rest.clone() }
+    }
+}
+
+fn is_within(inner: AnyPrefix, outer: AnyPrefix) -> bool {
+    match (inner, outer) {
+        (AnyPrefix::V4(inner), AnyPrefix::V4(outer)) => outer.covers(inner),
+        (AnyPrefix::V6(inner), AnyPrefix::V6(outer)) => outer.covers(inner),
+        _ => false,
+    }
+}
+
+/// The handler `nexthops_json`.
+pub(super) fn next_hops(router: &SharedRouter) -> String {
+    let (groups, ports) = {
+        let tables = router.tables();
+        (tables.groups(), tables.ports())
+    };
+    let groups = groups.iter().map(|group| SharedGroupJson::of(group, &ports)).collect();
+    json(&NextHopsJson { schema_version: 1, groups })
+}
+
+/// The handler `route_json`. Of several next hops, the chosen one is that of an echo request of the router itself.
+pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("whose route? name an address, such as 192.0.2.1".into());
+    }
+    let (dst, now) = (ip(text)?, handlers::now(cx));
+    let tables = r.router.tables();
+    let (found, ports) = (tables.lookup(dst), tables.ports());
+    let group = found.and_then(|route| tables.group(route.group));
+    let (outcome, chosen) = explain::chosen(&r.router, &tables, dst, cx.turn(), now);
+    Ok(json(&RouteJson {
+        schema_version: 1,
+        dst,
+        prefix: found.map(|route| route.prefix.to_string()),
+        source: found.map(|route| route.source.name()),
+        outcome: outcome.name(),
+        group: group.map(|group| GroupJson::of(&group, &ports)),
+        chosen,
+    }))
+}
+
+/// A value as JSON.
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("its keys are strings, and nothing in it refuses to be written")
+}
