@@ -289,37 +289,29 @@ impl<A: Family + Key> PathReader<A> {
         self.routes.lookup_batch(turn, addresses, &mut self.groups);
         // Read after the groups: it knows every group that a route was seen with.
         let ways = self.ways.read(turn);
-        decisions.clear();
-        for (at, (group, address)) in self.groups.iter_mut().zip(addresses).enumerate() {
+        let decide = |(at, (group, address)): (usize, (&Group, &A))| {
             let (way, _) = ways.choose(ways.of(*group), |method| flow(at, method));
-            *group = match way.kind {
-                Kind::Gateway => way.target,
-                Kind::OnLink => self
-                    .neighbors
-                    .read(turn)
-                    .get(usize::from(way.port.0))
-                    .and_then(|neighbors| neighbors.find(turn, *address))
-                    .map_or(NOBODY, NeighborId::number),
-                Kind::Several(_) | Kind::End(_) => NOBODY,
+            let neighbor = match way.kind {
+                Kind::Gateway => Some(NeighborId::new(way.target)),
+                Kind::OnLink => self.on_link(turn, way.port, *address),
+                Kind::Several(_) | Kind::End(_) => None,
             };
-            decisions.push(decision(way, Link::UNKNOWN));
-        }
-        for (decision, neighbor) in decisions.iter_mut().zip(&self.groups) {
-            self.know(decision, NeighborId::new(*neighbor));
-        }
+            self.known(way, neighbor)
+        };
+        decisions.clear();
+        decisions.extend(self.groups.iter().zip(addresses).enumerate().map(decide));
     }
 
-    /// Completes a decision by what is known of the neighbor.
+    /// What is decided about a packet that goes a way, by what is known of its neighbor. Control is told that the
+    /// neighbor is used, if it wants to know.
     #[inline]
-    fn know(&self, decision: &mut Decision, neighbor: NeighborId) {
-        if neighbor.number() == NOBODY {
-            return;
+    fn known(&self, way: Way, neighbor: Option<NeighborId>) -> Decision {
+        let Some(id) = neighbor else { return decision(way, Link::UNKNOWN) };
+        let link = self.links.get(id);
+        if link.wants_report() {
+            self.links.report_use(id);
         }
-        decision.link = self.links.get(neighbor);
-        decision.outcome = outcome(decision.link);
-        if decision.link.wants_report() {
-            self.links.report_use(neighbor);
-        }
+        decision(way, link)
     }
 
     #[inline]
@@ -336,9 +328,6 @@ impl<A: Family + Key> PathReader<A> {
         self.on_link(turn, port, address)
     }
 }
-
-/// No neighbor's number: there are never so many.
-const NOBODY: u32 = u32::MAX;
 
 #[inline]
 fn decision(way: Way, link: Link) -> Decision {

@@ -18,8 +18,9 @@ pub(super) const LINK: usize = 14;
 
 /// An address family whose frames are forwarded.
 pub(super) trait Forwarded: Family + Key {
-    /// The destination of a frame that is whole and sound, that was sent to this port, and that any router may forward.
-    fn check(frame: &[u8], gate: &Gate<'_>) -> Option<Self>;
+    /// The destination of a frame, and whether it is whole and sound, was sent to this port, and may be forwarded by any
+    /// router. Decided without branches, since what comes by turns can't be foreseen.
+    fn check(frame: &[u8], gate: &Gate<'_>) -> (Self, bool);
     /// Source and destination of a frame that passed the check.
     fn ends(frame: &[u8]) -> (Self, Self);
     /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
@@ -32,7 +33,7 @@ pub(super) trait Forwarded: Family + Key {
 
 /// What a frame must be like to be forwarded, as far as that depends on the port it came by.
 pub(super) struct Gate<'t> {
-    /// The port's link address, as the first bytes of a little-endian word whose others are zero.
+    /// The port's link address, as the upper bytes of a little-endian word whose others are zero.
     pub(super) station: u64,
     /// IPv4 sources that packets should not have.
     pub(super) odd_sources: &'t OddSources,
@@ -69,7 +70,7 @@ struct Work<A: Forwarded> {
 impl<'t> Gate<'t> {
     fn new(port: &'t PortView) -> Gate<'t> {
         let [a, b, c, d, e, f] = port.address.0;
-        Gate { station: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), odd_sources: &port.odd_sources }
+        Gate { station: u64::from_le_bytes([0, 0, a, b, c, d, e, f]), odd_sources: &port.odd_sources }
     }
 }
 
@@ -96,15 +97,19 @@ impl<A: Forwarded> Work<A> {
     /// Finds the destinations of all frames that can be forwarded as far as they say themselves.
     #[inline]
     fn check(&mut self, batch: &Batch, gate: &Gate<'_>) {
-        self.addresses.clear();
-        self.outputs.clear();
-        for packet in batch {
-            let address = A::check(packet.data(), gate);
-            self.addresses.extend(address);
-            self.outputs.push(if address.is_some() { PLAIN } else { self.odd });
+        self.addresses.resize(batch.len(), A::ZERO);
+        self.outputs.resize(batch.len(), self.odd);
+        let mut plain = 0;
+        for (packet, output) in batch.iter().zip(&mut self.outputs) {
+            let (address, is_plain) = A::check(packet.data(), gate);
+            // That of a frame that is not plain is written over by the next one.
+            self.addresses[plain] = address;
+            plain += usize::from(is_plain);
+            *output = if is_plain { PLAIN } else { self.odd };
         }
+        self.addresses.truncate(plain);
         self.places.clear();
-        if self.addresses.len() < batch.len() {
+        if plain < batch.len() {
             self.find_places();
         }
     }

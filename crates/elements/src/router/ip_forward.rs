@@ -46,20 +46,19 @@ const LESS: u32 = !(u16::from_ne_bytes([1, 0]) as u32) & 0xffff;
 
 impl Forwarded for u32 {
     #[inline]
-    fn check(frame: &[u8], gate: &Gate<'_>) -> Option<u32> {
-        let head: &[u8; HEADERS] = frame.first_chunk()?;
-        let [d0, d1, d2, d3, d4, d5, _, _, _, _, _, _, t0, t1, ihl, tos, l0, l1, ..] = *head;
-        let [.., ttl, _, _, _, s0, s1, s2, s3, a0, a1, a2, a3] = *head;
-        let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, 0, 0]);
+    fn check(frame: &[u8], gate: &Gate<'_>) -> (u32, bool) {
+        let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
+        let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1, ihl, tos, l0, l1, ..] = *head;
+        let [.., ttl, _, _, _, f0, f1, f2, f3, a0, a1, a2, a3] = *head;
+        // The first word of a frame has two bytes beyond its destination.
+        let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16;
         let kind = u32::from_le_bytes([t0, t1, ihl, tos]) & PLAIN_MASK;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
-        let room = frame.len() - LINK;
-        let header: &[u8; 20] = head.last_chunk()?;
-        let is_whole = (20..=room).contains(&length);
-        let is_sound = checksum::is_valid(checksum::ipv4_header_sum(header));
-        let source = u32::from_be_bytes([s0, s1, s2, s3]);
-        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & is_sound & (ttl > 1);
-        (is_plain && !gate.odd_sources.contains(source)).then(|| u32::from_be_bytes([a0, a1, a2, a3]))
+        let is_whole = (length >= 20) & (length <= frame.len() - LINK);
+        let is_sound = head.last_chunk().is_some_and(|header| checksum::is_valid(checksum::ipv4_header_sum(header)));
+        let is_odd = gate.odd_sources.contains(u32::from_be_bytes([f0, f1, f2, f3]));
+        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & is_sound & (ttl > 1) & !is_odd;
+        (u32::from_be_bytes([a0, a1, a2, a3]), is_plain)
     }
 
     fn ends(frame: &[u8]) -> (u32, u32) {

@@ -126,9 +126,18 @@ impl Slots {
     fn find<A: Key>(&self, address: A, links: &Links) -> Option<(usize, NeighborId)> {
         let hash = address.hash(self.seed);
         let tag = address.tag(hash);
-        self.from(hash)
-            .filter_map(|(at, slot)| Some((at, id_in(slot, tag)?)))
-            .find(|(_, id)| address.is_of(*id, links))
+        let mut at = (hash >> self.shift) as usize;
+        // A walk ends at an empty slot; it never comes round, since there always is one.
+        loop {
+            let slot = self.slots.get(at)?.load(Acquire);
+            if let Some(id) = id_in(slot, tag).filter(|id| address.is_of(*id, links)) {
+                return Some((at, id));
+            }
+            if slot == EMPTY {
+                return None;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
     }
 
     /// Puts a neighbor into the first empty slot; there is one.
