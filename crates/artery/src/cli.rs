@@ -1,14 +1,20 @@
 //! The command line: commands, options and what `--help` says of them.
-use crate::job::{Input, Job, PortRequest, check_processor};
+mod run;
+pub(crate) mod values;
+
+pub(crate) use run::RunOptions;
+
+use crate::job::Input;
 use crate::load::Reading;
-use crate::voice::Voice;
+use crate::{explain, neighbor, route, router, show, watch};
+use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
-use artery_engine::{Settings, Time};
-use artery_lang::{Dialect, args};
+use artery_lang::Dialect;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use values::{device, number, seconds, wait};
 
 /// A software router in user space that speaks the Click language.
 #[derive(Parser)]
@@ -119,6 +125,24 @@ packet is; below it stands what that element changed. The last line says how the
 REASON', or 'still in ELEMENT' where it waits. Copies, fragments and segments follow with ways of their own. SIGINT
 shows what there is so far. While packets are followed, all are handled somewhat slower.")]
     Trace(TraceOptions),
+    /// Run an IP router, or print its configuration: ports, addresses, routes and neighbors in one command
+    #[command(disable_help_flag = true, after_long_help = router::options::EXAMPLES)]
+    Router(Box<router::options::RouterOptions>),
+    /// Show routes, neighbors, next hops, ports, drops or elements of a running router
+    #[command(after_long_help = show::EXAMPLES)]
+    Show(show::ShowOptions),
+    /// Add, delete, replace or look up a route of a running router
+    #[command(after_long_help = route::EXAMPLES)]
+    Route(route::RouteOptions),
+    /// Add, delete or flush neighbors of a running router
+    #[command(after_long_help = neighbor::EXAMPLES)]
+    Neighbor(neighbor::NeighborOptions),
+    /// Say what happens in a running router: a line for each event
+    #[command(after_long_help = watch::EXAMPLES)]
+    Watch(watch::WatchOptions),
+    /// Explain what a running router would do with a packet, step by step
+    #[command(after_long_help = explain::EXAMPLES)]
+    Explain(explain::ExplainOptions),
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
@@ -194,189 +218,12 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
 }
 
 /// Ends the program as clap does when the command line makes no sense.
-fn usage_error(why: &str) -> ! {
+pub(crate) fn usage_error(why: &str) -> ! {
     let mut cli = Cli::command();
     cli.build();
     // With the usage of the command that was called.
     let called = std::env::args().nth(1).and_then(|name| cli.find_subcommand(name).cloned());
     called.unwrap_or(cli).error(clap::error::ErrorKind::ValueValidation, why).exit()
-}
-
-#[derive(Args)]
-pub(crate) struct RunOptions {
-    #[command(flatten)]
-    reading: ReadingOptions,
-    /// Number of workers
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
-    workers: u16,
-    /// Most packets in a batch; 1 gives Click's order of events
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number::<1, 64>)]
-    burst: u16,
-    /// Call this machine's device MACHINE what the configuration calls CONFIG
-    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
-    device: Vec<(String, String)>,
-    /// Print a handler's value at the end; E may be a pattern or a class
-    #[arg(short = 'h', long, value_name = "E.H")]
-    handler: Vec<String>,
-    /// Exit with a handler's value
-    #[arg(short = 'x', long, value_name = "E.H")]
-    exit_handler: Option<String>,
-    /// Simulate time, starting T seconds after the epoch
-    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000", value_parser = seconds)]
-    simtime: Option<Duration>,
-    /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
-    affinity: Option<usize>,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    awake: Option<Duration>,
-    /// Frames of the packet pool
-    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
-    frames: u32,
-    /// Listen for control connections on this TCP port of 127.0.0.1; `PORT+` tries the next ones too
-    #[arg(short = 'p', long, value_name = "PORT[+]")]
-    port: Vec<PortRequest>,
-    /// Listen for control connections on this Unix socket
-    #[arg(short = 'u', long, value_name = "PATH")]
-    socket: Vec<PathBuf>,
-    /// Let `write hotconfig` and SIGHUP replace the running configuration
-    #[arg(short = 'R', long)]
-    allow_replace: bool,
-    /// Take the time of every element, and report it at the end
-    #[arg(long)]
-    profile: bool,
-    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
-    stats: Option<Period>,
-    /// Write the report at the end as JSON
-    #[arg(long)]
-    json: bool,
-    /// Start the elements, but do not run
-    #[arg(short = 'q', long)]
-    quit: bool,
-    /// Write the flat configuration to FILE (`-` for standard output)
-    #[arg(short = 'o', long, value_name = "FILE")]
-    output: Option<String>,
-    /// Say how long the run took
-    #[arg(short = 't', long)]
-    time: bool,
-    /// Print help
-    #[arg(long, action = ArgAction::HelpLong)]
-    help: Option<bool>,
-}
-
-impl RunOptions {
-    /// What is to be run.
-    pub(crate) fn job(self) -> anyhow::Result<Job> {
-        self.refuse_stray_value();
-        let (input, reading) = self.reading.reading()?;
-        if self.simtime.is_some() && self.workers > 1 {
-            usage_error("--simtime needs a single worker");
-        }
-        let mut settings = Settings {
-            workers: self.workers.into(),
-            burst: self.burst.into(),
-            profile: self.profile,
-            affinity: self.affinity,
-            awake: self.awake,
-            simulated: self.simtime.map(|since| Time::ZERO + since),
-            ..Settings::default()
-        };
-        settings.frames.0 = self.frames as usize;
-        map_devices(&self.device, &mut settings);
-        let voice = Voice::artery();
-        self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
-        Ok(Job {
-            input,
-            reading,
-            voice,
-            settings,
-            handlers: self.handler,
-            exit_handler: self.exit_handler,
-            output: self.output,
-            quit: self.quit,
-            time: self.time,
-            ports: self.port,
-            sockets: self.socket,
-            allow_replace: self.allow_replace,
-            stats: self.stats.map(|period| period.every),
-            json: self.json,
-        })
-    }
-
-    /// Ends the program when a value that belongs to an option stands apart from it, where it would be taken for the
-    /// name of a configuration.
-    fn refuse_stray_value(&self) {
-        let joined = [
-            ("--stats", self.stats.is_some()),
-            ("--simtime", self.simtime.is_some()),
-            ("--affinity", self.affinity.is_some()),
-        ];
-        let Some((option, _)) = joined.iter().find(|(_, given)| *given) else { return };
-        let is_value = |word: &&String| args::seconds(word).is_ok() && !std::path::Path::new(word).exists();
-        if let Some(word) = self.reading.words.iter().find(is_value) {
-            usage_error(&format!(
-                "there is no file '{word}'; a value is joined to its option: {option}={word}"
-            ));
-        }
-    }
-}
-
-/// How often something is shown.
-#[derive(Clone, Copy)]
-struct Period {
-    every: Duration,
-    has_unit: bool,
-}
-
-impl Period {
-    const SHORTEST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(86_400);
-    /// Whoever gives so many seconds, and does not say that they are, may mean something else.
-    const DOUBTFUL: Duration = Duration::from_secs(100);
-
-    fn doubt(self) -> Option<String> {
-        let seconds = self.every.as_secs();
-        let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
-        doubtful.then(|| {
-            format!(
-                "--stats={seconds} shows counters every {seconds} seconds; write {seconds}s if you mean that, or \
-                 {seconds}ms for milliseconds"
-            )
-        })
-    }
-}
-
-fn period(text: &str) -> Result<Period, String> {
-    let every = seconds(text)?;
-    if !(Period::SHORTEST..=Period::LONGEST).contains(&every) {
-        return Err("write a time from 50ms to 1day; without a unit it is in seconds".to_string());
-    }
-    Ok(Period { every, has_unit: text.ends_with(|c: char| c.is_ascii_alphabetic()) })
-}
-
-/// A number from `LEAST` to `MOST`.
-fn number<const LEAST: u16, const MOST: u16>(text: &str) -> Result<u16, String> {
-    let number = text.parse().ok().filter(|n| (LEAST..=MOST).contains(n));
-    number.ok_or_else(|| format!("write a number from {LEAST} to {MOST}"))
-}
-
-fn processor(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let nanos = args::seconds(text);
-    nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
-}
-
-fn device(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((config, machine)) if !config.is_empty() && !machine.is_empty() => {
-            Ok((config.to_string(), machine.to_string()))
-        }
-        _ => Err("write CONFIG=MACHINE, as in eth0=veth1".to_string()),
-    }
 }
 
 /// Tells the router what this machine calls the devices of the configuration.
@@ -480,10 +327,14 @@ pub(crate) struct Reach {
 impl Reach {
     /// The socket, unless a TCP port was given.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        let told = std::env::var_os("ARTERY_SOCKET").filter(|path| !path.is_empty());
-        let otherwise = || told.map_or("/run/artery.sock".into(), PathBuf::from);
-        self.port.is_none().then(|| self.socket.clone().unwrap_or_else(otherwise))
+        self.port.is_none().then(|| self.socket.clone().unwrap_or_else(default_socket))
     }
+}
+
+/// Where a router is looked for if nothing else is said: `$ARTERY_SOCKET`, or `/run/artery.sock`.
+pub(crate) fn default_socket() -> PathBuf {
+    let told = std::env::var_os("ARTERY_SOCKET").filter(|path| !path.is_empty());
+    told.map_or("/run/artery.sock".into(), PathBuf::from)
 }
 
 #[derive(Args)]
@@ -542,13 +393,6 @@ pub(crate) struct TraceOptions {
     /// Wait no longer, such as 5 (seconds) or 200ms; then what there is is shown
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-}
-
-/// Seconds, or a part of one.
-fn wait(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let is_sound = |wait: &Duration| (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(wait);
-    seconds.filter(is_sound).ok_or_else(|| "a wait is a number of seconds, from 0.001 to 86400".to_string())
 }
 
 #[derive(Args)]

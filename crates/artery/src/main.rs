@@ -9,17 +9,24 @@ mod click;
 mod control_socket;
 mod devices;
 mod elements;
+mod explain;
 mod format;
+mod ip_router;
 mod job;
 mod load;
+mod neighbor;
 mod netstat;
 mod replace;
 mod report;
+mod route;
+mod router;
 mod run;
+mod show;
 mod signals;
 mod spelling;
 mod trace;
 mod voice;
+mod watch;
 
 use cli::{Cli, Command};
 use std::ffi::OsString;
@@ -63,6 +70,12 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Handler(options) => control_socket::call(&options),
         Command::Netstat(options) => netstat::command(&options),
         Command::Trace(options) => trace::command(&options),
+        Command::Router(options) => router::command(*options),
+        Command::Show(options) => show::command(&options),
+        Command::Route(options) => route::command(&options),
+        Command::Neighbor(options) => neighbor::command(&options),
+        Command::Watch(options) => watch::command(&options),
+        Command::Explain(options) => explain::command(&options),
         Command::Completions { shell } => cli::completions(shell),
         Command::Bench { arguments } => bench::run(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),

@@ -54,6 +54,27 @@ impl Client {
     pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         write(&mut self.0, handler, value).map(drop)
     }
+    /// The value of a handler that is given parameters. A refusal is what the element says, and no more.
+    pub(crate) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
+        if parameters.contains(['\r', '\n']) {
+            bail!("a line alone can be asked, and there are several: {parameters:?}");
+        }
+        let question = format!("{handler} {parameters}");
+        value(&mut self.0, question.trim_end())?.map_err(|refusal| self.bare(handler, refusal))
+    }
+    /// Writes a handler. A refusal is what the element says, and no more.
+    pub(crate) fn tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
+        match written(&mut self.0, handler, value)? {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(self.bare(handler, refusal)),
+        }
+    }
+    fn bare(&mut self, handler: &str, refusal: Refusal) -> anyhow::Error {
+        match refusal.text.split_once('\n') {
+            Some((heading, said)) if heading.ends_with("error:") => anyhow!("{}", said.trim_end()),
+            _ => anyhow!("{}", explained(&mut self.0, handler, refusal)),
+        }
+    }
 }
 
 /// A connection, whichever kind.
@@ -138,17 +159,29 @@ fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Resu
 }
 
 fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<u8> {
+    match written(stream, handler, value)? {
+        Ok(warnings) => {
+            complain(&warnings);
+            Ok(0)
+        }
+        Err(refusal) => bail!("{}", explained(stream, handler, refusal)),
+    }
+}
+
+/// The warnings that a write was answered with, or why it was not done.
+fn written(
+    stream: &mut BufReader<Box<dyn Stream>>,
+    handler: &str,
+    value: &str,
+) -> anyhow::Result<Result<String, Refusal>> {
     let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
     stream.get_mut().write_all(request.as_bytes())?;
     let (code, lines) = reply(stream)?;
-    match code {
-        200 => Ok(0),
-        220 => {
-            complain(&(lines.join("\n") + "\n"));
-            Ok(0)
-        }
-        _ => bail!("{}", explained(stream, handler, Refusal { code, text: lines.join("\n") })),
-    }
+    Ok(match code {
+        200 => Ok(String::new()),
+        220 => Ok(lines.join("\n") + "\n"),
+        _ => Err(Refusal { code, text: lines.join("\n") }),
+    })
 }
 
 /// The code and the lines of a reply.

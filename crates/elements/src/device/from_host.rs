@@ -1,5 +1,5 @@
 use super::port::{Receiver, open};
-use artery_device::{PortSpec, Ports, TapSettings};
+use artery_device::{HostRoute, PortSpec, Ports, TapSettings};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError};
 use artery_wire::EtherAddr;
 use std::any::Any;
@@ -12,11 +12,16 @@ pub static CLASS: Class = Class {
     summary: "receives what the host sends by a TAP device of the router",
     manual: "
 Makes a TAP device, an interface of the host whose other end is the router, and sends the Ethernet frames that the host
-sends by it. DST, an address with prefix length, and DST6 are the host's addresses on it; ETHER is its Ethernet address.
-ToHost with the same DEVNAME sends frames to the host. The host asks by ARP for whom it wants to reach there; an
-ARPResponder can answer for everybody. The device vanishes with the router.
+sends by it. DST, DST6 and ADDRESS, which can be given several times, are the host's addresses on it, each with the
+length of its network's prefix; ETHER is its Ethernet address. ToHost with the same DEVNAME sends frames to the host.
+The host asks by ARP and Neighbor Discovery for whom it wants to reach there; an ARPResponder, or an IPRouter, can answer
+for everybody. The device vanishes with the router, and its addresses and routes with it.
 
-A default route by the device is set with `ip route add default via GATEWAY`; the argument GATEWAY is refused.",
+ROUTE, which can be given several times, is `PREFIX GATEWAY`: a route of the host by the device. GATEWAY is that of
+the default route. Where the host has another route for the same prefix it takes the one of the lower metric; METRIC
+is higher than what hosts usually have, so that theirs go first.
+
+On several workers the device has a queue for each, and the host deals its flows to them.",
     example: "
 FromHost(fake0, 192.0.2.1/24) -> c :: Classifier(12/0806, 12/0800);
 c[0] -> ARPResponder(0.0.0.0/0 02:00:00:00:00:01) -> ToHost(fake0);
@@ -26,17 +31,21 @@ c[1] -> Discard;",
     args: &[
         Arg::required("DEVNAME", "interface", "the device to make"),
         Arg::optional("DST", "IP prefix", "", "the host's address on it, with its network's length"),
-        Arg::optional("GATEWAY", "IP address", "", "refused: set the route with `ip route`"),
+        Arg::optional("GATEWAY", "IP address", "", "where the host's default route leads"),
         Arg::optional("HEADROOM", "bytes", "28", "accepted; there always is more"),
         Arg::keyword("ETHER", "Ethernet address", "", "the host's Ethernet address on it"),
         Arg::keyword("DST6", "IPv6 prefix", "", "the host's IPv6 address on it"),
+        Arg::keyword("ADDRESS", "prefix", "", "a further address of either family; any number of them"),
+        Arg::keyword("ROUTE", "prefix, IP address", "", "a route of the host by it; any number of them"),
+        Arg::keyword("METRIC", "integer", "4096", "metric of such routes"),
         Arg::keyword("MTU", "bytes", "", "longest packet; 1500 if not given"),
     ],
     handlers: &[
         Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.name()))),
-        Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string()))),
+        Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string()))).sum(),
     ],
     phase: Phase::Privileged,
+    per_worker: true,
     build: |args| Ok(Box::new(FromHost::new(args)?)),
     ..Class::DEFAULT
 };
@@ -51,18 +60,30 @@ struct FromHost {
 impl FromHost {
     fn new(args: &mut Args<'_>) -> Result<FromHost, ArgError> {
         let name: String = args.read("DEVNAME")?;
-        if let Some(gateway) = args.read::<Option<Ipv4Addr>>("GATEWAY")? {
-            let remedy = format!("leave it out and run 'ip route add default via {gateway}'");
-            return Err(ArgError::wrong(format!("GATEWAY is not supported; {remedy}")));
-        }
         let mut tap = TapSettings::new(args.names().device(&name));
         for arg in ["DST", "DST6"] {
             let text: Option<String> = args.read(arg)?;
             tap.addresses.extend(text.map(|text| address(arg, &text)).transpose()?);
         }
+        for text in args.rest("ADDRESS") {
+            tap.addresses.push(address("ADDRESS", text)?);
+        }
+        let metric = args.read("METRIC")?;
+        let gateway: Option<Ipv4Addr> = args.read("GATEWAY")?;
+        let default = |gateway: Ipv4Addr| HostRoute {
+            to: (Ipv4Addr::UNSPECIFIED.into(), 0),
+            gateway: gateway.into(),
+            metric,
+        };
+        tap.routes.extend(gateway.map(default));
+        for text in args.rest("ROUTE") {
+            tap.routes.push(route(text, metric)?);
+        }
         tap.mac = args.read::<Option<EtherAddr>>("ETHER")?.map(|ether| ether.0);
         tap.mtu = args.read("MTU")?;
-        Ok(FromHost { tap, ports: args.resource(), receiver: Receiver::new(0), count: 0 })
+        let (copy, copies) = args.copy();
+        tap.queues = copies as u16;
+        Ok(FromHost { tap, ports: args.resource(), receiver: Receiver::new(copy as u16), count: 0 })
     }
 
     fn name(&self) -> String {
@@ -73,17 +94,45 @@ impl FromHost {
 /// An address of the argument's family with its prefix length or mask.
 fn address(arg: &'static str, text: &str) -> Result<(IpAddr, u8), ArgError> {
     let wrong = || {
-        let example = if arg == "DST" { "192.0.2.1/24" } else { "2001:db8::1/64" };
+        let example = if arg == "DST6" { "2001:db8::1/64" } else { "192.0.2.1/24" };
         let (value, fault) = (text.to_string(), "parse error".to_string());
         ArgError::Invalid { arg, value, fault, wants: format!("an address such as {example}") }
     };
-    let (ip, length) = text.split_once('/').ok_or_else(wrong)?;
-    let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
-    let (is_wanted, longest) = if ip.is_ipv4() { (arg == "DST", 32) } else { (arg == "DST6", 128) };
+    let (ip, length) = with_length(text).ok_or_else(wrong)?;
+    let is_wanted = match arg {
+        "DST" => ip.is_ipv4(),
+        "DST6" => ip.is_ipv6(),
+        _ => true,
+    };
+    is_wanted.then_some((ip, length)).ok_or_else(wrong)
+}
+
+/// `ADDRESS/LENGTH`, or for IPv4 `ADDRESS/MASK`.
+fn with_length(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, length) = text.split_once('/')?;
+    let ip: IpAddr = ip.parse().ok()?;
+    let longest = if ip.is_ipv4() { 32 } else { 128 };
     let mask = |mask: Ipv4Addr| mask.to_bits().leading_ones() as u8;
-    let length = length.parse().ok().or_else(|| length.parse().ok().map(mask));
-    let length = length.filter(|length| is_wanted && *length <= longest).ok_or_else(wrong)?;
-    Ok((ip, length))
+    let length = length.parse().ok().or_else(|| length.parse().ok().filter(|_| ip.is_ipv4()).map(mask));
+    length.filter(|length| *length <= longest).map(|length| (ip, length))
+}
+
+/// `PREFIX GATEWAY`.
+fn route(text: &str, metric: u32) -> Result<HostRoute, ArgError> {
+    let mut words = text.split_whitespace();
+    let prefix = words.next().and_then(with_length);
+    let gateway = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+    match (prefix, gateway, words.next()) {
+        (Some(to), Some(gateway), None) if to.0.is_ipv4() == gateway.is_ipv4() => {
+            Ok(HostRoute { to, gateway, metric })
+        }
+        _ => Err(ArgError::Invalid {
+            arg: "ROUTE",
+            value: text.to_string(),
+            fault: "parse error".into(),
+            wants: "a prefix and a gateway of its family, such as 0.0.0.0/0 192.0.2.254".into(),
+        }),
+    }
 }
 
 impl Element for FromHost {
@@ -147,8 +196,22 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_refused_with_the_remedy() {
-        let refusal = Bench::refuses(&CLASS, "fake0, 192.0.2.1/24, 192.0.2.9");
-        assert!(refusal.contains("ip route add default via 192.0.2.9"), "{refusal}");
+    fn several_addresses_and_routes_of_both_families_are_taken() {
+        let bench = |config: &str| {
+            let resources: Arc<Resources> = Arc::default();
+            resources.get::<Ports>().insert("fake0", memory_pair(8).0);
+            Bench::setup(&CLASS, config).resources(resources).build()
+        };
+        let config = "fake0, 192.0.2.1/24, 192.0.2.254, DST6 2001:db8::1/64, ADDRESS 10.0.0.1/8, \
+                      ADDRESS 2001:db8:1::1/64, ROUTE ::/0 2001:db8::9, ROUTE 10.9.0.0/16 10.0.0.9, METRIC 7";
+        assert!(bench(config).is_ok());
+        let route = |text| route(text, 7).unwrap();
+        let to_all = HostRoute { to: ("::".parse().unwrap(), 0), gateway: "fe80::9".parse().unwrap(), metric: 7 };
+        assert_eq!(route("::/0 fe80::9"), to_all);
+        for wrong in ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"] {
+            let refusal = Bench::refuses(&CLASS, &format!("fake0, ROUTE {wrong}"));
+            assert!(refusal.starts_with("ROUTE: parse error"), "{refusal}");
+        }
+        assert!(Bench::refuses(&CLASS, "fake0, ADDRESS 10.0.0.1").starts_with("ADDRESS: parse error"));
     }
 }

@@ -38,6 +38,7 @@ FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0
     ],
     // After the FromHost that makes the device.
     phase: Phase::Last,
+    per_worker: true,
     build: |args| Ok(Box::new(ToHost::new(args)?)),
     ..Class::DEFAULT
 };
@@ -58,7 +59,7 @@ impl ToHost {
             ports: args.resource(),
             hidden: args.resource(),
             // The FromHost watches the device's file.
-            sender: Sender::new(0, false),
+            sender: Sender::new(args.copy().0 as u16, false),
             count: 0,
         })
     }

@@ -1,0 +1,130 @@
+//! What `artery run` can be told.
+use super::values::{Period, device, number, period, processor, seconds};
+use super::{ReadingOptions, map_devices, usage_error};
+use crate::job::{Job, PortRequest};
+use crate::voice::Voice;
+use artery_engine::{Settings, Time};
+use artery_lang::args;
+use clap::{ArgAction, Args};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    reading: ReadingOptions,
+    /// Number of workers
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
+    workers: u16,
+    /// Most packets in a batch; 1 gives Click's order of events
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number::<1, 64>)]
+    burst: u16,
+    /// Call this machine's device MACHINE what the configuration calls CONFIG
+    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
+    device: Vec<(String, String)>,
+    /// Print a handler's value at the end; E may be a pattern or a class
+    #[arg(short = 'h', long, value_name = "E.H")]
+    handler: Vec<String>,
+    /// Exit with a handler's value
+    #[arg(short = 'x', long, value_name = "E.H")]
+    exit_handler: Option<String>,
+    /// Simulate time, starting T seconds after the epoch
+    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000", value_parser = seconds)]
+    simtime: Option<Duration>,
+    /// Bind workers to processors, the first to processor N
+    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    affinity: Option<usize>,
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    awake: Option<Duration>,
+    /// Frames of the packet pool
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    frames: u32,
+    /// Listen for control connections on this TCP port of 127.0.0.1; `PORT+` tries the next ones too
+    #[arg(short = 'p', long, value_name = "PORT[+]")]
+    port: Vec<PortRequest>,
+    /// Listen for control connections on this Unix socket
+    #[arg(short = 'u', long, value_name = "PATH")]
+    socket: Vec<PathBuf>,
+    /// Let `write hotconfig` and SIGHUP replace the running configuration
+    #[arg(short = 'R', long)]
+    allow_replace: bool,
+    /// Take the time of every element, and report it at the end
+    #[arg(long)]
+    profile: bool,
+    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    stats: Option<Period>,
+    /// Write the report at the end as JSON
+    #[arg(long)]
+    json: bool,
+    /// Start the elements, but do not run
+    #[arg(short = 'q', long)]
+    quit: bool,
+    /// Write the flat configuration to FILE (`-` for standard output)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<String>,
+    /// Say how long the run took
+    #[arg(short = 't', long)]
+    time: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+impl RunOptions {
+    /// What is to be run.
+    pub(crate) fn job(self) -> anyhow::Result<Job> {
+        self.refuse_stray_value();
+        let (input, reading) = self.reading.reading()?;
+        if self.simtime.is_some() && self.workers > 1 {
+            usage_error("--simtime needs a single worker");
+        }
+        let mut settings = Settings {
+            workers: self.workers.into(),
+            burst: self.burst.into(),
+            profile: self.profile,
+            affinity: self.affinity,
+            awake: self.awake,
+            simulated: self.simtime.map(|since| Time::ZERO + since),
+            ..Settings::default()
+        };
+        settings.frames.0 = self.frames as usize;
+        map_devices(&self.device, &mut settings);
+        let voice = Voice::artery();
+        self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
+        Ok(Job {
+            input,
+            reading,
+            voice,
+            settings,
+            handlers: self.handler,
+            exit_handler: self.exit_handler,
+            output: self.output,
+            quit: self.quit,
+            time: self.time,
+            ports: self.port,
+            sockets: self.socket,
+            allow_replace: self.allow_replace,
+            stats: self.stats.map(|period| period.every),
+            json: self.json,
+        })
+    }
+
+    /// Ends the program when a value that belongs to an option stands apart from it, where it would be taken for the
+    /// name of a configuration.
+    fn refuse_stray_value(&self) {
+        let joined = [
+            ("--stats", self.stats.is_some()),
+            ("--simtime", self.simtime.is_some()),
+            ("--affinity", self.affinity.is_some()),
+        ];
+        let Some((option, _)) = joined.iter().find(|(_, given)| *given) else { return };
+        let is_value = |word: &&String| args::seconds(word).is_ok() && !std::path::Path::new(word).exists();
+        if let Some(word) = self.reading.words.iter().find(is_value) {
+            usage_error(&format!(
+                "there is no file '{word}'; a value is joined to its option: {option}={word}"
+            ));
+        }
+    }
+}

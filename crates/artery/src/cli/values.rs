@@ -1,0 +1,73 @@
+//! Values on the command line, with what is said of wrong ones.
+use crate::job::check_processor;
+use artery_lang::args;
+use std::time::Duration;
+
+/// A number from `LEAST` to `MOST`.
+pub(crate) fn number<const LEAST: u16, const MOST: u16>(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|n| (LEAST..=MOST).contains(n));
+    number.ok_or_else(|| format!("write a number from {LEAST} to {MOST}"))
+}
+
+/// The number of a processor that this machine has.
+pub(crate) fn processor(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
+}
+
+/// A time.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let nanos = args::seconds(text);
+    nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
+}
+
+/// What the configuration calls a device, and what the machine does.
+pub(crate) fn device(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((config, machine)) if !config.is_empty() && !machine.is_empty() => {
+            Ok((config.to_string(), machine.to_string()))
+        }
+        _ => Err("write CONFIG=MACHINE, as in eth0=veth1".to_string()),
+    }
+}
+
+/// Seconds, or a part of one.
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let is_sound = |wait: &Duration| (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(wait);
+    seconds.filter(is_sound).ok_or_else(|| "a wait is a number of seconds, from 0.001 to 86400".to_string())
+}
+
+/// How often something is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Period {
+    pub(crate) every: Duration,
+    has_unit: bool,
+}
+
+impl Period {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    /// Whoever gives so many seconds, and does not say that they are, may mean something else.
+    const DOUBTFUL: Duration = Duration::from_secs(100);
+
+    /// What to say to somebody who may have meant something else.
+    pub(crate) fn doubt(self) -> Option<String> {
+        let seconds = self.every.as_secs();
+        let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
+        doubtful.then(|| {
+            format!(
+                "--stats={seconds} shows counters every {seconds} seconds; write {seconds}s if you mean that, or \
+                 {seconds}ms for milliseconds"
+            )
+        })
+    }
+}
+
+/// See [`Period`].
+pub(crate) fn period(text: &str) -> Result<Period, String> {
+    let every = seconds(text)?;
+    if !(Period::SHORTEST..=Period::LONGEST).contains(&every) {
+        return Err("write a time from 50ms to 1day; without a unit it is in seconds".to_string());
+    }
+    Ok(Period { every, has_unit: text.ends_with(|c: char| c.is_ascii_alphabetic()) })
+}

@@ -1,0 +1,73 @@
+//! `artery explain`: what a running router would do with a packet.
+use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::voice::print;
+use clap::Args;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery explain \"10.1.2.3:1234 > 8.8.8.8:53 udp\" --in eth1
+  artery explain \"10.1.2.3 > 10.0.2.9 icmp ttl 1 len 1500 df\" --in eth1
+  artery explain \"10.0.1.1 > 10.0.2.9\" --in host
+
+A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and 'df', as far as
+it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last one says what becomes of it,
+in the words of 'artery show drops'. Nothing is sent, counted or changed.";
+
+#[derive(Args)]
+pub(crate) struct ExplainOptions {
+    #[command(flatten)]
+    router: RouterReach,
+    /// The packet
+    #[arg(required = true, value_name = "PACKET")]
+    packet: Vec<String>,
+    /// The port that it comes by, or 'host'
+    #[arg(long = "in", value_name = "PORT")]
+    port: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains it.
+pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
+    let question = format!("{} {}", options.port, options.packet.join(" "));
+    let document = IpRouter::find(&options.router)?.ask("explain_json", &question)?;
+    let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
+    print(&text).map(|()| 0)
+}
+
+/// A line for each step, and the verdict.
+fn explained(document: &Value) -> String {
+    let mut said = format!("{}\n", text(document, "packet"));
+    let stages = list(document, "stages");
+    let width = stages.iter().map(|stage| text(stage, "stage").len()).max().unwrap_or(0).max("verdict".len());
+    for stage in stages {
+        let mark = if stage["ok"] == false { "x" } else { " " };
+        let _ = writeln!(said, "{mark} {:<width$}  {}", text(stage, "stage"), text(stage, "text"));
+    }
+    let _ = writeln!(said, "= {:<width$}  {}", "verdict", text(&document["verdict"], "text"));
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn steps_stand_under_one_another_and_the_one_that_ends_it_is_marked() {
+        let document = json!({ "schema_version": 1, "packet": "IP a > b", "in": "eth1",
+            "stages": [{ "stage": "arrival", "ok": true, "text": "by eth1" },
+                       { "stage": "ttl", "ok": false, "text": "1 hops left: ttl expired" }],
+            "verdict": { "kind": "discard", "text": "dropped: ttl expired", "reason": "ttl expired" } });
+        let expected = "\
+IP a > b
+  arrival  by eth1
+x ttl      1 hops left: ttl expired
+= verdict  dropped: ttl expired
+";
+        assert_eq!(explained(&document), expected);
+    }
+}

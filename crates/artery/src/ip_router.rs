@@ -1,0 +1,91 @@
+//! The IPRouter of a running router, asked and told by commands.
+use crate::cli::Reach;
+use crate::control_socket::Client;
+use crate::load::{Reading, load};
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use serde_json::Value;
+
+/// Which router, and which IPRouter in it.
+#[derive(Args)]
+pub(crate) struct RouterReach {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// The IPRouter, where there are several
+    #[arg(short = 'e', long, value_name = "NAME")]
+    element: Option<String>,
+}
+
+/// An IPRouter that runs.
+pub(crate) struct IpRouter {
+    client: Client,
+    name: String,
+}
+
+impl IpRouter {
+    /// Connects to the router and finds the element.
+    pub(crate) fn find(reach: &RouterReach) -> anyhow::Result<IpRouter> {
+        let mut client = Client::connect(&reach.reach)?;
+        let elements = elements(&mut client)?;
+        let of_class = elements.iter().filter(|element| element.class == CLASS);
+        let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
+        let name = match (&reach.element, &names[..]) {
+            (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
+            (_, []) => bail!("this router has no {CLASS}; 'artery show elements' lists what it has"),
+            (Some(wanted), _) => {
+                bail!("'{wanted}' is no {CLASS}; of that class there are: {}", names.join(", "))
+            }
+            (None, [one]) => (*one).to_string(),
+            (None, _) => bail!("there are several of class {CLASS}, say which by -e: {}", names.join(", ")),
+        };
+        Ok(IpRouter { client, name })
+    }
+
+    /// What a handler says with JSON.
+    pub(crate) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Value> {
+        let text = self.client.ask(&format!("{}.{handler}", self.name), parameters)?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("what the router says by {handler} makes no sense"))
+    }
+
+    /// Has a handler change something.
+    pub(crate) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
+        self.client.tell(&format!("{}.{handler}", self.name), text)
+    }
+}
+
+/// The class that is looked for.
+const CLASS: &str = "IPRouter";
+
+/// An element of a running router.
+pub(crate) struct Element {
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) config: String,
+}
+
+/// The elements of a running router, in the order of its configuration.
+pub(crate) fn elements(client: &mut Client) -> anyhow::Result<Vec<Element>> {
+    let loaded = load("the router's configuration", &client.read("flatconfig")?, &Reading::default());
+    if !loaded.compiled {
+        return Err(anyhow!(
+            "the router's configuration makes no sense to this program; is it of another version?"
+        ));
+    }
+    let nodes = loaded.ir.nodes.into_iter();
+    Ok(nodes.map(|node| Element { name: node.name, class: node.class, config: node.config }).collect())
+}
+
+/// A part of a document as text; empty where there is none.
+pub(crate) fn text(value: &Value, key: &str) -> String {
+    match &value[key] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A list in a document.
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,159 @@
+//! `artery router`: the configuration of an IP router from a few options, printed or run.
+mod host;
+mod judge;
+pub(crate) mod options;
+mod read;
+mod text;
+
+use crate::cli::usage_error;
+use crate::job::{Input, Job};
+use crate::load::Reading;
+use crate::run::run;
+use crate::voice::{Voice, complain, print};
+use artery_engine::Settings;
+use artery_lang::Dialect;
+use artery_table::load::AnyPrefix;
+use artery_wire::EtherAddr;
+use options::RouterOptions;
+use std::net::IpAddr;
+
+/// Prints the configuration, or runs it.
+pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
+    let mut mistakes = Vec::new();
+    let mut plan = read::plan(&options, &mut mistakes);
+    judge::judge(&plan, &mut mistakes);
+    refuse(&mistakes);
+    if !options.print {
+        judge::machine(&mut plan, &mut mistakes);
+        if !mistakes.is_empty() {
+            complain(&listed(&mistakes));
+            Voice::artery().error(&format!("{}; nothing was started", counted(mistakes.len())));
+            return Ok(1);
+        }
+        host::warnings(&plan).iter().for_each(|warning| Voice::artery().warning(warning));
+    }
+    let text = text::configuration(&plan, &called())?;
+    match options.print {
+        true => print(&text).map(|()| 0),
+        false => run(job(options, text)),
+    }
+}
+
+/// Ends the program, as it ends for other wrong usage, if the options themselves are wrong.
+fn refuse(mistakes: &[String]) {
+    match mistakes {
+        [] => {}
+        [one] => usage_error(one),
+        several => usage_error(&format!("{}\n{}", counted(several.len()), listed(several).trim_end())),
+    }
+}
+
+fn counted(mistakes: usize) -> String {
+    format!("{mistakes} mistake{}", if mistakes == 1 { "" } else { "s" })
+}
+
+fn listed(mistakes: &[String]) -> String {
+    mistakes.iter().map(|mistake| format!("error: {mistake}\n")).collect()
+}
+
+/// The arguments that the program was called with, as a shell takes them.
+fn called() -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/@%+".contains(c);
+    let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    let words = std::env::args().skip(1).filter(|word| word != "--print").map(quoted);
+    words.fold("artery".to_string(), |line, word| line + " " + &word)
+}
+
+fn job(options: RouterOptions, text: String) -> Job {
+    let settings = Settings {
+        workers: options.workers.into(),
+        awake: options.awake,
+        affinity: options.affinity,
+        ..Settings::default()
+    };
+    Job {
+        input: Input::Text(text),
+        reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
+        voice: Voice::artery(),
+        settings,
+        handlers: Vec::new(),
+        exit_handler: None,
+        output: None,
+        quit: false,
+        time: false,
+        ports: Vec::new(),
+        sockets: options.sockets(),
+        allow_replace: options.allow_replace,
+        stats: options.stats(),
+        json: options.json,
+    }
+}
+
+/// A router as it was asked for.
+#[derive(Debug, Default)]
+struct Plan {
+    ports: Vec<Port>,
+    routes: Vec<Route>,
+    tables: Vec<Table>,
+    neighbors: Vec<Neighbor>,
+    /// The name of the host's interface, if it is to have one.
+    host: Option<String>,
+}
+
+#[derive(Debug)]
+struct Port {
+    /// The option, for messages.
+    option: String,
+    name: String,
+    addresses: Vec<(IpAddr, u8)>,
+    /// The longest packet, where that is not 1500 bytes.
+    mtu: Option<u32>,
+}
+
+impl Port {
+    fn has_ipv6(&self) -> bool {
+        self.addresses.iter().any(|(address, _)| address.is_ipv6())
+    }
+}
+
+#[derive(Debug)]
+struct Route {
+    option: String,
+    prefix: AnyPrefix,
+    ways: Vec<Way>,
+}
+
+/// Where a route leads, and with what weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    Gateway {
+        address: IpAddr,
+        port: Option<String>,
+        weight: u32,
+    },
+    Port {
+        name: String,
+        weight: u32,
+    },
+    /// `blackhole`, `unreachable`, `prohibited`.
+    End(&'static str),
+}
+
+/// A file of routes.
+#[derive(Debug)]
+struct Table {
+    option: String,
+    file: String,
+    gateways: Vec<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Neighbor {
+    option: String,
+    port: String,
+    address: IpAddr,
+    link: EtherAddr,
+}

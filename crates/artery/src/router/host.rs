@@ -1,0 +1,64 @@
+//! The host's side of a router: what its interface bears, and what may stand in its way.
+use super::{Plan, Way};
+use artery_table::Prefix;
+use artery_table::load::AnyPrefix;
+use artery_wire::EtherAddr;
+use std::net::{IpAddr, UdpSocket};
+
+/// The Ethernet address of the host's interface. Nobody but the router sees it, so that all can be the same.
+pub(super) const LINK: EtherAddr = EtherAddr([0x02, b'a', b'r', b't', b'r', 0x01]);
+
+/// The host's addresses on its interface: all of the router's.
+pub(super) fn addresses(plan: &Plan) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+    plan.ports.iter().flat_map(|port| port.addresses.iter().copied())
+}
+
+/// Routes of the host by its interface: those of the router. Where tables come from files, all the rest leads there.
+pub(super) fn routes(plan: &Plan) -> Vec<(AnyPrefix, IpAddr)> {
+    let first = |ways: &[Way]| match ways.first() {
+        Some(Way::Gateway { address, .. }) => Some(*address),
+        _ => None,
+    };
+    let routes = plan.routes.iter().filter_map(|route| Some((route.prefix, first(&route.ways)?)));
+    let mut routes: Vec<_> =
+        routes.filter(|(prefix, gateway)| is_ipv4(prefix) == gateway.is_ipv4()).collect();
+    for all in [AnyPrefix::V4(Prefix::ALL), AnyPrefix::V6(Prefix::ALL)] {
+        let mut gateways = plan.tables.iter().flat_map(|table| &table.gateways);
+        let gateway = gateways.find(|gateway| gateway.is_ipv4() == is_ipv4(&all));
+        if let Some(gateway) = gateway.filter(|_| !routes.iter().any(|(prefix, _)| *prefix == all)) {
+            routes.push((all, *gateway));
+        }
+    }
+    routes
+}
+
+fn is_ipv4(prefix: &AnyPrefix) -> bool {
+    matches!(prefix, AnyPrefix::V4(_))
+}
+
+/// The longest packet that all ports take, where that is not the usual one.
+pub(super) fn mtu(plan: &Plan) -> Option<u32> {
+    let shortest = plan.ports.iter().map(|port| port.mtu.unwrap_or(1500)).min();
+    shortest.filter(|mtu| *mtu != 1500)
+}
+
+/// What the user should know before the router starts.
+pub(super) fn warnings(plan: &Plan) -> Vec<String> {
+    let Some(host) = &plan.host else { return Vec::new() };
+    let mut warnings = Vec::new();
+    for port in &plan.ports {
+        for (address, len) in port.addresses.iter().filter(|(address, _)| is_borne(*address)) {
+            warnings.push(format!(
+                "the host has {address} already, and its answers will not go by {host}: the router forwards, but what \
+                 listens on the host is not reached there; if {0} bears it, 'ip address del {address}/{len} dev {0}' helps",
+                port.name
+            ));
+        }
+    }
+    warnings
+}
+
+/// Whether the host has the address: only then something can listen there.
+fn is_borne(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}

@@ -1,0 +1,232 @@
+//! What is wrong with a plan: by the rules of the tables that a router would make of it, and by what the machine has.
+use super::{Plan, Port, Route, Table, Way};
+use artery_device::{Interface, LinkType};
+use artery_rcu::Domain;
+use artery_table::Prefix;
+use artery_table::load::AnyPrefix;
+use artery_table::next_hop::Selection;
+use artery_table::router::{OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Neighbors that there is room for while a plan is looked at: its gateways.
+const NEIGHBORS: usize = 4096;
+/// The length of packets that a port carries if nothing is said.
+const USUAL_MTU: u32 = 1500;
+
+/// Adds what contradicts itself to `mistakes`.
+pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
+    let settings = Settings { most_neighbors: NEIGHBORS, ..Settings::default() };
+    let tables =
+        Tables::new(&Domain::new(), settings, |places, seed| Box::new(OwnEngines::new(places, seed)));
+    let mut tables = match tables {
+        Ok(tables) => tables,
+        Err(error) => return mistakes.push(error.to_string()),
+    };
+    // What needs ports would be blamed for those that are missing.
+    let ports_are_good = mistakes.is_empty();
+    plan.ports.iter().for_each(|port| add_port(&mut tables, port, mistakes));
+    mistakes.extend(shared_prefixes(&plan.ports));
+    if !ports_are_good {
+        return;
+    }
+    plan.routes.iter().for_each(|route| mistakes.extend(add_route(&mut tables, route).err()));
+    plan.tables.iter().for_each(|table| check_table(&mut tables, table, mistakes));
+    for neighbor in &plan.neighbors {
+        let known = tables.port(&neighbor.port);
+        let known = known.ok_or_else(|| no_such_port(&tables, &neighbor.port));
+        let kind = artery_table::neighbor::Kind::Static;
+        let set = known.and_then(|port| {
+            let set = tables.set_neighbor(port, neighbor.address, neighbor.link, kind, Duration::ZERO);
+            set.map_err(|error| error.to_string())
+        });
+        mistakes.extend(set.err().map(|why| format!("{}: {why}", neighbor.option)));
+    }
+}
+
+fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
+    let blame = |why: &dyn std::fmt::Display| format!("{}: {why}", port.option);
+    if tables.port(&port.name).is_some() {
+        mistakes.push(blame(&format!("{} is a port already; give all its addresses at once", port.name)));
+        return;
+    }
+    // Any address will do, if each has another.
+    let number = (tables.ports().len() as u16).to_be_bytes();
+    let link = EtherAddr([2, 0, 0, 0, number[0], number[1]]);
+    let id = match tables.add_port(PortSpec::new(&port.name, link)) {
+        Ok(id) => id,
+        Err(error) => return mistakes.push(blame(&error)),
+    };
+    for (address, len) in &port.addresses {
+        mistakes.extend(tables.add_address(id, *address, *len).err().map(|error| blame(&error)));
+    }
+}
+
+/// Two links with one prefix: nobody could tell by which of them a host is reached.
+fn shared_prefixes(ports: &[Port]) -> Vec<String> {
+    let mut known: Vec<(AnyPrefix, &str)> = Vec::new();
+    let mut mistakes = Vec::new();
+    for port in ports {
+        for prefix in port.addresses.iter().map(|(address, len)| network(*address, *len)) {
+            match known.iter().find(|(other, _)| *other == prefix) {
+                None => known.push((prefix, &port.name)),
+                Some((_, name)) if *name == port.name => {}
+                Some((_, name)) => mistakes.push(format!(
+                    "{}: {prefix} is the network of port {name}, too; give each port a network of its own",
+                    port.option
+                )),
+            }
+        }
+    }
+    mistakes
+}
+
+/// The prefix that an address is in.
+fn network(address: IpAddr, len: u8) -> AnyPrefix {
+    match address {
+        IpAddr::V4(address) => AnyPrefix::V4(Prefix::of(address.to_bits(), len)),
+        IpAddr::V6(address) => AnyPrefix::V6(Prefix::of(address.to_bits(), len)),
+    }
+}
+
+fn add_route(tables: &mut Tables, route: &Route) -> Result<(), String> {
+    let blame = |why: String| format!("{}: {why}", route.option);
+    let next_hops: Result<Vec<_>, String> = route.ways.iter().map(|way| target(tables, way)).collect();
+    let spec = RouteSpec { next_hops: next_hops.map_err(blame)?, selection: Selection::default() };
+    tables.add_route(route.prefix, &spec, Duration::ZERO).map_err(|error| match error {
+        RouterError::Exists(prefix) => blame(format!(
+            "there is a route for {prefix} already; name all its gateways at once, with commas"
+        )),
+        error => blame(error.to_string()),
+    })
+}
+
+fn target(tables: &Tables, way: &Way) -> Result<(Target, u32), String> {
+    let port_of = |name: &String| tables.port(name).ok_or_else(|| no_such_port(tables, name));
+    Ok(match way {
+        Way::End("blackhole") => (Target::Blackhole, 1),
+        Way::End("unreachable") => (Target::Unreachable, 1),
+        Way::End(_) => (Target::Prohibited, 1),
+        Way::Port { name, weight } => (Target::on_link(port_of(name)?), *weight),
+        Way::Gateway { address, port, weight } => {
+            let port = port.as_ref().map(port_of).transpose()?;
+            (Target::Via { port, gateway: Some(*address), mtu: None }, *weight)
+        }
+    })
+}
+
+fn no_such_port(tables: &Tables, name: &str) -> String {
+    let names: Vec<String> = tables.ports().into_iter().map(|port| port.name).collect();
+    format!("'{name}' is neither an address nor a port of the router; its ports are {}", names.join(", "))
+}
+
+/// A file is not read twice: its gateways are tried by a route of their own, and that it can be opened is seen.
+fn check_table(tables: &mut Tables, table: &Table, mistakes: &mut Vec<String>) {
+    let blame = |why: String| format!("{}: {why}", table.option);
+    if let Err(error) = std::fs::File::open(&table.file) {
+        mistakes.push(blame(format!("{}: {}", table.file, crate::load::system_message(&error))));
+    }
+    for gateway in &table.gateways {
+        let all = if gateway.is_ipv4() { AnyPrefix::V4(Prefix::ALL) } else { AnyPrefix::V6(Prefix::ALL) };
+        let tried = tables.replace_route(all, &RouteSpec::via(*gateway), Duration::ZERO);
+        mistakes.extend(tried.err().map(|error| blame(error.to_string())));
+    }
+}
+
+/// Adds what this machine lacks to `mistakes`, and what is to be known of its interfaces to the plan.
+pub(super) fn machine(plan: &mut Plan, mistakes: &mut Vec<String>) {
+    for port in &mut plan.ports {
+        match Interface::find(&port.name) {
+            Err(error) => mistakes.push(format!("{}: {error}", port.option)),
+            Ok(found) if found.link_type != Some(LinkType::ETHER) => {
+                let why = format!("{} is no Ethernet, which alone can be routed here", port.name);
+                mistakes.push(format!("{}: {why}; take another interface", port.option));
+            }
+            Ok(found) if found.mac == Some([0; 6]) => {
+                let why = format!("{} has no Ethernet address; give it one with 'ip link set'", port.name);
+                mistakes.push(format!("{}: {why}", port.option));
+            }
+            Ok(found) if !found.up => {
+                let remedy = format!("bring it up with 'ip link set {} up'", port.name);
+                mistakes.push(format!("{}: {} is down; {remedy}", port.option, port.name));
+            }
+            Ok(found) => port.mtu = (found.mtu != USUAL_MTU).then_some(found.mtu),
+        }
+    }
+    if let Some(host) = &plan.host
+        && Interface::find(host).is_ok()
+    {
+        let what = format!("--host {host}: there is an interface of this name; does another router run?");
+        mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::RouterOptions;
+    use super::super::read;
+    use super::*;
+    use clap::{Args as _, FromArgMatches as _};
+
+    /// What is wrong with these options, but for what the machine lacks.
+    fn mistakes(options: &str) -> Vec<String> {
+        let command = RouterOptions::augment_args(clap::Command::new("router"));
+        let words = std::iter::once("router").chain(options.split(' '));
+        let options = RouterOptions::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        let mut mistakes = Vec::new();
+        judge(&read::plan(&options, &mut mistakes), &mut mistakes);
+        mistakes
+    }
+
+    const PORTS: &str = "--port a=10.0.1.1/24 --port b=10.0.2.1/24,2001:db8:2::1/64";
+
+    #[test]
+    fn a_sound_router_has_no_mistakes() {
+        for rest in [
+            "",
+            "--route 0.0.0.0/0=10.0.2.254",
+            "--route default=10.0.2.7@3,10.0.2.8 --route ::/0=2001:db8:2::9 --neighbor b=10.0.2.7=2:0:0:0:0:7",
+            "--route 10.9.0.0/16=b --route 10.8.0.0/16=blackhole --route 10.7/16=2001:db8:2::9",
+            "--route 2001:db8:9::/48=fe80::1%a",
+        ] {
+            let options = format!("{PORTS} {rest}");
+            assert_eq!(mistakes(options.trim()), Vec::<String>::new(), "{rest}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_remedy() {
+        let wrong = "--port a=10.0.1.1/24 --port b=10.0.1.2/24 --port c=10.0.3.0/24 --port a=10.0.4.1/24";
+        let found = mistakes(wrong);
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(
+            found[0].starts_with("--port c=10.0.3.0/24: 10.0.3.0/24: the first and last address"),
+            "{found:#?}"
+        );
+        assert!(found[1].contains("a is a port already; give all its addresses at once"), "{found:#?}");
+        assert!(
+            found[2].starts_with("--port b=10.0.1.2/24: 10.0.1.0/24 is the network of port a, too"),
+            "{found:#?}"
+        );
+        for (rest, expected) in [
+            (
+                "--route 0/0=10.0.9.254",
+                "--route 0/0=10.0.9.254: gateway 10.0.9.254: no port has an address in a prefix with it",
+            ),
+            ("--route 0/0=10.0.2.1", "it is the router's own address, on port b"),
+            ("--route ::/0=10.0.2.9", "IPv6 needs an IPv6 gateway"),
+            ("--route 10/8=c", "'c' is neither an address nor a port of the router; its ports are a, b"),
+            (
+                "--route 10/8=b --route 10/8=a",
+                "there is a route for 10.0.0.0/8 already; name all its gateways at once",
+            ),
+            ("--route 10/8=blackhole,b", "an end such as blackhole can't be one of several"),
+            ("--neighbor c=10.0.1.9=2:0:0:0:0:1", "its ports are a, b"),
+            ("--table /nonexistent=10.0.2.9", "/nonexistent: No such file or directory"),
+        ] {
+            let found = mistakes(&format!("{PORTS} {rest}"));
+            assert!(found.len() == 1 && found[0].contains(expected), "{rest}: {found:#?}");
+        }
+    }
+}

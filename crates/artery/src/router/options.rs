@@ -1,0 +1,91 @@
+//! What `artery router` can be told.
+use crate::cli::default_socket;
+use crate::cli::values::{Period, number, period, processor, seconds};
+use clap::{ArgAction, Args};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
+
+The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
+artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
+no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
+router and change it.
+
+A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
+10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
+
+#[derive(Args)]
+pub(crate) struct RouterOptions {
+    /// A port: an interface of the machine, and the router's addresses on it
+    #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required = true)]
+    pub(super) port: Vec<String>,
+    /// A route: where packets for a prefix go
+    #[arg(long, value_name = "PREFIX=WAY[,WAY]...")]
+    pub(super) route: Vec<String>,
+    /// Routes from a file, as text or an MRT dump; to the gateways those of which it does not say where they lead
+    #[arg(long, value_name = "FILE[=GATEWAY,...]")]
+    pub(super) table: Vec<String>,
+    /// A neighbor that need not be asked for its Ethernet address
+    #[arg(long, value_name = "PORT=ADDR=ETHER")]
+    pub(super) neighbor: Vec<String>,
+    /// The host's interface to the router
+    #[arg(long, value_name = "NAME", default_value = "artery0")]
+    pub(super) host: String,
+    /// Leave the host out: the router answers pings, and nothing else is at its addresses
+    #[arg(long, conflicts_with = "host")]
+    pub(super) no_host: bool,
+    /// Print the configuration, and do not run it
+    #[arg(long)]
+    pub(super) print: bool,
+    /// Number of workers
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
+    pub(super) workers: u16,
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(super) awake: Option<Duration>,
+    /// Bind workers to processors, the first to processor N
+    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    pub(super) affinity: Option<usize>,
+    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
+    #[arg(short = 'u', long, value_name = "PATH")]
+    socket: Vec<PathBuf>,
+    /// Let `write hotconfig` replace the running configuration
+    #[arg(short = 'R', long)]
+    pub(super) allow_replace: bool,
+    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    stats: Option<Period>,
+    /// Write the report at the end as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+impl RouterOptions {
+    /// The sockets to listen on.
+    pub(super) fn sockets(&self) -> Vec<PathBuf> {
+        match self.socket.is_empty() {
+            true => vec![default_socket()],
+            false => self.socket.clone(),
+        }
+    }
+
+    /// How often to show counters.
+    pub(super) fn stats(&self) -> Option<Duration> {
+        self.stats.map(|period| period.every)
+    }
+}
+
+/// What an option says on both sides of its sign of equality.
+pub(super) fn split<'a>(option: &str, text: &'a str, wants: &str) -> Result<(&'a str, &'a str), String> {
+    let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    parts.ok_or_else(|| format!("{option} {text}: write {option} {wants}"))
+}

@@ -1,0 +1,204 @@
+//! From options to a plan, with everything that is wrong with their words.
+use super::options::{RouterOptions, split};
+use super::{Neighbor, Plan, Port, Route, Table, Way};
+use artery_table::load::{self, AnyPrefix};
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
+
+/// What a text says, or what is wrong with it.
+type Read<T> = Result<T, String>;
+
+/// The plan, as far as it makes sense; what does not is added to `mistakes`.
+pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan {
+    Plan {
+        ports: all(&options.port, port, mistakes),
+        routes: all(&options.route, route, mistakes),
+        tables: all(&options.table, table, mistakes),
+        neighbors: all(&options.neighbor, neighbor, mistakes),
+        host: (!options.no_host).then(|| options.host.clone()),
+    }
+}
+
+fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String>) -> Vec<T> {
+    let mut good = Vec::new();
+    for text in texts {
+        match read(text) {
+            Ok(one) => good.push(one),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    good
+}
+
+/// `NAME=ADDR/LEN[,ADDR/LEN]…`.
+fn port(text: &str) -> Read<Port> {
+    let (name, addresses) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
+    let option = format!("--port {text}");
+    let strange = |c: char| !(c.is_ascii_alphanumeric() || "-_.@:".contains(c));
+    if name.contains(strange) {
+        return Err(format!("{option}: '{name}' can't be written in a configuration; rename the interface"));
+    }
+    let address = |word| address(word).map_err(|why| format!("{option}: {why}"));
+    let addresses = addresses.split(',').map(address).collect::<Read<_>>()?;
+    Ok(Port { option, name: name.to_string(), addresses, mtu: None })
+}
+
+fn address(word: &str) -> Read<(IpAddr, u8)> {
+    let (text, len) = match word.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (word, None),
+    };
+    let address: IpAddr = text
+        .parse()
+        .map_err(|_| format!("'{word}' is no address; write it as 10.0.1.1/24 or 2001:db8::1/64"))?;
+    let (usual, longest) = if address.is_ipv4() { (24, 32) } else { (64, 128) };
+    let len = len.ok_or_else(|| {
+        format!("{word} has no length: write how long the prefix of its network is, as in {word}/{usual}")
+    })?;
+    let len = len.parse().ok().filter(|len| *len <= longest);
+    let len = len.ok_or_else(|| format!("{word}: the length of a prefix is a number from 0 to {longest}"))?;
+    Ok((address, len))
+}
+
+/// `PREFIX=WAY[,WAY]…`.
+fn route(text: &str) -> Read<Route> {
+    let (word, ways) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
+    let option = format!("--route {text}");
+    let wrong = |why| format!("{option}: {why}");
+    let ways: Vec<Way> = ways.split(',').map(way).collect::<Read<_>>().map_err(wrong)?;
+    let to_ipv6 = |way: &Way| matches!(way, Way::Gateway { address, .. } if address.is_ipv6());
+    let prefix = prefix(word, ways.first().is_some_and(to_ipv6)).map_err(wrong)?;
+    Ok(Route { option, prefix, ways })
+}
+
+/// A prefix; `default` is that of all addresses of the gateway's family.
+fn prefix(word: &str, is_ipv6: bool) -> Read<AnyPrefix> {
+    let word = if word == "default" && is_ipv6 { "::/0" } else { word };
+    load::prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}"))
+}
+
+fn way(word: &str) -> Read<Way> {
+    if let Some(end) = ["blackhole", "unreachable", "prohibited"].into_iter().find(|end| *end == word) {
+        return Ok(Way::End(end));
+    }
+    let (word, weight) = match word.split_once('@') {
+        None => (word, 1),
+        Some((way, weight)) => {
+            let weight = weight.parse().ok().filter(|weight| *weight > 0);
+            (way, weight.ok_or_else(|| format!("{word}: a weight is a number from 1 on, as in {way}@3"))?)
+        }
+    };
+    let (address, port) = match word.split_once('%') {
+        Some((address, port)) => (address, Some(port.to_string())),
+        None => (word, None),
+    };
+    match address.parse() {
+        Ok(address) => Ok(Way::Gateway { address, port, weight }),
+        Err(_) if port.is_none() && !word.is_empty() => Ok(Way::Port { name: word.to_string(), weight }),
+        Err(_) => Err(format!("'{word}' is no gateway; write it as 10.0.2.254 or fe80::1%eth2")),
+    }
+}
+
+/// `FILE[=GATEWAY,…]`.
+fn table(text: &str) -> Read<Table> {
+    let (file, gateways) = text.split_once('=').unwrap_or((text, ""));
+    let option = format!("--table {text}");
+    if file.is_empty() || file.contains([' ', '\t', '\n', ',', '"', '(', ')']) {
+        return Err(format!(
+            "{option}: '{file}' can't be written in a configuration; give the file another name"
+        ));
+    }
+    let gateway = |word: &str| {
+        let parsed = word.parse();
+        parsed.map_err(|_| format!("{option}: '{word}' is no gateway; write it as 10.0.2.254"))
+    };
+    let gateways = gateways.split(',').filter(|word| !word.is_empty()).map(gateway);
+    Ok(Table { file: file.to_string(), gateways: gateways.collect::<Read<_>>()?, option: option.clone() })
+}
+
+/// `PORT=ADDR=ETHER`.
+fn neighbor(text: &str) -> Read<Neighbor> {
+    const WANTS: &str = "PORT=ADDRESS=ETHER, as in eth1=10.0.1.9=02:00:00:00:00:09";
+    let (port, rest) = split("--neighbor", text, WANTS)?;
+    let option = format!("--neighbor {text}");
+    let wrong = |what: &str| format!("{option}: '{what}' is wrong; write --neighbor {WANTS}");
+    let (address, link) = rest.split_once('=').ok_or_else(|| wrong(rest))?;
+    let link: EtherAddr = link.parse().map_err(|_| wrong(link))?;
+    Ok(Neighbor {
+        port: port.to_string(),
+        address: address.parse().map_err(|_| wrong(address))?,
+        link,
+        option: option.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_addresses_of_both_families() {
+        let port = port("eth1.5=10.0.1.1/24,2001:db8:1::1/64").unwrap();
+        let expected = [("10.0.1.1", 24), ("2001:db8:1::1", 64)].map(|(ip, len)| (ip.parse().unwrap(), len));
+        assert_eq!((port.name.as_str(), port.addresses), ("eth1.5", expected.to_vec()));
+    }
+
+    #[test]
+    fn a_route_has_gateways_with_ports_and_weights_or_an_end() {
+        let ways = |text: &str| route(text).unwrap().ways;
+        let gateway = |address: &str, port: Option<&str>, weight| Way::Gateway {
+            address: address.parse().unwrap(),
+            port: port.map(str::to_string),
+            weight,
+        };
+        assert_eq!(
+            ways("10/8=10.0.2.7@3,fe80::1%eth2"),
+            [gateway("10.0.2.7", None, 3), gateway("fe80::1", Some("eth2"), 1)]
+        );
+        assert_eq!(ways("10/8=eth2@2"), [Way::Port { name: "eth2".into(), weight: 2 }]);
+        assert_eq!(ways("10/8=blackhole"), [Way::End("blackhole")]);
+        let default = |text: &str| route(text).unwrap().prefix.to_string();
+        assert_eq!(
+            (default("default=10.0.0.1"), default("default=fe80::1%a")),
+            ("0.0.0.0/0".into(), "::/0".into())
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_remedy() {
+        for (wrong, expected) in [
+            (port("eth1").map(drop), "--port eth1: write --port NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24"),
+            (
+                port("eth1=10.0.1.1").map(drop),
+                "--port eth1=10.0.1.1: 10.0.1.1 has no length: write how long the prefix of its network is, as in 10.0.1.1/24",
+            ),
+            (
+                port("eth1=::1/129").map(drop),
+                "--port eth1=::1/129: ::1/129: the length of a prefix is a number from 0 to 128",
+            ),
+            (
+                port("a b=10.0.1.1/24").map(drop),
+                "--port a b=10.0.1.1/24: 'a b' can't be written in a configuration; rename the interface",
+            ),
+            (
+                route("10/8=10.0.0.1@0").map(drop),
+                "--route 10/8=10.0.0.1@0: 10.0.0.1@0: a weight is a number from 1 on, as in 10.0.0.1@3",
+            ),
+            (
+                neighbor("eth1=10.0.1.9").map(drop),
+                "--neighbor eth1=10.0.1.9: '10.0.1.9' is wrong; write --neighbor PORT=ADDRESS=ETHER, as in eth1=10.0.1.9=02:00:00:00:00:09",
+            ),
+            (
+                table("r.txt=nobody").map(drop),
+                "--table r.txt=nobody: 'nobody' is no gateway; write it as 10.0.2.254",
+            ),
+        ] {
+            assert_eq!(wrong.unwrap_err(), expected);
+        }
+        assert!(
+            route("10.0.0.1/8=10.0.0.1")
+                .unwrap_err()
+                .starts_with("--route 10.0.0.1/8=10.0.0.1: '10.0.0.1/8' is no prefix")
+        );
+    }
+}

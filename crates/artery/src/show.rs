@@ -1,0 +1,114 @@
+//! `artery show`: what is in a running router, as tables or as JSON.
+mod routes;
+mod table;
+mod tables;
+
+use crate::control_socket::Client;
+use crate::ip_router::{IpRouter, RouterReach, elements};
+use crate::voice::print;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery show routes                     all but those that every router has
+  artery show routes 10/8 --dev eth2     those within 10.0.0.0/8 that lead out of eth2
+  artery show routes -6 --json
+  artery show neighbors --dev eth1
+  artery show drops                      why packets ended, the most frequent reason first
+
+JSON has a 'schema_version'; as long as it is the same, keys stay what they are, and others may come. Without -u and -p
+the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+
+#[derive(Args)]
+pub(crate) struct ShowOptions {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Where packets go, by prefix
+    #[command(visible_alias = "route", after_long_help = "Example:\n  artery show routes 10/8 --dev eth2")]
+    Routes(routes::RoutesOptions),
+    /// Who is on the links of the ports, and how it is known
+    #[command(visible_aliases = ["neighbor", "arp"], after_long_help = "Example:\n  artery show neighbors --dev eth1")]
+    Neighbors(NeighborsOptions),
+    /// Groups of next hops, what leads there, and how they share packets
+    #[command(after_long_help = "Example:\n  artery show nexthops --json")]
+    Nexthops(Plain),
+    /// Ports, with their addresses
+    #[command(after_long_help = "Example:\n  artery show ports")]
+    Ports(Plain),
+    /// Why packets ended, and in which elements
+    #[command(after_long_help = "Example:\n  artery show drops")]
+    Drops(Plain),
+    /// The elements of the configuration
+    #[command(after_long_help = "Example:\n  artery show elements")]
+    Elements(Plain),
+}
+
+#[derive(Args)]
+struct Plain {
+    #[command(flatten)]
+    router: RouterReach,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct NeighborsOptions {
+    #[command(flatten)]
+    plain: Plain,
+    /// Those of this port only
+    #[arg(long, value_name = "PORT")]
+    dev: Option<String>,
+    /// IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+}
+
+/// Shows it.
+pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
+    match &options.what {
+        What::Routes(options) => routes::show(options),
+        What::Neighbors(options) => show_neighbors(options),
+        What::Nexthops(plain) => show(plain, "nexthops_json", tables::next_hops),
+        What::Ports(plain) => show(plain, "ports_json", tables::ports),
+        What::Drops(plain) => show(plain, "drops_json", tables::drops),
+        What::Elements(plain) => show_elements(plain),
+    }
+}
+
+fn show(plain: &Plain, handler: &str, table: fn(&Value) -> String) -> anyhow::Result<u8> {
+    let document = IpRouter::find(&plain.router)?.ask(handler, "")?;
+    either(plain.json, &document, table)
+}
+
+/// Prints a document as it is or as a table.
+fn either(as_json: bool, document: &Value, table: fn(&Value) -> String) -> anyhow::Result<u8> {
+    let text = if as_json { format!("{document:#}\n") } else { table(document) };
+    print(&text).map(|()| 0)
+}
+
+fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
+    let mut router = IpRouter::find(&options.plain.router)?;
+    let mut document = router.ask("neighbors_json", options.dev.as_deref().unwrap_or(""))?;
+    if let Some(neighbors) = document["neighbors"].as_array_mut().filter(|_| options.ipv4 || options.ipv6) {
+        let is_ipv6 = |neighbor: &Value| neighbor["dst"].as_str().is_some_and(|dst| dst.contains(':'));
+        neighbors.retain(|neighbor| is_ipv6(neighbor) == options.ipv6);
+    }
+    either(options.plain.json, &document, tables::neighbors)
+}
+
+/// Any router has elements, whether or not one of them is an IPRouter.
+fn show_elements(plain: &Plain) -> anyhow::Result<u8> {
+    let elements = elements(&mut Client::connect(&plain.router.reach)?)?;
+    let element = |one: &crate::ip_router::Element| json!({ "name": one.name, "class": one.class, "configuration": one.config });
+    let elements: Vec<Value> = elements.iter().map(element).collect();
+    either(plain.json, &json!({ "schema_version": 1, "elements": elements }), tables::elements)
+}

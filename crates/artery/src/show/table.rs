@@ -1,0 +1,86 @@
+//! Tables for people: columns as wide as what stands in them.
+
+/// A table in the making.
+pub(super) struct Table<const N: usize> {
+    columns: [Column; N],
+    rows: Vec<[String; N]>,
+    has_header: bool,
+}
+
+/// A column: its title, and whether numbers stand in it, which are put to the right.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    title: &'static str,
+    is_number: bool,
+    width: usize,
+}
+
+/// A column of words.
+pub(super) fn words(title: &'static str) -> Column {
+    Column { title, is_number: false, width: title.len() }
+}
+
+/// A column of numbers.
+pub(super) fn numbers(title: &'static str) -> Column {
+    Column { title, is_number: true, width: title.len() }
+}
+
+impl<const N: usize> Table<N> {
+    /// One without rows.
+    pub(super) fn new(columns: [Column; N]) -> Table<N> {
+        Table { columns, rows: Vec::new(), has_header: true }
+    }
+
+    /// Adds a row. What is empty in a row that is not all empty is shown as a hyphen.
+    pub(super) fn row(&mut self, cells: [String; N]) {
+        let shown = cells.map(|cell| if cell.is_empty() { "-".to_string() } else { cell });
+        self.add(shown);
+    }
+
+    /// Adds a row that goes on with the one above it: what is empty stays so.
+    pub(super) fn more(&mut self, cells: [String; N]) {
+        self.add(cells);
+    }
+
+    fn add(&mut self, cells: [String; N]) {
+        for (column, cell) in self.columns.iter_mut().zip(&cells) {
+            column.width = column.width.max(cell.chars().count());
+        }
+        self.rows.push(cells);
+    }
+
+    /// The rows that were added since the last time, the first time with titles above them.
+    pub(super) fn take(&mut self) -> String {
+        let mut text = String::new();
+        if std::mem::take(&mut self.has_header) {
+            text += &line(&self.columns, &self.columns.map(|column| column.title.to_string()));
+        }
+        self.rows.drain(..).for_each(|cells| text += &line(&self.columns, &cells));
+        text
+    }
+}
+
+fn line<const N: usize>(columns: &[Column; N], cells: &[String; N]) -> String {
+    let cell = |(column, cell): (&Column, &String)| match column.is_number {
+        true => format!("{cell:>0$}", column.width),
+        false => format!("{cell:<0$}", column.width),
+    };
+    let cells: Vec<String> = columns.iter().zip(cells).map(cell).collect();
+    cells.join("  ").trim_end().to_string() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_contents_and_keep_their_width() {
+        let mut table = Table::new([words("NAME"), numbers("N"), words("LAST")]);
+        let row = |cells: [&str; 3]| cells.map(str::to_string);
+        table.row(row(["a-long-name", "1", ""]));
+        table.more(row(["", "200", "x"]));
+        assert_eq!(table.take(), "NAME           N  LAST\na-long-name    1  -\n             200  x\n");
+        table.row(row(["b", "2", "y"]));
+        assert_eq!(table.take(), "b              2  y\n");
+    }
+}
