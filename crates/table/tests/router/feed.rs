@@ -107,7 +107,9 @@ fn thousands_of_groups_load_and_follow_a_gateway_that_dies() {
         let flows = (0..64u32).map(|flow| flow.wrapping_mul(0x9e37_79b9));
         let explained: Vec<_> = flows.map(|flow| rig.explain("11.0.7.1", flow)).collect();
         let members = explained.iter().map(|explained| (explained.group, explained.member.unwrap_or(0)));
-        members.map(|(group, member)| rig.tables.member(group, member).unwrap().gateway().unwrap().1).collect()
+        members
+            .map(|(group, member)| rig.tables.member(group, member).unwrap().gateway().unwrap().1)
+            .collect()
     };
     assert_eq!(gateways(&mut rig), [ip("10.0.200.9"), ip("10.0.3.9")].into());
     let start = Instant::now();
@@ -151,7 +153,10 @@ fn a_feed_that_is_wrong_changes_nothing() {
     let before = rig.tables.next_hops();
     let feed = [(Prefix::of(0x0b00_0000_u32, 8), 1)];
     let good = RouteSpec::via(ip("10.0.0.8"));
-    assert!(matches!(rig.tables.load(std::slice::from_ref(&good), feed, NOW), Err(RouterError::NoSuchSpec(1))));
+    assert!(matches!(
+        rig.tables.load(std::slice::from_ref(&good), feed, NOW),
+        Err(RouterError::NoSuchSpec(1))
+    ));
     let bad = RouteSpec::to(Target::via(ip("172.16.0.1")));
     assert!(matches!(rig.tables.load(&[good, bad], feed, NOW), Err(RouterError::GatewayOffLink { .. })));
     assert_eq!((rig.tables.next_hops(), rig.tables.get(prefix("11.0.0.0/8"))), (before, None));
