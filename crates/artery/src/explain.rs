@@ -24,7 +24,7 @@ pub(crate) struct ExplainOptions {
     packet: Vec<String>,
     /// The port that it comes by, or 'host'
     #[arg(long = "in", value_name = "PORT")]
-    port: String,
+    came_by: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,7 +32,7 @@ pub(crate) struct ExplainOptions {
 
 /// Explains it.
 pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
-    let question = format!("{} {}", options.port, options.packet.join(" "));
+    let question = format!("{} {}", options.came_by, options.packet.join(" "));
     let document = IpRouter::find(&options.router)?.ask("explain_json", &question)?;
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
     print(&text).map(|()| 0)

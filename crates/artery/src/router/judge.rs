@@ -171,7 +171,7 @@ mod tests {
 
     /// What is wrong with these options, but for what the machine lacks.
     fn mistakes(options: &str) -> Vec<String> {
-        let command = RouterOptions::augment_args(clap::Command::new("router"));
+        let command = RouterOptions::augment_args(clap::Command::new("router").disable_help_flag(true));
         let words = std::iter::once("router").chain(options.split(' '));
         let options = RouterOptions::from_arg_matches(&command.get_matches_from(words)).unwrap();
         let mut mistakes = Vec::new();

@@ -195,10 +195,7 @@ mod tests {
         ] {
             assert_eq!(wrong.unwrap_err(), expected);
         }
-        assert!(
-            route("10.0.0.1/8=10.0.0.1")
-                .unwrap_err()
-                .starts_with("--route 10.0.0.1/8=10.0.0.1: '10.0.0.1/8' is no prefix")
-        );
+        let nonsense = route("10.0.0.0.0/8=10.0.0.1").unwrap_err();
+        assert!(nonsense.starts_with("--route 10.0.0.0.0/8=10.0.0.1: '10.0.0.0.0/8' is no prefix"), "{nonsense}");
     }
 }
