@@ -8,6 +8,7 @@ mod pattern;
 
 use artery_engine::{Class, Classes, RouterHandler};
 
+pub use router::shared::RouterTables;
 pub use script::script::ClaimedSignals;
 
 /// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
@@ -38,7 +39,7 @@ elements! {
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
         host_ether_filter, strip_ether_vlan_header;
 
-    ip(address, each, failures, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, route,
+    ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, route,
         routes, routing, slots, table_lookup):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
         dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ping_encap, icmp_ping_responder,
@@ -49,6 +50,10 @@ elements! {
         strip_to_network_header, udp_ip_encap, unstrip_ip_header;
 
     ip6: get_ip6_address, lookup_ip6_route;
+
+    router(changes, claims, config, events, explain, flow, flow_text, forward, handlers, heir, held, icmp,
+        judge4, judge6, leave, limits, local, neighbors_io, port_text, route_text, shared, show_events, show_ports,
+        show_routes, slow, verdict): ip_router, ip_forward, ip6_forward;
 
     files(network_header, trace): from_dump, to_dump;
 

@@ -21,7 +21,7 @@ routes are not reversed. All other packets leave by output 1, or are dropped whe
 struct IcmpPingResponder;
 
 /// Makes a reply of a request; what is none stays as it is.
-fn answer(packet: &mut Packet) -> Option<()> {
+pub(crate) fn answer(packet: &mut Packet) -> Option<()> {
     let ip = ip_header::ip(packet).ok()?;
     let header_len = ip.header_len();
     let asks = |icmp: &Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST;

@@ -1,7 +1,8 @@
+use super::fragments::Cut;
 use super::ip_header;
 use crate::chance::Random;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read,
 };
 use artery_wire::Ipv4;
 
@@ -40,13 +41,8 @@ fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
 };
 
 const REPORTS: u64 = 5;
-const MIN_HEADER: usize = 20;
-const MAX_HEADER: usize = 60;
-
-/// Bits of the fragment field (RFC 791 section 3.1).
+/// Bit of the fragment field (RFC 791 section 3.1).
 const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const OFFSET: u16 = 0x1fff;
 
 struct IpFragmenter {
     mtu: usize,
@@ -65,12 +61,6 @@ enum Size {
     Split(usize),
     CannotSplit,
     Malformed(DropReason),
-}
-
-/// The header of the fragments after the first: only options that say so are copied.
-struct Header {
-    bytes: [u8; MAX_HEADER],
-    len: usize,
 }
 
 impl IpFragmenter {
@@ -148,12 +138,11 @@ impl IpFragmenter {
     /// Sends a packet in fragments. The first is the packet itself, cut short after the others were copied from it.
     fn split(&mut self, mut packet: Packet, first: usize, cx: &mut Context<'_>) {
         self.allow_fragments(&mut packet);
-        let mut rest = cx.spare();
-        let Some(excess) = self.copy_rest(&mut packet, first, &mut rest, cx) else {
+        let (mut rest, cut) = (cx.spare(), Cut { mtu: self.mtu, headroom: self.headroom });
+        let Some(()) = cut.split(&mut packet, first, &mut rest, cx) else {
             cx.give_spare(rest);
             return cx.discard(packet, DropReason::Malformed);
         };
-        packet.trim(excess).expect("the first fragment is a part of the packet");
         self.fragments += 1 + rest.len() as u64;
         cx.send(0, packet);
         rest.drain().for_each(|fragment| cx.send(0, fragment));
@@ -166,120 +155,6 @@ impl IpFragmenter {
             ip.set_id(self.random.bits() as u16);
             ip.set_fragment_field(ip.fragment_field() & !DONT_FRAGMENT);
         }
-    }
-
-    /// Copies all fragments but the first, makes the packet's header that of the first, and returns how many bytes of
-    /// the packet are beyond it.
-    fn copy_rest(
-        &self,
-        packet: &mut Packet,
-        first: usize,
-        rest: &mut Batch,
-        cx: &mut Context<'_>,
-    ) -> Option<usize> {
-        let ip = ip_header::ip(packet).ok()?;
-        let (header_len, field) = (ip.header_len(), ip.fragment_field());
-        let excess = ip_header::bytes(packet).len().checked_sub(header_len + first)?;
-        let mut header = Header::after_first(ip.header());
-        let payload = ip.payload();
-        let chunk = self.mtu.checked_sub(header.len)? & !7;
-        let mut at = first;
-        while at < payload.len() {
-            let part = &payload[at..payload.len().min(at + chunk)];
-            let is_last = at + part.len() == payload.len();
-            let more = if is_last { field & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
-            header.set(
-                part.len(),
-                field & !(OFFSET | MORE_FRAGMENTS) | (field + (at / 8) as u16) & OFFSET | more,
-            )?;
-            match self.fragment(packet, &header, part, cx) {
-                Some(fragment) => rest.push(fragment),
-                None => cx.count_discarded(DropReason::PoolEmpty, 1),
-            }
-            at += part.len();
-        }
-        if payload.len() > first {
-            let mut ip = ip_header::ip_mut(packet).ok()?;
-            ip.set_total_length((header_len + first) as u16);
-            ip.set_fragment_field(field | MORE_FRAGMENTS);
-            ip.fill_checksum();
-            return Some(excess);
-        }
-        // Only bytes beyond the total length made the packet too long.
-        let total = usize::from(ip.total_length());
-        let excess = ip_header::bytes(packet).len() - total;
-        ip_header::ip_mut(packet).ok()?.fill_checksum();
-        Some(excess)
-    }
-
-    fn fragment(&self, of: &Packet, header: &Header, part: &[u8], cx: &Context<'_>) -> Option<Packet> {
-        let len = header.len + part.len();
-        let mut packet = cx.pool().packet_for(len + self.headroom)?;
-        let bytes = packet.append(len).ok()?;
-        bytes[..header.len].copy_from_slice(&header.bytes[..header.len]);
-        bytes[header.len..].copy_from_slice(part);
-        if packet.headroom() < self.headroom {
-            packet.make_room(self.headroom, 0).ok()?;
-        }
-        ip_header::mark(&mut packet, 0, header.len);
-        inherit(&mut packet, of);
-        Some(packet)
-    }
-}
-
-/// Copies all annotations.
-fn inherit(to: &mut Packet, from: &Packet) {
-    to.set_annotation(0, from.annotation::<20>(0));
-    let cold = from.annotation::<28>(20);
-    if cold != [0; 28] {
-        to.set_annotation(20, cold);
-    }
-    if from.timestamp() != Time::ZERO {
-        to.set_timestamp(from.timestamp());
-    }
-    to.set_packet_type(from.packet_type());
-    to.set_in_port(from.in_port());
-    to.copy_mark(from);
-}
-
-impl Header {
-    /// The header of a fragment after the first, but for lengths and place.
-    fn after_first(first: &[u8]) -> Header {
-        let mut header = Header { bytes: [0; MAX_HEADER], len: MIN_HEADER };
-        header.bytes[..MIN_HEADER].copy_from_slice(&first[..MIN_HEADER]);
-        let mut options = &first[MIN_HEADER..];
-        while let [kind, rest @ ..] = options {
-            options = match (kind, rest.first()) {
-                (0, _) => break,
-                (1, _) => rest,
-                (_, Some(len)) if (2..=options.len()).contains(&usize::from(*len)) => {
-                    let (option, after) = options.split_at((*len).into());
-                    header.copy_option(option);
-                    after
-                }
-                _ => break,
-            };
-        }
-        header.len = header.len.next_multiple_of(4);
-        header.bytes[0] = 0x40 | (header.len / 4) as u8;
-        header
-    }
-
-    /// Copies an option whose first bit says that all fragments have it.
-    fn copy_option(&mut self, option: &[u8]) {
-        if option[0] & 0x80 != 0 {
-            self.bytes[self.len..self.len + option.len()].copy_from_slice(option);
-            self.len += option.len();
-        }
-    }
-
-    fn set(&mut self, payload: usize, field: u16) -> Option<()> {
-        let total = (self.len + payload) as u16;
-        let mut ip = Ipv4::new(&mut self.bytes[..self.len]).ok()?;
-        ip.set_total_length(total);
-        ip.set_fragment_field(field);
-        ip.fill_checksum();
-        Some(())
     }
 }
 
@@ -297,7 +172,7 @@ impl Element for IpFragmenter {
 mod tests {
     use super::*;
     use crate::ip::ip_header::testing::{Random as Seeded, survives_anything};
-    use artery_engine::{Bench, anno};
+    use artery_engine::{Bench, Time, anno};
     use artery_wire::IpProtocol;
     use artery_wire::build::{Ip4, ip4};
 

@@ -1,7 +1,8 @@
 use super::address::List;
+use super::gateway_options::{Gateway, Mistake};
 use super::ip_header;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Time, anno,
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, anno,
 };
 use artery_wire::Ipv4;
 use std::net::Ipv4Addr;
@@ -40,25 +41,12 @@ gw[1] -> ICMPError(18.26.4.24, parameterproblem) -> Discard;",
 const MIN_HEADER: usize = 20;
 const MAX_HEADER: usize = 60;
 
-const END: u8 = 0;
-const NO_OPERATION: u8 = 1;
-const RECORD_ROUTE: u8 = 7;
-const TIMESTAMP: u8 = 68;
-
-/// Places within an option (RFC 791 section 3.1). The pointer counts from 1.
-const LENGTH: usize = 1;
-const POINTER: usize = 2;
-const FLAGS: usize = 3;
-
 struct IpGwOptions {
     address: Ipv4Addr,
     /// All of the router's addresses.
     addresses: Vec<Ipv4Addr>,
     drops: u64,
 }
-
-/// Where in the header, or in an option, the mistake is.
-struct Mistake(usize);
 
 impl IpGwOptions {
     fn new(args: &Args<'_>) -> Result<IpGwOptions, ArgError> {
@@ -67,89 +55,6 @@ impl IpGwOptions {
         addresses.push(address);
         Ok(IpGwOptions { address, addresses, drops: 0 })
     }
-
-    /// Goes through a header's options; says whether it changed one.
-    fn walk(&self, header: &mut [u8], now: Time) -> Result<bool, Mistake> {
-        let mut changed = false;
-        let mut at = MIN_HEADER;
-        while at < header.len() {
-            match header[at] {
-                END => break,
-                NO_OPERATION => {
-                    at += 1;
-                    continue;
-                }
-                _ => {}
-            }
-            let length = header.get(at + LENGTH).map_or(0, |length| usize::from(*length));
-            let option = header.get_mut(at..at + length).filter(|option| option.len() >= 2);
-            let option = option.ok_or(Mistake(at + LENGTH))?;
-            changed |= self.process(option, now).map_err(|Mistake(within)| Mistake(at + within))?;
-            at += length;
-        }
-        Ok(changed)
-    }
-
-    /// Does what one option asks for; says whether that was anything.
-    fn process(&self, option: &mut [u8], now: Time) -> Result<bool, Mistake> {
-        match option[0] {
-            RECORD_ROUTE if option.len() > POINTER => self.record_route(option).map(|()| true),
-            TIMESTAMP if option.len() > FLAGS => self.stamp(option, now).map(|()| true),
-            RECORD_ROUTE | TIMESTAMP => Err(Mistake(LENGTH)),
-            _ => Ok(false),
-        }
-    }
-
-    fn record_route(&self, option: &mut [u8]) -> Result<(), Mistake> {
-        let at = usize::from(option[POINTER]).checked_sub(1).ok_or(Mistake(POINTER))?;
-        let full = at == option.len();
-        match option.get_mut(at..at + 4) {
-            Some(slot) if at >= 3 => {
-                slot.copy_from_slice(&self.address.octets());
-                option[POINTER] += 4;
-                Ok(())
-            }
-            None if full => Ok(()),
-            _ => Err(Mistake(POINTER)),
-        }
-    }
-
-    fn stamp(&self, option: &mut [u8], now: Time) -> Result<(), Mistake> {
-        let at = usize::from(option[POINTER]).checked_sub(1).filter(|at| *at >= 4).ok_or(Mistake(POINTER))?;
-        let time = milliseconds_of_day(now).to_be_bytes();
-        let (flag, room) = (option[FLAGS] & 0xf, option.len().saturating_sub(at));
-        match flag {
-            0 if room >= 4 => {
-                option[at..at + 4].copy_from_slice(&time);
-                option[POINTER] += 4;
-            }
-            1 if room >= 8 => {
-                option[at..at + 4].copy_from_slice(&self.address.octets());
-                option[at + 4..at + 8].copy_from_slice(&time);
-                option[POINTER] += 8;
-            }
-            0 | 1 => return overflow(option),
-            3 if room >= 8 => {
-                if self.addresses.iter().any(|address| address.octets() == option[at..at + 4]) {
-                    option[at + 4..at + 8].copy_from_slice(&time);
-                    option[POINTER] += 8;
-                }
-            }
-            _ => return Err(Mistake(FLAGS)),
-        }
-        Ok(())
-    }
-}
-
-/// Counts one more router that found no room, up to 15.
-fn overflow(option: &mut [u8]) -> Result<(), Mistake> {
-    option[FLAGS] = option[FLAGS].checked_add(0x10).ok_or(Mistake(FLAGS))?;
-    Ok(())
-}
-
-/// Milliseconds since midnight, universal time.
-fn milliseconds_of_day(now: Time) -> u32 {
-    (now.seconds() % 86_400) as u32 * 1000 + now.subsec_nanos() / 1_000_000
 }
 
 impl Simple for IpGwOptions {
@@ -169,7 +74,8 @@ impl Simple for IpGwOptions {
         let mut copy = [0; MAX_HEADER];
         let copy = &mut copy[..header_len];
         copy.copy_from_slice(ip.header());
-        match self.walk(copy, cx.now()) {
+        let is_own = |address| self.addresses.contains(&address);
+        match (Gateway { address: self.address, is_own: &is_own, now: cx.now() }).heed(copy) {
             Ok(true) => {
                 Ipv4::new(&mut *copy)
                     .expect("options are no part of what makes a header one")

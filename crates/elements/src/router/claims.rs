@@ -3,7 +3,7 @@
 //! What is claimed follows from the ports as they are; whoever changes a port or an address says nothing here. An
 //! address that is still being claimed, or that somebody else has, is not answered for and is the source of nothing;
 //! its routes stay, so that what others send through the router goes on.
-use artery_table::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, ClaimState, OwnAddress};
+use artery_table::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, OwnAddress};
 use artery_table::router::PortView;
 use artery_table::synthetic::Random;
 use artery_table::{PortId, Prefix};
@@ -91,7 +91,8 @@ impl Claims {
         self.claims.get(&own).is_some_and(Claim::is_usable)
     }
     /// How far the claim of an address is.
-    pub(crate) fn state(&self, own: Own) -> Option<ClaimState> {
+    #[cfg(test)]
+    fn state(&self, own: Own) -> Option<artery_table::neighbor::claim::ClaimState> {
         self.claims.get(&own).map(Claim::state)
     }
     /// How many addresses may not be used.
@@ -114,10 +115,18 @@ impl Claims {
         };
         port.v6.iter().copied().chain([(port.link_local, 64)]).map(own).collect()
     }
-    /// Takes over the claims of a router that is being replaced: its addresses need not be claimed again.
-    pub(crate) fn take(&mut self, old: &mut Claims) {
-        self.claims = std::mem::take(&mut old.claims);
-        self.ports = std::mem::take(&mut old.ports);
+    /// Takes over the claims of a router that is being replaced, whose ports are those of these numbers here: its
+    /// addresses need not be claimed again.
+    pub(crate) fn take(&mut self, old: &mut Claims, new: impl Fn(PortId) -> Option<PortId>, ports: usize) {
+        let unknown = Known { is_up: false, address: EtherAddr::ZERO };
+        self.ports = vec![unknown; ports];
+        for (id, known) in (0..).map(PortId).zip(std::mem::take(&mut old.ports)) {
+            if let Some(place) = new(id).and_then(|id| self.ports.get_mut(usize::from(id.0))) {
+                *place = known;
+            }
+        }
+        let taken = std::mem::take(&mut old.claims).into_iter();
+        self.claims = taken.filter_map(|((port, address), claim)| Some(((new(port)?, address), claim))).collect();
     }
 
     fn step(&mut self, own: Own, event: ClaimEvent, now: Duration, into: &mut Vec<ClaimAction>) {
@@ -139,6 +148,7 @@ fn addresses(id: PortId, port: &PortView) -> impl Iterator<Item = Own> + '_ {
 
 #[cfg(test)]
 mod tests {
+    use artery_table::neighbor::claim::ClaimState;
     use super::super::verdict::testing::{A, B, NOW, small};
     use super::*;
 

@@ -11,17 +11,19 @@ use super::show_ports::reverse_path;
 use super::show_routes::{json, name};
 use super::verdict::{Came, Leave, Message, Origin, Station, Told, Verdict, View};
 use super::handlers;
+use super::icmp::{self, Silence, Speaker};
 use super::slow::{LINK, judge};
 use artery_engine::{Context, DropReason};
 use artery_rcu::Turn;
 use artery_table::neighbor::NeighborView;
 use artery_table::next_hop::Hop;
 use artery_table::path::{Explained, Method, Outcome, PathReader};
+use artery_table::PortId;
 use artery_table::router::{GroupView, Ip, Tables};
 use artery_wire::build::{ether, ip4, ip6};
-use artery_wire::{EtherAddr, EtherType, Ethernet, Ipv4, Ipv6, describe};
+use artery_wire::{EtherAddr, EtherType, Ethernet, IcmpError, Ipv4, Ipv6, describe, nd};
 use serde::Serialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// The station that frames come from in explanations: whoever it is makes no difference.
@@ -136,21 +138,18 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
         Described::Flow(flow) => flow.frame(station, SENDER)?,
         Described::Frame(bytes) => bytes,
     };
-    let explanation = explain(&frame, from, &tables, view, now);
-    Ok(json(&explanation))
-}
-
-/// Explains what becomes of a frame.
-fn explain(frame: &[u8], from: Origin, tables: &Tables, view: View<'_>, now: Duration) -> Explanation {
-    let mut steps = Steps { frame, from, tables, view, now, stages: Vec::new(), ends_at: None };
-    let verdict = steps.judge();
-    Explanation {
-        schema_version: 1,
-        packet: describe::frame(frame).to_string(),
-        came_by: from.port().map_or("host".to_string(), |port| name(view.ports, port)),
-        stages: steps.stages,
-        verdict: said(&verdict, view),
-    }
+    let is_usable = |port, address| r.slow.is_usable(port, address);
+    let steps = Steps {
+        frame: &frame,
+        from,
+        tables: &tables,
+        view,
+        is_usable: &is_usable,
+        now,
+        stages: Vec::new(),
+        ends_at: None,
+    };
+    Ok(json(&steps.explain()))
 }
 
 /// An explanation in the making.
@@ -159,6 +158,8 @@ struct Steps<'a> {
     from: Origin,
     tables: &'a Tables,
     view: View<'a>,
+    /// Whether the router may speak from an address of its own.
+    is_usable: &'a dyn Fn(PortId, IpAddr) -> bool,
     now: Duration,
     stages: Vec<Stage>,
     /// The stage that ends the packet, and why.
@@ -177,6 +178,17 @@ struct Head<A> {
 }
 
 impl Steps<'_> {
+    fn explain(mut self) -> Explanation {
+        let verdict = self.judge();
+        Explanation {
+            schema_version: 1,
+            packet: describe::frame(self.frame).to_string(),
+            came_by: self.from.port().map_or("host".to_string(), |port| name(self.view.ports, port)),
+            verdict: self.said(&verdict),
+            stages: self.stages,
+        }
+    }
+
     fn judge(&mut self) -> Verdict {
         let Ok(ethernet) = Ethernet::new(self.frame) else {
             let text = format!("{} bytes are no frame", self.frame.len());
@@ -319,7 +331,7 @@ impl Steps<'_> {
         let from = self.view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
         let to = leave.decision.link.address().map(|link| link.to_string()).unwrap_or_default();
         self.stage("output", format!("by {port}, from {from} to {to}"));
-        if let Some(better) = leave.redirect {
+        if let Some(better) = self.redirect(leave) {
             self.stage("redirect", format!("its sender is told that {better} is a better first hop"));
         }
     }
@@ -437,40 +449,92 @@ fn stage_of(reason: DropReason, is_sound: bool) -> &'static str {
     }
 }
 
-/// The verdict, for programs and in a sentence.
-fn said(verdict: &Verdict, view: View<'_>) -> VerdictJson {
-    let kind = verdict.kind();
-    let text = match verdict {
-        Verdict::Forward(leave) => format!("leaves by {}", name(view.ports, leave.decision.port)),
-        Verdict::Hold(leave) => format!("waits until the link address of {} is known", leave.next_hop),
-        Verdict::Error(..) | Verdict::Discard(_) => {
-            verdict.reason().map(|reason| reason.sentence().trim().to_string()).unwrap_or_default()
+impl Steps<'_> {
+    /// The verdict, for programs and in a sentence.
+    fn said(&self, verdict: &Verdict) -> VerdictJson {
+        let reason = verdict.reason();
+        let base = VerdictJson {
+            kind: verdict.kind(),
+            text: self.sentence(verdict),
+            reason: reason.map(DropReason::name),
+            sentence: reason.map(|reason| reason.sentence().trim()),
+            ..VerdictJson::default()
+        };
+        match verdict {
+            Verdict::Forward(leave) | Verdict::Hold(leave) => VerdictJson {
+                port: Some(name(self.view.ports, leave.decision.port)),
+                next_hop: Some(leave.next_hop),
+                lladdr: leave.decision.link.address().map(|link| link.to_string()),
+                fragmented: Some(leave.is_cut),
+                redirect: self.redirect(leave),
+                ..base
+            },
+            Verdict::Error(told, _) if self.silence(*told).is_none() => {
+                let (icmp_type, icmp_code) = message(*told);
+                VerdictJson { icmp_type: Some(icmp_type), icmp_code: Some(icmp_code), ..base }
+            }
+            _ => base,
         }
-        other => local(other).to_string(),
-    };
-    let (reason, base) = (verdict.reason(), VerdictJson { kind, text, ..VerdictJson::default() });
-    let base = VerdictJson {
-        reason: reason.map(DropReason::name),
-        sentence: reason.map(|reason| reason.sentence().trim()),
-        ..base
-    };
-    match verdict {
-        Verdict::Forward(leave) | Verdict::Hold(leave) => VerdictJson {
-            port: Some(name(view.ports, leave.decision.port)),
-            next_hop: Some(leave.next_hop),
-            lladdr: leave.decision.link.address().map(|link| link.to_string()),
-            fragmented: Some(leave.is_cut),
-            redirect: leave.redirect,
-            ..base
-        },
-        Verdict::Error(told, _) => {
-            let (icmp_type, icmp_code) = match told {
-                Told::V4(error) => (error.icmp_type.0, error.code),
-                Told::V6(error) => (error.icmp_type.0, error.code),
-            };
-            VerdictJson { icmp_type: Some(icmp_type), icmp_code: Some(icmp_code), ..base }
+    }
+
+    fn sentence(&self, verdict: &Verdict) -> String {
+        match verdict {
+            Verdict::Forward(leave) => format!("leaves by {}", name(self.view.ports, leave.decision.port)),
+            Verdict::Hold(leave) => format!("waits until the link address of {} is known", leave.next_hop),
+            Verdict::Error(told, reason) => match self.silence(*told) {
+                None => {
+                    let (kind, code) = message(*told);
+                    let sentence = reason.sentence().trim();
+                    format!("{sentence} Its sender is told: ICMP type {kind}, code {code}, unless too many were of late.")
+                }
+                Some(why) => format!("{} Its sender is not told: {why}.", reason.sentence().trim()),
+            },
+            Verdict::Discard(reason) => reason.sentence().trim().to_string(),
+            other => local(other).to_string(),
         }
-        _ => base,
+    }
+
+    /// Why the packet's sender can't be told of it, if so.
+    fn silence(&self, told: Told) -> Option<String> {
+        let Ok(ethernet) = Ethernet::new(self.frame) else { return Some("it is no frame".into()) };
+        let port = self.from.port().and_then(|port| self.view.port(port));
+        let is_many = port.is_some_and(|port| Station::of(ethernet.dst(), port.address).is_many());
+        let from = Speaker { ports: self.view.ports, port: self.from.port(), is_usable: self.is_usable };
+        match icmp::error(told, &self.frame[LINK..], is_many, 0, from) {
+            Ok(_) => None,
+            Err(Silence::Forbidden(why)) => Some(why.to_string()),
+            Err(Silence::NoAddress) => Some("the router has no address to say it from".into()),
+        }
+    }
+
+    /// The better first hop that the packet's sender is told of, unless too many were told of late.
+    fn redirect(&self, leave: &Leave) -> Option<IpAddr> {
+        let better = leave.redirect?;
+        let may_be = match better {
+            IpAddr::V4(better) => self.silence(Told::V4(IcmpError::redirect(better))).is_none(),
+            IpAddr::V6(better) => self.redirect_v6(leave, better),
+        };
+        may_be.then_some(better)
+    }
+
+    fn redirect_v6(&self, leave: &Leave, better: Ipv6Addr) -> bool {
+        let id = leave.decision.port;
+        let Some(port) = self.view.port(id) else { return false };
+        let (Ok(ethernet), packet) = (Ethernet::new(self.frame), &self.frame[LINK..]) else { return false };
+        let Some((IpAddr::V6(sender), _)) = icmp::ends(packet) else { return false };
+        let own = port.link_local.into();
+        let (from, to) =
+            (nd::Station { ether: port.address, ip: own }, nd::Station { ether: ethernet.src(), ip: sender });
+        let message = nd::redirect(from, to, better, leave.decision.link.address(), packet);
+        (self.is_usable)(id, IpAddr::V6(own)) && message.is_ok()
+    }
+}
+
+/// Type and code of what a sender is told.
+fn message(told: Told) -> (u8, u8) {
+    match told {
+        Told::V4(error) => (error.icmp_type.0, error.code),
+        Told::V6(error) => (error.icmp_type.0, error.code),
     }
 }
 
@@ -523,7 +587,16 @@ pub(super) fn chosen(
         }
     };
     let outcome = found.decision.outcome;
-    let steps = Steps { frame: &frame, from: Origin::Router, tables, view, now, stages: Vec::new(), ends_at: None };
+    let steps = Steps {
+        frame: &frame,
+        from: Origin::Router,
+        tables,
+        view,
+        is_usable: &|_, _| true,
+        now,
+        stages: Vec::new(),
+        ends_at: None,
+    };
     let next_hop = match found.neighbor {
         Some(neighbor) if !found.on_link => view.v4.address_of(neighbor),
         _ => to,

@@ -22,13 +22,14 @@ impl Room {
         Room(AtomicUsize::new(packets))
     }
     fn take(&self) -> bool {
-        self.0.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
     fn give(&self, packets: usize) {
         self.0.fetch_add(packets, Relaxed);
     }
     /// What is left.
-    pub(crate) fn left(&self) -> usize {
+    #[cfg(test)]
+    fn left(&self) -> usize {
         self.0.load(Relaxed)
     }
 }
@@ -110,7 +111,8 @@ impl<T> Held<T> {
         self.queues.len()
     }
     /// How many do.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.queues.values().map(|queue| queue.items.len()).sum()
     }
 

@@ -137,10 +137,10 @@ impl Case<'_> {
             Some(neighbor) if !found.on_link => self.view.v4.address_of(neighbor),
             _ => IpAddr::V4(ip.dst()),
         };
-        if let Some(error) = self.refused_route(ip).or_else(|| self.bad_option(ip)) {
+        let is_hop = self.came.from.port().is_some();
+        if let Some(error) = self.refused_route(ip).or_else(|| self.bad_option(ip)).filter(|_| is_hop) {
             return Ok(error);
         }
-        let is_hop = self.came.from.port().is_some();
         if is_hop && ip.ttl() <= 1 {
             return Ok(Verdict::Error(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired));
         }

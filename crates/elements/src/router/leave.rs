@@ -18,7 +18,11 @@ const HEADER6: usize = 40;
 impl Slow {
     /// Sends a frame whose next hop is known. Those that waited for the same neighbor go before.
     pub(super) fn leave(&mut self, mut packet: Packet, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
-        self.let_go((leave.decision.port, leave.next_hop), job);
+        let neighbor = (leave.decision.port, leave.next_hop);
+        self.let_go(neighbor, job);
+        if leave.decision.link.wants_report() {
+            job.report_use(&neighbor);
+        }
         let Some(port) = job.port(leave.decision.port) else {
             return job.cx.discard(packet, DropReason::PortDown);
         };

@@ -199,7 +199,7 @@ impl Slow {
     }
 
     /// Hands a packet to the host, or ends it if there is none. Who speaks to a port at which nobody listens hears so.
-    pub(super) fn to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+    pub(super) fn hand_to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
         let output = job.router.ports();
         if let Some(host) = self.settings.host.filter(|_| output < job.cx.outputs() && !came.is_from_host()) {
             let station = station_for_host(job.view().ports);

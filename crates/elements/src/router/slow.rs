@@ -15,13 +15,14 @@ use super::{judge4, judge6};
 use artery_engine::{Context, DropReason, Packet, Time};
 use artery_rcu::Turn;
 use artery_table::neighbor::claim::ClaimEffect;
-use artery_table::neighbor::{Link, Resolution};
+use artery_table::neighbor::{Action, Happened, Link, NeighborEvent, Resolution};
 use artery_table::path::{Decision, Outcome};
 use artery_table::router::{PortAction, PortView};
 use artery_table::{PortId, router::Tables};
 use artery_wire::{EtherAddr, EtherType, Ethernet};
+use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,30 +52,92 @@ pub(super) struct Settings {
     pub(super) asks: Rate,
 }
 
+/// Most failures that are kept for workers that have not looked yet.
+const FAILURES: usize = 4096;
+
+/// Neighbors that were asked in vain.
+#[derive(Default)]
+struct Failures {
+    list: VecDeque<Neighbor>,
+    /// How many there were before those in the list.
+    before: u64,
+}
+
+impl Failures {
+    fn push(&mut self, neighbor: Neighbor) {
+        if self.list.len() >= FAILURES {
+            self.list.pop_front();
+            self.before += 1;
+        }
+        self.list.push_back(neighbor);
+    }
+    /// Those behind the first so many, of which the count becomes that of all.
+    fn since(&self, seen: &mut u64) -> Vec<Neighbor> {
+        let skipped = seen.saturating_sub(self.before) as usize;
+        *seen = self.before + self.list.len() as u64;
+        self.list.iter().skip(skipped).copied().collect()
+    }
+}
+
 /// What the copies of a router's slow path share.
 pub(super) struct Together {
     claims: Mutex<Claims>,
     /// How many of the router's addresses may not be used.
     unusable: AtomicUsize,
     room: Arc<Room>,
+    /// By worker, as of its last call.
+    counters: Mutex<Vec<Arc<Mutex<Counters>>>>,
+    /// Neighbors that were asked in vain, of late: whichever worker hears of it, packets wait on others too.
+    failures: Mutex<Failures>,
+    /// Whether the tables and claims of a router that is being replaced were taken over.
+    pub(super) is_heir: AtomicBool,
 }
 
 impl Together {
     /// With these claims, and room for so many packets that wait.
     pub(super) fn new(claims: Claims, hold: usize) -> Together {
-        Together { claims: Mutex::new(claims), unusable: AtomicUsize::new(usize::MAX), room: Arc::new(Room::new(hold)) }
+        Together {
+            claims: Mutex::new(claims),
+            unusable: AtomicUsize::new(usize::MAX),
+            room: Arc::new(Room::new(hold)),
+            counters: Mutex::default(),
+            failures: Mutex::default(),
+            is_heir: AtomicBool::new(false),
+        }
+    }
+    /// What was counted on all workers.
+    pub(super) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        locked(&self.counters).iter().for_each(|worker| sum.add(&locked(worker)));
+        sum
     }
     /// The claims of the router's addresses. Whoever wants the tables, too, takes them first.
     pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.claims)
     }
     /// Whether an address of the router may be used.
     fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
         self.unusable.load(Relaxed) == 0 || self.claims().is_usable((port, address))
     }
-    pub(super) fn note(&self, claims: &Claims) {
+    fn note_failures(&self, actions: &[(PortId, PortAction)]) {
+        let failed = |(port, action): &(PortId, PortAction)| match action {
+            PortAction::V4(Action::Event(NeighborEvent { address, what: Happened::Failed, .. })) => {
+                Some((*port, IpAddr::V4((*address).into())))
+            }
+            PortAction::V6(Action::Event(NeighborEvent { address, what: Happened::Failed, .. })) => {
+                Some((*port, IpAddr::V6((*address).into())))
+            }
+            _ => None,
+        };
+        actions.iter().filter_map(failed).for_each(|neighbor| locked(&self.failures).push(neighbor));
+    }
+    fn note(&self, claims: &Claims) {
         self.unusable.store(claims.unusable(), Relaxed);
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 macro_rules! counters {
@@ -87,6 +150,9 @@ macro_rules! counters {
             /// Names and values, in a fixed order.
             pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$(($name, self.$field)),*].into_iter()
+            }
+            fn add(&mut self, other: &Counters) {
+                $(self.$field += other.$field;)*
             }
         }
     };
@@ -167,6 +233,14 @@ impl<'a, 'c: 'a> Job<'a, 'c> {
         }
         .unwrap_or(Link::UNKNOWN)
     }
+    /// Tells control that a neighbor is used.
+    pub(super) fn report_use(&self, (port, address): &Neighbor) {
+        let View { v4, v6, turn, .. } = self.view();
+        match address {
+            IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.report_use(id)),
+            IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.report_use(id)),
+        };
+    }
     /// Sends bytes as a frame by a port.
     pub(super) fn send(&mut self, port: PortId, frame: &[u8]) -> bool {
         match self.cx.pool().packet_from(frame) {
@@ -185,7 +259,9 @@ pub(super) struct Slow {
     pub(super) settings: Settings,
     pub(super) together: Arc<Together>,
     pub(super) counters: Counters,
-    held: Held<Waiting>,
+    /// Them, for others to read.
+    told: Arc<Mutex<Counters>>,
+    pub(super) held: Held<Waiting>,
     pub(super) limits: Limits,
     messages: Bucket,
     asks: Bucket,
@@ -193,6 +269,7 @@ pub(super) struct Slow {
     pub(super) fragments: Fragments,
     /// For the headers of what the router says.
     pub(super) ids: u32,
+    failures_seen: u64,
     /// When the tables and claims have something to do.
     due: Option<Duration>,
     /// What they want done; kept for their storage.
@@ -203,8 +280,11 @@ pub(super) struct Slow {
 impl Slow {
     /// That of one of so many workers.
     pub(super) fn new(settings: Settings, together: &Arc<Together>, workers: usize, ids: u32) -> Slow {
+        let told = Arc::new(Mutex::new(Counters::default()));
+        locked(&together.counters).push(told.clone());
         Slow {
             counters: Counters::default(),
+            told,
             held: Held::new(settings.hold, &together.room),
             limits: Limits::new(settings.icmp.share(workers), settings.icmp_each.share(workers)),
             messages: Bucket::new(settings.messages.share(workers)),
@@ -212,17 +292,13 @@ impl Slow {
             flows: Flows::default(),
             fragments: Fragments::default(),
             ids,
+            failures_seen: 0,
             due: None,
             actions: Vec::new(),
             claim_actions: Vec::new(),
             together: together.clone(),
             settings,
         }
-    }
-
-    /// Packets that wait for neighbors.
-    pub(super) fn waiting(&self) -> usize {
-        self.held.len()
     }
 
     /// Takes a frame that a port received, or that the host sends.
@@ -258,7 +334,7 @@ impl Slow {
             Verdict::Hold(leave) => self.hold(packet, &leave, came, job),
             Verdict::Answer => self.answer(packet, came, job),
             Verdict::Reassemble => self.reassemble(packet, came, job),
-            Verdict::Host => self.to_host(packet, came, job),
+            Verdict::Host => self.hand_to_host(packet, came, job),
             Verdict::Neighbor(message) => match came.from {
                 Origin::Port(port) => self.take_message(packet, port, message, job),
                 _ => self.host_asks(packet, job),
@@ -313,7 +389,7 @@ impl Slow {
     pub(super) fn send_own(&mut self, packet: Packet, about: Came, job: &mut Job<'_, '_>) {
         let to = packet.data().get(LINK..).and_then(icmp::ends).map(|(_, to)| to);
         match (about.from, to) {
-            (Origin::Host, _) => self.to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job),
+            (Origin::Host, _) => self.hand_to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job),
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
                 let leave = self.on_link(port, to, job);
                 match leave {
@@ -352,6 +428,9 @@ impl Slow {
             }
         }
         self.counters.held += 1;
+        if self.held.is_empty() {
+            locked(&self.together.failures).since(&mut self.failures_seen);
+        }
         match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
             Kept::All => {}
             Kept::InsteadOf(waiting) | Kept::Refused(waiting) => {
@@ -385,10 +464,13 @@ impl Slow {
             let mut tables = job.router.tables();
             let mut claims = self.together.claims();
             let done = what(&mut tables, &mut claims, &mut claim_actions);
-            claims.follow(&tables.ports(), job.now, &mut claim_actions);
+            let ports = tables.ports();
+            claims.follow(&ports, job.now, &mut claim_actions);
+            job.router.tell_ports(job.now, &tables, &ports);
             let due = [tables.poll(job.now), claims.poll(job.now, &mut claim_actions)];
             self.due = due.into_iter().flatten().min();
             tables.take_actions(&mut actions);
+            self.together.note_failures(&actions);
             actions.iter().for_each(|(port, action)| job.router.tell_action(job.now, &tables, *port, action));
             self.together.note(&claims);
             tell_claims(&claim_actions, &claims, job);
@@ -414,6 +496,12 @@ impl Slow {
         if self.held.is_empty() {
             return;
         }
+        let failed = locked(&self.together.failures).since(&mut self.failures_seen);
+        for neighbor in failed {
+            if self.held.has(&neighbor) && !job.link(&neighbor).is_ready() {
+                self.fail(&neighbor, job);
+            }
+        }
         let ends = self.held.look(job.now, |neighbor, waited, silent| match job.link(neighbor) {
             link if link.is_ready() => Next::Go,
             link if link.has_failed() || waited >= MOST_WAIT => Next::Fail,
@@ -422,10 +510,11 @@ impl Slow {
         });
         for (neighbor, next) in ends {
             match next {
-                Next::Ask => match self.resolve(neighbor, job) {
-                    Some(Resolution::Failed) => self.fail(&neighbor, job),
-                    _ => {}
-                },
+                Next::Ask => {
+                    if let Some(Resolution::Failed) = self.resolve(neighbor, job) {
+                        self.fail(&neighbor, job);
+                    }
+                }
                 Next::Go => self.release(&neighbor, job),
                 Next::Fail => self.fail(&neighbor, job),
                 Next::Wait => {}
@@ -459,8 +548,9 @@ impl Slow {
         }
     }
 
-    /// Says when there is something to do next.
+    /// Ends a call: tells what was counted, and when there is something to do next.
     pub(super) fn wake(&self, job: &mut Job<'_, '_>) {
+        *locked(&self.told) = self.counters;
         let look = (!self.held.is_empty()).then(|| job.now + LOOK + LOOK_EACH * self.held.queues() as u32);
         let next = [self.due, look, self.fragments.due()].into_iter().flatten().min();
         // At the time that is due, not just before: timers compare.
@@ -477,19 +567,6 @@ impl Slow {
     /// Whether a message from a neighbor may be looked at: one that a packet waits for always is.
     pub(super) fn may_look(&mut self, from: Option<Neighbor>, now: Duration) -> bool {
         from.is_some_and(|neighbor| self.held.has(&neighbor)) || self.messages.take(now)
-    }
-
-    /// Takes over what the slow path of a router that is being replaced holds.
-    pub(super) fn take_over(&mut self, old: &mut Slow, job: &mut Job<'_, '_>) {
-        for (neighbor, packets) in old.held.drain() {
-            for waiting in packets {
-                if let Kept::InsteadOf(waiting) | Kept::Refused(waiting) = self.held.hold(neighbor, waiting, job.now) {
-                    job.cx.discard(waiting.packet, DropReason::Replaced);
-                }
-            }
-        }
-        self.counters = old.counters;
-        self.fragments = std::mem::take(&mut old.fragments);
     }
 
     /// Discards what waits, at the end.

@@ -21,6 +21,9 @@ pub(in crate::router) const HOST: EtherAddr = EtherAddr([2, 0, 0, 0, 1, 9]);
 pub(in crate::router) const GATEWAY: EtherAddr = EtherAddr([2, 0, 0, 0, 2, 254]);
 pub(in crate::router) const NOW: Duration = Duration::from_secs(1000);
 
+/// What judges packets of a family.
+type Judge = fn(&[u8], Came, &View<'_>, &mut dyn FnMut(Method) -> u32) -> Verdict;
+
 /// See the module.
 pub(in crate::router) struct Small {
     pub(in crate::router) tables: Tables,
@@ -78,7 +81,7 @@ impl Small {
     /// What is to become of a packet.
     pub(in crate::router) fn judge(
         &mut self,
-        judge: fn(&[u8], Came, &View<'_>, &mut dyn FnMut(Method) -> u32) -> Verdict,
+        judge: Judge,
         packet: &[u8],
         came: Came,
     ) -> Verdict {

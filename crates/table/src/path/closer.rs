@@ -31,4 +31,11 @@ impl<A: Family + Key> PathReader<A> {
             Err(_) => IpAddr::V6(Ipv6Addr::from_bits(widened)),
         }
     }
+
+    /// Tells control, where it wants to hear so, that a neighbor is used, as [`decide`](PathReader::decide) does.
+    pub fn report_use(&self, neighbor: NeighborId) {
+        if self.links.get(neighbor).wants_report() {
+            self.links.report_use(neighbor);
+        }
+    }
 }

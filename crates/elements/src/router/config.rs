@@ -1,0 +1,163 @@
+//! What a router is told: ports, routes, neighbors and tables in files, as arguments and by handlers.
+use super::route_text::{self, ip, port_of};
+use artery_engine::names::Names;
+use artery_engine::{ArgError, ArgValue, Args};
+use artery_table::load::Routes;
+use artery_table::neighbor::Kind;
+use artery_table::router::{OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables};
+use artery_table::{Group, NO_GROUP, Prefix};
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What is wrong with a text.
+type Wrong = String;
+
+/// What texts are read with.
+pub(super) struct Reading<'a> {
+    /// Names of addresses.
+    pub(super) names: &'a Names,
+    pub(super) now: Duration,
+}
+
+/// The tables that the arguments describe: ports first, then what needs them.
+pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
+    let tables = Tables::new(args.domain(), Settings::default(), |places, seed| {
+        Box::new(OwnEngines::new(places, seed))
+    });
+    let mut tables = tables.map_err(|error| ArgError::wrong(error.to_string()))?;
+    type Step = fn(&mut Tables, &str, &Reading<'_>) -> Result<(), Wrong>;
+    const STEPS: [(&str, Step); 4] =
+        [("PORT", add_port), ("NEIGHBOR", add_neighbor), ("TABLE", load_table), ("ROUTE", set_route)];
+    let with = Reading { names: args.names(), now: Duration::ZERO };
+    for (argument, step) in STEPS {
+        for text in args.rest(argument) {
+            step(&mut tables, text, &with)
+                .map_err(|wrong| ArgError::wrong_at(text, format!("{argument} {text}: {wrong}")))?;
+        }
+    }
+    Ok(tables)
+}
+
+/// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
+/// BOOL]`.
+fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+    let mut words = text.split_whitespace();
+    let name = words.next().ok_or("a port has a name")?;
+    let (mut ether, mut mtu, mut addresses, mut settings) = (None, None, Vec::new(), PortSettings::default());
+    let switch = |word: &str| match word {
+        "true" | "yes" | "1" => Ok(true),
+        "false" | "no" | "0" => Ok(false),
+        _ => Err(format!("'{word}' is neither true nor false")),
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word {
+            "ETHER" => ether = Some(EtherAddr::parse(value()?, with.names)?),
+            "MTU" => mtu = Some(value()?.parse().map_err(|_| "MTU is a number of bytes, 68 to 65535")?),
+            "RPF" => settings.rpf = reverse_path(value()?)?,
+            "PROXY_ARP" => settings.proxy_arp = switch(value()?)?,
+            "STATIC_ARP" => settings.static_arp = switch(value()?)?,
+            "REDIRECTS" => settings.redirects = switch(value()?)?,
+            _ => addresses.push(address_with_length(word)?),
+        }
+    }
+    let device = || EtherAddr::parse(&format!("{name}:eth"), with.names);
+    let ether = ether.map_or_else(device, Ok)?;
+    if tables.port(name).is_some() {
+        return Err("there is a port of this name".into());
+    }
+    let mut spec = PortSpec::new(name, ether);
+    spec.mtu = mtu.unwrap_or(spec.mtu);
+    spec.settings = settings;
+    let port = tables.add_port(spec).map_err(said)?;
+    addresses.into_iter().try_for_each(|(address, len)| tables.add_address(port, address, len).map_err(said))
+}
+
+fn reverse_path(word: &str) -> Result<ReversePath, Wrong> {
+    match word {
+        "off" => Ok(ReversePath::Off),
+        "loose" => Ok(ReversePath::Loose),
+        "strict" => Ok(ReversePath::Strict),
+        _ => Err(format!("RPF is off, loose or strict, not '{word}'")),
+    }
+}
+
+fn address_with_length(word: &str) -> Result<(IpAddr, u8), Wrong> {
+    let wrong = || format!("'{word}' is no address with the length of its prefix, such as 10.0.1.1/24");
+    let (address, len) = word.split_once('/').ok_or_else(wrong)?;
+    Ok((address.parse().map_err(|_| wrong())?, len.parse().map_err(|_| wrong())?))
+}
+
+/// `PORT ADDRESS ETHER`.
+fn add_neighbor(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [port, address, ether] = words[..] else {
+        return Err("a neighbor is 'PORT ADDRESS ETHER'".into());
+    };
+    let (port, address) = (port_of(tables, port)?, ip(address)?);
+    let ether = EtherAddr::parse(ether, with.names)?;
+    tables.set_neighbor(port, address, ether, Kind::Static, with.now).map_err(said)
+}
+
+/// A route and its ways; see [`route_text`].
+fn set_route(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+    let (prefix, spec) = route_text::route(tables, text)?;
+    tables.replace_route(prefix, &spec, with.now).map_err(said)
+}
+
+/// `FILE [GATEWAY…]`: takes the routes of a file in the place of all static ones of its families. Those whose file does
+/// not say where they lead are dealt out to the gateways.
+fn load_table(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+    let mut words = text.split_whitespace();
+    let file = words.next().ok_or("TABLE begins with the name of a file")?;
+    let gateways = words.map(ip).collect::<Result<Vec<IpAddr>, Wrong>>()?;
+    let Routes { v4, v6, next_hops } = artery_feed::read(file.as_ref()).map_err(said)?;
+    let feed = Feed { gateways, next_hops };
+    feed.load(tables, v4, IpAddr::is_ipv4, with.now)?;
+    feed.load(tables, v6, IpAddr::is_ipv6, with.now)
+}
+
+/// Where the routes of a file lead.
+struct Feed {
+    /// For those of which the file does not say.
+    gateways: Vec<IpAddr>,
+    /// By group, which counts from 1.
+    next_hops: Vec<IpAddr>,
+}
+
+impl Feed {
+    fn load<A: artery_table::router::Ip>(
+        &self,
+        tables: &mut Tables,
+        routes: Vec<(Prefix<A>, Group)>,
+        is_fit: impl Fn(&IpAddr) -> bool,
+        now: Duration,
+    ) -> Result<(), Wrong> {
+        if routes.is_empty() {
+            return Ok(());
+        }
+        let fit: Vec<IpAddr> = self.gateways.iter().copied().filter(is_fit).collect();
+        let mut used = Vec::new();
+        let mut number = |gateway: IpAddr| {
+            used.iter().position(|other| *other == gateway).unwrap_or_else(|| {
+                used.push(gateway);
+                used.len() - 1
+            })
+        };
+        let mut turns = fit.iter().cycle();
+        let way = |(prefix, group): (Prefix<A>, Group)| {
+            let said = group.checked_sub(1).and_then(|at| self.next_hops.get(at as usize));
+            let gateway = if group == NO_GROUP { turns.next() } else { said };
+            let gateway = gateway.ok_or_else(|| format!("{prefix} has no next hop; name a gateway behind the file"))?;
+            Ok::<_, Wrong>((prefix, number(*gateway)))
+        };
+        let routes = routes.into_iter().map(way).collect::<Result<Vec<_>, Wrong>>()?;
+        let specs: Vec<RouteSpec> = used.into_iter().map(RouteSpec::via).collect();
+        tables.load(&specs, routes, now).map_err(said)
+    }
+}
+
+fn said(error: impl ToString) -> Wrong {
+    error.to_string()
+}

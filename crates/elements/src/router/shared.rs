@@ -1,0 +1,91 @@
+//! What the elements of a router share: its tables behind a lock that no packet takes, and readers for packets.
+use super::events::Events;
+use artery_engine::{ArgError, Args, Resources};
+use artery_table::router::{Readers, Tables};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The link address of a packet's next hop, as LookupNextHop writes and LinkHeader reads it: six bytes of annotation.
+pub(super) const LINK_ADDRESS: usize = 40;
+
+/// A router, as its elements know it.
+pub(crate) struct SharedRouter {
+    name: String,
+    ports: usize,
+    tables: Mutex<Tables>,
+    readers: Readers,
+    events: Mutex<Events>,
+}
+
+impl SharedRouter {
+    /// The router of an element with this name and these tables.
+    pub(crate) fn new(name: &str, tables: Tables) -> SharedRouter {
+        let (readers, views) = (tables.readers(), tables.ports());
+        let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
+        SharedRouter { name: name.to_string(), ports, tables: Mutex::new(tables), readers, events }
+    }
+    /// The element's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+    /// Number of ports.
+    pub(crate) fn ports(&self) -> usize {
+        self.ports
+    }
+    /// What packets are judged by; a worker has a clone of its own.
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+    /// What happened lately. Whoever wants the tables, too, takes them first.
+    pub(crate) fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// For who changes something.
+    pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Tables are whole between any two of their statements that can panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A router's tables, for whoever changes them beside the elements: a thread of its own, for which no packet waits.
+pub struct RouterTables(Arc<SharedRouter>);
+
+impl RouterTables {
+    /// The tables of the IPRouter of this name, if there is one.
+    pub fn of(resources: &Resources, name: &str) -> Option<RouterTables> {
+        resources.get::<NamedRouters>().get(name).map(RouterTables)
+    }
+    /// The tables. As long as they are held, nobody else changes them.
+    pub fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.0.tables()
+    }
+}
+
+/// Routers by the names of their elements.
+#[derive(Default)]
+pub(crate) struct NamedRouters(Mutex<HashMap<String, Weak<SharedRouter>>>);
+
+impl NamedRouters {
+    /// Makes a router known.
+    pub(crate) fn put(&self, router: &Arc<SharedRouter>) {
+        let mut routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        routers.retain(|_, router| router.strong_count() > 0);
+        routers.insert(router.name.clone(), Arc::downgrade(router));
+    }
+    pub(super) fn get(&self, name: &str) -> Option<Arc<SharedRouter>> {
+        let routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        routers.get(name).and_then(Weak::upgrade)
+    }
+}
+
+/// The router that the argument ROUTER names.
+pub(crate) fn router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
+    let name: String = args.read("ROUTER")?;
+    let found = args.element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
+    found.and_then(|(_, name)| args.resource::<NamedRouters>().get(name)).ok_or_else(|| ArgError::Invalid {
+        arg: "ROUTER",
+        value: name,
+        fault: "does not name an element".into(),
+        wants: "the name of an IPRouter".into(),
+    })
+}

@@ -1,0 +1,167 @@
+//! Packets for the router itself.
+use super::rig::*;
+use artery_engine::DropReason;
+use artery_wire::build::{arp_request, ether, icmp_echo, ip4, ip6};
+use artery_wire::{Arp, Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4, Ipv6};
+use std::net::Ipv6Addr;
+
+#[test]
+fn an_echo_request_to_any_address_of_the_router_is_answered() {
+    let mut rig = rig();
+    for address in ["10.0.1.1", "10.0.2.1"] {
+        rig.push4(icmp_echo("10.0.1.9", address, 5, 6).payload([3; 56]));
+        let reply = ip4().src(address).dst("10.0.1.9").ttl(255).icmp_echo_reply(5, 6).payload([3; 56]);
+        assert_eq!(rig.only(A), ether(PEER, STATION_A).ip4(reply).bytes());
+    }
+    for address in ["2001:db8:1::1", "2001:db8:2::1"] {
+        rig.push6(ip6().src("2001:db8:1::9").dst(address).icmp_echo(5, 6).payload([3; 56]));
+        let reply = ip6().src(address).dst("2001:db8:1::9").icmp_echo_reply(5, 6).payload([3; 56]);
+        assert_eq!(rig.only(A), ether(PEER, STATION_A).ip6(reply).bytes());
+    }
+    assert_eq!(rig.counter("echo-replies"), 4);
+}
+
+#[test]
+fn an_echo_request_to_the_link_local_address_is_answered_on_its_link() {
+    let mut rig = rig();
+    rig.push6(ip6().src("fe80::9").dst("fe80::ff:fe00:1").icmp_echo(5, 6));
+    let reply = ip6().src("fe80::ff:fe00:1").dst("fe80::9").icmp_echo_reply(5, 6);
+    assert_eq!(rig.only(A), ether(PEER, STATION_A).ip6(reply).bytes());
+}
+
+#[test]
+fn a_flood_of_echo_requests_is_answered_in_part() {
+    let mut rig = rig_with("ICMP_EACH 20");
+    for _ in 0..500 {
+        rig.push4(icmp_echo("10.0.1.9", "10.0.1.1", 5, 6));
+    }
+    assert_eq!((rig.sent(A).len(), rig.counter("echo-replies-limited")), (20, 480));
+    assert_eq!(rig.drops(DropReason::RateLimited), 480);
+}
+
+/// The fragments of an echo request with so much payload.
+fn fragments(len: usize) -> Vec<Vec<u8>> {
+    let whole = icmp_echo("10.0.1.9", "10.0.1.1", 5, 6).payload(vec![4; len]).bytes()[20..].to_vec();
+    let count = whole.len().div_ceil(800);
+    let part = |(n, bytes): (usize, &[u8])| {
+        let packet =
+            ip4().src("10.0.1.9").dst("10.0.1.1").id(9).fragment(800 * n, n + 1 < count).raw(1, bytes);
+        ether(STATION_A, PEER).ip4(packet).bytes()
+    };
+    whole.chunks(800).enumerate().map(part).collect()
+}
+
+#[test]
+fn a_long_echo_request_is_put_together_and_its_reply_cut() {
+    let mut rig = rig();
+    for frame in fragments(4000).into_iter().rev() {
+        rig.silent();
+        rig.bench.push(A, frame);
+    }
+    let mut message: Vec<u8> = Vec::new();
+    for frame in rig.sent(A) {
+        let ip = Ipv4::new(&frame[14..]).unwrap();
+        assert_eq!(ip.fragment_offset(), message.len());
+        assert!(frame.len() <= 1514);
+        message.extend(ip.payload());
+    }
+    let icmp = Icmp::new(&message[..]).unwrap();
+    assert_eq!(
+        (icmp.icmp_type(), icmp.checksum_is_valid(), icmp.payload()),
+        (IcmpType::ECHO_REPLY, true, &[4; 4000][..])
+    );
+    assert_eq!(rig.counter("reassembled"), 1);
+}
+
+#[test]
+fn a_long_ipv6_echo_request_is_put_together_and_its_reply_cut() {
+    let mut rig = rig();
+    let us = || ip6().src("2001:db8:1::9").dst("2001:db8:1::1");
+    let whole = us().icmp_echo(5, 6).payload(vec![4; 4000]).bytes()[40..].to_vec();
+    for (n, part) in whole.chunks(1200).enumerate() {
+        rig.silent();
+        rig.push6(us().fragment(1200 * n, 1200 * (n + 1) < whole.len(), 3).raw(58, part));
+    }
+    let mut message: Vec<u8> = Vec::new();
+    for frame in rig.sent(A) {
+        let ip = Ipv6::new(&frame[14..]).unwrap();
+        assert!(frame.len() <= 1514 && ip.next_header().0 == 44);
+        message.extend(&ip.payload()[8..]);
+    }
+    let icmp = Icmp6::new(&message[..]).unwrap();
+    let address = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+    assert!(icmp.checksum_is_valid(address("2001:db8:1::1"), address("2001:db8:1::9")));
+    assert_eq!((icmp.icmp_type(), icmp.payload()), (Icmp6Type::ECHO_REPLY, &[4; 4000][..]));
+}
+
+#[test]
+fn fragments_that_overlap_are_of_no_use_and_counted() {
+    let mut rig = rig();
+    let part = |offset, more, bytes: &[u8]| {
+        ip4().src("10.0.1.9").dst("10.0.1.1").id(9).fragment(offset, more).raw(1, bytes)
+    };
+    rig.push4(part(0, true, &[8; 16]));
+    rig.push4(part(8, true, &[9; 16]));
+    assert_eq!(rig.drops(DropReason::BadFragment), 1);
+    rig.push4(part(24, false, &[9; 16]));
+    rig.push4(part(0, true, &[8; 9]));
+    assert_eq!(rig.drops(DropReason::BadFragment), 2, "a fragment of odd length");
+    rig.silent();
+}
+
+#[test]
+fn fragments_wait_for_a_minute_and_take_a_bounded_room() {
+    let mut rig = rig();
+    let first = fragments(1000)[0].clone();
+    rig.bench.push(A, first);
+    rig.pass_ms(59_000);
+    rig.silent();
+    rig.pass_ms(1_500);
+    let frame = rig.only(A);
+    let ip = Ipv4::new(&frame[14..]).unwrap();
+    let icmp = Icmp::new(ip.payload()).unwrap();
+    assert_eq!((icmp.icmp_type(), icmp.code()), (IcmpType::TIME_EXCEEDED, 1));
+    assert_eq!(rig.drops(DropReason::Incomplete), 1);
+    for id in 0..2000 {
+        rig.push4(ip4().src("10.0.1.9").dst("10.0.1.1").id(id).fragment(65_000, true).raw(1, [0; 8]));
+    }
+    assert!(rig.drops(DropReason::Incomplete) >= 1900);
+}
+
+#[test]
+fn the_rest_goes_to_the_host_with_its_station() {
+    let mut rig = rig();
+    for (dst, to) in
+        [("10.0.1.1", STATION_A), ("224.0.0.5", "1:0:5e:0:0:5"), ("10.0.1.255", "ff:ff:ff:ff:ff:ff")]
+    {
+        let packet = ip4().src("10.0.1.9").dst(dst).tcp(1, 179);
+        rig.bench.push(A, ether(to, PEER).ip4(packet.clone()).bytes());
+        assert_eq!(rig.only(HOST), ether(OWN_HOST, STATION_A).ip4(packet).bytes(), "{dst}");
+    }
+}
+
+#[test]
+fn without_host_it_ends_and_who_speaks_to_a_port_hears_that_nobody_listens() {
+    let mut rig = rig_with("");
+    rig.push4(ip4().src("10.0.1.9").dst("10.0.1.1").tcp(1, 179));
+    rig.silent();
+    rig.push4(ip4().src("10.0.1.9").dst("10.0.1.1").udp(1, 33434));
+    let frame = rig.only(A);
+    let ip = Ipv4::new(&frame[14..]).unwrap();
+    let icmp = Icmp::new(ip.payload()).unwrap();
+    assert_eq!((icmp.icmp_type(), icmp.code()), (IcmpType::UNREACHABLE, 3));
+    assert_eq!(rig.drops(DropReason::Local), 2);
+}
+
+#[test]
+fn the_host_finds_the_router_at_every_address_but_its_own() {
+    let mut rig = rig();
+    rig.bench.push(HOST, arp_request(OWN_HOST, "10.0.1.1", "10.0.1.9").bytes());
+    let frame = rig.only(HOST);
+    let arp = Arp::new(&frame[14..]).unwrap();
+    assert_eq!((arp.sender_ether(), arp.sender_ip()), (station(STATION_A), [10, 0, 1, 9].into()));
+    for (asker, target) in [("10.0.1.1", "10.0.2.1"), ("10.0.1.1", "10.0.1.1"), ("0.0.0.0", "10.0.1.9")] {
+        rig.bench.push(HOST, arp_request(OWN_HOST, asker, target).bytes());
+        rig.silent();
+    }
+}

@@ -1,0 +1,8 @@
+//! IPRouter on the bench, under a simulated clock: what the standards say of routers, rule by rule.
+mod errors;
+mod floods;
+mod forwarding;
+mod local;
+mod neighbors;
+mod replacement;
+mod rig;

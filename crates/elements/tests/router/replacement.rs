@@ -1,0 +1,37 @@
+//! A router in the place of another.
+use super::rig::*;
+use artery_elements::CLASSES;
+use artery_engine::{Bench, DropReason};
+use artery_wire::build::{arp_reply, arp_request, ether};
+
+const CONFIG: &str = "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT b 10.0.2.1/24 ETHER 2:0:0:0:0:2, DAD false";
+
+fn successor() -> Rig {
+    let class = CLASSES.find("IPRouter").unwrap();
+    Rig { bench: Bench::setup(class, CONFIG).inputs(3).outputs(3).replacing().build().unwrap() }
+}
+
+#[test]
+fn neighbors_and_packets_that_wait_are_taken_over_and_addresses_not_claimed_again() {
+    let mut old = rig_of(CONFIG);
+    old.bench.push(B, arp_request("2:0:0:0:2:5", "10.0.2.5", "10.0.2.1").bytes());
+    old.push4(through().dst("10.0.2.6"));
+    old.take_all();
+    let mut new = successor();
+    new.silent();
+    new.bench.take_state(&mut old.bench);
+    new.take_all();
+    new.push4(through().dst("10.0.2.5"));
+    assert_eq!(stations(&new.only(B)).0, station("2:0:0:0:2:5"));
+    new.bench.push(B, arp_reply("2:0:0:0:2:6", "10.0.2.6", STATION_B, "10.0.2.1").bytes());
+    let expected = ether("2:0:0:0:2:6", STATION_B).ip4(through().dst("10.0.2.6").ttl(8)).bytes();
+    assert_eq!(new.sent(B), [expected]);
+}
+
+#[test]
+fn without_heir_what_waits_ends_as_replaced() {
+    let mut rig = rig_of(CONFIG);
+    rig.push4(through().dst("10.0.2.6"));
+    rig.bench.stop_without_heir();
+    assert_eq!(rig.drops(DropReason::Replaced), 1);
+}
