@@ -1,7 +1,8 @@
 use super::claims::Claims;
 use super::limits::Rate;
 use super::shared::{NamedRouters, SharedRouter};
-use super::slow::{Job, Settings, Slow, Together};
+use super::slow::{Job, Settings, Slow};
+use super::together::Together;
 use super::verdict::Origin;
 use super::{config, handlers};
 use crate::chance::Chance;
@@ -19,15 +20,39 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "holds the ports, routes and neighbors of a router",
     manual: "
-Holds what IPForward, IP6Forward, LookupNextHop and LinkHeader go by. Ports are numbered in the order of PORT, from 0.
-Input I and output I belong to port I; an output behind them leads to the host.
+Holds the ports, routes and neighbors of a router, and deals with all that is more than plain forwarding, which IPForward
+and IP6Forward do by what it holds. Ports are numbered in the order of PORT, from 0. Input I takes whole frames that port I
+received: ARP, and what IPForward and IP6Forward turn aside; everything else would be dealt with right as well, but not as
+fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one.
 
-PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES]`. Without ETHER, NAME is an interface of this machine, which has
-an address.
+PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
+[REDIRECTS BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
+the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY…`, where a way is the address
 of a gateway, the name of a port, or one of `blackhole`, `unreachable` and `prohibited`; several gateways share packets.
 TABLE is `FILE [GATEWAY…]`: routes from a file, as text or an MRT dump; those of which it does not say where they lead
-are dealt out to the gateways. What ROUTE says goes before that.",
+are dealt out to the gateways. What ROUTE says goes before that.
+
+Packets are judged in the order of RFC 1812 section 5.2 and RFC 8200: station, header, source, way, options, hops left,
+length. Each that ends is counted under a reason of its own, and its sender told where the standards want it, by the port
+that it sent to; no errors are sent about errors, fragments but the first, and groups. IPv4 source routes and IPv6 routing
+headers are refused. Packets that are too long are cut, or their sender is told the MTU. A packet that leaves by the port
+it came by is forwarded, and its sender redirected.
+
+Packets to a neighbor that is not known wait for it: HOLD of them for each neighbor, of which the oldest gives way, and
+HOLD_ALL in all. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery
+(RFC 4861), and asked again before what is known of them ends. The router's own addresses are announced, watched, and
+defended; with ACD or DAD they are not used before it is clear that nobody else has them, and an address that somebody else
+has is not used at all.
+
+Echo requests to the router are answered, also in fragments. All else that is for the router goes to HOST, the station of
+the host, whose frames come by the last input: what it asks for by ARP or Neighbor Discovery has the station of the first
+port, and its packets keep their time to live. Without HOST they end as `local`.
+
+What the router says itself is limited by ICMP_RATE, ICMP_EACH and MESSAGE_RATE, which workers share evenly.
+
+A router that takes the place of another takes over the neighbors that were learnt, the packets that wait for others, and
+the claims of its addresses; ports are the same if their names are.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
     NEIGHBOR eth2 10.0.2.254 2:0:0:0:2:fe, ROUTE 0.0.0.0/0 10.0.2.254);
 f4 :: IPForward(ip);

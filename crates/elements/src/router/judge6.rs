@@ -222,10 +222,13 @@ impl Case<'_> {
         port.is_some_and(|port| port.link_local == address.to_bits())
     }
 
-    /// Whether some port of the router has an address.
+    /// Whether an address is the router's own: that of some port, or of all routers on a link.
     fn is_anyones(&self, address: Ipv6Addr) -> bool {
-        let has = |port: &PortView| port.v6.iter().any(|(own, _)| *own == address.to_bits());
-        self.is_ours(address) || self.view.ports.iter().any(has)
+        if address.is_unicast_link_local() {
+            return self.is_ours(address);
+        }
+        let found = self.view.v6.explain(self.view.turn, address.to_bits(), |_| 0);
+        found.decision.outcome == Outcome::Local
     }
 }
 

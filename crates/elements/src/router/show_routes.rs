@@ -352,3 +352,42 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("its keys are strings, and nothing in it refuses to be written")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::testing::{NOW, small};
+    use super::*;
+    use artery_table::router::{RouteSpec, Target};
+    use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, prefixes};
+    use std::time::Instant;
+
+    fn load<A: Ip + Shape>(tables: &mut Tables, count: usize) {
+        let ports = (0..2).map(|port| RouteSpec::to(Target::on_link(PortId(port))));
+        let routes = prefixes::<A>(count, 1).into_iter().enumerate().map(|(at, prefix)| (prefix, at % 2));
+        tables.load(&ports.collect::<Vec<_>>(), routes, NOW).unwrap();
+    }
+
+    #[test]
+    fn a_full_table_is_written_in_time_that_grows_with_it_and_held_for_a_slice_at_a_time() {
+        let mut tables = small().tables;
+        load::<u32>(&mut tables, FULL_FEED_V4);
+        load::<u128>(&mut tables, FULL_FEED_V6);
+        let count = tables.count::<u32>() + tables.count::<u128>();
+        let router = SharedRouter::new("router", tables);
+        let begin = Instant::now();
+        let text = routes(&router, "").unwrap();
+        println!("{count} routes: {} bytes, {:?}", text.len(), begin.elapsed());
+        assert_eq!(text.matches("\"dst\"").count(), count);
+        let begin = Instant::now();
+        let slices = 500;
+        let mut listing = Listing { router: &router, ports: Vec::new(), text: String::new(), left: usize::MAX, last: None, is_cut: false };
+        let mut from: Prefix<u32> = Prefix::ALL;
+        for _ in 0..slices {
+            let slice = listing.slice(from, false, Prefix::ALL);
+            let Some(AnyPrefix::V4(last)) = slice.last().map(|route| route.prefix) else { break };
+            from = last;
+            assert!(listing.write(&slice));
+        }
+        println!("a slice of {SLICE}: {:?}", begin.elapsed() / slices);
+    }
+}

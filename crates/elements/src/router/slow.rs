@@ -4,26 +4,25 @@
 //! like any other packet. Packets that wait for a neighbor are judged anew when the wait is over.
 use super::claims::{ClaimAction, Claims};
 use super::flow::Flows;
-use super::held::{Held, Kept, Neighbor, Next, Room};
+use super::held::{Held, Kept, Neighbor, Next};
 use super::icmp::{self, Silence, Speaker};
 use super::limits::{Bucket, Limits, Rate};
 use super::local::Fragments;
 use super::shared::SharedRouter;
+use super::together::{Counters, Together, locked};
 use super::events::{AddressEvent, Event};
 use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
 use super::{judge4, judge6};
 use artery_engine::{Context, DropReason, Packet, Time};
 use artery_rcu::Turn;
 use artery_table::neighbor::claim::ClaimEffect;
-use artery_table::neighbor::{Action, Happened, Link, NeighborEvent, Resolution};
+use artery_table::neighbor::{Link, Resolution};
 use artery_table::path::{Decision, Outcome};
 use artery_table::router::{PortAction, PortView};
 use artery_table::{PortId, router::Tables};
 use artery_wire::{EtherAddr, EtherType, Ethernet};
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Bytes of the link header.
@@ -50,151 +49,6 @@ pub(super) struct Settings {
     pub(super) messages: Rate,
     /// Unknown neighbors that control is asked about.
     pub(super) asks: Rate,
-}
-
-/// Most failures that are kept for workers that have not looked yet.
-const FAILURES: usize = 4096;
-
-/// Neighbors that were asked in vain.
-#[derive(Default)]
-struct Failures {
-    list: VecDeque<Neighbor>,
-    /// How many there were before those in the list.
-    before: u64,
-}
-
-impl Failures {
-    fn push(&mut self, neighbor: Neighbor) {
-        if self.list.len() >= FAILURES {
-            self.list.pop_front();
-            self.before += 1;
-        }
-        self.list.push_back(neighbor);
-    }
-    /// Those behind the first so many, of which the count becomes that of all.
-    fn since(&self, seen: &mut u64) -> Vec<Neighbor> {
-        let skipped = seen.saturating_sub(self.before) as usize;
-        *seen = self.before + self.list.len() as u64;
-        self.list.iter().skip(skipped).copied().collect()
-    }
-}
-
-/// What the copies of a router's slow path share.
-pub(super) struct Together {
-    claims: Mutex<Claims>,
-    /// How many of the router's addresses may not be used.
-    unusable: AtomicUsize,
-    room: Arc<Room>,
-    /// By worker, as of its last call.
-    counters: Mutex<Vec<Arc<Mutex<Counters>>>>,
-    /// Neighbors that were asked in vain, of late: whichever worker hears of it, packets wait on others too.
-    failures: Mutex<Failures>,
-    /// Whether the tables and claims of a router that is being replaced were taken over.
-    pub(super) is_heir: AtomicBool,
-}
-
-impl Together {
-    /// With these claims, and room for so many packets that wait.
-    pub(super) fn new(claims: Claims, hold: usize) -> Together {
-        Together {
-            claims: Mutex::new(claims),
-            unusable: AtomicUsize::new(usize::MAX),
-            room: Arc::new(Room::new(hold)),
-            counters: Mutex::default(),
-            failures: Mutex::default(),
-            is_heir: AtomicBool::new(false),
-        }
-    }
-    /// What was counted on all workers.
-    pub(super) fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        locked(&self.counters).iter().for_each(|worker| sum.add(&locked(worker)));
-        sum
-    }
-    /// The claims of the router's addresses. Whoever wants the tables, too, takes them first.
-    pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
-        locked(&self.claims)
-    }
-    /// Whether an address of the router may be used.
-    fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
-        self.unusable.load(Relaxed) == 0 || self.claims().is_usable((port, address))
-    }
-    fn note_failures(&self, actions: &[(PortId, PortAction)]) {
-        let failed = |(port, action): &(PortId, PortAction)| match action {
-            PortAction::V4(Action::Event(NeighborEvent { address, what: Happened::Failed, .. })) => {
-                Some((*port, IpAddr::V4((*address).into())))
-            }
-            PortAction::V6(Action::Event(NeighborEvent { address, what: Happened::Failed, .. })) => {
-                Some((*port, IpAddr::V6((*address).into())))
-            }
-            _ => None,
-        };
-        actions.iter().filter_map(failed).for_each(|neighbor| locked(&self.failures).push(neighbor));
-    }
-    fn note(&self, claims: &Claims) {
-        self.unusable.store(claims.unusable(), Relaxed);
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $field:ident $name:literal,)*) => {
-        /// What the slow path of one worker counts.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $field: u64,)* }
-
-        impl Counters {
-            /// Names and values, in a fixed order.
-            pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$(($name, self.$field)),*].into_iter()
-            }
-            fn add(&mut self, other: &Counters) {
-                $(self.$field += other.$field;)*
-            }
-        }
-    };
-}
-
-counters! {
-    /// ICMP and ICMPv6 errors sent.
-    errors "icmp-errors",
-    /// Errors not sent because there were too many.
-    errors_limited "icmp-errors-limited",
-    /// Errors not sent because the rules forbid it.
-    errors_forbidden "icmp-errors-forbidden",
-    /// Redirects sent.
-    redirects "redirects",
-    /// Redirects not sent because there were too many.
-    redirects_limited "redirects-limited",
-    /// Echo requests answered.
-    echoes "echo-replies",
-    /// Echo requests not answered because there were too many.
-    echoes_limited "echo-replies-limited",
-    /// Fragments made of packets.
-    fragments "fragments-made",
-    /// Packets put together of fragments.
-    reassembled "reassembled",
-    /// Packets that began to wait for a neighbor.
-    held "held",
-    /// Packets that waited and went.
-    released "released",
-    /// ARP messages received.
-    arp "arp-received",
-    /// Neighbor Discovery messages received.
-    nd "nd-received",
-    /// Messages between neighbors not looked at because there were too many.
-    messages_limited "neighbor-messages-limited",
-    /// Questions for neighbors sent.
-    questions "neighbor-questions-sent",
-    /// Answers to neighbors sent.
-    answers "neighbor-answers-sent",
-    /// Announcements and probes of own addresses sent.
-    announcements "announcements-sent",
-    /// Messages of stations that use an address of the router.
-    conflicts "address-conflicts",
 }
 
 /// A packet that waits, and how it came.
@@ -280,12 +134,11 @@ pub(super) struct Slow {
 impl Slow {
     /// That of one of so many workers.
     pub(super) fn new(settings: Settings, together: &Arc<Together>, workers: usize, ids: u32) -> Slow {
-        let told = Arc::new(Mutex::new(Counters::default()));
-        locked(&together.counters).push(told.clone());
+        let told = together.worker();
         Slow {
             counters: Counters::default(),
             told,
-            held: Held::new(settings.hold, &together.room),
+            held: Held::new(settings.hold, together.room()),
             limits: Limits::new(settings.icmp.share(workers), settings.icmp_each.share(workers)),
             messages: Bucket::new(settings.messages.share(workers)),
             asks: Bucket::new(settings.asks.share(workers)),
@@ -429,7 +282,7 @@ impl Slow {
         }
         self.counters.held += 1;
         if self.held.is_empty() {
-            locked(&self.together.failures).since(&mut self.failures_seen);
+            self.together.failures(&mut self.failures_seen);
         }
         match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
             Kept::All => {}
@@ -496,7 +349,7 @@ impl Slow {
         if self.held.is_empty() {
             return;
         }
-        let failed = locked(&self.together.failures).since(&mut self.failures_seen);
+        let failed = self.together.failures(&mut self.failures_seen);
         for neighbor in failed {
             if self.held.has(&neighbor) && !job.link(&neighbor).is_ready() {
                 self.fail(&neighbor, job);
