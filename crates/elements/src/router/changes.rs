@@ -68,13 +68,19 @@ impl Change<'_> {
             [port, address, ether] => (port, address, ether, Kind::Static),
             [port, address, ether, "published"] => (port, address, ether, Kind::Published),
             [port, address, ether, "temporary"] => (port, address, ether, Kind::Temporary),
-            [_, _, _, word] => return Err(format!("'{word}': neighbors are published or temporary; or leave it out")),
-            _ => return Err("a neighbor is 'PORT ADDRESS ETHER', such as 'eth1 192.0.2.1 2:0:0:0:0:1'".into()),
+            [_, _, _, word] => {
+                return Err(format!("'{word}': neighbors are published or temporary; or leave it out"));
+            }
+            _ => {
+                return Err("a neighbor is 'PORT ADDRESS ETHER', such as 'eth1 192.0.2.1 2:0:0:0:0:1'".into());
+            }
         };
         let (port, address) = (port_of(self.tables, port)?, ip(address)?);
         let link = EtherAddr::parse(ether, self.names)?;
         self.tables.set_neighbor(port, address, link, kind, self.now).map_err(|error| match error {
-            RouterError::Neighbors(limit) => format!("neighbor {address}: {limit}; flush those that nobody needs"),
+            RouterError::Neighbors(limit) => {
+                format!("neighbor {address}: {limit}; flush those that nobody needs")
+            }
             error => said(error),
         })
     }

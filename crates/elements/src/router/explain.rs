@@ -4,21 +4,21 @@
 //! told from the same tables. Nothing is sent, counted or changed, and no neighbor is asked.
 use super::flow::Flows;
 use super::flow_text::{Described, described};
+use super::handlers;
+use super::icmp::{self, Silence, Speaker};
 use super::ip_router::IpRouter;
 use super::route_text::port_names;
 use super::shared::SharedRouter;
 use super::show_ports::reverse_path;
 use super::show_routes::{json, name};
-use super::verdict::{Came, Leave, Message, Origin, Station, Told, Verdict, View};
-use super::handlers;
-use super::icmp::{self, Silence, Speaker};
 use super::slow::{LINK, judge};
+use super::verdict::{Came, Leave, Message, Origin, Station, Told, Verdict, View};
 use artery_engine::{Context, DropReason};
 use artery_rcu::Turn;
+use artery_table::PortId;
 use artery_table::neighbor::NeighborView;
 use artery_table::next_hop::Hop;
 use artery_table::path::{Explained, Method, Outcome, PathReader};
-use artery_table::PortId;
 use artery_table::router::{GroupView, Ip, Tables};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{EtherAddr, EtherType, Ethernet, IcmpError, Ipv4, Ipv6, describe, nd};
@@ -221,7 +221,9 @@ impl Steps<'_> {
 
     /// Tells of the steps of an IP packet as far as it comes.
     fn walk<A: Ip>(&mut self, verdict: &Verdict, came: Came, head: Option<Head<A>>, path: &PathReader<A>) {
-        self.ends_at = verdict.reason().map(|reason| (stage_of(reason, head.as_ref().is_some_and(|head| head.is_sound)), reason));
+        self.ends_at = verdict
+            .reason()
+            .map(|reason| (stage_of(reason, head.as_ref().is_some_and(|head| head.is_sound)), reason));
         if !self.stage("arrival", self.arrived(came.to)) {
             return;
         }
@@ -240,7 +242,9 @@ impl Steps<'_> {
             return;
         }
         match found.decision.outcome {
-            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => self.leave(verdict, came, &head, &found),
+            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => {
+                self.leave(verdict, came, &head, &found)
+            }
             _ => self.arrive(verdict),
         }
     }
@@ -258,8 +262,12 @@ impl Steps<'_> {
         };
         let (prefix, source) = (route.prefix.to_string(), route.source.name());
         let text = format!("{prefix} matches {to}, {source}");
-        let facts =
-            Facts { prefix: Some(prefix), source: Some(source), group: Some(route.group), ..Facts::default() };
+        let facts = Facts {
+            prefix: Some(prefix),
+            source: Some(source),
+            group: Some(route.group),
+            ..Facts::default()
+        };
         self.stage_with("route", text, facts)
     }
 
@@ -328,7 +336,8 @@ impl Steps<'_> {
 
     fn output(&mut self, leave: &Leave) {
         let port = name(self.view.ports, leave.decision.port);
-        let from = self.view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
+        let from =
+            self.view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
         let to = leave.decision.link.address().map(|link| link.to_string()).unwrap_or_default();
         self.stage("output", format!("by {port}, from {from} to {to}"));
         if let Some(better) = self.redirect(leave) {
@@ -485,7 +494,9 @@ impl Steps<'_> {
                 None => {
                     let (kind, code) = message(*told);
                     let sentence = reason.sentence().trim();
-                    format!("{sentence} Its sender is told: ICMP type {kind}, code {code}, unless too many were of late.")
+                    format!(
+                        "{sentence} Its sender is told: ICMP type {kind}, code {code}, unless too many were of late."
+                    )
                 }
                 Some(why) => format!("{} Its sender is not told: {why}.", reason.sentence().trim()),
             },

@@ -1,6 +1,6 @@
 //! Packets as people write them: `10.1.2.3:1234 > 8.8.8.8:53 udp ttl 9`.
-use artery_wire::build::{Ether, Frame, ether, ip4, ip6};
 use artery_wire::EtherAddr;
+use artery_wire::build::{Ether, Frame, ether, ip4, ip6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How packets are written, for messages.
@@ -100,14 +100,17 @@ fn ends(source: IpAddr, destination: IpAddr) -> Result<Ends, Wrong> {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Ok(Ends::V4(source, destination)),
         (IpAddr::V6(source), IpAddr::V6(destination)) => Ok(Ends::V6(source, destination)),
-        _ => Err(format!("{source} and {destination} are of different families: no packet has both; take two of one")),
+        _ => Err(format!(
+            "{source} and {destination} are of different families: no packet has both; take two of one"
+        )),
     }
 }
 
 fn options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Options, Wrong> {
     let mut options = Options { protocol: None, ttl: 64, len: None, dont_fragment: false, to: None };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
+        let mut value =
+            || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
         match word {
             "udp" => options.protocol = Some((word.into(), 17)),
             "tcp" => options.protocol = Some((word.into(), 6)),
@@ -155,7 +158,9 @@ fn hex(text: &str) -> Result<Vec<u8>, Wrong> {
         .filter(|c| *c != ':')
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect::<Option<_>>()
-        .ok_or("frame: only hexadecimal digits, such as 02000000000102…; spaces and colons may be between them")?;
+        .ok_or(
+            "frame: only hexadecimal digits, such as 02000000000102…; spaces and colons may be between them",
+        )?;
     if digits.len() % 2 == 1 {
         return Err("frame: an odd number of digits; each byte has two".into());
     }
@@ -171,7 +176,9 @@ impl Flow {
         let Some(len) = self.len else { return Ok(bare.into()) };
         match usize::from(len).checked_sub(headers) {
             Some(more) => Ok(self.frame_with(ether(to, from), &vec![0; more]).into()),
-            None => Err(format!("len {len}: shorter than the headers of such a packet; take {headers} or more")),
+            None => {
+                Err(format!("len {len}: shorter than the headers of such a packet; take {headers} or more"))
+            }
         }
     }
 
@@ -269,7 +276,10 @@ mod tests {
     #[test]
     fn a_frame_can_be_given_byte_by_byte() {
         assert_eq!(frame("frame 0200 00:00:00:01 ab"), [2, 0, 0, 0, 0, 1, 0xab]);
-        assert!(wrong_frame("frame 020").contains("odd number") && wrong_frame("frame xy").contains("hexadecimal"));
+        assert!(
+            wrong_frame("frame 020").contains("odd number")
+                && wrong_frame("frame xy").contains("hexadecimal")
+        );
     }
     fn wrong_frame(text: &str) -> String {
         described(text).unwrap_err()
@@ -290,7 +300,10 @@ mod tests {
             ("10.0.0.1 > 10.0.0.2 ttl 256", "ttl 256: not a number from 0 to 255"),
             ("10.0.0.1 > 10.0.0.2 ttl", "'ttl' is the last word; its value is missing"),
             ("10.0.0.1 > 10.0.0.2 fast", "'fast' means nothing here: write "),
-            ("10.0.0.1 > 10.0.0.2 len 20", "len 20: shorter than the headers of such a packet; take 28 or more"),
+            (
+                "10.0.0.1 > 10.0.0.2 len 20",
+                "len 20: shorter than the headers of such a packet; take 28 or more",
+            ),
             ("10.0.0.1 > 10.0.0.2 len 70000", "len 70000: not a number from 0 to 65535"),
             ("2001:db8::1 > 2001:db8::2 df", "df: no router cuts IPv6 packets"),
             ("10.0.0.1 > 10.0.0.2 to me", "to me: no Ethernet address; write it as "),

@@ -120,7 +120,8 @@ fn change(
     how: impl FnOnce(&mut Change<'_>) -> Result<(), Refused>,
 ) -> Result<(), HandlerError> {
     let now = now(cx);
-    let changed = how(&mut Change { router: &r.router, tables: &mut r.router.tables(), names: &r.names, now });
+    let changed =
+        how(&mut Change { router: &r.router, tables: &mut r.router.tables(), names: &r.names, now });
     r.tables_changed(cx);
     changed.map_err(refused)
 }
@@ -153,7 +154,8 @@ mod tests {
     }
     #[track_caller]
     fn read(bench: &mut Bench, name: &str, parameters: &str) -> Value {
-        let text = bench.read(name, parameters).unwrap_or_else(|error| panic!("{name} {parameters}: {error}"));
+        let text =
+            bench.read(name, parameters).unwrap_or_else(|error| panic!("{name} {parameters}: {error}"));
         let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         assert_eq!(value["schema_version"], 1);
         value
@@ -178,7 +180,10 @@ mod tests {
         let hop = json!([{ "gateway": "10.0.2.254", "port": "b", "weight": 1, "state": "up" }]);
         assert_eq!((&default["next_hops"], &default["method"]), (&hop, &Value::Null));
         let several = route("20.0.0.0/8");
-        assert_eq!((&several["method"], &several["next_hops"][1]["weight"]), (&json!("resilient"), &json!(3)));
+        assert_eq!(
+            (&several["method"], &several["next_hops"][1]["weight"]),
+            (&json!("resilient"), &json!(3))
+        );
         assert_eq!(route("10.0.1.0/24")["source"], "connected");
         assert_eq!(route("10.0.1.1/32")["type"], "local");
         assert_eq!(route("21.0.0.0/8")["type"], "blackhole");
@@ -236,8 +241,13 @@ mod tests {
         assert_eq!(read(&mut bench, "route_json", "10.0.1.1")["outcome"], "local");
         assert_eq!(read(&mut bench, "route_json", "2001:db8:99::1")["outcome"], "no-route");
         let on_link = read(&mut bench, "route_json", "10.0.1.77");
-        assert_eq!((&on_link["chosen"]["state"], &on_link["outcome"]), (&json!("NONE"), &json!("neighbor-unresolved")));
-        assert!(bench.read("route_json", "here").unwrap_err().to_string().starts_with("'here' is no IP address"));
+        assert_eq!(
+            (&on_link["chosen"]["state"], &on_link["outcome"]),
+            (&json!("NONE"), &json!("neighbor-unresolved"))
+        );
+        assert!(
+            bench.read("route_json", "here").unwrap_err().to_string().starts_with("'here' is no IP address")
+        );
     }
 
     #[test]
@@ -251,7 +261,10 @@ mod tests {
         assert_eq!((&port["arp"]["neighbors-failed"], &port["duplicates"]), (&json!(0), &json!([])));
         let neighbors = read(&mut bench, "neighbors_json", "b");
         let gateway = &neighbors["neighbors"][1];
-        assert_eq!((&gateway["dst"], &gateway["dev"], &gateway["static"]), (&json!("10.0.2.254"), &json!("b"), &json!(true)));
+        assert_eq!(
+            (&gateway["dst"], &gateway["dev"], &gateway["static"]),
+            (&json!("10.0.2.254"), &json!("b"), &json!(true))
+        );
         assert_eq!(gateway["next_hops"], 1);
         assert_eq!(read(&mut bench, "neighbors_json", "a")["neighbors"], json!([]));
         let error = bench.read("neighbors_json", "c").unwrap_err().to_string();
@@ -270,9 +283,13 @@ mod tests {
         assert!(refusal(&mut bench, "remove_route", "30.0.0.0/8").contains("not in table"));
         assert!(refusal(&mut bench, "remove_route", "10.0.1.0/24").contains("remove the address"));
         let events = read(&mut bench, "events_json", &now.to_string());
-        let what = |event: &Value| format!("{} {}", event["dst"].as_str().unwrap(), event["what"].as_str().unwrap());
+        let what =
+            |event: &Value| format!("{} {}", event["dst"].as_str().unwrap(), event["what"].as_str().unwrap());
         let told: Vec<String> = events["events"].as_array().unwrap().iter().map(what).collect();
-        assert_eq!(told, ["30.0.0.0/8 added", "30.0.0.0/8 replaced", "31.0.0.0/8 added", "30.0.0.0/8 removed"]);
+        assert_eq!(
+            told,
+            ["30.0.0.0/8 added", "30.0.0.0/8 replaced", "31.0.0.0/8 added", "30.0.0.0/8 removed"]
+        );
         assert_eq!(events["events"][0]["text"], "route 30.0.0.0/8: added");
         assert_eq!((&events["lost"], events["next"].as_u64()), (&json!(0), now.as_u64().map(|now| now + 4)));
         assert!(bench.read("events_json", "soon").unwrap_err().to_string().contains("no number of an event"));
@@ -297,7 +314,10 @@ mod tests {
         bench.write("remove_neighbor", "a 10.0.1.5").unwrap();
         assert!(refusal(&mut bench, "remove_neighbor", "a 10.0.1.5").contains("not in table"));
         assert!(refusal(&mut bench, "add_neighbor", "a 10.0.1.5").contains("PORT ADDRESS ETHER"));
-        assert!(refusal(&mut bench, "add_neighbor", "a 10.0.1.5 2:0:0:0:1:5 often").contains("published or temporary"));
+        assert!(
+            refusal(&mut bench, "add_neighbor", "a 10.0.1.5 2:0:0:0:1:5 often")
+                .contains("published or temporary")
+        );
     }
 
     #[test]

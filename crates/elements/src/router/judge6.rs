@@ -299,8 +299,10 @@ mod tests {
         expect_all(&["::", "::1", "ff02::1", "::ffff:1.2.3.4", "0:1::1"].map(|src| (base().src(src), refused)));
         let probe = base().src("::").dst("ff02::1:ff00:1");
         assert_eq!(verdict(&mut small(), &probe), Verdict::Host);
-        let own = base().src("2001:db8:2::1").dst("2001:db8:1::1");
-        assert_eq!(verdict(&mut small(), &own), Verdict::Discard(DropReason::OwnSource));
+        for own in ["2001:db8:2::1", "2001:db8:2::"] {
+            let to_us = base().src(own).dst("2001:db8:1::1");
+            assert_eq!(verdict(&mut small(), &to_us), Verdict::Discard(DropReason::OwnSource), "{own}");
+        }
     }
 
     #[test]

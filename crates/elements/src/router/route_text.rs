@@ -108,9 +108,11 @@ mod tests {
 
     #[test]
     fn a_route_has_ways_with_weights_and_a_method() {
-        let (prefix, spec) = read("10.0.0.0/8 10.0.2.254 weight 3 mtu 1400 fe80::1%b b by resilient").unwrap();
+        let (prefix, spec) =
+            read("10.0.0.0/8 10.0.2.254 weight 3 mtu 1400 fe80::1%b b by resilient").unwrap();
         assert_eq!(prefix.to_string(), "10.0.0.0/8");
-        let via = |gateway: &str, port, mtu| Target::Via { port, gateway: Some(gateway.parse().unwrap()), mtu };
+        let via =
+            |gateway: &str, port, mtu| Target::Via { port, gateway: Some(gateway.parse().unwrap()), mtu };
         let expected = vec![
             (via("10.0.2.254", None, Some(1400)), 3),
             (via("fe80::1", Some(B), None), 1),
@@ -124,12 +126,18 @@ mod tests {
     fn what_is_wrong_is_said_with_a_remedy() {
         for (text, expected) in [
             ("", "a route begins with its prefix, such as 192.0.2.0/24"),
-            ("10.0.0.0/8 eth9", "'eth9' is no way: name the address of a gateway, a port (a, b), or blackhole, unreachable or prohibited"),
+            (
+                "10.0.0.0/8 eth9",
+                "'eth9' is no way: name the address of a gateway, a port (a, b), or blackhole, unreachable or prohibited",
+            ),
             ("10.0.0.0/8 10.0.2.9%c", "no port is called 'c'; there are: a, b"),
             ("10.0.0.0/8 weight 3", "'weight' belongs behind the way that it is about"),
             ("10.0.0.0/8 b weight", "'weight' is the last word; its value is missing"),
             ("10.0.0.0/8 b weight x", "weight x: not a number that it can have"),
-            ("10.0.0.0/8 blackhole mtu 9", "mtu belongs behind a gateway or a port: no packet takes the other ways"),
+            (
+                "10.0.0.0/8 blackhole mtu 9",
+                "mtu belongs behind a gateway or a port: no packet takes the other ways",
+            ),
             ("10.0.0.0/8 b by luck", "'luck' is no method; they are hash, resilient, xor and per-packet"),
         ] {
             assert_eq!(read(text).unwrap_err(), expected, "{text}");

@@ -107,8 +107,7 @@ fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {
             ("port", what.name(), About { port: port_name(*port), lladdr, mtu, ..About::default() }, detail)
         }
         Event::NextHop { port, gateway, is_up } => {
-            let about =
-                About { dst: Some(gateway.to_string()), port: port_name(*port), ..About::default() };
+            let about = About { dst: Some(gateway.to_string()), port: port_name(*port), ..About::default() };
             let what = if *is_up { "up" } else { "down" };
             ("nexthop", what, about, what.to_string())
         }

@@ -182,5 +182,10 @@ pub(super) fn drops(cx: &mut Context<'_>) -> Result<String, HandlerError> {
 }
 
 fn drop_of(reason: DropReason, count: u64, element: &str) -> DropJson {
-    DropJson { reason: reason.name(), sentence: reason.sentence().trim(), count, element: element.to_string() }
+    DropJson {
+        reason: reason.name(),
+        sentence: reason.sentence().trim(),
+        count,
+        element: element.to_string(),
+    }
 }

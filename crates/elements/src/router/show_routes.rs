@@ -164,7 +164,8 @@ struct Wanted {
 fn wanted(text: &str) -> Result<Wanted, String> {
     let (mut wanted, mut words) = (Wanted::default(), text.split_whitespace());
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
+        let mut value =
+            || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
         match word {
             "4" => wanted.family = Some(4),
             "6" => wanted.family = Some(6),
@@ -380,7 +381,14 @@ mod tests {
         assert_eq!(text.matches("\"dst\"").count(), count);
         let begin = Instant::now();
         let slices = 500;
-        let mut listing = Listing { router: &router, ports: Vec::new(), text: String::new(), left: usize::MAX, last: None, is_cut: false };
+        let mut listing = Listing {
+            router: &router,
+            ports: Vec::new(),
+            text: String::new(),
+            left: usize::MAX,
+            last: None,
+            is_cut: false,
+        };
         let mut from: Prefix<u32> = Prefix::ALL;
         for _ in 0..slices {
             let slice = listing.slice(from, false, Prefix::ALL);
