@@ -39,11 +39,11 @@ elements! {
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
         host_ether_filter, strip_ether_vlan_header;
 
-    ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, route,
+    ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, reassembly, route,
         routes, routing, slots, table_lookup):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
         dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ping_encap, icmp_ping_responder,
-        ip_encap, ip_fragmenter, ip_gw_options, ip_lookup, ip_print, linear_ip_lookup, mark_ip_ce, mark_ip_header,
+        ip_encap, ip_fragmenter, ip_gw_options, ip_lookup, ip_print, ip_reassembler, linear_ip_lookup, mark_ip_ce, mark_ip_header,
         radix_ip_lookup, range_ip_lookup,
         set_ip_address, set_ip_checksum, set_ip_dscp, set_rand_ip_address, set_tcp_checksum,
         set_udp_checksum, static_ip_lookup, store_ip_address, strip_ip_header,
@@ -51,7 +51,7 @@ elements! {
 
     ip6: get_ip6_address, lookup_ip6_route;
 
-    router(changes, claims, config, events, explain, flow, flow_text, forward, handlers, heir, held, icmp,
+    router(changes, claims, config, events, explain, explanation, flow, flow_text, forward, handlers, heir, held, icmp,
         judge4, judge6, leave, limits, local, neighbors_io, port_text, route_text, shared, show_events, show_ports,
         show_routes, slow, together, verdict): ip_router, ip_forward, ip6_forward;
 

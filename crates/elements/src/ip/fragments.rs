@@ -85,7 +85,7 @@ impl Cut {
 }
 
 /// Copies all annotations.
-fn inherit(to: &mut Packet, from: &Packet) {
+pub(crate) fn inherit(to: &mut Packet, from: &Packet) {
     to.set_annotation(0, from.annotation::<20>(0));
     let cold = from.annotation::<28>(20);
     if cold != [0; 28] {

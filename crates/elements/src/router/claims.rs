@@ -52,7 +52,8 @@ impl Claims {
 
     /// Follows what has changed at the ports.
     pub(crate) fn follow(&mut self, ports: &[PortView], now: Duration, into: &mut Vec<ClaimAction>) {
-        let wanted: Vec<Own> = (0..).map(PortId).zip(ports).flat_map(|(id, port)| addresses(id, port)).collect();
+        let wanted: Vec<Own> =
+            (0..).map(PortId).zip(ports).flat_map(|(id, port)| addresses(id, port)).collect();
         self.claims.retain(|own, _| wanted.contains(own));
         let before = std::mem::take(&mut self.ports);
         self.ports = ports.iter().map(|port| Known { is_up: port.is_up, address: port.address }).collect();
@@ -126,7 +127,8 @@ impl Claims {
             }
         }
         let taken = std::mem::take(&mut old.claims).into_iter();
-        self.claims = taken.filter_map(|((port, address), claim)| Some(((new(port)?, address), claim))).collect();
+        self.claims =
+            taken.filter_map(|((port, address), claim)| Some(((new(port)?, address), claim))).collect();
     }
 
     fn step(&mut self, own: Own, event: ClaimEvent, now: Duration, into: &mut Vec<ClaimAction>) {
@@ -148,9 +150,9 @@ fn addresses(id: PortId, port: &PortView) -> impl Iterator<Item = Own> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use artery_table::neighbor::claim::ClaimState;
     use super::super::verdict::testing::{A, B, NOW, small};
     use super::*;
+    use artery_table::neighbor::claim::ClaimState;
 
     fn claims() -> Claims {
         Claims::new(ClaimSettings::arp().without_probes(), ClaimSettings::nd(), 1)

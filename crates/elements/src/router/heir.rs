@@ -1,12 +1,13 @@
 //! A router in the place of another: what it takes over. Ports are the same if they have the same name.
 use super::held::Kept;
+use super::local::no_fragments;
 use super::shared::SharedRouter;
 use super::slow::{Job, Slow, Waiting};
 use super::verdict::{Came, Origin};
 use artery_engine::DropReason;
+use artery_table::PortId;
 use artery_table::neighbor::Kind;
 use artery_table::router::{Ip, Tables};
-use artery_table::PortId;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -21,7 +22,11 @@ impl Slow {
         if !self.together.is_heir.swap(true, Relaxed) {
             take_tables(router, &ports, job);
             let (mut claims, mut before) = (self.together.claims(), old.together.claims());
-            claims.take(&mut before, |id| ports.get(usize::from(id.0)).copied().flatten(), job.router.ports());
+            claims.take(
+                &mut before,
+                |id| ports.get(usize::from(id.0)).copied().flatten(),
+                job.router.ports(),
+            );
         }
         for ((port, address), packets) in old.held.drain() {
             let port = ports.get(usize::from(port.0)).copied().flatten();
@@ -30,7 +35,7 @@ impl Slow {
             }
         }
         self.counters = old.counters;
-        self.fragments = std::mem::take(&mut old.fragments);
+        self.fragments = std::mem::replace(&mut old.fragments, no_fragments());
     }
 
     fn inherit(

@@ -35,7 +35,9 @@ impl Speaker<'_> {
     pub(crate) fn v4(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let usable = |id: PortId, own: u32| (self.is_usable)(id, IpAddr::V4(own.into())).then(|| own.into());
         let is_near = |own: &&(u32, u8)| Prefix::of(own.0, own.1).contains(to.to_bits());
-        let near = self.port().and_then(|(id, port)| port.v4.iter().filter(is_near).find_map(|own| usable(id, own.0)));
+        let near = self
+            .port()
+            .and_then(|(id, port)| port.v4.iter().filter(is_near).find_map(|own| usable(id, own.0)));
         near.or_else(|| self.all().find_map(|(id, port)| port.v4.iter().find_map(|own| usable(id, own.0))))
     }
 
@@ -48,7 +50,9 @@ impl Speaker<'_> {
             return link_local();
         }
         let is_near = |own: &&(u128, u8)| Prefix::of(own.0, own.1).contains(to.to_bits());
-        let near = self.port().and_then(|(id, port)| port.v6.iter().filter(is_near).find_map(|own| usable(id, own.0)));
+        let near = self
+            .port()
+            .and_then(|(id, port)| port.v6.iter().filter(is_near).find_map(|own| usable(id, own.0)));
         let any = || self.all().find_map(|(id, port)| port.v6.iter().find_map(|own| usable(id, own.0)));
         near.or_else(any).or_else(link_local)
     }
@@ -64,7 +68,13 @@ pub(crate) enum Silence {
 }
 
 /// The error about a packet, both from their IP headers on. `is_many` says that it came in a frame for more than one.
-pub(crate) fn error(told: Told, packet: &[u8], is_many: bool, id: u16, from: Speaker<'_>) -> Result<Vec<u8>, Silence> {
+pub(crate) fn error(
+    told: Told,
+    packet: &[u8],
+    is_many: bool,
+    id: u16,
+    from: Speaker<'_>,
+) -> Result<Vec<u8>, Silence> {
     match told {
         Told::V4(error) => error_v4(error, packet, is_many, id, from),
         Told::V6(error) => {
@@ -75,8 +85,16 @@ pub(crate) fn error(told: Told, packet: &[u8], is_many: bool, id: u16, from: Spe
     }
 }
 
-fn error_v4(error: IcmpError, packet: &[u8], is_many: bool, id: u16, from: Speaker<'_>) -> Result<Vec<u8>, Silence> {
-    let answer = error.about(packet, is_many, |address| is_broadcast(from.ports, address)).map_err(Silence::Forbidden)?;
+fn error_v4(
+    error: IcmpError,
+    packet: &[u8],
+    is_many: bool,
+    id: u16,
+    from: Speaker<'_>,
+) -> Result<Vec<u8>, Silence> {
+    let answer = error
+        .about(packet, is_many, |address| is_broadcast(from.ports, address))
+        .map_err(Silence::Forbidden)?;
     let src = from.v4(answer.to()).ok_or(Silence::NoAddress)?;
     Ok(answer.packet(packet, src, id))
 }

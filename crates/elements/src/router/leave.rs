@@ -35,7 +35,11 @@ impl Slow {
         if let Err(reason) = rewrite(&mut packet, leave, port, job) {
             return job.cx.discard(packet, reason);
         }
-        if leave.is_cut { self.cut(packet, leave, job) } else { job.cx.send(leave.decision.port.0.into(), packet) }
+        if leave.is_cut {
+            self.cut(packet, leave, job)
+        } else {
+            job.cx.send(leave.decision.port.0.into(), packet)
+        }
     }
 
     /// Sends an IPv4 packet in fragments.
@@ -105,7 +109,8 @@ impl Slow {
         if !self.is_usable(id, IpAddr::V6(own)) {
             return;
         }
-        let (from, to) = (Station { ether: port.address, ip: own }, Station { ether: ethernet.src(), ip: sender });
+        let (from, to) =
+            (Station { ether: port.address, ip: own }, Station { ether: ethernet.src(), ip: sender });
         if let Ok(message) = nd::redirect(from, to, better, leave.decision.link.address(), &frame[LINK..])
             && job.send(id, &message)
         {
@@ -115,7 +120,12 @@ impl Slow {
 }
 
 /// Writes the headers of a frame that leaves by a port, and takes its padding away.
-fn rewrite(packet: &mut Packet, leave: &Leave, port: &PortView, job: &mut Job<'_, '_>) -> Result<(), DropReason> {
+fn rewrite(
+    packet: &mut Packet,
+    leave: &Leave,
+    port: &PortView,
+    job: &mut Job<'_, '_>,
+) -> Result<(), DropReason> {
     let to = leave.decision.link.address().ok_or(DropReason::NeighborUnresolved)?;
     let bytes = packet.data_mut().get_mut(LINK..).ok_or(DropReason::TooShort)?;
     let length = match leave.family(bytes) {
@@ -166,7 +176,8 @@ fn rewrite_v4(
 /// What options ask for: the address that the packet leaves by, and when it does.
 fn heed_options(header: &mut [u8], port: &PortView, job: &mut Job<'_, '_>) -> Result<(), DropReason> {
     let ports = job.view().ports;
-    let is_own = |address: Ipv4Addr| ports.iter().any(|port| port.v4.iter().any(|(own, _)| *own == address.to_bits()));
+    let is_own =
+        |address: Ipv4Addr| ports.iter().any(|port| port.v4.iter().any(|(own, _)| *own == address.to_bits()));
     let any = || ports.iter().find_map(|port| port.v4.first());
     let address = port.v4.first().or_else(any).map_or(Ipv4Addr::UNSPECIFIED, |(own, _)| (*own).into());
     let gateway = Gateway { address, is_own: &is_own, now: job.cx.now() };

@@ -34,7 +34,11 @@ impl Bucket {
     /// A full one.
     pub(crate) fn new(rate: Rate) -> Bucket {
         if rate.per_second == 0 {
-            return Bucket { interval: Duration::MAX, tolerance: Duration::ZERO, taken_until: Duration::ZERO };
+            return Bucket {
+                interval: Duration::MAX,
+                tolerance: Duration::ZERO,
+                taken_until: Duration::ZERO,
+            };
         }
         let interval = Duration::from_secs(1) / rate.per_second;
         Bucket { interval, tolerance: interval * rate.burst.max(1), taken_until: Duration::ZERO }

@@ -5,92 +5,33 @@ use super::neighbors_io::station_for_host;
 use super::slow::{Job, LINK, Slow};
 use super::verdict::{Came, Told};
 use crate::ip::icmp_ping_responder;
+use crate::ip::reassembly::{GivenUp, Joined, Reassembly};
 use artery_engine::{DropReason, Packet};
-use artery_wire::{Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv4Assembly, Ipv6};
-use std::collections::HashMap;
+use artery_wire::{Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long fragments wait for the others (RFC 1122 section 3.3.2, RFC 8200 section 4.5).
 const WAIT: Duration = Duration::from_secs(60);
-/// Most bytes that wait, and most packets.
+/// Most bytes that wait.
 const MOST_BYTES: usize = 256 << 10;
-const MOST_PACKETS: usize = 64;
 const HEADER4: usize = 20;
 const HEADER6: usize = 40;
 
 /// Which fragments belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Whole {
+pub(super) struct Whole {
     src: IpAddr,
     dst: IpAddr,
     id: u32,
 }
 
-/// What is there of a packet.
-struct Parts {
-    assembly: Ipv4Assembly,
-    came: Came,
-    until: Duration,
-}
+/// Packets that are not all there, and how their fragments came.
+pub(super) type Fragments = Reassembly<Whole, Came>;
 
-/// Packets that are not all there.
-#[derive(Default)]
-pub(super) struct Fragments {
-    parts: HashMap<Whole, Parts>,
-    bytes: usize,
-}
-
-/// What became of a fragment.
-enum Joined {
-    /// It made this packet whole.
-    Whole(Vec<u8>),
-    /// Others are missing.
-    Waits,
-    /// It contradicts others.
-    Bad,
-}
-
-impl Fragments {
-    /// When the first of them has waited long enough.
-    pub(super) fn due(&self) -> Option<Duration> {
-        self.parts.values().map(|parts| parts.until).min()
-    }
-
-    /// Adds a fragment, as an IPv4 one.
-    fn add(&mut self, whole: Whole, fragment: &[u8], came: Came, now: Duration) -> Joined {
-        let new = || Parts { assembly: Ipv4Assembly::default(), came, until: now + WAIT };
-        let parts = self.parts.entry(whole).or_insert_with(new);
-        let before = parts.assembly.memory();
-        let added = parts.assembly.add(fragment);
-        let after = parts.assembly.memory();
-        self.bytes = self.bytes + after - before.min(self.bytes + after);
-        match added {
-            Ok(None) => Joined::Waits,
-            Ok(Some(packet)) => {
-                self.remove(&whole);
-                Joined::Whole(packet)
-            }
-            Err(_) => {
-                self.remove(&whole);
-                Joined::Bad
-            }
-        }
-    }
-
-    fn remove(&mut self, whole: &Whole) -> Option<Parts> {
-        let parts = self.parts.remove(whole)?;
-        self.bytes = self.bytes.saturating_sub(parts.assembly.memory());
-        Some(parts)
-    }
-
-    /// The one that waits longest, if there are too many.
-    fn surplus(&self) -> Option<Whole> {
-        if self.bytes <= MOST_BYTES && self.parts.len() <= MOST_PACKETS {
-            return None;
-        }
-        self.parts.iter().min_by_key(|(_, parts)| parts.until).map(|(whole, _)| *whole)
-    }
+/// None yet.
+pub(super) fn no_fragments() -> Fragments {
+    Reassembly::new(WAIT, MOST_BYTES)
 }
 
 impl Slow {
@@ -100,17 +41,18 @@ impl Slow {
         let Some((whole, fragment)) = fragment4(bytes).or_else(|| fragment6(bytes)) else {
             return job.cx.discard(packet, DropReason::BadFragment);
         };
-        let joined = self.fragments.add(whole, &fragment, came, job.now);
-        let reason = if matches!(joined, Joined::Bad) { DropReason::BadFragment } else { DropReason::Consumed };
-        if let Joined::Whole(assembled) = joined {
-            self.counters.reassembled += 1;
-            self.take_whole(packet.data(), whole, &assembled, came, job);
-        }
+        let reason = match self.fragments.add(whole, &fragment, || came, job.now) {
+            Joined::Whole(assembled, came) => {
+                self.counters.reassembled += 1;
+                self.take_whole(packet.data(), whole, &assembled, came, job);
+                DropReason::Consumed
+            }
+            Joined::Waits => DropReason::Consumed,
+            Joined::Bad(_) => DropReason::BadFragment,
+        };
         job.cx.discard(packet, reason);
-        while let Some(oldest) = self.fragments.surplus() {
-            self.fragments.remove(&oldest);
-            job.cx.count_discarded(DropReason::Incomplete, 1);
-        }
+        let given_up = self.fragments.shrink().len();
+        job.cx.count_discarded(DropReason::Incomplete, given_up as u64);
     }
 
     /// Deals with a packet that was put together.
@@ -133,16 +75,13 @@ impl Slow {
         if self.fragments.due().is_none_or(|due| due > job.now) {
             return;
         }
-        let is_due = |(whole, parts): (&Whole, &Parts)| (parts.until <= job.now).then_some(*whole);
-        let due: Vec<Whole> = self.fragments.parts.iter().filter_map(is_due).collect();
-        for whole in due {
-            let Some(parts) = self.fragments.remove(&whole) else { continue };
+        for GivenUp { first, of: came } in self.fragments.expire(job.now) {
             job.cx.count_discarded(DropReason::Incomplete, 1);
-            if whole.src.is_ipv4()
-                && let Some(first) = parts.assembly.first()
+            if let Some(first) = first.filter(|first| first[0] >> 4 == 4 && first.len() > HEADER4)
+                && Ipv4::new(&first).is_ok_and(|ip| !ip.src().is_unspecified())
             {
                 let told = IcmpError { code: 1, ..IcmpError::time_exceeded() };
-                self.tell(Told::V4(told), &first, parts.came, job);
+                self.tell(Told::V4(told), &first, came, job);
             }
         }
     }

@@ -17,7 +17,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl Slow {
     /// Takes a message that a port received.
-    pub(super) fn take_message(&mut self, packet: Packet, id: PortId, message: Message, job: &mut Job<'_, '_>) {
+    pub(super) fn take_message(
+        &mut self,
+        packet: Packet,
+        id: PortId,
+        message: Message,
+        job: &mut Job<'_, '_>,
+    ) {
         let Some(port) = job.port(id) else { return job.cx.discard(packet, DropReason::PortDown) };
         let bytes = packet.data().get(LINK..).unwrap_or_default();
         let sender = match message {
@@ -92,7 +98,9 @@ impl Slow {
     pub(super) fn act(&mut self, id: PortId, action: &PortAction, job: &mut Job<'_, '_>) {
         let Some(port) = job.port(id) else { return };
         let frame = match *action {
-            PortAction::V4(Action::Ask { address, to }) => Some(self.arp_question(id, port, address.into(), to)),
+            PortAction::V4(Action::Ask { address, to }) => {
+                Some(self.arp_question(id, port, address.into(), to))
+            }
             PortAction::V6(Action::Ask { address, to }) => self.nd_question(id, port, address.into(), to),
             PortAction::V4(Action::Event(_)) | PortAction::V6(Action::Event(_)) => return,
         };
@@ -123,7 +131,9 @@ impl Slow {
         let usable = |own: u128| self.is_usable(id, IpAddr::V6(own.into())).then_some(own);
         let is_near = |own: &&(u128, u8)| Prefix::of(own.0, own.1).contains(target.to_bits());
         let near = port.v6.iter().filter(is_near).find_map(|own| usable(own.0));
-        let own = near.or_else(|| usable(port.link_local)).or_else(|| port.v6.iter().find_map(|own| usable(own.0)))?;
+        let own = near
+            .or_else(|| usable(port.link_local))
+            .or_else(|| port.v6.iter().find_map(|own| usable(own.0)))?;
         let to = match to {
             Ask::Everyone => None,
             Ask::Unicast(station) => Some(station),
@@ -146,10 +156,14 @@ impl Slow {
                 let (sender, target) = ((port.address, sender), (EtherAddr::ZERO, own));
                 arp_frame(EtherAddr::BROADCAST, ArpOperation::REQUEST, sender, target).to_vec()
             }
-            IpAddr::V6(own) if is_probe => {
-                nd::neighbor_solicitation(Station { ether: port.address, ip: Ipv6Addr::UNSPECIFIED }, own, None)
+            IpAddr::V6(own) if is_probe => nd::neighbor_solicitation(
+                Station { ether: port.address, ip: Ipv6Addr::UNSPECIFIED },
+                own,
+                None,
+            ),
+            IpAddr::V6(own) => {
+                nd::unsolicited_advertisement(Station { ether: port.address, ip: own }, true, true)
             }
-            IpAddr::V6(own) => nd::unsolicited_advertisement(Station { ether: port.address, ip: own }, true, true),
         };
         if job.send(id, &frame) {
             self.counters.announcements += 1;

@@ -3,14 +3,14 @@
 //! A packet is judged first, which changes nothing, and then dealt with. What the router says itself is judged and sent
 //! like any other packet. Packets that wait for a neighbor are judged anew when the wait is over.
 use super::claims::{ClaimAction, Claims};
+use super::events::{AddressEvent, Event};
 use super::flow::Flows;
 use super::held::{Held, Kept, Neighbor, Next};
 use super::icmp::{self, Silence, Speaker};
 use super::limits::{Bucket, Limits, Rate};
-use super::local::Fragments;
+use super::local::{Fragments, no_fragments};
 use super::shared::SharedRouter;
 use super::together::{Counters, Together, locked};
-use super::events::{AddressEvent, Event};
 use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
 use super::{judge4, judge6};
 use artery_engine::{Context, DropReason, Packet, Time};
@@ -143,7 +143,7 @@ impl Slow {
             messages: Bucket::new(settings.messages.share(workers)),
             asks: Bucket::new(settings.asks.share(workers)),
             flows: Flows::default(),
-            fragments: Fragments::default(),
+            fragments: no_fragments(),
             ids,
             failures_seen: 0,
             due: None,
@@ -242,11 +242,15 @@ impl Slow {
     pub(super) fn send_own(&mut self, packet: Packet, about: Came, job: &mut Job<'_, '_>) {
         let to = packet.data().get(LINK..).and_then(icmp::ends).map(|(_, to)| to);
         match (about.from, to) {
-            (Origin::Host, _) => self.hand_to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job),
+            (Origin::Host, _) => {
+                self.hand_to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job)
+            }
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
                 let leave = self.on_link(port, to, job);
                 match leave {
-                    Some(leave) if leave.decision.link.is_ready() => self.leave(packet, &leave, Came::FROM_US, job),
+                    Some(leave) if leave.decision.link.is_ready() => {
+                        self.leave(packet, &leave, Came::FROM_US, job)
+                    }
                     Some(leave) => self.hold(packet, &leave, Came::FROM_US, job),
                     None => job.cx.discard(packet, DropReason::PortDown),
                 }
@@ -261,7 +265,14 @@ impl Slow {
         let link = job.link(&(port, to.into()));
         let outcome = if link.is_ready() { Outcome::Forward } else { Outcome::Unresolved };
         let decision = Decision { link, port, mtu: view.mtu, outcome };
-        Some(Leave { decision, next_hop: to.into(), is_on_link: true, is_hop: false, is_cut: false, redirect: None })
+        Some(Leave {
+            decision,
+            next_hop: to.into(),
+            is_on_link: true,
+            is_hop: false,
+            is_cut: false,
+            redirect: None,
+        })
     }
 
     /// Lets a packet wait for its next hop, and has that asked for.
@@ -277,7 +288,9 @@ impl Slow {
                     }
                     return job.cx.discard(packet, DropReason::NeighborFailed);
                 }
-                Some(Resolution::Refused(_)) | None => return job.cx.discard(packet, DropReason::NeighborLimit),
+                Some(Resolution::Refused(_)) | None => {
+                    return job.cx.discard(packet, DropReason::NeighborLimit);
+                }
             }
         }
         self.counters.held += 1;
@@ -337,7 +350,7 @@ impl Slow {
 
     /// Does what is due: for the tables, the claims, packets that wait, and fragments.
     pub(super) fn poll(&mut self, job: &mut Job<'_, '_>) {
-        if self.due.is_none_or(|due| due <= job.now) {
+        if self.due.is_some_and(|due| due <= job.now) {
             self.change(job, |_, _, _| ());
         }
         self.look(job);
@@ -459,7 +472,9 @@ fn tell_claims(actions: &[ClaimAction], claims: &Claims, job: &Job<'_, '_>) {
     for ClaimAction { port, address, effect } in actions.iter().copied() {
         let what = match effect {
             ClaimEffect::Usable => AddressEvent::Claimed,
-            ClaimEffect::Conflict { with } if claims.is_usable((port, address)) => AddressEvent::Defended(Some(with)),
+            ClaimEffect::Conflict { with } if claims.is_usable((port, address)) => {
+                AddressEvent::Defended(Some(with))
+            }
             ClaimEffect::Conflict { with } => AddressEvent::Duplicate(Some(with)),
             _ => continue,
         };

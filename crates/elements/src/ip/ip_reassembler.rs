@@ -1,0 +1,270 @@
+use super::fragments::inherit;
+use super::ip_header;
+use super::reassembly::{GivenUp, Joined, Reassembly};
+use artery_engine::{
+    Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
+};
+use artery_wire::Ipv4;
+use std::any::Any;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "IPReassembler",
+    group: "ip",
+    summary: "puts IP packets together of their fragments",
+    manual: "
+Expects IP packets. One that is no fragment passes unchanged. Fragments are kept until all of a packet are there, in
+whatever order they come; the packet leaves by output 0, with the link header and the annotations of its first fragment.
+If fragments are missing for 30 seconds, those that came are given up: the packet as far as it is there from its beginning
+leaves by output 1, or ends as `incomplete` when there is none or when the first fragment is missing.
+
+Fragments that overlap, that are of odd length, or that disagree about the end make no packet: all of it end as
+`bad-fragment`. When fragments take more than HIMEM bytes, the oldest are given up until a quarter of that is free.",
+    example: "Idle -> CheckIPHeader -> ra :: IPReassembler -> Discard;
+ra[1] -> ICMPError(18.26.4.24, timeexceeded, reassembly) -> Discard;",
+    ports: "1/1-2",
+    processing: "a/ah",
+    args: &[
+        Arg::keyword("HIMEM", "bytes", "262144", "most memory for fragments"),
+        Arg::keyword("MAX_MTU_ANNO", "annotation offset", "", "two bytes of annotation for the length of a packet's longest fragment"),
+    ],
+    handlers: &[Handler::read("reassembled", "packets put together", &Read(|r: &mut IpReassembler, _, _| {
+        Ok(r.reassembled.to_string())
+    }))
+    .sum()],
+    finished: true,
+    build: |args| Ok(Box::new(IpReassembler::new(args)?)),
+    ..Class::DEFAULT
+};
+
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What the fragments of a packet share (RFC 791 section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Whole {
+    ends: [u32; 2],
+    id: u16,
+    protocol: u8,
+}
+
+/// What is kept of a packet beside its bytes.
+struct Of {
+    /// The first fragment; while that is missing, any other.
+    fragment: Option<Packet>,
+    is_first: bool,
+    longest: u16,
+}
+
+struct IpReassembler {
+    all: Reassembly<Whole, Of>,
+    longest_at: Option<Annotation<2>>,
+    reassembled: u64,
+}
+
+impl IpReassembler {
+    fn new(args: &Args<'_>) -> Result<IpReassembler, ArgError> {
+        let longest_at = args.read("MAX_MTU_ANNO")?;
+        Ok(IpReassembler { all: Reassembly::new(WAIT, args.read("HIMEM")?), longest_at, reassembled: 0 })
+    }
+
+    fn take(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let ip = match ip_header::ip(&packet) {
+            Ok(ip) => ip,
+            Err(malformed) => return cx.discard(packet, ip_header::reason(malformed)),
+        };
+        if !ip.is_fragment() {
+            return cx.send(0, packet);
+        }
+        let whole =
+            Whole { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 };
+        let (is_first, longest) = (ip.fragment_offset() == 0, ip.total_length());
+        let (bytes, now) = (ip_header::bytes(&packet).to_vec(), cx.now().since(Time::ZERO));
+        let mut kept = Some(packet);
+        if let Some(of) = self.all.of(&whole) {
+            of.longest = of.longest.max(longest);
+            if is_first && !of.is_first {
+                of.is_first = true;
+                std::mem::swap(&mut of.fragment, &mut kept);
+            }
+            end(kept.take(), DropReason::Consumed, cx);
+        }
+        match self.all.add(whole, &bytes, || Of { fragment: kept.take(), is_first, longest }, now) {
+            Joined::Whole(bytes, of) => {
+                self.reassembled += 1;
+                self.send(0, &bytes, of, cx);
+            }
+            Joined::Waits => {}
+            Joined::Bad(of) => end(of.and_then(|of| of.fragment), DropReason::BadFragment, cx),
+        }
+    }
+
+    /// Sends bytes as a packet with the link header and the annotations of its first fragment.
+    fn send(&self, output: usize, bytes: &[u8], of: Of, cx: &mut Context<'_>) {
+        let Some(fragment) = of.fragment else { return };
+        match whole(bytes, &fragment, cx) {
+            Some(mut packet) => {
+                if let Some(at) = &self.longest_at {
+                    packet.set_annotation(at.offset, of.longest.to_be_bytes());
+                }
+                cx.discard(fragment, DropReason::Consumed);
+                cx.send(output, packet);
+            }
+            None => cx.discard(fragment, DropReason::PoolEmpty),
+        }
+    }
+
+    fn give_up(&self, given_up: Vec<GivenUp<Of>>, cx: &mut Context<'_>) {
+        for GivenUp { first, of } in given_up {
+            match first.filter(|_| cx.outputs() > 1 && of.is_first) {
+                Some(first) => self.send(1, &first, of, cx),
+                None => end(of.fragment, DropReason::Incomplete, cx),
+            }
+        }
+    }
+
+    fn wake(&self, cx: &mut Context<'_>) {
+        cx.wake_at(self.all.due().map_or(Time::NEVER, |due| Time::ZERO + due));
+    }
+}
+
+fn end(packet: Option<Packet>, reason: DropReason, cx: &mut Context<'_>) {
+    if let Some(packet) = packet {
+        cx.discard(packet, reason);
+    }
+}
+
+fn whole(bytes: &[u8], first: &Packet, cx: &Context<'_>) -> Option<Packet> {
+    let link = first.network_offset().and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0);
+    let link = first.data().get(..link)?;
+    let mut packet = cx.pool().packet_for(link.len() + bytes.len())?;
+    let room = packet.append(link.len() + bytes.len()).ok()?;
+    room[..link.len()].copy_from_slice(link);
+    room[link.len()..].copy_from_slice(bytes);
+    let header_len = Ipv4::new(bytes).ok()?.header_len();
+    ip_header::mark(&mut packet, link.len(), header_len);
+    inherit(&mut packet, first);
+    Some(packet)
+}
+
+impl Element for IpReassembler {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        if batch.iter().all(|packet| ip_header::ip(packet).is_ok_and(|ip| !ip.is_fragment())) {
+            return cx.send_all(0, batch);
+        }
+        batch.drain().for_each(|packet| self.take(packet, cx));
+        let given_up = self.all.shrink();
+        self.give_up(given_up, cx);
+        self.wake(cx);
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let given_up = self.all.expire(cx.now().since(Time::ZERO));
+        self.give_up(given_up, cx);
+        self.wake(cx);
+        true
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<IpReassembler>() {
+            std::mem::swap(&mut self.all, &mut old.all);
+            self.reassembled += old.reassembled;
+            self.wake(cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip_header::testing::Random;
+    use artery_engine::{Bench, anno};
+    use artery_wire::build::{Ip4, ip4};
+
+    fn base() -> Ip4 {
+        ip4().src("1.0.0.1").dst("2.0.0.2").id(9)
+    }
+    fn part(payload: &[u8], from: usize, to: usize) -> Vec<u8> {
+        let to = to.min(payload.len());
+        base().fragment(from, to < payload.len()).raw(17, &payload[from..to]).bytes()
+    }
+
+    #[test]
+    fn fragments_in_any_order_make_the_packet() {
+        let seed = 0xf4a6;
+        println!("seed {seed:#x}");
+        let mut random = Random(seed);
+        for _ in 0..100 {
+            let (len, size) = (9 + random.below(5000), 8 * (1 + random.below(150)));
+            let payload = random.bytes(len);
+            let mut parts: Vec<_> =
+                (0..len).step_by(size).map(|from| part(&payload, from, from + size)).collect();
+            if parts.len() > 60 {
+                continue;
+            }
+            (1..parts.len()).for_each(|at| parts.swap(at, random.below(at + 1)));
+            let mut bench = Bench::new(&CLASS, "");
+            parts.iter().for_each(|part| bench.push(0, part));
+            bench.expect(0, base().raw(17, payload).bytes());
+            bench.expect_nothing_more();
+        }
+    }
+
+    #[test]
+    fn the_packet_has_link_header_and_annotations_of_the_first_fragment() {
+        let mut bench = Bench::new(&CLASS, "MAX_MTU_ANNO 4");
+        for (from, to, paint) in [(800, 900, 1), (0, 800, 2)] {
+            let frame = [&[paint; 14][..], &part(&[7; 900], from, to)].concat();
+            let mut packet = bench.packet(frame);
+            packet.set_network_header(14);
+            packet.set_annotation(anno::PAINT, [paint]);
+            bench.push_packets(0, [packet]);
+        }
+        let packet = bench.take(0).unwrap();
+        assert_eq!((&packet.data()[..14], packet.paint()), (&[2; 14][..], 2));
+        assert_eq!(
+            (&packet.data()[14..], packet.network_offset()),
+            (&base().raw(17, [7; 900]).bytes()[..], Some(14))
+        );
+        assert_eq!(packet.annotation(4), 820_u16.to_be_bytes());
+    }
+
+    #[test]
+    fn what_is_no_fragment_passes_unchanged() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, base().udp(1, 2).bytes());
+        bench.expect(0, base().udp(1, 2).bytes());
+    }
+
+    #[test]
+    fn after_half_a_minute_what_there_is_leaves_by_output_1() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, part(&[7; 900], 0, 800));
+        bench.pass(Duration::from_secs(29));
+        bench.expect_nothing_more();
+        bench.pass(Duration::from_secs(2));
+        let sent = bench.take(1).unwrap();
+        assert_eq!(Ipv4::new(sent.data()).unwrap().payload(), [7; 800]);
+        bench.push(0, part(&[7; 900], 800, 900));
+        bench.pass(Duration::from_secs(31));
+        bench.expect_dropped(DropReason::Incomplete, 1);
+    }
+
+    #[test]
+    fn fragments_that_contradict_each_other_end_together() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, part(&[7; 900], 0, 800));
+        bench.push(0, part(&[8; 900], 400, 900));
+        bench.expect_dropped(DropReason::BadFragment, 1);
+        bench.expect_nothing_more();
+    }
+
+    #[test]
+    fn a_flood_of_fragments_keeps_a_bounded_number_of_frames() {
+        let mut bench = Bench::new(&CLASS, "HIMEM 20000");
+        for id in 0..5000 {
+            bench.push(0, base().id(id).fragment(0, true).raw(17, [7; 64]).bytes());
+            bench.take_all(1);
+        }
+        assert!(bench.drops().count(DropReason::Consumed) >= 4900);
+    }
+}

@@ -1,0 +1,158 @@
+//! Packets of which not all fragments are there yet: a bounded number of them, for a bounded time.
+use artery_wire::Ipv4Assembly;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// What a packet takes beside its bytes: about the frame that its owner keeps of it.
+const OVERHEAD: usize = 2304;
+
+/// Packets by what their fragments share, each with whatever belongs to it.
+pub(crate) struct Reassembly<K, T> {
+    parts: HashMap<K, Parts<T>>,
+    bytes: usize,
+    /// Above so many bytes, the oldest are given up until a quarter is free.
+    most_bytes: usize,
+    wait: Duration,
+}
+
+struct Parts<T> {
+    assembly: Ipv4Assembly,
+    of: T,
+    until: Duration,
+}
+
+/// What became of a fragment.
+pub(crate) enum Joined<T> {
+    /// It made this packet whole.
+    Whole(Vec<u8>, T),
+    /// Others are missing.
+    Waits,
+    /// It contradicts others, which are of no use any more.
+    Bad(Option<T>),
+}
+
+/// A packet that was given up.
+pub(crate) struct GivenUp<T> {
+    /// Its first bytes, if the first fragment is there.
+    pub(crate) first: Option<Vec<u8>>,
+    pub(crate) of: T,
+}
+
+impl<K: Copy + Eq + Hash, T> Reassembly<K, T> {
+    /// Fragments wait so long, and take so many bytes at most.
+    pub(crate) fn new(wait: Duration, most_bytes: usize) -> Reassembly<K, T> {
+        Reassembly { parts: HashMap::new(), bytes: 0, most_bytes, wait }
+    }
+
+    /// Adds a fragment, as an IPv4 one.
+    pub(crate) fn add(
+        &mut self,
+        key: K,
+        fragment: &[u8],
+        of: impl FnOnce() -> T,
+        now: Duration,
+    ) -> Joined<T> {
+        let wait = self.wait;
+        let parts = self.parts.entry(key).or_insert_with(|| {
+            self.bytes += OVERHEAD;
+            Parts { assembly: Ipv4Assembly::default(), of: of(), until: now + wait }
+        });
+        let before = parts.assembly.memory();
+        let added = parts.assembly.add(fragment);
+        self.bytes = self.bytes + parts.assembly.memory() - before;
+        match added {
+            Ok(None) => Joined::Waits,
+            Ok(Some(packet)) => match self.remove(&key) {
+                Some(parts) => Joined::Whole(packet, parts.of),
+                None => Joined::Bad(None),
+            },
+            Err(_) => Joined::Bad(self.remove(&key).map(|parts| parts.of)),
+        }
+    }
+
+    /// What belongs to a packet that waits.
+    pub(crate) fn of(&mut self, key: &K) -> Option<&mut T> {
+        self.parts.get_mut(key).map(|parts| &mut parts.of)
+    }
+
+    /// When the first of them has waited long enough.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.parts.values().map(|parts| parts.until).min()
+    }
+
+    /// Gives up those that have waited long enough.
+    pub(crate) fn expire(&mut self, now: Duration) -> Vec<GivenUp<T>> {
+        let is_due = |(key, parts): (&K, &Parts<T>)| (parts.until <= now).then_some(*key);
+        let due: Vec<K> = self.parts.iter().filter_map(is_due).collect();
+        due.iter().filter_map(|key| self.give_up(key)).collect()
+    }
+
+    /// Gives up the oldest, if they take too much room.
+    pub(crate) fn shrink(&mut self) -> Vec<GivenUp<T>> {
+        if self.bytes <= self.most_bytes {
+            return Vec::new();
+        }
+        let mut oldest: Vec<(Duration, K)> =
+            self.parts.iter().map(|(key, parts)| (parts.until, *key)).collect();
+        oldest.sort_unstable_by_key(|(until, _)| *until);
+        let mut given_up = Vec::new();
+        for (_, key) in oldest {
+            if self.bytes <= self.most_bytes / 4 * 3 {
+                break;
+            }
+            given_up.extend(self.give_up(&key));
+        }
+        given_up
+    }
+
+    fn give_up(&mut self, key: &K) -> Option<GivenUp<T>> {
+        let Parts { assembly, of, .. } = self.remove(key)?;
+        Some(GivenUp { first: assembly.first(), of })
+    }
+
+    fn remove(&mut self, key: &K) -> Option<Parts<T>> {
+        let parts = self.parts.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(OVERHEAD + parts.assembly.memory());
+        Some(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_wire::build::ip4;
+
+    fn fragment(offset: usize, more: bool, len: usize) -> Vec<u8> {
+        ip4().fragment(offset, more).raw(17, vec![7; len]).bytes()
+    }
+    const NOW: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn the_oldest_are_given_up_when_they_take_too_much() {
+        let mut all = Reassembly::new(Duration::from_secs(30), 100_000);
+        let mut given_up = Vec::new();
+        for n in 0..1000_u64 {
+            let now = NOW + Duration::from_millis(n);
+            all.add(n, &fragment(0, true, 800), || n, now);
+            given_up.extend(all.shrink().into_iter().map(|gone| gone.of));
+        }
+        assert!(all.bytes <= 100_000 && given_up.len() > 800);
+        assert!(given_up.is_sorted());
+        assert!(all.of(&999).is_some());
+        let rest = all.expire(NOW + Duration::from_secs(40));
+        assert_eq!((rest.len() + given_up.len(), all.bytes, all.due()), (1000, 0, None));
+        assert!(rest.iter().all(|gone| gone.first.as_ref().is_some_and(|first| first.len() == 820)));
+    }
+
+    #[test]
+    fn a_packet_is_whole_once_and_what_contradicts_it_ends_it() {
+        let mut all = Reassembly::new(Duration::from_secs(30), 100_000);
+        assert!(matches!(all.add(1, &fragment(800, false, 10), || 'a', NOW), Joined::Waits));
+        let Joined::Whole(packet, 'a') = all.add(1, &fragment(0, true, 800), || 'b', NOW) else { panic!() };
+        assert_eq!((packet.len(), all.bytes), (830, 0));
+        all.add(1, &fragment(0, true, 16), || 'c', NOW);
+        assert!(matches!(all.add(1, &fragment(8, true, 16), || 'd', NOW), Joined::Bad(Some('c'))));
+        assert_eq!(all.bytes, 0);
+    }
+}
