@@ -2,6 +2,7 @@
 //!
 //! What becomes of the packet is said by the very functions that say it of packets on their way; the steps before are
 //! told from the same tables. Nothing is sent, counted or changed, and no neighbor is asked.
+use super::explanation::{ChosenJson, Explanation, Facts, Stage, VerdictJson};
 use super::flow::Flows;
 use super::flow_text::{Described, described};
 use super::handlers;
@@ -22,97 +23,11 @@ use artery_table::path::{Explained, Method, Outcome, PathReader};
 use artery_table::router::{GroupView, Ip, Tables};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{EtherAddr, EtherType, Ethernet, IcmpError, Ipv4, Ipv6, describe, nd};
-use serde::Serialize;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// The station that frames come from in explanations: whoever it is makes no difference.
 const SENDER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
-
-/// All that is said of a packet.
-#[derive(Serialize)]
-struct Explanation {
-    schema_version: u32,
-    packet: String,
-    #[serde(rename = "in")]
-    came_by: String,
-    stages: Vec<Stage>,
-    verdict: VerdictJson,
-}
-
-/// A step on the packet's way.
-#[derive(Serialize)]
-struct Stage {
-    stage: &'static str,
-    /// Whether the packet goes on behind it.
-    ok: bool,
-    text: String,
-    #[serde(flatten)]
-    facts: Facts,
-}
-
-/// What a step goes by, for programs.
-#[derive(Default, Serialize)]
-struct Facts {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prefix: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'static str>,
-    /// The flow's number, by which one of several next hops is chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flow: Option<u32>,
-    /// Which of the next hops it is, from 0 on, and of how many.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    member: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    members: Option<usize>,
-    #[serde(flatten)]
-    chosen: Option<ChosenJson>,
-}
-
-/// The neighbor that packets go to.
-#[derive(Clone, Serialize)]
-pub(super) struct ChosenJson {
-    next_hop: IpAddr,
-    port: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lladdr: Option<String>,
-    /// As in `ip neighbor`; NONE if it was never heard of.
-    state: String,
-    mtu: u16,
-}
-
-/// What becomes of the packet.
-#[derive(Default, Serialize)]
-struct VerdictJson {
-    kind: &'static str,
-    text: String,
-    /// The port that it leaves by, or would.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_hop: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lladdr: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sentence: Option<&'static str>,
-    /// The ICMP error that its sender gets, if it may have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    icmp_type: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    icmp_code: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fragmented: Option<bool>,
-    /// The better first hop that its sender is told of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    redirect: Option<IpAddr>,
-}
 
 /// The handler `explain_json`: `PORT|host FLOW`.
 pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
@@ -549,29 +464,6 @@ fn message(told: Told) -> (u8, u8) {
     }
 }
 
-impl Verdict {
-    /// Its name.
-    fn kind(&self) -> &'static str {
-        match self {
-            Verdict::Forward(_) => "forward",
-            Verdict::Hold(_) => "hold",
-            Verdict::Answer => "answer",
-            Verdict::Reassemble => "reassemble",
-            Verdict::Host => "host",
-            Verdict::Neighbor(_) => "neighbor",
-            Verdict::Error(..) => "error",
-            Verdict::Discard(_) => "discard",
-        }
-    }
-    /// Why the packet ends, if it does.
-    fn reason(&self) -> Option<DropReason> {
-        match self {
-            Verdict::Error(_, reason) | Verdict::Discard(reason) => Some(*reason),
-            _ => None,
-        }
-    }
-}
-
 /// What becomes of packets to an address, and the neighbor that an echo request of the router would go to.
 pub(super) fn chosen(
     router: &SharedRouter,
@@ -614,4 +506,135 @@ pub(super) fn chosen(
     };
     let leads = matches!(outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
     (outcome, leads.then(|| steps.chosen(&found, next_hop)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ip_router::CLASS;
+    use artery_engine::Bench;
+    use artery_wire::IcmpType;
+    use artery_wire::build::{ether, ip4};
+    use serde_json::{Value, json};
+
+    const CONFIG: &str = "
+        PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1 RPF strict,
+        PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2 MTU 1000,
+        NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, NEIGHBOR b 10.0.2.253 2:0:0:0:2:fd,
+        ROUTE 0.0.0.0/0 10.0.2.254, ROUTE 20.0.0.0/8 10.0.2.254 10.0.2.253, ROUTE 21.0.0.0/8 blackhole, DAD false";
+
+    fn router() -> Bench {
+        Bench::setup(&CLASS, CONFIG)
+            .inputs(2)
+            .outputs(3)
+            .build()
+            .unwrap_or_else(|errors| panic!("{errors:?}"))
+    }
+    #[track_caller]
+    fn explain(question: &str) -> Value {
+        let text =
+            router().read("explain_json", question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        serde_json::from_str(&text).unwrap()
+    }
+    fn stages(explained: &Value) -> Vec<String> {
+        let line = |stage: &Value| {
+            format!("{}: {}", stage["stage"].as_str().unwrap(), stage["text"].as_str().unwrap())
+        };
+        explained["stages"].as_array().unwrap().iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_step_of_a_packet_is_told() {
+        let explained = explain("a 10.0.1.9:1234 > 8.8.8.8:53 udp ttl 9");
+        assert_eq!(
+            stages(&explained),
+            [
+                "arrival: by a, in a frame to the port's own station",
+                "header: IPv4, 28 bytes, for 9 hops",
+                "source: 10.0.1.9; the check of the way back is strict",
+                "route: 0.0.0.0/0 matches 8.8.8.8, static",
+                "next-hop: via 10.0.2.254 on b",
+                "options: none that keeps it from going on",
+                "ttl: 9 hops left, 8 when it leaves",
+                "mtu: 28 bytes, where 1000 fit",
+                "neighbor: 10.0.2.254 on b: PERMANENT, at 02:00:00:00:02:fe",
+                "output: by b, from 02:00:00:00:00:02 to 02:00:00:00:02:fe",
+            ]
+        );
+        let verdict = &explained["verdict"];
+        assert_eq!((&verdict["kind"], &verdict["port"]), (&json!("forward"), &json!("b")));
+        assert_eq!((&explained["in"], &verdict["text"]), (&json!("a"), &json!("leaves by b")));
+    }
+
+    #[test]
+    fn the_step_that_ends_a_packet_is_the_last_and_names_the_counter() {
+        for (question, stage, reason) in [
+            ("a 10.0.2.9 > 8.8.8.8", "source", "reverse-path"),
+            ("a 10.0.1.9 > 21.1.1.1", "route", "blackhole"),
+            ("b 10.0.2.9 > 10.0.1.7 ttl 1", "ttl", "ttl-expired"),
+            ("a 10.0.1.9 > 8.8.8.8 len 1001 df", "mtu", "mtu-exceeded"),
+            ("a 10.0.1.9 > 8.8.8.8 to 2:0:0:0:9:9", "arrival", "other-station"),
+            ("a 2001:db8:1::9 > 3fff::1", "route", "no-route"),
+            ("a frame 0102", "arrival", "too-short"),
+        ] {
+            let explained = explain(question);
+            let last = explained["stages"].as_array().unwrap().last().unwrap().clone();
+            assert_eq!((&last["stage"], &last["ok"]), (&json!(stage), &json!(false)), "{question}");
+            assert_eq!(explained["verdict"]["reason"], reason, "{question}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_unless_that_is_forbidden() {
+        let expired = explain("b 10.0.2.9 > 10.0.1.7 ttl 1");
+        assert_eq!(
+            (&expired["verdict"]["icmp_type"], &expired["verdict"]["icmp_code"]),
+            (&json!(11), &json!(0))
+        );
+        let error = ip4().src("10.0.2.9").dst("10.0.1.7").ttl(1).icmp(IcmpType::UNREACHABLE, 1, [0; 4]);
+        let error = ether("02:00:00:00:00:02", "02:00:00:00:02:fd").ip4(error).bytes();
+        let hex: String = error.iter().map(|byte| format!("{byte:02x} ")).collect();
+        let silent = explain(&format!("b frame {hex}"));
+        assert_eq!(
+            (&silent["verdict"]["kind"], &silent["verdict"]["icmp_type"]),
+            (&json!("error"), &Value::Null),
+            "{silent}"
+        );
+        assert!(silent["verdict"]["text"].as_str().unwrap().ends_with("not told: no error about an error."));
+    }
+
+    #[test]
+    fn of_several_next_hops_the_flow_says_which() {
+        let explained = explain("a 10.0.1.9:1 > 20.0.0.1:2 tcp");
+        let stage = &explained["stages"][4];
+        assert_eq!((&stage["members"], &stage["method"]), (&json!(2), &json!("hash")));
+        let member = stage["member"].as_u64().unwrap();
+        let gateway = ["10.0.2.253", "10.0.2.254"][member as usize];
+        assert_eq!(explained["verdict"]["next_hop"], gateway);
+        let text = stage["text"].as_str().unwrap();
+        assert!(
+            text.starts_with(&format!("via {gateway} on b, number {} of 2, by hash of flow 0x", member + 1)),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_waits_or_is_for_the_router_is_told_so() {
+        let held = explain("host 10.0.1.1 > 10.0.2.9");
+        assert_eq!((&held["verdict"]["kind"], &held["in"]), (&json!("hold"), &json!("host")));
+        assert_eq!(held["verdict"]["text"], "waits until the link address of 10.0.2.9 is known");
+        assert_eq!(explain("a 10.0.1.9 > 10.0.2.1 icmp")["verdict"]["kind"], "answer");
+        assert_eq!(explain("a 10.0.1.9:1 > 10.0.2.1:2 udp")["verdict"]["kind"], "host");
+    }
+
+    #[test]
+    fn a_question_that_is_not_understood_is_answered_with_how_to_ask() {
+        for (question, expected) in [
+            ("", "by which port? write 'PORT FLOW', or 'host FLOW'"),
+            ("c 10.0.0.1 > 10.0.0.2", "no port is called 'c': packets come by a, b, or from 'host'"),
+            ("a", "which packet? write it as "),
+        ] {
+            let error = router().read("explain_json", question).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
 }

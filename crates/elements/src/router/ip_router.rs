@@ -28,8 +28,11 @@ fast. Output I leads to port I. The input and the output behind them belong to t
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
 [REDIRECTS BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
 the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port.
-NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY…`, where a way is the address
-of a gateway, the name of a port, or one of `blackhole`, `unreachable` and `prohibited`; several gateways share packets.
+NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
+the address of a gateway (with `%PORT` behind it, if that does not tell the port), the name of a port, or one of `blackhole`,
+`unreachable` and `prohibited`. Behind a gateway or port may stand `mtu BYTES` and, where several share packets, `weight N`.
+Methods are `hash` of the flow, `resilient` (the same, but flows stay where they are when another gateway dies), `xor` of
+addresses and ports as in 2008, and `per-packet`.
 TABLE is `FILE [GATEWAY…]`: routes from a file, as text or an MRT dump; those of which it does not say where they lead
 are dealt out to the gateways. What ROUTE says goes before that.
 

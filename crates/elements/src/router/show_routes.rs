@@ -2,6 +2,7 @@
 //!
 //! Routes are taken out of the tables slice by slice, so that who needs the tables meanwhile waits for one slice, and
 //! written while nobody waits. A listing is so one of many moments, each right for its slice.
+use super::explanation::ChosenJson;
 use super::ip_router::IpRouter;
 use super::route_text::{ip, prefix};
 use super::shared::{NamedRouters, SharedRouter};
@@ -84,7 +85,7 @@ struct RouteJson {
     #[serde(flatten)]
     group: Option<GroupJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chosen: Option<explain::ChosenJson>,
+    chosen: Option<ChosenJson>,
 }
 
 impl NextHopJson {

@@ -127,7 +127,7 @@ impl Path {
         self.take_all();
         let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
         let asked = format!("{} frame {hex}", routers::NAMES[port]);
-        let checks = self.marks % 100 == 0;
+        let checks = self.marks.is_multiple_of(100);
         let before = checks.then(|| self.state());
         let text = self.router.read("explain_json", &asked);
         let text = text.unwrap_or_else(|error| panic!("seed {}: explain_json {asked}: {error}", self.seed));
@@ -330,7 +330,7 @@ impl Case<'_> {
 
     fn held(&self) -> Checked {
         must(self.own().is_empty(), "it left")?;
-        let refused = self.done.drops.get("neighbor-limit").is_some();
+        let refused = self.done.drops.contains_key("neighbor-limit");
         must(refused || self.count(&["held"]) == 1, "it waits")?;
         // What waited too long for the same neighbor may have made room, and its sender may have heard nothing.
         self.drops_only(&["neighbor-limit", "neighbor-unresolved"])

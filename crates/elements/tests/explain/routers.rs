@@ -88,7 +88,7 @@ fn neighbor(path: &mut Path, random: &mut Random) {
         1 | 2 => path.write("add_neighbor", &format!("{name} {address} {ether} temporary")),
         3 => path.try_write("remove_neighbor", &format!("{name} {address}")),
         4 if random.percent(30) => path.write("flush_neighbors", name),
-        4 | 5 | 6 => {
+        4..=6 => {
             let (us, you) = (format!("10.0.{n}.1"), format!("2001:db8:{n}::1"));
             let own = format!("2:0:0:0:0:{n}");
             let frame = if is_v4 {
