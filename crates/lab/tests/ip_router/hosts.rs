@@ -1,0 +1,115 @@
+//! Hosts that ping and trace: the router answers for itself, forwards, and says why it does not.
+
+use crate::support::{answered, with_net};
+
+#[test]
+fn pings_of_both_families_are_answered_and_forwarded() {
+    with_net("hosts-ping", 2, |net| {
+        let router = net.start(&[])?;
+        for address in ["10.0.1.1", "10.0.2.1", "fd00:1::1", "fd00:2::1", "10.0.2.2", "fd00:2::2"] {
+            answered(net.a(), address, 5)?;
+        }
+        for address in ["10.0.1.2", "fd00:1::2"] {
+            answered(net.b(), address, 5)?;
+        }
+        let link_local = router.port("eth1")?["link_local"].as_str().unwrap().to_string();
+        let report = net.a().ping_with(&link_local, 3, &["-I", "eth0"])?;
+        assert_eq!(report.received, 3, "{}", report.text);
+        router.end()
+    });
+}
+
+#[test]
+fn traces_of_both_families_show_the_router_and_then_the_host() {
+    with_net("hosts-trace", 2, |net| {
+        let router = net.start(&[])?;
+        for (family, hop, end) in [("-4", "10.0.1.1", "10.0.2.2"), ("-6", "fd00:1::1", "fd00:2::2")] {
+            for method in ["-U", "-I", "-T"] {
+                let trace = ["traceroute", family, method, "-n", "-q", "1", "-w", "1", end];
+                let trace = net.a().run(trace)?.stdout;
+                let hops: Vec<&str> =
+                    trace.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+                assert_eq!(hops, [hop, end], "{method}: {trace}");
+            }
+        }
+        assert!(router.count("icmp-errors")? >= 6);
+        router.end()
+    });
+}
+
+#[test]
+fn a_packet_whose_time_is_over_ends_with_an_error_from_the_side_it_came_by() {
+    with_net("hosts-ttl", 2, |net| {
+        let router = net.start(&[])?;
+        for (address, from) in [("10.0.2.2", "10.0.1.1"), ("fd00:2::2", "fd00:1::1")] {
+            let report = net.a().ping_with(address, 3, &["-t", "1"])?;
+            assert_eq!((report.received, report.errors), (0, 3), "{}", report.text);
+            let is_from = report.text.contains(&format!("From {from} icmp_seq=1 Time"));
+            assert!(is_from, "{}", report.text);
+            let report = net.a().ping_with(address, 3, &["-t", "2"])?;
+            assert_eq!(report.received, 3, "{}", report.text);
+        }
+        // A time to live of 1 is enough for the router itself.
+        assert_eq!(net.a().ping_with("10.0.1.1", 1, &["-t", "1"])?.received, 1);
+        assert_eq!(router.drops("ttl-expired")?, 6);
+        router.end()
+    });
+}
+
+#[test]
+fn destinations_that_lead_nowhere_are_told_by_the_kind_of_their_route() {
+    with_net("hosts-nowhere", 2, |net| {
+        let ends = [
+            "20.0.0.0/8=unreachable",
+            "30.0.0.0/8=prohibited",
+            "40.0.0.0/8=blackhole",
+            "fd20::/16=unreachable",
+        ];
+        let options: Vec<&str> = ends.iter().flat_map(|end| ["--route", end]).collect();
+        let router = net.start(&options)?;
+        for (address, said) in [
+            ("20.0.0.1", "Destination Host Unreachable"),
+            ("30.0.0.1", "Packet filtered"),
+            ("50.0.0.1", "Destination Net Unreachable"),
+            ("fd20::1", "Destination unreachable: Unknown code 6"),
+            ("fd50::1", "No route"),
+        ] {
+            let report = net.a().ping(address, 2)?;
+            assert!(report.errors == 2 && report.text.contains(said), "{address}: {}", report.text);
+        }
+        let report = net.a().ping_with("40.0.0.1", 2, &["-W", "0.2"])?;
+        assert_eq!((report.received, report.errors), (0, 0), "a black hole says nothing: {}", report.text);
+        assert_eq!((router.drops("blackhole")?, router.drops("no-route")?), (2, 4));
+        router.end()
+    });
+}
+
+#[test]
+fn routes_are_added_and_removed_while_hosts_talk() {
+    with_net("hosts-routes", 2, |net| {
+        let router = net.start(&[])?;
+        net.b().address("lo", "10.9.0.1/32")?;
+        assert!(net.a().ping("10.9.0.1", 1)?.errors > 0, "nobody knows it yet");
+        router.call(&["route", "add", "10.9.0.0/16", "via", "10.0.2.2"])?;
+        answered(net.a(), "10.9.0.1", 3)?;
+        let refusal = router.refusal(&["route", "add", "10.9.0.0/16", "via", "10.0.2.3"])?;
+        assert!(refusal.contains("File exists"), "{refusal}");
+        router.call(&["route", "del", "10.9.0.0/16"])?;
+        assert!(net.a().ping("10.9.0.1", 1)?.errors > 0);
+        router.end()
+    });
+}
+
+#[test]
+fn programs_of_the_routers_host_are_reached_at_its_addresses_and_reach_others() {
+    with_net("hosts-host", 2, |net| {
+        let router = net.start(&[])?;
+        for address in ["10.0.1.1", "10.0.2.1", "fd00:1::1"] {
+            let tcp = net.a().iperf3(&net.r, address, &["-n", "1M"])?;
+            assert!(tcp.bits_per_second > 1e5, "{address}: {tcp:?}");
+        }
+        answered(&net.r, "10.0.1.2", 3)?;
+        answered(&net.r, "fd00:2::2", 3)?;
+        router.end()
+    });
+}

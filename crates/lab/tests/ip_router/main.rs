@@ -1,0 +1,6 @@
+//! `artery router` among Linux hosts in namespaces: what they see of it, and what it makes of what they do. Whatever it
+//! sends in these tests is looked at by another parser.
+
+mod hosts;
+mod support;
+mod wire;
