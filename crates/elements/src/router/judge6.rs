@@ -28,6 +28,9 @@ impl Case<'_> {
     fn judge(&self, flow: FlowOf<'_>) -> Judged {
         let ip = self.header()?;
         self.check_source(&ip)?;
+        if self.came.from == Origin::Host && self.is_discovery(&ip) {
+            return Ok(Verdict::Neighbor(Message::Nd));
+        }
         let found = self.view.v6.explain(self.view.turn, ip.dst().to_bits(), flow);
         match found.decision.outcome {
             Outcome::Forward | Outcome::Unresolved | Outcome::Failed => self.leave(&ip, &found),
@@ -114,9 +117,16 @@ impl Case<'_> {
         }
     }
 
-    /// For a group: those of the link are for the host, or for us; others go nowhere.
+    /// Whether the host asks or tells something about its own link, where nobody but the router is.
+    fn is_discovery(&self, ip: &Ipv6<&[u8]>) -> bool {
+        let kind = self.packet.get(Ipv6::<&[u8]>::LEN).filter(|_| ip.next_header() == IpProtocol::ICMPV6);
+        kind.is_some_and(|kind| (133..=137).contains(kind))
+    }
+
+    /// For a group: those of the link are for the host, or for us; others go nowhere. The host asks groups for its
+    /// neighbors; what else it tells them, nobody hears.
     fn multicast(&self, ip: &Ipv6<&[u8]>) -> Judged {
-        if !is_of_link(ip.dst()) || self.came.from.port().is_none() {
+        if !is_of_link(ip.dst()) || self.came.from == Origin::Router {
             return Err(DropReason::Multicast);
         }
         let headers = match Ip6Headers::read(self.packet) {
@@ -126,7 +136,11 @@ impl Case<'_> {
         if let Some(verdict) = self.hop_by_hop(headers.hop_by_hop.as_ref(), ip) {
             return Ok(verdict);
         }
-        Ok(self.message(ip, &headers).unwrap_or(Verdict::Host))
+        match self.message(ip, &headers) {
+            Some(verdict) => Ok(verdict),
+            None if self.came.from == Origin::Host => Err(DropReason::Multicast),
+            None => Ok(Verdict::Host),
+        }
     }
 
     /// Where the tables say that it goes no further (RFC 4443 section 3.1).
@@ -363,6 +377,16 @@ mod tests {
             (us().dst("ff02::1").icmp(Icmp6Type::ROUTER_SOLICITATION, 0, [0; 4]), Verdict::Neighbor(Message::Nd)),
             (us().dst("ff02::1").icmp_echo(1, 2), Verdict::Host),
         ]);
+    }
+
+    #[test]
+    fn the_host_finds_neighbors_by_groups_and_nothing_else() {
+        let from_host = Came { from: Origin::Host, to: Station::Group };
+        let judged = |packet: Ip6| small().judge(judge, &packet.bytes(), from_host);
+        let to_group = || base().dst("ff02::1:ff00:2");
+        let asks = to_group().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]);
+        assert_eq!(judged(asks), Verdict::Neighbor(Message::Nd));
+        assert_eq!(judged(to_group()), Verdict::Discard(DropReason::Multicast));
     }
 
     #[test]
