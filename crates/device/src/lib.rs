@@ -16,6 +16,7 @@ mod error;
 pub mod forged;
 mod interface;
 mod link;
+mod link_news;
 mod memory;
 #[cfg(test)]
 mod namespace;
@@ -40,6 +41,7 @@ mod xdp;
 pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use error::{Damage, DeviceError, Half};
 pub use interface::Interface;
+pub use link_news::LinkNews;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
