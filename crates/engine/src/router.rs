@@ -459,11 +459,22 @@ mod tests {
         }
     }
 
+    /// Says who reads it.
+    static ASIDE: Class = Class {
+        name: "Aside",
+        ports: "0/0",
+        handlers: &[crate::Handler::read("who", "who reads", &crate::Read(|_: &mut Late, _, _| Ok("worker".into())))
+            .parameters()
+            .aside(|_, element, text| Ok(format!("{element} {text}")))],
+        build: |_| Ok(Box::new(Late)),
+        ..Class::DEFAULT
+    };
+
     fn router(text: &str) -> Router {
         router_with(text, Settings { frames: (64, 1), ..Settings::default() })
     }
     fn router_with(text: &str, settings: Settings) -> Router {
-        static CLASSES: &[&Class] = &[&IDLE, &LATE];
+        static CLASSES: &[&Class] = &[&IDLE, &LATE, &ASIDE];
         let classes = Classes(CLASSES);
         let mut sources = Sources::default();
         let file = sources.add("test", text);
@@ -498,5 +509,15 @@ mod tests {
         assert_eq!(hears.recv_timeout(Duration::from_secs(10)), Ok(()));
         handle.end();
         running.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_read_aside_asks_no_worker_once_somebody_calls_from_outside() {
+        let running = router("a :: Aside").start();
+        let handle = running.handle();
+        handle.keep_open();
+        assert_eq!(handle.read("a.who", "knows").unwrap(), "a knows");
+        handle.end();
+        assert_eq!(running.wait().unwrap().read("a.who", "").unwrap(), "worker");
     }
 }
