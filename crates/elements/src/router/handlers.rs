@@ -135,8 +135,10 @@ mod tests {
     use super::super::ip_router::CLASS;
     use super::super::shared::RouterTables;
     use artery_engine::{Bench, Resources};
+    use artery_wire::build::{arp_reply, ether, ip4};
     use serde_json::{Value, json};
     use std::sync::Arc;
+    use std::time::Duration;
 
     const CONFIG: &str = "
         PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
@@ -150,7 +152,9 @@ mod tests {
     fn router() -> (Bench, Arc<Resources>) {
         let resources = Arc::new(Resources::default());
         let setup = Bench::setup(&CLASS, CONFIG).inputs(2).outputs(3).resources(resources.clone());
-        (setup.build().unwrap_or_else(|errors| panic!("{errors:?}")), resources)
+        let mut bench = setup.build().unwrap_or_else(|errors| panic!("{errors:?}"));
+        bench.run();
+        (bench, resources)
     }
     #[track_caller]
     fn read(bench: &mut Bench, name: &str, parameters: &str) -> Value {
@@ -293,6 +297,56 @@ mod tests {
         assert_eq!(events["events"][0]["text"], "route 30.0.0.0/8: added");
         assert_eq!((&events["lost"], events["next"].as_u64()), (&json!(0), now.as_u64().map(|now| now + 4)));
         assert!(bench.read("events_json", "soon").unwrap_err().to_string().contains("no number of an event"));
+    }
+
+    #[test]
+    fn whoever_watches_hears_of_neighbors_ports_and_next_hops() {
+        let (mut bench, _) = router();
+        let first = read(&mut bench, "events_json", "now")["next"].to_string();
+        let mut since = first.clone();
+        let mut told = |bench: &mut Bench| -> Vec<String> {
+            let events = read(bench, "events_json", &since);
+            since = events["next"].to_string();
+            events["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|event| event["text"].as_str().unwrap().into())
+                .collect()
+        };
+        // A quarter of these packets take the gateway that nobody has.
+        for port in 0..64 {
+            let packet = ip4().src("10.0.1.9").dst("20.0.0.1").udp(port, 7);
+            bench.push(0, ether("2:0:0:0:0:1", "2:0:0:0:1:9").ip4(packet).bytes());
+        }
+        bench.pass(Duration::from_secs(10));
+        let events = told(&mut bench);
+        let failed = ["neighbor 10.0.2.253 b: failed", "nexthop 10.0.2.253 b: down"];
+        assert!(failed.iter().all(|event| events.contains(&event.to_string())), "{events:?}");
+        bench.write("port", "b down").unwrap();
+        assert_eq!(told(&mut bench)[..2], ["port b: down", "nexthop 10.0.2.254 b: down"]);
+        bench.write("port", "b mtu 1400").unwrap();
+        assert_eq!(told(&mut bench), ["port b: mtu 1400"]);
+        bench.write("port", "b up").unwrap();
+        let up: Vec<String> = told(&mut bench).into_iter().take(3).collect();
+        assert!(
+            up.contains(&"port b: up".to_string()) && up.contains(&"nexthop 10.0.2.254 b: up".to_string()),
+            "{up:?}"
+        );
+        bench.push(1, arp_reply("2:0:0:0:2:fc", "10.0.2.7", "2:0:0:0:0:2", "10.0.2.1").bytes());
+        bench.write("add_neighbor", "b 10.0.2.8 2:0:0:0:2:8 temporary").unwrap();
+        bench.push(1, arp_reply("2:0:0:0:2:9", "10.0.2.8", "2:0:0:0:0:2", "10.0.2.1").bytes());
+        let events = read(&mut bench, "events_json", &first);
+        let moved = events["events"].as_array().unwrap().iter().find(|event| event["what"] == "moved");
+        let moved = moved.unwrap_or_else(|| panic!("{events:#}"));
+        assert_eq!(
+            (&moved["lladdr"], &moved["old_lladdr"]),
+            (&json!("02:00:00:00:02:09"), &json!("02:00:00:00:02:08"))
+        );
+        assert_eq!(
+            (&moved["dst"], &moved["port"], &moved["kind"]),
+            (&json!("10.0.2.8"), &json!("b"), &json!("neighbor"))
+        );
     }
 
     #[test]
