@@ -36,7 +36,7 @@ enum What {
     Neighbors(NeighborsOptions),
     /// Groups of next hops, what leads there, and how they share packets
     #[command(after_long_help = "Example:\n  artery show nexthops --json")]
-    Nexthops(Plain),
+    Nexthops(NexthopsOptions),
     /// Ports, with their addresses
     #[command(after_long_help = "Example:\n  artery show ports")]
     Ports(Plain),
@@ -55,6 +55,15 @@ struct Plain {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+struct NexthopsOptions {
+    #[command(flatten)]
+    plain: Plain,
+    /// Those of the router's own addresses, of broadcasts, and those that every router has, too
+    #[arg(short = 'a', long)]
+    all: bool,
 }
 
 #[derive(Args)]
@@ -77,7 +86,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
     match &options.what {
         What::Routes(options) => routes::show(options),
         What::Neighbors(options) => show_neighbors(options),
-        What::Nexthops(plain) => show(plain, "nexthops_json", tables::next_hops),
+        What::Nexthops(options) => show_next_hops(options),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Elements(plain) => show_elements(plain),
@@ -94,6 +103,18 @@ fn either(as_json: bool, document: &Value, table: fn(&Value) -> String) -> anyho
     let text = if as_json { format!("{document:#}\n") } else { table(document) };
     print(&text).map(|()| 0)
 }
+
+fn show_next_hops(options: &NexthopsOptions) -> anyhow::Result<u8> {
+    let mut document = IpRouter::find(&options.plain.router)?.ask("nexthops_json", "")?;
+    if let Some(groups) = document["groups"].as_array_mut().filter(|_| !options.all) {
+        let is_routed = |group: &Value| ROUTED.iter().any(|kind| group["type"] == *kind);
+        groups.retain(is_routed);
+    }
+    either(options.plain.json, &document, tables::next_hops)
+}
+
+/// What routes that somebody has set lead to, or that connect a link.
+const ROUTED: [&str; 4] = ["unicast", "blackhole", "unreachable", "prohibit"];
 
 fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.plain.router)?;

@@ -196,6 +196,9 @@ mod tests {
             assert_eq!(wrong.unwrap_err(), expected);
         }
         let nonsense = route("10.0.0.0.0/8=10.0.0.1").unwrap_err();
-        assert!(nonsense.starts_with("--route 10.0.0.0.0/8=10.0.0.1: '10.0.0.0.0/8' is no prefix"), "{nonsense}");
+        assert!(
+            nonsense.starts_with("--route 10.0.0.0.0/8=10.0.0.1: '10.0.0.0.0/8' is no prefix"),
+            "{nonsense}"
+        );
     }
 }

@@ -1,0 +1,350 @@
+//! `artery router` between Linux hosts, and the commands that look into it and change it while it runs.
+
+mod support;
+
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Host, Output, Process, Result, Rig};
+use serde_json::Value;
+use std::path::PathBuf;
+use support::{SOON, end};
+
+/// Addresses of the hosts, by family.
+const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+const FAR: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
+/// The router's on the side of `a`.
+const OWN: [&str; 2] = ["10.0.1.1", "fd00:1::1"];
+const PORTS: [&str; 4] =
+    ["--port", "eth0=10.0.1.1/24,fd00:1::1/64", "--port", "eth1=10.0.2.1/24,fd00:2::1/64"];
+
+/// Hosts `a` and `b` at either side of `r`, whose interfaces eth0 and eth1 have no addresses.
+struct Net {
+    a: Host,
+    r: Host,
+    b: Host,
+}
+
+fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            host.address("eth0", &format!("10.0.{number}.2/24"))?
+                .route("default", &format!("10.0.{number}.1"))?;
+            host.address("eth0", &format!("fd00:{number}::2/64"))?
+                .route("default", &format!("fd00:{number}::1"))?;
+        }
+        body(&Net { a, r, b })
+    });
+}
+
+/// A router that runs, and where it is reached.
+struct Running {
+    process: Process,
+    host: Host,
+    socket: PathBuf,
+    /// Holds the socket.
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    /// Starts one, and waits until it forwards.
+    fn start(net: &Net, options: &[&str]) -> Result<Running> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        let command = net.r.command([artery()?]).arg("router").args(PORTS).args(options);
+        let mut process = command.arg("-u").arg(&socket).spawn()?;
+        for address in FAR {
+            support::until_answered(&net.a, address, &mut process)?;
+        }
+        Ok(Running { process, host: net.r.clone(), socket, _folder: folder })
+    }
+
+    /// Calls a command about it, whatever comes of that.
+    fn call(&self, words: &[&str]) -> Result<Output> {
+        self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket).output()
+    }
+
+    /// What a command says, which must be a success.
+    fn say(&self, words: &[&str]) -> Result<String> {
+        let output = self.call(words)?;
+        assert!(
+            output.succeeded() && output.stderr.is_empty(),
+            "{words:?}: {}{}",
+            output.stdout,
+            output.stderr
+        );
+        Ok(output.stdout)
+    }
+
+    /// The same with `--json`.
+    fn json(&self, words: &[&str]) -> Result<Value> {
+        let text = self.say(&[words, &["--json"]].concat())?;
+        let document: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
+        assert_eq!(document["schema_version"], 1, "{words:?}");
+        Ok(document)
+    }
+
+    /// What a command is refused with.
+    fn refused(&self, words: &[&str], status: i32) -> Result<String> {
+        let output = self.call(words)?;
+        assert_eq!(
+            (output.code(), output.stdout.as_str()),
+            (Some(status), ""),
+            "{words:?}: {}",
+            output.stderr
+        );
+        Ok(output.stderr)
+    }
+}
+
+#[test]
+fn hosts_reach_the_router_and_each_other_by_both_families() {
+    on_the_net("command-reach", |net| {
+        let router = Running::start(net, &[])?;
+        for address in [FAR, OWN].concat() {
+            let report = net.a.ping(address, 5)?;
+            assert_eq!((report.received, report.duplicates), (5, 0), "{address}: {}", report.text);
+        }
+        for address in NEAR {
+            assert_eq!(net.b.ping(address, 3)?.received, 3, "{address}");
+        }
+        for (own, far) in OWN.iter().zip(FAR) {
+            let trace = net.a.run(["traceroute", "-n", "-q", "1", "-w", "2", far])?.stdout;
+            let hops: Vec<&str> =
+                trace.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+            assert_eq!(hops, [*own, far], "{trace}");
+        }
+        let tcp = net.a.iperf3(&net.b, FAR[0], &["-t", "1"])?;
+        assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn programs_of_the_routers_host_are_reached_by_its_addresses() {
+    on_the_net("command-host", |net| {
+        let _router = Running::start(net, &["--route", "10.9.0.0/16=10.0.2.2", "--workers", "2"])?;
+        // At the near and at the far address of the router, from either side.
+        for address in ["10.0.1.1", "10.0.2.1", "fd00:1::1", "fd00:2::1"] {
+            for from in [&net.a, &net.b] {
+                let tcp = from.iperf3(&net.r, address, &["-n", "1M"])?;
+                assert!(tcp.bits_per_second > 1e5, "{address}: {tcp:?}");
+            }
+        }
+        // What the host sends itself goes by the router, too.
+        for address in [NEAR, FAR].concat() {
+            assert_eq!(net.r.ping(address, 2)?.received, 2, "{address}");
+        }
+        let routes = net.r.run(["ip", "route"])?.stdout;
+        assert!(routes.contains("10.9.0.0/16 via 10.0.2.2 dev artery0"), "{routes}");
+        Ok(())
+    });
+}
+
+#[test]
+fn without_a_host_the_router_answers_pings_and_nothing_else_is_there() {
+    on_the_net("command-no-host", |net| {
+        let router = Running::start(net, &["--no-host"])?;
+        assert_eq!(net.a.ping(OWN[0], 2)?.received, 2);
+        assert_eq!(net.r.interfaces()?, ["lo", "eth0", "eth1"]);
+        let refusal =
+            net.a.enter(|| std::net::TcpStream::connect_timeout(&"10.0.1.1:22".parse().unwrap(), SOON))?;
+        assert!(refusal.is_err());
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn routes_and_neighbors_are_shown_and_changed_while_packets_flow() {
+    on_the_net("command-change", |net| {
+        let router = Running::start(net, &[])?;
+        net.b.address("lo", "10.9.1.1/32")?;
+        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0, "there is no route");
+        router.say(&["route", "add", "10.9/16", "via", FAR[0]])?;
+        assert_eq!(net.a.ping("10.9.1.1", 3)?.received, 3);
+        let refusal = router.refused(&["route", "add", "10.9.0.0/16", "10.0.2.7"], 1)?;
+        assert!(refusal.starts_with("artery: 10.9.0.0/16: File exists"), "{refusal}");
+        let routes = router.json(&["show", "routes", "10.9/16"])?;
+        let route = &routes["routes"][0];
+        assert_eq!((&route["dst"], &route["source"]), (&"10.9.0.0/16".into(), &"static".into()), "{routes}");
+        assert_eq!(route["next_hops"][0]["gateway"], FAR[0]);
+        let table = router.say(&["show", "routes", "-4"])?;
+        assert!(table.starts_with("PREFIX ") && table.contains("\n10.9.0.0/16  10.0.2.2 "), "{table}");
+        assert!(!table.contains("fd00:"), "{table}");
+        let found = router.say(&["route", "get", "10.9.1.1"])?;
+        assert!(
+            found.starts_with("10.9.1.1 matches 10.9.0.0/16 (static)\n  to 10.0.2.2 on eth1, "),
+            "{found}"
+        );
+
+        let neighbors = router.json(&["show", "neighbors"])?;
+        for (host, address, port) in [(&net.a, NEAR[0], "eth0"), (&net.b, FAR[0], "eth1")] {
+            let all = neighbors["neighbors"].as_array().unwrap();
+            let one = all.iter().find(|one| one["dst"] == address).unwrap_or_else(|| panic!("{neighbors}"));
+            assert_eq!((&one["dev"], &one["lladdr"]), (&port.into(), &host.mac("eth0")?.into()), "{one}");
+            assert_eq!(one["state"], "REACHABLE", "{one}");
+        }
+
+        router.say(&["route", "replace", "blackhole", "10.9.0.0/16"])?;
+        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0);
+        router.say(&["route", "del", "10.9.0.0/16"])?;
+        let refusal = router.refused(&["route", "del", "10.9.0.0/16"], 1)?;
+        assert!(refusal.starts_with("artery: 10.9.0.0/16: not in table"), "{refusal}");
+
+        router.say(&["neighbor", "add", "10.0.2.9", "lladdr", "02:00:00:00:00:09"])?;
+        let table = router.say(&["show", "neighbors", "--dev", "eth1"])?;
+        assert!(
+            table.lines().any(|line| line.starts_with("10.0.2.9 ") && line.ends_with("static")),
+            "{table}"
+        );
+        router.say(&["neighbor", "flush"])?;
+        assert!(router.say(&["show", "neighbors"])?.contains("\n10.0.2.9 "), "it was set by hand");
+        router.say(&["neighbor", "del", "10.0.2.9", "dev", "eth1"])?;
+        assert_eq!(net.a.ping(FAR[0], 3)?.received, 3, "who was flushed is found again");
+        Ok(())
+    });
+}
+
+#[test]
+fn events_are_a_line_each_and_whoever_resumes_misses_none() {
+    on_the_net("command-watch", |net| {
+        let router = Running::start(net, &[])?;
+        let said = router.say(&["watch", "--since", "0", "--count", "4", "--json"])?;
+        let events: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [0, 1, 2, 3]);
+        assert!(events.iter().any(|event| event["what"] == "claimed"), "{said}");
+        let all =
+            router.host.command([artery()?]).args(["watch"]).env("ARTERY_SOCKET", &router.socket).spawn()?;
+        // It begins with what happens once it is there.
+        while !all.stdout_so_far().contains("10.8.0.0/16") {
+            router.say(&["route", "replace", "10.8.0.0/16", "via", FAR[0]])?;
+        }
+        let line = all.stdout_so_far().lines().next().unwrap_or_default().to_string();
+        let time = line.split(' ').next().unwrap_or_default();
+        assert!(time.len() == 27 && time.ends_with('Z') && line.contains(" route 10.8.0.0/16: "), "{line}");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_explanation_agrees_with_what_a_ping_meets() {
+    on_the_net("command-explain", |net| {
+        let router = Running::start(net, &["--route", "10.7.0.0/16=unreachable"])?;
+        for (to, received, kind) in [(FAR[0], 1, "forward"), (FAR[1], 1, "forward"), (OWN[0], 1, "answer")] {
+            assert_eq!(net.a.ping(to, 1)?.received, received, "{to}");
+            let from = if to.contains(':') { NEAR[1] } else { NEAR[0] };
+            let explained = router.json(&["explain", &format!("{from} > {to} icmp"), "--in", "eth0"])?;
+            assert_eq!(explained["verdict"]["kind"], kind, "{to}: {explained:#}");
+        }
+        let report = net.a.ping("10.7.0.1", 1)?;
+        let text = router.say(&["explain", &format!("{} > 10.7.0.1 icmp", NEAR[0]), "--in", "eth0"])?;
+        assert!(report.errors > 0 && text.contains("ICMP type 3, code 1"), "{}{text}", report.text);
+        let drops = router.json(&["show", "drops"])?;
+        let reasons = drops["drops"].as_array().unwrap();
+        let has = |reason: &str| reasons.iter().any(|drop| drop["reason"] == reason);
+        let verdict = router.json(&["explain", &format!("{} > 10.7.0.1 icmp", NEAR[0]), "--in", "eth0"])?;
+        let reason = verdict["verdict"]["reason"].as_str().unwrap();
+        assert!(has(reason), "{reason}: {drops:#}");
+        let refusal = router.refused(&["explain", "10.0.1.2 > 10.0.2.2", "--in", "eth7"], 1)?;
+        assert!(refusal.contains("no port is called 'eth7'"), "{refusal}");
+        Ok(())
+    });
+}
+
+#[test]
+fn every_mistake_is_named_and_nothing_is_touched() {
+    on_the_net("command-wrong", |net| {
+        let call = |words: &[&str]| net.r.command([artery()?]).arg("router").args(words).output();
+        let wrong = call(&[
+            "--port",
+            "eth0=10.0.1.1",
+            "--port",
+            "eth1=10.0.2.1/33",
+            "--route",
+            "0/0=nobody%",
+            "--neighbor",
+            "eth0",
+        ])?;
+        assert_eq!(wrong.code(), Some(2), "{}", wrong.stderr);
+        for expected in [
+            "4 mistakes",
+            "10.0.1.1 has no length",
+            "a number from 0 to 32",
+            "'nobody%' is no gateway",
+            "--neighbor eth0: write",
+        ] {
+            assert!(wrong.stderr.contains(expected), "{expected}: {}", wrong.stderr);
+        }
+        let off_link = call(&[PORTS.as_slice(), &["--route", "0/0=10.0.3.1"]].concat())?;
+        assert_eq!(off_link.code(), Some(2));
+        assert!(
+            off_link.stderr.contains("gateway 10.0.3.1: no port has an address in a prefix"),
+            "{}",
+            off_link.stderr
+        );
+        let missing = call(&["--port", "eth0=10.0.1.1/24", "--port", "eth9=10.0.2.1/24", "--host", "lo"])?;
+        assert_eq!(missing.code(), Some(1), "{}", missing.stderr);
+        for expected in [
+            "eth9: no such interface",
+            "eth0, eth1",
+            "--host lo: there is an interface",
+            "nothing was started",
+        ] {
+            assert!(missing.stderr.contains(expected), "{expected}: {}", missing.stderr);
+        }
+        net.r.down("eth1")?;
+        let down = call(&PORTS)?;
+        assert!(down.code() == Some(1) && down.stderr.contains("'ip link set eth1 up'"), "{}", down.stderr);
+        assert_eq!(net.r.interfaces()?, ["lo", "eth0", "eth1"]);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_address_that_the_host_has_already_is_warned_of() {
+    on_the_net("command-borne", |net| {
+        net.r.address("eth0", "10.0.1.1/24")?;
+        let router = Running::start(net, &[])?;
+        let said = router.process.stderr_so_far();
+        assert!(
+            said.contains("the host has 10.0.1.1 already")
+                && said.contains("ip address del 10.0.1.1/24 dev eth0"),
+            "{said}"
+        );
+        assert!(!said.contains("has 10.0.2.1"), "{said}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_router_without_such_an_element_says_so() {
+    on_the_net("command-none", |net| {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control").display().to_string();
+        let router = support::start(&net.r, "Idle -> d :: Discard;", &["-u", &socket])?;
+        let ask = |words: &[&str]| net.r.command([artery()?]).args(words).args(["-u", &socket]).output();
+        let none = ask(&["show", "routes"])?;
+        assert_eq!(none.code(), Some(1));
+        assert!(none.stderr.contains("has no IPRouter; 'artery show elements' lists"), "{}", none.stderr);
+        let elements = ask(&["show", "elements"])?;
+        assert!(elements.succeeded() && elements.stdout.contains("\nd "), "{}", elements.stdout);
+        end(router)?;
+        let gone = ask(&["route", "get", "10.0.0.1"])?;
+        assert!(
+            gone.code() == Some(1) && gone.stderr.contains("is a router running with -u"),
+            "{}",
+            gone.stderr
+        );
+        let misused = ask(&["route", "add", "10/8"])?;
+        assert!(
+            misused.code() == Some(2) && misused.stderr.contains("where does 10/8 lead?"),
+            "{}",
+            misused.stderr
+        );
+        Ok(())
+    });
+}
