@@ -523,11 +523,10 @@ mod tests {
         ROUTE 0.0.0.0/0 10.0.2.254, ROUTE 20.0.0.0/8 10.0.2.254 10.0.2.253, ROUTE 21.0.0.0/8 blackhole, DAD false";
 
     fn router() -> Bench {
-        Bench::setup(&CLASS, CONFIG)
-            .inputs(2)
-            .outputs(3)
-            .build()
-            .unwrap_or_else(|errors| panic!("{errors:?}"))
+        let setup = Bench::setup(&CLASS, CONFIG).inputs(2).outputs(3);
+        let mut bench = setup.build().unwrap_or_else(|errors| panic!("{errors:?}"));
+        bench.run();
+        bench
     }
     #[track_caller]
     fn explain(question: &str) -> Value {

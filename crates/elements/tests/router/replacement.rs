@@ -20,6 +20,7 @@ fn neighbors_and_packets_that_wait_are_taken_over_and_addresses_not_claimed_agai
     let mut new = successor();
     new.silent();
     new.bench.take_state(&mut old.bench);
+    new.bench.run();
     new.take_all();
     new.push4(through().dst("10.0.2.5"));
     assert_eq!(stations(&new.only(B)).0, station("2:0:0:0:2:5"));

@@ -50,7 +50,13 @@ pub(crate) fn rig_of(config: &str) -> Rig {
 /// A router that has done nothing yet.
 pub(crate) fn bench(config: &str) -> Bench {
     let class = CLASSES.find("IPRouter").expect("the class of routers");
-    Bench::setup(class, config).inputs(3).outputs(3).build().unwrap_or_else(|errors| panic!("{errors:?}"))
+    let mut bench = Bench::setup(class, config)
+        .inputs(3)
+        .outputs(3)
+        .build()
+        .unwrap_or_else(|errors| panic!("{errors:?}"));
+    bench.run();
+    bench
 }
 
 impl Rig {
