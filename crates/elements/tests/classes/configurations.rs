@@ -36,8 +36,10 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("IPGWOptions", &["10.0.0.1"]),
     (
         "IPRouter",
-        &["PORT a 10.0.0.2/8 2001:db8::2/64 ETHER 02:00:00:00:00:02, PORT b 20.0.0.1/8 ETHER 02:00:00:00:00:03, \
-           ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09"],
+        &[
+            "PORT a 10.0.0.2/8 2001:db8::2/64 ETHER 02:00:00:00:00:02, PORT b 20.0.0.1/8 ETHER 02:00:00:00:00:03, \
+           ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09",
+        ],
     ),
     ("LinearIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),
     ("MarkIPHeader", &["", "14"]),
@@ -63,8 +65,17 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
 ];
 
 /// Classes that need more of the machine than a bench has, or another element, and are tested elsewhere.
-pub(crate) const ELSEWHERE: &[&str] =
-    &["FromDevice", "FromDump", "FromHost", "IP6Forward", "IPForward", "ToDevice", "ToDump"];
+pub(crate) const ELSEWHERE: &[&str] = &[
+    "FromDevice",
+    "FromDump",
+    "FromHost",
+    "IP6Forward",
+    "IPForward",
+    "LinkHeader",
+    "LookupNextHop",
+    "ToDevice",
+    "ToDump",
+];
 
 /// The configurations of a class, at least one.
 pub(crate) fn of(class: &Class) -> &'static [&'static str] {

@@ -1,0 +1,79 @@
+use crate::ip::each::send_each;
+use crate::ip::ip_header;
+use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
+use artery_wire::Ipv6;
+
+pub static CLASS: Class = Class {
+    name: "DecIP6HLIM",
+    group: "ip6",
+    summary: "decrements the IPv6 hop limit and turns expired packets aside",
+    manual: "
+Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element. A packet whose hop limit
+is 1 or less leaves by output 1, unchanged, or is dropped when there is none. All others leave by output 0.",
+    example: "Idle -> CheckIP6Header -> dh :: DecIP6HLIM -> Discard;\ndh[1] -> Discard;",
+    ports: "1/1-2",
+    processing: "a/ah",
+    per_worker: true,
+    build: |_| Ok(Box::new(DecIp6Hlim)),
+    ..Class::DEFAULT
+};
+
+struct DecIp6Hlim;
+
+/// What keeps a packet from going on.
+enum End {
+    Expired,
+    NoHeader(DropReason),
+}
+
+fn decrement(packet: &mut Packet) -> Result<(), End> {
+    let header = Ipv6::new(ip_header::bytes_mut(packet));
+    let mut header = header.map_err(|why| End::NoHeader(ip_header::reason(why)))?;
+    match header.hop_limit() {
+        0 | 1 => Err(End::Expired),
+        hops => {
+            header.set_hop_limit(hops - 1);
+            Ok(())
+        }
+    }
+}
+
+impl Element for DecIp6Hlim {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        send_each(batch, cx, decrement, |end, packet, cx| match end {
+            End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
+            End::NoHeader(reason) => cx.discard(packet, reason),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::build::ip6;
+
+    #[test]
+    fn a_live_packet_loses_one_hop() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, ip6().hop_limit(64).udp(1, 2).bytes());
+        bench.expect(0, ip6().hop_limit(63).udp(1, 2).bytes());
+    }
+
+    #[test]
+    fn an_expired_packet_leaves_by_output_1_unchanged() {
+        let mut bench = Bench::new(&CLASS, "");
+        for hops in [0, 1] {
+            let expired = ip6().hop_limit(hops).udp(1, 2).bytes();
+            bench.push(0, &expired);
+            bench.expect(1, &expired);
+        }
+    }
+
+    #[test]
+    fn what_has_no_header_is_dropped() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.push(0, b"short");
+        bench.expect_dropped(DropReason::TooShort, 1);
+    }
+}
