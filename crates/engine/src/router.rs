@@ -463,9 +463,13 @@ mod tests {
     static ASIDE: Class = Class {
         name: "Aside",
         ports: "0/0",
-        handlers: &[crate::Handler::read("who", "who reads", &crate::Read(|_: &mut Late, _, _| Ok("worker".into())))
-            .parameters()
-            .aside(|_, element, text| Ok(format!("{element} {text}")))],
+        handlers: &[crate::Handler::read(
+            "who",
+            "who reads",
+            &crate::Read(|_: &mut Late, _, _| Ok("worker".into())),
+        )
+        .parameters()
+        .aside(|_, element, text| Ok(format!("{element} {text}")))],
         build: |_| Ok(Box::new(Late)),
         ..Class::DEFAULT
     };
