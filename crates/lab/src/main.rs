@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, fib, seed0, seed3, seed4, voice, wire};
+use artery_lab::{demo, fib, forward, seed0, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
+  artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
@@ -45,6 +46,11 @@ enum Command {
     Fib(fib::Options),
     /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
     Seed0(seed0::Options),
+    /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
+    Forward(forward::Options),
+    /// Run one router for forward, by orders on standard input
+    #[command(name = forward::SUBCOMMAND, hide = true)]
+    ForwardRun(forward::Case),
     /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
     Seed3 {
         /// Fewer and shorter runs
@@ -103,6 +109,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
         }
         Command::Fib(options) => fib::run(&options),
+        Command::Forward(options) => forward::run(&options),
+        Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
         Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
         Command::Seed4(options) => seed4::run(&options),

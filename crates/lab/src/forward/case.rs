@@ -1,0 +1,119 @@
+//! One router to measure: of which family, with which table, neighbors and packets, on how many workers.
+
+use artery_packet::BATCH;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Frames that go round: a few batches, as of a driver that uses the same ones again and again.
+pub(super) const FRAMES: usize = 4 * BATCH;
+/// Packets that come in them by turns, each with a destination of its own.
+pub(super) const PACKETS: usize = 1 << 18;
+/// Routers that routes lead to.
+pub(super) const NEXT_HOPS: usize = 16;
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Traffic {
+    /// Each to a random address of a random prefix
+    Random,
+    /// All to one address
+    One,
+}
+
+/// What to run.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// 4 or 6
+    #[arg(long, default_value_t = 4)]
+    pub family: u8,
+    /// Where packets go
+    #[arg(long, value_enum, default_value_t = Traffic::Random)]
+    pub traffic: Traffic,
+    /// Routes with next hops, as text
+    #[arg(long)]
+    pub table: Option<PathBuf>,
+    /// Packets go to so many neighbors on one link instead of to routes
+    #[arg(long)]
+    pub neighbors: Option<u32>,
+    /// Different packets, for each worker
+    #[arg(long, default_value_t = PACKETS)]
+    pub packets: usize,
+    /// Frames that they come in, for each worker
+    #[arg(long, default_value_t = FRAMES)]
+    pub frames: usize,
+    /// Workers, each with packets of its own
+    #[arg(long, default_value_t = 1)]
+    pub workers: usize,
+    /// The processor of the first worker
+    #[arg(long, default_value_t = 0)]
+    pub cpu: usize,
+    /// Take the time of every element
+    #[arg(long)]
+    pub profile: bool,
+    /// End after so many packets; else wait for orders
+    #[arg(long)]
+    pub limit: Option<u64>,
+}
+
+impl Case {
+    /// The words that a child is told it by.
+    pub(super) fn words(&self) -> Vec<String> {
+        let traffic = self.traffic.to_possible_value().map_or(String::new(), |value| value.get_name().into());
+        let mut words = vec!["--family".into(), self.family.to_string(), "--traffic".into(), traffic];
+        let mut say = |name: &str, value: Option<String>| {
+            words.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
+        };
+        say("table", self.table.as_ref().map(|table| table.display().to_string()));
+        say("neighbors", self.neighbors.map(|count| count.to_string()));
+        say("packets", Some(self.packets.to_string()));
+        say("frames", Some(self.frames.to_string()));
+        say("workers", Some(self.workers.to_string()));
+        say("cpu", Some(self.cpu.to_string()));
+        say("limit", self.limit.map(|limit| limit.to_string()));
+        words.extend(self.profile.then(|| "--profile".to_string()));
+        words
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// Few packets of a family to 16 neighbors, without a table.
+    pub(in crate::forward) fn small(family: u8) -> Case {
+        Case {
+            family,
+            traffic: Traffic::Random,
+            table: None,
+            neighbors: Some(16),
+            packets: 500,
+            frames: 200,
+            workers: 1,
+            cpu: 0,
+            profile: false,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn everything_chosen_is_said_to_the_child() {
+        #[derive(clap::Parser)]
+        struct Child {
+            #[command(flatten)]
+            case: Case,
+        }
+        let all = Case {
+            table: Some("t".into()),
+            traffic: Traffic::One,
+            workers: 2,
+            cpu: 1,
+            profile: true,
+            limit: Some(7),
+            ..small(6)
+        };
+        for case in [all, small(4)] {
+            let words = ["child".to_string()].into_iter().chain(case.words());
+            assert_eq!(<Child as clap::Parser>::parse_from(words).case, case);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The router under test as text, and the packets that go round in it.
+//!
+//! Each worker has a cable from its port called out to its port called in, so that frames go round.
+
+use super::case::{Case, NEXT_HOPS, Traffic};
+use crate::fib;
+use anyhow::ensure;
+use artery_table::load::AnyPrefix;
+use artery_table::neighbor::Kind;
+use artery_table::router::{RouteSpec, Tables};
+use artery_table::synthetic::Random;
+use artery_table::{Group, PortId, Prefix};
+use artery_wire::build::{ether, ip4, ip6};
+use artery_wire::{EtherAddr, Ethernet, Ipv4, Ipv6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of a frame: the least of Ethernet without its check sequence.
+pub(super) const FRAME: usize = 60;
+const IN: EtherAddr = EtherAddr([2, 0, 0, 0, 1, 1]);
+const OUT: EtherAddr = EtherAddr([2, 0, 0, 0, 2, 1]);
+const SEED: u64 = 1;
+/// Hops that packets have before them.
+const HOPS: u8 = 64;
+
+/// Addresses of the network around the router (RFC 2544, RFC 5180), and neighbors of a big one.
+fn gateway(family: u8, number: usize) -> IpAddr {
+    match family {
+        4 => Ipv4Addr::from_bits(0xc613_0002 + number as u32).into(),
+        _ => Ipv6Addr::from_bits(0x2001_0002_0000_0001 << 64 | (2 + number as u128)).into(),
+    }
+}
+fn neighbor(family: u8, number: u32) -> IpAddr {
+    match family {
+        4 => Ipv4Addr::from_bits(0x0a40_8000 + number).into(),
+        _ => Ipv6Addr::from_bits(0x2001_0002_0000_0002 << 64 | (0x10_0000 + u128::from(number))).into(),
+    }
+}
+
+/// The link address of a gateway or neighbor.
+fn station(number: u32) -> EtherAddr {
+    let [a, b, c, d] = number.to_be_bytes();
+    EtherAddr([2, 1, a, b, c, d])
+}
+
+/// Routes as lines of a file, in which every prefix has one of the next hops.
+pub(super) fn table_text<A: artery_table::Address>(prefixes: &[Prefix<A>], family: u8) -> String {
+    let mut random = Random::new(SEED);
+    let line = |prefix: &Prefix<A>| {
+        let hop = gateway(family, random.below(NEXT_HOPS as u64) as usize);
+        format!("{prefix} {hop}\n")
+    };
+    prefixes.iter().map(line).collect()
+}
+
+/// The names of a worker's elements and ports begin so.
+pub(super) fn name(what: &str, worker: usize) -> String {
+    format!("{what}{worker}")
+}
+
+/// The configuration.
+pub(super) fn text(case: &Case) -> String {
+    let ports = match case.family {
+        4 => ["198.18.0.1/24", "198.19.0.1/24 10.64.0.1/15"],
+        _ => ["2001:2:0:0::1/64", "2001:2:0:1::1/64 2001:2:0:2::1/64"],
+    };
+    let known =
+        (0..NEXT_HOPS).map(|n| format!(", NEIGHBOR out {} {}", gateway(case.family, n), station(n as u32)));
+    let known: String = known.collect();
+    let table = case.table.as_ref().map(|table| format!(", TABLE {}", table.display())).unwrap_or_default();
+    let mut text = format!(
+        "ip :: IPRouter(PORT in {} ETHER {IN}, PORT out {} ETHER {OUT}{known}{table});
+Idle -> ip -> Discard; Idle -> [1] ip; ip[1] -> Discard; ip[2] -> Discard;\n",
+        ports[0], ports[1]
+    );
+    let class = if case.family == 4 { "IPForward" } else { "IP6Forward" };
+    let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
+    for n in 0..case.workers {
+        text += &format!(
+            "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
+    -> forward{n} :: {class}(ip); Idle -> [1] forward{n};
+forward{n} -> odd{n} :: Counter -> Discard; forward{n}[2] -> odd{n};
+forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
+        );
+    }
+    let places: Vec<String> = (0..case.workers).map(|n| format!("receive{n} {n}")).collect();
+    if case.workers > 1 {
+        text += &format!("StaticThreadSched({});\n", places.join(", "));
+    }
+    text
+}
+
+/// Neighbors to be made known in the run, one a line.
+pub(super) fn neighbors(case: &Case) -> String {
+    let line = |number| format!("out {} {}\n", neighbor(case.family, number), station(number));
+    (0..case.neighbors.unwrap_or(0)).map(line).collect()
+}
+
+/// Changes that do not keep any packet from going round: routes within the table go by another next hop and back,
+/// gateways get the address they have anew.
+pub(super) struct Changes {
+    family: u8,
+    prefixes: Vec<AnyPrefix>,
+    random: Random,
+}
+
+impl Changes {
+    pub(super) fn new(case: &Case) -> anyhow::Result<Changes> {
+        let loaded = fib::load(case.table.as_deref())?;
+        let prefixes: Vec<AnyPrefix> = match case.family {
+            4 => loaded.v4.iter().map(|route| AnyPrefix::V4(route.0)).collect(),
+            _ => loaded.v6.iter().map(|route| AnyPrefix::V6(route.0)).collect(),
+        };
+        ensure!(!prefixes.is_empty(), "routes can change where there is a table");
+        Ok(Changes { family: case.family, prefixes, random: Random::new(SEED) })
+    }
+
+    /// Changes the next hop of a route.
+    pub(super) fn route(&mut self, tables: &mut Tables) -> anyhow::Result<()> {
+        let prefix = self.prefixes[self.random.below(self.prefixes.len() as u64) as usize];
+        let hop = gateway(self.family, self.random.below(NEXT_HOPS as u64) as usize);
+        Ok(tables.replace_route(prefix, &RouteSpec::via(hop), Duration::ZERO)?)
+    }
+
+    /// Sets a gateway's link address, as if it had moved.
+    pub(super) fn neighbor(&mut self, tables: &mut Tables, now: Duration) -> anyhow::Result<()> {
+        let hop = gateway(self.family, self.random.below(NEXT_HOPS as u64) as usize);
+        Ok(tables.set_neighbor(PortId(1), hop, station(self.random.next() as u32), Kind::Static, now)?)
+    }
+}
+
+/// A frame, in a line of the cache.
+#[derive(Clone)]
+#[repr(align(64))]
+pub(super) struct Frame(pub(super) [u8; FRAME]);
+
+/// The packets of a worker.
+pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
+    let mut destinations = destinations(case, SEED + 1 + worker as u64)?;
+    if case.traffic == Traffic::One {
+        destinations = vec![destinations[0]; case.packets];
+    }
+    Ok((0..).zip(destinations).map(|(number, destination)| frame(destination, number)).collect())
+}
+
+/// Writes packets so many times as a capture, for programs that read those.
+pub(super) fn write_pcap(path: &Path, frames: &[Frame], times: usize) -> anyhow::Result<()> {
+    use artery_device::{LinkType, PcapOptions, PcapWriter};
+    let options = PcapOptions { link_type: LinkType::ETHER, ..PcapOptions::default() };
+    let mut writer = PcapWriter::create(&path.display().to_string(), options)?;
+    for frame in (0..times).flat_map(|_| frames) {
+        writer.write(artery_packet::Time::new(1_700_000_000, 0), FRAME as u32, &frame.0)?;
+    }
+    Ok(writer.flush()?)
+}
+
+fn destinations(case: &Case, seed: u64) -> anyhow::Result<Vec<IpAddr>> {
+    let mut random = Random::new(seed);
+    if let Some(count) = case.neighbors {
+        let any = |_| neighbor(case.family, random.below(count.into()) as u32);
+        return Ok((0..case.packets).map(any).collect());
+    }
+    let loaded = fib::load(case.table.as_deref())?;
+    ensure!(!loaded.v4.is_empty() || !loaded.v6.is_empty(), "there must be a table or neighbors");
+    Ok(match case.family {
+        4 => draw(&loaded.v4, case.packets, seed).map(|bits| Ipv4Addr::from_bits(bits).into()).collect(),
+        _ => draw(&loaded.v6, case.packets, seed).map(|bits| Ipv6Addr::from_bits(bits).into()).collect(),
+    })
+}
+
+/// Draws addresses of random prefixes that packets may go to.
+fn draw<A: fib::Family>(routes: &[(Prefix<A>, Group)], count: usize, seed: u64) -> impl Iterator<Item = A> {
+    let prefixes: Vec<Prefix<A>> = routes.iter().map(|route| route.0).collect();
+    // A few go to the router's own networks, or nowhere: as many more are drawn.
+    let drawn = fib::Traffic::Pfx.draw(&prefixes, count + count / 8 + 64, seed);
+    drawn.into_iter().filter(|address| is_far(*address)).take(count)
+}
+
+/// Whether an address is neither the router's, nor its neighbors', nor nobody's.
+fn is_far<A: artery_table::Address>(address: A) -> bool {
+    let starts = |text: &str| text.parse::<Prefix<A>>().is_ok_and(|prefix| prefix.contains(address));
+    const OURS: [&str; 8] = [
+        "0.0.0.0/8",
+        "127.0.0.0/8",
+        "224.0.0.0/3",
+        "198.18.0.0/15",
+        "10.64.0.0/15",
+        "2001:2::/48",
+        "fe80::/10",
+        "ff00::/8",
+    ];
+    !OURS.into_iter().any(starts)
+}
+
+fn frame(destination: IpAddr, number: u32) -> Frame {
+    let link = ether(IN, EtherAddr([2, 0, 0, 0, 1, 2]));
+    let port = number as u16;
+    let bytes = match destination {
+        IpAddr::V4(to) => link
+            .ip4(ip4().src("198.51.100.7").dst(to).id(port).ttl(HOPS).udp(port, 53).payload([0; 18]))
+            .bytes(),
+        IpAddr::V6(to) => {
+            let ip = ip6().src("2001:db8::7").dst(to).flow_label(number & 0xf_ffff).hop_limit(HOPS);
+            link.ip6(ip.raw(59, [0; 6])).bytes()
+        }
+    };
+    Frame(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)))
+}
+
+/// Whether a frame is as the router must have left it.
+pub(super) fn was_forwarded(frame: &[u8; FRAME]) -> bool {
+    let Ok(ethernet) = Ethernet::new(&frame[..]) else { return false };
+    let is_from_out = ethernet.src() == OUT && ethernet.dst().0[..2] == [2, 1];
+    let is_sound = match Ipv4::new(ethernet.payload()) {
+        Ok(ip) => ip.ttl() == HOPS - 1 && ip.checksum_is_valid(),
+        Err(_) => Ipv6::new(ethernet.payload()).is_ok_and(|ip| ip.hop_limit() == HOPS - 1),
+    };
+    is_from_out && is_sound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::testing::small;
+    use super::*;
+
+    #[test]
+    fn frames_are_whole_and_not_forwarded_yet() {
+        for family in [4, 6] {
+            for frame in frames(&small(family), 0).unwrap() {
+                let mut bytes = frame.0;
+                assert!(!was_forwarded(&bytes));
+                bytes[..6].copy_from_slice(&station(3).0);
+                bytes[6..12].copy_from_slice(&OUT.0);
+                assert!(!was_forwarded(&bytes), "all hops are left");
+                if let Ok(mut ip) = Ipv4::new(&mut bytes[14..]) {
+                    ip.decrement_ttl();
+                } else {
+                    bytes[21] -= 1;
+                }
+                assert!(was_forwarded(&bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn random_packets_have_destinations_of_their_own_and_others_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("table");
+        let prefixes: Vec<Prefix<u32>> = ["1.0.0.0/8", "198.18.0.0/15"].map(|p| p.parse().unwrap()).to_vec();
+        let text = table_text(&prefixes, 4);
+        assert!(text.starts_with("1.0.0.0/8 198.19.0."), "{text}");
+        std::fs::write(&table, text).unwrap();
+        let case = Case { neighbors: None, table: Some(table), packets: 5, ..small(4) };
+        let distinct = |case: &Case| {
+            let to: Vec<_> = frames(case, 0).unwrap().iter().map(|frame| frame.0[30..34].to_vec()).collect();
+            assert!(to.iter().all(|to| to[0] == 1), "of what is ours nothing is drawn");
+            to.into_iter().collect::<std::collections::HashSet<_>>().len()
+        };
+        assert_eq!(distinct(&case), 5);
+        assert_eq!(distinct(&Case { traffic: Traffic::One, ..case }), 1);
+    }
+}
