@@ -4,11 +4,12 @@ use super::shared::{NamedRouters, SharedRouter};
 use super::slow::{Job, Settings, Slow};
 use super::together::Together;
 use super::verdict::Origin;
-use super::{config, handlers};
+use super::port_news::PortNews;
+use super::{config, handlers, port_text};
 use crate::chance::Chance;
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Phase, StartError,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Interest, Phase, StartError,
 };
 use artery_table::PortId;
 use artery_table::neighbor::claim::ClaimSettings;
@@ -28,6 +29,8 @@ fast. Output I leads to port I. The input and the output behind them belong to t
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
 [REDIRECTS BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
 the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port.
+Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up, another MTU, another
+Ethernet address.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
 the address of a gateway (with `%PORT` behind it, if that does not tell the port), the name of a port, or one of `blackhole`,
 `unreachable` and `prohibited`. Behind a gateway or port may stand `mtu BYTES` and, where several share packets, `weight N`.
@@ -95,6 +98,9 @@ pub(super) struct IpRouter {
     /// For addresses that handlers write.
     pub(super) names: Names,
     pub(super) slow: Slow,
+    /// Whether it is the one of all workers that hears of the interfaces behind the ports.
+    is_first: bool,
+    news: Option<PortNews>,
 }
 
 impl IpRouter {
@@ -115,7 +121,7 @@ impl IpRouter {
             return Err(ArgError::wrong(why));
         }
         let slow = slow(args)?;
-        Ok(IpRouter { router, names, slow })
+        Ok(IpRouter { router, names, slow, is_first: args.copy().0 == 0, news: None })
     }
 
     /// What the slow path has counted: of this name, or all, a line each.
@@ -131,6 +137,40 @@ impl IpRouter {
     /// Does what follows from a change of the tables.
     pub(super) fn tables_changed(&mut self, cx: &mut Context<'_>) {
         self.work(cx, |slow, job| slow.change(job, |_, _, _| ()));
+    }
+
+    /// Follows the interfaces behind the ports from now on.
+    fn follow_interfaces(&mut self, cx: &mut Context<'_>) {
+        let ports = self.router.tables().ports();
+        match PortNews::open(&ports) {
+            Ok(news) => self.news = news,
+            Err(error) => {
+                let remedy = "tell it of them by its handler 'port'";
+                cx.say(&format!("{}: can't hear of what becomes of its interfaces: {error}; {remedy}", cx.name()));
+            }
+        }
+        let down = self.news.as_ref().map(PortNews::down).unwrap_or_default();
+        self.apply(&down, cx);
+    }
+
+    /// Changes ports; that nothing can be wrong with.
+    fn apply(&self, changes: &[(PortId, port_text::Change)], cx: &mut Context<'_>) {
+        let now = handlers::now(cx);
+        let mut tables = self.router.tables();
+        for (port, change) in changes {
+            // Only a table without room for one more address could refuse, and will be said to be full elsewhere.
+            let _ = port_text::apply(&mut tables, *port, *change, now);
+        }
+    }
+
+    /// Hears of the interfaces, and does what follows.
+    fn hear(&mut self, cx: &mut Context<'_>) {
+        let Some(news) = &mut self.news else { return };
+        let changes = news.take();
+        if !changes.is_empty() {
+            self.apply(&changes, cx);
+            self.tables_changed(cx);
+        }
     }
 
     /// Lets the slow path do something, and says when it has more to do.
@@ -166,10 +206,11 @@ fn slow(args: &mut Args<'_>) -> Result<Slow, ArgError> {
 
 impl Element for IpRouter {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        // A router in the place of another takes over its neighbors and addresses before it says anything.
-        if !cx.is_replacing() {
-            self.tables_changed(cx);
+        if self.is_first {
+            self.follow_interfaces(cx);
         }
+        // Others have not started yet, and a router that is to be replaced has still something to hand over.
+        cx.schedule();
         Ok(())
     }
 
@@ -183,7 +224,11 @@ impl Element for IpRouter {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.hear(cx);
         self.work(cx, |slow, job| slow.poll(job));
+        if let Some(news) = &self.news {
+            cx.watch(news.file(), Interest::Readable);
+        }
         true
     }
 
@@ -191,7 +236,8 @@ impl Element for IpRouter {
         if let Some(old) = old.downcast_mut::<IpRouter>() {
             let router = old.router.clone();
             self.work(cx, |slow, job| slow.take_over(&router, &mut old.slow, job));
-            self.tables_changed(cx);
+            self.slow.hurry();
+            cx.schedule();
         }
     }
 

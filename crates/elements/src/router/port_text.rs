@@ -9,9 +9,12 @@ use std::time::Duration;
 
 /// What has become of a port.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(super) enum Change {
+    /// Its link came up, or went down.
     Up(bool),
+    /// Packets on its link have another greatest length.
     Mtu(u16),
+    /// It has another link address.
     Ether(EtherAddr),
 }
 
@@ -43,7 +46,8 @@ fn read(r: &IpRouter, tables: &Tables, text: &str) -> Result<(PortId, Change), S
     Ok((port_of(tables, words[0])?, change))
 }
 
-fn apply(tables: &mut Tables, port: PortId, change: Change, now: Duration) -> Result<(), RouterError> {
+/// Changes a port.
+pub(super) fn apply(tables: &mut Tables, port: PortId, change: Change, now: Duration) -> Result<(), RouterError> {
     match change {
         Change::Up(is_up) => tables.set_up(port, is_up, now),
         Change::Mtu(mtu) => tables.set_mtu(port, mtu),
