@@ -83,8 +83,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at; those that packets wait for always are"),
     ],
     handlers: handlers::HANDLERS,
-    // Others look for it while they are made.
-    phase: Phase::Info,
+    // Before others, which look for it while they are made, but after it is known on which workers it is to be.
+    phase: Phase::Privileged,
     per_worker: true,
     // What is cut, quoted or answered is a packet as it goes over a wire.
     finished: true,
