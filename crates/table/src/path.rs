@@ -222,6 +222,8 @@ pub struct PathReader<A: Family> {
     links: Arc<Links>,
     /// Of the packets of a batch; kept for its storage.
     groups: Vec<Group>,
+    /// Of those whose destination is the neighbor: where they are in the batch, and where the search for it begins.
+    on_link: Vec<(u32, u64)>,
 }
 
 impl<A: Family> Clone for PathReader<A> {
@@ -232,6 +234,7 @@ impl<A: Family> Clone for PathReader<A> {
             neighbors: self.neighbors.clone(),
             links: self.links.clone(),
             groups: Vec::new(),
+            on_link: Vec::new(),
         }
     }
 }
@@ -244,7 +247,7 @@ impl<A: Family + Key> PathReader<A> {
         neighbors: Arc<Published<Vec<NeighborReader<A>>>>,
         links: Arc<Links>,
     ) -> PathReader<A> {
-        PathReader { routes, ways, neighbors, links, groups: Vec::new() }
+        PathReader { routes, ways, neighbors, links, groups: Vec::new(), on_link: Vec::new() }
     }
 
     /// What becomes of a packet. `flow` is its flow's number for a method to choose by, and asked for only where
@@ -289,29 +292,31 @@ impl<A: Family + Key> PathReader<A> {
         self.routes.lookup_batch(turn, addresses, &mut self.groups);
         // Read after the groups: it knows every group that a route was seen with.
         let ways = self.ways.read(turn);
+        let on_link = &mut self.on_link;
+        on_link.clear();
+        let (links, neighbors) = (&self.links, self.neighbors.read(turn));
         let decide = |(at, (group, address)): (usize, (&Group, &A))| {
             let (way, _) = ways.choose(ways.of(*group), |method| flow(at, method));
-            let neighbor = match way.kind {
-                Kind::Gateway => Some(NeighborId::new(way.target)),
-                Kind::OnLink => self.on_link(turn, way.port, *address),
-                Kind::Several(_) | Kind::End(_) => None,
-            };
-            self.known(way, neighbor)
+            if way.kind == Kind::OnLink {
+                let slot = neighbors.get(usize::from(way.port.0)).map(|n| n.first_slot(turn, *address));
+                on_link.extend(slot.map(|slot| (at as u32, slot)));
+            }
+            let neighbor = (way.kind == Kind::Gateway).then(|| NeighborId::new(way.target));
+            known(links, way, neighbor)
         };
         decisions.clear();
         decisions.extend(self.groups.iter().zip(addresses).enumerate().map(decide));
-    }
-
-    /// What is decided about a packet that goes a way, by what is known of its neighbor. Control is told that the
-    /// neighbor is used, if it wants to know.
-    #[inline]
-    fn known(&self, way: Way, neighbor: Option<NeighborId>) -> Decision {
-        let Some(id) = neighbor else { return decision(way, Link::UNKNOWN) };
-        let link = self.links.get(id);
-        if link.wants_report() {
-            self.links.report_use(id);
+        for (at, slot) in &self.on_link {
+            let at = *at as usize;
+            let (Some(decision), Some(address)) = (decisions.get_mut(at), addresses.get(at)) else {
+                continue;
+            };
+            let Some(neighbors) = neighbors.get(usize::from(decision.port.0)) else { continue };
+            if let Some(id) = neighbors.find_from(turn, *address, *slot) {
+                decision.link = look(links, id);
+                decision.outcome = outcome(decision.link);
+            }
         }
-        decision(way, link)
     }
 
     #[inline]
@@ -327,6 +332,22 @@ impl<A: Family + Key> PathReader<A> {
     pub fn neighbor(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
         self.on_link(turn, port, address)
     }
+}
+
+/// What is decided about a packet that goes a way, by what is known of its neighbor.
+#[inline]
+fn known(links: &Links, way: Way, neighbor: Option<NeighborId>) -> Decision {
+    decision(way, neighbor.map_or(Link::UNKNOWN, |id| look(links, id)))
+}
+
+/// What is known of a neighbor that a packet goes to. Control is told that it is used, if it wants to know.
+#[inline]
+fn look(links: &Links, id: NeighborId) -> Link {
+    let link = links.get(id);
+    if link.wants_report() {
+        links.report_use(id);
+    }
+    link
 }
 
 #[inline]

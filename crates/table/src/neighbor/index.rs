@@ -118,6 +118,26 @@ impl<A: Key> NeighborReader<A> {
     pub fn find(&self, turn: &Turn<'_>, address: A) -> Option<NeighborId> {
         self.slots.read(turn).find(address, &self.links).map(|(_, id)| id)
     }
+
+    /// The slot where the search for an address begins, to be [looked into](Self::find_from) later. Who does so for many
+    /// addresses first waits for the memory of all of them at once.
+    #[inline]
+    pub(crate) fn first_slot(&self, turn: &Turn<'_>, address: A) -> u64 {
+        let slots = self.slots.read(turn);
+        let at = (address.hash(slots.seed) >> slots.shift) as usize;
+        slots.slots.get(at).map_or(EMPTY, |slot| slot.load(Acquire))
+    }
+
+    /// The same as [`find`](Self::find), of an address whose first slot was read in this turn.
+    #[inline]
+    pub(crate) fn find_from(&self, turn: &Turn<'_>, address: A, first: u64) -> Option<NeighborId> {
+        let tag = address.tag(address.hash(self.slots.read(turn).seed));
+        match id_in(first, tag) {
+            Some(id) if address.is_of(id, &self.links) => Some(id),
+            _ if first == EMPTY => None,
+            _ => self.find(turn, address),
+        }
+    }
 }
 
 impl Slots {
