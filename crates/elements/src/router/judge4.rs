@@ -1,4 +1,5 @@
 //! What is to become of an IPv4 packet, in the order of RFC 1812 section 5.2.
+use super::icmp::is_broadcast;
 use super::verdict::{Came, FlowOf, Leave, Origin, Station, Told, Verdict, View, reason};
 use crate::ip::gateway_options::{Gateway, Mistake};
 use artery_engine::{DropReason, Time};
@@ -181,7 +182,7 @@ impl Case<'_> {
         Some(Verdict::Error(Told::V4(told), DropReason::BadOption))
     }
 
-    /// The better first hop, where the packet leaves as it came (section 5.2.7.2).
+    /// The better first hop, where the packet leaves as it came (section 5.2.7.2) and an error may be sent about it.
     fn redirect(&self, ip: &Ipv4<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
         let came_by = self.came.from.port().filter(|port| *port == found.decision.port)?;
         let port = self.view.port(came_by).filter(|port| port.settings.redirects)?;
@@ -190,7 +191,11 @@ impl Case<'_> {
             let link = Prefix::of(*own, *len);
             link.contains(ip.src().to_bits()) && link.contains(better.to_bits())
         };
-        (port.v4.iter().any(is_near) && better != ip.src()).then_some(next_hop)
+        let may_be_told = || {
+            let redirect = IcmpError::redirect(better);
+            redirect.about(self.packet, false, |address| is_broadcast(self.view.ports, address)).is_ok()
+        };
+        (port.v4.iter().any(is_near) && better != ip.src() && may_be_told()).then_some(next_hop)
     }
 }
 
@@ -427,6 +432,13 @@ mod tests {
         assert_eq!(leave.decision.link.address(), Some(HOST));
         let from_afar = to_neighbor.clone().src("30.0.0.1");
         assert_eq!(leaves(verdict(&mut small, &from_afar)).redirect, None);
+        for forbidden in [
+            to_neighbor.clone().fragment(64, false),
+            to_neighbor.clone().icmp(IcmpType::UNREACHABLE, 0, [0; 4]),
+            to_neighbor.clone().icmp(IcmpType::REDIRECT, 1, [10, 0, 1, 8]),
+        ] {
+            assert_eq!(leaves(verdict(&mut small, &forbidden)).redirect, None, "{forbidden:?}");
+        }
         let settings = PortSettings { redirects: false, ..PortSettings::default() };
         small.tables.set_port_settings(A, settings).unwrap();
         assert_eq!(leaves(verdict(&mut small, &to_neighbor)).redirect, None);

@@ -9,7 +9,7 @@ use artery_engine::{DropReason, Level, Packet};
 use artery_table::router::PortView;
 use artery_wire::nd::{self, Station};
 use artery_wire::{EtherAddr, Ethernet, IcmpError, Ipv4, Ipv6};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Room for headers in front of the fragments of a packet.
 const HEADROOM: usize = 64;
@@ -76,46 +76,56 @@ impl Slow {
     fn redirect(&mut self, frame: &[u8], better: IpAddr, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
         let packet = frame.get(LINK..).unwrap_or_default();
         let Some((sender, _)) = icmp::ends(packet) else { return };
+        let message = match better {
+            IpAddr::V4(better) => self.redirect_v4(packet, better, came, job),
+            IpAddr::V6(better) => self.redirect_v6(frame, better, leave, job),
+        };
+        // What can't be said uses up no permit.
+        let Some(message) = message else { return };
         if !self.limits.take(sender, job.now) {
             self.counters.redirects_limited += 1;
             return;
         }
+        self.counters.redirects += 1;
         match better {
-            IpAddr::V4(better) => self.redirect_v4(packet, better, came, job),
-            IpAddr::V6(_) => self.redirect_v6(frame, better, leave, job),
+            IpAddr::V4(_) => self.say(&message, came, job),
+            IpAddr::V6(_) => drop(job.send(leave.decision.port, &message)),
         }
     }
 
-    fn redirect_v4(&mut self, packet: &[u8], better: Ipv4Addr, came: Came, job: &mut Job<'_, '_>) {
+    /// The packet.
+    fn redirect_v4(
+        &mut self,
+        packet: &[u8],
+        better: Ipv4Addr,
+        came: Came,
+        job: &Job<'_, '_>,
+    ) -> Option<Vec<u8>> {
         self.ids = self.ids.wrapping_add(1);
         let is_usable = |port, address| self.is_usable(port, address);
         let from = icmp::Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
         let told = Told::V4(IcmpError::redirect(better));
-        if let Ok(message) = icmp::error(told, packet, came.to.is_many(), self.ids as u16, from) {
-            self.counters.redirects += 1;
-            self.say(&message, came, job);
-        }
+        icmp::error(told, packet, came.to.is_many(), self.ids as u16, from).ok()
     }
 
-    /// RFC 4861 section 8.2: from the link-local address, to the station that sent the frame.
-    fn redirect_v6(&mut self, frame: &[u8], better: IpAddr, leave: &Leave, job: &mut Job<'_, '_>) {
-        let (id, IpAddr::V6(better)) = (leave.decision.port, better) else { return };
-        let (Some(port), Ok(ethernet), Some((IpAddr::V6(sender), _))) =
-            (job.port(id), Ethernet::new(frame), icmp::ends(&frame[LINK..]))
-        else {
-            return;
-        };
+    /// The frame: from the link-local address, to the station that sent the other one (RFC 4861 section 8.2).
+    fn redirect_v6(
+        &self,
+        frame: &[u8],
+        better: Ipv6Addr,
+        leave: &Leave,
+        job: &Job<'_, '_>,
+    ) -> Option<Vec<u8>> {
+        let id = leave.decision.port;
+        let (port, ethernet, packet) = (job.port(id)?, Ethernet::new(frame).ok()?, frame.get(LINK..)?);
+        let (IpAddr::V6(sender), _) = icmp::ends(packet)? else { return None };
         let own = port.link_local.into();
         if !self.is_usable(id, IpAddr::V6(own)) {
-            return;
+            return None;
         }
         let (from, to) =
             (Station { ether: port.address, ip: own }, Station { ether: ethernet.src(), ip: sender });
-        if let Ok(message) = nd::redirect(from, to, better, leave.decision.link.address(), &frame[LINK..])
-            && job.send(id, &message)
-        {
-            self.counters.redirects += 1;
-        }
+        nd::redirect(from, to, better, leave.decision.link.address(), packet).ok()
     }
 }
 

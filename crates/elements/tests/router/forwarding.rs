@@ -82,6 +82,20 @@ fn a_neighbor_that_could_send_to_the_next_hop_itself_gets_its_packet_forwarded_a
 }
 
 #[test]
+fn packets_of_which_no_redirect_may_tell_use_up_none_of_those_that_may() {
+    let mut rig = rig_with("ICMP_RATE 10");
+    let near = || through().dst("24.0.0.1");
+    for _ in 0..100 {
+        rig.push4(near().fragment(64, false));
+        rig.push4(near().icmp(IcmpType::UNREACHABLE, 0, [0; 4]));
+    }
+    assert_eq!(rig.bench.take_all(A).len(), 200);
+    rig.push4(near());
+    assert_eq!(rig.sent(A).len(), 2, "a redirect and the packet");
+    assert_eq!((rig.counter("redirects"), rig.counter("redirects-limited")), (1, 0));
+}
+
+#[test]
 fn an_ipv6_redirect_tells_target_and_station_from_the_link_local_address() {
     let mut rig = rig_with("NEIGHBOR a 2001:db8:1::8 2:0:0:0:1:8");
     rig.push6(through6().dst("2001:db8:1::8"));
