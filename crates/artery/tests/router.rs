@@ -1,0 +1,118 @@
+//! `artery router --print`, and the help of the commands around it.
+mod support;
+
+use support::{artery, artery_reads};
+
+/// The options of the router in the README.
+fn readme() -> Vec<&'static str> {
+    let text = include_str!("../../../README.md");
+    let (_, rest) = text.split_once("ip netns exec r artery router ").expect("the README runs a router");
+    rest.lines().next().unwrap().trim_end_matches(" &").split(' ').collect()
+}
+
+const EXPECTED: &str = "\
+// artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
+
+// Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors and answers
+// them, answers pings, tells senders of packets that can't go on, and puts fragments together.
+ip :: IPRouter(
+    PORT eth1 10.0.1.1/24 2001:db8:1::1/64,
+    PORT eth2 10.0.2.1/24,
+    HOST 02:61:72:74:72:01,
+    ROUTE 0.0.0.0/0 10.0.2.254);
+
+// Plain forwarding, each packet in one step. Port I of the router is input and output I of all three.
+v4 :: IPForward(ip);
+v6 :: IP6Forward(ip);
+
+// Port 0, eth1. The host does not see what arrives here.
+from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> in_eth1 :: Classifier(12/0800, 12/86dd, -);
+in_eth1 [0] -> [0] v4;
+in_eth1 [1] -> [0] v6;
+in_eth1 [2] -> [0] ip;
+v4 [0], v6 [0], ip [0] -> to_eth1 :: ToDevice(eth1);
+
+// Port 1, eth2. The host does not see what arrives here.
+from_eth2 :: FromDevice(eth2, SNIFFER false) -> in_eth2 :: Classifier(12/0800, 12/86dd, -);
+in_eth2 [0] -> [1] v4;
+in_eth2 [1] -> [1] v6;
+in_eth2 [2] -> [1] ip;
+v4 [1], v6 [1], ip [1] -> to_eth2 :: ToDevice(eth2);
+
+// What is not plain goes to the input of the port that it came by, whose number is its paint.
+v4 [2], v6 [2] -> odd :: PaintSwitch;
+odd [0] -> [0] ip;
+odd [1] -> [1] ip;
+
+// The host, by an interface of its own that bears the router's addresses.
+from_host :: FromHost(artery0,
+    ETHER 02:61:72:74:72:01,
+    ADDRESS 10.0.1.1/24,
+    ADDRESS 2001:db8:1::1/64,
+    ADDRESS 10.0.2.1/24,
+    ROUTE 0.0.0.0/0 10.0.2.254) -> [2] ip;
+ip [2] -> to_host :: ToHost(artery0);
+";
+
+/// What the options print.
+fn printed(options: &[&str]) -> String {
+    let outcome = artery(&[&["router", "--print"], options].concat());
+    assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{options:?}: {outcome:?}");
+    outcome.out
+}
+
+#[test]
+fn the_router_of_the_readme_is_a_configuration_to_go_on_from() {
+    assert_eq!(printed(&readme()), EXPECTED);
+}
+
+#[test]
+fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
+    let options = [
+        readme(),
+        vec!["--port", "eth1=10.0.1.1/24", "--port", "eth2=10.0.2.1/24", "--no-host"],
+        vec![
+            "--port",
+            "eth1=10.0.1.1/31,fd00::1/127",
+            "--port",
+            "eth2=10.0.2.1/24",
+            "--route",
+            "default=10.0.1.0@3,fe80::9%eth1",
+            "--route",
+            "10/8=blackhole",
+            "--route",
+            "::/0=fd00::",
+            "--neighbor",
+            "eth1=10.0.1.0=02:00:00:00:00:09",
+            "--host",
+            "me0",
+        ],
+    ];
+    for options in options {
+        let text = printed(&options);
+        let formatted = artery_reads(&["fmt", "-"], &text);
+        assert_eq!(formatted.out, text, "{options:?}");
+        // Any interface will do that has an address.
+        let devices = ["--device", "eth1=lo", "--device", "eth2=lo"];
+        let checked = artery_reads(&[&["check", "-j", "2"], &devices[..], &["-"]].concat(), &text);
+        assert_eq!(checked.status, 0, "{options:?}: {}", checked.err);
+        assert!(
+            checked.out.contains("every worker: ip, ") && !checked.out.contains("worker 0:"),
+            "{}",
+            checked.out
+        );
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_before_anything_is_printed() {
+    let wrong =
+        ["--port", "a=10.0.1.1/24", "--port", "b=10.0.1.2/24", "--neighbor", "c=10.0.1.9=2:0:0:0:0:9"];
+    let outcome = artery(&[&["router", "--print"], &wrong[..]].concat());
+    assert_eq!((outcome.status, outcome.out.as_str()), (2, ""), "{outcome:?}");
+    for expected in
+        ["2 mistakes", "10.0.1.0/24 is the network of port a, too", "'c' is neither", "Usage: artery router"]
+    {
+        assert!(outcome.err.contains(expected), "{expected}: {}", outcome.err);
+    }
+}
