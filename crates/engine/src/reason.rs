@@ -42,6 +42,8 @@ reasons! {
     NeighborFailed "neighbor-failed",
     /// It is for the router itself, which answers no such packets and has no host behind it.
     Local "local",
+    /// It is for an address that the router claims and that is not, or not yet, its own (RFC 4862, RFC 5227).
+    Unclaimed "address-unclaimed",
     /// It is for a group that the router does not forward to.
     Multicast "multicast",
     /// Its route says to drop it without a word.

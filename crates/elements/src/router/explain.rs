@@ -12,7 +12,7 @@ use super::route_text::port_names;
 use super::shared::SharedRouter;
 use super::show_ports::reverse_path;
 use super::show_routes::{json, name};
-use super::slow::{LINK, judge};
+use super::slow::{LINK, judge, unless_unclaimed};
 use super::verdict::{Came, Leave, Message, Origin, Station, Told, Verdict, View};
 use artery_engine::{Context, DropReason};
 use artery_rcu::Turn;
@@ -116,6 +116,7 @@ impl Steps<'_> {
         };
         let (came, view, frame) = (Came { from: self.from, to }, self.view, self.frame);
         let verdict = judge(frame, came, &view, &mut |method| number(frame, method));
+        let verdict = unless_unclaimed(verdict, frame, view.ports, self.is_usable);
         let packet = frame.get(LINK..).unwrap_or_default();
         match ethernet.ether_type() {
             EtherType::IPV4 => self.walk(&verdict, came, head4(packet), view.v4),

@@ -176,8 +176,9 @@ impl Slow {
 
     /// Judges a frame with an IP packet.
     fn judge(&mut self, frame: &[u8], came: Came, job: &Job<'_, '_>) -> Verdict {
-        let Slow { flows, .. } = self;
-        judge(frame, came, &job.view(), &mut |method| flows.number(frame, method))
+        let Slow { flows, together, .. } = self;
+        let verdict = judge(frame, came, &job.view(), &mut |method| flows.number(frame, method));
+        unless_unclaimed(verdict, frame, job.view().ports, &|port, address| together.is_usable(port, address))
     }
 
     /// Does with a frame that holds an IP packet what is to be done.
@@ -462,6 +463,45 @@ pub(crate) fn judge(frame: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>)
         EtherType::IPV6 => judge6::judge(packet, came, view, flow),
         _ => Verdict::Discard(DropReason::UnknownEtherType),
     }
+}
+
+/// What is to become of a frame of which `verdict` is so, unless it is for an address that the router may not use.
+pub(super) fn unless_unclaimed(
+    verdict: Verdict,
+    frame: &[u8],
+    ports: &[PortView],
+    is_usable: &dyn Fn(PortId, IpAddr) -> bool,
+) -> Verdict {
+    if !matches!(verdict, Verdict::Answer | Verdict::Reassemble | Verdict::Host) {
+        return verdict;
+    }
+    let Some((_, to)) = icmp::ends(frame.get(LINK..).unwrap_or_default()) else { return verdict };
+    let owners = || (0..).map(PortId).zip(ports).filter(|(_, port)| owns(port, to)).map(|(id, _)| id);
+    // Ports with one link address have one link-local address, each on its own link.
+    if owners().next().is_some() && !owners().any(|port| is_usable(port, to)) {
+        return Verdict::Discard(DropReason::Unclaimed);
+    }
+    verdict
+}
+
+fn owns(port: &PortView, address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
+        IpAddr::V6(address) => {
+            let own = address.to_bits();
+            port.link_local == own || port.v6.iter().any(|(other, _)| *other == own)
+        }
+    }
+}
+
+/// What is known of a neighbor.
+pub(super) fn link((port, address): &Neighbor, view: &View<'_>) -> Link {
+    let View { v4, v6, turn, .. } = view;
+    match address {
+        IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.link(id)),
+        IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.link(id)),
+    }
+    .unwrap_or(Link::UNKNOWN)
 }
 
 /// What becomes of a packet, from its IP header on, whose next hop was asked for in vain.

@@ -184,3 +184,21 @@ fn the_host_finds_the_router_by_neighbor_discovery_and_what_it_says_there_stays_
     rig.bench.push(HOST, nd::neighbor_solicitation(host, "2001:db8:2::1".parse().unwrap(), None));
     rig.silent();
 }
+
+#[test]
+fn what_is_for_an_address_that_is_not_ours_yet_is_neither_answered_nor_the_hosts() {
+    let config = format!(
+        "PORT a 2001:db8:1::1/64 ETHER {STATION_A}, PORT b 10.0.2.1/24 ETHER {STATION_B},
+         NEIGHBOR a 2001:db8:1::9 {PEER}, HOST {OWN_HOST}"
+    );
+    let mut rig = Rig { bench: bench(&config) };
+    let us = || ip6().src("2001:db8:1::9").dst("2001:db8:1::1");
+    for packet in [us().icmp_echo(1, 2), us().udp(1, 2), us().icmp_echo(1, 3).fragment(0, true, 7)] {
+        rig.push6(packet);
+    }
+    assert_eq!(rig.drops(DropReason::Unclaimed), 3);
+    rig.pass_ms(10_000);
+    rig.take_all();
+    rig.push6(us().icmp_echo(1, 4));
+    assert_eq!(rig.only(A).len(), 62);
+}
