@@ -71,16 +71,17 @@ impl Net {
         Router::start(self, &[&["router"], options].concat())
     }
 
-    /// Starts a router with arguments of the element that `artery router` has no options for.
-    pub(crate) fn start_with(&self, arguments: &str, options: &[&str]) -> Result<Router> {
-        let ports = self.ports();
+    /// Starts a router whose configuration is changed first, for what `artery router` has no options for.
+    pub(crate) fn start_changed(
+        &self,
+        options: &[&str],
+        change: impl FnOnce(&str) -> String,
+    ) -> Result<Router> {
         let printed = self.r.command([text(&artery()?).as_str(), "router", "--print", "--no-host"]);
-        let printed = printed.args(&ports).args(options).run()?.stdout;
-        let config = printed.replacen("IPRouter(", &format!("IPRouter({arguments}, "), 1);
+        let printed = printed.args(self.ports()).args(options).run()?.stdout;
+        let config = change(&printed);
         assert_ne!(config, printed);
-        let router = Router::start(self, &["run", "-e", &config])?;
-        router.until(|router| Ok(router.json("ip.ports_json").is_ok()))?;
-        Ok(router)
+        Router::start(self, &["run", "-e", &config])
     }
 }
 
@@ -89,14 +90,14 @@ pub(crate) struct Router {
     pub(crate) process: Process,
     host: Host,
     socket: PathBuf,
-    captures: Vec<Capture>,
+    /// By host; none where its link was down at the start.
+    captures: Vec<Option<Capture>>,
     /// Holds the socket.
     _folder: tempfile::TempDir,
 }
 
 impl Router {
     fn start(net: &Net, words: &[&str]) -> Result<Router> {
-        let received = |host: &Host| host.capture_with(HOST_LINK, &["-Q", "in", "-B", "65536"]);
         let captures = net.hosts.iter().map(received).collect::<Result<_>>()?;
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("control");
@@ -141,9 +142,12 @@ impl Router {
             .find(|neighbor| neighbor["dst"] == address))
     }
 
-    /// How many neighbors there are.
-    pub(crate) fn neighbors(&self) -> Result<usize> {
-        Ok(self.list("ip.neighbors_json", "neighbors")?.len())
+    /// How many neighbors have addresses that begin so.
+    pub(crate) fn neighbors_in(&self, start: &str) -> Result<u64> {
+        let neighbors = self.list("ip.neighbors_json", "neighbors")?;
+        let is_in =
+            |neighbor: &&Value| neighbor["dst"].as_str().is_some_and(|address| address.starts_with(start));
+        Ok(neighbors.iter().filter(is_in).count() as u64)
     }
 
     /// A port by its name.
@@ -195,7 +199,7 @@ impl Router {
 
     /// Frames that the router has sent to a host, by their numbers from 0.
     pub(crate) fn sent_to(&self, host: usize) -> Vec<rig::Frame> {
-        self.captures[host].frames()
+        self.captures[host].as_ref().map(Capture::frames).unwrap_or_default()
     }
 
     /// Ends the router, which it does cleanly, and looks at every frame that it has sent.
@@ -203,7 +207,7 @@ impl Router {
         let output = self.process.stop(SOON)?;
         assert_eq!(output.code(), Some(0), "{}", output.stderr);
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
-        for capture in &mut self.captures {
+        for capture in self.captures.iter_mut().flatten() {
             capture.stop()?;
             let frames = capture.frames();
             assert!(!frames.is_empty(), "a router says something on every link");
@@ -211,6 +215,12 @@ impl Router {
         }
         Ok(())
     }
+}
+
+/// What a host receives from now on, if it can receive anything.
+fn received(host: &Host) -> Result<Option<Capture>> {
+    let is_up = host.run(["ip", "link", "show", "dev", HOST_LINK, "up"])?.stdout.contains(HOST_LINK);
+    is_up.then(|| host.capture_with(HOST_LINK, &["-Q", "in", "-B", "65536"])).transpose()
 }
 
 fn text(path: &Path) -> String {
