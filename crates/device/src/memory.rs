@@ -71,17 +71,19 @@ impl RxQueue for MemoryRx {
     fn receive(&mut self, _: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
         let count = max.min(self.ring.slots());
         let Ok(chunk) = self.ring.read_chunk(count) else { return Ok(0) };
-        for mut packet in chunk {
+        let mut bytes = 0;
+        into.extend(chunk.into_iter().map(|mut packet| {
             packet.clear_metadata();
             packet.unmark();
             if !self.blind {
                 packet.set_packet_type(addressed_to(packet.data(), self.own));
             }
             packet.set_in_port(self.port);
-            self.counters.packets += 1;
-            self.counters.bytes += packet.len() as u64;
-            into.push(packet);
-        }
+            bytes += packet.len() as u64;
+            packet
+        }));
+        self.counters.packets += count as u64;
+        self.counters.bytes += bytes;
         Ok(count)
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -104,11 +104,14 @@ pub trait TxQueue: Send {
 #[inline]
 pub(crate) fn addressed_to(frame: &[u8], own: Option<[u8; 6]>) -> PacketType {
     let Some(destination) = frame.first_chunk::<6>() else { return PacketType::Host };
-    if *destination == [0xff; 6] {
+    // Most are.
+    if own == Some(*destination) {
+        PacketType::Host
+    } else if *destination == [0xff; 6] {
         PacketType::Broadcast
     } else if destination[0] & 1 != 0 {
         PacketType::Multicast
-    } else if own.is_none_or(|own| own == *destination) {
+    } else if own.is_none() {
         PacketType::Host
     } else {
         PacketType::OtherHost

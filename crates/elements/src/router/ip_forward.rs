@@ -44,25 +44,32 @@ const PLAIN_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
 /// What the time-to-live adds to a sum, in the machine's order, and its opposite.
 const LESS: u32 = !(u16::from_ne_bytes([1, 0]) as u32) & 0xffff;
 
+/// Eight bytes of the headers, the first one the least.
+#[inline]
+fn word(head: &[u8; HEADERS], at: usize) -> u64 {
+    head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
 impl Forwarded for u32 {
     #[inline]
     fn check(frame: &[u8], gate: &Gate<'_>) -> (u32, bool) {
         let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
-        let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1, ihl, tos, l0, l1, ..] = *head;
-        let [.., ttl, _, _, _, f0, f1, f2, f3, a0, a1, a2, a3] = *head;
-        // The first word of a frame has two bytes beyond its destination.
-        let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16;
-        let kind = u32::from_le_bytes([t0, t1, ihl, tos]) & PLAIN_MASK;
-        let length = usize::from(u16::from_be_bytes([l0, l1]));
-        let is_whole = (length >= 20) & (length <= frame.len() - LINK);
-        let is_sound = head.last_chunk().is_some_and(|header| checksum::is_valid(checksum::ipv4_header_sum(header)));
-        let is_odd = gate.odd_sources.contains(u32::from_be_bytes([f0, f1, f2, f3]));
-        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & is_sound & (ttl > 1) & !is_odd;
-        (u32::from_be_bytes([a0, a1, a2, a3]), is_plain)
+        // The first word of a frame has two bytes beyond its destination, the second EtherType to identification.
+        let (station, second) = (word(head, 0) << 16, word(head, 12));
+        let length = usize::from(((second >> 32) as u16).swap_bytes());
+        let is_whole = length.wrapping_sub(20) <= frame.len() - HEADERS;
+        let is_sound =
+            head.last_chunk().is_some_and(|header| checksum::is_valid(checksum::ipv4_header_sum(header)));
+        let ends = word(head, 26);
+        let is_odd = gate.odd_sources.contains((ends as u32).swap_bytes());
+        let is_fit = (station == gate.station) & (second as u32 & PLAIN_MASK == PLAIN) & (head[22] > 1);
+        (((ends >> 32) as u32).swap_bytes(), is_fit & is_whole & is_sound & !is_odd)
     }
 
     fn ends(frame: &[u8]) -> (u32, u32) {
-        let Some([.., s0, s1, s2, s3, a0, a1, a2, a3]) = frame.first_chunk::<HEADERS>() else { return (0, 0) };
+        let Some([.., s0, s1, s2, s3, a0, a1, a2, a3]) = frame.first_chunk::<HEADERS>() else {
+            return (0, 0);
+        };
         (u32::from_be_bytes([*s0, *s1, *s2, *s3]), u32::from_be_bytes([*a0, *a1, *a2, *a3]))
     }
 

@@ -1,49 +1,52 @@
 //! IPv4 addresses that a packet from outside should not come from.
 
 /// Sources of packets that are not forwarded without a closer look: those that nobody can have (RFC 1812 section
-/// 5.3.7), those that are valid on one link only (RFC 3927 section 2.7), and some of the router's own. One load says of
-/// nearly all others that they are none.
+/// 5.3.7), those that are valid on one link only (RFC 3927 section 2.7), and some of the router's own. Two
+/// loads say of nearly all others that they are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddSources {
-    /// By the first byte of an address.
-    kinds: [Kind; 256],
+    /// By the first byte of an address and by its last: what it may be. It may be what both say.
+    first: [u8; 256],
+    last: [u8; 256],
     listed: Vec<u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    Good,
-    /// Some of them are listed.
-    Some,
-    /// No host has such an address: "this" network, loopback, groups, and what is reserved.
-    All,
-}
-
-/// The first half of a link-local address.
-const LINK_LOCAL: u32 = 0xa9fe;
+/// One of those that are listed.
+const LISTED: u8 = 1;
+/// A link-local address.
+const LINK_LOCAL: u8 = 2;
+/// An address that no host has: in "this" network, a loopback address, a group, or reserved.
+const NOBODY: u8 = 4;
 
 impl OddSources {
     /// The martians, and these: the router's own addresses, and those that mean all hosts of a link.
     pub fn new(listed: impl IntoIterator<Item = u32>) -> OddSources {
         let listed: Vec<u32> = listed.into_iter().collect();
-        let kind = |byte: usize| match byte {
-            0 | 127 | 224.. => Kind::All,
-            169 => Kind::Some,
-            _ if listed.iter().any(|address| (address >> 24) as usize == byte) => Kind::Some,
-            _ => Kind::Good,
-        };
-        OddSources { kinds: std::array::from_fn(kind), listed }
+        let mut first = std::array::from_fn(|byte: usize| match byte {
+            0 | 127 | 224.. => NOBODY,
+            169 => LINK_LOCAL,
+            _ => 0,
+        });
+        let mut last = [NOBODY | LINK_LOCAL; 256];
+        for address in &listed {
+            let [a, .., d] = address.to_be_bytes();
+            first[usize::from(a)] |= LISTED;
+            last[usize::from(d)] |= LISTED;
+        }
+        OddSources { first, last, listed }
     }
 
     /// Whether a packet from there needs a closer look.
     #[inline]
     pub fn contains(&self, source: u32) -> bool {
-        match self.kinds[(source >> 24) as usize] {
-            Kind::Good => false,
-            Kind::Some => source >> 16 == LINK_LOCAL || self.listed.contains(&source),
-            Kind::All => true,
-        }
+        let [a, .., d] = source.to_be_bytes();
+        let kinds = self.first[usize::from(a)] & self.last[usize::from(d)];
+        kinds != 0 && self.is_one(source, kinds)
+    }
+
+    #[cold]
+    fn is_one(&self, source: u32, kinds: u8) -> bool {
+        kinds & NOBODY != 0 || source >> 16 == 0xa9fe || self.listed.contains(&source)
     }
 }
 
