@@ -104,6 +104,7 @@ impl Running {
 fn hosts_reach_the_router_and_each_other_by_both_families() {
     on_the_net("command-reach", |net| {
         let router = Running::start(net, &[])?;
+        assert!(!router.process.stderr_so_far().contains("warning"), "{}", router.process.stderr_so_far());
         for address in [FAR, OWN].concat() {
             let report = net.a.ping(address, 5)?;
             assert_eq!((report.received, report.duplicates), (5, 0), "{address}: {}", report.text);

@@ -3,7 +3,7 @@ use super::{Plan, Way};
 use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
 use artery_wire::EtherAddr;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// The Ethernet address of the host's interface. Nobody but the router sees it, so that all can be the same.
 pub(super) const LINK: EtherAddr = EtherAddr([0x02, b'a', b'r', b't', b'r', 0x01]);
@@ -58,7 +58,28 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
     warnings
 }
 
-/// Whether the host has the address: only then something can listen there.
+/// Whether the host has the address: what it sends there, it sends from there.
 fn is_borne(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    // That it can be bound says less: so can any address where there is none yet.
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let asked = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        // Connecting sends nothing.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    asked().is_ok_and(|own: SocketAddr| own.ip() == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_the_hosts_if_it_speaks_to_it_from_there() {
+        let is_borne = |address: &str| is_borne(address.parse().unwrap());
+        assert!(is_borne("127.0.0.1"));
+        assert!(!is_borne("192.0.2.1") && !is_borne("2001:db8::1"));
+    }
 }
