@@ -223,21 +223,23 @@ fn tiny_overlapping_and_unfinished_fragments_disturb_nobody() {
 }
 
 #[test]
-fn redirects_and_too_long_packets_of_ipv6_are_answered_in_part() {
-    attacked("floods-errors6", |net, router| {
-        let to = net.r.mac("eth3")?;
-        let (from, source) = (net.hosts[2].mac(HOST_LINK)?, "fd00:3::2");
+fn a_storm_of_what_asks_for_redirects_and_errors_is_answered_in_part() {
+    attacked("floods-storm", |net, router| {
+        let (to, from) = (net.r.mac("eth3")?, net.hosts[2].mac(HOST_LINK)?);
+        router.call(&["neighbor", "add", "10.3.0.9", "lladdr", "02:00:00:00:66:09", "dev", "eth3"])?;
+        router.call(&["route", "add", "10.9.0.0/16", "via", "10.3.0.9"])?;
         let frames = frames(8, |n, _| {
-            // Back by the link that it came by, to somebody else there; or to nowhere.
-            let packet = match n % 2 {
-                0 => ip6().src(source).dst("fd00:3::77").udp(1, 2),
-                _ => ip6().src(source).dst("fd77::1").udp(1, 2),
-            };
-            ether(to.as_str(), from.as_str()).ip6(packet).bytes()
+            let frame = ether(to.as_str(), from.as_str());
+            match n % 2 {
+                0 => frame.ip4(ip4().src(near(n)).dst("10.9.0.1").udp(1, 2)).bytes(),
+                _ => frame.ip6(ip6().src("fd00:3::2").dst("fd77::1").udp(1, 2)).bytes(),
+            }
         });
         flood(net, router, &net.hosts[2], &frames)?;
-        is_within("answered", router.count("icmp-errors")?, 10..=5000);
-        is_within("not answered", router.count("icmp-errors-limited")?, 1000..=u64::MAX);
+        is_within("redirects", router.count("redirects")?, 10..=20_000);
+        is_within("redirects not sent", router.count("redirects-limited")?, 1000..=u64::MAX);
+        is_within("errors", router.count("icmp-errors")?, 10..=20_000);
+        is_within("errors not sent", router.count("icmp-errors-limited")?, 1000..=u64::MAX);
         Ok(())
     });
 }

@@ -1,6 +1,7 @@
 //! Hosts that ping and trace: the router answers for itself, forwards, and says why it does not.
 
-use crate::support::{answered, with_net};
+use crate::support::{HOST_LINK, answered, until_answered, with_net};
+use artery_lab::rig::{RigError, Traffic};
 
 #[test]
 fn pings_of_both_families_are_answered_and_forwarded() {
@@ -110,6 +111,48 @@ fn programs_of_the_routers_host_are_reached_at_its_addresses_and_reach_others() 
         }
         answered(&net.r, "10.0.1.2", 3)?;
         answered(&net.r, "fd00:2::2", 3)?;
+        router.end()
+    });
+}
+
+#[test]
+fn a_host_that_could_send_to_another_gateway_itself_is_told_and_heeds_it() {
+    with_net("hosts-redirect", 2, |net| {
+        // The other gateway is nobody: it is enough that both know where it would be.
+        let (other, far) = ("02:00:00:00:66:09", ["10.9.0.1", "fd09::1"]);
+        let router = net.start(&["--route", "10.9.0.0/16=10.0.1.9", "--route", "fd09::/16=fe80::9%eth1"])?;
+        let a = net.a();
+        let ours = router.port("eth1")?["link_local"].as_str().unwrap().to_string();
+        a.run(["ip", "-6", "route", "replace", "default", "via", &ours, "dev", HOST_LINK])?;
+        a.sysctl("net.ipv4.conf.all.accept_redirects", "1")?;
+        for (gateway, far) in ["10.0.1.9", "fe80::9"].into_iter().zip(far) {
+            router.call(&["neighbor", "add", gateway, "lladdr", other, "dev", "eth1"])?;
+            a.run(["ip", "neighbor", "replace", gateway, "lladdr", other, "dev", HOST_LINK])?;
+            let way = || Ok::<_, RigError>(a.run(["ip", "route", "get", far])?.stdout);
+            assert!(!way()?.contains(gateway));
+            a.ping_with(far, 2, &["-W", "0.2"])?;
+            assert!(way()?.contains(&format!("via {gateway} dev")), "{}", way()?);
+        }
+        assert!(router.count("redirects")? >= 2);
+        router.end()
+    });
+}
+
+#[test]
+fn two_workers_are_one_router() {
+    with_net("hosts-workers", 2, |net| {
+        let router = net.start(&["--workers", "2"])?;
+        for (far, near) in [("10.0.2.2", "10.0.1.1"), ("fd00:2::2", "fd00:1::1")] {
+            answered(net.a(), near, 5)?;
+            let report = Traffic::between(net.a(), net.b(), far).frames(3000).rate(2000).flows(16).run()?;
+            assert_eq!((report.received, report.reordered, report.duplicated), (3000, 0, 0), "{report}");
+            assert_eq!(net.a().ping_with(far, 2, &["-t", "1"])?.errors, 2);
+        }
+        net.r.down("eth2")?;
+        router.until_port("eth2", false)?;
+        assert_eq!(net.a().ping("10.0.2.2", 2)?.errors, 2);
+        net.r.up("eth2")?;
+        until_answered(net.a(), "10.0.2.2")?;
         router.end()
     });
 }
