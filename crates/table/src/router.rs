@@ -102,6 +102,9 @@ pub struct Tables {
     actions: Vec<(PortId, PortAction)>,
     /// When gateways that don't answer are asked again.
     retry: Option<Duration>,
+    /// The ports as they were published last, and how often they were.
+    views: Vec<PortView>,
+    published_ports: u64,
     published: Arc<Published<Vec<PortView>>>,
 }
 
@@ -130,6 +133,8 @@ impl Tables {
             links,
             actions: Vec::new(),
             retry: None,
+            views: Vec::new(),
+            published_ports: 0,
             published: Arc::new(Published::new(domain, Vec::new())),
         };
         for (address, len, outcome) in built_in::routes() {
@@ -234,7 +239,17 @@ impl Tables {
 
     /// The ports, by number.
     pub fn ports(&self) -> Vec<PortView> {
-        self.ports.iter().map(Port::view).collect()
+        self.views.clone()
+    }
+
+    /// The same, for a look at them.
+    pub fn port_views(&self) -> &[PortView] {
+        &self.views
+    }
+
+    /// A number that is another one whenever something about a port has changed.
+    pub fn ports_version(&self) -> u64 {
+        self.published_ports
     }
 
     /// The port of this name.
@@ -260,8 +275,10 @@ impl Tables {
         self.ports.get(usize::from(port.0)).map(|port| port.spec.name.clone()).unwrap_or_default()
     }
 
-    fn publish_ports(&self) {
-        self.published.publish(self.ports());
+    fn publish_ports(&mut self) {
+        self.views = self.ports.iter().map(Port::view).collect();
+        self.published_ports += 1;
+        self.published.publish(self.views.clone());
     }
 
     /// Where several ports are connected to a prefix, one that is up forwards.

@@ -39,6 +39,8 @@ pub(crate) struct Claims {
     v6: ClaimSettings,
     claims: BTreeMap<Own, Claim>,
     ports: Vec<Known>,
+    /// Which version of the ports that is.
+    version: Option<u64>,
     random: Random,
     effects: Vec<ClaimEffect>,
 }
@@ -46,8 +48,13 @@ pub(crate) struct Claims {
 impl Claims {
     /// Of no address yet.
     pub(crate) fn new(v4: ClaimSettings, v6: ClaimSettings, seed: u64) -> Claims {
-        let (claims, ports, effects) = Default::default();
-        Claims { v4, v6, claims, ports, random: Random::new(seed), effects }
+        let (claims, ports, version, effects) = Default::default();
+        Claims { v4, v6, claims, ports, version, random: Random::new(seed), effects }
+    }
+
+    /// Whether this is another version of the ports than that of the last call.
+    pub(crate) fn is_news(&mut self, version: u64) -> bool {
+        self.version.replace(version) != Some(version)
     }
 
     /// Follows what has changed at the ports.
@@ -119,6 +126,7 @@ impl Claims {
     /// Takes over the claims of a router that is being replaced, whose ports are those of these numbers here: its
     /// addresses need not be claimed again.
     pub(crate) fn take(&mut self, old: &mut Claims, new: impl Fn(PortId) -> Option<PortId>, ports: usize) {
+        self.version = None;
         let unknown = Known { is_up: false, address: EtherAddr::ZERO };
         self.ports = vec![unknown; ports];
         for (id, known) in (0..).map(PortId).zip(std::mem::take(&mut old.ports)) {

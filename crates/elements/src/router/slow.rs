@@ -331,9 +331,10 @@ impl Slow {
             let mut tables = job.router.tables();
             let mut claims = self.together.claims();
             let done = what(&mut tables, &mut claims, &mut claim_actions);
-            let ports = tables.ports();
-            claims.follow(&ports, job.now, &mut claim_actions);
-            job.router.tell_ports(job.now, &tables, &ports);
+            if claims.is_news(tables.ports_version()) {
+                claims.follow(tables.port_views(), job.now, &mut claim_actions);
+                job.router.tell_ports(job.now, &tables, tables.port_views());
+            }
             let due = [tables.poll(job.now), claims.poll(job.now, &mut claim_actions)];
             self.due = due.into_iter().flatten().min();
             tables.take_actions(&mut actions);
