@@ -77,7 +77,9 @@ impl Change<'_> {
         };
         let (port, address) = (port_of(self.tables, port)?, ip(address)?);
         let link = EtherAddr::parse(ether, self.names)?;
-        self.tables.set_neighbor(port, address, link, kind, self.now).map_err(|error| match error {
+        let Change { router, tables, now, .. } = self;
+        let done = router.order().make_known(|| tables.set_neighbor(port, address, link, kind, *now));
+        done.map_err(|error| match error {
             RouterError::Neighbors(limit) => {
                 format!("neighbor {address}: {limit}; flush those that nobody needs")
             }
@@ -102,7 +104,7 @@ impl Change<'_> {
     pub(super) fn flush_neighbors(&mut self, text: &str) -> Result<(), Refused> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
-            [] => (0..self.tables.ports().len() as u16).try_for_each(|port| self.flush(PortId(port))),
+            [] => (0..self.tables.port_views().len() as u16).try_for_each(|port| self.flush(PortId(port))),
             [port] => self.flush(port_of(self.tables, port)?),
             [port, address] => self.flush_one(port, ip(address)?),
             _ => Err("at most a port and an address: 'PORT ADDRESS', 'PORT', or nothing for all".into()),

@@ -4,7 +4,7 @@
 //! discards: a frame with which there is more to do than to forward it leaves unchanged, for the router's slow path,
 //! which judges it anew. So what is tested here need only never let pass what should not.
 use super::flow::Flows;
-use super::shared;
+use super::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_rcu::{Published, Turn};
 use artery_table::neighbor::Key;
@@ -50,6 +50,8 @@ const PLAIN: u16 = u16::MAX;
 pub(super) struct Forward<A: Forwarded> {
     ports: Arc<Published<Vec<PortView>>>,
     work: Work<A>,
+    router: Arc<SharedRouter>,
+    worker: usize,
 }
 
 /// What is known of a batch on its way through the element; kept for its storage.
@@ -84,7 +86,8 @@ impl<A: Forwarded> Forward<A> {
             return Err(ArgError::wrong(message));
         }
         let readers = router.readers();
-        Ok(Forward { ports: readers.ports.clone(), work: Work::new(A::path(readers).clone(), ports as u16) })
+        let work = Work::new(A::path(readers).clone(), ports as u16);
+        Ok(Forward { ports: readers.ports.clone(), work, worker: args.worker().0, router })
     }
 }
 
@@ -151,6 +154,12 @@ impl<A: Forwarded> Work<A> {
         self.addresses.extend(plain.map(|(packet, _)| which(A::ends(packet.data()))));
     }
 
+    /// Turns all frames aside, behind those that wait in the slow path; see [`super::order`].
+    #[cold]
+    fn turn_all_aside(&mut self) {
+        self.outputs.fill(self.odd);
+    }
+
     /// Rewrites the frames that are forwarded, and finds the output of each frame.
     #[inline]
     fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], came_by: PortId) {
@@ -213,7 +222,7 @@ fn longest(packet: &Packet, mtu: u16) -> usize {
 impl<A: Forwarded> Element for Forward<A> {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let (turn, came_by) = (cx.turn(), PortId(input as u16));
-        let Forward { ports, work } = self;
+        let Forward { ports, work, router, worker } = self;
         let ports = ports.read(turn);
         let Some(port) = ports.get(input) else { return cx.discard_all(batch, DropReason::DeviceDown) };
         let gate = Gate::new(port);
@@ -227,6 +236,9 @@ impl<A: Forwarded> Element for Forward<A> {
             work.check_sources(batch, port.settings.rpf, came_by, turn);
         }
         work.decide(batch, turn);
+        if router.order().is_behind(*worker) {
+            work.turn_all_aside();
+        }
         work.rewrite(batch, ports, came_by);
         work.send(batch, input, cx);
     }

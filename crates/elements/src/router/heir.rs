@@ -34,6 +34,7 @@ impl Slow {
                 self.inherit(port.map(|port| (port, address)), waiting, &ports, job);
             }
         }
+        self.has_heard_nothing();
         self.counters = old.counters;
         self.fragments = std::mem::replace(&mut old.fragments, no_fragments());
     }

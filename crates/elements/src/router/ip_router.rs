@@ -109,7 +109,7 @@ impl IpRouter {
         let router = match args.already_shared::<SharedRouter>() {
             Some(router) => router,
             None => {
-                let router = SharedRouter::new(args.name(), config::tables(args)?);
+                let router = SharedRouter::new(args.name(), config::tables(args)?, args.worker().1);
                 let router = args.shared(|| router);
                 args.resource::<NamedRouters>().put(&router);
                 router
@@ -201,7 +201,7 @@ fn slow(args: &mut Args<'_>) -> Result<Slow, ArgError> {
     let claims = Claims::new(claimed(ClaimSettings::arp(), acd), claimed(ClaimSettings::nd(), dad), seed);
     let together = args.shared(|| Together::new(claims, hold));
     let workers = args.copy().1;
-    Ok(Slow::new(settings, &together, workers, seed as u32))
+    Ok(Slow::new(settings, &together, (args.worker().0, workers), seed as u32))
 }
 
 impl Element for IpRouter {

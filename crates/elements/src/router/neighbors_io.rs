@@ -1,7 +1,9 @@
 //! Messages between neighbors: received and decided about, and sent: questions, answers, announcements.
 use super::claims::ClaimAction;
-use super::slow::{Job, LINK, Slow};
-use super::verdict::Message;
+use super::held::Neighbor;
+use super::order::Order;
+use super::slow::{Job, LINK, Slow, link};
+use super::verdict::{Message, View};
 use crate::ether::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
 use artery_table::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};
@@ -45,7 +47,7 @@ impl Slow {
 
     fn take_arp(&mut self, bytes: &[u8], id: PortId, port: &PortView, job: &mut Job<'_, '_>) -> bool {
         self.counters.arp += 1;
-        let (now, view) = (job.now, job.view());
+        let (now, view, order) = (job.now, job.view(), job.router.order());
         let leaves_by = |address: Ipv4Addr| {
             let decision = view.v4.explain(view.turn, address.to_bits(), |_| 0).decision;
             let leaves = matches!(decision.outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
@@ -54,8 +56,8 @@ impl Slow {
         let outcome = self.change(job, |tables, claims, actions| {
             let outcome = arp_outcome(bytes, id, port, tables, &claims.v4(id, port), &leaves_by, now);
             if let Some(heard) = outcome.heard {
-                // The port is there: its frame came in.
-                let _ = tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                let hear = || tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                hear_of((id, heard.address.into()), &view, order, hear);
             }
             if let Some(conflict) = outcome.conflict {
                 claims.conflict((id, conflict.address.into()), conflict.with, now, actions);
@@ -73,12 +75,12 @@ impl Slow {
 
     fn take_nd(&mut self, frame: &[u8], id: PortId, port: &PortView, job: &mut Job<'_, '_>) -> bool {
         self.counters.nd += 1;
-        let now = job.now;
+        let (now, view, order) = (job.now, job.view(), job.router.order());
         let outcome = self.change(job, |tables, claims, actions| {
             let outcome = nd_outcome(frame, id, port, tables, &claims.v6(id, port), now);
             if let Some(heard) = outcome.heard {
-                // As above.
-                let _ = tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                let hear = || tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                hear_of((id, heard.address.into()), &view, order, hear);
             }
             if let Some(conflict) = outcome.conflict {
                 claims.conflict((id, conflict.address.into()), conflict.with, now, actions);
@@ -184,6 +186,13 @@ impl Slow {
     }
 }
 
+/// Lets the tables hear of a neighbor.
+fn hear_of<E>(neighbor: Neighbor, view: &View<'_>, order: &Order, hear: impl FnOnce() -> Result<(), E>) {
+    let is_known = link(&neighbor, view).is_ready();
+    // The port is there, as its frame came in: nothing can be wrong.
+    let _ = if is_known { hear() } else { order.make_known(hear) };
+}
+
 fn arp_outcome(
     bytes: &[u8],
     id: PortId,
@@ -195,7 +204,7 @@ fn arp_outcome(
 ) -> ArpOutcome {
     let known = |at: PortId, address: Ipv4Addr| tables.neighbor::<u32>(at, address.to_bits(), now);
     let elsewhere = |address| {
-        let others = (0..tables.ports().len() as u16).map(PortId).filter(|other| *other != id);
+        let others = (0..tables.port_views().len() as u16).map(PortId).filter(|other| *other != id);
         others.into_iter().find(|other| known(*other, address).is_some_and(|view| view.link.is_some()))
     };
     let published = |address| known(id, address).filter(|view| view.is_published)?.link;

@@ -1,5 +1,6 @@
 //! What the elements of a router share: its tables behind a lock that no packet takes, and readers for packets.
 use super::events::Events;
+use super::order::Order;
 use artery_engine::{ArgError, Args, Resources};
 use artery_table::router::{Readers, Tables};
 use std::collections::HashMap;
@@ -15,14 +16,16 @@ pub(crate) struct SharedRouter {
     tables: Mutex<Tables>,
     readers: Readers,
     events: Mutex<Events>,
+    order: Order,
 }
 
 impl SharedRouter {
-    /// The router of an element with this name and these tables.
-    pub(crate) fn new(name: &str, tables: Tables) -> SharedRouter {
+    /// The router of an element with this name and these tables, on so many workers.
+    pub(crate) fn new(name: &str, tables: Tables, workers: usize) -> SharedRouter {
         let (readers, views) = (tables.readers(), tables.ports());
         let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
-        SharedRouter { name: name.to_string(), ports, tables: Mutex::new(tables), readers, events }
+        let (tables, order) = (Mutex::new(tables), Order::new(workers));
+        SharedRouter { name: name.to_string(), ports, tables, readers, events, order }
     }
     /// The element's name.
     pub(crate) fn name(&self) -> &str {
@@ -35,6 +38,10 @@ impl SharedRouter {
     /// What packets are judged by; a worker has a clone of its own.
     pub(crate) fn readers(&self) -> &Readers {
         &self.readers
+    }
+    /// Keeps the fast path from passing by packets that wait.
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
     /// What happened lately. Whoever wants the tables, too, takes them first.
     pub(crate) fn events(&self) -> MutexGuard<'_, Events> {

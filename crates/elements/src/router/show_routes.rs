@@ -375,7 +375,7 @@ mod tests {
         load::<u32>(&mut tables, FULL_FEED_V4);
         load::<u128>(&mut tables, FULL_FEED_V6);
         let count = tables.count::<u32>() + tables.count::<u128>();
-        let router = SharedRouter::new("router", tables);
+        let router = SharedRouter::new("router", tables, 1);
         let begin = Instant::now();
         let text = routes(&router, "").unwrap();
         println!("{count} routes: {} bytes, {:?}", text.len(), begin.elapsed());

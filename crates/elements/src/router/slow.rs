@@ -9,6 +9,7 @@ use super::held::{Held, Kept, Neighbor, Next};
 use super::icmp::{self, Silence, Speaker};
 use super::limits::{Bucket, Limits, Rate};
 use super::local::{Fragments, no_fragments};
+use super::order::UpTo;
 use super::shared::SharedRouter;
 use super::together::{Counters, Together, locked};
 use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
@@ -79,13 +80,8 @@ impl<'a, 'c: 'a> Job<'a, 'c> {
         self.view().port(port)
     }
     /// What is known of a neighbor.
-    fn link(&self, (port, address): &Neighbor) -> Link {
-        let View { v4, v6, turn, .. } = self.view();
-        match address {
-            IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.link(id)),
-            IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.link(id)),
-        }
-        .unwrap_or(Link::UNKNOWN)
+    fn link(&self, neighbor: &Neighbor) -> Link {
+        link(neighbor, &self.view())
     }
     /// Tells control that a neighbor is used.
     pub(super) fn report_use(&self, (port, address): &Neighbor) {
@@ -124,6 +120,11 @@ pub(super) struct Slow {
     /// For the headers of what the router says.
     pub(super) ids: u32,
     failures_seen: u64,
+    /// The worker, for whose fast path it is said up to where this one has heard of neighbors that became known.
+    worker: usize,
+    heard: UpTo,
+    /// When it is looked, whatever was heard, for whom packets need not wait any more.
+    next_look: Duration,
     /// When the tables and claims have something to do.
     due: Option<Duration>,
     /// What they want done; kept for their storage.
@@ -132,8 +133,13 @@ pub(super) struct Slow {
 }
 
 impl Slow {
-    /// That of one of so many workers.
-    pub(super) fn new(settings: Settings, together: &Arc<Together>, workers: usize, ids: u32) -> Slow {
+    /// That of a worker, of which there are so many.
+    pub(super) fn new(
+        settings: Settings,
+        together: &Arc<Together>,
+        (worker, workers): (usize, usize),
+        ids: u32,
+    ) -> Slow {
         let told = together.worker();
         Slow {
             counters: Counters::default(),
@@ -146,6 +152,9 @@ impl Slow {
             fragments: no_fragments(),
             ids,
             failures_seen: 0,
+            worker,
+            heard: UpTo::NOTHING,
+            next_look: Duration::ZERO,
             due: Some(Duration::ZERO),
             actions: Vec::new(),
             claim_actions: Vec::new(),
@@ -297,6 +306,7 @@ impl Slow {
         self.counters.held += 1;
         if self.held.is_empty() {
             self.together.failures(&mut self.failures_seen);
+            self.next_look = job.now + LOOK;
         }
         match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
             Kept::All => {}
@@ -354,6 +364,7 @@ impl Slow {
     pub(super) fn poll(&mut self, job: &mut Job<'_, '_>) {
         if self.due.is_some_and(|due| due <= job.now) {
             self.change(job, |_, _, _| ());
+            self.next_look = Duration::ZERO;
         }
         self.look(job);
         self.forget_fragments(job);
@@ -364,11 +375,20 @@ impl Slow {
         self.due = Some(Duration::ZERO);
     }
 
-    /// Lets packets go whose wait is over.
+    /// Has it looked soon, and the fast path wait for that.
+    pub(super) fn has_heard_nothing(&mut self) {
+        (self.heard, self.next_look) = (UpTo::NOTHING, Duration::ZERO);
+    }
+
+    /// Lets packets go whose wait is over, if a neighbor became known or it is time to look.
     pub(super) fn look(&mut self, job: &mut Job<'_, '_>) {
-        if self.held.is_empty() {
+        let news = job.router.order().up_to();
+        let is_time = news != self.heard || job.now >= self.next_look;
+        self.heard = news;
+        if self.held.is_empty() || !is_time {
             return;
         }
+        self.next_look = job.now + LOOK + LOOK_EACH * self.held.queues() as u32;
         let failed = self.together.failures(&mut self.failures_seen);
         for neighbor in failed {
             if self.held.has(&neighbor) && !job.link(&neighbor).is_ready() {
@@ -424,7 +444,9 @@ impl Slow {
     /// Ends a call: tells what was counted, and when there is something to do next.
     pub(super) fn wake(&self, job: &mut Job<'_, '_>) {
         *locked(&self.told) = self.counters;
-        let look = (!self.held.is_empty()).then(|| job.now + LOOK + LOOK_EACH * self.held.queues() as u32);
+        let holds = !self.held.is_empty();
+        job.router.order().heard(self.worker, holds.then_some(self.heard));
+        let look = holds.then_some(self.next_look);
         let next = [self.due, look, self.fragments.due()].into_iter().flatten().min();
         // At the time that is due, not just before: timers compare.
         job.cx.wake_at(next.map_or(Time::NEVER, |next| Time::ZERO + next));

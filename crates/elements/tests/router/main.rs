@@ -4,5 +4,7 @@ mod floods;
 mod forwarding;
 mod local;
 mod neighbors;
+mod order;
 mod replacement;
 mod rig;
+mod workers;
