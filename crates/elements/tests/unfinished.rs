@@ -28,6 +28,16 @@ const DIFFER: &[(&str, &str)] = &[
 /// Arguments that matter to unfinished packets, beside those that all tests use.
 const FURTHER: &[(&str, &[&str])] = &[
     ("CheckTCPHeader", &["VERBOSE true"]),
+    (
+        "IPRouter",
+        &[
+            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 2001:db8:b::1/64 ETHER 02:00:00:00:00:03,
+            NEIGHBOR b 192.168.1.9 02:00:00:00:00:09, NEIGHBOR b 2001:db8:b::9 02:00:00:00:00:09,
+            ROUTE 0.0.0.0/0 192.168.1.9, ROUTE ::/0 2001:db8:b::9, ICMP_RATE 0, DAD false",
+            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 ETHER 02:00:00:00:00:03 MTU 600,
+            NEIGHBOR b 192.168.1.9 02:00:00:00:00:09, ROUTE 0.0.0.0/0 192.168.1.9, ICMP_RATE 0, DAD false",
+        ],
+    ),
     ("IPFragmenter", &["1500", "1000", "576", "200", "30"]),
     ("StoreIPAddress", &["9.8.7.6, src", "9.8.7.6, dst", "0.0.0.0, src", "255.255.255.255, dst"]),
     ("Strip", &["20", "28", "34", "42", "54", "80", "1100"]),

@@ -86,8 +86,6 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     // Before others, which look for it while they are made, but after it is known on which workers it is to be.
     phase: Phase::Privileged,
     per_worker: true,
-    // What is cut, quoted or answered is a packet as it goes over a wire.
-    finished: true,
     build: |args| Ok(Box::new(IpRouter::new(args)?)),
     ..Class::DEFAULT
 };

@@ -12,14 +12,22 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Header with as many options as there can be.
 const MAX_HEADER: usize = 60;
 
-/// Judges a packet, from its IP header on.
-pub(crate) fn judge(packet: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
+/// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
+pub(crate) fn judge(
+    packet: &[u8],
+    longest: usize,
+    came: Came,
+    view: &View<'_>,
+    flow: FlowOf<'_>,
+) -> Verdict {
+    Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
 }
 
 /// A packet and all that it is judged by.
 struct Case<'a> {
     packet: &'a [u8],
+    /// No link carries more of it at once.
+    longest: usize,
     came: Came,
     view: &'a View<'a>,
 }
@@ -146,7 +154,7 @@ impl Case<'_> {
             return Ok(Verdict::Error(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired));
         }
         let mtu = found.decision.mtu;
-        let is_cut = ip.total_length() > mtu;
+        let is_cut = usize::from(ip.total_length()).min(self.longest) > mtu.into();
         if is_cut && (ip.dont_fragment() || usize::from(mtu) < ip.header_len() + 8) {
             return Ok(Verdict::Error(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig));
         }

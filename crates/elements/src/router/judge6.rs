@@ -9,14 +9,22 @@ use artery_wire::{
 };
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Judges a packet, from its IP header on.
-pub(crate) fn judge(packet: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
+/// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
+pub(crate) fn judge(
+    packet: &[u8],
+    longest: usize,
+    came: Came,
+    view: &View<'_>,
+    flow: FlowOf<'_>,
+) -> Verdict {
+    Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
 }
 
 /// A packet and all that it is judged by.
 struct Case<'a> {
     packet: &'a [u8],
+    /// No link carries more of it at once.
+    longest: usize,
     came: Came,
     view: &'a View<'a>,
 }
@@ -178,7 +186,8 @@ impl Case<'_> {
             return Ok(Verdict::Error(Told::V6(Icmp6Error::time_exceeded()), DropReason::TtlExpired));
         }
         let mtu = found.decision.mtu;
-        if Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()) > mtu.into() {
+        let length = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
+        if length.min(self.longest) > mtu.into() {
             let told = Icmp6Error::packet_too_big(mtu.into());
             return Ok(Verdict::Error(Told::V6(told), DropReason::TooBig));
         }

@@ -7,7 +7,7 @@ use super::verdict::{Came, Told};
 use crate::ip::icmp_ping_responder;
 use crate::ip::reassembly::{GivenUp, Joined, Reassembly};
 use artery_engine::{DropReason, Packet};
-use artery_wire::{Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -137,13 +137,17 @@ impl Slow {
         }
     }
 
+    /// The host's station, if there is a host that hears of packets which came so.
+    pub(super) fn host_for(&self, came: Came, job: &Job<'_, '_>) -> Option<EtherAddr> {
+        self.settings.host.filter(|_| job.router.ports() < job.cx.outputs() && !came.is_from_host())
+    }
+
     /// Hands a packet to the host, or ends it if there is none. Who speaks to a port at which nobody listens hears so.
     pub(super) fn hand_to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
-        let output = job.router.ports();
-        if let Some(host) = self.settings.host.filter(|_| output < job.cx.outputs() && !came.is_from_host()) {
+        if let Some(host) = self.host_for(came, job) {
             let station = station_for_host(job.view().ports);
             return match write_link(&mut packet, host, station) {
-                Ok(()) => job.cx.send(output, packet),
+                Ok(()) => job.cx.send(job.router.ports(), packet),
                 Err(reason) => job.cx.discard(packet, reason),
             };
         }

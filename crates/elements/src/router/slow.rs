@@ -184,15 +184,22 @@ impl Slow {
     }
 
     /// Judges a frame with an IP packet.
-    fn judge(&mut self, frame: &[u8], came: Came, job: &Job<'_, '_>) -> Verdict {
+    fn judge(&mut self, packet: &Packet, came: Came, job: &Job<'_, '_>) -> Verdict {
         let Slow { flows, together, .. } = self;
-        let verdict = judge(frame, came, &job.view(), &mut |method| flows.number(frame, method));
+        let frame = packet.data();
+        let longest = if packet.is_unfinished() { packet.segment_len(LINK) } else { usize::MAX };
+        let verdict =
+            judge_uncut(frame, longest, came, &job.view(), &mut |method| flows.number(frame, method));
         unless_unclaimed(verdict, frame, job.view().ports, &|port, address| together.is_usable(port, address))
     }
 
     /// Does with a frame that holds an IP packet what is to be done.
     pub(super) fn deal(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
-        match self.judge(packet.data(), came, job) {
+        let verdict = self.judge(&packet, came, job);
+        if packet.is_unfinished() && !self.can_stay_so(&packet, &verdict, came, job) {
+            return self.deal_when_finished(packet, came, job);
+        }
+        match verdict {
             Verdict::Forward(leave) => self.leave(packet, &leave, came, job),
             Verdict::Hold(leave) => self.hold(packet, &leave, came, job),
             Verdict::Answer => self.answer(packet, came, job),
@@ -208,6 +215,29 @@ impl Slow {
             }
             Verdict::Discard(reason) => job.cx.discard(packet, reason),
         }
+    }
+
+    /// Whether a packet need not be finished for what is to become of it: what is held, cut, quoted or answered is a
+    /// packet as it goes over a wire.
+    fn can_stay_so(&self, packet: &Packet, verdict: &Verdict, came: Came, job: &Job<'_, '_>) -> bool {
+        match verdict {
+            Verdict::Forward(leave) => !leave.is_cut && leave.redirect.is_none(),
+            Verdict::Host => {
+                let has_segments = packet.unfinished().is_some_and(|left| left.segments.is_some());
+                has_segments && self.host_for(came, job).is_some()
+            }
+            Verdict::Discard(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Deals with what a packet is when all is done that its sender left.
+    fn deal_when_finished(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        let mut packets = job.cx.spare();
+        packets.push(packet);
+        job.cx.finish(&mut packets);
+        packets.drain().for_each(|packet| self.deal(packet, came, job));
+        job.cx.give_spare(packets);
     }
 
     /// Tells the sender of a packet, given from its IP header on, what became of it.
@@ -478,12 +508,17 @@ impl Slow {
 
 /// What is to become of a frame with an IP packet.
 pub(crate) fn judge(frame: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
+    judge_uncut(frame, usize::MAX, came, view, flow)
+}
+
+/// The same for a frame that is yet to be cut into segments, none longer than this from the IP header on.
+fn judge_uncut(frame: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
     let Ok(ethernet) = Ethernet::new(frame) else { return Verdict::Discard(DropReason::TooShort) };
     let packet = frame.get(LINK..).unwrap_or_default();
     match ethernet.ether_type() {
         EtherType::ARP => Verdict::Neighbor(Message::Arp),
-        EtherType::IPV4 => judge4::judge(packet, came, view, flow),
-        EtherType::IPV6 => judge6::judge(packet, came, view, flow),
+        EtherType::IPV4 => judge4::judge(packet, longest, came, view, flow),
+        EtherType::IPV6 => judge6::judge(packet, longest, came, view, flow),
         _ => Verdict::Discard(DropReason::UnknownEtherType),
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::router) const GATEWAY: EtherAddr = EtherAddr([2, 0, 0, 0, 2, 254])
 pub(in crate::router) const NOW: Duration = Duration::from_secs(1000);
 
 /// What judges packets of a family.
-type Judge = fn(&[u8], Came, &View<'_>, &mut dyn FnMut(Method) -> u32) -> Verdict;
+type Judge = fn(&[u8], usize, Came, &View<'_>, &mut dyn FnMut(Method) -> u32) -> Verdict;
 
 /// See the module.
 pub(in crate::router) struct Small {
@@ -88,6 +88,6 @@ impl Small {
         let turn = self.turns.turn();
         let Readers { v4, v6, ports } = &self.readers;
         let view = View { ports: ports.read(&turn), v4, v6, turn: &turn };
-        judge(packet, came, &view, &mut |_| 0)
+        judge(packet, usize::MAX, came, &view, &mut |_| 0)
     }
 }

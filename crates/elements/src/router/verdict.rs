@@ -116,7 +116,7 @@ impl Station {
     }
 }
 
-/// How a packet came, which is as it goes over a wire: nothing of it is left to be done by a network card.
+/// How a packet came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came {
     /// From where.

@@ -38,7 +38,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
         "IPRouter",
         &[
             "PORT a 10.0.0.2/8 2001:db8::2/64 ETHER 02:00:00:00:00:02, PORT b 20.0.0.1/8 ETHER 02:00:00:00:00:03, \
-           ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09",
+           ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09, DAD false",
         ],
     ),
     ("LinearIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),

@@ -7,4 +7,5 @@ mod neighbors;
 mod order;
 mod replacement;
 mod rig;
+mod unfinished;
 mod workers;
