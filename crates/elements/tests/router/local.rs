@@ -3,7 +3,7 @@ use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{arp_request, ether, icmp_echo, ip4, ip6};
 use artery_wire::nd::{self, NdMessage, Station};
-use artery_wire::{Arp, Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4, Ipv6};
+use artery_wire::{Arp, EtherAddr, Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4, Ipv6};
 use std::net::Ipv6Addr;
 
 #[test]
@@ -201,4 +201,21 @@ fn what_is_for_an_address_that_is_not_ours_yet_is_neither_answered_nor_the_hosts
     rig.take_all();
     rig.push6(us().icmp_echo(1, 4));
     assert_eq!(rig.only(A).len(), 62);
+}
+
+#[test]
+fn what_the_host_sends_to_groups_and_to_all_ends_and_is_counted_by_name() {
+    let mut rig = rig();
+    let all = EtherAddr::BROADCAST;
+    let hello = ip4().src("10.0.2.1").dst("224.0.0.5").ttl(1).raw(89, [2; 44]);
+    rig.bench.push(HOST, ether("01:00:5e:00:00:05", OWN_HOST).ip4(hello).bytes());
+    let hello = ip6().src("fe80::9").dst("ff02::5").hop_limit(1).raw(89, [3; 36]);
+    rig.bench.push(HOST, ether("33:33:00:00:00:05", OWN_HOST).ip6(hello).bytes());
+    assert_eq!(rig.drops(DropReason::Multicast), 2);
+    for (src, dst) in [("0.0.0.0", "255.255.255.255"), ("10.0.2.1", "10.0.2.255")] {
+        let discover = ip4().src(src).dst(dst).udp(68, 67).payload([1; 240]);
+        rig.bench.push(HOST, ether(all, OWN_HOST).ip4(discover).bytes());
+    }
+    assert_eq!(rig.drops(DropReason::Broadcast), 2);
+    rig.silent();
 }

@@ -2,6 +2,7 @@
 mod errors;
 mod floods;
 mod forwarding;
+mod fuzz;
 mod local;
 mod neighbors;
 mod order;

@@ -19,7 +19,7 @@ pub(crate) const GATEWAY: &str = "2:0:0:0:2:fe";
 pub(crate) const OWN_HOST: &str = "2:0:0:0:9:9";
 
 /// What the tests begin with. The host and the gateways are known, so that nothing waits for them.
-const CONFIG: &str = "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
+pub(crate) const CONFIG: &str = "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
     PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2,
     NEIGHBOR a 10.0.1.9 2:0:0:0:1:9, NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9,
     NEIGHBOR a 10.0.1.8 2:0:0:0:1:8, NEIGHBOR a fe80::9 2:0:0:0:1:9,
