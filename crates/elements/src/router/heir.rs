@@ -36,7 +36,10 @@ impl Slow {
         }
         self.has_heard_nothing();
         self.counters = old.counters;
-        self.fragments = std::mem::replace(&mut old.fragments, no_fragments());
+        // It is kept of fragments by which port they came.
+        if ports.iter().zip(0..).all(|(port, number)| *port == Some(PortId(number))) {
+            self.fragments = std::mem::replace(&mut old.fragments, no_fragments());
+        }
     }
 
     fn inherit(
