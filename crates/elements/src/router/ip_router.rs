@@ -46,7 +46,7 @@ headers are refused. Packets that are too long are cut, or their sender is told 
 it came by is forwarded, and its sender redirected.
 
 Packets to a neighbor that is not known wait for it: HOLD of them for each neighbor, of which the oldest gives way, and
-HOLD_ALL in all. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery
+HOLD_ALL in all. They go before later ones, which the fast path turns aside meanwhile. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery
 (RFC 4861), and asked again before what is known of them ends. The router's own addresses are announced, watched, and
 defended; with ACD or DAD they are not used before it is clear that nobody else has them, and an address that somebody else
 has is not used at all.
@@ -80,7 +80,7 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("HOLD_ALL", "packets", "1024", "most packets that wait for neighbors in all"),
         Arg::keyword("ICMP_RATE", "errors per second", "1000", "most errors, redirects and echo replies in all"),
         Arg::keyword("ICMP_EACH", "errors per second", "100", "most of them to one destination"),
-        Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at; those that packets wait for always are"),
+        Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at, and as many of those that packets wait for"),
     ],
     handlers: handlers::HANDLERS,
     // Before others, which look for it while they are made, but after it is known on which workers it is to be.

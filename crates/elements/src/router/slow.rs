@@ -114,6 +114,8 @@ pub(super) struct Slow {
     pub(super) held: Held<Waiting>,
     pub(super) limits: Limits,
     messages: Bucket,
+    /// Those of neighbors that packets wait for.
+    answers: Bucket,
     asks: Bucket,
     flows: Flows,
     pub(super) fragments: Fragments,
@@ -147,6 +149,7 @@ impl Slow {
             held: Held::new(settings.hold, together.room()),
             limits: Limits::new(settings.icmp.share(workers), settings.icmp_each.share(workers)),
             messages: Bucket::new(settings.messages.share(workers)),
+            answers: Bucket::new(settings.messages.share(workers)),
             asks: Bucket::new(settings.asks.share(workers)),
             flows: Flows::default(),
             fragments: no_fragments(),
@@ -333,16 +336,17 @@ impl Slow {
                 }
             }
         }
-        self.counters.held += 1;
         if self.held.is_empty() {
             self.together.failures(&mut self.failures_seen);
             self.next_look = job.now + LOOK;
         }
         match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
-            Kept::All => {}
-            Kept::InsteadOf(waiting) | Kept::Refused(waiting) => {
-                job.cx.discard(waiting.packet, DropReason::NeighborUnresolved);
+            Kept::All => self.counters.held += 1,
+            Kept::InsteadOf(oldest) => {
+                self.counters.held += 1;
+                job.cx.discard(oldest.packet, DropReason::NeighborUnresolved);
             }
+            Kept::Refused(waiting) => job.cx.discard(waiting.packet, DropReason::NeighborUnresolved),
         }
     }
 
@@ -489,9 +493,11 @@ impl Slow {
         }
     }
 
-    /// Whether a message from a neighbor may be looked at: one that a packet waits for always is.
+    /// Whether a message from a neighbor may be looked at. Those that packets wait for are limited for themselves, as
+    /// what says to be one need not be.
     pub(super) fn may_look(&mut self, from: Option<Neighbor>, now: Duration) -> bool {
-        from.is_some_and(|neighbor| self.held.has(&neighbor)) || self.messages.take(now)
+        let is_waited_for = from.is_some_and(|neighbor| self.held.has(&neighbor));
+        is_waited_for && self.answers.take(now) || self.messages.take(now)
     }
 
     /// Discards what waits, at the end.

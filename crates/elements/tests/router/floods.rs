@@ -23,7 +23,8 @@ fn a_scan_of_a_big_network_holds_no_more_packets_than_it_may() {
         rig.push4(through().dst(Ipv4Addr::from_bits(0x1e00_1000 + 100 * n)));
         rig.bench.take_all(B);
     }
-    assert!(rig.counter("held") <= 1000, "so many may be asked for at once");
+    assert_eq!(rig.counter("held"), 100);
+    assert!(rig.counter("neighbor-questions-sent") <= 1000, "so many may be asked for at once");
     let refused = rig.drops(DropReason::NeighborLimit) + rig.drops(DropReason::NeighborUnresolved);
     assert_eq!(refused, 50_000 - 100, "the others end for want of room");
     others_pass(&mut rig);
@@ -53,6 +54,18 @@ fn an_arp_flood_is_looked_at_in_part_and_what_somebody_waits_for_always_is() {
     rig.bench.push(B, arp_reply("2:0:0:0:2:5", "10.0.2.5", STATION_B, "10.0.2.1").bytes());
     assert_eq!(rig.sent(B).len(), 1, "the packet that waited");
     others_pass(&mut rig);
+}
+
+#[test]
+fn messages_that_only_say_to_be_what_somebody_waits_for_are_looked_at_in_part() {
+    let mut rig = rig_with("MESSAGE_RATE 100");
+    rig.push4(through().dst("10.0.2.5"));
+    for _ in 0..10_000 {
+        // Nobody has such a station.
+        rig.bench.push(B, arp_reply("ff:ff:ff:ff:ff:ff", "10.0.2.5", STATION_B, "10.0.2.1").bytes());
+    }
+    assert_eq!((rig.counter("arp-received"), rig.counter("released")), (200, 0));
+    assert_eq!(rig.drops(DropReason::RateLimited), 9_800);
 }
 
 #[test]
