@@ -220,15 +220,10 @@ fn is_martian(source: Ipv4Addr) -> bool {
 
 /// Refuses sources that only the router has, or that nobody has, on the link of a port.
 fn check_own(port: &PortView, source: Ipv4Addr) -> Judged<()> {
-    let source = source.to_bits();
-    if port.v4.iter().any(|(own, _)| *own == source) {
+    if port.v4.iter().any(|(own, _)| *own == source.to_bits()) {
         return Err(DropReason::OwnSource);
     }
-    let is_end = |(own, len): &(u32, u8)| {
-        let link = Prefix::of(*own, *len);
-        *len < 31 && (source == link.first() || source == link.last())
-    };
-    if port.v4.iter().any(is_end) { Err(DropReason::BadSource) } else { Ok(()) }
+    if is_broadcast(std::slice::from_ref(port), source) { Err(DropReason::BadSource) } else { Ok(()) }
 }
 
 /// Whether it asks for an echo.
