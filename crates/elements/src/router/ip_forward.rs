@@ -18,7 +18,8 @@ What is not plain forwarding leaves by the output behind the ports', unchanged, 
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole or not
 sound, that are no IPv4, or sent to another station; with options, no hop left, or an odd source; for the router itself,
 for groups and broadcasts; without route or without known neighbor; longer than the next hop's MTU, or due to leave by
-the port they came by. Of packets that hosts leave uncut, segments are to be no longer than the MTU.
+the port they came by. Of packets that hosts leave uncut, segments are to be no longer than the MTU. For a moment
+after a neighbor became known all frames leave so, behind those that ROUTER had let wait.
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
 decided and done.",
