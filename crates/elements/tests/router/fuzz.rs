@@ -101,7 +101,8 @@ fn damaged(frames: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     for _ in 0..random.below(4) {
         if !frame.is_empty() {
             let at = random.below(frame.len().min(100));
-            frame[at] = if random.below(2) == 0 { random.next() as u8 } else { frame[at] ^ 1 << random.below(8) };
+            frame[at] =
+                if random.below(2) == 0 { random.next() as u8 } else { frame[at] ^ 1 << random.below(8) };
         }
     }
     frame
@@ -120,7 +121,8 @@ fn no_frames_make_a_router_panic_and_none_is_lost() {
     println!("SEED={seed}");
     let (mut random, frames) = (Random(seed), frames());
     let class = CLASSES.find("IPRouter").unwrap();
-    let config = format!("{CONFIG}, HOST {OWN_HOST}, ICMP_RATE 1000000, ICMP_EACH 1000000, ACD true, HOLD_ALL 100");
+    let config =
+        format!("{CONFIG}, HOST {OWN_HOST}, ICMP_RATE 1000000, ICMP_EACH 1000000, ACD true, HOLD_ALL 100");
     let mut bench = Bench::setup(class, &config).inputs(3).outputs(3).build().unwrap();
     bench.run();
     (0..3).for_each(|output| drop(bench.take_all(output)));

@@ -34,7 +34,9 @@ fn fragments_are_put_together_across_a_replacement_whose_ports_are_the_same() {
     let part = |at, more| {
         let whole = ip4().src("10.0.1.9").dst("10.0.1.1").icmp_echo(1, 2).payload([1; 120]).bytes();
         let payload = if more { &whole[20..84] } else { &whole[84..] };
-        ether(STATION_A, PEER).ip4(ip4().src("10.0.1.9").dst("10.0.1.1").raw(1, payload).fragment(at, more)).bytes()
+        ether(STATION_A, PEER)
+            .ip4(ip4().src("10.0.1.9").dst("10.0.1.1").raw(1, payload).fragment(at, more))
+            .bytes()
     };
     let renumbered = CONFIG.replace("PORT a", "PORT c 10.0.3.1/24 ETHER 2:0:0:0:0:3, PORT a");
     for (config, port, reassembled) in [(CONFIG, A, 1), (&renumbered, A + 1, 0)] {

@@ -124,8 +124,7 @@ impl Rig {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let mut sent = self.wires.sent.lock().unwrap();
-            let found: Vec<T> =
-                sent.iter().filter_map(|(worker, _, frame)| which(*worker, frame)).collect();
+            let found: Vec<T> = sent.iter().filter_map(|(worker, _, frame)| which(*worker, frame)).collect();
             if found.len() >= count {
                 sent.clear();
                 return found;
@@ -215,7 +214,14 @@ fn a_scan_on_one_worker_takes_nothing_from_the_other() {
     rig.hear(0, 1, [reply(to)]);
     // Whether the first one found room to wait in is the scan's affair.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while rig.wires.sent.lock().unwrap().iter().all(|(worker, _, frame)| number(NEIGHBOR)(*worker, frame).is_none()) {
+    while rig
+        .wires
+        .sent
+        .lock()
+        .unwrap()
+        .iter()
+        .all(|(worker, _, frame)| number(NEIGHBOR)(*worker, frame).is_none())
+    {
         assert!(Instant::now() < deadline);
         rig.hear(1, 0, [frame(to, 2)]);
         std::thread::yield_now();
