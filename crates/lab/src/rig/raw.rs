@@ -14,7 +14,7 @@ impl Host {
     /// Sends frames by an interface, from their link headers on and byte for byte as given.
     pub fn transmit<F: AsRef<[u8]> + Sync>(&self, interface: &str, frames: &[F]) -> Result<()> {
         self.check_interface(interface)?;
-        let sent = self.enter(|| frames.chunks(BATCH).try_for_each(|frames| transmit(interface, frames)))?;
+        let sent = self.enter(|| transmit(interface, frames))?;
         sent.map_err(RigError::system(format!("{}: cannot send frames by {interface}", self.label())))
     }
 }
@@ -25,13 +25,18 @@ fn transmit<F: AsRef<[u8]>>(interface: &str, frames: &[F]) -> io::Result<()> {
         .map_err(in_words)?;
     let mut queue = port.tx(0).map_err(in_words)?;
     let mut batch = Batch::default();
-    for frame in frames {
-        batch.push(pool()?.packet_from(frame.as_ref()).ok_or(io::ErrorKind::OutOfMemory)?);
+    for frames in frames.chunks(BATCH) {
+        for frame in frames {
+            batch.push(pool()?.packet_from(frame.as_ref()).ok_or(io::ErrorKind::OutOfMemory)?);
+        }
+        queue.transmit(&mut batch).map_err(in_words)?;
+        let counters = queue.counters();
+        let unsent = batch.len() as u64 + counters.too_long + counters.refused;
+        if unsent > 0 {
+            return Err(io::Error::other(format!("the kernel refused {unsent}")));
+        }
     }
-    queue.transmit(&mut batch).map_err(in_words)?;
-    let counters = queue.counters();
-    let unsent = batch.len() as u64 + counters.too_long + counters.refused;
-    if unsent == 0 { Ok(()) } else { Err(io::Error::other(format!("the kernel refused {unsent}"))) }
+    Ok(())
 }
 
 fn in_words(error: DeviceError) -> io::Error {

@@ -84,10 +84,6 @@ fn near(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a03_0100 + n % 0xfe00)
 }
 
-fn port_counter(router: &Router, family: &str, name: &str) -> Result<u64> {
-    Ok(router.port("eth3")?[family][name].as_u64().unwrap())
-}
-
 fn is_within(what: &str, count: u64, range: RangeInclusive<u64>) {
     println!("{what}: {count}");
     assert!(range.contains(&count), "{what}: {count}, not of {range:?}");
@@ -211,7 +207,7 @@ fn tiny_overlapping_and_unfinished_fragments_disturb_nobody() {
                 1 => udp(8, true, 64, n - 1),
                 2 => udp(0, true, 64, n - 2),
                 3 => udp(65_528, false, 64, n),
-                _ => udp(8 * (random.next() as usize % 8000), true, 1400 - 1400 % 8, n),
+                _ => udp(8 * (random.next() as usize % 8000), true, 1400, n),
             };
             ether(to.as_str(), station(n)).ip4(packet).bytes()
         });
