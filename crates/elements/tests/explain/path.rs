@@ -330,7 +330,9 @@ impl Case<'_> {
 
     fn held(&self) -> Checked {
         must(self.own().is_empty(), "it left")?;
-        let refused = self.done.drops.contains_key("neighbor-limit");
+        // There was no permit to ask for its neighbor, or no room for it.
+        let no_room = self.done.drops.contains_key("neighbor-unresolved") && self.count(&["held"]) == 0;
+        let refused = no_room || self.done.drops.contains_key("neighbor-limit");
         must(refused || self.count(&["held"]) == 1, "it waits")?;
         // What waited too long for the same neighbor may have made room, and its sender may have heard nothing.
         self.drops_only(&["neighbor-limit", "neighbor-unresolved"])
