@@ -53,7 +53,7 @@ elements! {
 
     router(changes, claims, config, events, explain, explanation, flow, flow_text, forward, handlers, heir, held, icmp,
         judge4, judge6, leave, limits, local, neighbors_io, order, port_news, port_text, route_text, shared, show_events,
-        show_ports, show_routes, slow, together, verdict): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
+        show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
     files(network_header, trace): from_dump, to_dump;
 

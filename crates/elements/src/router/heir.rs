@@ -2,8 +2,9 @@
 use super::held::Kept;
 use super::local::no_fragments;
 use super::shared::SharedRouter;
-use super::slow::{Job, Slow, Waiting};
+use super::slow::{Job, Slow};
 use super::verdict::{Came, Origin};
+use super::waiting::Waiting;
 use artery_engine::DropReason;
 use artery_table::PortId;
 use artery_table::neighbor::Kind;

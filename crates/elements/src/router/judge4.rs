@@ -5,7 +5,7 @@ use crate::ip::gateway_options::{Gateway, Mistake};
 use artery_engine::{DropReason, Time};
 use artery_table::Prefix;
 use artery_table::path::{Explained, Outcome};
-use artery_table::router::{PortView, ReversePath};
+use artery_table::router::PortView;
 use artery_wire::{Icmp, IcmpError, IcmpType, IpProtocol, Ipv4, Ipv4Option, Ipv4Options};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -75,13 +75,7 @@ impl Case<'_> {
         let Origin::Port(came_by) = self.came.from else { return Ok(()) };
         let port = self.view.port(came_by).ok_or(DropReason::PortDown)?;
         check_own(port, source)?;
-        let (v4, turn) = (self.view.v4, self.view.turn);
-        let leads = match port.settings.rpf {
-            ReversePath::Off => true,
-            ReversePath::Loose => v4.leads_by(turn, source.to_bits(), None),
-            ReversePath::Strict => v4.leads_by(turn, source.to_bits(), Some(came_by)),
-        };
-        if leads { Ok(()) } else { Err(DropReason::ReversePath) }
+        self.view.check_reverse_path(self.view.v4, source.to_bits(), came_by)
     }
 
     /// For the router itself (section 5.2.3).
@@ -142,10 +136,7 @@ impl Case<'_> {
         if ip.src().is_link_local() && self.came.from.port().is_some() {
             return Err(DropReason::LinkLocal);
         }
-        let next_hop = match found.neighbor {
-            Some(neighbor) if !found.on_link => self.view.v4.address_of(neighbor),
-            _ => IpAddr::V4(ip.dst()),
-        };
+        let next_hop = self.view.next_hop(found, ip.dst().into());
         let is_hop = self.came.from.port().is_some();
         if let Some(error) = self.refused_route(ip).or_else(|| self.bad_option(ip)).filter(|_| is_hop) {
             return Ok(error);
@@ -237,7 +228,7 @@ mod tests {
     use super::super::verdict::testing::{A, B, HOST, Small, small};
     use super::*;
     use artery_wire::build::{Ip4, ip4};
-    use artery_table::router::PortSettings;
+    use artery_table::router::{PortSettings, ReversePath};
 
     fn base() -> Ip4 {
         ip4().src("10.0.1.9").dst("20.0.0.1").ttl(9).udp(1, 2).payload([7; 100])

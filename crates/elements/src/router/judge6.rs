@@ -3,7 +3,7 @@ use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdic
 use artery_engine::DropReason;
 use artery_table::Prefix;
 use artery_table::path::{Decision, Explained, Outcome};
-use artery_table::router::{PortView, ReversePath};
+use artery_table::router::PortView;
 use artery_wire::{
     HopByHop, Icmp6, Icmp6Error, Icmp6Type, Ip6Headers, Ip6Options, IpProtocol, Ipv6, OptionFault,
 };
@@ -68,17 +68,10 @@ impl Case<'_> {
             return Err(DropReason::BadSource);
         }
         let Origin::Port(came_by) = self.came.from else { return Ok(()) };
-        let port = self.view.port(came_by).ok_or(DropReason::PortDown)?;
         if source.is_unicast_link_local() {
             return Ok(());
         }
-        let (v6, turn) = (self.view.v6, self.view.turn);
-        let leads = match port.settings.rpf {
-            ReversePath::Off => true,
-            ReversePath::Loose => v6.leads_by(turn, source.to_bits(), None),
-            ReversePath::Strict => v6.leads_by(turn, source.to_bits(), Some(came_by)),
-        };
-        if leads { Ok(()) } else { Err(DropReason::ReversePath) }
+        self.view.check_reverse_path(self.view.v6, source.to_bits(), came_by)
     }
 
     /// For the router itself.
@@ -191,10 +184,7 @@ impl Case<'_> {
             let told = Icmp6Error::packet_too_big(mtu.into());
             return Ok(Verdict::Error(Told::V6(told), DropReason::TooBig));
         }
-        let next_hop = match found.neighbor {
-            Some(neighbor) if !found.on_link => self.view.v6.address_of(neighbor),
-            _ => IpAddr::V6(ip.dst()),
-        };
+        let next_hop = self.view.next_hop(found, ip.dst().into());
         let (decision, is_on_link) = (found.decision, found.on_link);
         let redirect = self.redirect(ip, &decision, next_hop);
         let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut: false, redirect };
@@ -279,7 +269,7 @@ fn is_near(port: &PortView, address: Ipv6Addr) -> bool {
 mod tests {
     use super::super::verdict::testing::{A, B, Small, small};
     use super::*;
-    use artery_table::router::PortSettings;
+    use artery_table::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip6, ip6};
 
     fn base() -> Ip6 {

@@ -2,8 +2,9 @@
 use super::claims::ClaimAction;
 use super::held::Neighbor;
 use super::order::Order;
-use super::slow::{Job, LINK, Slow, link};
+use super::slow::{Job, LINK, Slow};
 use super::verdict::{Message, View};
+use super::waiting::link;
 use crate::ether::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
 use artery_table::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};

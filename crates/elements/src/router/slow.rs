@@ -5,7 +5,7 @@
 use super::claims::{ClaimAction, Claims};
 use super::events::{AddressEvent, Event};
 use super::flow::Flows;
-use super::held::{Held, Kept, Neighbor, Next};
+use super::held::{Held, Neighbor};
 use super::icmp::{self, Silence, Speaker};
 use super::limits::{Bucket, Limits, Rate};
 use super::local::{Fragments, no_fragments};
@@ -13,11 +13,12 @@ use super::order::UpTo;
 use super::shared::SharedRouter;
 use super::together::{Counters, Together, locked};
 use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
+use super::waiting::{self, Waiting};
 use super::{judge4, judge6};
 use artery_engine::{Context, DropReason, Packet, Time};
 use artery_rcu::Turn;
 use artery_table::neighbor::claim::ClaimEffect;
-use artery_table::neighbor::{Link, Resolution};
+use artery_table::neighbor::Link;
 use artery_table::path::{Decision, Outcome};
 use artery_table::router::{PortAction, PortView};
 use artery_table::{PortId, router::Tables};
@@ -28,14 +29,6 @@ use std::time::Duration;
 
 /// Bytes of the link header.
 pub(super) const LINK: usize = 14;
-/// How long a packet waits for a neighbor of which nothing is heard, neither good nor bad.
-const MOST_WAIT: Duration = Duration::from_secs(30);
-/// How often control is told that packets wait.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often a worker looks whether those for whom packets wait have answered, and how much longer it takes for each.
-const LOOK: Duration = Duration::from_micros(200);
-const LOOK_EACH: Duration = Duration::from_micros(1);
-
 /// How the slow path behaves.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -50,12 +43,6 @@ pub(super) struct Settings {
     pub(super) messages: Rate,
     /// Unknown neighbors that control is asked about.
     pub(super) asks: Rate,
-}
-
-/// A packet that waits, and how it came.
-pub(super) struct Waiting {
-    pub(super) packet: Packet,
-    pub(super) came: Came,
 }
 
 /// What a call of the slow path works with.
@@ -80,8 +67,8 @@ impl<'a, 'c: 'a> Job<'a, 'c> {
         self.view().port(port)
     }
     /// What is known of a neighbor.
-    fn link(&self, neighbor: &Neighbor) -> Link {
-        link(neighbor, &self.view())
+    pub(super) fn link(&self, neighbor: &Neighbor) -> Link {
+        waiting::link(neighbor, &self.view())
     }
     /// Tells control that a neighbor is used.
     pub(super) fn report_use(&self, (port, address): &Neighbor) {
@@ -116,17 +103,17 @@ pub(super) struct Slow {
     messages: Bucket,
     /// Those of neighbors that packets wait for.
     answers: Bucket,
-    asks: Bucket,
+    pub(super) asks: Bucket,
     flows: Flows,
     pub(super) fragments: Fragments,
     /// For the headers of what the router says.
     pub(super) ids: u32,
-    failures_seen: u64,
+    pub(super) failures_seen: u64,
     /// The worker, for whose fast path it is said up to where this one has heard of neighbors that became known.
-    worker: usize,
-    heard: UpTo,
+    pub(super) worker: usize,
+    pub(super) heard: UpTo,
     /// When it is looked, whatever was heard, for whom packets need not wait any more.
-    next_look: Duration,
+    pub(super) next_look: Duration,
     /// When the tables and claims have something to do.
     due: Option<Duration>,
     /// What they want done; kept for their storage.
@@ -318,51 +305,6 @@ impl Slow {
         })
     }
 
-    /// Lets a packet wait for its next hop, and has that asked for.
-    fn hold(&mut self, packet: Packet, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
-        let neighbor = (leave.decision.port, leave.next_hop);
-        if !self.held.has(&neighbor) {
-            match self.resolve(neighbor, job) {
-                Some(Resolution::Hold(_) | Resolution::Ready(_)) => {}
-                Some(Resolution::Failed) => {
-                    let bytes = packet.data().get(LINK..).unwrap_or_default();
-                    if let Verdict::Error(told, _) = failed(leave.is_on_link, bytes) {
-                        self.tell(told, bytes, came, job);
-                    }
-                    return job.cx.discard(packet, DropReason::NeighborFailed);
-                }
-                Some(Resolution::Refused(_)) | None => {
-                    return job.cx.discard(packet, DropReason::NeighborLimit);
-                }
-            }
-        }
-        if self.held.is_empty() {
-            self.together.failures(&mut self.failures_seen);
-            self.next_look = job.now + LOOK;
-        }
-        match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
-            Kept::All => self.counters.held += 1,
-            Kept::InsteadOf(oldest) => {
-                self.counters.held += 1;
-                job.cx.discard(oldest.packet, DropReason::NeighborUnresolved);
-            }
-            Kept::Refused(waiting) => job.cx.discard(waiting.packet, DropReason::NeighborUnresolved),
-        }
-    }
-
-    /// Has a neighbor asked for, unless there were too many of late.
-    fn resolve(&mut self, (port, address): Neighbor, job: &mut Job<'_, '_>) -> Option<Resolution> {
-        if !self.asks.take(job.now) {
-            return None;
-        }
-        let now = job.now;
-        let resolve = |tables: &mut Tables| match address {
-            IpAddr::V4(address) => tables.resolve(port, address.to_bits(), now),
-            IpAddr::V6(address) => tables.resolve(port, address.to_bits(), now),
-        };
-        self.change(job, |tables, _, _| resolve(tables)).ok()
-    }
-
     /// Changes something in the tables or the claims, and does what follows.
     pub(super) fn change<T>(
         &mut self,
@@ -409,72 +351,6 @@ impl Slow {
         self.due = Some(Duration::ZERO);
     }
 
-    /// Has it looked soon, and the fast path wait for that.
-    pub(super) fn has_heard_nothing(&mut self) {
-        (self.heard, self.next_look) = (UpTo::NOTHING, Duration::ZERO);
-    }
-
-    /// Lets packets go whose wait is over, if a neighbor became known or it is time to look.
-    pub(super) fn look(&mut self, job: &mut Job<'_, '_>) {
-        let news = job.router.order().up_to();
-        let is_time = news != self.heard || job.now >= self.next_look;
-        self.heard = news;
-        if self.held.is_empty() || !is_time {
-            return;
-        }
-        self.next_look = job.now + LOOK + LOOK_EACH * self.held.queues() as u32;
-        let failed = self.together.failures(&mut self.failures_seen);
-        for neighbor in failed {
-            if self.held.has(&neighbor) && !job.link(&neighbor).is_ready() {
-                self.fail(&neighbor, job);
-            }
-        }
-        let ends = self.held.look(job.now, |neighbor, waited, silent| match job.link(neighbor) {
-            link if link.is_ready() => Next::Go,
-            link if link.has_failed() || waited >= MOST_WAIT => Next::Fail,
-            _ if silent >= ASK_AGAIN => Next::Ask,
-            _ => Next::Wait,
-        });
-        for (neighbor, next) in ends {
-            match next {
-                Next::Ask => {
-                    if let Some(Resolution::Failed) = self.resolve(neighbor, job) {
-                        self.fail(&neighbor, job);
-                    }
-                }
-                Next::Go => self.release(&neighbor, job),
-                Next::Fail => self.fail(&neighbor, job),
-                Next::Wait => {}
-            }
-        }
-    }
-
-    /// Lets packets to a neighbor go, in the order in which they came.
-    fn release(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
-        for Waiting { packet, came } in self.held.release(neighbor) {
-            self.counters.released += 1;
-            match (came.from, neighbor.1) {
-                (Origin::Router, IpAddr::V6(to)) if to.is_unicast_link_local() => {
-                    let about = Came::by(neighbor.0);
-                    self.send_own(packet, about, job);
-                }
-                _ => self.deal(packet, came, job),
-            }
-        }
-    }
-
-    /// Gives packets to a neighbor up, and tells their senders.
-    fn fail(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
-        for Waiting { packet, came } in self.held.release(neighbor) {
-            let bytes = packet.data().get(LINK..).unwrap_or_default();
-            let is_on_link = icmp::ends(bytes).is_some_and(|(_, to)| to == neighbor.1);
-            if let Verdict::Error(told, _) = failed(is_on_link, bytes) {
-                self.tell(told, bytes, came, job);
-            }
-            job.cx.discard(packet, DropReason::NeighborFailed);
-        }
-    }
-
     /// Ends a call: tells what was counted, and when there is something to do next.
     pub(super) fn wake(&self, job: &mut Job<'_, '_>) {
         *locked(&self.told) = self.counters;
@@ -486,25 +362,11 @@ impl Slow {
         job.cx.wake_at(next.map_or(Time::NEVER, |next| Time::ZERO + next));
     }
 
-    /// Lets packets go that wait for a neighbor, before others to it do.
-    pub(super) fn let_go(&mut self, neighbor: Neighbor, job: &mut Job<'_, '_>) {
-        if self.held.has(&neighbor) && job.link(&neighbor).is_ready() {
-            self.release(&neighbor, job);
-        }
-    }
-
     /// Whether a message from a neighbor may be looked at. Those that packets wait for are limited for themselves, as
     /// what says to be one need not be.
     pub(super) fn may_look(&mut self, from: Option<Neighbor>, now: Duration) -> bool {
         let is_waited_for = from.is_some_and(|neighbor| self.held.has(&neighbor));
         is_waited_for && self.answers.take(now) || self.messages.take(now)
-    }
-
-    /// Discards what waits, at the end.
-    pub(super) fn discard_all(&mut self, reason: DropReason, job: &mut Job<'_, '_>) {
-        for (_, packets) in self.held.drain() {
-            packets.into_iter().for_each(|waiting| job.cx.discard(waiting.packet, reason));
-        }
     }
 
     pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
@@ -555,24 +417,6 @@ fn owns(port: &PortView, address: IpAddr) -> bool {
             let own = address.to_bits();
             port.link_local == own || port.v6.iter().any(|(other, _)| *other == own)
         }
-    }
-}
-
-/// What is known of a neighbor.
-pub(super) fn link((port, address): &Neighbor, view: &View<'_>) -> Link {
-    let View { v4, v6, turn, .. } = view;
-    match address {
-        IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.link(id)),
-        IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.link(id)),
-    }
-    .unwrap_or(Link::UNKNOWN)
-}
-
-/// What becomes of a packet, from its IP header on, whose next hop was asked for in vain.
-fn failed(is_on_link: bool, packet: &[u8]) -> Verdict {
-    match packet.first().map_or(0, |first| first >> 4) {
-        4 => judge4::failed(is_on_link),
-        _ => judge6::failed(),
     }
 }
 

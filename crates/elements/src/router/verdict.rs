@@ -4,9 +4,10 @@
 //! sends nothing and counts nothing. So it can be asked at any time, also by whoever wants to know why.
 use artery_engine::DropReason;
 use artery_rcu::Turn;
-use artery_table::PortId;
-use artery_table::path::{Decision, Method, PathReader};
-use artery_table::router::PortView;
+use artery_table::{Family, PortId};
+use artery_table::neighbor::Key;
+use artery_table::path::{Decision, Explained, Method, PathReader};
+use artery_table::router::{PortView, ReversePath};
 use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Malformed};
 use std::net::IpAddr;
 
@@ -148,6 +149,29 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// The neighbor to which a packet to `to` leaves.
+    pub(crate) fn next_hop(&self, found: &Explained, to: IpAddr) -> IpAddr {
+        match found.neighbor {
+            // Neighbors of both families are in one list.
+            Some(neighbor) if !found.on_link => self.v4.address_of(neighbor),
+            _ => to,
+        }
+    }
+    /// Whether a source is one that packets may have where they came by a port (RFC 3704).
+    pub(crate) fn check_reverse_path<A: Family + Key>(
+        &self,
+        path: &PathReader<A>,
+        source: A,
+        came_by: PortId,
+    ) -> Result<(), DropReason> {
+        let port = self.port(came_by).ok_or(DropReason::PortDown)?;
+        let leads = match port.settings.rpf {
+            ReversePath::Off => true,
+            ReversePath::Loose => path.leads_by(self.turn, source, None),
+            ReversePath::Strict => path.leads_by(self.turn, source, Some(came_by)),
+        };
+        if leads { Ok(()) } else { Err(DropReason::ReversePath) }
+    }
     /// A port.
     pub(crate) fn port(&self, port: PortId) -> Option<&'a PortView> {
         self.ports.get(usize::from(port.0))
