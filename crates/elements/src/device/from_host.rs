@@ -206,9 +206,12 @@ mod tests {
                       ADDRESS 2001:db8:1::1/64, ROUTE ::/0 2001:db8::9, ROUTE 10.9.0.0/16 10.0.0.9, METRIC 7";
         assert!(bench(config).is_ok());
         let route = |text| route(text, 7).unwrap();
-        let to_all = HostRoute { to: ("::".parse().unwrap(), 0), gateway: "fe80::9".parse().unwrap(), metric: 7 };
+        let to_all =
+            HostRoute { to: ("::".parse().unwrap(), 0), gateway: "fe80::9".parse().unwrap(), metric: 7 };
         assert_eq!(route("::/0 fe80::9"), to_all);
-        for wrong in ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"] {
+        for wrong in
+            ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"]
+        {
             let refusal = Bench::refuses(&CLASS, &format!("fake0, ROUTE {wrong}"));
             assert!(refusal.starts_with("ROUTE: parse error"), "{refusal}");
         }

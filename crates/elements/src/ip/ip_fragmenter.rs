@@ -1,9 +1,7 @@
 use super::fragments::Cut;
 use super::ip_header;
 use crate::chance::Random;
-use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read,
-};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
 use artery_wire::Ipv4;
 
 pub static CLASS: Class = Class {

@@ -1,9 +1,7 @@
 use super::address::List;
 use super::gateway_options::{Gateway, Mistake};
 use super::ip_header;
-use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, anno,
-};
+use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, anno};
 use artery_wire::Ipv4;
 use std::net::Ipv4Addr;
 

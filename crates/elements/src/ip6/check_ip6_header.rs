@@ -69,7 +69,8 @@ impl CheckIp6Header {
             let address = word.parse().ok().or_else(|| args.names().ip6(word));
             address.ok_or_else(|| ArgError::wrong_at(word, format!("BADADDRS: '{word}' is no IPv6 address")))
         };
-        let bad_sources = text.unwrap_or_default().split_whitespace().map(address).collect::<Result<_, _>>()?;
+        let bad_sources =
+            text.unwrap_or_default().split_whitespace().map(address).collect::<Result<_, _>>()?;
         let offset = args.read::<u32>("OFFSET")? as usize;
         Ok(CheckIp6Header { offset, bad_sources, failures: Failures::new(args, "IP6 header", KINDS)? })
     }
@@ -122,7 +123,10 @@ mod tests {
         let good = bench.take(0).unwrap();
         assert_eq!(good.data(), [vec![0xee; 14], packet().bytes()].concat());
         assert_eq!((good.network_offset(), good.transport_offset()), (Some(14), Some(54)));
-        assert_eq!(Ipv6Addr::from(good.annotation::<16>(anno::DST_IP6)), "2001:db8::2".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(
+            Ipv6Addr::from(good.annotation::<16>(anno::DST_IP6)),
+            "2001:db8::2".parse::<Ipv6Addr>().unwrap()
+        );
     }
 
     #[test]
@@ -142,7 +146,11 @@ mod tests {
             let mut bench = Bench::new(&CLASS, config);
             bench.push(0, &bytes);
             bench.expect(1, &bytes);
-            assert!(bench.said().ends_with(&format!("IP6 header check failed: {reason}\n")), "{}", bench.said());
+            assert!(
+                bench.said().ends_with(&format!("IP6 header check failed: {reason}\n")),
+                "{}",
+                bench.said()
+            );
             assert_eq!(bench.read("drops", "").unwrap(), "1");
         }
     }

@@ -72,7 +72,10 @@ mod tests {
         assert_eq!(number(&frame(base.clone().fragment(0, true).udp(7, 1).payload([1; 16]))), 3);
         assert_eq!(number(&frame(base.raw(200, [9; 8]))), 3);
         let six = ether("02:00:00:00:00:01", "02:00:00:00:00:02");
-        assert_eq!(number(&six.ip6(ip6().src("2001:db8::4").dst("2001:db8::1").tcp(6, 4)).bytes()), 5 ^ 6 ^ 4);
+        assert_eq!(
+            number(&six.ip6(ip6().src("2001:db8::4").dst("2001:db8::1").tcp(6, 4)).bytes()),
+            5 ^ 6 ^ 4
+        );
         assert_eq!(number(&[]), 0);
     }
 
@@ -80,7 +83,9 @@ mod tests {
     fn packets_of_their_own_number_take_members_in_turn_nearly() {
         let mut flows = Flows::default();
         let mut counts = [0; 3];
-        (0..3000).for_each(|_| counts[member(Method::PerPacket, flows.number(&[], Method::PerPacket), 3) as usize] += 1);
+        (0..3000).for_each(|_| {
+            counts[member(Method::PerPacket, flows.number(&[], Method::PerPacket), 3) as usize] += 1
+        });
         assert!(counts.iter().all(|count| (995..=1005).contains(count)), "{counts:?}");
     }
 }

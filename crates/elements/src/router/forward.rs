@@ -82,7 +82,8 @@ impl<A: Forwarded> Forward<A> {
         let ports = router.ports();
         if args.inputs() > ports || args.outputs() > ports + 1 {
             let (class, name) = (class.name, router.name());
-            let message = format!("{name} has {ports} ports: {class} has as many inputs, and one output more");
+            let message =
+                format!("{name} has {ports} ports: {class} has as many inputs, and one output more");
             return Err(ArgError::wrong(message));
         }
         let readers = router.readers();
@@ -129,7 +130,8 @@ impl<A: Forwarded> Work<A> {
     fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) {
         let Work { path, flows, places, addresses, decisions, .. } = self;
         let packets = batch.iter().as_slice();
-        let frame = |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
+        let frame =
+            |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
         path.decide_batch(turn, addresses, |at, method| flows.number(frame(at), method), decisions);
     }
 

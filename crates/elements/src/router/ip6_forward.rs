@@ -49,14 +49,16 @@ impl Forwarded for u128 {
     #[inline]
     fn check(frame: &[u8], gate: &Gate<'_>) -> (u128, bool) {
         let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
-        let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1, v0, v1, _, _, l0, l1, next, hops, ..] = *head;
+        let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1, v0, v1, _, _, l0, l1, next, hops, ..] =
+            *head;
         // The first word of a frame has two bytes beyond its destination.
         let station = u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]) << 16;
         let kind = u32::from_be_bytes([t0, t1, v0, v1]) & PLAIN_MASK;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let is_whole = length <= frame.len() - HEADERS;
         let (source, destination) = addresses(head);
-        let is_plain = (station == gate.station) & (kind == PLAIN) & is_whole & (next != HOP_BY_HOP) & (hops > 1);
+        let is_plain =
+            (station == gate.station) & (kind == PLAIN) & is_whole & (next != HOP_BY_HOP) & (hops > 1);
         (destination, is_plain & !is_odd(source))
     }
 

@@ -1,15 +1,16 @@
 use super::claims::Claims;
 use super::limits::Rate;
+use super::port_news::PortNews;
 use super::shared::{NamedRouters, SharedRouter};
 use super::slow::{Job, Settings, Slow};
 use super::together::Together;
 use super::verdict::Origin;
-use super::port_news::PortNews;
 use super::{config, handlers, port_text};
 use crate::chance::Chance;
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Interest, Phase, StartError,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Interest, Phase,
+    StartError,
 };
 use artery_table::PortId;
 use artery_table::neighbor::claim::ClaimSettings;
@@ -129,7 +130,9 @@ impl IpRouter {
             return Ok(counters.named().map(|(name, count)| format!("{name} {count}\n")).collect());
         }
         let found = counters.named().find(|(other, _)| *other == name);
-        found.map(|(_, count)| count.to_string()).ok_or_else(|| HandlerError::refused(format!("nothing is counted as '{name}'")))
+        found
+            .map(|(_, count)| count.to_string())
+            .ok_or_else(|| HandlerError::refused(format!("nothing is counted as '{name}'")))
     }
 
     /// Does what follows from a change of the tables.
@@ -144,7 +147,10 @@ impl IpRouter {
             Ok(news) => self.news = news,
             Err(error) => {
                 let remedy = "tell it of them by its handler 'port'";
-                cx.say(&format!("{}: can't hear of what becomes of its interfaces: {error}; {remedy}", cx.name()));
+                cx.say(&format!(
+                    "{}: can't hear of what becomes of its interfaces: {error}; {remedy}",
+                    cx.name()
+                ));
             }
         }
         let down = self.news.as_ref().map(PortNews::down).unwrap_or_default();
@@ -172,7 +178,11 @@ impl IpRouter {
     }
 
     /// Lets the slow path do something, and says when it has more to do.
-    pub(super) fn work<T>(&mut self, cx: &mut Context<'_>, what: impl FnOnce(&mut Slow, &mut Job<'_, '_>) -> T) -> T {
+    pub(super) fn work<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        what: impl FnOnce(&mut Slow, &mut Job<'_, '_>) -> T,
+    ) -> T {
         let router = self.router.clone();
         let mut job = Job::new(&router, cx);
         let done = what(&mut self.slow, &mut job);
@@ -193,8 +203,10 @@ fn slow(args: &mut Args<'_>) -> Result<Slow, ArgError> {
         messages: rate(args.read("MESSAGE_RATE")?, 1000),
         asks: rate(args.read("MESSAGE_RATE")?, 1000),
     };
-    let (acd, dad, hold): (bool, bool, usize) = (args.read("ACD")?, args.read("DAD")?, args.read("HOLD_ALL")?);
-    let claimed = |settings: ClaimSettings, probes: bool| if probes { settings } else { settings.without_probes() };
+    let (acd, dad, hold): (bool, bool, usize) =
+        (args.read("ACD")?, args.read("DAD")?, args.read("HOLD_ALL")?);
+    let claimed =
+        |settings: ClaimSettings, probes: bool| if probes { settings } else { settings.without_probes() };
     let seed = args.resource::<Chance>().bits();
     let claims = Claims::new(claimed(ClaimSettings::arp(), acd), claimed(ClaimSettings::nd(), dad), seed);
     let together = args.shared(|| Together::new(claims, hold));

@@ -13,13 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const MAX_HEADER: usize = 60;
 
 /// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
-pub(crate) fn judge(
-    packet: &[u8],
-    longest: usize,
-    came: Came,
-    view: &View<'_>,
-    flow: FlowOf<'_>,
-) -> Verdict {
+pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
     Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
 }
 
@@ -100,13 +94,21 @@ impl Case<'_> {
     /// For all of a link: never forwarded (section 5.3.5, RFC 2644).
     fn broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
         let is_near = ip.dst().is_broadcast() || self.came.from.port() == Some(found.decision.port);
-        if is_near && self.came.from.port().is_some() { Ok(Verdict::Host) } else { Err(DropReason::Broadcast) }
+        if is_near && self.came.from.port().is_some() {
+            Ok(Verdict::Host)
+        } else {
+            Err(DropReason::Broadcast)
+        }
     }
 
     /// For a group: those of the link are the host's affair (RFC 5771 section 4), others go nowhere.
     fn multicast(&self, ip: &Ipv4<&[u8]>) -> Judged {
         let is_near = ip.dst().octets()[..3] == [224, 0, 0];
-        if is_near && self.came.from.port().is_some() { Ok(Verdict::Host) } else { Err(DropReason::Multicast) }
+        if is_near && self.came.from.port().is_some() {
+            Ok(Verdict::Host)
+        } else {
+            Err(DropReason::Multicast)
+        }
     }
 
     /// Where the tables say that it goes no further (section 5.2.7.1).
@@ -227,8 +229,8 @@ fn is_echo(ip: &Ipv4<&[u8]>) -> bool {
 mod tests {
     use super::super::verdict::testing::{A, B, HOST, Small, small};
     use super::*;
-    use artery_wire::build::{Ip4, ip4};
     use artery_table::router::{PortSettings, ReversePath};
+    use artery_wire::build::{Ip4, ip4};
 
     fn base() -> Ip4 {
         ip4().src("10.0.1.9").dst("20.0.0.1").ttl(9).udp(1, 2).payload([7; 100])
@@ -336,7 +338,8 @@ mod tests {
             (ReversePath::Strict, false, false),
         ] {
             small.tables.set_port_settings(A, PortSettings { rpf, ..PortSettings::default() }).unwrap();
-            let mut passes = |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
+            let mut passes =
+                |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
             let passed = (passes("10.0.1.9"), passes("20.0.0.9"), passes("99.0.0.1"));
             assert_eq!(passed, (true, from_elsewhere, from_nowhere), "{rpf:?}");
         }

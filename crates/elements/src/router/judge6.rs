@@ -10,13 +10,7 @@ use artery_wire::{
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
-pub(crate) fn judge(
-    packet: &[u8],
-    longest: usize,
-    came: Came,
-    view: &View<'_>,
-    flow: FlowOf<'_>,
-) -> Verdict {
+pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
     Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
 }
 
@@ -108,7 +102,8 @@ impl Case<'_> {
     /// A message that the router itself understands.
     fn message(&self, ip: &Ipv6<&[u8]>, headers: &Ip6Headers<'_>) -> Option<Verdict> {
         let end = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
-        let bytes = self.packet.get(headers.offset..end).filter(|_| headers.protocol == IpProtocol::ICMPV6)?;
+        let bytes =
+            self.packet.get(headers.offset..end).filter(|_| headers.protocol == IpProtocol::ICMPV6)?;
         let icmp = Icmp6::new(bytes).ok()?;
         match icmp.icmp_type() {
             Icmp6Type(133..=137) => Some(Verdict::Neighbor(Message::Nd)),
@@ -309,7 +304,9 @@ mod tests {
     #[test]
     fn sources_that_no_host_has_are_refused() {
         let refused = Verdict::Discard(DropReason::BadSource);
-        expect_all(&["::", "::1", "ff02::1", "::ffff:1.2.3.4", "0:1::1"].map(|src| (base().src(src), refused)));
+        expect_all(
+            &["::", "::1", "ff02::1", "::ffff:1.2.3.4", "0:1::1"].map(|src| (base().src(src), refused)),
+        );
         let probe = base().src("::").dst("ff02::1:ff00:1");
         assert_eq!(verdict(&mut small(), &probe), Verdict::Host);
         for own in ["2001:db8:2::1", "2001:db8:2::"] {
@@ -342,7 +339,8 @@ mod tests {
             (ReversePath::Strict, false, false),
         ] {
             small.tables.set_port_settings(A, PortSettings { rpf, ..PortSettings::default() }).unwrap();
-            let mut passes = |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
+            let mut passes =
+                |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
             let passed = (passes("2001:db8:1::9"), passes("2001:db8:20::9"), passes("2001:db8:99::1"));
             assert_eq!(passed, (true, from_elsewhere, from_nowhere), "{rpf:?}");
         }
@@ -373,7 +371,10 @@ mod tests {
             (us().icmp_echo_reply(1, 2), Verdict::Host),
             (us(), Verdict::Host),
             (us().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]), Verdict::Neighbor(Message::Nd)),
-            (us().dst("ff02::1").icmp(Icmp6Type::ROUTER_SOLICITATION, 0, [0; 4]), Verdict::Neighbor(Message::Nd)),
+            (
+                us().dst("ff02::1").icmp(Icmp6Type::ROUTER_SOLICITATION, 0, [0; 4]),
+                Verdict::Neighbor(Message::Nd),
+            ),
             (us().dst("ff02::1").icmp_echo(1, 2), Verdict::Host),
         ]);
     }

@@ -49,7 +49,8 @@ impl LookupNextHop {
         let ports = router.ports();
         if args.inputs() > ports || args.outputs() > ports + 1 {
             let name = router.name();
-            let message = format!("{name} has {ports} ports: LookupNextHop has as many inputs, and one output more");
+            let message =
+                format!("{name} has {ports} ports: LookupNextHop has as many inputs, and one output more");
             return Err(ArgError::wrong(message));
         }
         Ok(LookupNextHop { readers: router.readers().clone(), odd: ports, flows: Flows::default() })
@@ -89,7 +90,8 @@ fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
 fn number(flows: &mut Flows, packet: &[u8], method: Method) -> u32 {
     let mut frame = [0; 14 + 60 + 40];
     let length = packet.len().min(frame.len() - 14);
-    let kind = if packet.first().is_some_and(|first| first >> 4 == 4) { EtherType::IPV4 } else { EtherType::IPV6 };
+    let kind =
+        if packet.first().is_some_and(|first| first >> 4 == 4) { EtherType::IPV4 } else { EtherType::IPV6 };
     frame[14..14 + length].copy_from_slice(&packet[..length]);
     if let Ok(mut ethernet) = Ethernet::new(&mut frame[..]) {
         ethernet.set_ether_type(kind);

@@ -47,7 +47,12 @@ fn read(r: &IpRouter, tables: &Tables, text: &str) -> Result<(PortId, Change), S
 }
 
 /// Changes a port.
-pub(super) fn apply(tables: &mut Tables, port: PortId, change: Change, now: Duration) -> Result<(), RouterError> {
+pub(super) fn apply(
+    tables: &mut Tables,
+    port: PortId,
+    change: Change,
+    now: Duration,
+) -> Result<(), RouterError> {
     match change {
         Change::Up(is_up) => tables.set_up(port, is_up, now),
         Change::Mtu(mtu) => tables.set_mtu(port, mtu),

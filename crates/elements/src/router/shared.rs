@@ -88,7 +88,8 @@ impl NamedRouters {
 /// The router that the argument ROUTER names.
 pub(crate) fn router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
     let name: String = args.read("ROUTER")?;
-    let found = args.element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
+    let found =
+        args.element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
     found.and_then(|(_, name)| args.resource::<NamedRouters>().get(name)).ok_or_else(|| ArgError::Invalid {
         arg: "ROUTER",
         value: name,

@@ -39,12 +39,9 @@ pub(in crate::router) fn small() -> Small {
     for (name, station) in [("a", STATION_A), ("b", STATION_B)] {
         tables.add_port(PortSpec::new(name, station)).unwrap();
     }
-    for (port, address, len) in [
-        (A, "10.0.1.1", 24),
-        (A, "2001:db8:1::1", 64),
-        (B, "10.0.2.1", 24),
-        (B, "2001:db8:2::1", 64),
-    ] {
+    for (port, address, len) in
+        [(A, "10.0.1.1", 24), (A, "2001:db8:1::1", 64), (B, "10.0.2.1", 24), (B, "2001:db8:2::1", 64)]
+    {
         tables.add_address(port, address.parse().unwrap(), len).unwrap();
     }
     let via = |gateway: &str| Target::via(gateway.parse().unwrap());
@@ -54,7 +51,10 @@ pub(in crate::router) fn small() -> Small {
         ("22.0.0.0/8", Target::Unreachable),
         ("23.0.0.0/8", Target::Prohibited),
         ("24.0.0.0/8", via("10.0.1.8")),
-        ("25.0.0.0/8", Target::Via { port: None, gateway: Some("10.0.2.254".parse().unwrap()), mtu: Some(600) }),
+        (
+            "25.0.0.0/8",
+            Target::Via { port: None, gateway: Some("10.0.2.254".parse().unwrap()), mtu: Some(600) },
+        ),
         ("26.0.0.0/8", via("10.0.2.77")),
         ("2001:db8:20::/48", via("2001:db8:2::fe")),
         ("2001:db8:21::/48", Target::Blackhole),
@@ -79,12 +79,7 @@ pub(in crate::router) fn small() -> Small {
 
 impl Small {
     /// What is to become of a packet.
-    pub(in crate::router) fn judge(
-        &mut self,
-        judge: Judge,
-        packet: &[u8],
-        came: Came,
-    ) -> Verdict {
+    pub(in crate::router) fn judge(&mut self, judge: Judge, packet: &[u8], came: Came) -> Verdict {
         let turn = self.turns.turn();
         let Readers { v4, v6, ports } = &self.readers;
         let view = View { ports: ports.read(&turn), v4, v6, turn: &turn };

@@ -4,10 +4,10 @@
 //! sends nothing and counts nothing. So it can be asked at any time, also by whoever wants to know why.
 use artery_engine::DropReason;
 use artery_rcu::Turn;
-use artery_table::{Family, PortId};
 use artery_table::neighbor::Key;
 use artery_table::path::{Decision, Explained, Method, PathReader};
 use artery_table::router::{PortView, ReversePath};
+use artery_table::{Family, PortId};
 use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Malformed};
 use std::net::IpAddr;
 

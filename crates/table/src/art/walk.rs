@@ -60,7 +60,8 @@ impl<A: Address> Art<A> {
             let index =
                 if is_last { self.home_in(heap, prefix, number).index } else { level.slot(prefix.first()) };
             let at = Place { heap, level: number, base, index, top: DEFAULT };
-            let child = if is_last && index >= level.fringe() { self.place_below(Place { ..at }) } else { None };
+            let child =
+                if is_last && index >= level.fringe() { self.place_below(Place { ..at }) } else { None };
             way.push(at.below(self));
             way.extend(child);
         }
