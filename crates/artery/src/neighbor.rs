@@ -43,7 +43,7 @@ enum Action {
 struct Change {
     #[command(flatten)]
     router: RouterReach,
-    /// [ADDRESS] [lladdr ETHER] [dev PORT] [published|temporary]
+    /// What is meant: `ADDRESS`, `lladdr ETHER`, `dev PORT`, `published` or `temporary`
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 }
