@@ -2,7 +2,7 @@
 //!
 //! A [`Hop`] is a gateway, a link, or an end such as "blackhole". A route leads to a group: one hop, or several with
 //! weights and a way to choose among them ([`Selection`]). Groups and hops never change what they are; whether a hop
-//! can be used does. A hop that dies is taken out of all its groups by publishing the [`Ways`] of the groups
+//! can be used does. A hop that dies is taken out of all its groups by publishing the [`Ways`](crate::path::Ways) of the groups
 //! anew, which takes no look at any route.
 mod hops;
 mod numbers;

@@ -1,7 +1,7 @@
 //! Following packets through the graph: who had each of the next few, when, and what it looked like.
 //!
-//! A trace is armed by the handler `trace` ([`Tracer::arm`]). The next packets that begin are marked; each time one is
-//! handed to an element, a [`Record`] is kept, and one when it ends. The mark stays with the packet in queues and on
+//! A trace is armed by the handler `trace`. The next packets that begin are marked; each time one is
+//! handed to an element, a record is kept, and one when it ends. The mark stays with the packet in queues and on
 //! other workers. What is made from a marked packet (a copy, a fragment, a segment) is followed as a copy of it.
 //!
 //! While no trace is armed this costs a branch for a batch: whether one is, each worker looks once a turn. While one is,

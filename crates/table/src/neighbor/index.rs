@@ -226,9 +226,9 @@ impl<A: Key> NeighborIndex<A> {
         Some(id)
     }
 
-    /// Publishes slots of which at most three eighths are taken.
+    /// Publishes slots of which at most half are taken: few enough for short walks, and no more memory than that takes.
     fn make_anew(&mut self) {
-        let anew = Slots::new(self.live * 8 / 3 + 1, self.slots.seed);
+        let anew = Slots::new(self.live * 2 + 1, self.slots.seed);
         for slot in &self.slots.slots {
             let slot = slot.load(Relaxed);
             if let Some(id) = id_in(slot, (slot >> 32) as u32) {

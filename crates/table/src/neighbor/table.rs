@@ -2,8 +2,8 @@
 //!
 //! What a call costs does not depend on how many neighbors there are, but for listing, and for flushing and a port
 //! that goes down, which clear every word at once (some 20 ns each) and leave the rest to polls.
-//! [`poll`](L2Engine::poll) does what is due, [`CHANGES`] of each kind at most at a time, and once a second looks
-//! whether workers have used those whose use matters, at most [`LOOKS`] at a time: a load for each.
+//! [`poll`](L2Engine::poll) does what is due, `CHANGES` of each kind at most at a time, and once a second looks
+//! whether workers have used those whose use matters, at most `LOOKS` at a time: a load for each.
 //! `examples/neighbors.rs` measures all that.
 //!
 //! Bounds: so many neighbors, and so many new questions a second. In a full table a new neighbor takes the place of
