@@ -103,6 +103,9 @@ struct Plan {
     host: Option<String>,
 }
 
+/// The longest packet that every link of IPv6 must carry (RFC 8200 section 5), in bytes.
+const LEAST_IPV6_MTU: u32 = 1280;
+
 #[derive(Debug)]
 struct Port {
     /// The option, for messages.

@@ -297,7 +297,12 @@ fn every_mistake_is_named_and_nothing_is_touched() {
         ] {
             assert!(missing.stderr.contains(expected), "{expected}: {}", missing.stderr);
         }
-        net.r.down("eth1")?;
+        net.r.mtu("eth1", 1000)?;
+        let short = call(&PORTS)?;
+        let remedy =
+            "eth1 carries 1000 bytes, and IPv6 needs 1280; give it that by 'ip link set eth1 mtu 1280'";
+        assert!(short.code() == Some(1) && short.stderr.contains(remedy), "{}", short.stderr);
+        net.r.mtu("eth1", 1500)?.down("eth1")?;
         let down = call(&PORTS)?;
         assert!(down.code() == Some(1) && down.stderr.contains("'ip link set eth1 up'"), "{}", down.stderr);
         assert_eq!(net.r.interfaces()?, ["lo", "eth0", "eth1"]);

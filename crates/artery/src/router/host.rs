@@ -1,5 +1,5 @@
 //! The host's side of a router: what its interface bears, and what may stand in its way.
-use super::{Plan, Way};
+use super::{LEAST_IPV6_MTU, Plan, Port, Way};
 use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
 use artery_wire::EtherAddr;
@@ -36,9 +36,12 @@ fn is_ipv4(prefix: &AnyPrefix) -> bool {
     matches!(prefix, AnyPrefix::V4(_))
 }
 
-/// The longest packet that all ports take, where that is not the usual one.
+/// The longest packet that all ports take, where that is not the usual one; with IPv6 no less than that needs, as the
+/// router cuts, or refuses with a message, what is too long for a port without IPv6.
 pub(super) fn mtu(plan: &Plan) -> Option<u32> {
-    let shortest = plan.ports.iter().map(|port| port.mtu.unwrap_or(1500)).min();
+    let has_ipv6 = plan.ports.iter().any(Port::has_ipv6);
+    let least = if has_ipv6 { LEAST_IPV6_MTU } else { 0 };
+    let shortest = plan.ports.iter().map(|port| port.mtu.unwrap_or(1500).max(least)).min();
     shortest.filter(|mtu| *mtu != 1500)
 }
 
@@ -75,6 +78,20 @@ fn is_borne(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hosts_packets_fit_all_ports_as_far_as_ipv6_allows() {
+        let port = |mtu, addresses: &[&str]| Port {
+            option: String::new(),
+            name: String::new(),
+            addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
+            mtu,
+        };
+        let of = |ports| mtu(&Plan { ports, ..Plan::default() });
+        assert_eq!(of(vec![port(None, &["10.0.1.1"]), port(Some(900), &[])]), Some(900));
+        assert_eq!(of(vec![port(None, &["fd00::1"]), port(Some(900), &[])]), Some(1280));
+        assert_eq!(of(vec![port(None, &["fd00::1"]), port(Some(9000), &[])]), None);
+    }
 
     #[test]
     fn an_address_is_the_hosts_if_it_speaks_to_it_from_there() {

@@ -1,5 +1,5 @@
 //! What is wrong with a plan: by the rules of the tables that a router would make of it, and by what the machine has.
-use super::{Plan, Port, Route, Table, Way};
+use super::{LEAST_IPV6_MTU, Plan, Port, Route, Table, Way};
 use artery_device::{Interface, LinkType};
 use artery_rcu::Domain;
 use artery_table::Prefix;
@@ -150,6 +150,13 @@ pub(super) fn machine(plan: &mut Plan, mistakes: &mut Vec<String>) {
             Ok(found) if !found.up => {
                 let remedy = format!("bring it up with 'ip link set {} up'", port.name);
                 mistakes.push(format!("{}: {} is down; {remedy}", port.option, port.name));
+            }
+            Ok(found) if found.mtu < LEAST_IPV6_MTU && port.has_ipv6() => {
+                let why =
+                    format!("{} carries {} bytes, and IPv6 needs {LEAST_IPV6_MTU}", port.name, found.mtu);
+                let remedy = format!("'ip link set {} mtu {LEAST_IPV6_MTU}'", port.name);
+                mistakes
+                    .push(format!("{}: {why}; give it that by {remedy}, or no IPv6 address", port.option));
             }
             Ok(found) => port.mtu = (found.mtu != USUAL_MTU).then_some(found.mtu),
         }
