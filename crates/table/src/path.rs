@@ -14,77 +14,51 @@ use artery_rcu::{Published, Turn};
 use std::fmt;
 use std::sync::Arc;
 
-/// What becomes of a packet, by its destination alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Outcome {
-    /// It leaves by a port, with a link address.
-    Forward,
-    /// It leaves by a port when the neighbor's link address is known.
-    Unresolved,
-    /// Its neighbor was asked for in vain.
-    Failed,
-    /// It is for the router itself.
-    Local,
-    /// It is for all on a link of the router.
-    Broadcast,
-    /// It is for a group.
-    Multicast,
-    /// No route leads there.
-    NoRoute,
-    /// Its route says to drop it without a word.
-    Blackhole,
-    /// Its route says that it can't be reached.
-    Unreachable,
-    /// Its route says that it is forbidden.
-    Prohibited,
-    /// Nobody can be at that address (RFC 1812 section 5.3.7, RFC 6890).
-    Martian,
-    /// It must not leave its link (RFC 4291 section 2.5.6).
-    LinkLocal,
-    /// The port of its route is down.
-    PortDown,
+macro_rules! outcomes {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal,)*) => {
+        /// What becomes of a packet, by its destination alone.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Outcome { $($(#[doc = $doc])* $variant,)* }
+
+        impl Outcome {
+            /// All of them.
+            pub const ALL: &'static [Outcome] = &[$(Outcome::$variant),*];
+            /// Its name, as counters and `explain` say it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Outcome::$variant => $name),* }
+            }
+        }
+    };
 }
 
-impl Outcome {
-    /// All of them.
-    pub const ALL: [Outcome; 13] = {
-        use Outcome::*;
-        [
-            Forward,
-            Unresolved,
-            Failed,
-            Local,
-            Broadcast,
-            Multicast,
-            NoRoute,
-            Blackhole,
-            Unreachable,
-            Prohibited,
-            Martian,
-            LinkLocal,
-            PortDown,
-        ]
-    };
-
-    /// Its name, as counters and `explain` say it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Forward => "forward",
-            Outcome::Unresolved => "neighbor-unresolved",
-            Outcome::Failed => "neighbor-failed",
-            Outcome::Local => "local",
-            Outcome::Broadcast => "broadcast",
-            Outcome::Multicast => "multicast",
-            Outcome::NoRoute => "no-route",
-            Outcome::Blackhole => "blackhole",
-            Outcome::Unreachable => "unreachable",
-            Outcome::Prohibited => "prohibited",
-            Outcome::Martian => "martian",
-            Outcome::LinkLocal => "link-local",
-            Outcome::PortDown => "port-down",
-        }
-    }
+outcomes! {
+    /// It leaves by a port, with a link address.
+    Forward "forward",
+    /// It leaves by a port when the neighbor's link address is known.
+    Unresolved "neighbor-unresolved",
+    /// Its neighbor was asked for in vain.
+    Failed "neighbor-failed",
+    /// It is for the router itself.
+    Local "local",
+    /// It is for all on a link of the router.
+    Broadcast "broadcast",
+    /// It is for a group.
+    Multicast "multicast",
+    /// No route leads there.
+    NoRoute "no-route",
+    /// Its route says to drop it without a word.
+    Blackhole "blackhole",
+    /// Its route says that it can't be reached.
+    Unreachable "unreachable",
+    /// Its route says that it is forbidden.
+    Prohibited "prohibited",
+    /// Nobody can be at that address (RFC 1812 section 5.3.7, RFC 6890).
+    Martian "martian",
+    /// It must not leave its link (RFC 4291 section 2.5.6).
+    LinkLocal "link-local",
+    /// The port of its route is down.
+    PortDown "port-down",
 }
 
 impl fmt::Display for Outcome {

@@ -43,6 +43,9 @@ pub(super) struct Gate<'t> {
 pub(super) const ARGS: &[Arg] =
     &[Arg::required("ROUTER", "element", "the IPRouter that has the ports, routes and neighbors")];
 
+/// Most ports of a router: the one that a frame came by is its paint.
+const MOST_PORTS: usize = 1 << 8;
+
 /// The frame passed the check. No port has this number.
 const PLAIN: u16 = u16::MAX;
 
@@ -80,6 +83,11 @@ impl<A: Forwarded> Forward<A> {
     pub(super) fn new(args: &mut Args<'_>, class: &Class) -> Result<Forward<A>, ArgError> {
         let router = shared::router(args)?;
         let ports = router.ports();
+        if ports > MOST_PORTS {
+            let message =
+                format!("{} has {ports} ports, and frames remember {MOST_PORTS} at most", router.name());
+            return Err(ArgError::wrong(message));
+        }
         if args.inputs() > ports || args.outputs() > ports + 1 {
             let (class, name) = (class.name, router.name());
             let message =
@@ -103,18 +111,18 @@ impl<A: Forwarded> Work<A> {
     fn check(&mut self, batch: &Batch, gate: &Gate<'_>) {
         self.addresses.resize(batch.len(), A::ZERO);
         self.outputs.resize(batch.len(), self.odd);
-        let mut plain = 0;
-        for (packet, output) in batch.iter().zip(&mut self.outputs) {
-            let (address, is_plain) = A::check(packet.data(), gate);
-            // That of a frame that is not plain is written over by the next one.
-            self.addresses[plain] = address;
-            plain += usize::from(is_plain);
-            *output = if is_plain { PLAIN } else { self.odd };
-        }
-        self.addresses.truncate(plain);
         self.places.clear();
-        if plain < batch.len() {
+        let mut are_plain = true;
+        for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
+            let (address, is_plain) = A::check(packet.data(), gate);
+            *to = address;
+            *output = if is_plain { PLAIN } else { self.odd };
+            are_plain &= is_plain;
+        }
+        if !are_plain {
             self.find_places();
+            let mut plain = self.outputs.iter().map(|output| *output == PLAIN);
+            self.addresses.retain(|_| plain.next().unwrap_or(false));
         }
     }
 
@@ -165,13 +173,16 @@ impl<A: Forwarded> Work<A> {
     /// Rewrites the frames that are forwarded, and finds the output of each frame.
     #[inline]
     fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], came_by: PortId) {
+        let mut exit = Exit { port: came_by, header: (0, 0) };
         let mut decisions = self.decisions.iter();
         for (packet, output) in batch.iter_mut().zip(&mut self.outputs) {
             if *output != PLAIN {
                 continue;
             }
-            let port = decisions.next().and_then(|decision| forward::<A>(packet, decision, ports, came_by));
-            *output = port.map_or(self.odd, |port| port.0);
+            let decision = decisions.next();
+            let is_sent =
+                decision.is_some_and(|to| exit.lead(to, ports, came_by) && exit.forward::<A>(packet, to));
+            *output = if is_sent { exit.port.0 } else { self.odd };
         }
     }
 
@@ -196,23 +207,36 @@ impl<A: Forwarded> Work<A> {
     }
 }
 
-/// Rewrites one frame if it is to be forwarded, and says by which port.
-#[inline]
-fn forward<A: Forwarded>(
-    packet: &mut Packet,
-    decision: &Decision,
-    ports: &[PortView],
-    came_by: PortId,
-) -> Option<PortId> {
-    if decision.outcome != Outcome::Forward || decision.port == came_by {
-        return None;
+/// The port that the last frame left by; most leave by the same one.
+struct Exit {
+    port: PortId,
+    /// Its part of a link header, as [`write_link`] wants it.
+    header: (u64, u32),
+}
+
+impl Exit {
+    /// Leads to where a frame is to be forwarded, if it is, and not back to where it came from.
+    #[inline]
+    fn lead(&mut self, to: &Decision, ports: &[PortView], came_by: PortId) -> bool {
+        if to.outcome != Outcome::Forward || to.port == came_by {
+            return false;
+        }
+        if to.port == self.port {
+            return true;
+        }
+        let Some(port) = ports.get(usize::from(to.port.0)) else { return false };
+        *self = Exit { port: to.port, header: (port.source_head, port.source_tail) };
+        true
     }
-    let port = ports.get(usize::from(decision.port.0))?;
-    let most = if packet.is_unfinished() { longest(packet, decision.mtu) } else { decision.mtu.into() };
-    let header = (decision.link.bits() | port.source_head, port.source_tail);
-    let len = A::rewrite(packet.data_mut(), header, most)?;
-    packet.truncate(len);
-    Some(decision.port)
+
+    /// Rewrites a frame, unless it is too long.
+    #[inline]
+    fn forward<A: Forwarded>(&self, packet: &mut Packet, to: &Decision) -> bool {
+        let most = if packet.is_unfinished() { longest(packet, to.mtu) } else { to.mtu.into() };
+        let header = (to.link.bits() | self.header.0, self.header.1);
+        let len = A::rewrite(packet.data_mut(), header, most);
+        len.inspect(|len| packet.truncate(*len)).is_some()
+    }
 }
 
 /// How long a packet may be so that its segments are no longer than the MTU.

@@ -89,14 +89,6 @@ impl Slots {
         let slots = std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(count).collect();
         Slots { seed, slots, shift: 64 - count.trailing_zeros() }
     }
-
-    /// Slots from the place of a hash on. They end with an empty one: never more than three quarters are taken.
-    #[inline]
-    fn from(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> {
-        let (first, count) = ((hash >> self.shift) as usize, self.slots.len());
-        let places = (first..count).chain(0..first);
-        places.map(|at| (at, self.slots[at].load(Acquire))).take_while(|(_, slot)| *slot != EMPTY)
-    }
 }
 
 /// The index, for workers.
@@ -147,7 +139,7 @@ impl Slots {
         let hash = address.hash(self.seed);
         let tag = address.tag(hash);
         let mut at = (hash >> self.shift) as usize;
-        // A walk ends at an empty slot; it never comes round, since there always is one.
+        // A walk ends at an empty slot; it never comes round, since never more than three quarters are taken.
         loop {
             let slot = self.slots.get(at)?.load(Acquire);
             if let Some(id) = id_in(slot, tag).filter(|id| address.is_of(*id, links)) {
@@ -163,9 +155,12 @@ impl Slots {
     /// Puts a neighbor into the first empty slot; there is one.
     fn put<A: Key>(&self, address: A, id: NeighborId) {
         let hash = address.hash(self.seed);
-        let at = self.from(hash).last().map_or((hash >> self.shift) as usize, |(at, _)| at + 1);
+        let mut at = (hash >> self.shift) as usize;
+        while self.slots[at].load(Relaxed) != EMPTY {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
         let slot = u64::from(address.tag(hash)) << 32 | (u64::from(id.number()) + FIRST);
-        self.slots[at % self.slots.len()].store(slot, Release);
+        self.slots[at].store(slot, Release);
     }
 }
 
