@@ -86,7 +86,7 @@ impl Class {
 /// When elements are made and started: lower phases first, within a phase in the order of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Names and placement that others use while they are made.
+    /// Names and placement that others use while they are made. There is one instance, on the first worker.
     Info,
     /// What needs rights that the program drops later.
     Privileged,

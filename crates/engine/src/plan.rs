@@ -2,8 +2,9 @@
 //!
 //! A graph runs as written: one instance of each element, on the first worker or where it was placed. What is
 //! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that nobody
-//! placed is copied to every worker instead: it does there what one instance would.
-use crate::class::{Class, Classes};
+//! placed is copied to every worker instead: it does there what one instance would. Elements of [`Phase::Info`] are made
+//! before any of this is settled, and stay on the first worker, with what is connected to them.
+use crate::class::{Class, Classes, Phase};
 use crate::handler::RouterHandler;
 use crate::resources::Resources;
 use crate::scheduler::DEFAULT_TICKETS;
@@ -271,9 +272,11 @@ impl Plan {
         self.nodes[node].tickets
     }
 
-    /// Asks for an element to run on a worker.
+    /// Asks for an element to run on a worker; in vain for one of [`Phase::Info`].
     pub fn place(&mut self, node: usize, worker: usize) {
-        self.nodes[node].placed = Some(worker % self.workers);
+        if !self.is_made_early(node) {
+            self.nodes[node].placed = Some(worker % self.workers);
+        }
     }
 
     /// Decides where every element runs, when all wishes are known. Returns a sentence for each wish that
@@ -281,8 +284,9 @@ impl Plan {
     pub fn settle_homes(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         for part in self.parts() {
-            let wishes: Vec<(usize, usize)> =
-                part.iter().filter_map(|&n| Some((n, self.nodes[n].placed?))).collect();
+            let mut wishes: Vec<(usize, usize)> =
+                part.iter().filter_map(|&n| Some((n, self.wish(n)?))).collect();
+            wishes.sort_by_key(|&(n, _)| !self.is_made_early(n));
             let home = match wishes.first() {
                 Some(&(_, worker)) => Home::Worker(worker),
                 None if self.workers > 1 && part.iter().all(|&n| self.class(n).per_worker) => Home::Every,
@@ -299,6 +303,15 @@ impl Plan {
             part.iter().for_each(|&n| self.nodes[n].home = home);
         }
         complaints
+    }
+
+    /// Where an element must run, or is asked to.
+    fn wish(&self, node: usize) -> Option<usize> {
+        if self.is_made_early(node) { Some(0) } else { self.nodes[node].placed }
+    }
+    /// Whether an element is made while it is not yet settled where elements run.
+    fn is_made_early(&self, node: usize) -> bool {
+        self.class(node).phase == Phase::Info
     }
 
     /// Whether the configuration says where an element runs.

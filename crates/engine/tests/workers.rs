@@ -93,6 +93,23 @@ fn placed_parts_run_where_they_were_placed_and_contradictions_are_said() {
 }
 
 #[test]
+fn what_is_made_before_it_is_settled_where_elements_run_stays_on_the_first_worker() {
+    for (text, warnings) in [
+        ("e :: Early", 0),
+        ("Place(e, 1); e :: Early", 0),
+        ("n :: Numbers(0) -> e :: Early -> s :: Sink", 0),
+        ("Place(n, 1); n :: Numbers(0) -> e :: Early -> s :: Sink", 1),
+    ] {
+        let router = build(text, &workers(2));
+        assert_eq!(router.warnings.len(), warnings, "{text}: {:?}", router.warnings);
+        let running = router.start();
+        assert_eq!(running.handle().read("e.here", "").as_deref(), Ok("worker-0 true true"), "{text}");
+        running.handle().end();
+        running.wait().unwrap();
+    }
+}
+
+#[test]
 fn handlers_reach_elements_of_other_workers() {
     let text =
         "a :: Numbers(10) -> s :: Sink; p :: Pass -> Sink; n :: Numbers(0) -> p; Place(s, 1); Place(p, 0)";

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub static CLASSES: Classes = Classes(&[
     &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
     &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM, &LONG, &PLAIN,
+    &EARLY,
 ]);
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
@@ -442,6 +443,17 @@ impl Element for Where {
         Ok(())
     }
 }
+
+/// The same, made before it is settled where elements run.
+static EARLY: Class = Class {
+    name: "Early",
+    ports: "-/-",
+    phase: Phase::Info,
+    per_worker: true,
+    handlers: WHERE.handlers,
+    build: WHERE.build,
+    ..Class::DEFAULT
+};
 
 /// Panics while it is made, which is a defect.
 static BURST: Class =
