@@ -128,7 +128,7 @@ fn links(what: Happened) -> (Option<EtherAddr>, Option<EtherAddr>) {
     match what {
         Happened::Resolved(link) => (Some(link), None),
         Happened::Moved { from, to } => (Some(to), Some(from)),
-        Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
+        Happened::Doubted { kept, heard } | Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
         _ => (None, None),
     }
 }

@@ -153,14 +153,31 @@ fn proxy_arp_answers_for_what_is_behind_another_port_and_not_for_the_same_link()
 }
 
 #[test]
-fn a_station_that_moves_is_followed_by_the_first_packet_after_it_said_so() {
+fn a_station_that_moves_is_followed_once_the_old_one_was_asked_in_vain() {
     let mut rig = rig();
     rig.bench.push(B, arp_request(NEW, "10.0.2.5", "10.0.2.1").bytes());
     rig.take_all();
     let moved = "2:0:0:0:2:6";
     rig.bench.push(B, arp_request(moved, "10.0.2.5", "10.0.2.5").bytes());
+    assert_eq!(stations(&rig.only(B)).0, station(NEW));
+    rig.push4(through().dst("10.0.2.5"));
+    assert_eq!(stations(&rig.only(B)).0, station(NEW));
+    rig.pass_ms(250);
     rig.push4(through().dst("10.0.2.5"));
     assert_eq!(stations(&rig.only(B)).0, station(moved));
+}
+
+#[test]
+fn a_station_that_answers_keeps_an_address_that_another_claims() {
+    let mut rig = rig();
+    rig.bench.push(B, arp_request(NEW, "10.0.2.5", "10.0.2.1").bytes());
+    rig.take_all();
+    rig.bench.push(B, arp_request("2:0:0:0:2:6", "10.0.2.5", "10.0.2.5").bytes());
+    rig.only(B);
+    rig.bench.push(B, arp_reply(NEW, "10.0.2.5", STATION_B, "10.0.2.1").bytes());
+    rig.pass_ms(2000);
+    rig.push4(through().dst("10.0.2.5"));
+    assert_eq!(stations(&rig.only(B)).0, station(NEW));
 }
 
 #[test]

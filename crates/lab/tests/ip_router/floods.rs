@@ -161,6 +161,21 @@ fn forged_announcements_on_the_link_itself_do_not_move_who_was_set_by_hand() {
 }
 
 #[test]
+fn forged_announcements_on_the_link_itself_do_not_move_who_answers() {
+    attacked("floods-claims", |net, router| {
+        let frames = frames(7, |n, _| arp_request(station(n), "10.0.2.2", "10.0.2.2").bytes());
+        flood(net, router, net.b(), &frames)?;
+        let arp = &router.port("eth2")?["arp"];
+        let count = |name: &str| arp[name].as_u64().unwrap();
+        is_within("claims doubted", count("neighbor-changes-doubted"), 1..=10);
+        is_within("claims refused", count("neighbor-changes-refused"), 1..=10);
+        assert_eq!((count("neighbors-moved"), router.events("neighbor", "moved")?.len()), (0, 0));
+        assert_eq!(router.neighbor("10.0.2.2")?.unwrap()["lladdr"], net.b().mac(HOST_LINK)?.as_str());
+        Ok(())
+    });
+}
+
+#[test]
 fn packets_whose_time_is_over_are_answered_in_part() {
     attacked("floods-ttl", |net, router| {
         let to = net.r.mac("eth3")?;

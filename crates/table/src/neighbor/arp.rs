@@ -3,8 +3,12 @@
 //! A neighbor is asked for once a second, five times at most; then packets to it fail for a while. What it says is
 //! good for 20 minutes. In the last part of that time a neighbor *that is used* is asked again, under its link
 //! address first, so that traffic never waits for an answer; one that nobody uses is forgotten in silence.
+//!
+//! Who claims the address of a known neighbor is doubted, as a claim proves nothing (RFC 5227, 2.4): the neighbor is
+//! asked under the link address it had, which stays in use. It keeps the address if it is heard; if it is silent, the
+//! other gets it, and everyone is asked next, so that the first answer corrects a claim that nobody stands behind.
 
-use super::protocol::{Ask, Effect, Entry, Event, Heard, Protocol, State};
+use super::protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
 use crate::synthetic::Random;
 use artery_wire::EtherAddr;
 use std::time::Duration;
@@ -28,6 +32,10 @@ pub struct ArpSettings {
     /// How many of these go to the neighbor's link address alone (RFC 1122, 2.3.2.1 (2)); the others go to everyone,
     /// in case it has another now.
     pub refresh_unicast: u8,
+    /// How long a known neighbor has to answer when another link address is claimed for it: long enough for a host,
+    /// short beside the time in which a standby router takes over. With none, the claim is believed at once, as
+    /// RFC 826 has it.
+    pub doubt: Duration,
 }
 
 impl Default for ArpSettings {
@@ -40,6 +48,7 @@ impl Default for ArpSettings {
             refresh: Duration::from_secs(30),
             refresh_tries: 5,
             refresh_unicast: 3,
+            doubt: Duration::from_millis(200),
         }
     }
 }
@@ -70,7 +79,7 @@ impl Protocol for ArpProtocol {
             Event::Packet => self.packet(entry, now, effects),
             Event::Timer { used } if entry.is_due(now) => self.timer(entry, used, now, effects),
             Event::Timer { .. } => {}
-            Event::Confirmed => self.confirmed(entry, now),
+            Event::Confirmed => self.confirmed(entry, now, effects),
         }
     }
 
@@ -96,6 +105,7 @@ impl ArpProtocol {
             State::Incomplete => self.ask(entry, now, effects),
             State::Failed => effects.push(Effect::Deleted),
             State::Verify => self.verify(entry, used, now, effects),
+            State::Doubt => self.doubt(entry, now, effects),
             _ => self.begin_to_verify(entry, now),
         }
     }
@@ -117,6 +127,7 @@ impl ArpProtocol {
         // Use is reported from here on only. Should this timer have come late, there must be time for a report.
         let end = entry.expires.unwrap_or(now).max(now.saturating_add(self.settings.interval));
         entry.state = State::Verify;
+        entry.asked = 0;
         entry.preempt = self.settings.refresh_tries;
         entry.expires = Some(end);
         entry.deadline = Some(end.min(now.saturating_add(self.spacing(entry, now))));
@@ -173,32 +184,117 @@ impl ArpProtocol {
                 if kept != to {
                     effects.push(Effect::Refused { kept, offered: to });
                 }
-                return;
             }
-            Some(from) if from != to => effects.push(Effect::Moved { from, to }),
-            Some(_) => {}
-            None => effects.push(Effect::Resolved),
+            Some(kept) if kept == to => self.keep(entry, kept, now, effects),
+            Some(from) if self.settings.doubt.is_zero() || self.is_answer(entry, heard, now) => {
+                self.take(entry, from, to, now, effects);
+            }
+            Some(kept) => self.claimed(entry, kept, to, now, effects),
+            None => {
+                self.live(entry, to, now);
+                effects.push(Effect::Resolved);
+            }
         }
-        self.live(entry, to, now);
     }
 
-    fn confirmed(&self, entry: &mut Entry, now: Duration) {
+    fn confirmed(&self, entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) {
         if let Some(link) = entry.usable() {
-            self.live(entry, link, now);
+            self.keep(entry, link, now, effects);
         }
+    }
+
+    /// Another link address is claimed: the neighbor is to be asked. The last of several claims counts.
+    fn claimed(
+        &self,
+        entry: &mut Entry,
+        kept: EtherAddr,
+        to: EtherAddr,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        if entry.offered.replace(to).is_some() {
+            return;
+        }
+        effects.push(Effect::Doubted { kept, offered: to });
+        (entry.state, entry.asked) = (State::Doubt, 0);
+        let turn = self.turn(entry, now);
+        wait_in_doubt(entry, turn);
+        if turn == now {
+            self.doubt(entry, now, effects);
+        }
+    }
+
+    /// The steps of a doubt: the neighbor is asked; it was silent, the other has the address; everyone is asked.
+    fn doubt(&self, entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) {
+        let Some(link) = entry.link else { return };
+        match entry.offered {
+            Some(_) if entry.asked == 0 => {
+                send(entry, Ask::Unicast(link), now, effects);
+                wait_in_doubt(entry, now.saturating_add(self.settings.doubt));
+            }
+            Some(to) => {
+                self.take(entry, link, to, now, effects);
+                entry.state = State::Doubt;
+                entry.deadline = Some(self.turn(entry, now));
+            }
+            None => {
+                self.live(entry, link, now);
+                send(entry, Ask::Everyone, now, effects);
+            }
+        }
+    }
+
+    /// When a neighbor may be asked next.
+    fn turn(&self, entry: &Entry, now: Duration) -> Duration {
+        entry.last_asked.map_or(now, |asked| asked.saturating_add(self.settings.interval).max(now))
+    }
+
+    /// Says whether a message answers a question that went to everyone, who may have another link address.
+    fn is_answer(&self, entry: &Entry, heard: Heard, now: Duration) -> bool {
+        let all_were_asked = match entry.state {
+            State::Verify => entry.asked > self.settings.refresh_unicast,
+            State::Reachable => entry.asked > 0,
+            _ => false,
+        };
+        let is_late = entry.last_asked.is_none_or(|asked| now > asked.saturating_add(self.settings.doubt));
+        matches!(heard.kind, HeardKind::Advertisement { .. }) && all_were_asked && !is_late
+    }
+
+    /// The neighbor was heard where it is.
+    fn keep(&self, entry: &mut Entry, kept: EtherAddr, now: Duration, effects: &mut Vec<Effect>) {
+        effects.extend(entry.offered.map(|offered| Effect::Refused { kept, offered }));
+        self.live(entry, kept, now);
+    }
+
+    /// The neighbor is elsewhere.
+    fn take(
+        &self,
+        entry: &mut Entry,
+        from: EtherAddr,
+        to: EtherAddr,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        effects.push(Effect::Moved { from, to });
+        self.live(entry, to, now);
     }
 
     /// Begins a lifetime.
     fn live(&self, entry: &mut Entry, link: EtherAddr, now: Duration) {
         entry.state = State::Reachable;
         entry.link = Some(link);
-        entry.asked = 0;
+        (entry.offered, entry.asked) = (None, 0);
         entry.preempt = self.settings.refresh_tries;
         entry.last_heard = Some(now);
         let fresh = self.settings.lifetime.saturating_sub(self.settings.refresh);
         entry.expires = Some(now.saturating_add(self.settings.lifetime));
         entry.deadline = Some(now.saturating_add(fresh));
     }
+}
+
+fn wait_in_doubt(entry: &mut Entry, until: Duration) {
+    entry.deadline = Some(until);
+    entry.expires = entry.expires.max(Some(until));
 }
 
 fn send(entry: &mut Entry, to: Ask, now: Duration, effects: &mut Vec<Effect>) {
@@ -211,7 +307,7 @@ fn send(entry: &mut Entry, to: Ask, now: Duration, effects: &mut Vec<Effect>) {
 mod tests {
     use super::*;
     use crate::neighbor::protocol::HeardKind;
-    use crate::neighbor::protocol::testing::{A, B, Life, ms, secs};
+    use crate::neighbor::protocol::testing::{A, B, C, Life, ms, secs};
     use proptest::prelude::*;
 
     const REPLY: HeardKind = HeardKind::Advertisement { solicited: true, overrides: true };
@@ -388,9 +484,85 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_gratuitous_message_moves_a_neighbor_and_says_so() {
+    /// A neighbor of long ago, whose address another link address claims.
+    fn claimed() -> Life<ArpProtocol> {
         let mut life = answered();
+        life.run_to(secs(100));
+        let effects = life.hear(B, HeardKind::Unsolicited);
+        let question = Effect::Ask(Ask::Unicast(A));
+        assert_eq!(effects, [Effect::Doubted { kept: A, offered: B }, question]);
+        assert_eq!(life.entry().usable(), Some(A));
+        life.log.clear();
+        life
+    }
+
+    #[test]
+    fn a_neighbor_that_answers_keeps_an_address_that_is_claimed() {
+        for kind in [REPLY, HeardKind::Solicitation, HeardKind::Unsolicited] {
+            let mut life = claimed();
+            life.run_to(ms(100_199));
+            assert_eq!(life.hear(A, kind), [Effect::Refused { kept: A, offered: B }]);
+            life.run_to(secs(200));
+            assert_eq!((life.state(), life.entry().usable()), (Some(State::Reachable), Some(A)));
+            assert_eq!(life.asks(), []);
+        }
+    }
+
+    #[test]
+    fn a_neighbor_that_is_silent_loses_it_and_everyone_is_asked() {
+        let mut life = claimed();
+        life.run_to(ms(100_199));
+        assert_eq!(life.entry().usable(), Some(A));
+        life.run_to(secs(200));
+        let moved = (ms(100_200), Effect::Moved { from: A, to: B });
+        assert_eq!(life.log, [moved, (secs(101), Effect::Ask(Ask::Everyone))]);
+        assert_eq!((life.state(), life.entry().usable()), (Some(State::Reachable), Some(B)));
+    }
+
+    #[test]
+    fn an_answer_to_everyone_corrects_a_claim_at_once_and_a_later_one_is_doubted() {
+        let mut life = claimed();
+        life.run_to(ms(101_100));
+        assert_eq!(life.hear(A, REPLY), [Effect::Moved { from: B, to: A }]);
+        assert_eq!(life.hear(B, REPLY), [Effect::Doubted { kept: A, offered: B }]);
+        let mut late = claimed();
+        late.run_to(ms(101_300));
+        assert_eq!(late.hear(A, REPLY)[0], Effect::Doubted { kept: B, offered: A });
+    }
+
+    #[test]
+    fn the_last_claim_of_many_counts_and_they_ask_once_a_second() {
+        let mut life = claimed();
+        assert_eq!(life.hear(C, HeardKind::Unsolicited), []);
+        life.run_to(ms(100_250));
+        assert_eq!(life.entry().usable(), Some(C));
+        // The one who was late asks for its address in the same second.
+        assert_eq!(life.hear(A, HeardKind::Solicitation), [Effect::Doubted { kept: C, offered: A }]);
+        life.run_to(secs(101));
+        assert_eq!(life.entry().usable(), Some(C));
+        life.run_to(secs(103));
+        assert_eq!(life.entry().usable(), Some(A));
+        assert_eq!(life.asks(), [(secs(101), Ask::Unicast(C)), (secs(102), Ask::Everyone)]);
+    }
+
+    #[test]
+    fn a_flood_of_claims_asks_a_live_neighbor_once_a_second_and_never_moves_it() {
+        let mut life = answered();
+        for at in 10_000..20_000 {
+            life.run_to(ms(at));
+            let claim = life.hear(B, HeardKind::Unsolicited);
+            if claim.contains(&Effect::Ask(Ask::Unicast(A))) || life.asked_at().last() == Some(&ms(at)) {
+                life.hear(A, REPLY);
+            }
+            assert_eq!(life.entry().usable(), Some(A));
+        }
+        assert_eq!(life.asks().len(), 10);
+    }
+
+    #[test]
+    fn without_doubt_a_claim_is_believed_at_once() {
+        let mut life = answered();
+        life.protocol.settings.doubt = Duration::ZERO;
         assert_eq!(life.hear(B, HeardKind::Unsolicited), [Effect::Moved { from: A, to: B }]);
         assert_eq!(life.entry().usable(), Some(B));
     }

@@ -159,6 +159,13 @@ pub enum Happened {
         /// The one it has.
         to: EtherAddr,
     },
+    /// Another link address was heard for it; it is asked whether it is still where it was.
+    Doubted {
+        /// The one it has.
+        kept: EtherAddr,
+        /// The one that was heard.
+        heard: EtherAddr,
+    },
     /// Another link address was heard for it and not taken.
     Refused {
         /// The one it has.
@@ -186,6 +193,7 @@ impl Happened {
         match self {
             Happened::Resolved(_) => "resolved",
             Happened::Moved { .. } => "moved",
+            Happened::Doubted { .. } => "doubted",
             Happened::Refused { .. } => "refused",
             Happened::Failed => "failed",
             Happened::Expired => "expired",
@@ -203,6 +211,7 @@ impl fmt::Display for Happened {
         match self {
             Happened::Resolved(link) => write!(f, " {link}"),
             Happened::Moved { from, to } => write!(f, " from {from} to {to}"),
+            Happened::Doubted { kept, heard } => write!(f, " {heard}, asks {kept}"),
             Happened::Refused { kept, heard } => write!(f, " {heard}, stays {kept}"),
             _ => Ok(()),
         }
@@ -264,6 +273,8 @@ counters! {
     resolved: "neighbors-resolved",
     /// Changes of a link address.
     moved: "neighbors-moved",
+    /// Link addresses heard for neighbors that were then asked whether they are still where they were.
+    doubted: "neighbor-changes-doubted",
     /// Link addresses heard for neighbors that keep another.
     refused: "neighbor-changes-refused",
     /// Neighbors that were asked in vain.

@@ -21,6 +21,8 @@ pub enum State {
     Reachable,
     /// Near the end of its life: asked again if it is used (ARP).
     Verify,
+    /// Another link address was claimed: asked under the one it had, which stays in use (ARP).
+    Doubt,
     /// Known, but not heard of lately; nobody asks before it is used.
     Stale,
     /// Used while stale; a packet may prove that it is there before we have to ask.
@@ -40,6 +42,7 @@ impl State {
             State::Incomplete => "incomplete",
             State::Reachable => "reachable",
             State::Verify => "verify",
+            State::Doubt => "doubt",
             State::Stale => "stale",
             State::Delay => "delay",
             State::Probe => "probe",
@@ -56,6 +59,8 @@ pub struct Entry {
     pub state: State,
     /// The link address, once there is one. Use [`Entry::usable`] to send.
     pub link: Option<EtherAddr>,
+    /// The link address that was claimed last, while that is doubted.
+    pub offered: Option<EtherAddr>,
     /// Requests sent since something was last heard.
     pub asked: u8,
     /// Requests that may still be sent before the end of life.
@@ -83,6 +88,7 @@ impl Entry {
         Entry {
             state: State::Incomplete,
             link: None,
+            offered: None,
             asked: 0,
             preempt: 0,
             deadline: None,
@@ -185,7 +191,14 @@ pub enum Effect {
         /// Where it is.
         to: EtherAddr,
     },
-    /// A message was not allowed to change the link address of a static entry; to be logged.
+    /// A message gives another link address, which is looked into.
+    Doubted {
+        /// The address that stays for now.
+        kept: EtherAddr,
+        /// The address that the message gave.
+        offered: EtherAddr,
+    },
+    /// A message did not change the link address: the entry is static, or the neighbor was heard where it was.
     Refused {
         /// The address that stays.
         kept: EtherAddr,
@@ -245,6 +258,7 @@ pub(super) mod testing {
 
     pub(in crate::neighbor) const A: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xa]);
     pub(in crate::neighbor) const B: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xb]);
+    pub(in crate::neighbor) const C: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xc]);
 
     pub(in crate::neighbor) fn secs(count: u64) -> Duration {
         Duration::from_secs(count)

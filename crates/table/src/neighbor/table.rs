@@ -282,6 +282,9 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
                 }
             }
             Effect::Moved { from, to } => self.happened(at, Happened::Moved { from, to }),
+            Effect::Doubted { kept, offered } => {
+                self.happened(at, Happened::Doubted { kept, heard: offered });
+            }
             Effect::Refused { kept, offered } => {
                 self.happened(at, Happened::Refused { kept, heard: offered });
             }
@@ -300,6 +303,7 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
         let counter = match what {
             Happened::Resolved(_) => &mut counters.resolved,
             Happened::Moved { .. } => &mut counters.moved,
+            Happened::Doubted { .. } => &mut counters.doubted,
             Happened::Refused { .. } => &mut counters.refused,
             Happened::Failed => &mut counters.failed,
             Happened::Expired => &mut counters.expired,
@@ -516,7 +520,7 @@ fn name(entry: &Entry) -> &'static str {
         State::Reachable => "REACHABLE",
         State::Stale => "STALE",
         State::Delay => "DELAY",
-        State::Verify | State::Probe | State::Unreachable => "PROBE",
+        State::Verify | State::Doubt | State::Probe | State::Unreachable => "PROBE",
         State::Failed => "FAILED",
     }
 }

@@ -96,6 +96,7 @@ impl<P: Protocol> Model<P> {
                 }
                 Effect::Resolved => Happened::Resolved(usable.unwrap()),
                 Effect::Moved { from, to } => Happened::Moved { from, to },
+                Effect::Doubted { kept, offered } => Happened::Doubted { kept, heard: offered },
                 Effect::Refused { kept, offered } => Happened::Refused { kept, heard: offered },
                 Effect::Unreachable => Happened::Failed,
                 Effect::Deleted => Happened::TimedOut,

@@ -3,7 +3,7 @@
 use super::rig::*;
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
-use artery_table::neighbor::arp::ArpProtocol;
+use artery_table::neighbor::arp::{ArpProtocol, ArpSettings};
 use artery_table::neighbor::{
     HeardKind, Kind, L2Engine, Link, Links, NeighborId, NeighborLimits, NeighborReader, NeighborTable,
     Places, PortChange,
@@ -12,6 +12,7 @@ use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 const NEIGHBORS: u32 = 40;
 /// The first ones are pinned, and their ids remembered for good.
@@ -108,8 +109,10 @@ fn a_remembered_id_never_leads_to_a_freed_or_foreign_link_address() {
     // Few words, so that each is soon another neighbor's.
     let links = Arc::new(Links::new(&Pages, 64).unwrap());
     let places = Places::new(&domain, &links, 64);
+    // Each message changes a link address at once.
+    let settings = ArpSettings { doubt: Duration::ZERO, ..ArpSettings::default() };
     let mut table =
-        NeighborTable::<u32, _>::new(&places, ArpProtocol::default(), NeighborLimits::default(), 1);
+        NeighborTable::<u32, _>::new(&places, ArpProtocol { settings }, NeighborLimits::default(), 1);
     let pinned: Vec<_> = (0..PINNED).map(|n| table.pin(n, ms(0)).unwrap()).collect();
     let verifier = Verifier((0..NEIGHBORS).map(|_| AtomicU16::new(0)).collect());
     let (is_over, sent, kept) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

@@ -147,6 +147,7 @@ fn what_is_set_by_hand_replaces_what_was_known_and_lasts_as_it_says() {
     // One that is learnt takes the place of a static one when that is replaced by hand.
     rig.table.set(A, mac(8), Kind::Temporary, rig.now).unwrap();
     rig.hear(A, mac(9), HeardKind::Unsolicited);
+    rig.run_for(secs(1));
     assert_eq!(rig.send(A), Sent::To(mac(9)));
 }
 
@@ -166,7 +167,15 @@ type Cause = fn(&mut Rig<u32, ArpProtocol>);
 #[test]
 fn a_remembered_id_shows_every_cause_that_makes_a_link_address_invalid() {
     let causes: [(&str, Cause, Link); 8] = [
-        ("another address", |rig| rig.hear(A, mac(9), HeardKind::Unsolicited), Link::ready(mac(9))),
+        (
+            "another address",
+            |rig| {
+                rig.there.clear();
+                rig.hear(A, mac(9), HeardKind::Unsolicited);
+                rig.run_for(secs(2));
+            },
+            Link::ready(mac(9)),
+        ),
         ("set by hand", |rig| rig.table.set(A, mac(9), Kind::Static, rig.now).unwrap(), Link::ready(mac(9))),
         ("deleted", |rig| assert!(rig.table.delete(A, rig.now)), Link::UNKNOWN),
         ("flushed", |rig| assert_eq!(rig.table.flush(rig.now), 2), Link::UNKNOWN),
