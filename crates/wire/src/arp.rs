@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::bytes::{ether_at, ipv4_at, put, put_u16, u16_at};
+use crate::bytes::{at_least, cleared, put, put_u16, u16_at};
+use crate::fields::fields;
 use crate::{EtherAddr, EtherType, Malformed};
 
 /// What an ARP packet asks or says.
@@ -19,7 +20,6 @@ impl ArpOperation {
 const HARDWARE: usize = 0;
 const PROTOCOL: usize = 2;
 const LENGTHS: usize = 4;
-const OPERATION: usize = 6;
 const SENDER_ETHER: usize = 8;
 const SENDER_IP: usize = 14;
 const TARGET_ETHER: usize = 18;
@@ -33,6 +33,16 @@ const LENGTHS_ETHERNET_IPV4: u16 = 0x0604;
 #[derive(Clone, Copy, Debug)]
 pub struct Arp<T: AsRef<[u8]>>(T);
 
+fields! {
+    Arp {
+        operation / set_operation: ArpOperation = 6, "what is asked or said";
+        sender_ether: EtherAddr = SENDER_ETHER, "the sender's Ethernet address";
+        sender_ip: Ipv4Addr = SENDER_IP, "the sender's IP address";
+        target_ether: EtherAddr = TARGET_ETHER, "the target's Ethernet address; a request does not know it";
+        target_ip: Ipv4Addr = TARGET_IP, "the target's IP address";
+    }
+}
+
 impl<T: AsRef<[u8]>> Arp<T> {
     /// Length of the packet.
     pub const LEN: usize = 28;
@@ -45,18 +55,10 @@ impl<T: AsRef<[u8]>> Arp<T> {
     }
 
     fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::LEN {
-            return Err(Malformed::Truncated);
-        }
+        at_least(bytes, Self::LEN)?;
         let kinds = (u16_at(bytes, HARDWARE), u16_at(bytes, PROTOCOL), u16_at(bytes, LENGTHS));
         let ours = (HARDWARE_ETHERNET, EtherType::IPV4.0, LENGTHS_ETHERNET_IPV4);
         if kinds == ours { Ok(()) } else { Err(Malformed::Protocol) }
-    }
-
-    /// Returns what is asked or said.
-    #[inline]
-    pub fn operation(&self) -> ArpOperation {
-        ArpOperation(u16_at(self.0.as_ref(), OPERATION))
     }
 
     /// Says whether this is a request.
@@ -70,48 +72,17 @@ impl<T: AsRef<[u8]>> Arp<T> {
     pub fn is_reply(&self) -> bool {
         self.operation() == ArpOperation::REPLY
     }
-
-    /// Returns the sender's Ethernet address.
-    #[inline]
-    pub fn sender_ether(&self) -> EtherAddr {
-        ether_at(self.0.as_ref(), SENDER_ETHER)
-    }
-
-    /// Returns the sender's IP address.
-    #[inline]
-    pub fn sender_ip(&self) -> Ipv4Addr {
-        ipv4_at(self.0.as_ref(), SENDER_IP)
-    }
-
-    /// Returns the target's Ethernet address; a request does not know it.
-    #[inline]
-    pub fn target_ether(&self) -> EtherAddr {
-        ether_at(self.0.as_ref(), TARGET_ETHER)
-    }
-
-    /// Returns the target's IP address.
-    #[inline]
-    pub fn target_ip(&self) -> Ipv4Addr {
-        ipv4_at(self.0.as_ref(), TARGET_IP)
-    }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Arp<T> {
     /// Makes a packet of the first bytes, without sender, target or operation.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        let header = bytes.as_mut().get_mut(..Self::LEN).ok_or(Malformed::Truncated)?;
-        header.fill(0);
+        let header = cleared(bytes.as_mut(), Self::LEN)?;
         put_u16(header, HARDWARE, HARDWARE_ETHERNET);
         put_u16(header, PROTOCOL, EtherType::IPV4.0);
         put_u16(header, LENGTHS, LENGTHS_ETHERNET_IPV4);
         Ok(Arp(bytes))
-    }
-
-    /// Sets what is asked or said.
-    #[inline]
-    pub fn set_operation(&mut self, operation: ArpOperation) {
-        put_u16(self.0.as_mut(), OPERATION, operation.0);
     }
 
     /// Sets both addresses of the sender.

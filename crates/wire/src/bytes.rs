@@ -2,7 +2,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::EtherAddr;
+use crate::{EtherAddr, Malformed};
+
+/// Checks that there are `len` bytes.
+#[inline]
+pub(crate) fn at_least(bytes: &[u8], len: usize) -> Result<(), Malformed> {
+    if bytes.len() < len { Err(Malformed::Truncated) } else { Ok(()) }
+}
+
+/// Clears the first `len` bytes for a header, and returns them.
+#[inline]
+pub(crate) fn cleared(bytes: &mut [u8], len: usize) -> Result<&mut [u8], Malformed> {
+    let header = bytes.get_mut(..len).ok_or(Malformed::Truncated)?;
+    header.fill(0);
+    Ok(header)
+}
 
 #[inline(always)]
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

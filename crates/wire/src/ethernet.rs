@@ -1,6 +1,7 @@
 //! Ethernet II frames, with or without VLAN tags.
 
-use crate::bytes::{ether_at, put, put_u16, u16_at};
+use crate::bytes::{at_least, put_u16, u16_at};
+use crate::fields::fields;
 use crate::vlan::TAG_LEN;
 use crate::{EtherAddr, Malformed, VlanTag};
 
@@ -27,8 +28,6 @@ impl EtherType {
     }
 }
 
-const DST: usize = 0;
-const SRC: usize = 6;
 const TYPE: usize = 12;
 const TAG: usize = 14;
 const MAX_TAGS: usize = 2;
@@ -37,6 +36,14 @@ const MAX_TAGS: usize = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Ethernet<T: AsRef<[u8]>>(T);
 
+fields! {
+    Ethernet {
+        dst / set_dst: EtherAddr = 0, "the destination address";
+        src / set_src: EtherAddr = 6, "the source address";
+        ether_type / set_ether_type: EtherType = TYPE, "what follows the addresses: a VLAN tag, or the payload's type";
+    }
+}
+
 impl<T: AsRef<[u8]>> Ethernet<T> {
     /// Length of an untagged header.
     pub const LEN: usize = 14;
@@ -44,30 +51,8 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
     /// Takes bytes for a frame if they hold its header.
     #[inline]
     pub fn new(bytes: T) -> Result<Self, Malformed> {
-        Self::check_len(bytes.as_ref())?;
+        at_least(bytes.as_ref(), Self::LEN)?;
         Ok(Ethernet(bytes))
-    }
-
-    fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::LEN { Err(Malformed::Truncated) } else { Ok(()) }
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn dst(&self) -> EtherAddr {
-        ether_at(self.0.as_ref(), DST)
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn src(&self) -> EtherAddr {
-        ether_at(self.0.as_ref(), SRC)
-    }
-
-    /// Returns the type field after the addresses; for a tagged frame it announces the tag.
-    #[inline]
-    pub fn ether_type(&self) -> EtherType {
-        EtherType(u16_at(self.0.as_ref(), TYPE))
     }
 
     /// Returns the outer VLAN tag, if there is one and it is whole.
@@ -113,24 +98,6 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_dst(&mut self, addr: EtherAddr) {
-        put(self.0.as_mut(), DST, addr.0);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_src(&mut self, addr: EtherAddr) {
-        put(self.0.as_mut(), SRC, addr.0);
-    }
-
-    /// Sets the type field after the addresses.
-    #[inline]
-    pub fn set_ether_type(&mut self, ether_type: EtherType) {
-        put_u16(self.0.as_mut(), TYPE, ether_type.0);
-    }
-
     /// Sets the outer VLAN tag of a frame that has one; says whether it has.
     #[inline]
     pub fn set_vlan(&mut self, tag: VlanTag) -> bool {

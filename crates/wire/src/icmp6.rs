@@ -2,7 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use crate::bytes::{array, put, put_u16, u16_at};
+use crate::bytes::at_least;
+use crate::fields::fields;
 use crate::{IpProtocol, Malformed, checksum};
 
 /// What an ICMPv6 message is about.
@@ -48,16 +49,20 @@ impl Icmp6Type {
     }
 }
 
-const TYPE: usize = 0;
-const CODE: usize = 1;
-const CHECKSUM: usize = 2;
-const REST: usize = 4;
-const ECHO_ID: usize = 4;
-const ECHO_SEQ: usize = 6;
-
-/// A message from its ICMPv6 header on.
+/// A message from its ICMPv6 header on. No setter of another field changes the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Icmp6<T: AsRef<[u8]>>(T);
+
+fields! {
+    Icmp6 {
+        icmp_type / set_icmp_type: Icmp6Type = 0, "the type";
+        code / set_code: u8 = 1, "the code, whose meaning depends on the type";
+        checksum / set_checksum: u16 = 2, "the checksum";
+        rest / set_rest: [u8; 4] = 4, "the second word: MTU, pointer, flags, or the echo's two numbers";
+        echo_id / set_echo_id: u16 = 4, "the identifier of an echo request or reply";
+        echo_seq / set_echo_seq: u16 = 6, "the sequence number of an echo request or reply";
+    }
+}
 
 impl<T: AsRef<[u8]>> Icmp6<T> {
     /// Length of the header with the word after it, which all known messages have.
@@ -66,55 +71,14 @@ impl<T: AsRef<[u8]>> Icmp6<T> {
     /// Takes bytes for a message if they hold its header.
     #[inline]
     pub fn new(bytes: T) -> Result<Self, Malformed> {
-        Self::check_len(bytes.as_ref())?;
+        at_least(bytes.as_ref(), Self::LEN)?;
         Ok(Icmp6(bytes))
-    }
-
-    #[inline]
-    fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::LEN { Err(Malformed::Truncated) } else { Ok(()) }
-    }
-
-    /// Returns the type.
-    #[inline]
-    pub fn icmp_type(&self) -> Icmp6Type {
-        Icmp6Type(self.0.as_ref()[TYPE])
-    }
-
-    /// Returns the code, whose meaning depends on the type.
-    #[inline]
-    pub fn code(&self) -> u8 {
-        self.0.as_ref()[CODE]
-    }
-
-    /// Returns the checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), CHECKSUM)
     }
 
     /// Says whether the checksum is right for the whole message between these addresses.
     #[inline]
     pub fn checksum_is_valid(&self, src: Ipv6Addr, dst: Ipv6Addr) -> bool {
         checksum::is_valid(self.sum(src, dst))
-    }
-
-    /// Returns the identifier of an echo request or reply.
-    #[inline]
-    pub fn echo_id(&self) -> u16 {
-        u16_at(self.0.as_ref(), ECHO_ID)
-    }
-
-    /// Returns the sequence number of an echo request or reply.
-    #[inline]
-    pub fn echo_seq(&self) -> u16 {
-        u16_at(self.0.as_ref(), ECHO_SEQ)
-    }
-
-    /// Returns the second word of the header: MTU, pointer, flags, or the echo's two numbers.
-    #[inline]
-    pub fn rest(&self) -> [u8; 4] {
-        array(self.0.as_ref(), REST)
     }
 
     /// Returns what follows the header; of an error, the packet it quotes.
@@ -132,48 +96,12 @@ impl<T: AsRef<[u8]>> Icmp6<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp6<T> {
-    /// Sets the type. As all setters but `fill_checksum`, it leaves the checksum as it was.
-    #[inline]
-    pub fn set_icmp_type(&mut self, icmp_type: Icmp6Type) {
-        self.0.as_mut()[TYPE] = icmp_type.0;
-    }
-
-    /// Sets the code.
-    #[inline]
-    pub fn set_code(&mut self, code: u8) {
-        self.0.as_mut()[CODE] = code;
-    }
-
-    /// Sets the checksum.
-    #[inline]
-    pub fn set_checksum(&mut self, checksum: u16) {
-        put_u16(self.0.as_mut(), CHECKSUM, checksum);
-    }
-
     /// Computes the checksum of the whole message between these addresses and sets it.
     #[inline]
     pub fn fill_checksum(&mut self, src: Ipv6Addr, dst: Ipv6Addr) {
         self.set_checksum(0);
         let checksum = !self.sum(src, dst);
         self.set_checksum(checksum);
-    }
-
-    /// Sets the identifier of an echo request or reply.
-    #[inline]
-    pub fn set_echo_id(&mut self, id: u16) {
-        put_u16(self.0.as_mut(), ECHO_ID, id);
-    }
-
-    /// Sets the sequence number of an echo request or reply.
-    #[inline]
-    pub fn set_echo_seq(&mut self, seq: u16) {
-        put_u16(self.0.as_mut(), ECHO_SEQ, seq);
-    }
-
-    /// Sets the second word of the header.
-    #[inline]
-    pub fn set_rest(&mut self, rest: [u8; 4]) {
-        put(self.0.as_mut(), REST, rest);
     }
 }
 

@@ -2,19 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use crate::bytes::{clamped, clamped_mut, ipv4_at, put, put_u16, u16_at};
+use crate::bytes::{at_least, clamped, clamped_mut, cleared, put_u16, u16_at};
+use crate::fields::fields;
 use crate::{IpProtocol, Malformed, checksum};
 
 const VERSION_IHL: usize = 0;
-const TOS: usize = 1;
-const TOTAL_LENGTH: usize = 2;
-const ID: usize = 4;
-const FRAGMENT: usize = 6;
 const TTL: usize = 8;
-const PROTOCOL: usize = 9;
 const CHECKSUM: usize = 10;
-const SRC: usize = 12;
-const DST: usize = 16;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -22,9 +16,24 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 /// A packet from its IPv4 header on.
 ///
-/// The header is whole; the packet need not be, as in an ICMP error, which quotes the first bytes of one.
+/// The header is whole; the packet need not be, as in an ICMP error, which quotes the first bytes of one. Of what
+/// changes a field, only `decrement_ttl` corrects the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4<T: AsRef<[u8]>>(T);
+
+fields! {
+    Ipv4 {
+        tos / set_tos: u8 = 1, "the type of service: six bits of DSCP and two of ECN";
+        total_length / set_total_length: u16 = 2, "the length of header and payload, as the header says";
+        id / set_id: u16 = 4, "the identification that fragments of a packet share";
+        fragment_field / set_fragment_field: u16 = 6, "the three flags and the offset in units of 8 bytes";
+        ttl / set_ttl: u8 = TTL, "the time to live";
+        protocol / set_protocol: IpProtocol = 9, "what follows the header";
+        checksum / set_checksum: u16 = CHECKSUM, "the header checksum";
+        src / set_src: Ipv4Addr = 12, "the source address";
+        dst / set_dst: Ipv4Addr = 16, "the destination address";
+    }
+}
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
     /// Length of a header without options.
@@ -39,9 +48,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
 
     #[inline]
     fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::MIN_LEN {
-            return Err(Malformed::Truncated);
-        }
+        at_least(bytes, Self::MIN_LEN)?;
         if bytes[VERSION_IHL] >> 4 != 4 {
             return Err(Malformed::Version);
         }
@@ -49,7 +56,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         if header_len < Self::MIN_LEN {
             return Err(Malformed::HeaderLength);
         }
-        if bytes.len() < header_len { Err(Malformed::Truncated) } else { Ok(()) }
+        at_least(bytes, header_len)
     }
 
     /// Checks that the total length covers the header and is all there.
@@ -78,24 +85,6 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         usize::from(self.ihl()) * 4
     }
 
-    /// Returns the type of service: six bits of DSCP and two of ECN.
-    #[inline]
-    pub fn tos(&self) -> u8 {
-        self.0.as_ref()[TOS]
-    }
-
-    /// Returns the length of header and payload, as the header says.
-    #[inline]
-    pub fn total_length(&self) -> u16 {
-        u16_at(self.0.as_ref(), TOTAL_LENGTH)
-    }
-
-    /// Returns the identification that fragments of a packet share.
-    #[inline]
-    pub fn id(&self) -> u16 {
-        u16_at(self.0.as_ref(), ID)
-    }
-
     /// Says whether the packet must not be fragmented.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
@@ -120,46 +109,10 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         self.fragment_field() & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0
     }
 
-    /// Returns the three flags and the offset in units of 8 bytes, as they stand.
-    #[inline]
-    pub fn fragment_field(&self) -> u16 {
-        u16_at(self.0.as_ref(), FRAGMENT)
-    }
-
-    /// Returns the time to live.
-    #[inline]
-    pub fn ttl(&self) -> u8 {
-        self.0.as_ref()[TTL]
-    }
-
-    /// Returns what follows the header.
-    #[inline]
-    pub fn protocol(&self) -> IpProtocol {
-        IpProtocol(self.0.as_ref()[PROTOCOL])
-    }
-
-    /// Returns the header checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), CHECKSUM)
-    }
-
     /// Says whether the header checksum is right.
     #[inline]
     pub fn checksum_is_valid(&self) -> bool {
         checksum::is_valid(self.header_sum())
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn src(&self) -> Ipv4Addr {
-        ipv4_at(self.0.as_ref(), SRC)
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn dst(&self) -> Ipv4Addr {
-        ipv4_at(self.0.as_ref(), DST)
     }
 
     /// Returns the header with its options.
@@ -193,34 +146,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     /// Makes a header without options of the first bytes: version and length are set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        let header = bytes.as_mut().get_mut(..Self::MIN_LEN).ok_or(Malformed::Truncated)?;
-        header.fill(0);
-        header[VERSION_IHL] = 0x45;
+        cleared(bytes.as_mut(), Self::MIN_LEN)?[VERSION_IHL] = 0x45;
         Ok(Ipv4(bytes))
-    }
-
-    /// Sets the type of service. As all setters but `decrement_ttl`, it leaves the checksum as it was.
-    #[inline]
-    pub fn set_tos(&mut self, tos: u8) {
-        self.0.as_mut()[TOS] = tos;
-    }
-
-    /// Sets the length of header and payload.
-    #[inline]
-    pub fn set_total_length(&mut self, length: u16) {
-        put_u16(self.0.as_mut(), TOTAL_LENGTH, length);
-    }
-
-    /// Sets the identification.
-    #[inline]
-    pub fn set_id(&mut self, id: u16) {
-        put_u16(self.0.as_mut(), ID, id);
-    }
-
-    /// Sets the flags and the offset in units of 8 bytes, as they stand.
-    #[inline]
-    pub fn set_fragment_field(&mut self, field: u16) {
-        put_u16(self.0.as_mut(), FRAGMENT, field);
     }
 
     /// Sets both fragment flags and the offset in bytes, which must be a multiple of 8 below 65536.
@@ -229,12 +156,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         let flags =
             if dont_fragment { DONT_FRAGMENT } else { 0 } | if more_fragments { MORE_FRAGMENTS } else { 0 };
         self.set_fragment_field(flags | (offset / 8) as u16 & FRAGMENT_OFFSET);
-    }
-
-    /// Sets the time to live.
-    #[inline]
-    pub fn set_ttl(&mut self, ttl: u8) {
-        self.0.as_mut()[TTL] = ttl;
     }
 
     /// Takes one from the time to live, if there is any, corrects the checksum and returns what is left.
@@ -253,36 +174,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         (less >> 8) as u8
     }
 
-    /// Sets what follows the header.
-    #[inline]
-    pub fn set_protocol(&mut self, protocol: IpProtocol) {
-        self.0.as_mut()[PROTOCOL] = protocol.0;
-    }
-
-    /// Sets the header checksum.
-    #[inline]
-    pub fn set_checksum(&mut self, checksum: u16) {
-        put_u16(self.0.as_mut(), CHECKSUM, checksum);
-    }
-
     /// Computes the header checksum and sets it.
     #[inline]
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let checksum = !self.header_sum();
         self.set_checksum(checksum);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_src(&mut self, addr: Ipv4Addr) {
-        put(self.0.as_mut(), SRC, addr.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_dst(&mut self, addr: Ipv4Addr) {
-        put(self.0.as_mut(), DST, addr.octets());
     }
 
     /// Returns what [`payload`](Self::payload) does, to write.

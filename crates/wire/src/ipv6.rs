@@ -2,21 +2,27 @@
 
 use std::net::Ipv6Addr;
 
-use crate::bytes::{clamped, clamped_mut, ipv6_at, put, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{at_least, clamped, clamped_mut, cleared, put_u32, u32_at};
+use crate::fields::fields;
 use crate::{IpProtocol, Malformed};
 
 const VERSION_CLASS_LABEL: usize = 0;
-const PAYLOAD_LENGTH: usize = 4;
-const NEXT_HEADER: usize = 6;
-const HOP_LIMIT: usize = 7;
-const SRC: usize = 8;
-const DST: usize = 24;
 
 const FLOW_LABEL: u32 = 0xf_ffff;
 
 /// A packet from its IPv6 header on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6<T: AsRef<[u8]>>(T);
+
+fields! {
+    Ipv6 {
+        payload_length / set_payload_length: u16 = 4, "the length of what follows, as the header says";
+        next_header / set_next_header: IpProtocol = 6, "what follows the header";
+        hop_limit / set_hop_limit: u8 = 7, "how many routers may yet forward the packet";
+        src / set_src: Ipv6Addr = 8, "the source address";
+        dst / set_dst: Ipv6Addr = 24, "the destination address";
+    }
+}
 
 impl<T: AsRef<[u8]>> Ipv6<T> {
     /// Length of the fixed header.
@@ -31,9 +37,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
 
     #[inline]
     fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::LEN {
-            return Err(Malformed::Truncated);
-        }
+        at_least(bytes, Self::LEN)?;
         if bytes[0] >> 4 == 6 { Ok(()) } else { Err(Malformed::Version) }
     }
 
@@ -62,36 +66,6 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         u32_at(self.0.as_ref(), VERSION_CLASS_LABEL) & FLOW_LABEL
     }
 
-    /// Returns the length of what follows, as the header says.
-    #[inline]
-    pub fn payload_length(&self) -> u16 {
-        u16_at(self.0.as_ref(), PAYLOAD_LENGTH)
-    }
-
-    /// Returns what follows the header.
-    #[inline]
-    pub fn next_header(&self) -> IpProtocol {
-        IpProtocol(self.0.as_ref()[NEXT_HEADER])
-    }
-
-    /// Returns how many routers may yet forward the packet.
-    #[inline]
-    pub fn hop_limit(&self) -> u8 {
-        self.0.as_ref()[HOP_LIMIT]
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn src(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), SRC)
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn dst(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), DST)
-    }
-
     /// Returns what follows the header, up to the payload length or to where the bytes end.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -103,9 +77,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     /// Makes a header of the first bytes: the version is set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        let header = bytes.as_mut().get_mut(..Self::LEN).ok_or(Malformed::Truncated)?;
-        header.fill(0);
-        header[0] = 0x60;
+        cleared(bytes.as_mut(), Self::LEN)?[0] = 0x60;
         Ok(Ipv6(bytes))
     }
 
@@ -119,36 +91,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     #[inline]
     pub fn set_flow_label(&mut self, label: u32) {
         self.set_class_and_label(self.traffic_class(), label);
-    }
-
-    /// Sets the length of what follows.
-    #[inline]
-    pub fn set_payload_length(&mut self, length: u16) {
-        put_u16(self.0.as_mut(), PAYLOAD_LENGTH, length);
-    }
-
-    /// Sets what follows the header.
-    #[inline]
-    pub fn set_next_header(&mut self, protocol: IpProtocol) {
-        self.0.as_mut()[NEXT_HEADER] = protocol.0;
-    }
-
-    /// Sets the hop limit.
-    #[inline]
-    pub fn set_hop_limit(&mut self, limit: u8) {
-        self.0.as_mut()[HOP_LIMIT] = limit;
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_src(&mut self, addr: Ipv6Addr) {
-        put(self.0.as_mut(), SRC, addr.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_dst(&mut self, addr: Ipv6Addr) {
-        put(self.0.as_mut(), DST, addr.octets());
     }
 
     /// Returns what [`payload`](Self::payload) does, to write.

@@ -25,6 +25,7 @@ mod bytes;
 mod error_message;
 mod ether_addr;
 mod ethernet;
+mod fields;
 mod flow;
 mod icmp;
 mod icmp6;

@@ -19,7 +19,8 @@ pub use option::{NdOption, NdOptions, PrefixInformation};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::bytes::{ipv6_at, put, u16_at, u32_at};
+use crate::bytes::{at_least, cleared, u16_at, u32_at};
+use crate::fields::fields;
 use crate::{EtherAddr, Icmp6Type, Malformed};
 
 /// All nodes of a link (RFC 4291 section 2.7.1).
@@ -53,9 +54,6 @@ const ROUTER_FLAGS: usize = 5;
 const LIFETIME: usize = 6;
 const REACHABLE: usize = 8;
 const RETRANSMIT: usize = 12;
-
-/// Place within a redirect, after the target.
-const DESTINATION: usize = 24;
 
 const IS_ROUTER: u8 = 0x80;
 const IS_SOLICITED: u8 = 0x40;
@@ -91,9 +89,7 @@ macro_rules! message {
             /// Makes a message of the first bytes: the type is set, all else is zero.
             #[inline]
             pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-                let fixed = bytes.as_mut().get_mut(..Self::LEN).ok_or(Malformed::Truncated)?;
-                fixed.fill(0);
-                fixed[TYPE] = Icmp6Type::$icmp_type.0;
+                cleared(bytes.as_mut(), Self::LEN)?[TYPE] = Icmp6Type::$icmp_type.0;
                 Ok($name(bytes))
             }
         }
@@ -101,9 +97,7 @@ macro_rules! message {
 }
 
 fn check_message(bytes: &[u8], icmp_type: Icmp6Type, len: usize) -> Result<(), Malformed> {
-    if bytes.len() < len {
-        return Err(Malformed::Truncated);
-    }
+    at_least(bytes, len)?;
     if bytes[TYPE] == icmp_type.0 { Ok(()) } else { Err(Malformed::Protocol) }
 }
 
@@ -132,13 +126,13 @@ message! {
     Redirect, REDIRECT, 40
 }
 
-impl<T: AsRef<[u8]>> NeighborSolicitation<T> {
-    /// Returns the address whose owner is asked for.
-    #[inline]
-    pub fn target(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), TARGET)
+fields! {
+    NeighborSolicitation {
+        target / set_target: Ipv6Addr = TARGET, "the address whose owner is asked for";
     }
+}
 
+impl<T: AsRef<[u8]>> NeighborSolicitation<T> {
     /// Returns the sender's link address, if it tells it.
     #[inline]
     pub fn source_link(&self) -> Option<EtherAddr> {
@@ -146,21 +140,13 @@ impl<T: AsRef<[u8]>> NeighborSolicitation<T> {
     }
 }
 
-impl<T: AsRef<[u8]> + AsMut<[u8]>> NeighborSolicitation<T> {
-    /// Sets the address whose owner is asked for.
-    #[inline]
-    pub fn set_target(&mut self, target: Ipv6Addr) {
-        put(self.0.as_mut(), TARGET, target.octets());
+fields! {
+    NeighborAdvertisement {
+        target / set_target: Ipv6Addr = TARGET, "the address that is advertised";
     }
 }
 
 impl<T: AsRef<[u8]>> NeighborAdvertisement<T> {
-    /// Returns the address that is advertised.
-    #[inline]
-    pub fn target(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), TARGET)
-    }
-
     /// Says whether the owner is a router (R).
     #[inline]
     pub fn is_router(&self) -> bool {
@@ -192,12 +178,6 @@ impl<T: AsRef<[u8]>> NeighborAdvertisement<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> NeighborAdvertisement<T> {
-    /// Sets the address that is advertised.
-    #[inline]
-    pub fn set_target(&mut self, target: Ipv6Addr) {
-        put(self.0.as_mut(), TARGET, target.octets());
-    }
-
     /// Sets the three flags.
     #[inline]
     pub fn set_flags(&mut self, flags: AdvertisementFlags) {
@@ -258,36 +238,17 @@ impl<T: AsRef<[u8]>> RouterAdvertisement<T> {
     }
 }
 
+fields! {
+    Redirect {
+        target / set_target: Ipv6Addr = TARGET, "the better first hop, or the destination if it is on the link";
+        destination / set_destination: Ipv6Addr = 24, "the address whose packets should go there";
+    }
+}
+
 impl<T: AsRef<[u8]>> Redirect<T> {
-    /// Returns the better first hop; the destination itself when that is on the link.
-    #[inline]
-    pub fn target(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), TARGET)
-    }
-
-    /// Returns the address whose packets should go there.
-    #[inline]
-    pub fn destination(&self) -> Ipv6Addr {
-        ipv6_at(self.0.as_ref(), DESTINATION)
-    }
-
     /// Returns the target's link address, if it is told.
     #[inline]
     pub fn target_link(&self) -> Option<EtherAddr> {
         self.options().target_link()
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Redirect<T> {
-    /// Sets the better first hop.
-    #[inline]
-    pub fn set_target(&mut self, target: Ipv6Addr) {
-        put(self.0.as_mut(), TARGET, target.octets());
-    }
-
-    /// Sets the address whose packets should go there.
-    #[inline]
-    pub fn set_destination(&mut self, destination: Ipv6Addr) {
-        put(self.0.as_mut(), DESTINATION, destination.octets());
     }
 }

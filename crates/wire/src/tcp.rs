@@ -4,17 +4,10 @@ use std::fmt;
 use std::ops::BitOr;
 
 use crate::Malformed;
-use crate::bytes::{clamped, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{at_least, clamped, cleared};
+use crate::fields::fields;
 
-const SRC_PORT: usize = 0;
-const DST_PORT: usize = 2;
-const SEQ: usize = 4;
-const ACK: usize = 8;
 const DATA_OFFSET: usize = 12;
-const FLAGS: usize = 13;
-const WINDOW: usize = 14;
-const CHECKSUM: usize = 16;
-const URGENT: usize = 18;
 
 /// The control bits of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,9 +65,22 @@ impl fmt::Display for TcpFlags {
     }
 }
 
-/// A segment from its TCP header on.
+/// A segment from its TCP header on. No setter of another field changes the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<T: AsRef<[u8]>>(T);
+
+fields! {
+    Tcp {
+        src_port / set_src_port: u16 = 0, "the source port";
+        dst_port / set_dst_port: u16 = 2, "the destination port";
+        seq / set_seq: u32 = 4, "the sequence number of the first byte, or of the SYN";
+        ack / set_ack: u32 = 8, "the next sequence number that the sender expects";
+        flags / set_flags: TcpFlags = 13, "the control bits";
+        window / set_window: u16 = 14, "the window, unscaled";
+        checksum / set_checksum: u16 = 16, "the checksum";
+        urgent / set_urgent: u16 = 18, "the urgent pointer";
+    }
+}
 
 impl<T: AsRef<[u8]>> Tcp<T> {
     /// Length of a header without options.
@@ -89,68 +95,18 @@ impl<T: AsRef<[u8]>> Tcp<T> {
 
     #[inline]
     fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::MIN_LEN {
-            return Err(Malformed::Truncated);
-        }
+        at_least(bytes, Self::MIN_LEN)?;
         let header_len = usize::from(bytes[DATA_OFFSET] >> 4) * 4;
         if header_len < Self::MIN_LEN {
             return Err(Malformed::HeaderLength);
         }
-        if bytes.len() < header_len { Err(Malformed::Truncated) } else { Ok(()) }
-    }
-
-    /// Returns the source port.
-    #[inline]
-    pub fn src_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), SRC_PORT)
-    }
-
-    /// Returns the destination port.
-    #[inline]
-    pub fn dst_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), DST_PORT)
-    }
-
-    /// Returns the sequence number of the first byte, or of the SYN.
-    #[inline]
-    pub fn seq(&self) -> u32 {
-        u32_at(self.0.as_ref(), SEQ)
-    }
-
-    /// Returns the next sequence number that the sender expects.
-    #[inline]
-    pub fn ack(&self) -> u32 {
-        u32_at(self.0.as_ref(), ACK)
+        at_least(bytes, header_len)
     }
 
     /// Returns the header length in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.0.as_ref()[DATA_OFFSET] >> 4) * 4
-    }
-
-    /// Returns the control bits.
-    #[inline]
-    pub fn flags(&self) -> TcpFlags {
-        TcpFlags(self.0.as_ref()[FLAGS])
-    }
-
-    /// Returns the window, unscaled.
-    #[inline]
-    pub fn window(&self) -> u16 {
-        u16_at(self.0.as_ref(), WINDOW)
-    }
-
-    /// Returns the checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), CHECKSUM)
-    }
-
-    /// Returns the urgent pointer.
-    #[inline]
-    pub fn urgent(&self) -> u16 {
-        u16_at(self.0.as_ref(), URGENT)
     }
 
     /// Returns the options.
@@ -170,58 +126,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     /// Makes a header without options of the first bytes: its length is set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        let header = bytes.as_mut().get_mut(..Self::MIN_LEN).ok_or(Malformed::Truncated)?;
-        header.fill(0);
-        header[DATA_OFFSET] = 0x50;
+        cleared(bytes.as_mut(), Self::MIN_LEN)?[DATA_OFFSET] = 0x50;
         Ok(Tcp(bytes))
-    }
-
-    /// Sets the source port. As all setters, it leaves the checksum as it was.
-    #[inline]
-    pub fn set_src_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), SRC_PORT, port);
-    }
-
-    /// Sets the destination port.
-    #[inline]
-    pub fn set_dst_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), DST_PORT, port);
-    }
-
-    /// Sets the sequence number.
-    #[inline]
-    pub fn set_seq(&mut self, seq: u32) {
-        put_u32(self.0.as_mut(), SEQ, seq);
-    }
-
-    /// Sets the acknowledgment number.
-    #[inline]
-    pub fn set_ack(&mut self, ack: u32) {
-        put_u32(self.0.as_mut(), ACK, ack);
-    }
-
-    /// Sets the control bits.
-    #[inline]
-    pub fn set_flags(&mut self, flags: TcpFlags) {
-        self.0.as_mut()[FLAGS] = flags.0;
-    }
-
-    /// Sets the window.
-    #[inline]
-    pub fn set_window(&mut self, window: u16) {
-        put_u16(self.0.as_mut(), WINDOW, window);
-    }
-
-    /// Sets the checksum.
-    #[inline]
-    pub fn set_checksum(&mut self, checksum: u16) {
-        put_u16(self.0.as_mut(), CHECKSUM, checksum);
-    }
-
-    /// Sets the urgent pointer.
-    #[inline]
-    pub fn set_urgent(&mut self, urgent: u16) {
-        put_u16(self.0.as_mut(), URGENT, urgent);
     }
 }
 

@@ -1,16 +1,24 @@
 //! UDP headers (RFC 768).
 
 use crate::Malformed;
-use crate::bytes::{clamped, put_u16, u16_at};
-
-const SRC_PORT: usize = 0;
-const DST_PORT: usize = 2;
-const LENGTH: usize = 4;
-const CHECKSUM: usize = 6;
+use crate::bytes::{at_least, clamped};
+use crate::fields::fields;
 
 /// A datagram from its UDP header on.
+///
+/// No setter of another field changes the checksum. It is set as it stands; a computed 0 is sent as 0xffff, which
+/// [`never_zero`](crate::checksum::never_zero) makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Udp<T: AsRef<[u8]>>(T);
+
+fields! {
+    Udp {
+        src_port / set_src_port: u16 = 0, "the source port";
+        dst_port / set_dst_port: u16 = 2, "the destination port";
+        length / set_length: u16 = 4, "the length of header and payload, as the header says";
+        checksum / set_checksum: u16 = 6, "the checksum; 0 means that the sender computed none";
+    }
+}
 
 impl<T: AsRef<[u8]>> Udp<T> {
     /// Length of the header.
@@ -19,13 +27,8 @@ impl<T: AsRef<[u8]>> Udp<T> {
     /// Takes bytes for a datagram if they hold its header.
     #[inline]
     pub fn new(bytes: T) -> Result<Self, Malformed> {
-        Self::check_len(bytes.as_ref())?;
+        at_least(bytes.as_ref(), Self::LEN)?;
         Ok(Udp(bytes))
-    }
-
-    #[inline]
-    fn check_len(bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() < Self::LEN { Err(Malformed::Truncated) } else { Ok(()) }
     }
 
     /// Checks that the length covers the header and is all there.
@@ -35,62 +38,10 @@ impl<T: AsRef<[u8]>> Udp<T> {
         if possible.contains(&self.length().into()) { Ok(()) } else { Err(Malformed::Length) }
     }
 
-    /// Returns the source port.
-    #[inline]
-    pub fn src_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), SRC_PORT)
-    }
-
-    /// Returns the destination port.
-    #[inline]
-    pub fn dst_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), DST_PORT)
-    }
-
-    /// Returns the length of header and payload, as the header says.
-    #[inline]
-    pub fn length(&self) -> u16 {
-        u16_at(self.0.as_ref(), LENGTH)
-    }
-
-    /// Returns the checksum; 0 means that the sender computed none.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), CHECKSUM)
-    }
-
     /// Returns what follows the header, up to the length or to where the bytes end.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         clamped(self.0.as_ref(), Self::LEN, self.length().into())
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
-    /// Sets the source port. As all setters, it leaves the checksum as it was.
-    #[inline]
-    pub fn set_src_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), SRC_PORT, port);
-    }
-
-    /// Sets the destination port.
-    #[inline]
-    pub fn set_dst_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), DST_PORT, port);
-    }
-
-    /// Sets the length of header and payload.
-    #[inline]
-    pub fn set_length(&mut self, length: u16) {
-        put_u16(self.0.as_mut(), LENGTH, length);
-    }
-
-    /// Sets the checksum as it stands; a computed 0 is sent as 0xffff, which [`never_zero`] makes it.
-    ///
-    /// [`never_zero`]: crate::checksum::never_zero
-    #[inline]
-    pub fn set_checksum(&mut self, checksum: u16) {
-        put_u16(self.0.as_mut(), CHECKSUM, checksum);
     }
 }
 
