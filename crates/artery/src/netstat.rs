@@ -1,7 +1,7 @@
 //! `artery netstat`: the counters of a running router's ports, in the layout of BSD's netstat.
 use crate::cli::NetstatOptions;
 use crate::control_socket::Client;
-use crate::voice::print;
+use crate::voice::{Reader, print, print_on};
 use anyhow::{Context as _, anyhow};
 use artery_device::Traffic;
 use std::io::IsTerminal as _;
@@ -46,8 +46,8 @@ fn follow(
 ) -> anyhow::Result<u8> {
     let mut next = Instant::now();
     for row in 1.. {
-        print(&watch.row(&now)?)?;
-        if count.is_some_and(|count| row >= count) {
+        let reader = print_on(&watch.row(&now)?)?;
+        if reader == Reader::Gone || count.is_some_and(|count| row >= count) {
             break;
         }
         // What reading took does not shift the rows that follow.

@@ -7,8 +7,8 @@ mod text;
 
 use crate::cli::TraceOptions;
 use crate::control_socket::Client;
-use crate::voice::{Voice, print};
-use anyhow::{Context as _, bail};
+use crate::voice::{Reader, Voice, print, print_on};
+use anyhow::{Context as _, anyhow, bail};
 use records::Trace;
 use signal_hook::consts::SIGINT;
 use std::sync::Arc;
@@ -25,7 +25,10 @@ pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {
     let mut client = Client::connect(&options.reach)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
-    client.write("trace", &order(options)?)?;
+    client.tell("trace", &order(options)?).map_err(|why| match &options.from {
+        Some(_) => anyhow!("{why:#}; 'artery show elements' lists what there is"),
+        None => why,
+    })?;
     let mut show = Show { json: options.json, shown: 0 };
     let (trace, end) = follow(&mut client, options, &interrupted, &mut show)?;
     if !matches!(end, End::Lost(_)) {
@@ -52,6 +55,8 @@ enum End {
     Complete,
     Interrupted,
     TimedOut,
+    /// Nobody reads what is shown.
+    Unread,
     /// The trace is no longer ours.
     Lost(String),
 }
@@ -79,7 +84,9 @@ fn follow(
             Ok(_) => return Ok((trace, End::Lost("somebody else has started a trace".to_string()))),
             Err(error) => return Ok((trace, End::Lost(format!("{error:#}")))),
         };
-        show.complete(&trace, &now)?;
+        if show.complete(&trace, &now)? == Reader::Gone {
+            return Ok((now, End::Unread));
+        }
         // A copy may yet come to light: what looks complete must do so twice.
         let is_complete = trace.is_complete() && now.is_complete();
         trace = now;
@@ -100,7 +107,7 @@ fn read(client: &mut Client) -> anyhow::Result<Trace> {
 fn status(options: &TraceOptions, trace: &Trace, end: End) -> anyhow::Result<u8> {
     let seen = format!("{} of {} packets", trace.seen, options.count);
     match end {
-        End::Complete => Ok(0),
+        End::Complete | End::Unread => Ok(0),
         End::TimedOut if trace.seen == trace.wanted => Ok(0),
         End::Interrupted => {
             Voice::artery().say(&format!("interrupted after {seen}"));
@@ -119,16 +126,18 @@ struct Show {
 
 impl Show {
     /// Prints those packets, in order, that have come to their end and did nothing since.
-    fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<()> {
+    fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<Reader> {
         while let Some(packet) = now.packets.get(self.shown).filter(|_| !self.json) {
             let is_over = packet.is_complete() && before.packets.get(self.shown) == Some(packet);
             if !is_over {
                 break;
             }
-            print(&text::packet(packet))?;
+            if print_on(&text::packet(packet))? == Reader::Gone {
+                return Ok(Reader::Gone);
+            }
             self.shown += 1;
         }
-        Ok(())
+        Ok(Reader::There)
     }
 
     /// Prints what was not printed before.

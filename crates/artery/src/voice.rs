@@ -14,12 +14,24 @@ pub(crate) enum Voice {
 
 /// Writes to standard output. A reader that went away is no reason to fail.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_on(text).map(drop)
+}
+
+/// The same for what may go on for long; tells whether anybody still reads it.
+pub(crate) fn print_on(text: &str) -> anyhow::Result<Reader> {
     match Sink::Stdout.write(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("can't write to standard output")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error).context("can't write to standard output"),
     }
+}
+
+/// Who reads standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Reader {
+    There,
+    Gone,
 }
 
 /// Writes to standard error, where nobody could be told that it failed.

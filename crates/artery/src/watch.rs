@@ -1,7 +1,7 @@
 //! `artery watch`: what happens in a running router, a line for each event.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print;
-use anyhow::Context as _;
+use crate::voice::{Reader, Voice, print_on};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGINT;
@@ -48,10 +48,19 @@ pub(crate) fn command(options: &WatchOptions) -> anyhow::Result<u8> {
     };
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {
-        let resume = || format!("'artery watch --since {next}' goes on where this ends");
-        let lately = router.ask("events_json", &next.to_string()).with_context(resume)?;
+        let resume = |why| {
+            anyhow!("{why:#}; if the router still runs, 'artery watch --since {next}' goes on from here")
+        };
+        let lately = router.ask("events_json", &next.to_string()).map_err(resume)?;
+        if is_behind(&lately, next) {
+            Voice::artery().warning(&format!(
+                "the router has not come to event {next}: it was started since; this begins with its oldest"
+            ));
+        }
         for line in lines(&lately, options.json, &mut left) {
-            print(&line)?;
+            if print_on(&line)? == Reader::Gone {
+                return Ok(0);
+            }
         }
         next = number(&lately, "next");
         if left > 0 {
@@ -59,6 +68,11 @@ pub(crate) fn command(options: &WatchOptions) -> anyhow::Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Whether the router counts events from anew, and tells those that it has.
+fn is_behind(lately: &Value, asked: u64) -> bool {
+    list(lately, "events").first().is_some_and(|event| number(event, "seq") < asked)
 }
 
 fn number(document: &Value, key: &str) -> u64 {

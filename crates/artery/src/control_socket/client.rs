@@ -5,9 +5,11 @@ use crate::load::system_message;
 use crate::spelling::nearest;
 use crate::voice::{complain, print};
 use anyhow::{Context as _, anyhow, bail};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// Most bytes of a value that are accepted.
@@ -82,7 +84,7 @@ trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
 fn connect(reach: &Reach) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
-    let (name, result): (String, std::io::Result<Box<dyn Stream>>) = match (reach.socket(), reach.port) {
+    let (name, result): (String, io::Result<Box<dyn Stream>>) = match (reach.socket(), reach.port) {
         (Some(path), _) => {
             let stream = UnixStream::connect(&path);
             let patient = |s: UnixStream| s.set_read_timeout(Some(PATIENCE)).map(|()| Box::new(s) as _);
@@ -95,10 +97,20 @@ fn connect(reach: &Reach) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
         }
         (None, None) => bail!("say where the router is: -u PATH or -p PORT"),
     };
-    let hint = "is a router running with -u or -p?";
-    result
-        .map(BufReader::new)
-        .map_err(|error| anyhow!("can't reach {name}: {} ({hint})", system_message(&error)))
+    let explained = |error: io::Error| {
+        anyhow!("can't reach {name}: {} ({})", system_message(&error), hint(reach, &error))
+    };
+    result.map(BufReader::new).map_err(explained)
+}
+
+/// What may help against such an error.
+fn hint(reach: &Reach, error: &io::Error) -> &'static str {
+    let is_other = |path: &Path| path.metadata().is_ok_and(|file| !file.file_type().is_socket());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "ask as root, or as the user that the router runs as",
+        _ if reach.socket().is_some_and(|path| is_other(&path)) => "this is no socket; name a router's by -u",
+        _ => "is a router running with -u or -p?",
+    }
 }
 
 fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<u8> {
@@ -141,19 +153,19 @@ fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Re
 
 /// The value of a handler, or why there is none.
 fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
-    stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes())?;
+    stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes()).map_err(lost)?;
     let (code, lines) = reply(stream)?;
     if code != 200 {
         return Ok(Err(Refusal { code, text: lines.join("\n") }));
     }
     let mut line = String::new();
-    stream.read_line(&mut line)?;
+    stream.read_line(&mut line).map_err(lost)?;
     let length = line.trim_end().strip_prefix("DATA ").and_then(|length| length.parse::<usize>().ok());
     let length = length.filter(|length| *length <= MAX_VALUE).context("the router's reply has no data")?;
     let mut value = Vec::new();
-    stream.take(length as u64).read_to_end(&mut value)?;
+    stream.take(length as u64).read_to_end(&mut value).map_err(lost)?;
     if value.len() < length {
-        bail!("the router's reply ends early");
+        bail!(GONE);
     }
     Ok(Ok(String::from_utf8_lossy(&value).into_owned()))
 }
@@ -175,7 +187,7 @@ fn written(
     value: &str,
 ) -> anyhow::Result<Result<String, Refusal>> {
     let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
-    stream.get_mut().write_all(request.as_bytes())?;
+    stream.get_mut().write_all(request.as_bytes()).map_err(lost)?;
     let (code, lines) = reply(stream)?;
     Ok(match code {
         200 => Ok(String::new()),
@@ -184,13 +196,25 @@ fn written(
     })
 }
 
+const GONE: &str = "the router is gone: it has ended, or closed the connection";
+
+/// What a connection that broke means.
+fn lost(error: io::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
+    match error.kind() {
+        BrokenPipe | ConnectionReset => anyhow!(GONE),
+        TimedOut | WouldBlock => anyhow!("the router has not answered for {} s", PATIENCE.as_secs()),
+        _ => anyhow!("talking to the router: {}", system_message(&error)),
+    }
+}
+
 /// The code and the lines of a reply.
 fn reply(stream: &mut impl BufRead) -> anyhow::Result<(u16, Vec<String>)> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
-        if stream.read_line(&mut line)? == 0 {
-            bail!("the router closed the connection");
+        if stream.read_line(&mut line).map_err(lost)? == 0 {
+            bail!(GONE);
         }
         let line = line.trim_end();
         let code = line.get(..3).and_then(|code| code.parse().ok());

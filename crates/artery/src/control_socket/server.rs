@@ -144,7 +144,7 @@ fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
         let why = match error.kind() {
             std::io::ErrorKind::AddrInUse => "there is something else of that name".to_string(),
             std::io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
-            _ => system_message(&error),
+            _ => refusal(&error),
         };
         anyhow::anyhow!("can't listen on {}: {why}", path.display())
     })
@@ -157,12 +157,24 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     match UnixStream::connect(path) {
-        Ok(_) => bail!("{}: a router listens there already", path.display()),
+        Ok(_) => {
+            bail!("{}: a router listens there already; end it, or name another socket by -u", path.display())
+        }
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).with_context(|| format!("can't remove {}", path.display()))
         }
-        Err(error) => bail!("{}: {}", path.display(), system_message(&error)),
+        Err(error) => bail!("can't listen on {}: {}", path.display(), refusal(&error)),
     }
+}
+
+/// Why a socket can't be had, and what helps.
+fn refusal(error: &std::io::Error) -> String {
+    let help = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; run as root, or name another socket by -u",
+        std::io::ErrorKind::NotFound => "; make the folder first, or name another socket by -u",
+        _ => "",
+    };
+    system_message(error) + help
 }
 
 fn accept_all<S: Read + Write + Send + 'static>(

@@ -1,9 +1,11 @@
 //! `artery show routes`, for tables of any size: page by page.
 use super::table::{Table, numbers, words};
+use crate::cli::usage_error;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print;
+use crate::voice::{Reader, print, print_on};
+use anyhow::bail;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Routes that are asked for at a time.
 const PAGE: usize = 10_000;
@@ -32,40 +34,102 @@ pub(crate) struct RoutesOptions {
     json: bool,
 }
 
-/// Prints them.
+/// Prints them, as long as somebody reads.
 pub(super) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
+    options.check();
     let mut router = IpRouter::find(&options.router)?;
-    let mut all = Vec::new();
-    let mut table = Table::new([
-        words("PREFIX"),
-        words("NEXT HOP"),
-        words("PORT"),
-        numbers("WEIGHT"),
-        words("STATE"),
-        words("SOURCE"),
-    ]);
+    if let Some(port) = &options.dev {
+        check_port(&mut router, port)?;
+    }
+    let mut form = if options.json { Form::json() } else { Form::table() };
     let mut after = String::new();
     loop {
         let page = router.ask("routes_json", &options.question(&after))?;
         let wanted = list(&page, "routes").iter().filter(|route| options.wants(route));
-        if options.json {
-            all.extend(wanted.cloned());
-        } else {
-            wanted.for_each(|route| add(&mut table, route));
-            print(&table.take())?;
+        if print_on(&form.page(wanted))? == Reader::Gone {
+            return Ok(0);
         }
         after = text(&page, "next");
         if after.is_empty() {
-            break;
+            return print(form.end()).map(|()| 0);
         }
     }
-    if options.json {
-        print(&format!("{:#}\n", json!({ "schema_version": 1, "routes": all })))?;
+}
+
+/// A port that there is not would have no routes, which would be no answer.
+fn check_port(router: &mut IpRouter, wanted: &str) -> anyhow::Result<()> {
+    let document = router.ask("ports_json", "")?;
+    let names: Vec<String> = list(&document, "ports").iter().map(|port| text(port, "name")).collect();
+    match names.iter().any(|name| name == wanted) {
+        true => Ok(()),
+        false => bail!("no port is called '{wanted}'; there are: {}", names.join(", ")),
     }
-    Ok(0)
+}
+
+/// What the routes become, page by page.
+enum Form {
+    Table(Table<6>),
+    Json { has_begun: bool },
+}
+
+impl Form {
+    fn table() -> Form {
+        Form::Table(Table::new([
+            words("PREFIX"),
+            words("NEXT HOP"),
+            words("PORT"),
+            numbers("WEIGHT"),
+            words("STATE"),
+            words("SOURCE"),
+        ]))
+    }
+
+    fn json() -> Form {
+        Form::Json { has_begun: false }
+    }
+
+    fn page<'a>(&mut self, routes: impl Iterator<Item = &'a Value>) -> String {
+        match self {
+            Form::Table(table) => {
+                routes.for_each(|route| add(table, route));
+                table.take()
+            }
+            Form::Json { has_begun } => {
+                // Where somebody reads on, `end` follows.
+                let begin =
+                    |is_first| if is_first { "{\n  \"schema_version\": 1,\n  \"routes\": [" } else { "," };
+                let item = |route: &Value| {
+                    let before = begin(!std::mem::replace(has_begun, true));
+                    format!("{before}\n    {}", format!("{route:#}").replace('\n', "\n    "))
+                };
+                routes.map(item).collect()
+            }
+        }
+    }
+
+    fn end(&self) -> &'static str {
+        match self {
+            Form::Table(_) => "",
+            Form::Json { has_begun: true } => "\n  ]\n}\n",
+            Form::Json { has_begun: false } => "{\n  \"schema_version\": 1,\n  \"routes\": []\n}\n",
+        }
+    }
 }
 
 impl RoutesOptions {
+    /// Ends the program if no route can be meant.
+    fn check(&self) {
+        let Some(prefix) = &self.prefix else { return };
+        if prefix.contains(char::is_whitespace) || prefix.is_empty() {
+            usage_error(&format!("'{prefix}' is no prefix; write it as 10.9.0.0/16 or 2001:db8::/32"));
+        }
+        let is_ipv6 = prefix.contains(':');
+        if (self.ipv4 && is_ipv6) || (self.ipv6 && !is_ipv6) {
+            let (family, other) = if is_ipv6 { ("IPv6", "-4") } else { ("IPv4", "-6") };
+            usage_error(&format!("{prefix} is of {family}, and {other} leaves that out; leave out {other}"));
+        }
+    }
+
     fn question(&self, after: &str) -> String {
         let family = match (self.ipv4, self.ipv6) {
             (true, _) => "4 ",
