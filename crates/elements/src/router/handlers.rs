@@ -336,6 +336,8 @@ mod tests {
         bench.push(1, arp_reply("2:0:0:0:2:fc", "10.0.2.7", "2:0:0:0:0:2", "10.0.2.1").bytes());
         bench.write("add_neighbor", "b 10.0.2.8 2:0:0:0:2:8 temporary").unwrap();
         bench.push(1, arp_reply("2:0:0:0:2:9", "10.0.2.8", "2:0:0:0:0:2", "10.0.2.1").bytes());
+        // Its neighbor is asked first, and silent.
+        bench.pass(Duration::from_secs(1));
         let events = read(&mut bench, "events_json", &first);
         let moved = events["events"].as_array().unwrap().iter().find(|event| event["what"] == "moved");
         let moved = moved.unwrap_or_else(|| panic!("{events:#}"));
