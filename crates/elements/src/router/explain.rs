@@ -2,28 +2,24 @@
 //!
 //! What becomes of the packet is said by the very functions that say it of packets on their way; the steps before are
 //! told from the same tables. Nothing is sent, counted or changed, and no neighbor is asked.
-use super::explanation::{ChosenJson, Explanation, Facts, Stage, VerdictJson};
-use super::flow::Flows;
+use super::chosen::{chosen, number};
+use super::explained_verdict::{About, local};
+use super::explanation::{Explanation, Facts, Stage};
 use super::flow_text::{Described, described};
 use super::handlers;
-use super::icmp::{self, Silence, Speaker};
 use super::ip_router::IpRouter;
+use super::judge::judge;
 use super::route_text::port_names;
-use super::shared::SharedRouter;
 use super::show_ports::reverse_path;
 use super::show_routes::{json, name};
-use super::slow::{LINK, judge, unless_unclaimed};
-use super::verdict::{Came, Leave, Message, Origin, Station, Told, Verdict, View};
+use super::slow::LINK;
+use super::verdict::{Came, Leave, Origin, Station, Verdict, View, leads_on};
 use artery_engine::{Context, DropReason};
-use artery_rcu::Turn;
-use artery_table::PortId;
-use artery_table::neighbor::NeighborView;
 use artery_table::next_hop::Hop;
-use artery_table::path::{Explained, Method, Outcome, PathReader};
+use artery_table::path::{Explained, Method, PathReader};
 use artery_table::router::{GroupView, Ip, Tables};
-use artery_wire::build::{ether, ip4, ip6};
-use artery_wire::{EtherAddr, EtherType, Ethernet, IcmpError, Ipv4, Ipv6, describe, nd};
-use std::net::{IpAddr, Ipv6Addr};
+use artery_wire::{EtherAddr, EtherType, Ethernet, Ipv4, Ipv6, describe};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The station that frames come from in explanations: whoever it is makes no difference.
@@ -35,15 +31,7 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
     let tables = r.router.tables();
     let text = text.trim();
     let (came_by, flow) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let from = match (came_by, tables.port(came_by)) {
-        (_, Some(port)) => Origin::Port(port),
-        ("host", None) => Origin::Host,
-        ("", None) => return Err("by which port? write 'PORT FLOW', or 'host FLOW'".into()),
-        _ => {
-            let names = port_names(&tables);
-            return Err(format!("no port is called '{came_by}': packets come by {names}, or from 'host'"));
-        }
-    };
+    let from = origin(came_by, &tables)?;
     let readers = r.router.readers();
     let turn = cx.turn();
     let ports = readers.ports.read(turn);
@@ -54,27 +42,29 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
         Described::Frame(bytes) => bytes,
     };
     let is_usable = |port, address| r.slow.is_usable(port, address);
-    let steps = Steps {
-        frame: &frame,
-        from,
-        tables: &tables,
-        view,
-        is_usable: &is_usable,
-        now,
-        stages: Vec::new(),
-        ends_at: None,
-    };
+    let came = Came { from, to: Station::Ours };
+    let about = About { frame: &frame, came, view, is_usable: &is_usable };
+    let steps = Steps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
     Ok(json(&steps.explain()))
+}
+
+/// Where a packet comes from that is said to come by this port, or from the host.
+fn origin(came_by: &str, tables: &Tables) -> Result<Origin, String> {
+    match (came_by, tables.port(came_by)) {
+        (_, Some(port)) => Ok(Origin::Port(port)),
+        ("host", None) => Ok(Origin::Host),
+        ("", None) => Err("by which port? write 'PORT FLOW', or 'host FLOW'".into()),
+        _ => {
+            let names = port_names(tables);
+            Err(format!("no port is called '{came_by}': packets come by {names}, or from 'host'"))
+        }
+    }
 }
 
 /// An explanation in the making.
 struct Steps<'a> {
-    frame: &'a [u8],
-    from: Origin,
+    about: About<'a>,
     tables: &'a Tables,
-    view: View<'a>,
-    /// Whether the router may speak from an address of its own.
-    is_usable: &'a dyn Fn(PortId, IpAddr) -> bool,
     now: Duration,
     stages: Vec<Stage>,
     /// The stage that ends the packet, and why.
@@ -95,52 +85,52 @@ struct Head<A> {
 impl Steps<'_> {
     fn explain(mut self) -> Explanation {
         let verdict = self.judge();
+        let About { frame, came, view, .. } = self.about;
         Explanation {
             schema_version: 1,
-            packet: describe::frame(self.frame).to_string(),
-            came_by: self.from.port().map_or("host".to_string(), |port| name(self.view.ports, port)),
-            verdict: self.said(&verdict),
+            packet: describe::frame(frame).to_string(),
+            came_by: came.from.port().map_or("host".to_string(), |port| name(view.ports, port)),
+            verdict: self.about.verdict(&verdict),
             stages: self.stages,
         }
     }
 
     fn judge(&mut self) -> Verdict {
-        let Ok(ethernet) = Ethernet::new(self.frame) else {
-            let text = format!("{} bytes are no frame", self.frame.len());
-            return self.end_on_arrival(text, DropReason::TooShort);
+        let About { frame, came, view, is_usable } = self.about;
+        let came = match view.came(frame, came.from) {
+            Ok(came) => came,
+            Err(reason) => return self.end_on_arrival(reason),
         };
-        let to = match self.from.port().map(|port| self.view.port(port)) {
-            Some(Some(port)) => Station::of(ethernet.dst(), port.address),
-            Some(None) => return self.end_on_arrival("by a port that is gone".into(), DropReason::PortDown),
-            None => Station::Ours,
-        };
-        let (came, view, frame) = (Came { from: self.from, to }, self.view, self.frame);
-        let verdict = judge(frame, came, &view, &mut |method| number(frame, method));
-        let verdict = unless_unclaimed(verdict, frame, view.ports, self.is_usable);
+        self.about.came = came;
+        let verdict = judge(frame, usize::MAX, came, &view, is_usable, &mut |method| number(frame, method));
         let packet = frame.get(LINK..).unwrap_or_default();
-        match ethernet.ether_type() {
-            EtherType::IPV4 => self.walk(&verdict, came, head4(packet), view.v4),
-            EtherType::IPV6 => self.walk(&verdict, came, head6(packet), view.v6),
+        match Ethernet::new(frame).map(|ethernet| ethernet.ether_type()) {
+            Ok(EtherType::IPV4) => self.walk(&verdict, head4(packet), view.v4),
+            Ok(EtherType::IPV6) => self.walk(&verdict, head6(packet), view.v6),
             _ => {
                 self.ends_at = verdict.reason().map(|reason| ("arrival", reason));
-                self.stage("arrival", format!("{}, {}", self.arrived(to), describe::frame(frame)));
+                self.stage("arrival", format!("{}, {}", self.arrived(), describe::frame(frame)));
             }
         }
         verdict
     }
 
-    fn end_on_arrival(&mut self, text: String, reason: DropReason) -> Verdict {
+    fn end_on_arrival(&mut self, reason: DropReason) -> Verdict {
         self.ends_at = Some(("arrival", reason));
+        let text = match reason {
+            DropReason::PortDown => "by a port that is gone".to_string(),
+            _ => format!("{} bytes are no frame", self.about.frame.len()),
+        };
         self.stage("arrival", text);
         Verdict::Discard(reason)
     }
 
     /// Tells of the steps of an IP packet as far as it comes.
-    fn walk<A: Ip>(&mut self, verdict: &Verdict, came: Came, head: Option<Head<A>>, path: &PathReader<A>) {
+    fn walk<A: Ip>(&mut self, verdict: &Verdict, head: Option<Head<A>>, path: &PathReader<A>) {
         self.ends_at = verdict
             .reason()
             .map(|reason| (stage_of(reason, head.as_ref().is_some_and(|head| head.is_sound)), reason));
-        if !self.stage("arrival", self.arrived(came.to)) {
+        if !self.stage("arrival", self.arrived()) {
             return;
         }
         let Some(head) = head else {
@@ -152,21 +142,21 @@ impl Steps<'_> {
         if !self.stage("header", text) || !self.stage("source", self.source(head.source.to_ip())) {
             return;
         }
-        let frame = self.frame;
-        let found = path.explain(self.view.turn, head.destination, |method| number(frame, method));
+        let About { frame, view, .. } = self.about;
+        let found = path.explain(view.turn, head.destination, |method| number(frame, method));
         if !self.route(head.destination) || !self.next_hop(&found) {
             return;
         }
-        match found.decision.outcome {
-            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => {
-                self.leave(verdict, came, &head, &found)
-            }
-            _ => self.arrive(verdict),
+        if leads_on(found.decision.outcome) {
+            self.leave(verdict, &head, &found);
+        } else {
+            self.arrive(verdict);
         }
     }
 
     fn source(&self, source: IpAddr) -> String {
-        let port = self.from.port().and_then(|port| self.view.port(port));
+        let About { came, view, .. } = self.about;
+        let port = came.from.port().and_then(|port| view.port(port));
         let check = port.map_or("off", |port| reverse_path(port.settings.rpf));
         format!("{source}; the check of the way back is {check}")
     }
@@ -200,14 +190,14 @@ impl Steps<'_> {
             let method = group.selection.method();
             (facts.member, facts.members) = (Some(at), Some(group.members.len()));
             facts.method = Some(group.selection.name());
-            facts.flow = Some(number(self.frame, method)).filter(|_| method != Method::PerPacket);
+            facts.flow = Some(number(self.about.frame, method)).filter(|_| method != Method::PerPacket);
             text = format!("{text}, {}", several(&group, at, facts.flow));
         }
         self.stage_with("next-hop", text, facts)
     }
 
     fn hop(&self, hop: Hop) -> String {
-        let port = hop.port().map(|port| name(self.view.ports, port)).unwrap_or_default();
+        let port = hop.port().map(|port| name(self.about.view.ports, port)).unwrap_or_default();
         match hop {
             Hop::Gateway { address, .. } => format!("via {address} on {port}"),
             Hop::OnLink { .. } => format!("on the link of {port}"),
@@ -217,11 +207,11 @@ impl Steps<'_> {
     }
 
     /// On its way out of the router.
-    fn leave<A: Ip>(&mut self, verdict: &Verdict, came: Came, head: &Head<A>, found: &Explained) {
+    fn leave<A: Ip>(&mut self, verdict: &Verdict, head: &Head<A>, found: &Explained) {
         if !self.stage("options", "none that keeps it from going on".to_string()) {
             return;
         }
-        let hops = match came.from.port() {
+        let hops = match self.about.came.from.port() {
             Some(_) => format!("{} hops left, {} when it leaves", head.hops, head.hops.saturating_sub(1)),
             None => format!("{} hops left, as the host sends it", head.hops),
         };
@@ -234,11 +224,9 @@ impl Steps<'_> {
         if !self.stage("mtu", format!("{} bytes, where {mtu} fit{cut}", head.len)) {
             return;
         }
-        let next_hop = match found.neighbor {
-            Some(neighbor) if !found.on_link => self.view.v4.address_of(neighbor),
-            _ => head.destination.to_ip(),
-        };
-        let chosen = self.chosen(found, next_hop);
+        let About { view, .. } = self.about;
+        let next_hop = view.next_hop(found, head.destination.to_ip());
+        let chosen = chosen(self.tables, view.ports, found, next_hop, self.now);
         let at = chosen.lladdr.as_ref().map_or(String::new(), |lladdr| format!(", at {lladdr}"));
         let text = format!("{next_hop} on {}: {}{at}", chosen.port, chosen.state);
         let facts = Facts { chosen: Some(chosen), ..Facts::default() };
@@ -251,12 +239,12 @@ impl Steps<'_> {
     }
 
     fn output(&mut self, leave: &Leave) {
-        let port = name(self.view.ports, leave.decision.port);
-        let from =
-            self.view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
+        let About { view, .. } = self.about;
+        let port = name(view.ports, leave.decision.port);
+        let from = view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
         let to = leave.decision.link.address().map(|link| link.to_string()).unwrap_or_default();
         self.stage("output", format!("by {port}, from {from} to {to}"));
-        if let Some(better) = self.redirect(leave) {
+        if let Some(better) = self.about.redirect(leave) {
             self.stage("redirect", format!("its sender is told that {better} is a better first hop"));
         }
     }
@@ -266,17 +254,6 @@ impl Steps<'_> {
         if self.stage("options", "none that is refused".to_string()) {
             self.stage("local", local(verdict).to_string());
         }
-    }
-
-    /// The neighbor that a decision leads to.
-    fn chosen(&self, found: &Explained, next_hop: IpAddr) -> ChosenJson {
-        let Steps { tables, now, .. } = self;
-        let port = found.decision.port;
-        let (state, lladdr) = match next_hop {
-            IpAddr::V4(to) => known(tables.neighbor(port, to.to_bits(), *now)),
-            IpAddr::V6(to) => known(tables.neighbor(port, to.to_bits(), *now)),
-        };
-        ChosenJson { next_hop, port: name(self.view.ports, port), lladdr, state, mtu: found.decision.mtu }
     }
 
     /// Says a step, and whether the packet goes on.
@@ -293,21 +270,17 @@ impl Steps<'_> {
         end.is_none()
     }
 
-    fn arrived(&self, to: Station) -> String {
-        let Some(port) = self.from.port() else { return "from the host".to_string() };
-        let station = match to {
+    fn arrived(&self) -> String {
+        let About { came, view, .. } = self.about;
+        let Some(port) = came.from.port() else { return "from the host".to_string() };
+        let station = match came.to {
             Station::Ours => "the port's own station",
             Station::All => "all stations",
             Station::Group => "a group",
             Station::Other => "another station",
         };
-        format!("by {}, in a frame to {station}", name(self.view.ports, port))
+        format!("by {}, in a frame to {station}", name(view.ports, port))
     }
-}
-
-/// The number of a frame's flow. For methods that go by packets it is that of no packet in particular.
-fn number(frame: &[u8], method: Method) -> u32 {
-    if method == Method::PerPacket { 0 } else { Flows::default().number(frame, method) }
 }
 
 fn head4(packet: &[u8]) -> Option<Head<u32>> {
@@ -336,26 +309,6 @@ fn several(group: &GroupView, at: usize, flow: Option<u32>) -> String {
     }
 }
 
-/// State and link address of a neighbor.
-fn known<A>(view: Option<NeighborView<A>>) -> (String, Option<String>) {
-    match view {
-        Some(view) => (view.state.to_string(), view.link.map(|link| link.to_string())),
-        None => ("NONE".to_string(), None),
-    }
-}
-
-/// Where a packet for the router itself goes.
-fn local(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Answer => "the router answers the echo request",
-        Verdict::Reassemble => "a fragment: the router waits for the others",
-        Verdict::Host => "the host gets it",
-        Verdict::Neighbor(Message::Arp) => "a message of ARP: the router looks at it",
-        Verdict::Neighbor(Message::Nd) => "a message of Neighbor Discovery: the router looks at it",
-        _ => "it goes no further",
-    }
-}
-
 /// The step at which packets end for a reason.
 fn stage_of(reason: DropReason, is_sound: bool) -> &'static str {
     use DropReason as R;
@@ -372,141 +325,6 @@ fn stage_of(reason: DropReason, is_sound: bool) -> &'static str {
         R::NeighborFailed => "neighbor",
         _ => "route",
     }
-}
-
-impl Steps<'_> {
-    /// The verdict, for programs and in a sentence.
-    fn said(&self, verdict: &Verdict) -> VerdictJson {
-        let reason = verdict.reason();
-        let base = VerdictJson {
-            kind: verdict.kind(),
-            text: self.sentence(verdict),
-            reason: reason.map(DropReason::name),
-            sentence: reason.map(|reason| reason.sentence().trim()),
-            ..VerdictJson::default()
-        };
-        match verdict {
-            Verdict::Forward(leave) | Verdict::Hold(leave) => VerdictJson {
-                port: Some(name(self.view.ports, leave.decision.port)),
-                next_hop: Some(leave.next_hop),
-                lladdr: leave.decision.link.address().map(|link| link.to_string()),
-                fragmented: Some(leave.is_cut),
-                redirect: self.redirect(leave),
-                ..base
-            },
-            Verdict::Error(told, _) if self.silence(*told).is_none() => {
-                let (icmp_type, icmp_code) = message(*told);
-                VerdictJson { icmp_type: Some(icmp_type), icmp_code: Some(icmp_code), ..base }
-            }
-            _ => base,
-        }
-    }
-
-    fn sentence(&self, verdict: &Verdict) -> String {
-        match verdict {
-            Verdict::Forward(leave) => format!("leaves by {}", name(self.view.ports, leave.decision.port)),
-            Verdict::Hold(leave) => format!("waits until the link address of {} is known", leave.next_hop),
-            Verdict::Error(told, reason) => match self.silence(*told) {
-                None => {
-                    let (kind, code) = message(*told);
-                    let sentence = reason.sentence().trim();
-                    format!(
-                        "{sentence} Its sender is told: ICMP type {kind}, code {code}, unless too many were of late."
-                    )
-                }
-                Some(why) => format!("{} Its sender is not told: {why}.", reason.sentence().trim()),
-            },
-            Verdict::Discard(reason) => reason.sentence().trim().to_string(),
-            other => local(other).to_string(),
-        }
-    }
-
-    /// Why the packet's sender can't be told of it, if so.
-    fn silence(&self, told: Told) -> Option<String> {
-        let Ok(ethernet) = Ethernet::new(self.frame) else { return Some("it is no frame".into()) };
-        let port = self.from.port().and_then(|port| self.view.port(port));
-        let is_many = port.is_some_and(|port| Station::of(ethernet.dst(), port.address).is_many());
-        let from = Speaker { ports: self.view.ports, port: self.from.port(), is_usable: self.is_usable };
-        match icmp::error(told, &self.frame[LINK..], is_many, 0, from) {
-            Ok(_) => None,
-            Err(Silence::Forbidden(why)) => Some(why.to_string()),
-            Err(Silence::NoAddress) => Some("the router has no address to say it from".into()),
-        }
-    }
-
-    /// The better first hop that the packet's sender is told of, unless too many were told of late.
-    fn redirect(&self, leave: &Leave) -> Option<IpAddr> {
-        let better = leave.redirect?;
-        let may_be = match better {
-            IpAddr::V4(better) => self.silence(Told::V4(IcmpError::redirect(better))).is_none(),
-            IpAddr::V6(better) => self.redirect_v6(leave, better),
-        };
-        may_be.then_some(better)
-    }
-
-    fn redirect_v6(&self, leave: &Leave, better: Ipv6Addr) -> bool {
-        let id = leave.decision.port;
-        let Some(port) = self.view.port(id) else { return false };
-        let (Ok(ethernet), packet) = (Ethernet::new(self.frame), &self.frame[LINK..]) else { return false };
-        let Some((IpAddr::V6(sender), _)) = icmp::ends(packet) else { return false };
-        let own = port.link_local.into();
-        let (from, to) =
-            (nd::Station { ether: port.address, ip: own }, nd::Station { ether: ethernet.src(), ip: sender });
-        let message = nd::redirect(from, to, better, leave.decision.link.address(), packet);
-        (self.is_usable)(id, IpAddr::V6(own)) && message.is_ok()
-    }
-}
-
-/// Type and code of what a sender is told.
-fn message(told: Told) -> (u8, u8) {
-    match told {
-        Told::V4(error) => (error.icmp_type.0, error.code),
-        Told::V6(error) => (error.icmp_type.0, error.code),
-    }
-}
-
-/// What becomes of packets to an address, and the neighbor that an echo request of the router would go to.
-pub(super) fn chosen(
-    router: &SharedRouter,
-    tables: &Tables,
-    to: IpAddr,
-    turn: &Turn<'_>,
-    now: Duration,
-) -> (Outcome, Option<ChosenJson>) {
-    let readers = router.readers();
-    let view = View { ports: readers.ports.read(turn), v4: &readers.v4, v6: &readers.v6, turn };
-    let link = ether(SENDER, SENDER);
-    let (frame, found) = match to {
-        IpAddr::V4(to) => {
-            let from = view.ports.iter().find_map(|port| port.v4.first()).map_or(0, |(own, _)| *own);
-            let frame = link.ip4(ip4().src(from.to_be_bytes()).dst(to).icmp_echo(1, 1)).bytes();
-            let found = view.v4.explain(turn, to.to_bits(), |method| number(&frame, method));
-            (frame, found)
-        }
-        IpAddr::V6(to) => {
-            let from = view.ports.iter().find_map(|port| port.v6.first()).map_or(0, |(own, _)| *own);
-            let frame = link.ip6(ip6().src(from.to_be_bytes()).dst(to).icmp_echo(1, 1)).bytes();
-            let found = view.v6.explain(turn, to.to_bits(), |method| number(&frame, method));
-            (frame, found)
-        }
-    };
-    let outcome = found.decision.outcome;
-    let steps = Steps {
-        frame: &frame,
-        from: Origin::Router,
-        tables,
-        view,
-        is_usable: &|_, _| true,
-        now,
-        stages: Vec::new(),
-        ends_at: None,
-    };
-    let next_hop = match found.neighbor {
-        Some(neighbor) if !found.on_link => view.v4.address_of(neighbor),
-        _ => to,
-    };
-    let leads = matches!(outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
-    (outcome, leads.then(|| steps.chosen(&found, next_hop)))
 }
 
 #[cfg(test)]

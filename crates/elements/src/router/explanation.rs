@@ -1,4 +1,5 @@
 //! What `explain` says of a packet, for programs: steps and a verdict.
+use super::chosen::ChosenJson;
 use super::verdict::Verdict;
 use artery_engine::DropReason;
 use serde::Serialize;
@@ -47,18 +48,6 @@ pub(super) struct Facts {
     pub(super) members: Option<usize>,
     #[serde(flatten)]
     pub(super) chosen: Option<ChosenJson>,
-}
-
-/// The neighbor that packets go to.
-#[derive(Clone, Serialize)]
-pub(super) struct ChosenJson {
-    pub(super) next_hop: IpAddr,
-    pub(super) port: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lladdr: Option<String>,
-    /// As in `ip neighbor`; NONE if it was never heard of.
-    pub(super) state: String,
-    pub(super) mtu: u16,
 }
 
 /// What becomes of the packet.

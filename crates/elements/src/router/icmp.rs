@@ -2,7 +2,7 @@
 use super::verdict::Told;
 use artery_table::router::PortView;
 use artery_table::{PortId, Prefix};
-use artery_wire::{Forbidden, Icmp6, Icmp6Type, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The time to live of echo replies.
@@ -22,7 +22,8 @@ pub(crate) struct Speaker<'a> {
 }
 
 impl Speaker<'_> {
-    fn port(&self) -> Option<(PortId, &PortView)> {
+    /// The port with its number.
+    pub(crate) fn port(&self) -> Option<(PortId, &PortView)> {
         self.port.and_then(|id| Some((id, self.ports.get(usize::from(id.0))?)))
     }
 
@@ -67,36 +68,45 @@ pub(crate) enum Silence {
     NoAddress,
 }
 
-/// The error about a packet, both from their IP headers on. `is_many` says that it came in a frame for more than one.
-pub(crate) fn error(
-    told: Told,
-    packet: &[u8],
-    is_many: bool,
-    id: u16,
-    from: Speaker<'_>,
-) -> Result<Vec<u8>, Silence> {
-    match told {
-        Told::V4(error) => error_v4(error, packet, is_many, id, from),
-        Told::V6(error) => {
-            let answer = error.about(packet, is_many).map_err(Silence::Forbidden)?;
-            let src = from.v6(answer.to()).ok_or(Silence::NoAddress)?;
-            Ok(answer.packet(packet, src))
+/// An error that may be sent, and from whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Error {
+    /// By ICMP.
+    V4(IcmpAnswer, Ipv4Addr),
+    /// By ICMPv6.
+    V6(Icmp6Answer, Ipv6Addr),
+}
+
+impl Error {
+    /// To whom it goes.
+    pub(crate) fn to(&self) -> IpAddr {
+        match self {
+            Error::V4(answer, _) => answer.to().into(),
+            Error::V6(answer, _) => answer.to().into(),
+        }
+    }
+    /// Itself, from its IP header on; `about` is the packet that was asked about.
+    pub(crate) fn packet(&self, about: &[u8], id: u16) -> Vec<u8> {
+        match self {
+            Error::V4(answer, src) => answer.packet(about, *src, id),
+            Error::V6(answer, src) => answer.packet(about, *src),
         }
     }
 }
 
-fn error_v4(
-    error: IcmpError,
-    packet: &[u8],
-    is_many: bool,
-    id: u16,
-    from: Speaker<'_>,
-) -> Result<Vec<u8>, Silence> {
-    let answer = error
-        .about(packet, is_many, |address| is_broadcast(from.ports, address))
-        .map_err(Silence::Forbidden)?;
-    let src = from.v4(answer.to()).ok_or(Silence::NoAddress)?;
-    Ok(answer.packet(packet, src, id))
+/// The error about a packet, given from its IP header on. `is_many` says that it came in a frame for more than one.
+pub(crate) fn error(told: Told, packet: &[u8], is_many: bool, from: Speaker<'_>) -> Result<Error, Silence> {
+    match told {
+        Told::V4(error) => {
+            let answer = error.about(packet, is_many, |address| is_broadcast(from.ports, address));
+            let answer = answer.map_err(Silence::Forbidden)?;
+            from.v4(answer.to()).map(|src| Error::V4(answer, src)).ok_or(Silence::NoAddress)
+        }
+        Told::V6(error) => {
+            let answer = error.about(packet, is_many).map_err(Silence::Forbidden)?;
+            from.v6(answer.to()).map(|src| Error::V6(answer, src)).ok_or(Silence::NoAddress)
+        }
+    }
 }
 
 /// Whether an address means all hosts on a link of the router, or its network.

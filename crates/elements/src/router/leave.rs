@@ -1,15 +1,15 @@
 //! A packet's last steps in the router: rewritten, cut if it must be, and sent; its sender told of a better first hop.
-use super::icmp;
+use super::icmp::Speaker;
+use super::redirect::{Redirect, redirect};
 use super::slow::{Job, LINK, Slow};
-use super::verdict::{Came, Leave, Origin, Told};
+use super::verdict::{Came, Leave, Origin};
 use crate::ip::fragments::Cut;
 use crate::ip::gateway_options::Gateway;
 use crate::ip::ip_header;
 use artery_engine::{DropReason, Level, Packet};
 use artery_table::router::PortView;
-use artery_wire::nd::{self, Station};
-use artery_wire::{EtherAddr, Ethernet, IcmpError, Ipv4, Ipv6};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use artery_wire::{EtherAddr, Ethernet, Ipv4, Ipv6};
+use std::net::Ipv4Addr;
 
 /// Room for headers in front of the fragments of a packet.
 const HEADROOM: usize = 64;
@@ -29,9 +29,7 @@ impl Slow {
         if came.from.port().is_some() && job.cx.exits(Level::L3, &packet) {
             return job.cx.discard(packet, DropReason::Monitored);
         }
-        if let Some(better) = leave.redirect {
-            self.redirect(packet.data(), better, leave, came, job);
-        }
+        self.redirect(packet.data(), leave, came, job);
         if let Err(reason) = rewrite(&mut packet, leave, port, job) {
             return job.cx.discard(packet, reason);
         }
@@ -72,60 +70,26 @@ impl Slow {
         job.cx.give_spare(rest);
     }
 
-    /// Tells a frame's sender of a better first hop.
-    fn redirect(&mut self, frame: &[u8], better: IpAddr, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
-        let packet = frame.get(LINK..).unwrap_or_default();
-        let Some((sender, _)) = icmp::ends(packet) else { return };
-        let message = match better {
-            IpAddr::V4(better) => self.redirect_v4(packet, better, came, job),
-            IpAddr::V6(better) => self.redirect_v6(frame, better, leave, job),
-        };
-        // What can't be said uses up no permit.
-        let Some(message) = message else { return };
-        if !self.limits.take(sender, job.now) {
+    /// Tells a frame's sender of a better first hop, if there is one. What can't be said uses up no permit.
+    fn redirect(&mut self, frame: &[u8], leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
+        let is_usable = |port, address| self.is_usable(port, address);
+        let from = Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
+        let Some(redirect) = redirect(frame, leave, came, from) else { return };
+        if !self.limits.take(redirect.to(), job.now) {
             self.counters.redirects_limited += 1;
             return;
         }
         self.counters.redirects += 1;
-        match better {
-            IpAddr::V4(_) => self.say(&message, came, job),
-            IpAddr::V6(_) => drop(job.send(leave.decision.port, &message)),
+        let packet = frame.get(LINK..).unwrap_or_default();
+        match redirect {
+            Redirect::V4(error) => {
+                let packet = error.packet(packet, self.next_id());
+                self.say(&packet, came, job);
+            }
+            Redirect::V6(frame) => {
+                frame.bytes(packet).map(|frame| job.send(leave.decision.port, &frame));
+            }
         }
-    }
-
-    /// The packet.
-    fn redirect_v4(
-        &mut self,
-        packet: &[u8],
-        better: Ipv4Addr,
-        came: Came,
-        job: &Job<'_, '_>,
-    ) -> Option<Vec<u8>> {
-        self.ids = self.ids.wrapping_add(1);
-        let is_usable = |port, address| self.is_usable(port, address);
-        let from = icmp::Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
-        let told = Told::V4(IcmpError::redirect(better));
-        icmp::error(told, packet, came.to.is_many(), self.ids as u16, from).ok()
-    }
-
-    /// The frame: from the link-local address, to the station that sent the other one (RFC 4861 section 8.2).
-    fn redirect_v6(
-        &self,
-        frame: &[u8],
-        better: Ipv6Addr,
-        leave: &Leave,
-        job: &Job<'_, '_>,
-    ) -> Option<Vec<u8>> {
-        let id = leave.decision.port;
-        let (port, ethernet, packet) = (job.port(id)?, Ethernet::new(frame).ok()?, frame.get(LINK..)?);
-        let (IpAddr::V6(sender), _) = icmp::ends(packet)? else { return None };
-        let own = port.link_local.into();
-        if !self.is_usable(id, IpAddr::V6(own)) {
-            return None;
-        }
-        let (from, to) =
-            (Station { ether: port.address, ip: own }, Station { ether: ethernet.src(), ip: sender });
-        nd::redirect(from, to, better, leave.decision.link.address(), packet).ok()
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Routes are taken out of the tables slice by slice, so that who needs the tables meanwhile waits for one slice, and
 //! written while nobody waits. A listing is so one of many moments, each right for its slice.
-use super::explanation::ChosenJson;
+use super::chosen::{ChosenJson, chosen_for};
 use super::ip_router::IpRouter;
 use super::route_text::{ip, prefix};
 use super::shared::{NamedRouters, SharedRouter};
-use super::{explain, handlers};
+use super::handlers;
 use artery_engine::{Context, HandlerError, Resources};
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Hop;
@@ -338,7 +338,7 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
     let tables = r.router.tables();
     let (found, ports) = (tables.lookup(dst), tables.ports());
     let group = found.and_then(|route| tables.group(route.group));
-    let (outcome, chosen) = explain::chosen(&r.router, &tables, dst, cx.turn(), now);
+    let (outcome, chosen) = chosen_for(&r.router, &tables, dst, cx.turn(), now);
     Ok(json(&RouteJson {
         schema_version: 1,
         dst,

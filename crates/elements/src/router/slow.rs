@@ -7,14 +7,14 @@ use super::events::{AddressEvent, Event};
 use super::flow::Flows;
 use super::held::{Held, Neighbor};
 use super::icmp::{self, Silence, Speaker};
+use super::judge::judge;
 use super::limits::{Bucket, Limits, Rate};
 use super::local::{Fragments, no_fragments};
 use super::order::UpTo;
 use super::shared::SharedRouter;
 use super::together::{Counters, Together, locked};
-use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View};
+use super::verdict::{Came, Leave, Message, Origin, Told, Verdict, View};
 use super::waiting::{self, Waiting};
-use super::{judge4, judge6};
 use artery_engine::{Context, DropReason, Packet, Time};
 use artery_rcu::Turn;
 use artery_table::neighbor::Link;
@@ -155,20 +155,15 @@ impl Slow {
 
     /// Takes a frame that a port received, or that the host sends.
     pub(super) fn take(&mut self, packet: Packet, from: Origin, job: &mut Job<'_, '_>) {
-        let Ok(ethernet) = Ethernet::new(packet.data()) else {
-            return job.cx.discard(packet, DropReason::TooShort);
+        let came = match job.view().came(packet.data(), from) {
+            Ok(came) => came,
+            Err(reason) => return job.cx.discard(packet, reason),
         };
-        let (to, kind) = (ethernet.dst(), ethernet.ether_type());
-        let station = match from.port().map(|port| job.port(port)) {
-            Some(Some(port)) => Station::of(to, port.address),
-            Some(None) => return job.cx.discard(packet, DropReason::PortDown),
-            None => Station::of(to, to),
-        };
-        let came = Came { from, to: station };
+        let kind = Ethernet::new(packet.data()).map(|ethernet| ethernet.ether_type());
         match (kind, from) {
-            (EtherType::ARP, Origin::Port(port)) => self.take_message(packet, port, Message::Arp, job),
-            (EtherType::ARP, _) => self.host_asks(packet, job),
-            (EtherType::IPV4 | EtherType::IPV6, _) => self.deal(packet, came, job),
+            (Ok(EtherType::ARP), Origin::Port(port)) => self.take_message(packet, port, Message::Arp, job),
+            (Ok(EtherType::ARP), _) => self.host_asks(packet, job),
+            (Ok(EtherType::IPV4 | EtherType::IPV6), _) => self.deal(packet, came, job),
             _ => job.cx.discard(packet, DropReason::UnknownEtherType),
         }
     }
@@ -178,9 +173,8 @@ impl Slow {
         let Slow { flows, together, .. } = self;
         let frame = packet.data();
         let longest = if packet.is_unfinished() { packet.segment_len(LINK) } else { usize::MAX };
-        let verdict =
-            judge_uncut(frame, longest, came, &job.view(), &mut |method| flows.number(frame, method));
-        unless_unclaimed(verdict, frame, job.view().ports, &|port, address| together.is_usable(port, address))
+        let is_usable = |port, address| together.is_usable(port, address);
+        judge(frame, longest, came, &job.view(), &is_usable, &mut |method| flows.number(frame, method))
     }
 
     /// Does with a frame that holds an IP packet what is to be done.
@@ -235,24 +229,27 @@ impl Slow {
         if came.from == Origin::Router {
             return;
         }
-        self.ids = self.ids.wrapping_add(1);
-        let Slow { together, ids, .. } = self;
-        let is_usable = |port, address| together.is_usable(port, address);
+        let is_usable = |port, address| self.is_usable(port, address);
         let from = Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
-        match icmp::error(told, packet, came.to.is_many(), *ids as u16, from) {
-            Ok(error) if self.may_say(&error, job.now) => {
-                self.counters.errors += 1;
-                self.say(&error, came, job);
+        match icmp::error(told, packet, came.to.is_many(), from) {
+            Ok(error) => {
+                let bytes = error.packet(packet, self.next_id());
+                if self.limits.take(error.to(), job.now) {
+                    self.counters.errors += 1;
+                    self.say(&bytes, came, job);
+                } else {
+                    self.counters.errors_limited += 1;
+                }
             }
-            Ok(_) => self.counters.errors_limited += 1,
             Err(Silence::Forbidden(_)) => self.counters.errors_forbidden += 1,
             Err(Silence::NoAddress) => {}
         }
     }
 
-    /// Whether there is a permit for a packet to its destination.
-    pub(super) fn may_say(&mut self, packet: &[u8], now: Duration) -> bool {
-        icmp::ends(packet).is_some_and(|(_, to)| self.limits.take(to, now))
+    /// An identification for the header of what the router says.
+    pub(super) fn next_id(&mut self) -> u16 {
+        self.ids = self.ids.wrapping_add(1);
+        self.ids as u16
     }
 
     /// Sends a packet of the router's own about one that came so.
@@ -371,52 +368,6 @@ impl Slow {
 
     pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
         self.together.is_usable(port, address)
-    }
-}
-
-/// What is to become of a frame with an IP packet.
-pub(crate) fn judge(frame: &[u8], came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    judge_uncut(frame, usize::MAX, came, view, flow)
-}
-
-/// The same for a frame that is yet to be cut into segments, none longer than this from the IP header on.
-fn judge_uncut(frame: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    let Ok(ethernet) = Ethernet::new(frame) else { return Verdict::Discard(DropReason::TooShort) };
-    let packet = frame.get(LINK..).unwrap_or_default();
-    match ethernet.ether_type() {
-        EtherType::ARP => Verdict::Neighbor(Message::Arp),
-        EtherType::IPV4 => judge4::judge(packet, longest, came, view, flow),
-        EtherType::IPV6 => judge6::judge(packet, longest, came, view, flow),
-        _ => Verdict::Discard(DropReason::UnknownEtherType),
-    }
-}
-
-/// What is to become of a frame of which `verdict` is so, unless it is for an address that the router may not use.
-pub(super) fn unless_unclaimed(
-    verdict: Verdict,
-    frame: &[u8],
-    ports: &[PortView],
-    is_usable: &dyn Fn(PortId, IpAddr) -> bool,
-) -> Verdict {
-    if !matches!(verdict, Verdict::Answer | Verdict::Reassemble | Verdict::Host) {
-        return verdict;
-    }
-    let Some((_, to)) = icmp::ends(frame.get(LINK..).unwrap_or_default()) else { return verdict };
-    let owners = || (0..).map(PortId).zip(ports).filter(|(_, port)| owns(port, to)).map(|(id, _)| id);
-    // Ports with one link address have one link-local address, each on its own link.
-    if owners().next().is_some() && !owners().any(|port| is_usable(port, to)) {
-        return Verdict::Discard(DropReason::Unclaimed);
-    }
-    verdict
-}
-
-fn owns(port: &PortView, address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
-        IpAddr::V6(address) => {
-            let own = address.to_bits();
-            port.link_local == own || port.v6.iter().any(|(other, _)| *other == own)
-        }
     }
 }
 

@@ -5,10 +5,10 @@
 use artery_engine::DropReason;
 use artery_rcu::Turn;
 use artery_table::neighbor::Key;
-use artery_table::path::{Decision, Explained, Method, PathReader};
+use artery_table::path::{Decision, Explained, Method, Outcome, PathReader};
 use artery_table::router::{PortView, ReversePath};
 use artery_table::{Family, PortId};
-use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Malformed};
+use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError, Malformed};
 use std::net::IpAddr;
 
 /// What is to become of a packet.
@@ -149,6 +149,15 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// How a frame came from somewhere, or why it ends on arrival.
+    pub(crate) fn came(&self, frame: &[u8], from: Origin) -> Result<Came, DropReason> {
+        let to = Ethernet::new(frame).map_err(|_| DropReason::TooShort)?.dst();
+        let to = match from.port() {
+            Some(port) => Station::of(to, self.port(port).ok_or(DropReason::PortDown)?.address),
+            None => Station::Ours,
+        };
+        Ok(Came { from, to })
+    }
     /// The neighbor to which a packet to `to` leaves.
     pub(crate) fn next_hop(&self, found: &Explained, to: IpAddr) -> IpAddr {
         match found.neighbor {
@@ -176,6 +185,11 @@ impl<'a> View<'a> {
     pub(crate) fn port(&self, port: PortId) -> Option<&'a PortView> {
         self.ports.get(usize::from(port.0))
     }
+}
+
+/// Whether packets that the tables say so of go on to another station.
+pub(crate) fn leads_on(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed)
 }
 
 /// Tells the number of a packet's flow to a method that chooses by it.
