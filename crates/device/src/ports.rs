@@ -532,7 +532,7 @@ impl<Q: ?Sized> std::fmt::Debug for Handle<Q> {
 mod tests {
     use super::*;
     use crate::memory_pair;
-    use crate::namespace::{in_namespace, may_make_namespaces, run, try_run};
+    use crate::namespace::{in_namespace, run, try_run};
     use crate::{Attach, Method};
     use artery_packet::{Batch, Pool};
 
@@ -623,9 +623,6 @@ mod tests {
 
     #[test]
     fn one_interface_has_one_port_and_one_set_of_settings() {
-        if !may_make_namespaces() {
-            return;
-        }
         in_namespace(|| {
             let ports = Ports::default();
             let port = ports.open(interface("lo", Default::default()), pool()).unwrap();
@@ -653,9 +650,6 @@ mod tests {
 
     #[test]
     fn an_interface_that_was_made_anew_gets_a_new_port_of_the_same_number() {
-        if !may_make_namespaces() {
-            return;
-        }
         in_namespace(|| {
             let ports = Ports::default();
             run("ip link add left type veth peer name right");
@@ -681,9 +675,6 @@ mod tests {
 
     #[test]
     fn a_half_that_nobody_holds_is_closed_while_the_other_is_at_work() {
-        if !may_make_namespaces() {
-            return;
-        }
         in_namespace(|| {
             run("ip link add left type veth peer name right");
             run("ip link set left up");
@@ -702,9 +693,6 @@ mod tests {
 
     #[test]
     fn af_xdp_in_use_one_way_is_not_had_in_another_and_is_given_back_when_unused() {
-        if !may_make_namespaces() {
-            return;
-        }
         in_namespace(|| {
             run("ip link add left type veth peer name right");
             run("ip link set left up");

@@ -1,11 +1,15 @@
-//! What tests of ports have in common: frames, patience, and two hosts with a router of two ports between them.
-use crate::namespace::Host;
-use crate::{RxCounters, RxQueue, TxQueue};
+//! What tests of ports have in common: frames, queues, patience, cables and hosts at their ends, and processes that
+//! hold a port.
+use crate::af_packet::{AfPacketRx, AfPacketTx, Group, find};
+use crate::namespace::{Host, run};
+use crate::{RxCounters, RxQueue, RxSettings, TxQueue, TxSettings};
 use artery_packet::{BATCH, Batch, Pool};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
@@ -17,6 +21,13 @@ pub(crate) fn frame(destination: [u8; 6], number: u8, len: usize) -> Vec<u8> {
     frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
     frame
+}
+
+/// A batch of such packets.
+pub(crate) fn batch_of(pool: &'static Pool, frames: impl IntoIterator<Item: AsRef<[u8]>>) -> Batch {
+    let mut batch = Batch::default();
+    batch.extend(frames.into_iter().map(|frame| pool.packet_from(frame.as_ref()).unwrap()));
+    batch
 }
 
 /// Whether a frame is of that protocol.
@@ -45,6 +56,94 @@ pub(crate) fn receive_until(
         }
     }
     got
+}
+
+/// A pool with room for all that a test has under way.
+pub(crate) fn pool() -> &'static Pool {
+    Pool::new(4096, 64).unwrap()
+}
+
+/// How many frames of the pool can be had at once.
+pub(crate) fn free_frames(pool: &'static Pool) -> usize {
+    std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len()
+}
+
+/// A receive queue by a packet socket, of port 3.
+pub(crate) fn packet_rx(name: &str, settings: RxSettings) -> AfPacketRx {
+    AfPacketRx::open(&find(name).unwrap(), &settings, 3, &Group::default()).unwrap()
+}
+
+/// A transmit queue by a packet socket.
+pub(crate) fn packet_tx(name: &str) -> AfPacketTx {
+    let interface = find(name).unwrap();
+    let mtu = Arc::new(AtomicU32::new(interface.mtu));
+    AfPacketTx::open(&interface, &TxSettings::default(), mtu).unwrap()
+}
+
+/// Lays a cable in this namespace, whose ends are `left` and `right`.
+pub(crate) fn cable() {
+    run("ip link add left type veth peer name right");
+    bring_up();
+}
+
+/// Brings both ends up.
+pub(crate) fn bring_up() {
+    run("ip link set left up");
+    run("ip link set right up");
+}
+
+/// A host at 10.1.0.2, on a cable to `left` of this namespace, which has 10.1.0.1.
+pub(crate) fn neighbor() -> Host {
+    let host = Host::new();
+    host.cable("left", "right");
+    run("ip address add 10.1.0.1/24 dev left");
+    host.run("ip address add 10.1.0.2/24 dev right");
+    host
+}
+
+/// Whether this namespace answers that host, if perhaps not at once.
+pub(crate) fn is_answered(neighbor: &Host) -> bool {
+    (0..5).any(|_| neighbor.pings("10.1.0.1"))
+}
+
+/// Set for a process that runs one test alone.
+const ALONE: &str = "ARTERY_TEST_ALONE";
+/// What a process says as soon as it holds a queue.
+const HOLDING: &str = "received nothing yet";
+
+/// Whether this process runs the calling test alone.
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs a test in a process of its own, in this thread's namespace; it must succeed.
+pub(crate) fn succeeds_alone<F: Fn()>(test: F) {
+    let output = alone(test).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Starts a process that runs a test which holds a queue, and waits until it does.
+pub(crate) fn start_holder<F: Fn()>(test: F) -> Child {
+    let mut holder = alone(test).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(HOLDING)), "the process holds no queue");
+    holder
+}
+
+/// Holds a queue until killed, or until its parent is gone.
+pub(crate) fn hold(rx: &mut dyn RxQueue) {
+    assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
+    println!("{HOLDING}");
+    std::io::stdout().flush().unwrap();
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+fn alone<F: Fn()>(_: F) -> Command {
+    let (_, name) = std::any::type_name::<F>().split_once("::").expect("a function has a path");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(ALONE, "");
+    command
 }
 
 /// Two hosts, at 10.1.0.1 and 10.1.0.2, and the ends of their cables in this namespace: `art0` and `art1`.

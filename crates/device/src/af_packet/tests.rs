@@ -1,44 +1,21 @@
 use super::*;
-use crate::namespace::{Host, in_namespace, may_make_namespaces, run, try_run};
-use crate::testing::{BROADCAST, MEGABYTES, bridge, frame, is_ours, receive_until, tcp, two_hosts};
+use crate::namespace::{Host, in_namespace, run, try_run};
+use crate::testing::*;
 use crate::{RxQueue, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, SegmentKind, Segments, Unfinished};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{Ethernet, Ipv4, checksum};
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
-
-fn pool() -> &'static Pool {
-    Pool::new(4096, 64).unwrap()
-}
-
-fn open_rx(name: &str, settings: RxSettings) -> AfPacketRx {
-    AfPacketRx::open(&find(name).unwrap(), &settings, 3, &Group::default()).unwrap()
-}
-
-fn open_tx(name: &str) -> AfPacketTx {
-    let interface = find(name).unwrap();
-    let mtu = Arc::new(AtomicU32::new(interface.mtu));
-    AfPacketTx::open(&interface, &TxSettings::default(), mtu).unwrap()
-}
 
 #[test]
 fn frames_cross_a_cable_whole_in_order_and_marked() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let mut rx = open_rx("right", RxSettings::default());
-        let mut tx = open_tx("left");
-        let mut sent = Batch::default();
-        sent.extend((0..200).map(|n| pool.packet_from(&frame(BROADCAST, n, 60 + 5 * n as usize)).unwrap()));
+        let mut rx = packet_rx("right", RxSettings::default());
+        let mut tx = packet_tx("left");
+        let mut sent = batch_of(pool, (0..200).map(|n| frame(BROADCAST, n, 60 + 5 * n as usize)));
         assert_eq!(tx.transmit(&mut sent), Ok(200));
         let got = receive_until(&mut rx, pool, |data| data[14..] == frame(BROADCAST, 199, 1055)[14..]);
         let numbers: Vec<_> = got.iter().filter(|p| is_ours(p.data())).collect();
@@ -53,16 +30,11 @@ fn frames_cross_a_cable_whole_in_order_and_marked() {
 
 #[test]
 fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let mut rx = open_rx("right", RxSettings::default());
-        let mut tx = open_tx("left");
+        let mut rx = packet_rx("right", RxSettings::default());
+        let mut tx = packet_tx("left");
         let mut sent = Batch::default();
         for (number, len) in [(1, 60), (2, 1515), (3, 13), (4, 1514)] {
             let mut bytes = frame(BROADCAST, number, len.max(14));
@@ -79,19 +51,14 @@ fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
 
 #[test]
 fn frames_longer_than_a_slot_come_whole_and_in_order() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         run("ip link add left mtu 40000 type veth peer name right mtu 40000");
-        run("ip link set left up");
-        run("ip link set right up");
+        bring_up();
         let pool = pool();
-        let mut rx = open_rx("right", RxSettings::default());
+        let mut rx = packet_rx("right", RxSettings::default());
         let lengths = [60, 30_000, 100, 16_000, 40_014, 9_000, 35_000, 61];
-        let mut sent = Batch::default();
-        sent.extend(lengths.map(|len| pool.packet_from(&frame(BROADCAST, 8, len)).unwrap()));
-        assert_eq!(open_tx("left").transmit(&mut sent), Ok(8));
+        let mut sent = batch_of(pool, lengths.map(|len| frame(BROADCAST, 8, len)));
+        assert_eq!(packet_tx("left").transmit(&mut sent), Ok(8));
         let got = receive_until(&mut rx, pool, |data| data.len() == 61);
         let ours = got.iter().filter(|packet| is_ours(packet.data()));
         let received: Vec<_> = ours.inspect(|p| assert_eq!(p.data(), frame(BROADCAST, 8, p.len()))).collect();
@@ -111,15 +78,12 @@ fn checksum_is_right(frame: &[u8]) -> bool {
 
 #[test]
 fn checksums_that_the_sender_left_to_its_card_are_noted_and_can_be_finished() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         let (pool, host) = (pool(), Host::new());
         host.cable("left", "right");
         host.run("ip address add 10.1.0.2/24 dev right");
         host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
-        let mut rx = open_rx("left", RxSettings { promiscuous: true, ..Default::default() });
+        let mut rx = packet_rx("left", RxSettings { promiscuous: true, ..Default::default() });
         host.send_udp("10.1.0.1", 7, b"unfinished");
         let wanted = |data: &[u8]| data.ends_with(b"unfinished");
         let mut got = receive_until(&mut rx, pool, wanted);
@@ -154,15 +118,10 @@ fn long_frame(pool: &'static Pool, kind: SegmentKind, tagged: bool) -> Packet {
 
 #[test]
 fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let (mut rx, mut tx) = (open_rx("right", RxSettings::default()), open_tx("left"));
+        let (mut rx, mut tx) = (packet_rx("right", RxSettings::default()), packet_tx("left"));
         let kinds = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp];
         for (kind, tagged) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
             let mut sent = Batch::default();
@@ -180,16 +139,11 @@ fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
 
 #[test]
 fn segments_longer_than_the_link_carries_are_dropped_and_counted() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         run("ip link add left mtu 1039 type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
-        let mut tx = open_tx("left");
-        let mut sent = Batch::default();
-        sent.push(pool().packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        bring_up();
+        let mut tx = packet_tx("left");
+        let mut sent = batch_of(pool(), [frame(BROADCAST, 1, 60)]);
         sent.push(long_frame(pool(), SegmentKind::Tcp4, false));
         sent.push(long_frame(pool(), SegmentKind::Udp, true));
         let mut hollow = long_frame(pool(), SegmentKind::Udp, false);
@@ -203,20 +157,14 @@ fn segments_longer_than_the_link_carries_are_dropped_and_counted() {
 
 #[test]
 fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let mut rx = open_rx("right", RxSettings::default());
+        let mut rx = packet_rx("right", RxSettings::default());
         let mut tagged = frame(BROADCAST, 5, 80);
         tagged[12..18].copy_from_slice(&[0x81, 0, 0x20, 42, 0x88, 0xb5]);
-        let mut sent = Batch::default();
-        sent.push(pool.packet_from(&tagged).unwrap());
-        open_tx("left").transmit(&mut sent).unwrap();
+        let mut sent = batch_of(pool, [&tagged]);
+        packet_tx("left").transmit(&mut sent).unwrap();
         let got = receive_until(&mut rx, pool, |data| data[14..16] == [0x20, 42]);
         assert!(got.iter().any(|packet| packet.data() == tagged));
     });
@@ -224,20 +172,15 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
 
 #[test]
 fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let mut deaf = open_rx("left", RxSettings::default());
-        let mut both = open_rx("left", RxSettings { outbound: true, ..Default::default() });
+        let mut deaf = packet_rx("left", RxSettings::default());
+        let mut both = packet_rx("left", RxSettings { outbound: true, ..Default::default() });
         let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
         let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass, Arc::default()).unwrap();
         let mut sent = Batch::default();
-        for (tx, number) in [(&mut unheard, 1), (&mut open_tx("left"), 2), (&mut open_tx("right"), 3)] {
+        for (tx, number) in [(&mut unheard, 1), (&mut packet_tx("left"), 2), (&mut packet_tx("right"), 3)] {
             sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());
             tx.transmit(&mut sent).unwrap();
         }
@@ -253,15 +196,10 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
 
 #[test]
 fn promiscuous_mode_ends_with_the_queue() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let mode = || String::from_utf8(try_run("ip -d link show right").stdout).unwrap();
-        let rx = open_rx("right", RxSettings { promiscuous: true, ..Default::default() });
+        let rx = packet_rx("right", RxSettings { promiscuous: true, ..Default::default() });
         assert!(mode().contains("promiscuity 1"), "{}", mode());
         drop(rx);
         assert!(mode().contains("promiscuity 0"), "{}", mode());
@@ -270,17 +208,11 @@ fn promiscuous_mode_ends_with_the_queue() {
 
 #[test]
 fn an_interface_that_goes_down_or_vanishes_is_told() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let pool = pool();
-        let (mut rx, mut tx) = (open_rx("left", RxSettings::default()), open_tx("left"));
-        let mut sent = Batch::default();
-        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        let (mut rx, mut tx) = (packet_rx("left", RxSettings::default()), packet_tx("left"));
+        let mut sent = batch_of(pool, [frame(BROADCAST, 1, 60)]);
         let mut first_error = || {
             let mut received = Batch::default();
             (0..1000).find_map(|_| rx.receive(pool, 64, &mut received).err())
@@ -301,18 +233,12 @@ fn an_interface_that_goes_down_or_vanishes_is_told() {
 
 #[test]
 fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        run("ip link set right up");
+        cable();
         let (pool, small) = (pool(), Pool::new(10, 1).unwrap());
-        let mut rx = open_rx("right", RxSettings { ring_bytes: 64 << 10, ..Default::default() });
-        let mut tx = open_tx("left");
-        let mut sent = Batch::default();
-        sent.extend((0..50).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
+        let mut rx = packet_rx("right", RxSettings { ring_bytes: 64 << 10, ..Default::default() });
+        let mut tx = packet_tx("left");
+        let mut sent = batch_of(pool, (0..50).map(|n| frame(BROADCAST, n, 60)));
         tx.transmit(&mut sent).unwrap();
         let mut got = Batch::default();
         let end = Instant::now() + Duration::from_secs(5);
@@ -335,9 +261,6 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
 
 #[test]
 fn queues_share_flows_and_lose_none() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         let (pool, host) = (pool(), Host::new());
         host.cable("left", "right");
@@ -364,82 +287,44 @@ fn queues_share_flows_and_lose_none() {
     });
 }
 
-/// Set for the process that holds a hidden port and is killed.
-const HOLDER: &str = "ARTERY_TEST_HOLDS";
-
 #[test]
 fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
-    if let Ok(name) = std::env::var(HOLDER) {
-        return hold(&name);
-    }
-    if !may_make_namespaces() {
-        return;
+    if is_alone() {
+        return hold(&mut packet_rx("left", RxSettings { hide: true, ..Default::default() }));
     }
     in_namespace(|| {
-        let host = Host::new();
-        host.cable("left", "right");
-        run("ip address add 10.1.0.1/24 dev left");
-        host.run("ip address add 10.1.0.2/24 dev right");
-        let ping = || host.pings("10.1.0.1");
-        assert!((0..5).any(|_| ping()), "the host answers at first");
-        let name = "af_packet::tests::a_hidden_interface_is_deaf_until_its_holder_is_killed";
-        let mut holder = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(HOLDER, "left")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(holder.stdout.take().unwrap()));
-        let ready = lines.any(|line| line.unwrap().contains("received nothing yet"));
-        let deaf = ready && !ping();
+        let host = neighbor();
+        assert!(is_answered(&host), "the host answers at first");
+        let mut holder = start_holder(a_hidden_interface_is_deaf_until_its_holder_is_killed);
+        assert!(!host.pings("10.1.0.1"), "it is deaf");
         holder.kill().unwrap();
         holder.wait().unwrap();
-        assert!(ready && deaf, "ready: {ready}, deaf: {deaf}");
-        assert!((0..5).any(|_| ping()), "it answers again when the holder was killed");
+        assert!(is_answered(&host), "it answers again when the holder was killed");
     });
-}
-
-/// Holds a hidden port until killed, or until its parent is gone; receives nevertheless.
-fn hold(name: &str) {
-    let mut rx = open_rx(name, RxSettings { hide: true, ..Default::default() });
-    assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
-    println!("received nothing yet");
-    std::io::stdout().flush().unwrap();
-    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 #[test]
 fn what_is_hidden_from_the_host_is_received() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        let (pool, host) = (pool(), Host::new());
-        host.cable("left", "right");
-        run("ip address add 10.1.0.1/24 dev left");
-        host.run("ip address add 10.1.0.2/24 dev right");
-        let mut rx = open_rx("left", RxSettings { hide: true, ..Default::default() });
+        let (pool, host) = (pool(), neighbor());
+        let mut rx = packet_rx("left", RxSettings { hide: true, ..Default::default() });
         assert!(!host.pings("10.1.0.1"));
         let arp = |data: &[u8]| data[12..14] == [8, 6] && data[38..42] == [10, 1, 0, 1];
         let got = receive_until(&mut rx, pool, arp);
         let request = got.iter().find(|packet| arp(packet.data())).unwrap();
         assert_eq!(request.packet_type(), PacketType::Broadcast);
         drop(rx);
-        assert!((0..5).any(|_| host.pings("10.1.0.1")));
+        assert!(is_answered(&host));
     });
 }
 
 #[test]
 fn tcp_with_default_offloads_crosses_two_ports() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         let (all, served, counters) = tcp(&two_hosts(), |done| {
             let settings = || RxSettings { promiscuous: true, hide: true, ..Default::default() };
-            let mut rx = ["art0", "art1"].map(|name| open_rx(name, settings()));
-            let mut tx = ["art0", "art1"].map(open_tx);
+            let mut rx = ["art0", "art1"].map(|name| packet_rx(name, settings()));
+            let mut tx = ["art0", "art1"].map(packet_tx);
             bridge(&mut rx, &mut tx, pool(), done)
         });
         assert_eq!((all, served), (true, MEGABYTES << 20), "{counters:?}");

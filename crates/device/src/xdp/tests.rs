@@ -5,20 +5,15 @@ mod hosts;
 mod overwritten;
 
 use super::*;
-use crate::namespace::{Host, in_namespace, may_make_namespaces, run};
-use crate::testing::{BROADCAST, frame, is_ours, is_ready, receive_until};
-use crate::{
-    DeviceError, Half, Interface, PortSpec, Ports, RxCounters, RxHandle, RxQueue, RxSettings, TxHandle,
-    TxQueue, TxSettings, sys,
+use crate::namespace::{Host, in_namespace, run};
+use crate::testing::{
+    self, BROADCAST, batch_of, bring_up, frame, free_frames, is_answered, is_ours, is_ready, neighbor,
+    packet_rx, packet_tx, pool, receive_until,
 };
+use crate::{DeviceError, Half, Interface, RxCounters, RxQueue, RxSettings, TxQueue, sys};
 use artery_packet::{Batch, PacketType, Pool};
 use std::os::fd::BorrowedFd;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-fn pool() -> &'static Pool {
-    Pool::new(4096, 64).unwrap()
-}
 
 fn settings(attach: Attach) -> XdpSettings {
     XdpSettings { attach, ..XdpSettings::default() }
@@ -28,15 +23,14 @@ fn open(name: &str, settings: &XdpSettings, pool: &'static Pool) -> XdpPort {
     XdpPort::open(&Interface::find(name).unwrap(), settings, 3, pool).unwrap()
 }
 
-/// Two ends of a cable in this namespace.
+/// Lays a cable whose ends both carry.
 fn cable() {
-    run("ip link add left type veth peer name right");
-    bring_up();
+    testing::cable();
+    wait_for_carriers();
 }
 
-/// Brings the ends up and waits until the kernel sends by them: it notices carriers once a second only.
-fn bring_up() {
-    ["left", "right"].iter().for_each(|end| run(&format!("ip link set {end} up")));
+/// Waits until the kernel sends by both ends: it notices carriers once a second only.
+fn wait_for_carriers() {
     let end = Instant::now() + Duration::from_secs(5);
     while !["left", "right"].iter().all(|end| Interface::find(end).unwrap().running) {
         assert!(Instant::now() < end, "no carrier within five seconds");
@@ -44,36 +38,8 @@ fn bring_up() {
     }
 }
 
-/// A receive queue by a packet socket.
-fn packet_rx(name: &str) -> RxHandle {
-    let receive = Some(RxSettings::default());
-    Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive, transmit: None }, pool())
-        .unwrap()
-        .rx(0)
-        .unwrap()
-}
-
-/// A transmit queue by a packet socket.
-fn packet_tx(name: &str) -> TxHandle {
-    let transmit = Some(TxSettings::default());
-    Ports::default()
-        .open(PortSpec::Interface { name: name.into(), receive: None, transmit }, pool())
-        .unwrap()
-        .tx(0)
-        .unwrap()
-}
-
-/// How many frames of the pool can be had at once.
-fn free_frames(pool: &'static Pool) -> usize {
-    std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len()
-}
-
 #[test]
 fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
@@ -81,8 +47,7 @@ fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
         for (number, blind, expected) in [(1, true, PacketType::Host), (2, false, PacketType::Broadcast)] {
             rx.set_blind(blind);
-            let mut sent = Batch::default();
-            sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());
+            let mut sent = batch_of(pool, [frame(BROADCAST, number, 60)]);
             tx.transmit(&mut sent).unwrap();
             let got = receive_until(&mut rx, pool, |data| data == frame(BROADCAST, number, 60));
             let packet = got.iter().find(|packet| packet.data() == frame(BROADCAST, number, 60)).unwrap();
@@ -93,9 +58,6 @@ fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
 
 #[test]
 fn frames_come_in_whole_in_order_and_marked_by_every_program() {
-    if !may_make_namespaces() {
-        return;
-    }
     for attach in [Attach::Native, Attach::Generic] {
         in_namespace(|| {
             cable();
@@ -123,14 +85,11 @@ fn frames_come_in_whole_in_order_and_marked_by_every_program() {
 
 #[test]
 fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let (pool, other) = (pool(), Pool::new(64, 1).unwrap());
         let port = open("left", &settings(Attach::Best), pool);
-        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right"));
+        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         let mut sent = Batch::default();
         for (number, len) in [(1, 60), (2, 1515), (3, 14), (4, 1514), (5, 1518), (6, 13)] {
             let mut bytes = frame(BROADCAST, number, len.max(14));
@@ -150,7 +109,7 @@ fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
         let counters = tx.counters();
         assert_eq!((counters.packets, counters.too_long, counters.refused), (7, 2, 1));
         assert_eq!((tx.copied(), tx.malformed()), (2, 0));
-        let got = receive_until(&mut *rx, pool, |data| data.len() == 61);
+        let got = receive_until(&mut rx, pool, |data| data.len() == 61);
         let ours: Vec<_> = got.iter().map(|packet| packet.data().to_vec()).collect();
         let numbers: Vec<_> =
             ours.iter().filter(|f| is_ours(f) || f[12..14] == [0x81, 0]).map(|f| f.len()).collect();
@@ -165,14 +124,11 @@ fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
 fn what_is_unfinished_is_finished_before_it_leaves() {
     use artery_packet::{SegmentKind, Segments, Unfinished};
     use artery_wire::build::{ether, ip4};
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
         let port = open("left", &settings(Attach::Best), pool);
-        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right"));
+        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         let link = || ether("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff");
         let datagram = link().ip4(ip4().udp(1, 2).payload(b"not finished"));
         let mut unfinished = pool.packet_from(&datagram.bytes()).unwrap();
@@ -193,7 +149,7 @@ fn what_is_unfinished_is_finished_before_it_leaves() {
         sent.extend([unfinished, long]);
         tx.transmit(&mut sent).unwrap();
         assert_eq!((sent.len(), tx.counters().packets, tx.counters().too_long), (0, 4, 0));
-        let got = receive_until(&mut *rx, pool, |data| data.len() == 254);
+        let got = receive_until(&mut rx, pool, |data| data.len() == 254);
         assert!(got.iter().any(|packet| packet.data() == datagram.bytes()));
         assert_eq!(got.iter().filter(|packet| packet.len() == 1454).count(), 2);
     });
@@ -201,14 +157,11 @@ fn what_is_unfinished_is_finished_before_it_leaves() {
 
 #[test]
 fn a_ring_that_is_full_leaves_packets_in_the_batch_and_none_is_lost() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
-        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right"));
+        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         let mut sent = Batch::default();
         let number = |n: usize| n.to_be_bytes();
         for n in 0..1000 {
@@ -222,7 +175,7 @@ fn a_ring_that_is_full_leaves_packets_in_the_batch_and_none_is_lost() {
             assert_eq!(sent.len(), left - gone);
             left -= gone;
         }
-        let got = receive_until(&mut *rx, pool, |data| data[20..28] == number(999));
+        let got = receive_until(&mut rx, pool, |data| data[20..28] == number(999));
         let ours = got.iter().filter(|packet| is_ours(packet.data()));
         assert!(ours.map(|packet| packet.data()[20..28].to_vec()).eq((0..1000).map(|n| number(n).to_vec())));
     });
@@ -230,9 +183,6 @@ fn a_ring_that_is_full_leaves_packets_in_the_batch_and_none_is_lost() {
 
 #[test]
 fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_once() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
@@ -241,8 +191,7 @@ fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_o
             let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
             assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(taken(Half::Receive)));
             assert_eq!(port.tx(0).err(), Some(taken(Half::Transmit)));
-            let mut sent = Batch::default();
-            sent.extend((0..30).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
+            let mut sent = batch_of(pool, (0..30).map(|n| frame(BROADCAST, n, 60)));
             packet_tx("left").transmit(&mut sent).unwrap();
             receive_until(&mut rx, pool, is_ours);
             sent.extend((0..30).map(|n| pool.packet_from(&frame(BROADCAST, n, 60)).unwrap()));
@@ -265,24 +214,17 @@ fn taken(half: Half) -> DeviceError {
 
 #[test]
 fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
-        let (pool, host) = (pool(), Host::new());
-        host.cable("left", "right");
-        run("ip address add 10.1.0.1/24 dev left");
-        host.run("ip address add 10.1.0.2/24 dev right");
+        let (pool, host) = (pool(), neighbor());
         let port = open("left", &settings(Attach::Best), pool);
-        assert!((0..5).any(|_| host.pings("10.1.0.1")), "nobody receives, so the host does");
+        assert!(is_answered(&host), "nobody receives, so the host does");
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         assert!(!host.pings("10.1.0.1"), "now the router does");
         let arp_or_ip = |data: &[u8]| matches!(data[12..14], [8, 0 | 6]);
         receive_until(&mut rx, pool, arp_or_ip);
         drop(rx);
-        assert!((0..5).any(|_| host.pings("10.1.0.1")), "and the host again");
-        let mut sent = Batch::default();
-        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        assert!(is_answered(&host), "and the host again");
+        let mut sent = batch_of(pool, [frame(BROADCAST, 1, 60)]);
         assert_eq!(tx.transmit(&mut sent), Ok(1));
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         assert!(!host.pings("10.1.0.1"));
@@ -296,9 +238,6 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
 
 #[test]
 fn each_queue_has_a_socket_and_all_their_frames_come() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         let (pool, host) = (pool(), Host::new());
         run(
@@ -307,6 +246,7 @@ fn each_queue_has_a_socket_and_all_their_frames_come() {
         run("ethtool -L left rx 2 tx 2");
         run("ethtool -L right rx 2 tx 2");
         bring_up();
+        wait_for_carriers();
         drop(host);
         let port = open("right", &XdpSettings { ring: 256, ..settings(Attach::Best) }, pool);
         assert_eq!(port.queues(), 2);
@@ -314,8 +254,7 @@ fn each_queue_has_a_socket_and_all_their_frames_come() {
             [port.rx(0, &RxSettings::default()).unwrap(), port.rx(1, &RxSettings::default()).unwrap()];
         let sender = open("left", &settings(Attach::Best), pool);
         for (number, queue) in [(1, 0), (2, 1)] {
-            let mut sent = Batch::default();
-            sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());
+            let mut sent = batch_of(pool, [frame(BROADCAST, number, 60)]);
             assert_eq!(sender.tx(queue).unwrap().transmit(&mut sent), Ok(1));
         }
         for (n, rx) in queues.iter_mut().enumerate() {
@@ -328,9 +267,6 @@ fn each_queue_has_a_socket_and_all_their_frames_come() {
 
 #[test]
 fn frames_without_room_and_an_empty_pool_are_counted() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let (pool, small) = (pool(), Pool::new(800, 1).unwrap());
@@ -377,19 +313,12 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
 
 #[test]
 fn an_interface_that_goes_down_or_vanishes_is_told_once() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
         let port = open("left", &settings(Attach::Best), pool);
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
-        let batch = || {
-            let mut sent = Batch::default();
-            sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
-            sent
-        };
+        let batch = || batch_of(pool, [frame(BROADCAST, 1, 60)]);
         let mut first_error = || {
             let mut received = Batch::default();
             (0..2000).find_map(|_| rx.receive(pool, 64, &mut received).err())
@@ -415,14 +344,11 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
 
 #[test]
 fn what_waits_in_the_ring_leaves_by_calls_without_packets() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
         let port = open("left", &settings(Attach::Best), pool);
-        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right"));
+        let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         assert!(!tx.unsettled());
         run("ip link set left down");
         let mut sent = Batch::default();
@@ -435,11 +361,12 @@ fn what_waits_in_the_ring_leaves_by_calls_without_packets() {
         assert_eq!(tx.transmit(&mut sent), Err(DeviceError::Down { name: "left".into() }));
         assert!(sent.is_empty() && tx.unsettled());
         bring_up();
+        wait_for_carriers();
         let end = Instant::now() + Duration::from_secs(5);
         while tx.unsettled() && Instant::now() < end {
             assert_eq!(tx.transmit(&mut sent), Ok(0));
         }
-        let got = receive_until(&mut *rx, pool, |data| data[20..28] == number(999));
+        let got = receive_until(&mut rx, pool, |data| data[20..28] == number(999));
         assert_eq!(got.iter().filter(|packet| is_ours(packet.data())).count(), 1000);
         drop(got);
         assert_eq!((tx.unsettled(), free_frames(pool)), (false, 4096), "and its frames are back");
@@ -454,9 +381,6 @@ fn what_waits_in_the_ring_leaves_by_calls_without_packets() {
 
 #[test]
 fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = Pool::new(400, 1).unwrap();
@@ -481,9 +405,6 @@ fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
 
 #[test]
 fn who_has_no_room_is_not_idle() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
@@ -497,9 +418,6 @@ fn who_has_no_room_is_not_idle() {
 
 #[test]
 fn the_report_tells_what_was_got_and_why_not_more() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
@@ -520,17 +438,13 @@ fn the_report_tells_what_was_got_and_why_not_more() {
 
 #[test]
 fn frames_come_by_busy_polling_too() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
         let busy_poll = Some(BusyPoll { microseconds: 20, budget: 64 });
         let port = open("right", &XdpSettings { busy_poll, ..settings(Attach::Best) }, pool);
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
-        let mut sent = Batch::default();
-        sent.push(pool.packet_from(&frame(BROADCAST, 1, 60)).unwrap());
+        let mut sent = batch_of(pool, [frame(BROADCAST, 1, 60)]);
         tx.transmit(&mut sent).unwrap();
         receive_until(&mut rx, pool, is_ours);
     });

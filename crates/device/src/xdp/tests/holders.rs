@@ -1,12 +1,9 @@
 //! Who has an interface, and who has it next.
 use super::*;
-use std::io::Write;
+use crate::testing::{hold, is_alone, start_holder, succeeds_alone};
 
 #[test]
 fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         run("ip link add left mtu 9000 type veth peer name right");
         let pool = pool();
@@ -23,10 +20,10 @@ fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
         run("ip link set left mtu 1774");
         run("ip link set right mtu 1774");
         bring_up();
+        wait_for_carriers();
         let port = open("left", &settings(Attach::Best), pool);
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
-        let mut sent = Batch::default();
-        sent.push(pool.packet_from(&frame(BROADCAST, 1, 1788)).unwrap());
+        let mut sent = batch_of(pool, [frame(BROADCAST, 1, 1788)]);
         packet_tx("right").transmit(&mut sent).unwrap();
         let got = receive_until(&mut rx, pool, is_ours);
         assert!(got.iter().any(|packet| packet.data() == frame(BROADCAST, 1, 1788)), "the longest fits");
@@ -35,9 +32,6 @@ fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
 
 #[test]
 fn a_second_router_is_told_which_process_has_the_interface() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let pool = pool();
@@ -54,9 +48,6 @@ fn a_second_router_is_told_which_process_has_the_interface() {
 
 #[test]
 fn another_program_at_the_interface_is_not_pushed_aside() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let interface = Interface::find("left").unwrap();
@@ -93,9 +84,6 @@ fn what_is_busy_is_tried_again_with_growing_pauses_and_not_for_ever() {
 
 #[test]
 fn a_queue_that_is_let_go_meanwhile_is_taken() {
-    if !may_make_namespaces() {
-        return;
-    }
     in_namespace(|| {
         cable();
         let (pool, interface) = (pool(), Interface::find("left").unwrap());
@@ -123,70 +111,35 @@ fn a_queue_that_is_let_go_meanwhile_is_taken() {
     });
 }
 
-/// Set for the process that holds a port and is killed.
-const HOLDER: &str = "ARTERY_TEST_HOLDS_XDP";
-
 #[test]
 fn the_host_has_its_interface_back_when_the_holder_is_killed() {
-    if std::env::var_os(HOLDER).is_some() {
-        return hold("left");
-    }
-    if !may_make_namespaces() {
-        return;
+    if is_alone() {
+        let port = open("left", &settings(Attach::Best), pool());
+        return hold(&mut port.rx(0, &RxSettings::default()).unwrap());
     }
     in_namespace(|| {
-        let host = Host::new();
-        host.cable("left", "right");
-        run("ip address add 10.1.0.1/24 dev left");
-        host.run("ip address add 10.1.0.2/24 dev right");
-        assert!((0..5).any(|_| host.pings("10.1.0.1")), "the host answers at first");
-        let name = "xdp::tests::holders::the_host_has_its_interface_back_when_the_holder_is_killed";
-        let mut holder = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(HOLDER, "left")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(holder.stdout.take().unwrap()));
-        let ready = lines.any(|line| line.unwrap().contains("received nothing yet"));
-        let deaf = ready && !host.pings("10.1.0.1");
-        let second =
-            XdpPort::open(&Interface::find("left").unwrap(), &settings(Attach::Best), 1, pool()).err();
+        let host = neighbor();
+        assert!(is_answered(&host), "the host answers at first");
+        let mut holder = start_holder(the_host_has_its_interface_back_when_the_holder_is_killed);
+        assert!(!host.pings("10.1.0.1"), "it is deaf");
+        let second = XdpPort::open(&Interface::find("left").unwrap(), &settings(Attach::Best), 1, pool());
+        let Err(DeviceError::InUse { pid, .. }) = second else { panic!("{second:?}") };
+        assert_eq!(pid, holder.id());
         holder.kill().unwrap();
         holder.wait().unwrap();
-        assert!(ready && deaf, "ready: {ready}, deaf: {deaf}");
-        let Some(DeviceError::InUse { pid, .. }) = second else { panic!("{second:?}") };
-        assert_eq!(pid, holder.id());
-        assert!((0..5).any(|_| host.pings("10.1.0.1")), "it answers again when the holder was killed");
+        assert!(is_answered(&host), "it answers again when the holder was killed");
         // Its lock file is still there, and its queue may be busy for a moment.
         open("left", &settings(Attach::Best), pool());
     });
 }
 
-/// Holds a port until killed, or until its parent is gone.
-fn hold(name: &str) {
-    let port = open(name, &settings(Attach::Best), pool());
-    let mut rx = port.rx(0, &RxSettings::default()).unwrap();
-    assert_eq!(rx.receive(pool(), 1, &mut Batch::default()), Ok(0));
-    println!("received nothing yet");
-    std::io::stdout().flush().unwrap();
-    let _ = std::io::stdin().read_line(&mut String::new());
-}
-
 #[test]
 fn a_limit_of_locked_memory_is_raised_or_told() {
-    if !may_make_namespaces() {
-        return;
-    }
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     // In a process of its own, since a limit is that of all threads.
-    if std::env::var_os(HOLDER).is_none() {
-        let name = "xdp::tests::a_limit_of_locked_memory_is_raised_or_told";
-        let mut test = Command::new(std::env::current_exe().unwrap());
-        assert!(test.args(["--exact", name]).env(HOLDER, "limit").status().unwrap().success());
-        return;
+    if !is_alone() {
+        return succeeds_alone(a_limit_of_locked_memory_is_raised_or_told);
     }
     in_namespace(|| {
         cable();
