@@ -221,9 +221,15 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
 pub(crate) fn usage_error(why: &str) -> ! {
     let mut cli = Cli::command();
     cli.build();
-    // With the usage of the command that was called.
-    let called = std::env::args().nth(1).and_then(|name| cli.find_subcommand(name).cloned());
-    called.unwrap_or(cli).error(clap::error::ErrorKind::ValueValidation, why).exit()
+    // With the usage of the command that was called, such as `route add`.
+    let mut called = &mut cli;
+    for word in std::env::args().skip(1) {
+        if called.find_subcommand(&word).is_none() {
+            break;
+        }
+        called = called.find_subcommand_mut(&word).expect("it was just there");
+    }
+    called.error(clap::error::ErrorKind::ValueValidation, why).exit()
 }
 
 /// Tells the router what this machine calls the devices of the configuration.

@@ -1,4 +1,5 @@
 //! `artery explain`: what a running router would do with a packet.
+use crate::cli::values::port;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::print;
 use clap::Args;
@@ -23,7 +24,7 @@ pub(crate) struct ExplainOptions {
     #[arg(required = true, value_name = "PACKET")]
     packet: Vec<String>,
     /// The port that it comes by, or 'host'
-    #[arg(long = "in", value_name = "PORT")]
+    #[arg(long = "in", value_name = "PORT", value_parser = port)]
     came_by: String,
     /// Print JSON
     #[arg(long)]

@@ -1,4 +1,5 @@
 //! `artery neighbor`: neighbors of a running router, set and forgotten by hand.
+use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use anyhow::bail;
 use artery_wire::EtherAddr;
@@ -26,16 +27,23 @@ pub(crate) struct NeighborOptions {
 #[derive(Subcommand)]
 enum Action {
     /// Set the Ethernet address of a neighbor, for good unless 'temporary' is said
-    #[command(after_long_help = "Example:\n  artery neighbor add 10.0.1.9 lladdr 02:00:00:00:00:09 dev eth1")]
+    #[command(
+        override_usage = "artery neighbor add [OPTIONS] ADDRESS [lladdr] ETHER [dev PORT] [published|temporary]",
+        after_long_help = "Example:\n  artery neighbor add 10.0.1.9 lladdr 02:00:00:00:00:09 dev eth1"
+    )]
     Add(Change),
     /// Forget a neighbor
     #[command(
         visible_alias = "delete",
+        override_usage = "artery neighbor del [OPTIONS] ADDRESS [dev PORT]",
         after_long_help = "Example:\n  artery neighbor del 10.0.1.9 dev eth1"
     )]
     Del(Change),
     /// Forget neighbors that were not set by hand: all, those of a port, or one
-    #[command(after_long_help = "Example:\n  artery neighbor flush dev eth1")]
+    #[command(
+        override_usage = "artery neighbor flush [OPTIONS] [ADDRESS] [dev PORT]",
+        after_long_help = "Example:\n  artery neighbor flush dev eth1"
+    )]
     Flush(Change),
 }
 
@@ -43,7 +51,7 @@ enum Action {
 struct Change {
     #[command(flatten)]
     router: RouterReach,
-    /// What is meant: `ADDRESS`, `lladdr ETHER`, `dev PORT`, `published` or `temporary`
+    /// Which neighbor, in the words above
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 }
@@ -89,13 +97,13 @@ fn read(words: &[String]) -> Result<Said, String> {
             || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
         match word {
             "dev" => said.port = Some(value()?.to_string()),
-            "lladdr" => said.link = Some(link(value()?)?),
+            "lladdr" => said.link = Some(station(value()?)?),
             "published" | "pub" => said.kind = Some("published"),
             "temporary" | "temp" => said.kind = Some("temporary"),
             // What iproute2 and BSD say of the others.
             "permanent" | "nud" | "to" => {}
             _ if said.address.is_none() => said.address = Some(address(word)?),
-            _ => said.link = Some(link(word)?),
+            _ => said.link = Some(station(word)?),
         }
     }
     Ok(said)
@@ -103,10 +111,6 @@ fn read(words: &[String]) -> Result<Said, String> {
 
 fn address(word: &str) -> Result<IpAddr, String> {
     word.parse().map_err(|_| format!("'{word}' is no IP address; write it as 10.0.1.9 or 2001:db8::9"))
-}
-
-fn link(word: &str) -> Result<EtherAddr, String> {
-    word.parse().map_err(|_| format!("'{word}' is no Ethernet address; write it as 02:00:00:00:00:09"))
 }
 
 /// Whether all that the action needs was said, and no more.

@@ -1,4 +1,5 @@
 //! `artery route`: routes of a running router, changed in the words of iproute2 or of BSD.
+use crate::cli::values::address;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::print;
 use clap::{Args, Subcommand};
@@ -28,14 +29,22 @@ pub(crate) struct RouteOptions {
 #[derive(Subcommand)]
 enum Action {
     /// Add a route for a prefix that has none
-    #[command(after_long_help = "Example:\n  artery route add 10.9.0.0/16 via 10.0.2.254")]
+    #[command(
+        override_usage = "artery route add [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route add [OPTIONS] blackhole|unreachable|prohibited PREFIX",
+        after_long_help = "Example:\n  artery route add 10.9.0.0/16 via 10.0.2.254"
+    )]
     Add(Change),
     /// Delete the route of a prefix
-    #[command(visible_alias = "delete", after_long_help = "Example:\n  artery route del 10.9.0.0/16")]
+    #[command(
+        visible_alias = "delete",
+        override_usage = "artery route del [OPTIONS] PREFIX",
+        after_long_help = "Example:\n  artery route del 10.9.0.0/16"
+    )]
     Del(Change),
     /// Add a route, or replace that of its prefix
     #[command(
         visible_alias = "change",
+        override_usage = "artery route replace [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route replace [OPTIONS] blackhole|unreachable|prohibited PREFIX",
         after_long_help = "Example:\n  artery route replace 10/8 via 10.0.2.8"
     )]
     Replace(Change),
@@ -48,7 +57,7 @@ enum Action {
 struct Change {
     #[command(flatten)]
     router: RouterReach,
-    /// PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]..., or blackhole|unreachable|prohibited PREFIX
+    /// The route, in the words above
     #[arg(required = true, value_name = "WORD")]
     words: Vec<String>,
 }
@@ -58,6 +67,7 @@ struct Get {
     #[command(flatten)]
     router: RouterReach,
     /// The address
+    #[arg(value_parser = address)]
     address: IpAddr,
     /// Print JSON
     #[arg(long)]

@@ -3,6 +3,7 @@ mod routes;
 mod table;
 mod tables;
 
+use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};
 use crate::voice::print;
@@ -45,13 +46,23 @@ enum What {
     Drops(Plain),
     /// The elements of the configuration
     #[command(after_long_help = "Example:\n  artery show elements")]
-    Elements(Plain),
+    Elements(ElementsOptions),
 }
 
 #[derive(Args)]
 struct Plain {
     #[command(flatten)]
     router: RouterReach,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Any router has elements, whether or not one of them is an IPRouter.
+#[derive(Args)]
+struct ElementsOptions {
+    #[command(flatten)]
+    reach: Reach,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -89,7 +100,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Nexthops(options) => show_next_hops(options),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
-        What::Elements(plain) => show_elements(plain),
+        What::Elements(options) => show_elements(options),
     }
 }
 
@@ -126,10 +137,9 @@ fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
     either(options.plain.json, &document, tables::neighbors)
 }
 
-/// Any router has elements, whether or not one of them is an IPRouter.
-fn show_elements(plain: &Plain) -> anyhow::Result<u8> {
-    let elements = elements(&mut Client::connect(&plain.router.reach)?)?;
+fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {
+    let elements = elements(&mut Client::connect(&options.reach)?)?;
     let element = |one: &crate::ip_router::Element| json!({ "name": one.name, "class": one.class, "configuration": one.config });
     let elements: Vec<Value> = elements.iter().map(element).collect();
-    either(plain.json, &json!({ "schema_version": 1, "elements": elements }), tables::elements)
+    either(options.json, &json!({ "schema_version": 1, "elements": elements }), tables::elements)
 }

@@ -1,6 +1,8 @@
 //! Values on the command line, with what is said of wrong ones.
 use crate::job::check_processor;
 use artery_lang::args;
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A number from `LEAST` to `MOST`.
@@ -18,6 +20,28 @@ pub(crate) fn processor(text: &str) -> Result<usize, String> {
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let nanos = args::seconds(text);
     nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
+}
+
+/// An IP address.
+pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "write an address, such as 10.9.1.2 or 2001:db8::9".to_string())
+}
+
+/// The name of a port, one word.
+pub(crate) fn port(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.contains(char::is_whitespace) {
+        true => Err("write the name of a port, or 'host'; 'artery show ports' lists them".to_string()),
+        false => Ok(text.to_string()),
+    }
+}
+
+/// The Ethernet address of a station.
+pub(crate) fn station(text: &str) -> Result<EtherAddr, String> {
+    match text.parse() {
+        Ok(EtherAddr::ZERO) => Err(format!("{text} is no station's address; write it as 02:00:00:00:00:09")),
+        Ok(link) => Ok(link),
+        Err(_) => Err(format!("'{text}' is no Ethernet address; write it as 02:00:00:00:00:09")),
+    }
 }
 
 /// What the configuration calls a device, and what the machine does.
