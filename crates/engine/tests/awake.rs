@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use support::{build, ir, run, settings};
+use support::{build, ir, run, settings, task};
 
 /// Settings with which workers that packets or timers can reach never sleep in a test.
 fn awake(workers: usize) -> Settings {
@@ -109,28 +109,20 @@ static WRITER: Class = Class {
     name: "Writer",
     ports: "0/0",
     args: &[Arg::required("TIMES", "integer", "how often")],
-    build: |args| Ok(Box::new(Writer { left: args.read("TIMES")? })),
+    build: |args| {
+        let mut left: u32 = args.read("TIMES")?;
+        task(move |cx| {
+            (&FILES.0).write_all(&[0]).unwrap();
+            left -= 1;
+            if left > 0 {
+                let next = cx.now() + Duration::from_millis(1);
+                cx.wake_at(next);
+            }
+            true
+        })
+    },
     ..Class::DEFAULT
 };
-struct Writer {
-    left: u32,
-}
-impl Element for Writer {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        (&FILES.0).write_all(&[0]).unwrap();
-        self.left -= 1;
-        if self.left > 0 {
-            let next = cx.now() + Duration::from_millis(1);
-            cx.wake_at(next);
-        }
-        true
-    }
-}
 
 /// Reader(BYTES): asks to stop once it has read so many.
 static READER: Class = Class {

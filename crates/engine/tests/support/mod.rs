@@ -5,16 +5,43 @@ use artery_lang::{Options, Sources, check, compile};
 use artery_packet::{SegmentKind, Segments, Unfinished};
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 pub static CLASSES: Classes = Classes(&[
     &NUMBERS, &LOG, &BOTH, &STORE, &TAKE, &SINK, &TICK, &PASS, &GREEDY, &TALK, &FAIL, &SPIN, &DRIVER, &WHERE,
-    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM, &LONG, &PLAIN,
-    &EARLY,
+    &BURST, &NOTED, &STUCK, &STEERED, &DRIP, &ENOUGH, &ARM, &LONG, &PLAIN, &EARLY,
 ]);
+
+/// A task, scheduled when it starts, that takes no packets.
+struct Task<F>(F);
+impl<F: FnMut(&mut Context<'_>) -> bool + Send + 'static> Element for Task<F> {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.schedule();
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        (self.0)(cx)
+    }
+}
+
+/// Makes an element that is a task alone.
+pub fn task(
+    run: impl FnMut(&mut Context<'_>) -> bool + Send + 'static,
+) -> Result<Box<dyn Element>, ArgError> {
+    Ok(Box::new(Task(run)))
+}
+
+/// Two arguments of classes that do something now and then.
+const NOW_AND_THEN: &[Arg] =
+    &[Arg::required("INTERVAL", "time", "between two"), Arg::required("TIMES", "integer", "how often")];
+
+/// A packet whose data is a number.
+fn numbered(number: u32, cx: &mut Context<'_>) -> Packet {
+    cx.pool().packet_from(&number.to_be_bytes()).expect("the pool is big enough")
+}
 
 /// Numbers(N, STOP bool): packets whose data is a running number.
 static NUMBERS: Class = Class {
@@ -29,38 +56,26 @@ static NUMBERS: Class = Class {
     build: |args| {
         let limit: u64 = args.read("LIMIT")?;
         let left = args.shared(|| AtomicU64::new(limit));
-        Ok(Box::new(Numbers { left, next: 0, stop: args.read("STOP")? }))
+        let (mut next, stop) = (0, args.read("STOP")?);
+        task(move |cx| {
+            for _ in 0..cx.burst() {
+                let took = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+                let Ok(left) = took else {
+                    return false;
+                };
+                next += 1;
+                let packet = numbered(next, cx);
+                cx.send(0, packet);
+                if left == 1 && stop {
+                    cx.stop();
+                }
+            }
+            cx.schedule();
+            true
+        })
     },
     ..Class::DEFAULT
 };
-struct Numbers {
-    left: Arc<AtomicU64>,
-    next: u32,
-    stop: bool,
-}
-impl Element for Numbers {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        for _ in 0..cx.burst() {
-            let took = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-            let Ok(left) = took else {
-                return false;
-            };
-            self.next += 1;
-            let packet = cx.pool().packet_from(&self.next.to_be_bytes()).expect("the pool is big enough");
-            cx.send(0, packet);
-            if left == 1 && self.stop {
-                cx.stop();
-            }
-        }
-        cx.schedule();
-        true
-    }
-}
 
 fn number(packet: &Packet) -> u32 {
     u32::from_be_bytes(packet.data().try_into().expect("numbers are four bytes"))
@@ -232,63 +247,45 @@ static DRIP: Class = Class {
     name: "Drip",
     ports: "0/1",
     processing: "/h",
-    args: &[Arg::required("INTERVAL", "time", "between two"), Arg::required("TIMES", "integer", "how often")],
-    build: |args| Ok(Box::new(Drip { interval: args.read("INTERVAL")?, left: args.read("TIMES")? })),
+    args: NOW_AND_THEN,
+    build: |args| {
+        let (interval, mut left): (Duration, u32) = (args.read("INTERVAL")?, args.read("TIMES")?);
+        task(move |cx| {
+            let packet = numbered(left, cx);
+            cx.send(0, packet);
+            left -= 1;
+            if left > 0 {
+                let next = cx.now() + interval;
+                cx.wake_at(next);
+            }
+            true
+        })
+    },
     ..Class::DEFAULT
 };
-struct Drip {
-    interval: Duration,
-    left: u32,
-}
-impl Element for Drip {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let packet = cx.pool().packet_from(&self.left.to_be_bytes()).expect("the pool is big enough");
-        cx.send(0, packet);
-        self.left -= 1;
-        if self.left > 0 {
-            let next = cx.now() + self.interval;
-            cx.wake_at(next);
-        }
-        true
-    }
-}
 
 /// Tick(INTERVAL, TIMES): says the time that often, then asks to stop.
 static TICK: Class = Class {
     name: "Tick",
     ports: "0/0",
-    args: &[Arg::required("INTERVAL", "time", "between two"), Arg::required("TIMES", "integer", "how often")],
-    build: |args| Ok(Box::new(Tick { interval: args.read("INTERVAL")?, times: args.read("TIMES")? })),
+    args: NOW_AND_THEN,
+    build: |args| {
+        let (interval, mut times): (Duration, u32) = (args.read("INTERVAL")?, args.read("TIMES")?);
+        task(move |cx| {
+            let now = cx.now();
+            cx.say(&format!("{now}"));
+            match times.checked_sub(1) {
+                Some(0) | None => cx.stop(),
+                Some(left) => {
+                    times = left;
+                    cx.wake_at(now + interval);
+                }
+            }
+            true
+        })
+    },
     ..Class::DEFAULT
 };
-struct Tick {
-    interval: Duration,
-    times: u32,
-}
-impl Element for Tick {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let now = cx.now();
-        cx.say(&format!("{now}"));
-        match self.times.checked_sub(1) {
-            Some(0) | None => cx.stop(),
-            Some(left) => {
-                self.times = left;
-                cx.wake_at(now + self.interval);
-            }
-        }
-        true
-    }
-}
 
 /// Passes packets on, and reads handlers when told.
 static PASS: Class = Class {
@@ -335,70 +332,47 @@ impl Element for Greedy {
 }
 
 /// Panics as soon as it runs, which is a defect.
-static FAIL: Class = Class { name: "Fail", ports: "0/0", build: |_| Ok(Box::new(Fail)), ..Class::DEFAULT };
-struct Fail;
-impl Element for Fail {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, _: &mut Context<'_>) -> bool {
-        panic!("on purpose")
-    }
-}
+static FAIL: Class =
+    Class { name: "Fail", ports: "0/0", build: |_| task(|_| panic!("on purpose")), ..Class::DEFAULT };
 
 /// How often `Spin` has run, in all routers of the process.
 static SPUN: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps its worker busy.
-static SPIN: Class = Class { name: "Spin", ports: "0/0", build: |_| Ok(Box::new(Spin)), ..Class::DEFAULT };
-struct Spin;
-impl Element for Spin {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        SPUN.fetch_add(1, Relaxed);
-        cx.schedule();
-        true
-    }
-}
+static SPIN: Class = Class {
+    name: "Spin",
+    ports: "0/0",
+    build: |_| {
+        task(|cx| {
+            SPUN.fetch_add(1, Relaxed);
+            cx.schedule();
+            true
+        })
+    },
+    ..Class::DEFAULT
+};
 
 /// Becomes the driver, asks for a stop while it starts, and lets the running graph go on for some turns before its
-/// start is over. Says when it is driven, and ends the run.
+/// start is over. Says how many requests to stop there are when it is driven, and ends the run.
 static DRIVER: Class =
-    Class { name: "Driver", ports: "0/0", build: |_| Ok(Box::new(Driver)), ..Class::DEFAULT };
-struct Driver;
+    Class { name: "Driver", ports: "0/0", build: |_| Ok(Box::new(Driver { asks: true })), ..Class::DEFAULT };
+
+/// The same, without asking.
+static STEERED: Class = Class { name: "Steered", build: |_| Ok(Box::new(Driver { asks: false })), ..DRIVER };
+struct Driver {
+    asks: bool,
+}
 impl Element for Driver {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.become_driver();
-        cx.stop();
-        let until = SPUN.load(Relaxed) + 1000;
-        while SPUN.load(Relaxed) < until {
-            std::thread::yield_now();
+        if self.asks {
+            cx.stop();
+            let until = SPUN.load(Relaxed) + 1000;
+            while SPUN.load(Relaxed) < until {
+                std::thread::yield_now();
+            }
         }
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let requests = cx.take_stop_requests();
-        cx.print(&format!("{requests} requests"));
-        cx.end();
-        true
-    }
-}
-
-/// Becomes the driver, which says how many requests to stop there are, and ends the run.
-static STEERED: Class =
-    Class { name: "Steered", ports: "0/0", build: |_| Ok(Box::new(Steered)), ..Class::DEFAULT };
-struct Steered;
-impl Element for Steered {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.become_driver();
         Ok(())
     }
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
@@ -485,22 +459,20 @@ pub static IS_STUCK: AtomicBool = AtomicBool::new(false);
 pub static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// Keeps its worker from everything else until it is told to go on.
-static STUCK: Class = Class { name: "Stuck", ports: "0/0", build: |_| Ok(Box::new(Stuck)), ..Class::DEFAULT };
-struct Stuck;
-impl Element for Stuck {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, _: &mut Context<'_>) -> bool {
-        IS_STUCK.store(true, Relaxed);
-        while !GO_ON.load(Relaxed) {
-            std::thread::yield_now();
-        }
-        true
-    }
-}
+static STUCK: Class = Class {
+    name: "Stuck",
+    ports: "0/0",
+    build: |_| {
+        task(|_| {
+            IS_STUCK.store(true, Relaxed);
+            while !GO_ON.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            true
+        })
+    },
+    ..Class::DEFAULT
+};
 
 /// Arm(ORDER): writes the handler `trace` when it starts.
 static ARM: Class = Class {
@@ -519,26 +491,23 @@ impl Element for Arm {
 }
 
 /// Sends a TCP packet with 2500 bytes that is to be cut into segments of 1000, and asks to stop.
-static LONG: Class =
-    Class { name: "Long", ports: "0/1", processing: "/h", build: |_| Ok(Box::new(Long)), ..Class::DEFAULT };
-struct Long;
-impl Element for Long {
-    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.schedule();
-        Ok(())
-    }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let bytes =
-            artery_wire::build::ip4().src("10.0.0.1").dst("10.0.0.2").tcp(1, 2).payload([0; 2500]).bytes();
-        let mut packet = cx.pool().packet_from(&bytes).expect("the pool is big enough");
-        let segments = Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 });
-        packet.set_unfinished(Unfinished { transport: 20, checksum: 16, segments }).expect("it fits");
-        cx.send(0, packet);
-        cx.stop();
-        true
-    }
-}
+static LONG: Class = Class {
+    name: "Long",
+    ports: "0/1",
+    processing: "/h",
+    build: |_| {
+        task(|cx| {
+            let bytes = artery_wire::build::ip4().tcp(1, 2).payload([0; 2500]).bytes();
+            let mut packet = cx.pool().packet_from(&bytes).expect("the pool is big enough");
+            let segments = Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 });
+            packet.set_unfinished(Unfinished { transport: 20, checksum: 16, segments }).expect("it fits");
+            cx.send(0, packet);
+            cx.stop();
+            true
+        })
+    },
+    ..Class::DEFAULT
+};
 
 /// Wants finished packets, and passes them on.
 static PLAIN: Class =
