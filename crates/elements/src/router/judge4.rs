@@ -1,7 +1,9 @@
 //! What is to become of an IPv4 packet, in the order of RFC 1812 section 5.2.
+use super::case::{Case, Checked, Judged, Refusals, end, tell};
 use super::icmp::is_broadcast;
-use super::verdict::{Came, FlowOf, Leave, Origin, Station, Told, Verdict, View, reason};
+use super::verdict::{Came, FlowOf, Origin, Told, Verdict, View, leads_on};
 use crate::ip::gateway_options::{Gateway, Mistake};
+use crate::ip::ip_header::reason;
 use artery_engine::{DropReason, Time};
 use artery_table::Prefix;
 use artery_table::path::{Explained, Outcome};
@@ -14,40 +16,26 @@ const MAX_HEADER: usize = 60;
 
 /// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
 pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
+    Case { packet, longest, came, view, path: view.v4 }.judge(flow).unwrap_or_else(|end| end)
 }
 
-/// A packet and all that it is judged by.
-struct Case<'a> {
-    packet: &'a [u8],
-    /// No link carries more of it at once.
-    longest: usize,
-    came: Came,
-    view: &'a View<'a>,
-}
-
-/// A packet that ends is the exception on each step.
-type Judged<T = Verdict> = Result<T, DropReason>;
-
-impl Case<'_> {
+impl Case<'_, u32> {
     fn judge(&self, flow: FlowOf<'_>) -> Judged {
         let ip = self.header()?;
         self.check_source(&ip)?;
-        let found = self.view.v4.explain(self.view.turn, ip.dst().to_bits(), flow);
+        let found = self.find(ip.dst().to_bits(), flow);
         match found.decision.outcome {
-            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => self.leave(&ip, &found),
+            outcome if leads_on(outcome) => self.leave(&ip, &found),
             Outcome::Local => self.local(&ip),
             Outcome::Broadcast => self.broadcast(&ip, &found),
             Outcome::Multicast => self.multicast(&ip),
-            outcome => self.refuse(outcome),
+            outcome => self.refuse(outcome, &refusals()),
         }
     }
 
     /// Section 5.2.2, and of the frame section 5.3.4.
-    fn header(&self) -> Judged<Ipv4<&[u8]>> {
-        if self.came.to == Station::Other {
-            return Err(DropReason::OtherStation);
-        }
+    fn header(&self) -> Checked<Ipv4<&[u8]>> {
+        self.check_station()?;
         let ip = Ipv4::new(self.packet).map_err(reason)?;
         if !ip.checksum_is_valid() {
             return Err(DropReason::BadChecksum);
@@ -57,7 +45,7 @@ impl Case<'_> {
     }
 
     /// Section 5.3.7 and RFC 3704.
-    fn check_source(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+    fn check_source(&self, ip: &Ipv4<&[u8]>) -> Checked {
         let source = ip.src();
         // A host without an address asks for one (RFC 2131).
         if source.is_unspecified() && ip.dst().is_broadcast() && self.came.from != Origin::Router {
@@ -66,24 +54,20 @@ impl Case<'_> {
         if is_martian(source) {
             return Err(DropReason::BadSource);
         }
-        let Origin::Port(came_by) = self.came.from else { return Ok(()) };
-        let port = self.view.port(came_by).ok_or(DropReason::PortDown)?;
-        check_own(port, source)?;
-        self.view.check_reverse_path(self.view.v4, source.to_bits(), came_by)
+        if let Some(port) = self.port() {
+            check_own(port, source)?;
+        }
+        self.check_reverse_path(source.to_bits())
     }
 
     /// For the router itself (section 5.2.3).
     fn local(&self, ip: &Ipv4<&[u8]>) -> Judged {
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
-        }
+        self.check_frame()?;
         let is_own = |port: &PortView| port.v4.iter().any(|(own, _)| *own == ip.src().to_bits());
-        if self.came.from.port().is_some() && self.view.ports.iter().any(is_own) {
-            return Err(DropReason::OwnSource);
+        if self.is_from_outside() && self.view.ports.iter().any(is_own) {
+            return end(DropReason::OwnSource);
         }
-        if let Some(error) = self.refused_route(ip) {
-            return Ok(error);
-        }
+        self.check_route(ip)?;
         if ip.is_fragment() {
             let is_icmp = ip.protocol() == IpProtocol::ICMP;
             return Ok(if is_icmp { Verdict::Reassemble } else { Verdict::Host });
@@ -94,99 +78,80 @@ impl Case<'_> {
     /// For all of a link: never forwarded (section 5.3.5, RFC 2644).
     fn broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
         let is_near = ip.dst().is_broadcast() || self.came.from.port() == Some(found.decision.port);
-        if is_near && self.came.from.port().is_some() {
+        if is_near && self.is_from_outside() {
             Ok(Verdict::Host)
         } else {
-            Err(DropReason::Broadcast)
+            end(DropReason::Broadcast)
         }
     }
 
     /// For a group: those of the link are the host's affair (RFC 5771 section 4), others go nowhere.
     fn multicast(&self, ip: &Ipv4<&[u8]>) -> Judged {
         let is_near = ip.dst().octets()[..3] == [224, 0, 0];
-        if is_near && self.came.from.port().is_some() {
+        if is_near && self.is_from_outside() {
             Ok(Verdict::Host)
         } else {
-            Err(DropReason::Multicast)
-        }
-    }
-
-    /// Where the tables say that it goes no further (section 5.2.7.1).
-    fn refuse(&self, outcome: Outcome) -> Judged {
-        use IcmpError as E;
-        let tell = |code, reason| Ok(Verdict::Error(Told::V4(E::unreachable(code)), reason));
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
-        }
-        match outcome {
-            Outcome::NoRoute => tell(E::NET, DropReason::NoRoute),
-            Outcome::Unreachable => tell(E::HOST, DropReason::Unreachable),
-            Outcome::Prohibited => tell(E::PROHIBITED, DropReason::Prohibited),
-            Outcome::PortDown => tell(E::NET, DropReason::PortDown),
-            Outcome::LinkLocal => Err(DropReason::LinkLocal),
-            Outcome::Blackhole => Err(DropReason::Blackhole),
-            _ => Err(DropReason::Martian),
+            end(DropReason::Multicast)
         }
     }
 
     /// On its way through the router.
     fn leave(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
-        }
-        // RFC 3927 section 2.7.
-        if ip.src().is_link_local() && self.came.from.port().is_some() {
-            return Err(DropReason::LinkLocal);
-        }
-        let next_hop = self.view.next_hop(found, ip.dst().into());
-        let is_hop = self.came.from.port().is_some();
-        if let Some(error) = self.refused_route(ip).or_else(|| self.bad_option(ip)).filter(|_| is_hop) {
-            return Ok(error);
-        }
-        if is_hop && ip.ttl() <= 1 {
-            return Ok(Verdict::Error(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired));
+        self.check_frame()?;
+        if self.is_from_outside() {
+            self.check_hop(ip)?;
         }
         let mtu = found.decision.mtu;
         let is_cut = usize::from(ip.total_length()).min(self.longest) > mtu.into();
         if is_cut && (ip.dont_fragment() || usize::from(mtu) < ip.header_len() + 8) {
-            return Ok(Verdict::Error(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig));
+            return tell(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig);
         }
-        let (decision, is_on_link) = (found.decision, found.on_link);
+        let next_hop = self.view.next_hop(found, ip.dst().into());
         let redirect = self.redirect(ip, found, next_hop);
-        let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut, redirect };
-        Ok(match decision.outcome {
-            Outcome::Forward => Verdict::Forward(leave),
-            Outcome::Failed => failed(leave.is_on_link),
-            _ => Verdict::Hold(leave),
-        })
+        Ok(self.go(found, next_hop, is_cut, redirect, || failed(found.on_link)))
     }
 
-    /// A source route, which is refused (section 5.2.4.1 lets it).
-    fn refused_route(&self, ip: &Ipv4<&[u8]>) -> Option<Verdict> {
+    /// Refuses what may not take a hop more.
+    fn check_hop(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+        // RFC 3927 section 2.7.
+        if ip.src().is_link_local() {
+            return end(DropReason::LinkLocal);
+        }
+        self.check_route(ip)?;
+        self.check_options(ip)?;
+        if ip.ttl() <= 1 {
+            return tell(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired);
+        }
+        Ok(())
+    }
+
+    /// Refuses source routes (section 5.2.4.1 lets us).
+    fn check_route(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
         let is_route = |option: &Ipv4Option<'_>| {
             matches!(option.kind, Ipv4Option::LOOSE_ROUTE | Ipv4Option::STRICT_ROUTE)
         };
-        let refused = IcmpError::unreachable(IcmpError::SOURCE_ROUTE_FAILED);
-        let has_one = Ipv4Options::new(ip.options()).flatten().any(|option| is_route(&option));
-        has_one.then_some(Verdict::Error(Told::V4(refused), DropReason::SourceRoute))
+        if Ipv4Options::new(ip.options()).flatten().any(|option| is_route(&option)) {
+            let refused = IcmpError::unreachable(IcmpError::SOURCE_ROUTE_FAILED);
+            return tell(Told::V4(refused), DropReason::SourceRoute);
+        }
+        Ok(())
     }
 
-    /// An option that contradicts itself (section 5.2.4).
-    fn bad_option(&self, ip: &Ipv4<&[u8]>) -> Option<Verdict> {
+    /// Refuses options that contradict themselves (section 5.2.4).
+    fn check_options(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
         let mut copy = [0; MAX_HEADER];
-        let header = copy.get_mut(..ip.header_len())?;
+        let Some(header) = copy.get_mut(..ip.header_len()) else { return end(DropReason::Malformed) };
         header.copy_from_slice(ip.header());
         // Who records its address when makes no difference to what is a mistake.
         let gateway = Gateway { address: Ipv4Addr::UNSPECIFIED, is_own: &|_| false, now: Time::ZERO };
-        let Err(Mistake(at)) = gateway.heed(header) else { return None };
+        let Err(Mistake(at)) = gateway.heed(header) else { return Ok(()) };
         let told = IcmpError::parameter_problem(u8::try_from(at).unwrap_or(u8::MAX));
-        Some(Verdict::Error(Told::V4(told), DropReason::BadOption))
+        tell(Told::V4(told), DropReason::BadOption)
     }
 
     /// The better first hop, where the packet leaves as it came (section 5.2.7.2) and an error may be sent about it.
     fn redirect(&self, ip: &Ipv4<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
-        let came_by = self.came.from.port().filter(|port| *port == found.decision.port)?;
-        let port = self.view.port(came_by).filter(|port| port.settings.redirects)?;
+        let port = self.turns_back_at(found)?;
         let IpAddr::V4(better) = next_hop else { return None };
         let is_near = |(own, len): &(u32, u8)| {
             let link = Prefix::of(*own, *len);
@@ -198,6 +163,13 @@ impl Case<'_> {
         };
         (port.v4.iter().any(is_near) && better != ip.src() && may_be_told()).then_some(next_hop)
     }
+}
+
+/// What senders are told where the tables say that a packet goes no further (section 5.2.7.1).
+fn refusals() -> Refusals {
+    let told = |code| Told::V4(IcmpError::unreachable(code));
+    let [no_route, rejected, prohibited] = [IcmpError::NET, IcmpError::HOST, IcmpError::PROHIBITED].map(told);
+    Refusals { no_route, rejected, prohibited }
 }
 
 /// What becomes of packets to a neighbor that was asked for in vain: a host is down, or a router (section 5.2.7.1).
@@ -212,7 +184,7 @@ fn is_martian(source: Ipv4Addr) -> bool {
 }
 
 /// Refuses sources that only the router has, or that nobody has, on the link of a port.
-fn check_own(port: &PortView, source: Ipv4Addr) -> Judged<()> {
+fn check_own(port: &PortView, source: Ipv4Addr) -> Checked {
     if port.v4.iter().any(|(own, _)| *own == source.to_bits()) {
         return Err(DropReason::OwnSource);
     }
@@ -228,6 +200,7 @@ fn is_echo(ip: &Ipv4<&[u8]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{A, B, HOST, Small, small};
+    use super::super::verdict::{Leave, Station};
     use super::*;
     use artery_table::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip4, ip4};

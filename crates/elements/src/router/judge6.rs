@@ -1,58 +1,44 @@
 //! What is to become of an IPv6 packet (RFC 8200, RFC 4291, RFC 4443, RFC 4861).
-use super::verdict::{Came, FlowOf, Leave, Message, Origin, Station, Told, Verdict, View, reason};
+use super::case::{Case, Checked, Judged, Refusals, end, tell};
+use super::verdict::{Came, FlowOf, Message, Origin, Told, Verdict, View, leads_on};
+use crate::ip::ip_header::reason;
 use artery_engine::DropReason;
 use artery_table::Prefix;
-use artery_table::path::{Decision, Explained, Outcome};
+use artery_table::path::{Explained, Outcome};
 use artery_table::router::PortView;
-use artery_wire::{
-    HopByHop, Icmp6, Icmp6Error, Icmp6Type, Ip6Headers, Ip6Options, IpProtocol, Ipv6, OptionFault,
-};
+use artery_wire::{Icmp6, Icmp6Error, Icmp6Type, Ip6Headers, Ip6Options, IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
 pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, longest, came, view }.judge(flow).unwrap_or_else(Verdict::Discard)
+    Case { packet, longest, came, view, path: view.v6 }.judge(flow).unwrap_or_else(|end| end)
 }
 
-/// A packet and all that it is judged by.
-struct Case<'a> {
-    packet: &'a [u8],
-    /// No link carries more of it at once.
-    longest: usize,
-    came: Came,
-    view: &'a View<'a>,
-}
-
-/// A packet that ends is the exception on each step.
-type Judged<T = Verdict> = Result<T, DropReason>;
-
-impl Case<'_> {
+impl Case<'_, u128> {
     fn judge(&self, flow: FlowOf<'_>) -> Judged {
         let ip = self.header()?;
         self.check_source(&ip)?;
         if self.came.from == Origin::Host && self.is_discovery(&ip) {
             return Ok(Verdict::Neighbor(Message::Nd));
         }
-        let found = self.view.v6.explain(self.view.turn, ip.dst().to_bits(), flow);
+        let found = self.find(ip.dst().to_bits(), flow);
         match found.decision.outcome {
-            Outcome::Forward | Outcome::Unresolved | Outcome::Failed => self.leave(&ip, &found),
+            outcome if leads_on(outcome) => self.leave(&ip, &found),
             Outcome::Local => self.local(&ip, &found),
             Outcome::Multicast => self.multicast(&ip),
-            outcome => self.refuse(outcome),
+            outcome => self.refuse(outcome, &refusals()),
         }
     }
 
-    fn header(&self) -> Judged<Ipv6<&[u8]>> {
-        if self.came.to == Station::Other {
-            return Err(DropReason::OtherStation);
-        }
+    fn header(&self) -> Checked<Ipv6<&[u8]>> {
+        self.check_station()?;
         let ip = Ipv6::new(self.packet).map_err(reason)?;
         ip.check_payload_length().map_err(|_| DropReason::Malformed)?;
         Ok(ip)
     }
 
     /// RFC 4291 sections 2.5 and 2.7, RFC 3704.
-    fn check_source(&self, ip: &Ipv6<&[u8]>) -> Judged<()> {
+    fn check_source(&self, ip: &Ipv6<&[u8]>) -> Checked {
         let source = ip.src();
         // Who has no address yet speaks to groups of its link only.
         if source.is_unspecified() && is_of_link(ip.dst()) {
@@ -61,42 +47,44 @@ impl Case<'_> {
         if source.is_multicast() || source.segments()[0] == 0 {
             return Err(DropReason::BadSource);
         }
-        let Origin::Port(came_by) = self.came.from else { return Ok(()) };
         if source.is_unicast_link_local() {
             return Ok(());
         }
-        self.view.check_reverse_path(self.view.v6, source.to_bits(), came_by)
+        self.check_reverse_path(source.to_bits())
     }
 
     /// For the router itself.
     fn local(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Judged {
         let is_elsewhere = self.came.from.port().is_some_and(|port| port != found.decision.port);
         if ip.dst().is_unicast_link_local() && is_elsewhere && !self.is_ours(ip.dst()) {
-            return Err(DropReason::LinkLocal);
+            return end(DropReason::LinkLocal);
         }
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
+        self.check_frame()?;
+        if self.is_from_outside() && self.is_anyones(ip.src()) {
+            return end(DropReason::OwnSource);
         }
-        if self.came.from.port().is_some() && self.is_anyones(ip.src()) {
-            return Err(DropReason::OwnSource);
-        }
-        let headers = match Ip6Headers::read(self.packet) {
-            Ok(headers) => headers,
-            Err(fault) => return Ok(tell_or_discard(Icmp6Error::for_headers(fault), DropReason::Malformed)),
-        };
-        if let Some(verdict) = self.hop_by_hop(headers.hop_by_hop.as_ref(), ip) {
-            return Ok(verdict);
-        }
+        let headers = self.headers(ip)?;
         // RFC 5095 section 3; others are not known here (RFC 8200 section 4.4).
         if let Some(routing) = headers.routing.filter(|routing| routing.segments_left > 0) {
             let told = Icmp6Error::parameter_problem(Icmp6Error::ERRONEOUS, routing.at as u32 + 2);
-            return Ok(Verdict::Error(Told::V6(told), DropReason::SourceRoute));
+            return tell(Told::V6(told), DropReason::SourceRoute);
         }
         if headers.fragment.is_some_and(|fragment| fragment.offset > 0 || fragment.more) {
             let is_icmp = headers.protocol == IpProtocol::ICMPV6;
             return Ok(if is_icmp { Verdict::Reassemble } else { Verdict::Host });
         }
         Ok(self.message(ip, &headers).unwrap_or(Verdict::Host))
+    }
+
+    /// The headers of a packet that goes no further, and what its options say against it.
+    fn headers(&self, ip: &Ipv6<&[u8]>) -> Judged<Ip6Headers<'_>> {
+        let headers = Ip6Headers::read(self.packet);
+        let headers =
+            headers.or_else(|fault| tell_or_end(Icmp6Error::for_headers(fault), DropReason::Malformed))?;
+        if let Some(options) = &headers.hop_by_hop {
+            check_options(options, ip)?;
+        }
+        Ok(headers)
     }
 
     /// A message that the router itself understands.
@@ -123,77 +111,42 @@ impl Case<'_> {
     /// neighbors; what else it tells them, nobody hears.
     fn multicast(&self, ip: &Ipv6<&[u8]>) -> Judged {
         if !is_of_link(ip.dst()) || self.came.from == Origin::Router {
-            return Err(DropReason::Multicast);
+            return end(DropReason::Multicast);
         }
-        let headers = match Ip6Headers::read(self.packet) {
-            Ok(headers) => headers,
-            Err(fault) => return Ok(tell_or_discard(Icmp6Error::for_headers(fault), DropReason::Malformed)),
-        };
-        if let Some(verdict) = self.hop_by_hop(headers.hop_by_hop.as_ref(), ip) {
-            return Ok(verdict);
-        }
+        let headers = self.headers(ip)?;
         match self.message(ip, &headers) {
             Some(verdict) => Ok(verdict),
-            None if self.came.from == Origin::Host => Err(DropReason::Multicast),
+            None if self.came.from == Origin::Host => end(DropReason::Multicast),
             None => Ok(Verdict::Host),
-        }
-    }
-
-    /// Where the tables say that it goes no further (RFC 4443 section 3.1).
-    fn refuse(&self, outcome: Outcome) -> Judged {
-        use Icmp6Error as E;
-        let tell = |code, reason| Ok(Verdict::Error(Told::V6(E::unreachable(code)), reason));
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
-        }
-        match outcome {
-            Outcome::NoRoute => tell(E::NO_ROUTE, DropReason::NoRoute),
-            Outcome::Unreachable => tell(E::REJECT, DropReason::Unreachable),
-            Outcome::Prohibited => tell(E::PROHIBITED, DropReason::Prohibited),
-            Outcome::PortDown => tell(E::NO_ROUTE, DropReason::PortDown),
-            Outcome::LinkLocal => Err(DropReason::LinkLocal),
-            Outcome::Blackhole => Err(DropReason::Blackhole),
-            _ => Err(DropReason::Martian),
         }
     }
 
     /// On its way through the router.
     fn leave(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Judged {
-        if self.came.to.is_many() {
-            return Err(DropReason::Broadcast);
-        }
-        let is_hop = self.came.from.port().is_some();
+        self.check_frame()?;
+        let is_hop = self.is_from_outside();
         if is_hop && ip.src().is_unicast_link_local() && self.came.from.port() != Some(found.decision.port) {
             let told = Icmp6Error::unreachable(Icmp6Error::BEYOND_SCOPE);
-            return Ok(Verdict::Error(Told::V6(told), DropReason::LinkLocal));
+            return tell(Told::V6(told), DropReason::LinkLocal);
         }
-        if let Some(verdict) = self.options_on_way(ip) {
-            return Ok(verdict);
-        }
+        self.check_options_on_way(ip)?;
         if is_hop && ip.hop_limit() <= 1 {
-            return Ok(Verdict::Error(Told::V6(Icmp6Error::time_exceeded()), DropReason::TtlExpired));
+            return tell(Told::V6(Icmp6Error::time_exceeded()), DropReason::TtlExpired);
         }
         let mtu = found.decision.mtu;
         let length = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
         if length.min(self.longest) > mtu.into() {
-            let told = Icmp6Error::packet_too_big(mtu.into());
-            return Ok(Verdict::Error(Told::V6(told), DropReason::TooBig));
+            return tell(Told::V6(Icmp6Error::packet_too_big(mtu.into())), DropReason::TooBig);
         }
         let next_hop = self.view.next_hop(found, ip.dst().into());
-        let (decision, is_on_link) = (found.decision, found.on_link);
-        let redirect = self.redirect(ip, &decision, next_hop);
-        let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut: false, redirect };
-        Ok(match decision.outcome {
-            Outcome::Forward => Verdict::Forward(leave),
-            Outcome::Failed => failed(),
-            _ => Verdict::Hold(leave),
-        })
+        let redirect = self.redirect(ip, found, next_hop);
+        Ok(self.go(found, next_hop, false, redirect, failed))
     }
 
     /// What options for every router say against a packet on its way. Other extension headers are not looked at.
-    fn options_on_way(&self, ip: &Ipv6<&[u8]>) -> Option<Verdict> {
+    fn check_options_on_way(&self, ip: &Ipv6<&[u8]>) -> Judged<()> {
         if ip.next_header() != IpProtocol::HOP_BY_HOP {
-            return None;
+            return Ok(());
         }
         let at = Ipv6::<&[u8]>::LEN;
         let header = self.packet.get(at..).and_then(|rest| {
@@ -201,23 +154,14 @@ impl Case<'_> {
             rest.get(2..len.min(ip.payload_length().into())).filter(|body| body.len() + 2 == len)
         });
         match header {
-            Some(options) => self.hop_by_hop(Some(&Ip6Options::new(options, at + 2)), ip),
-            None => Some(Verdict::Discard(DropReason::Malformed)),
+            Some(options) => check_options(&Ip6Options::new(options, at + 2), ip),
+            None => end(DropReason::Malformed),
         }
     }
 
-    /// What options for every router say against a packet (RFC 8200 section 4.3). Alerts are passed over: nothing
-    /// here listens (RFC 6398).
-    fn hop_by_hop(&self, options: Option<&Ip6Options<'_>>, ip: &Ipv6<&[u8]>) -> Option<Verdict> {
-        let judged: Result<HopByHop, OptionFault> = options?.judge(ip.dst().is_multicast());
-        let fault = judged.err()?;
-        Some(tell_or_discard(Icmp6Error::for_option(fault), DropReason::BadOption))
-    }
-
     /// The better first hop, where the packet leaves as it came (RFC 4861 section 8.2).
-    fn redirect(&self, ip: &Ipv6<&[u8]>, decision: &Decision, next_hop: IpAddr) -> Option<IpAddr> {
-        let came_by = self.came.from.port().filter(|port| *port == decision.port)?;
-        let port = self.view.port(came_by).filter(|port| port.settings.redirects)?;
+    fn redirect(&self, ip: &Ipv6<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
+        let port = self.turns_back_at(found)?;
         let IpAddr::V6(better) = next_hop else { return None };
         let is_neighbor = ip.src().is_unicast_link_local() || is_near(port, ip.src());
         let can_be_told = better.is_unicast_link_local() || better == ip.dst();
@@ -226,8 +170,7 @@ impl Case<'_> {
 
     /// Whether the port that received the packet has an address.
     fn is_ours(&self, address: Ipv6Addr) -> bool {
-        let port = self.came.from.port().and_then(|port| self.view.port(port));
-        port.is_some_and(|port| port.link_local == address.to_bits())
+        self.port().is_some_and(|port| port.link_local == address.to_bits())
     }
 
     /// Whether an address is the router's own: that of some port, or of all routers on a link.
@@ -235,9 +178,16 @@ impl Case<'_> {
         if address.is_unicast_link_local() {
             return self.is_ours(address);
         }
-        let found = self.view.v6.explain(self.view.turn, address.to_bits(), |_| 0);
-        found.decision.outcome == Outcome::Local
+        self.find(address.to_bits(), &mut |_| 0).decision.outcome == Outcome::Local
     }
+}
+
+/// What senders are told where the tables say that a packet goes no further (RFC 4443 section 3.1).
+fn refusals() -> Refusals {
+    let told = |code| Told::V6(Icmp6Error::unreachable(code));
+    let [no_route, rejected, prohibited] =
+        [Icmp6Error::NO_ROUTE, Icmp6Error::REJECT, Icmp6Error::PROHIBITED].map(told);
+    Refusals { no_route, rejected, prohibited }
 }
 
 /// What becomes of packets to a neighbor that was asked for in vain (RFC 4443 section 3.1, RFC 4861 section 7.2.2).
@@ -246,8 +196,17 @@ pub(crate) fn failed() -> Verdict {
     Verdict::Error(Told::V6(told), DropReason::NeighborFailed)
 }
 
-fn tell_or_discard(error: Option<Icmp6Error>, reason: DropReason) -> Verdict {
-    error.map_or(Verdict::Discard(reason), |error| Verdict::Error(Told::V6(error), reason))
+/// Refuses a packet if options for every router say so (RFC 8200 section 4.3). Alerts are passed over: nothing here
+/// listens (RFC 6398).
+fn check_options(options: &Ip6Options<'_>, ip: &Ipv6<&[u8]>) -> Judged<()> {
+    match options.judge(ip.dst().is_multicast()) {
+        Ok(_) => Ok(()),
+        Err(fault) => tell_or_end(Icmp6Error::for_option(fault), DropReason::BadOption),
+    }
+}
+
+fn tell_or_end<T>(error: Option<Icmp6Error>, reason: DropReason) -> Judged<T> {
+    error.map_or_else(|| end(reason), |error| tell(Told::V6(error), reason))
 }
 
 /// Whether an address is that of a group of one link, or of less (RFC 4291 section 2.7).
@@ -263,6 +222,7 @@ fn is_near(port: &PortView, address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{A, B, Small, small};
+    use super::super::verdict::{Leave, Station};
     use super::*;
     use artery_table::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip6, ip6};

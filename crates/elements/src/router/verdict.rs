@@ -4,11 +4,10 @@
 //! sends nothing and counts nothing. So it can be asked at any time, also by whoever wants to know why.
 use artery_engine::DropReason;
 use artery_rcu::Turn;
-use artery_table::neighbor::Key;
 use artery_table::path::{Decision, Explained, Method, Outcome, PathReader};
-use artery_table::router::{PortView, ReversePath};
-use artery_table::{Family, PortId};
-use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError, Malformed};
+use artery_table::PortId;
+use artery_table::router::PortView;
+use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError};
 use std::net::IpAddr;
 
 /// What is to become of a packet.
@@ -166,21 +165,6 @@ impl<'a> View<'a> {
             _ => to,
         }
     }
-    /// Whether a source is one that packets may have where they came by a port (RFC 3704).
-    pub(crate) fn check_reverse_path<A: Family + Key>(
-        &self,
-        path: &PathReader<A>,
-        source: A,
-        came_by: PortId,
-    ) -> Result<(), DropReason> {
-        let port = self.port(came_by).ok_or(DropReason::PortDown)?;
-        let leads = match port.settings.rpf {
-            ReversePath::Off => true,
-            ReversePath::Loose => path.leads_by(self.turn, source, None),
-            ReversePath::Strict => path.leads_by(self.turn, source, Some(came_by)),
-        };
-        if leads { Ok(()) } else { Err(DropReason::ReversePath) }
-    }
     /// A port.
     pub(crate) fn port(&self, port: PortId) -> Option<&'a PortView> {
         self.ports.get(usize::from(port.0))
@@ -194,11 +178,6 @@ pub(crate) fn leads_on(outcome: Outcome) -> bool {
 
 /// Tells the number of a packet's flow to a method that chooses by it.
 pub(crate) type FlowOf<'a> = &'a mut dyn FnMut(Method) -> u32;
-
-/// Why a packet with such a header ends.
-pub(crate) fn reason(malformed: Malformed) -> DropReason {
-    if malformed == Malformed::Truncated { DropReason::TooShort } else { DropReason::Malformed }
-}
 
 #[cfg(test)]
 #[path = "testing.rs"]
