@@ -1,6 +1,7 @@
 use super::each::send_each;
 use super::ip_header;
 use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Packet};
+use artery_wire::Malformed;
 
 pub static CLASS: Class = Class {
     name: "DecIPTTL",
@@ -24,16 +25,31 @@ struct DecIpTtl {
     multicast: bool,
 }
 
-/// What keeps a packet from going on.
-enum End {
+/// What keeps a packet from going a hop further.
+pub(crate) enum End {
+    /// It had its last hop.
     Expired,
-    NoHeader(DropReason),
+    /// It has no header that says how many there are.
+    NoHeader(Malformed),
+}
+
+/// Sends packets on that `decrement` finds a hop left for. Expired ones leave by output 1.
+#[inline]
+pub(crate) fn send_hops(
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    decrement: impl FnMut(&mut Packet) -> Result<(), End>,
+) {
+    send_each(batch, cx, decrement, |end, packet, cx| match end {
+        End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
+        End::NoHeader(why) => cx.discard(packet, ip_header::reason(why)),
+    });
 }
 
 impl DecIpTtl {
     #[inline]
     fn decrement(&self, packet: &mut Packet) -> Result<(), End> {
-        let mut header = ip_header::ip_mut(packet).map_err(|why| End::NoHeader(ip_header::reason(why)))?;
+        let mut header = ip_header::ip_mut(packet).map_err(End::NoHeader)?;
         if !self.multicast && header.dst().is_multicast() {
             return Ok(());
         }
@@ -47,15 +63,7 @@ impl DecIpTtl {
 
 impl Element for DecIpTtl {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_each(
-            batch,
-            cx,
-            |packet| self.decrement(packet),
-            |end, packet, cx| match end {
-                End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
-                End::NoHeader(reason) => cx.discard(packet, reason),
-            },
-        );
+        send_hops(batch, cx, |packet| self.decrement(packet));
     }
 }
 

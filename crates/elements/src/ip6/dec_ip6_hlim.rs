@@ -1,6 +1,6 @@
-use crate::ip::each::send_each;
+use crate::ip::dec_ip_ttl::{End, send_hops};
 use crate::ip::ip_header;
-use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
+use artery_engine::{Batch, Class, Context, Element, Packet};
 use artery_wire::Ipv6;
 
 pub static CLASS: Class = Class {
@@ -20,15 +20,8 @@ is 1 or less leaves by output 1, unchanged, or is dropped when there is none. Al
 
 struct DecIp6Hlim;
 
-/// What keeps a packet from going on.
-enum End {
-    Expired,
-    NoHeader(DropReason),
-}
-
 fn decrement(packet: &mut Packet) -> Result<(), End> {
-    let header = Ipv6::new(ip_header::bytes_mut(packet));
-    let mut header = header.map_err(|why| End::NoHeader(ip_header::reason(why)))?;
+    let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(End::NoHeader)?;
     match header.hop_limit() {
         0 | 1 => Err(End::Expired),
         hops => {
@@ -40,17 +33,14 @@ fn decrement(packet: &mut Packet) -> Result<(), End> {
 
 impl Element for DecIp6Hlim {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_each(batch, cx, decrement, |end, packet, cx| match end {
-            End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
-            End::NoHeader(reason) => cx.discard(packet, reason),
-        });
+        send_hops(batch, cx, decrement);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason};
     use artery_wire::build::ip6;
 
     #[test]
