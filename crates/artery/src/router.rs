@@ -1,6 +1,7 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
 mod host;
 mod judge;
+mod machine;
 pub(crate) mod options;
 mod read;
 mod text;
@@ -24,13 +25,14 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     judge::judge(&plan, &mut mistakes);
     refuse(&mistakes);
     if !options.print {
-        judge::machine(&mut plan, &mut mistakes);
+        machine::take(&mut plan, &mut mistakes);
         if !mistakes.is_empty() {
             complain(&listed(&mistakes));
             Voice::artery().error(&format!("{}; nothing was started", counted(mistakes.len())));
             return Ok(1);
         }
-        host::warnings(&plan).iter().for_each(|warning| Voice::artery().warning(warning));
+        let warnings = host::warnings(&plan).into_iter().chain(options.doubt());
+        warnings.for_each(|warning| Voice::artery().warning(&warning));
     }
     let text = text::configuration(&plan, &called())?;
     match options.print {

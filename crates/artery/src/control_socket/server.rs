@@ -142,7 +142,9 @@ fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
     rustix::process::umask(mask);
     listener.map_err(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "there is something else of that name".to_string(),
+            std::io::ErrorKind::AddrInUse => {
+                "there is something else of that name; name another socket by -u".to_string()
+            }
             std::io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
             _ => refusal(&error),
         };

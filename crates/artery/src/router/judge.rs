@@ -1,6 +1,5 @@
-//! What is wrong with a plan: by the rules of the tables that a router would make of it, and by what the machine has.
-use super::{LEAST_IPV6_MTU, Plan, Port, Route, Table, Way};
-use artery_device::{Interface, LinkType};
+//! What is wrong with a plan by the rules of the tables that a router would make of it.
+use super::{Plan, Port, Route, Table, Way};
 use artery_rcu::Domain;
 use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
@@ -12,8 +11,6 @@ use std::time::Duration;
 
 /// Neighbors that there is room for while a plan is looked at: its gateways.
 const NEIGHBORS: usize = 4096;
-/// The length of packets that a port carries if nothing is said.
-const USUAL_MTU: u32 = 1500;
 
 /// Adds what contradicts itself to `mistakes`.
 pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
@@ -27,6 +24,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     // What needs ports would be blamed for those that are missing.
     let ports_are_good = mistakes.is_empty();
     plan.ports.iter().for_each(|port| add_port(&mut tables, port, mistakes));
+    mistakes.extend(plan.host.as_deref().and_then(|host| host_as_port(host, &plan.ports)));
     mistakes.extend(shared_prefixes(&plan.ports));
     if !ports_are_good {
         return;
@@ -61,6 +59,12 @@ fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
     for (address, len) in &port.addresses {
         mistakes.extend(tables.add_address(id, *address, *len).err().map(|error| blame(&error)));
     }
+}
+
+/// The host's interface is made by the router, and is none of those it takes.
+fn host_as_port(host: &str, ports: &[Port]) -> Option<String> {
+    let both = ports.iter().any(|port| port.name == host);
+    both.then(|| format!("--host {host}: {host} is a port; give the host's interface a name of its own"))
 }
 
 /// Two links with one prefix: nobody could tell by which of them a host is reached.
@@ -121,51 +125,22 @@ fn no_such_port(tables: &Tables, name: &str) -> String {
     format!("'{name}' is neither an address nor a port of the router; its ports are {}", names.join(", "))
 }
 
+/// Why there is no file to read.
+fn unreadable(path: &str) -> Option<String> {
+    match std::fs::File::open(path).and_then(|file| file.metadata()) {
+        Err(error) => Some(crate::load::system_message(&error)),
+        Ok(found) => found.is_dir().then(|| "a folder; name a file of routes in it".to_string()),
+    }
+}
+
 /// A file is not read twice: its gateways are tried by a route of their own, and that it can be opened is seen.
 fn check_table(tables: &mut Tables, table: &Table, mistakes: &mut Vec<String>) {
     let blame = |why: String| format!("{}: {why}", table.option);
-    if let Err(error) = std::fs::File::open(&table.file) {
-        mistakes.push(blame(format!("{}: {}", table.file, crate::load::system_message(&error))));
-    }
+    mistakes.extend(unreadable(&table.file).map(|why| blame(format!("{}: {why}", table.file))));
     for gateway in &table.gateways {
         let all = if gateway.is_ipv4() { AnyPrefix::V4(Prefix::ALL) } else { AnyPrefix::V6(Prefix::ALL) };
         let tried = tables.replace_route(all, &RouteSpec::via(*gateway), Duration::ZERO);
         mistakes.extend(tried.err().map(|error| blame(error.to_string())));
-    }
-}
-
-/// Adds what this machine lacks to `mistakes`, and what is to be known of its interfaces to the plan.
-pub(super) fn machine(plan: &mut Plan, mistakes: &mut Vec<String>) {
-    for port in &mut plan.ports {
-        match Interface::find(&port.name) {
-            Err(error) => mistakes.push(format!("{}: {error}", port.option)),
-            Ok(found) if found.link_type != Some(LinkType::ETHER) => {
-                let why = format!("{} is no Ethernet, which alone can be routed here", port.name);
-                mistakes.push(format!("{}: {why}; take another interface", port.option));
-            }
-            Ok(found) if found.mac == Some([0; 6]) => {
-                let why = format!("{} has no Ethernet address; give it one with 'ip link set'", port.name);
-                mistakes.push(format!("{}: {why}", port.option));
-            }
-            Ok(found) if !found.up => {
-                let remedy = format!("bring it up with 'ip link set {} up'", port.name);
-                mistakes.push(format!("{}: {} is down; {remedy}", port.option, port.name));
-            }
-            Ok(found) if found.mtu < LEAST_IPV6_MTU && port.has_ipv6() => {
-                let why =
-                    format!("{} carries {} bytes, and IPv6 needs {LEAST_IPV6_MTU}", port.name, found.mtu);
-                let remedy = format!("'ip link set {} mtu {LEAST_IPV6_MTU}'", port.name);
-                mistakes
-                    .push(format!("{}: {why}; give it that by {remedy}, or no IPv6 address", port.option));
-            }
-            Ok(found) => port.mtu = (found.mtu != USUAL_MTU).then_some(found.mtu),
-        }
-    }
-    if let Some(host) = &plan.host
-        && Interface::find(host).is_ok()
-    {
-        let what = format!("--host {host}: there is an interface of this name; does another router run?");
-        mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
     }
 }
 
@@ -231,6 +206,8 @@ mod tests {
             ("--route 10/8=blackhole,b", "an end such as blackhole can't be one of several"),
             ("--neighbor c=10.0.1.9=2:0:0:0:0:1", "its ports are a, b"),
             ("--table /nonexistent=10.0.2.9", "/nonexistent: No such file or directory"),
+            ("--table /=10.0.2.9", "/: a folder; name a file of routes in it"),
+            ("--host b", "--host b: b is a port; give the host's interface a name of its own"),
         ] {
             let found = mistakes(&format!("{PORTS} {rest}"));
             assert!(found.len() == 1 && found[0].contains(expected), "{rest}: {found:#?}");

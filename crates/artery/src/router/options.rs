@@ -78,9 +78,19 @@ impl RouterOptions {
         }
     }
 
+    /// The host's interface, if it is to have one.
+    pub(super) fn host_name(&self) -> Option<String> {
+        (!self.no_host).then(|| self.host.clone())
+    }
+
     /// How often to show counters.
     pub(super) fn stats(&self) -> Option<Duration> {
         self.stats.map(|period| period.every)
+    }
+
+    /// What to say to somebody who may have meant another time.
+    pub(super) fn doubt(&self) -> Option<String> {
+        self.stats.and_then(Period::doubt)
     }
 }
 

@@ -1,8 +1,8 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
 use super::{Neighbor, Plan, Port, Route, Table, Way};
+use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
-use artery_wire::EtherAddr;
 use std::net::IpAddr;
 
 /// What a text says, or what is wrong with it.
@@ -15,7 +15,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         routes: all(&options.route, route, mistakes),
         tables: all(&options.table, table, mistakes),
         neighbors: all(&options.neighbor, neighbor, mistakes),
-        host: (!options.no_host).then(|| options.host.clone()),
+        host: all(options.host_name().as_slice(), host, mistakes).pop(),
     }
 }
 
@@ -34,14 +34,33 @@ fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String
 fn port(text: &str) -> Read<Port> {
     let (name, addresses) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
     let option = format!("--port {text}");
-    let strange = |c: char| !(c.is_ascii_alphanumeric() || "-_.@:".contains(c));
-    if name.contains(strange) {
+    if name.contains(is_strange) {
         return Err(format!("{option}: '{name}' can't be written in a configuration; rename the interface"));
     }
     let address = |word| address(word).map_err(|why| format!("{option}: {why}"));
     let addresses = addresses.split(',').map(address).collect::<Read<_>>()?;
     Ok(Port { option, name: name.to_string(), addresses, mtu: None })
 }
+
+/// What names in a configuration don't have.
+fn is_strange(c: char) -> bool {
+    !(c.is_ascii_alphanumeric() || "-_.@:".contains(c))
+}
+
+/// The name of an interface to be made.
+fn host(name: &str) -> Read<String> {
+    let is_name =
+        (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(is_strange) && !name.contains(':');
+    match is_name && name != "." && name != ".." {
+        true => Ok(name.to_string()),
+        false => Err(format!(
+            "--host {name}: an interface's name has 1 to {LONGEST_NAME} letters and digits, as artery0 has"
+        )),
+    }
+}
+
+/// Bytes that Linux has room for in the name of an interface.
+const LONGEST_NAME: usize = 15;
 
 fn address(word: &str) -> Read<(IpAddr, u8)> {
     let (text, len) = match word.split_once('/') {
@@ -123,7 +142,7 @@ fn neighbor(text: &str) -> Read<Neighbor> {
     let option = format!("--neighbor {text}");
     let wrong = |what: &str| format!("{option}: '{what}' is wrong; write --neighbor {WANTS}");
     let (address, link) = rest.split_once('=').ok_or_else(|| wrong(rest))?;
-    let link: EtherAddr = link.parse().map_err(|_| wrong(link))?;
+    let link = station(link).map_err(|why| format!("{option}: {why}"))?;
     Ok(Neighbor {
         port: port.to_string(),
         address: address.parse().map_err(|_| wrong(address))?,
@@ -187,6 +206,14 @@ mod tests {
             (
                 neighbor("eth1=10.0.1.9").map(drop),
                 "--neighbor eth1=10.0.1.9: '10.0.1.9' is wrong; write --neighbor PORT=ADDRESS=ETHER, as in eth1=10.0.1.9=02:00:00:00:00:09",
+            ),
+            (
+                neighbor("eth1=10.0.1.9=0:0:0:0:0:0").map(drop),
+                "--neighbor eth1=10.0.1.9=0:0:0:0:0:0: 0:0:0:0:0:0 is no station's address; write it as 02:00:00:00:00:09",
+            ),
+            (
+                host("a b").map(drop),
+                "--host a b: an interface's name has 1 to 15 letters and digits, as artery0 has",
             ),
             (
                 table("r.txt=nobody").map(drop),

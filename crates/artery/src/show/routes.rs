@@ -180,6 +180,21 @@ pub(super) fn next_hop(route: &Value, hop: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pages_of_json_make_a_document() {
+        let route = |dst: &str| json!({ "dst": dst });
+        let document = |pages: &[&[Value]]| {
+            let mut form = Form::json();
+            let text: String = pages.iter().map(|page| form.page(page.iter())).collect();
+            serde_json::from_str::<Value>(&(text + form.end())).unwrap()
+        };
+        assert_eq!(document(&[&[]]), json!({ "schema_version": 1, "routes": [] }));
+        let pages: [&[Value]; 3] = [&[route("a"), route("b")], &[], &[route("c")]];
+        let expected = json!({ "schema_version": 1, "routes": [route("a"), route("b"), route("c")] });
+        assert_eq!(document(&pages), expected);
+    }
 
     #[test]
     fn routes_stand_in_a_table_with_a_row_for_each_next_hop() {

@@ -1,0 +1,88 @@
+//! What the machine has for a plan: its interfaces, and that no other router has them.
+use super::{LEAST_IPV6_MTU, Plan, Port};
+use artery_device::{Interface, LinkType};
+use rustix::net::sockopt::socket_peercred;
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+/// The length of packets that a port carries if nothing is said.
+const USUAL_MTU: u32 = 1500;
+/// From one try to the next where something can't be had.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`.
+pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) {
+    for port in &mut plan.ports {
+        match look(port).and_then(|found| claim(&found).map(|()| found.mtu)) {
+            Ok(mtu) => port.mtu = (mtu != USUAL_MTU).then_some(mtu),
+            Err(why) => mistakes.push(format!("{}: {why}", port.option)),
+        }
+    }
+    if let Some(host) = &plan.host
+        && Interface::find(host).is_ok()
+    {
+        let what = format!("--host {host}: there is an interface of this name; does another router run?");
+        mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
+    }
+}
+
+/// The interface of a port, if it can be one.
+fn look(port: &Port) -> Result<Interface, String> {
+    let name = &port.name;
+    let found = Interface::find(name).map_err(|error| error.to_string())?;
+    if found.link_type != Some(LinkType::ETHER) || (found.mac == Some([0; 6]) && name == "lo") {
+        return Err(format!("{name} is no Ethernet, which alone can be routed here; take another interface"));
+    }
+    if found.mac == Some([0; 6]) {
+        return Err(format!("{name} has no Ethernet address; give it one with 'ip link set {name} address'"));
+    }
+    if !found.up {
+        return Err(format!("{name} is down; bring it up with 'ip link set {name} up'"));
+    }
+    if found.mtu < LEAST_IPV6_MTU && port.has_ipv6() {
+        let why = format!("{name} carries {} bytes, and IPv6 needs {LEAST_IPV6_MTU}", found.mtu);
+        let remedy = format!("'ip link set {name} mtu {LEAST_IPV6_MTU}'");
+        return Err(format!("{why}; give it that by {remedy}, or no IPv6 address"));
+    }
+    Ok(found)
+}
+
+/// Takes an interface for as long as this process lives, unless another router has it. Packet sockets could be had by
+/// both, who would both answer and forward; so whoever has it listens at a name that the kernel keeps for the network
+/// namespace.
+fn claim(interface: &Interface) -> Result<(), String> {
+    // By its number, which stays when it is renamed.
+    let Ok(name) = SocketAddr::from_abstract_name(format!("artery/port/{}", interface.index)) else {
+        return Ok(());
+    };
+    match UnixListener::bind_addr(&name) {
+        Ok(listener) => {
+            // Where there is no thread to be had, the next router can't tell, and this one has other worries.
+            drop(std::thread::Builder::new().name("claim".to_string()).spawn(move || hold(&listener)));
+            Ok(())
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_trusted(&name) => {
+            let name = &interface.name;
+            Err(format!("another router has {name} as its port; end that one, or take another interface"))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Lets those in who ask whether somebody is there.
+fn hold(listener: &UnixListener) {
+    loop {
+        if listener.accept().is_err() {
+            // Out of descriptors, most likely.
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Whether root, or this user, listens there. Others must not be able to keep a router from starting.
+fn is_trusted(name: &SocketAddr) -> bool {
+    let owner = UnixStream::connect_addr(name).and_then(|stream| Ok(socket_peercred(&stream)?));
+    owner.is_ok_and(|owner| owner.uid.is_root() || owner.uid == rustix::process::geteuid())
+}
