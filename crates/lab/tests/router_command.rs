@@ -3,7 +3,7 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Output, Process, Result, Rig};
+use artery_lab::rig::{self, Command, Host, Output, Process, Result, Rig};
 use serde_json::Value;
 use std::path::PathBuf;
 use support::{SOON, end};
@@ -61,9 +61,14 @@ impl Running {
         Ok(Running { process, host: net.r.clone(), socket, _folder: folder })
     }
 
-    /// Calls a command about it, whatever comes of that.
+    /// A command about it.
+    fn command(&self, words: &[&str]) -> Result<Command> {
+        Ok(self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket))
+    }
+
+    /// Calls it, whatever comes of that.
     fn call(&self, words: &[&str]) -> Result<Output> {
-        self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket).output()
+        self.command(words)?.output()
     }
 
     /// What a command says, which must be a success.
@@ -218,8 +223,7 @@ fn events_are_a_line_each_and_whoever_resumes_misses_none() {
         let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert_eq!(numbers, [0, 1, 2, 3]);
         assert!(events.iter().any(|event| event["what"] == "claimed"), "{said}");
-        let all =
-            router.host.command([artery()?]).args(["watch"]).env("ARTERY_SOCKET", &router.socket).spawn()?;
+        let mut all = router.command(&["watch"])?.spawn()?;
         // It begins with what happens once it is there.
         while !all.stdout_so_far().contains("10.8.0.0/16") {
             router.say(&["route", "replace", "10.8.0.0/16", "via", FAR[0]])?;
@@ -227,7 +231,71 @@ fn events_are_a_line_each_and_whoever_resumes_misses_none() {
         let line = all.stdout_so_far().lines().next().unwrap_or_default().to_string();
         let time = line.split(' ').next().unwrap_or_default();
         assert!(time.len() == 27 && time.ends_with('Z') && line.contains(" route 10.8.0.0/16: "), "{line}");
+        let later = router.call(&["watch", "--since", "1000000", "--count", "1"])?;
+        assert!(later.succeeded() && later.stdout.contains(" 0 "), "{}", later.stdout);
+        assert!(
+            later.stderr.contains("has not come to event 1000000: it was started since"),
+            "{}",
+            later.stderr
+        );
+        end(router.process)?;
+        let orphan = all.wait(SOON)?;
+        assert!(
+            orphan.code() == Some(1) && orphan.stderr.contains("the router is gone"),
+            "{}",
+            orphan.stderr
+        );
         Ok(())
+    });
+}
+
+#[test]
+fn who_watches_for_nobody_ends() {
+    on_the_net("command-unread", |net| {
+        let router = Running::start(net, &[])?;
+        let program = artery()?;
+        for words in ["watch --since 0", "netstat -w 0.05", "trace 1000"] {
+            let piped = format!("{} {words} | head -n 1", program.display());
+            let command = router.host.command(["sh", "-c", &piped]).env("ARTERY_SOCKET", &router.socket);
+            let mut process = command.spawn()?;
+            let deadline = std::time::Instant::now() + SOON;
+            while process.is_running() {
+                assert!(std::time::Instant::now() < deadline, "{words} goes on");
+                router.say(&["route", "replace", "10.8.0.0/16", "via", FAR[0]])?;
+                net.a.ping(FAR[0], 1)?;
+            }
+            let output = process.wait(SOON)?;
+            assert_eq!((output.stdout.lines().count(), output.stderr.as_str()), (1, ""), "{words}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_a_running_router_has_not_is_named_with_a_remedy() {
+    on_the_net("command-refusals", |net| {
+        let router = Running::start(net, &["--no-host"])?;
+        for (words, status, expected) in [
+            (&["show", "routes", "--dev", "eth7"][..], 1, "no port is called 'eth7'; there are: eth0, eth1"),
+            (&["show", "routes", "-6", "10/8"], 2, "10/8 is of IPv4, and -6 leaves that out"),
+            (&["trace", "--from", "nonsuch"], 1, "no element named 'nonsuch'; 'artery show elements' lists"),
+            (&["explain", "10.0.1.2 > 10.0.2.2", "--in", ""], 2, "write the name of a port, or 'host'"),
+            (&["neighbor", "add", "10.0.2.9", "0:0:0:0:0:0"], 2, "0:0:0:0:0:0 is no station's address"),
+            (&["route", "get", "10/8"], 2, "write an address, such as 10.9.1.2"),
+            (&["route", "add", "10/8"], 2, "Usage: artery route add [OPTIONS] PREFIX [via GATEWAY]"),
+        ] {
+            let refusal = router.refused(words, status)?;
+            assert!(refusal.contains(expected), "{words:?}: {refusal}");
+        }
+        let second = net.r.command([artery()?]).args(["router", "--no-host"]).args(PORTS);
+        let second = second.env("ARTERY_SOCKET", router.socket.with_extension("second")).output()?;
+        assert_eq!(second.code(), Some(1), "{}", second.stderr);
+        for port in ["eth0", "eth1"] {
+            let expected = format!("another router has {port} as its port; end that one");
+            assert!(second.stderr.contains(&expected), "{expected}: {}", second.stderr);
+        }
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2, "the first goes on");
+        end(router.process).map(drop)
     });
 }
 
