@@ -231,19 +231,18 @@ impl Slow {
         }
         let is_usable = |port, address| self.is_usable(port, address);
         let from = Speaker { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
-        match icmp::error(told, packet, came.to.is_many(), from) {
-            Ok(error) => {
-                let bytes = error.packet(packet, self.next_id());
-                if self.limits.take(error.to(), job.now) {
-                    self.counters.errors += 1;
-                    self.say(&bytes, came, job);
-                } else {
-                    self.counters.errors_limited += 1;
-                }
-            }
-            Err(Silence::Forbidden(_)) => self.counters.errors_forbidden += 1,
-            Err(Silence::NoAddress) => {}
+        let error = match icmp::error(told, packet, came.to.is_many(), from) {
+            Ok(error) => error,
+            Err(Silence::Forbidden(_)) => return self.counters.errors_forbidden += 1,
+            Err(Silence::NoAddress) => return,
+        };
+        // Only now is it made: a flood of packets that ask for errors costs no more than to see that there are too many.
+        if !self.limits.take(error.to(), job.now) {
+            return self.counters.errors_limited += 1;
         }
+        self.counters.errors += 1;
+        let error = error.packet(packet, self.next_id());
+        self.say(&error, came, job);
     }
 
     /// An identification for the header of what the router says.
