@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Most events that are kept.
 const MOST: usize = 10_000;
 
+/// So many gateways that can't be used are kept without a look whether routes still have them.
+const MANY_DOWN: usize = 1024;
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -92,13 +95,18 @@ pub(crate) struct Lately {
     pub(crate) next: u64,
 }
 
+/// A gateway: the port on whose link it is, and its address.
+type Gateway = (PortId, IpAddr);
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Events {
     kept: VecDeque<Numbered>,
     next: u64,
-    /// Gateways that can't be used.
-    down: HashSet<(PortId, IpAddr)>,
+    /// Gateways that can't be used: no more than twice as many as routes have, and some.
+    down: HashSet<Gateway>,
+    /// When there are so many of them, it is looked which of them routes still have.
+    many_down: usize,
     /// Addresses of the router that other stations use.
     duplicates: Vec<(PortId, IpAddr)>,
     /// As they were when somebody last told of them.
@@ -164,6 +172,15 @@ impl Events {
         }
         self.push(time, Event::NextHop { port, gateway, is_up });
     }
+
+    /// Forgets gateways that no route has any more, once there are many that can't be used.
+    fn forget_gone(&mut self, gateways: impl FnOnce() -> HashSet<Gateway>) {
+        if self.down.len() >= self.many_down {
+            let gateways = gateways();
+            self.down.retain(|gateway| gateways.contains(gateway));
+            self.many_down = MANY_DOWN.max(2 * self.down.len());
+        }
+    }
 }
 
 impl SharedRouter {
@@ -197,6 +214,7 @@ impl SharedRouter {
         let is_next_hop = || tables.neighbor(port, address, now).is_some_and(|view| view.pins > 0);
         if let Some(is_up) = is_up.filter(|_| is_next_hop()) {
             events.set_next_hop(now, port, to, is_up);
+            events.forget_gone(|| gateways(tables).collect());
         }
     }
 
@@ -211,10 +229,11 @@ impl SharedRouter {
             let port = PortId(number as u16);
             port_events(port, was, is, |event| events.push(now, event));
             if was.is_up != is.is_up {
-                let gateways: BTreeSet<IpAddr> = gateways(tables, port).collect();
-                gateways.into_iter().for_each(|gateway| events.set_next_hop(now, port, gateway, is.is_up));
+                let here: BTreeSet<Gateway> = gateways(tables).filter(|(at, _)| *at == port).collect();
+                here.into_iter().for_each(|(_, gateway)| events.set_next_hop(now, port, gateway, is.is_up));
             }
         }
+        events.forget_gone(|| gateways(tables).collect());
     }
 }
 
@@ -241,10 +260,10 @@ fn addresses(port: &PortView) -> BTreeSet<IpAddr> {
     v4.chain(port.v6.iter().map(|(own, _)| own.to_ip())).collect()
 }
 
-/// The gateways on a port's link that routes have, some of them more than once.
-fn gateways(tables: &Tables, port: PortId) -> impl Iterator<Item = IpAddr> {
+/// The gateways that routes have, some of them more than once.
+fn gateways(tables: &Tables) -> impl Iterator<Item = Gateway> {
     let hops = tables.groups().into_iter().flat_map(|group| group.members).map(|member| member.hop);
-    hops.filter_map(Hop::gateway).filter(move |(at, _)| *at == port).map(|(_, gateway)| gateway)
+    hops.filter_map(Hop::gateway)
 }
 
 #[cfg(test)]
@@ -303,5 +322,31 @@ mod tests {
             .map(|event| matches!(event.event, Event::NextHop { is_up: true, .. }))
             .collect();
         assert_eq!(told, [false, true]);
+    }
+
+    #[test]
+    fn gateways_that_no_route_has_any_more_are_forgotten_before_they_are_many() {
+        let (mut events, port) = (Events::default(), PortId(0));
+        let gateway = |n: u32| IpAddr::V4(n.into());
+        for n in 0..100_000 {
+            events.set_next_hop(Duration::ZERO, port, gateway(n), false);
+            // Routes have the first, and the last that was taken.
+            events.forget_gone(|| [0, n].map(|n| (port, gateway(n))).into());
+            assert!(events.down.len() <= MANY_DOWN, "{n}");
+        }
+        let before = events.next();
+        events.set_next_hop(Duration::ZERO, port, gateway(0), true);
+        assert_eq!(events.next(), before + 1, "the first one was known to be down");
+    }
+
+    #[test]
+    fn as_many_gateways_are_known_to_be_down_as_routes_have() {
+        let mut events = Events::default();
+        let all: HashSet<Gateway> = (0..5 * MANY_DOWN as u32).map(|n| (PortId(1), IpAddr::V4(n.into()))).collect();
+        for (port, gateway) in &all {
+            events.set_next_hop(Duration::ZERO, *port, *gateway, false);
+            events.forget_gone(|| all.clone());
+        }
+        assert_eq!(events.down, all);
     }
 }
