@@ -2,10 +2,13 @@
 use super::events::{AddressEvent, Event, Lately, Numbered, PortEvent, RouteEvent};
 use super::shared::SharedRouter;
 use super::show_routes::{json, name};
+use artery_table::PortId;
+use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Happened;
 use artery_table::router::PortView;
 use artery_wire::EtherAddr;
 use serde::Serialize;
+use std::net::IpAddr;
 
 #[derive(Serialize)]
 struct EventsJson {
@@ -62,58 +65,72 @@ pub(super) fn events(router: &SharedRouter, text: &str) -> Result<String, String
 
 fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {
     let Numbered { seq, time, event } = numbered;
-    let port_name = |port| Some(name(ports, port));
-    let (kind, what, about, detail) = match event {
-        Event::Neighbor { port, address, what } => {
-            let (lladdr, old_lladdr) = links(*what);
-            let about = About {
-                dst: Some(address.to_string()),
-                port: port_name(*port),
-                lladdr: lladdr.map(|link| link.to_string()),
-                old_lladdr: old_lladdr.map(|link| link.to_string()),
-                ..About::default()
-            };
-            ("neighbor", what.name(), about, what.to_string())
-        }
-        Event::Address { port, address, what } => {
-            let station = match what {
-                AddressEvent::Duplicate(station) | AddressEvent::Defended(station) => *station,
-                _ => None,
-            };
-            let about = About {
-                dst: Some(address.to_string()),
-                port: port_name(*port),
-                lladdr: station.map(|link| link.to_string()),
-                ..About::default()
-            };
-            let detail = match station {
-                Some(station) => format!("{}, {station} uses it", what.name()),
-                None => what.name().to_string(),
-            };
-            ("address", what.name(), about, detail)
-        }
-        Event::Route { prefix, what } => {
-            let about = About { dst: Some(prefix.to_string()), ..About::default() };
-            ("route", what.name(), about, what.name().to_string())
-        }
-        Event::Port { port, what } => {
-            let (lladdr, mtu) = match what {
-                PortEvent::LinkAddress(link) => (Some(link.to_string()), None),
-                PortEvent::Mtu(mtu) => (None, Some(*mtu)),
-                PortEvent::Up | PortEvent::Down => (None, None),
-            };
-            let value = lladdr.clone().or(mtu.map(|mtu| mtu.to_string()));
-            let detail = value.map_or(what.name().to_string(), |value| format!("{} {value}", what.name()));
-            ("port", what.name(), About { port: port_name(*port), lladdr, mtu, ..About::default() }, detail)
-        }
-        Event::NextHop { port, gateway, is_up } => {
-            let about = About { dst: Some(gateway.to_string()), port: port_name(*port), ..About::default() };
-            let what = if *is_up { "up" } else { "down" };
-            ("nexthop", what, about, what.to_string())
-        }
+    let Said { kind, what, about, detail } = match event {
+        Event::Neighbor { port, address, what } => neighbor(About::of(address, *port, ports), *what),
+        Event::Address { port, address, what } => own_address(About::of(address, *port, ports), *what),
+        Event::Route { prefix, what } => route(prefix, *what),
+        Event::Port { port, what } => port_news(name(ports, *port), *what),
+        Event::NextHop { port, gateway, is_up } => next_hop(About::of(gateway, *port, ports), *is_up),
     };
     let text = sentence(kind, &about, &detail);
     EventJson { seq: *seq, time: time.as_secs_f64(), kind, what, about, text }
+}
+
+/// What is said of an event.
+struct Said {
+    kind: &'static str,
+    what: &'static str,
+    about: About,
+    detail: String,
+}
+
+impl About {
+    /// An address on the link of a port.
+    fn of(address: &IpAddr, port: PortId, ports: &[PortView]) -> About {
+        About { dst: Some(address.to_string()), port: Some(name(ports, port)), ..About::default() }
+    }
+}
+
+fn neighbor(about: About, what: Happened) -> Said {
+    let (lladdr, old_lladdr) = links(what);
+    let [lladdr, old_lladdr] = [lladdr, old_lladdr].map(|link| link.map(|link| link.to_string()));
+    let about = About { lladdr, old_lladdr, ..about };
+    Said { kind: "neighbor", what: what.name(), about, detail: what.to_string() }
+}
+
+fn own_address(about: About, what: AddressEvent) -> Said {
+    let station = match what {
+        AddressEvent::Duplicate(station) | AddressEvent::Defended(station) => station,
+        _ => None,
+    };
+    let lladdr = station.map(|link| link.to_string());
+    let detail = match &lladdr {
+        Some(station) => format!("{}, {station} uses it", what.name()),
+        None => what.name().to_string(),
+    };
+    Said { kind: "address", what: what.name(), about: About { lladdr, ..about }, detail }
+}
+
+fn route(prefix: &AnyPrefix, what: RouteEvent) -> Said {
+    let about = About { dst: Some(prefix.to_string()), ..About::default() };
+    Said { kind: "route", what: what.name(), about, detail: what.name().to_string() }
+}
+
+fn port_news(port: String, what: PortEvent) -> Said {
+    let (lladdr, mtu) = match what {
+        PortEvent::LinkAddress(link) => (Some(link.to_string()), None),
+        PortEvent::Mtu(mtu) => (None, Some(mtu)),
+        PortEvent::Up | PortEvent::Down => (None, None),
+    };
+    let value = lladdr.clone().or(mtu.map(|mtu| mtu.to_string()));
+    let detail = value.map_or(what.name().to_string(), |value| format!("{} {value}", what.name()));
+    let about = About { port: Some(port), lladdr, mtu, ..About::default() };
+    Said { kind: "port", what: what.name(), about, detail }
+}
+
+fn next_hop(about: About, is_up: bool) -> Said {
+    let what = if is_up { "up" } else { "down" };
+    Said { kind: "nexthop", what, about, detail: what.to_string() }
 }
 
 /// Such as `neighbor 10.0.1.9 eth1: resolved 02:00:00:00:00:09`.
