@@ -15,6 +15,10 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(60);
 /// Most bytes that wait.
 const MOST_BYTES: usize = 256 << 10;
+/// Errors quote no more of a packet (RFC 4443 section 2.4 c; those of ICMP less).
+const QUOTED: usize = 1280 - 48;
+/// The code of what was not put together in time (RFC 792, RFC 4443 section 3.3).
+const REASSEMBLY: u8 = 1;
 const HEADER4: usize = 20;
 const HEADER6: usize = 40;
 
@@ -26,8 +30,16 @@ pub(super) struct Whole {
     id: u32,
 }
 
-/// Packets that are not all there, and how their fragments came.
-pub(super) type Fragments = Reassembly<Whole, Came>;
+/// A packet that is not all there.
+pub(super) struct Begun {
+    /// How the fragment came that was here before the others.
+    came: Came,
+    /// The fragment that it begins with, as much of it as an error quotes.
+    first: Option<Vec<u8>>,
+}
+
+/// Packets that are not all there.
+pub(super) type Fragments = Reassembly<Whole, Begun>;
 
 /// None yet.
 pub(super) fn no_fragments() -> Fragments {
@@ -38,16 +50,21 @@ impl Slow {
     /// Takes a fragment of a packet to the router.
     pub(super) fn reassemble(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
         let bytes = packet.data().get(LINK..).unwrap_or_default();
-        let Some((whole, fragment)) = fragment4(bytes).or_else(|| fragment6(bytes)) else {
+        let Some(Fragment { whole, is_first, as_v4 }) = fragment4(bytes).or_else(|| fragment6(bytes)) else {
             return job.cx.discard(packet, DropReason::BadFragment);
         };
-        let reason = match self.fragments.add(whole, &fragment, || came, job.now) {
-            Joined::Whole(assembled, came) => {
+        let reason = match self.fragments.add(whole, &as_v4, || Begun { came, first: None }, job.now) {
+            Joined::Whole(assembled, Begun { came, .. }) => {
                 self.counters.reassembled += 1;
                 self.take_whole(packet.data(), whole, &assembled, came, job);
                 DropReason::Consumed
             }
-            Joined::Waits => DropReason::Consumed,
+            Joined::Waits => {
+                if let Some(begun) = self.fragments.of(&whole).filter(|_| is_first) {
+                    begun.first = Some(bytes[..bytes.len().min(QUOTED)].to_vec());
+                }
+                DropReason::Consumed
+            }
             Joined::Bad(_) => DropReason::BadFragment,
         };
         job.cx.discard(packet, reason);
@@ -70,18 +87,16 @@ impl Slow {
         }
     }
 
-    /// Gives up packets whose fragments did not all come in time; who sent the first one is told (RFC 792).
+    /// Gives up packets whose fragments did not all come in time. Who sent the first one is told (RFC 792, RFC 8200
+    /// section 4.5); of others it is not known what they are.
     pub(super) fn forget_fragments(&mut self, job: &mut Job<'_, '_>) {
         if self.fragments.due().is_none_or(|due| due > job.now) {
             return;
         }
-        for GivenUp { first, of: came } in self.fragments.expire(job.now) {
+        for GivenUp { of: Begun { came, first }, .. } in self.fragments.expire(job.now) {
             job.cx.count_discarded(DropReason::Incomplete, 1);
-            if let Some(first) = first.filter(|first| first[0] >> 4 == 4 && first.len() > HEADER4)
-                && Ipv4::new(&first).is_ok_and(|ip| !ip.src().is_unspecified())
-            {
-                let told = IcmpError { code: 1, ..IcmpError::time_exceeded() };
-                self.tell(Told::V4(told), &first, came, job);
+            if let Some(first) = first {
+                self.tell(out_of_time(&first), &first, came, job);
             }
         }
     }
@@ -168,15 +183,32 @@ fn nobody_listens(packet: &[u8]) -> Option<Told> {
     (headers.protocol == IpProtocol::UDP).then(|| Told::V6(Icmp6Error::unreachable(Icmp6Error::PORT)))
 }
 
-fn fragment4(packet: &[u8]) -> Option<(Whole, Vec<u8>)> {
+/// What is said of a packet whose fragments did not all come in time; this is the first of them.
+fn out_of_time(first: &[u8]) -> Told {
+    match Ipv4::new(first) {
+        Ok(_) => Told::V4(IcmpError { code: REASSEMBLY, ..IcmpError::time_exceeded() }),
+        Err(_) => Told::V6(Icmp6Error { code: REASSEMBLY, ..Icmp6Error::time_exceeded() }),
+    }
+}
+
+/// A fragment of a packet.
+struct Fragment {
+    whole: Whole,
+    /// Whether the packet begins with it.
+    is_first: bool,
+    as_v4: Vec<u8>,
+}
+
+fn fragment4(packet: &[u8]) -> Option<Fragment> {
     let ip = Ipv4::new(packet).ok()?;
     let whole = Whole { src: ip.src().into(), dst: ip.dst().into(), id: ip.id().into() };
-    Some((whole, packet.get(..ip.total_length().into())?.to_vec()))
+    let as_v4 = packet.get(..ip.total_length().into())?.to_vec();
+    Some(Fragment { whole, is_first: ip.fragment_offset() == 0, as_v4 })
 }
 
 /// An IPv6 fragment as an IPv4 one: what belongs where is said the same way. Options in front of it are left out, as the
 /// reply has none.
-fn fragment6(packet: &[u8]) -> Option<(Whole, Vec<u8>)> {
+fn fragment6(packet: &[u8]) -> Option<Fragment> {
     let ip = Ipv6::new(packet).ok()?;
     let part = Ip6Headers::read(packet).ok()?.fragment?;
     let payload = packet.get(part.at + 8..HEADER6 + usize::from(ip.payload_length()))?;
@@ -187,7 +219,7 @@ fn fragment6(packet: &[u8]) -> Option<(Whole, Vec<u8>)> {
     let mut header = Ipv4::init(&mut bytes[..HEADER4]).ok()?;
     header.set_total_length(length);
     header.set_fragment(false, part.more, part.offset);
-    Some((whole, bytes))
+    Some(Fragment { whole, is_first: part.offset == 0, as_v4: bytes })
 }
 
 /// The IPv6 packet whose fragments were put together as IPv4 ones; `last` is one of them.

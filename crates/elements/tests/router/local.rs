@@ -1,7 +1,7 @@
 //! Packets for the router itself.
 use super::rig::*;
 use artery_engine::DropReason;
-use artery_wire::build::{arp_request, ether, icmp_echo, ip4, ip6};
+use artery_wire::build::{Ip4, Ip6, arp_request, ether, icmp_echo, ip4, ip6};
 use artery_wire::nd::{self, NdMessage, Station};
 use artery_wire::{Arp, EtherAddr, Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4, Ipv6};
 use std::net::Ipv6Addr;
@@ -110,19 +110,65 @@ fn fragments_that_overlap_are_of_no_use_and_counted() {
     rig.silent();
 }
 
+/// A fragment of 800 bytes to the router, of a packet with this id, in IPv4 and in IPv6.
+fn part4(id: u16, offset: usize) -> Ip4 {
+    ip4().src("10.0.1.9").dst("10.0.1.1").id(id).fragment(offset, true).raw(1, [8; 800])
+}
+fn part6(id: u32, offset: usize) -> Ip6 {
+    ip6().src("2001:db8:1::9").dst("2001:db8:1::1").fragment(offset, true, id).raw(58, [128; 800])
+}
+
 #[test]
-fn fragments_wait_for_a_minute_and_take_a_bounded_room() {
+fn who_sent_the_first_fragment_of_a_packet_is_told_when_the_others_have_not_come_for_a_minute() {
     let mut rig = rig();
-    let first = fragments(1000)[0].clone();
-    rig.bench.push(A, first);
-    rig.pass_ms(59_000);
+    rig.push4(part4(9, 0));
+    rig.pass_ms(500);
+    rig.push6(part6(9, 800));
+    rig.pass_ms(500);
+    rig.push6(part6(9, 0));
+    rig.pass_ms(58_500);
     rig.silent();
-    rig.pass_ms(1_500);
+    rig.pass_ms(700);
     let frame = rig.only(A);
     let ip = Ipv4::new(&frame[14..]).unwrap();
     let icmp = Icmp::new(ip.payload()).unwrap();
     assert_eq!((icmp.icmp_type(), icmp.code()), (IcmpType::TIME_EXCEEDED, 1));
-    assert_eq!(rig.drops(DropReason::Incomplete), 1);
+    assert_eq!(icmp.payload(), &part4(9, 0).bytes()[..548]);
+    rig.pass_ms(500);
+    let frame = rig.only(A);
+    let ip = Ipv6::new(&frame[14..]).unwrap();
+    assert_eq!((ip.src(), ip.dst()), ("2001:db8:1::1".parse().unwrap(), "2001:db8:1::9".parse().unwrap()));
+    let icmp = Icmp6::new(ip.payload()).unwrap();
+    assert_eq!((icmp.icmp_type(), icmp.code(), icmp.rest()), (Icmp6Type::TIME_EXCEEDED, 1, [0; 4]));
+    assert_eq!(icmp.payload(), part6(9, 0).bytes());
+    assert_eq!((rig.drops(DropReason::Incomplete), rig.counter("icmp-errors")), (2, 2));
+}
+
+#[test]
+fn nobody_is_told_of_a_packet_whose_first_fragment_did_not_come() {
+    let mut rig = rig();
+    rig.push4(part4(9, 800));
+    rig.push6(part6(9, 800));
+    rig.pass_ms(61_000);
+    rig.silent();
+    assert_eq!((rig.drops(DropReason::Incomplete), rig.counter("icmp-errors-forbidden")), (2, 0));
+}
+
+#[test]
+fn errors_about_packets_that_were_not_put_together_are_limited_like_others() {
+    let mut rig = rig_with("ICMP_EACH 10");
+    for id in 0..30 {
+        rig.push4(part4(id, 0));
+        rig.push6(part6(id.into(), 0));
+    }
+    rig.pass_ms(61_000);
+    assert_eq!(rig.drops(DropReason::Incomplete), 60);
+    assert_eq!((rig.sent(A).len(), rig.counter("icmp-errors-limited")), (20, 40));
+}
+
+#[test]
+fn fragments_take_a_bounded_room() {
+    let mut rig = rig();
     for id in 0..2000 {
         rig.push4(ip4().src("10.0.1.9").dst("10.0.1.1").id(id).fragment(65_000, true).raw(1, [0; 8]));
     }
