@@ -5,7 +5,7 @@
 //! `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
 use crate::machine::Machine;
 use crate::program::{artery, checked, tool};
-use crate::results::{Align, Measurement, Table, number, write_json_lines};
+use crate::results::{Align, Manner, Measurement, Table, number, write_json_lines};
 use crate::voice::{print, progress};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{Settings, Sink};
@@ -31,12 +31,13 @@ impl Effort {
 }
 
 /// Measures all rows and prints them; as JSON lines on request.
-pub fn run(effort: Effort, json: bool) -> anyhow::Result<()> {
+pub fn run(manner: Manner) -> anyhow::Result<()> {
+    let effort = manner.plan(Effort::FULL, Effort::QUICK);
     let mut report = Report { machine: Machine::here(), measurements: Vec::new(), notes: Vec::new() };
     light_elements(effort, &mut report)?;
     rivals(effort, &mut report)?;
     two_workers(effort, &mut report)?;
-    if json {
+    if manner.json {
         return Ok(write_json_lines(&report.measurements, std::io::stdout())?);
     }
     Ok(report.print()?)

@@ -1,10 +1,9 @@
 //! The program `artery-bench`: the demonstration and the experiments.
 #![forbid(unsafe_code)]
 
-use artery_lab::engine_bench::{self, Effort};
-use artery_lab::{demo, fib, forward, seed0, seed3, seed4, voice, wire};
+use artery_lab::results::{Delivery, Manner};
+use artery_lab::{demo, engine_bench, fib, forward, seed0, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Shows the router at work and measures it.
@@ -34,14 +33,7 @@ enum Command {
     /// Show a router at work: on a capture, and as root between two hosts
     Demo,
     /// What a hop costs, and our rate beside rivals on the same configuration text
-    Engine {
-        /// Fewer and shorter runs
-        #[arg(long)]
-        quick: bool,
-        /// Print JSON, one measurement a line
-        #[arg(long)]
-        json: bool,
-    },
+    Engine(Manner),
     /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
     Fib(fib::Options),
     /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
@@ -52,16 +44,9 @@ enum Command {
     #[command(name = forward::SUBCOMMAND, hide = true)]
     ForwardRun(forward::Case),
     /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
-    Seed3 {
-        /// Fewer and shorter runs
-        #[arg(long)]
-        quick: bool,
-        /// Write tables, figures and charts into this folder too
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
+    Seed3(Delivery),
     /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
-    Seed4(seed4::Options),
+    Seed4(Delivery),
     /// Forward between two hosts, beside the kernel and DPDK's testpmd: frames a second, TCP and UDP, latency
     Wire(wire::Options),
     /// Carry out one part of wire in a host of its own
@@ -105,15 +90,13 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo => demo::run(),
-        Command::Engine { quick, json } => {
-            engine_bench::run(if quick { Effort::QUICK } else { Effort::FULL }, json)
-        }
+        Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),
         Command::Forward(options) => forward::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
-        Command::Seed3 { quick, out } => seed3::run(quick, out.as_deref()),
-        Command::Seed4(options) => seed4::run(&options),
+        Command::Seed3(delivery) => seed3::run(&delivery),
+        Command::Seed4(delivery) => seed4::run(&delivery),
         Command::Seed4Run(case) => seed4::run_one(&case),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),

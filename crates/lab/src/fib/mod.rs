@@ -30,6 +30,7 @@ pub use traffic::Traffic;
 pub use updates::{Routes, busiest};
 
 use crate::machine::Machine;
+use crate::results::Delivery;
 use crate::voice::progress;
 use anyhow::{Context as _, ensure};
 use artery_table::load::Routes as Loaded;
@@ -50,12 +51,6 @@ pub struct Options {
     /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
-    /// Print JSON, one object a line: first the machine, then each measurement as it is made
-    #[arg(long)]
-    pub json: bool,
-    /// Fewer, shorter rounds, and a quarter of the addresses
-    #[arg(long)]
-    pub quick: bool,
     /// Only this engine; may come several times
     #[arg(long, value_name = "NAME")]
     pub engine: Vec<String>,
@@ -80,9 +75,9 @@ pub struct Options {
     /// The program that runs DPDK's tables, as "make bench-dpdk" builds it
     #[arg(long, value_name = "PROGRAM")]
     pub dpdk: Option<PathBuf>,
-    /// Write table, figures and charts into this folder too
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    /// How much, and where to
+    #[command(flatten)]
+    pub delivery: Delivery,
 }
 
 impl Options {
@@ -109,7 +104,7 @@ pub(crate) struct Plan {
 impl Plan {
     fn of(options: &Options) -> Plan {
         let millis = Duration::from_millis;
-        let plan = match options.quick {
+        let plan = match options.delivery.manner.quick {
             false => Plan {
                 rounds: 7,
                 trial: millis(30),
@@ -136,7 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     names::check(options)?;
     let plan = Plan::of(options);
     let loaded = load(options.table.as_deref())?;
-    let mut report = Report::new(Machine::here(), plan.rounds, options.json);
+    let mut report = Report::new(Machine::here(), plan.rounds, options.delivery.manner.json);
     let pinned = Pinned::to(0);
     if options.wants(4) {
         family::<u32>(options, &plan, &loaded, &mut report)?;
@@ -150,7 +145,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         "nothing to measure: the file has no routes of the family that is wanted"
     );
     report.print()?;
-    options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+    options.delivery.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
 }
 
 /// Reads the routes of a file, of which there has to be one at least; none where there is no file.
@@ -362,14 +357,5 @@ fn measure_updates<A: Family>(
         updates::restore(&mut **engine, routes, prefix);
     }
     gate::check(&mut **engine, routes, plan.probes / 10)?;
-    Ok(())
-}
-
-/// Writes a file of a folder.
-fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(name);
-    std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-    progress(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -2,9 +2,8 @@
 use super::engine::Mode;
 use super::traffic::Traffic;
 use super::updates::interval;
-use super::write;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Summary, Table, number};
+use crate::results::{Align, Chart, Summary, Table, number, write_files};
 use crate::voice::print;
 use serde::Serialize;
 use std::path::Path;
@@ -147,16 +146,15 @@ impl Report {
     }
 
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        write(folder, "fib.jsonl", &self.json()?)?;
-        write(folder, "fib.md", &self.text())?;
+        let mut files = vec![("fib.jsonl".to_string(), self.json()?), ("fib.md".to_string(), self.text())];
         for family in self.families() {
-            for traffic in Traffic::ALL {
-                if let Some(chart) = self.chart(family, traffic) {
-                    write(folder, &format!("fib{family}-{}.svg", traffic.name()), &chart.svg())?;
-                }
-            }
+            let charts =
+                Traffic::ALL.into_iter().filter_map(|traffic| Some((traffic, self.chart(family, traffic)?)));
+            files.extend(
+                charts.map(|(traffic, chart)| (format!("fib{family}-{}.svg", traffic.name()), chart.svg())),
+            );
         }
-        Ok(())
+        write_files(folder, files)
     }
 
     fn json(&self) -> anyhow::Result<String> {

@@ -1,10 +1,13 @@
 //! Results of experiments: one schema for all of them, and the forms in which they are written.
 
 mod chart;
+mod delivery;
 mod finding;
 mod table;
 
 pub use chart::Chart;
+pub use delivery::{Delivery, Manner};
+pub(crate) use delivery::{Findings, write_files};
 pub use finding::{Finding, Verdict};
 pub use table::{Align, Table, number};
 

@@ -16,6 +16,7 @@ use crate::fib::engine::{Engine, Mode};
 use crate::fib::timing::{Flusher, Pinned, trial};
 use crate::fib::{Catalog, Checked, Gate, Options as FibOptions, load as load_file, routes};
 use crate::machine::Machine;
+use crate::results::Delivery;
 use crate::voice::progress;
 use anyhow::{Context as _, ensure};
 use artery_table::{Group, Prefix};
@@ -32,15 +33,8 @@ pub struct Options {
     /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Fewer and shorter trials: under two minutes
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON, one measurement a line
-    #[arg(long)]
-    json: bool,
-    /// Write tables, figures and charts into this folder too
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    delivery: Delivery,
 }
 
 /// How much is run.
@@ -87,7 +81,7 @@ const OF_2026: [&str; 4] = ["fib-fast", "fib-small", "prefix-trie", "treebitmap"
 
 /// Measures, judges, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+    let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let fib = FibOptions { table: options.table.clone(), ..FibOptions::default() };
     let loaded = load_file(options.table.as_deref())?;
     let (feed, feed6) = (routes::<u32>(&fib, &loaded), routes::<u128>(&fib, &loaded));
@@ -105,8 +99,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     progress("heaps of 16 bits that come and go");
     report.heaps = heaps::measure(report.processors(), plan.heaps)?;
     drop(pinned);
-    report.print(options.json)?;
-    options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+    options.delivery.deliver(&report)
 }
 
 /// Counts ART's tables with all routes, which have to be right before anything is timed.

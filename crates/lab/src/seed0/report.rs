@@ -7,10 +7,7 @@ use super::tables::Levels;
 use crate::fib::Checked;
 use crate::fib::engine::Mode;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
-use crate::voice::{print, progress};
-use anyhow::Context as _;
-use std::path::Path;
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
 
 /// Lookups in a closed loop.
 pub(super) struct ClosedRow {
@@ -55,71 +52,32 @@ pub(super) struct Report {
     pub(super) heaps: Option<Heaps>,
 }
 
-impl Report {
-    pub(super) fn new(machine: Machine, prefixes: usize, repetitions: usize) -> Report {
-        let (closed, open, memory, levels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (checked, heaps, default_of_ipv6) = (Checked::default(), None, None);
-        Report {
-            machine,
-            prefixes,
-            repetitions,
-            closed,
-            open,
-            memory,
-            levels,
-            default_of_ipv6,
-            checked,
-            heaps,
+impl Findings for Report {
+    const NAME: &'static str = "seed0";
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "# Seed 0: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
+             experiment of 2016 published pictures, no figures.\n",
+            self.machine, self.repetitions, self.prefixes
+        );
+        text += &format!(
+            "\nBefore they were timed, {}. The oracle is a hash table for every length.\n",
+            self.checked
+        );
+        text += &format!("\n## Closed loop: million lookups a second\n\n{}", self.closed_table());
+        text += &format!(
+            "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
+            self.open_table()
+        );
+        text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
+                 were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
+        text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
+        text += "\n## Claims\n";
+        for verdict in judge(self) {
+            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
         }
-    }
-
-    /// Processors that the experiment may use.
-    pub(super) fn processors(&self) -> usize {
-        self.machine.cores
-    }
-
-    /// All scenarios of the closed loop, in order.
-    pub(super) fn scenarios(&self) -> Vec<Scenario> {
-        let mut scenarios: Vec<Scenario> = Vec::new();
-        for row in &self.closed {
-            if !scenarios.contains(&row.scenario) {
-                scenarios.push(row.scenario);
-            }
-        }
-        scenarios
-    }
-
-    /// The median of the closed loop, in million lookups a second.
-    pub(super) fn rate(&self, scenario: Scenario, engine: &str, mode: Mode) -> Option<f64> {
-        let mut rows = self.closed.iter();
-        let row = rows.find(|row| row.scenario == scenario && row.engine == engine && row.mode == mode)?;
-        Some(Summary::of(&row.rates).median)
-    }
-
-    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        Ok(print(if json { self.json()? } else { self.text() }.trim_end())?)
-    }
-
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        let mut files =
-            vec![("seed0.jsonl".to_string(), self.json()?), ("seed0.md".to_string(), self.text())];
-        for (n, scenario) in self.scenarios().into_iter().enumerate() {
-            files.push((format!("seed0-{n}.svg"), self.chart(scenario).svg()));
-        }
-        files.push(("seed0-memory.svg".to_string(), self.memory_chart().svg()));
-        for (name, text) in files {
-            let path = folder.join(name);
-            std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-            progress(&format!("wrote {}", path.display()));
-        }
-        Ok(())
-    }
-
-    fn json(&self) -> anyhow::Result<String> {
-        let mut bytes = Vec::new();
-        write_json_lines(&self.measurements(), &mut bytes)?;
-        Ok(String::from_utf8(bytes)?)
+        text
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -162,6 +120,57 @@ impl Report {
         all.chain(self.checks().map(|(unit, count)| of("all", unit, &[count as f64]))).collect()
     }
 
+    fn charts(&self) -> Vec<(String, String)> {
+        let mut charts: Vec<_> = (0..)
+            .zip(self.scenarios())
+            .map(|(n, scenario)| (format!("seed0-{n}.svg"), self.chart(scenario).svg()))
+            .collect();
+        charts.push(("seed0-memory.svg".to_string(), self.memory_chart().svg()));
+        charts
+    }
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, prefixes: usize, repetitions: usize) -> Report {
+        let (closed, open, memory, levels) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (checked, heaps, default_of_ipv6) = (Checked::default(), None, None);
+        Report {
+            machine,
+            prefixes,
+            repetitions,
+            closed,
+            open,
+            memory,
+            levels,
+            default_of_ipv6,
+            checked,
+            heaps,
+        }
+    }
+
+    /// Processors that the experiment may use.
+    pub(super) fn processors(&self) -> usize {
+        self.machine.cores
+    }
+
+    /// All scenarios of the closed loop, in order.
+    pub(super) fn scenarios(&self) -> Vec<Scenario> {
+        let mut scenarios: Vec<Scenario> = Vec::new();
+        for row in &self.closed {
+            if !scenarios.contains(&row.scenario) {
+                scenarios.push(row.scenario);
+            }
+        }
+        scenarios
+    }
+
+    /// The median of the closed loop, in million lookups a second.
+    pub(super) fn rate(&self, scenario: Scenario, engine: &str, mode: Mode) -> Option<f64> {
+        let mut rows = self.closed.iter();
+        let row = rows.find(|row| row.scenario == scenario && row.engine == engine && row.mode == mode)?;
+        Some(Summary::of(&row.rates).median)
+    }
+
     /// Everything that was counted rather than timed.
     fn checks(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Checked { updates, addresses, .. } = self.checked;
@@ -181,32 +190,6 @@ impl Report {
     fn all_levels(&self) -> impl Iterator<Item = (&'static str, &Levels)> {
         let ipv4 = self.levels.iter().flat_map(|(name, all)| all.iter().map(|levels| (*name, levels)));
         ipv4.chain(self.default_of_ipv6.iter().map(|levels| ("IPv6", levels)))
-    }
-
-    /// The report as Markdown.
-    fn text(&self) -> String {
-        let mut text = format!(
-            "# Seed 0: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
-             experiment of 2016 published pictures, no figures.\n",
-            self.machine, self.repetitions, self.prefixes
-        );
-        text += &format!(
-            "\nBefore they were timed, {}. The oracle is a hash table for every length.\n",
-            self.checked
-        );
-        text += &format!("\n## Closed loop: million lookups a second\n\n{}", self.closed_table());
-        text += &format!(
-            "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
-            self.open_table()
-        );
-        text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
-                 were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
-        text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
-        text += "\n## Claims\n";
-        for verdict in judge(self) {
-            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
-        }
-        text
     }
 
     fn closed_table(&self) -> Table {

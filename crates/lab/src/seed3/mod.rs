@@ -23,23 +23,22 @@ pub use wire::{INTERFACE, Segment};
 use crate::cachegrind::Count;
 use crate::machine::Machine;
 use crate::program;
+use crate::results::Delivery;
 use crate::rig::{Rig, RigError};
 use crate::voice::{print, progress};
-use anyhow::Context as _;
 use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Figures of several runs, by what was run.
 type Runs<K> = BTreeMap<K, Vec<f64>>;
 
-/// Measures everything, prints it, and writes it to files in `out`.
-pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
-    let plan = if quick { Plan::QUICK } else { Plan::FULL };
+/// Measures, prints, and writes files.
+pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
+    let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let machine = Machine::here();
-    print(&format!("{machine}\n"))?;
+    progress(&machine.to_string());
     let memory = in_memory(&plan)?;
     let mut remarks = Vec::new();
     let instructions = match program::tool("valgrind") {
@@ -60,11 +59,7 @@ pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    let report = Report { machine, plan, memory, instructions, wire, remarks };
-    // First to files: those are wanted even if nobody reads on.
-    let written = out.map_or(Ok(Vec::new()), |folder| write(&report, folder))?;
-    print(&report.text())?;
-    Ok(written.iter().try_for_each(|path| print(&format!("wrote {}", path.display())))?)
+    delivery.deliver(&Report { machine, plan, memory, instructions, wire, remarks })
 }
 
 /// Carries out one run and prints its figures.
@@ -130,23 +125,4 @@ fn through_artery(
     let value = measure()?;
     *dropped = segment.stop_router(router)?.stdout.trim().to_string();
     Ok(value)
-}
-
-/// Writes all files; gives their paths.
-fn write(report: &Report, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let files = [
-        ("seed3.jsonl", report.json_lines()?),
-        ("seed3.md", report.text()),
-        ("seed3-memory.svg", report.memory_chart()),
-        ("seed3-elements.svg", report.elements_chart()),
-        ("seed3-wire.svg", report.wire_chart()),
-    ];
-    let mut written = Vec::new();
-    for (name, text) in files.iter().filter(|(_, text)| !text.is_empty()) {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-        written.push(path);
-    }
-    Ok(written)
 }

@@ -6,7 +6,7 @@ use super::graph::CHAIN;
 use super::plan::{Plan, WIRE};
 use crate::cachegrind::Count;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
 use artery_engine::BATCH;
 use std::collections::BTreeMap;
 
@@ -44,9 +44,10 @@ pub(super) struct Report {
     pub(super) remarks: Vec<String>,
 }
 
-impl Report {
-    /// The report as Markdown.
-    pub(super) fn text(&self) -> String {
+impl Findings for Report {
+    const NAME: &'static str = "seed3";
+
+    fn text(&self) -> String {
         let mut text = format!("# Seed 3: forwarding as in May 1999\n\n{}.\n", self.machine);
         let Plan { packets, repetitions, seconds, wire_repetitions, .. } = self.plan;
         text += &format!(
@@ -70,13 +71,6 @@ impl Report {
                  have come.\n";
         self.remarks.iter().for_each(|remark| text += &format!("\n{remark}\n"));
         text
-    }
-
-    /// All measurements as JSON, one a line.
-    pub(super) fn json_lines(&self) -> anyhow::Result<String> {
-        let mut bytes = Vec::new();
-        write_json_lines(&self.measurements(), &mut bytes)?;
-        Ok(String::from_utf8(bytes)?)
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -108,6 +102,19 @@ impl Report {
         memory.chain(counted).chain(elements).chain(wire).collect()
     }
 
+    fn charts(&self) -> Vec<(String, String)> {
+        let charts = [
+            ("seed3-memory.svg", self.memory_chart()),
+            ("seed3-elements.svg", self.elements_chart()),
+            ("seed3-wire.svg", self.wire_chart()),
+        ];
+        // Of what was not measured there is none.
+        let drawn = charts.into_iter().filter(|(_, svg)| !svg.is_empty());
+        drawn.map(|(name, svg)| (name.to_string(), svg)).collect()
+    }
+}
+
+impl Report {
     fn median(&self, case: Case, burst: usize) -> Option<f64> {
         self.memory.get(&(case, burst)).map(|runs| Summary::of(runs).median)
     }
@@ -332,7 +339,7 @@ mod tests {
     #[test]
     fn every_measurement_is_a_line_with_all_fields() {
         let report = report();
-        let lines = report.json_lines().unwrap();
+        let lines = report.json().unwrap();
         assert_eq!(lines.lines().count(), report.memory.len() + 2 * CHAIN.len());
         for line in lines.lines() {
             let measurement: Measurement = serde_json::from_str(line).unwrap();

@@ -25,49 +25,29 @@ use crate::fib::timing::{Pinned, last_level_cache};
 use crate::machine::Machine;
 use crate::perf::Counters;
 use crate::program;
+use crate::results::Delivery;
 use crate::voice::{print, progress};
 use case::{BURST, LADDER};
 use chase::Chase;
-use clap::Args;
 use figures::{By, Figures, Misses, OFF, Order, Way};
 use plan::{FEW, Plan, many, many_simulated, real, simulated};
 use published::RATES;
 use report::Report;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// What to measure.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Options {
-    /// Fewer and shorter runs: a minute
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON, one measurement a line
-    #[arg(long)]
-    json: bool,
-    /// Write tables, figures and charts into this folder too
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
-
 /// Measures, judges, prints, and writes files.
-pub fn run(options: &Options) -> anyhow::Result<()> {
-    let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
+    let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let machine = Machine::here();
-    if !options.json {
-        print(&format!("{machine}\n"))?;
-    }
+    progress(&machine.to_string());
     let mut figures = Figures::default();
     take_times(&plan, &mut figures)?;
     take_idle_times(&plan, &mut figures)?;
     let remarks = count_misses(&plan, &mut figures)?;
-    let report = Report { machine, plan, figures, remarks };
-    if let Some(folder) = options.out.as_deref() {
-        report.write(folder)?;
-    }
-    Ok(print(if options.json { report.json()? } else { report.text() }.trim_end())?)
+    delivery.deliver(&Report { machine, plan, figures, remarks })
 }
 
 /// Carries out one run and prints its figures.

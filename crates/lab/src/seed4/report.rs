@@ -6,11 +6,7 @@ use super::figures::{By, Figures, Misses, OFF, Order, Rung, Way};
 use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Measurement, Summary, Table, number, write_json_lines};
-use crate::voice::progress;
-use anyhow::Context as _;
-use std::fs;
-use std::path::Path;
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
 
 /// What each rung is.
 const MEANING: [&str; LADDER.len()] = [
@@ -30,18 +26,20 @@ pub(super) struct Report {
     pub(super) remarks: Vec<String>,
 }
 
-impl Report {
-    /// The report as Markdown, but for the machine, which is printed when the experiment begins.
-    pub(super) fn text(&self) -> String {
+impl Findings for Report {
+    const NAME: &'static str = "seed4";
+
+    fn text(&self) -> String {
         let Plan { rounds, packets, paced, .. } = self.plan;
         let mut text = format!(
-            "# Seed 4: monitor mode and cache misses, as in July 2008\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
+            "{}.\n\n# Seed 4: monitor mode and cache misses, as in July 2008\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
              Medians of {rounds} rounds of {} packets, and of {} ms at each rate. One processor runs the router and, by \
              turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle, but to take back what was sent is the router's. Idle: \
              looks for packets that found none, in percent of the time. Turns longer than 50 µs were another program's and \
              are left out.\n\nCold, for times: before packets are handed over, the processor is made to forget the line of \
              each header (clflush). Buffers are the pool's: the last to be freed, so that descriptors are hot, as a \
              driver's are.\n\n{}",
+            self.machine,
             number(packets as f64),
             paced.as_millis(),
             self.ladder_table()
@@ -52,30 +50,6 @@ impl Report {
         text += &format!("\n## Beside 2008\n\n{}", self.table_of_2008());
         text += &format!("\n## What must hold\n\n{}", self.claims_table());
         text
-    }
-
-    /// Writes all files.
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        let files = [
-            ("seed4.jsonl", self.json()?),
-            ("seed4.md", format!("{}.\n\n{}", self.machine, self.text())),
-            ("seed4-times.svg", self.times_chart().svg()),
-            ("seed4-misses.svg", self.misses_chart().svg()),
-        ];
-        for (name, text) in files {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
-            progress(&format!("wrote {}", path.display()));
-        }
-        Ok(())
-    }
-
-    /// All measurements as JSON, one a line.
-    pub(super) fn json(&self) -> anyhow::Result<String> {
-        let mut bytes = Vec::new();
-        write_json_lines(&self.measurements(), &mut bytes)?;
-        Ok(String::from_utf8(bytes)?)
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -130,6 +104,13 @@ impl Report {
         all
     }
 
+    fn charts(&self) -> Vec<(String, String)> {
+        let charts = [("seed4-times.svg", self.times_chart()), ("seed4-misses.svg", self.misses_chart())];
+        charts.map(|(name, chart)| (name.to_string(), chart.svg())).to_vec()
+    }
+}
+
+impl Report {
     fn ladder_table(&self) -> Table {
         let right = Align::Right;
         let mut table = Table::new(&[

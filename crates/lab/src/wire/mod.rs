@@ -15,7 +15,7 @@ mod search;
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
 use crate::machine::Machine;
-use crate::results::number;
+use crate::results::{Delivery, number};
 use crate::rig::{Result, Rig, RigError, Throughput};
 use crate::voice::progress;
 use bed::Bed;
@@ -25,21 +25,13 @@ use part::Replies;
 use processor::Account;
 use report::{LOSS_FREE, MEMORY, OVERLOAD, PINGS, Report, TCP, TCP_TIME, UDP, UDP_TIME, Work, YARDSTICK};
 use search::{Care, Outcome, loss_free};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What to measure.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
-    /// Fewer and shorter runs: two minutes, not a quarter of an hour
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON, one measurement a line
-    #[arg(long)]
-    json: bool,
-    /// Write tables and figures into this folder too
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    delivery: Delivery,
     /// Only these, by name, with commas between
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
@@ -94,7 +86,7 @@ const LOADS: [f64; 2] = [0.5, 0.9];
 
 /// Measures, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+    let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let mut report = Report::new(Machine::here());
     if options.wants(IN_MEMORY) {
         in_memory(&plan, &mut report)?;
@@ -103,8 +95,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         Ok(_) => over_the_wire(options, &plan, &mut report),
         Err(error) => report.skip("everything over the wire", &error.to_string()),
     }
-    report.print(options.json)?;
-    options.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
+    options.delivery.deliver(&report)
 }
 
 fn in_memory(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {

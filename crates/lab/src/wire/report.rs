@@ -3,11 +3,8 @@
 use super::forwarder::ALL;
 use super::processor::{ENDS, FORWARDER};
 use crate::machine::Machine;
-use crate::results::{Align, Measurement, Summary, Table, number, write_json_lines};
-use crate::voice::{print, progress};
-use anyhow::Context as _;
-use std::fs;
-use std::path::Path;
+use crate::results::{Align, Findings, Measurement, Summary, Table, number};
+use crate::voice::progress;
 
 /// What is measured, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,33 @@ enum Wanted {
     Unknown,
 }
 
+impl Findings for Report {
+    const NAME: &'static str = "wire";
+
+    fn text(&self) -> String {
+        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.machine);
+        for forwarder in ALL {
+            text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
+        }
+        text += &format!("\n{}\nRound trips through it, in µs:\n\n{}", self.table(), self.ping_table());
+        text += &format!("\n{}", self.goals_table());
+        self.remarks.iter().for_each(|line| text += &format!("\n{line}"));
+        text
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let measurement = |row: &Row| {
+            Measurement::of("wire", &row.who, row.work.unit, &row.runs)
+                .param("work", row.work.name)
+                .param("load", &self.machine.load)
+                .param("processors", placement(&row.who))
+                .cpu(&self.machine.cpu)
+                .notes(if row.work == MEMORY { "in memory" } else { "veth pairs in namespaces" })
+        };
+        self.rows.iter().map(measurement).collect()
+    }
+}
+
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
         Report { machine, rows: Vec::new(), remarks: Vec::new() }
@@ -104,50 +128,6 @@ impl Report {
     pub(super) fn median(&self, work: Work, who: &str) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.work == work && row.who == who)?;
         Some(Summary::of(&row.runs).median)
-    }
-
-    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        if !json {
-            return Ok(print(&self.text())?);
-        }
-        // Remarks were said on the way.
-        Ok(write_json_lines(&self.measurements(), std::io::stdout())?)
-    }
-
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        let mut lines = Vec::new();
-        write_json_lines(&self.measurements(), &mut lines)?;
-        for (name, bytes) in [("wire.jsonl", lines), ("wire.md", self.text().into_bytes())] {
-            let path = folder.join(name);
-            fs::write(&path, bytes).with_context(|| format!("can't write {}", path.display()))?;
-            progress(&format!("wrote {}", path.display()));
-        }
-        Ok(())
-    }
-
-    fn measurements(&self) -> Vec<Measurement> {
-        let measurement = |row: &Row| {
-            Measurement::of("wire", &row.who, row.work.unit, &row.runs)
-                .param("work", row.work.name)
-                .param("load", &self.machine.load)
-                .param("processors", placement(&row.who))
-                .cpu(&self.machine.cpu)
-                .notes(if row.work == MEMORY { "in memory" } else { "veth pairs in namespaces" })
-        };
-        self.rows.iter().map(measurement).collect()
-    }
-
-    /// The report as Markdown.
-    fn text(&self) -> String {
-        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.machine);
-        for forwarder in ALL {
-            text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
-        }
-        text += &format!("\n{}\nRound trips through it, in µs:\n\n{}", self.table(), self.ping_table());
-        text += &format!("\n{}", self.goals_table());
-        self.remarks.iter().for_each(|line| text += &format!("\n{line}"));
-        text
     }
 
     fn table(&self) -> Table {

@@ -1,0 +1,121 @@
+//! How much of an experiment is wanted, in which form, and where: options that experiments share, and what obeys them.
+use super::{Measurement, write_json_lines};
+use crate::voice::{print, progress};
+use anyhow::Context as _;
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How much to measure, and how to print it.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Fewer and shorter runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON, one measurement a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The same, and where to write files.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Delivery {
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+    /// Write tables, figures and charts into this folder too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+impl Manner {
+    /// The plan that is wanted of two.
+    pub(crate) fn plan<P>(self, full: P, quick: P) -> P {
+        if self.quick { quick } else { full }
+    }
+}
+
+impl Delivery {
+    /// Writes the files that are wanted, even if nobody reads on, and prints.
+    pub(crate) fn deliver(&self, findings: &impl Findings) -> anyhow::Result<()> {
+        if let Some(folder) = &self.out {
+            write_files(folder, files(findings)?)?;
+        }
+        let text = if self.manner.json { findings.json()? } else { findings.text() };
+        Ok(print(text.trim_end())?)
+    }
+}
+
+/// What an experiment has found.
+pub(crate) trait Findings {
+    /// The experiment's name, which files begin with.
+    const NAME: &'static str;
+
+    /// What was found, as Markdown.
+    fn text(&self) -> String;
+
+    /// All figures.
+    fn measurements(&self) -> Vec<Measurement>;
+
+    /// The figures as JSON, one a line.
+    fn json(&self) -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        write_json_lines(&self.measurements(), &mut bytes)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    /// Charts, by the names of their files.
+    fn charts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
+
+fn files<F: Findings>(findings: &F) -> anyhow::Result<Vec<(String, String)>> {
+    let mut files =
+        vec![(format!("{}.jsonl", F::NAME), findings.json()?), (format!("{}.md", F::NAME), findings.text())];
+    files.extend(findings.charts());
+    Ok(files)
+}
+
+/// Writes files of a folder, which is made if need be.
+pub(crate) fn write_files(folder: &Path, files: Vec<(String, String)>) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+    for (name, text) in files {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))?;
+        progress(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Findings for Nothing {
+        const NAME: &'static str = "nothing";
+        fn text(&self) -> String {
+            "# Nothing\n".to_string()
+        }
+        fn measurements(&self) -> Vec<Measurement> {
+            vec![Measurement::of("nothing", "E1", "ns", &[1.0])]
+        }
+        fn charts(&self) -> Vec<(String, String)> {
+            vec![("nothing.svg".to_string(), "<svg/>".to_string())]
+        }
+    }
+
+    #[test]
+    fn text_figures_and_charts_are_files_of_a_folder_that_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("a").join("b");
+        write_files(&out, files(&Nothing).unwrap()).unwrap();
+        let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+        assert_eq!((read("nothing.md").as_str(), read("nothing.svg").as_str()), ("# Nothing\n", "<svg/>"));
+        assert_eq!(read("nothing.jsonl"), Nothing.json().unwrap());
+        assert_eq!(Nothing.json().unwrap().lines().count(), 1);
+        let unwritable = write_files(&out.join("nothing.md"), Vec::new()).unwrap_err().to_string();
+        assert!(unwritable.starts_with("can't make "), "{unwritable}");
+    }
+}
