@@ -9,10 +9,11 @@ use artery_engine::{
 };
 use artery_engine::{DropReason, Packet};
 use artery_lang::{Options, Sources, check, compile};
-use artery_packet::{Pool, SegmentKind, Segments, Unfinished};
+use artery_packet::{Pool, SegmentKind, Segments, Unfinished, anno};
 use artery_wire::TcpFlags;
 use artery_wire::build::{Ether, Ip4, ether, ip4, ip6};
 use configurations::{ELSEWHERE, is_pull, ports};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Classes that treat a packet as one whatever it holds, where the senders' segments would be several.
@@ -23,6 +24,16 @@ const DIFFER: &[(&str, &str)] = &[
     ("RoundRobinSwitch", "takes turns by packets"),
     ("Shaper", "lets a number of packets pass"),
     ("Unstrip", "puts in front what the frame holds there, here nothing of use"),
+];
+
+/// Classes of which not only whole long packets leave where long ones come, beside those that ask for finished ones.
+const NOT_WHOLE: &[(&str, &str)] = &[
+    ("ARPQuerier", "sends questions of its own"),
+    ("ICMPError", "sends errors of its own"),
+    ("IPFragmenter", "cuts further what is too long still"),
+    ("IPRouter", "keeps, cuts and quotes packets as they go over a wire"),
+    ("Strip", "takes headers away that each segment needs"),
+    ("StripIPHeader", "takes headers away that each segment needs"),
 ];
 
 /// Arguments that matter to unfinished packets, beside those that all tests use.
@@ -273,6 +284,82 @@ fn every_class_makes_of_unfinished_packets_what_it_makes_of_finished_ones() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Hands a class a packet and gives what leaves at once, by output.
+fn passed(class: &'static Class, config: &str, pull: bool, packet: Packet) -> Vec<Vec<Packet>> {
+    let [inputs, outputs] = ports(class);
+    let (before, after) = class.processing.split_once('/').unwrap_or((class.processing, class.processing));
+    let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
+    let setup = if pull { setup.pull() } else { setup };
+    let mut bench = setup.build().unwrap_or_else(|errors| panic!("{}({config}): {errors:?}", class.name));
+    if is_pull(before, 0, pull) {
+        bench.offer_packet(0, packet);
+    } else {
+        bench.push_packets(0, [packet]);
+    }
+    bench.run_once();
+    let mut left = |output| {
+        let mut batch = Batch::default();
+        if is_pull(after, output, pull) {
+            batch.extend(bench.pull(output, 64));
+        }
+        batch.extend(bench.take_all(output));
+        batch.drain().collect()
+    };
+    (0..outputs).map(&mut left).collect()
+}
+
+fn is_whole(packet: &Packet) -> bool {
+    packet.unfinished().is_some_and(|left| left.segments.is_some())
+}
+
+#[test]
+fn classes_that_do_not_ask_for_finished_packets_pass_long_ones_whole() {
+    let cases = cases();
+    let long = |case: &&Case| case.left.segments.is_some();
+    let classes = CLASSES.0.iter().filter(|class| !ELSEWHERE.contains(&class.name));
+    let classes = classes.filter(|class| !class.finished && ports(class)[0] > 0);
+    let (mut whole, mut cut) = (BTreeSet::new(), BTreeSet::new());
+    for class in classes {
+        let resolutions = if class.processing.contains('a') { &[false, true][..] } else { &[false] };
+        for (config, pull) in
+            configs(class).flat_map(|config| resolutions.iter().map(move |pull| (config, *pull)))
+        {
+            for case in cases.iter().filter(long).filter(|case| is_for(class, config, case)) {
+                for packet in passed(class, config, pull, case.packet()).iter().flatten() {
+                    let list = if is_whole(packet) { &mut whole } else { &mut cut };
+                    list.insert(class.name);
+                }
+            }
+        }
+    }
+    let expected: BTreeSet<&str> = NOT_WHOLE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(cut, expected);
+    assert!(whole.contains("PaintSwitch") && whole.len() >= 60, "{}: {whole:?}", whole.len());
+}
+
+#[test]
+fn paint_sends_a_long_packet_as_it_is_by_one_output_or_by_all() {
+    let class = CLASSES.find("PaintSwitch").expect("a class");
+    let last = ports(class)[1] - 1;
+    for case in cases().iter().filter(|case| case.left.segments.is_some()) {
+        for (color, outputs) in [(0, 0..=0), (last as u8, last..=last), (255, 0..=last)] {
+            let mut packet = case.packet();
+            packet.set_annotation(anno::PAINT, [color]);
+            let left = passed(class, "", false, packet);
+            let by: Vec<usize> = (0..=last).filter(|output| !left[*output].is_empty()).collect();
+            assert_eq!(by, outputs.collect::<Vec<_>>(), "{} in color {color}", case.name);
+            for packet in left.iter().flatten() {
+                assert_eq!(
+                    (packet.data(), packet.unfinished()),
+                    (&case.bytes[..], Some(case.left)),
+                    "{}",
+                    case.name
+                );
+            }
+        }
+    }
 }
 
 /// Sends ten long packets when the router starts.
