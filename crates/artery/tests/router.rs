@@ -105,6 +105,20 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
 }
 
 #[test]
+fn forwarders_of_a_router_that_could_not_be_made_say_so() {
+    let text = printed(&["--port", "eth1=10.0.1.1/24", "--no-host"]);
+    let text = text.replace("10.0.1.1/24);", "10.0.1.1/24, ROUTE 10/8 10.9.9.9);");
+    let checked = artery_reads(&["check", "--device", "eth1=lo", "-"], &text);
+    assert_eq!(checked.status, 1, "{checked:?}");
+    for expected in
+        ["gateway 10.9.9.9: no port", "names an element that is no IPRouter, or could not be made"]
+    {
+        assert!(checked.err.contains(expected), "{expected}: {}", checked.err);
+    }
+    assert!(!checked.err.contains("does not name an element"), "{}", checked.err);
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_before_anything_is_printed() {
     let wrong =
         ["--port", "a=10.0.1.1/24", "--port", "b=10.0.1.2/24", "--neighbor", "c=10.0.1.9=2:0:0:0:0:9"];

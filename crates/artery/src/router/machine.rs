@@ -39,7 +39,9 @@ fn look(port: &Port) -> Result<Interface, String> {
         return Err(format!("{name} has no Ethernet address; give it one with 'ip link set {name} address'"));
     }
     if !found.up {
-        return Err(format!("{name} is down; bring it up with 'ip link set {name} up'"));
+        // The way to an interface is chosen, and AF_XDP bound, at the start; an interface that was up may come and go.
+        let follows = "the router follows what becomes of it later";
+        return Err(format!("{name} is down; bring it up with 'ip link set {name} up', {follows}"));
     }
     if found.mtu < LEAST_IPV6_MTU && port.has_ipv6() {
         let why = format!("{name} carries {} bytes, and IPv6 needs {LEAST_IPV6_MTU}", found.mtu);

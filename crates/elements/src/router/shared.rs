@@ -90,10 +90,14 @@ pub(crate) fn router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
     let name: String = args.read("ROUTER")?;
     let found =
         args.element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
+    let fault = match found {
+        Some(_) => "names an element that is no IPRouter, or could not be made",
+        None => "does not name an element",
+    };
     found.and_then(|(_, name)| args.resource::<NamedRouters>().get(name)).ok_or_else(|| ArgError::Invalid {
         arg: "ROUTER",
         value: name,
-        fault: "does not name an element".into(),
+        fault: fault.into(),
         wants: "the name of an IPRouter".into(),
     })
 }
