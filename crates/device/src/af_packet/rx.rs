@@ -34,7 +34,7 @@ pub struct AfPacketRx {
     /// Calls since something was received.
     idle: u32,
     dropped: Arc<Dropped>,
-    _hidden: Option<Hidden>,
+    _hidden: Option<Arc<Hidden>>,
 }
 
 impl AfPacketRx {
@@ -52,7 +52,7 @@ impl AfPacketRx {
         set_up(&socket, settings, slots, slot_size).map_err(wrong("making a receive ring"))?;
         let ring = Ring::map(&socket, slots, slot_size).map_err(wrong("mapping a receive ring"))?;
         // Hidden first: what the router receives, the host does not.
-        let hidden = settings.hide.then(|| Hidden::hide(interface)).transpose()?;
+        let hidden = settings.hide.then(|| group.hide(interface)).transpose()?;
         sys::bind_packet(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
             .map_err(wrong("binding a packet socket"))?;
         if settings.promiscuous {
@@ -156,12 +156,27 @@ fn promiscuous(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
 /// The sockets that share an interface's frames, by a hash of addresses and ports that is the same for both
 /// directions of a flow.
 #[derive(Debug, Default)]
-pub(crate) struct Group(Mutex<Option<u16>>);
+pub(crate) struct Group {
+    number: Mutex<Option<u16>>,
+    /// What hides the interface's frames from the host for all of them: the kernel has room for 63 of that.
+    hidden: Mutex<Weak<Hidden>>,
+}
 
 impl Group {
+    /// Hides the interface's frames from the host while one of the sockets is open.
+    fn hide(&self, interface: &Interface) -> Result<Arc<Hidden>, DeviceError> {
+        let mut known = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hidden) = known.upgrade() {
+            return Ok(hidden);
+        }
+        let hidden = Arc::new(Hidden::hide(interface)?);
+        *known = Arc::downgrade(&hidden);
+        Ok(hidden)
+    }
+
     /// Lets a socket join; the kernel chooses a free number for the first.
     fn join(&self, socket: &OwnedFd, settings: &RxSettings) -> io::Result<()> {
-        let mut number = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
         let ignore = if settings.outbound { 0 } else { PACKET_FANOUT_FLAG_IGNORE_OUTGOING };
         let unique = if number.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID as libc::c_int } else { 0 };
         let how = libc::PACKET_FANOUT_HASH as libc::c_int | ignore | unique;

@@ -304,6 +304,24 @@ fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
 }
 
 #[test]
+fn an_interface_of_many_queues_is_hidden_while_one_is_left() {
+    in_namespace(|| {
+        let host = neighbor();
+        assert!(is_answered(&host), "the host answers at first");
+        let settings = RxSettings { hide: true, queues: 80, ring_bytes: 1, ..Default::default() };
+        let (interface, group) = (find("left").unwrap(), Group::default());
+        let open = |_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap();
+        let mut queues: Vec<_> = (0..80).map(open).collect();
+        queues.truncate(1);
+        assert!(!host.pings("10.1.0.1"), "it is deaf");
+        queues.clear();
+        assert!(is_answered(&host), "it answers again when all are closed");
+        queues.extend((0..2).map(open));
+        assert!(!host.pings("10.1.0.1"), "it is deaf again");
+    });
+}
+
+#[test]
 fn what_is_hidden_from_the_host_is_received() {
     in_namespace(|| {
         let (pool, host) = (pool(), neighbor());
