@@ -8,7 +8,7 @@ use super::explanation::{Explanation, Facts, Stage};
 use super::flow_text::{Described, described};
 use super::handlers;
 use super::ip_router::IpRouter;
-use super::judge::judge;
+use super::judge::{Own, judge};
 use super::route_text::port_names;
 use super::show_ports::reverse_path;
 use super::show_routes::{json, name};
@@ -41,9 +41,10 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
         Described::Flow(flow) => flow.frame(station, SENDER)?,
         Described::Frame(bytes) => bytes,
     };
-    let is_usable = |port, address| r.slow.is_usable(port, address);
+    let has_host = r.slow.host(&r.router, cx.outputs()).is_some();
+    let own = Own { is_usable: &|port, address| r.slow.is_usable(port, address), has_host };
     let came = Came { from, to: Station::Ours };
-    let about = About { frame: &frame, came, view, is_usable: &is_usable };
+    let about = About { frame: &frame, came, view, own };
     let steps = Steps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
     Ok(json(&steps.explain()))
 }
@@ -96,13 +97,13 @@ impl Steps<'_> {
     }
 
     fn judge(&mut self) -> Verdict {
-        let About { frame, came, view, is_usable } = self.about;
+        let About { frame, came, view, own } = self.about;
         let came = match view.came(frame, came.from) {
             Ok(came) => came,
             Err(reason) => return self.end_on_arrival(reason),
         };
         self.about.came = came;
-        let verdict = judge(frame, usize::MAX, came, &view, is_usable, &mut |method| number(frame, method));
+        let verdict = judge(frame, usize::MAX, came, &view, own, &mut |method| number(frame, method));
         let packet = frame.get(LINK..).unwrap_or_default();
         match Ethernet::new(frame).map(|ethernet| ethernet.ether_type()) {
             Ok(EtherType::IPV4) => self.walk(&verdict, head4(packet), view.v4),
@@ -323,6 +324,7 @@ fn stage_of(reason: DropReason, is_sound: bool) -> &'static str {
         R::TtlExpired => "ttl",
         R::TooBig => "mtu",
         R::NeighborFailed => "neighbor",
+        R::Local | R::Unclaimed => "local",
         _ => "route",
     }
 }
@@ -341,17 +343,27 @@ mod tests {
         NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, NEIGHBOR b 10.0.2.253 2:0:0:0:2:fd,
         ROUTE 0.0.0.0/0 10.0.2.254, ROUTE 20.0.0.0/8 10.0.2.254 10.0.2.253, ROUTE 21.0.0.0/8 blackhole, DAD false";
 
-    fn router() -> Bench {
-        let setup = Bench::setup(&CLASS, CONFIG).inputs(2).outputs(3);
+    fn router_of(config: &str) -> Bench {
+        let setup = Bench::setup(&CLASS, config).inputs(2).outputs(3);
         let mut bench = setup.build().unwrap_or_else(|errors| panic!("{errors:?}"));
         bench.run();
         bench
     }
+    fn router() -> Bench {
+        router_of(&format!("{CONFIG}, HOST 2:0:0:0:9:9"))
+    }
+    #[track_caller]
+    fn ask(mut router: Bench, question: &str) -> Value {
+        let text = router.read("explain_json", question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        serde_json::from_str(&text).unwrap()
+    }
     #[track_caller]
     fn explain(question: &str) -> Value {
-        let text =
-            router().read("explain_json", question).unwrap_or_else(|error| panic!("{question}: {error}"));
-        serde_json::from_str(&text).unwrap()
+        ask(router(), question)
+    }
+    #[track_caller]
+    fn explain_without_host(question: &str) -> Value {
+        ask(router_of(CONFIG), question)
     }
     fn stages(explained: &Value) -> Vec<String> {
         let line = |stage: &Value| {
@@ -442,6 +454,18 @@ mod tests {
         assert_eq!(held["verdict"]["text"], "waits until the link address of 10.0.2.9 is known");
         assert_eq!(explain("a 10.0.1.9 > 10.0.2.1 icmp")["verdict"]["kind"], "answer");
         assert_eq!(explain("a 10.0.1.9:1 > 10.0.2.1:2 udp")["verdict"]["kind"], "host");
+    }
+
+    #[test]
+    fn where_no_host_is_what_is_for_it_ends_and_its_sender_may_be_told() {
+        let to_port = explain_without_host("a 10.0.1.9:1 > 10.0.2.1:2 udp");
+        let verdict = &to_port["verdict"];
+        assert_eq!((&verdict["reason"], &verdict["icmp_code"]), (&json!("local"), &json!(3)));
+        assert_eq!(to_port["stages"].as_array().unwrap().last().unwrap()["stage"], "local");
+        let verdict = &explain_without_host("a 10.0.1.9:1 > 10.0.2.1:2 tcp")["verdict"];
+        assert_eq!((&verdict["kind"], &verdict["reason"]), (&json!("discard"), &json!("local")));
+        // Nor does the host hear what it says itself.
+        assert_eq!(explain("host 10.0.1.1:1 > 10.0.2.1:2 tcp")["verdict"]["reason"], "local");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What `explain` says of a verdict, in a sentence and for programs.
 use super::explanation::VerdictJson;
 use super::icmp::{self, Silence, Speaker};
-use super::judge::IsUsable;
+use super::judge::Own;
 use super::redirect::redirect;
 use super::show_routes::name;
 use super::slow::LINK;
@@ -15,7 +15,7 @@ pub(super) struct About<'a> {
     pub(super) frame: &'a [u8],
     pub(super) came: Came,
     pub(super) view: View<'a>,
-    pub(super) is_usable: IsUsable<'a>,
+    pub(super) own: Own<'a>,
 }
 
 impl About<'_> {
@@ -81,7 +81,7 @@ impl About<'_> {
     }
 
     fn speaker(&self) -> Speaker<'_> {
-        Speaker { ports: self.view.ports, port: self.came.from.port(), is_usable: self.is_usable }
+        Speaker { ports: self.view.ports, port: self.came.from.port(), is_usable: self.own.is_usable }
     }
 }
 

@@ -1,16 +1,22 @@
 //! What is to become of a frame: what its packet's family says, and what goes before and after that for both.
 use super::icmp;
 use super::slow::LINK;
-use super::verdict::{Came, FlowOf, Message, Verdict, View};
+use super::verdict::{Came, FlowOf, Message, Origin, Told, Verdict, View};
 use super::{judge4, judge6};
 use artery_engine::DropReason;
 use artery_table::PortId;
 use artery_table::router::PortView;
-use artery_wire::{EtherType, Ethernet};
+use artery_wire::{EtherType, Ethernet, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4};
 use std::net::IpAddr;
 
-/// Whether the router may use an address of a port: nobody else claims it.
-pub(super) type IsUsable<'a> = &'a dyn Fn(PortId, IpAddr) -> bool;
+/// What the tables don't say about the router itself.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'a> {
+    /// Whether it may use an address of a port: nobody else claims it.
+    pub(super) is_usable: &'a dyn Fn(PortId, IpAddr) -> bool,
+    /// Whether there is a host behind it.
+    pub(super) has_host: bool,
+}
 
 /// Judges a frame. If it is yet to be cut into segments, none is longer than `longest` from the IP header on.
 pub(super) fn judge(
@@ -18,7 +24,7 @@ pub(super) fn judge(
     longest: usize,
     came: Came,
     view: &View<'_>,
-    is_usable: IsUsable<'_>,
+    own: Own<'_>,
     flow: FlowOf<'_>,
 ) -> Verdict {
     let Ok(ethernet) = Ethernet::new(frame) else { return Verdict::Discard(DropReason::TooShort) };
@@ -29,19 +35,39 @@ pub(super) fn judge(
         EtherType::IPV6 => judge6::judge(packet, longest, came, view, flow),
         _ => Verdict::Discard(DropReason::UnknownEtherType),
     };
-    let is_for_us = matches!(verdict, Verdict::Answer | Verdict::Reassemble | Verdict::Host);
-    if is_for_us && is_unclaimed(packet, view.ports, is_usable) {
-        return Verdict::Discard(DropReason::Unclaimed);
+    match verdict {
+        Verdict::Answer | Verdict::Reassemble | Verdict::Host if is_unclaimed(packet, view.ports, own) => {
+            Verdict::Discard(DropReason::Unclaimed)
+        }
+        // The host itself need not hear what it says.
+        Verdict::Host if !own.has_host || came.from == Origin::Host => without_host(packet, came),
+        verdict => verdict,
     }
-    verdict
+}
+
+/// What becomes of a packet for the host where there is none. Who speaks to a port at which nobody listens hears so.
+fn without_host(packet: &[u8], came: Came) -> Verdict {
+    match nobody_listens(packet).filter(|_| !came.to.is_many()) {
+        Some(told) => Verdict::Error(told, DropReason::Local),
+        None => Verdict::Discard(DropReason::Local),
+    }
+}
+
+/// What is said of a port at which nobody listens.
+fn nobody_listens(packet: &[u8]) -> Option<Told> {
+    if let Ok(ip) = Ipv4::new(packet) {
+        return (ip.protocol() == IpProtocol::UDP).then(|| Told::V4(IcmpError::unreachable(IcmpError::PORT)));
+    }
+    let headers = Ip6Headers::read(packet).ok()?;
+    (headers.protocol == IpProtocol::UDP).then(|| Told::V6(Icmp6Error::unreachable(Icmp6Error::PORT)))
 }
 
 /// Whether a packet is for an address that ports have, and may not use.
-fn is_unclaimed(packet: &[u8], ports: &[PortView], is_usable: IsUsable<'_>) -> bool {
+fn is_unclaimed(packet: &[u8], ports: &[PortView], own: Own<'_>) -> bool {
     let Some((_, to)) = icmp::ends(packet) else { return false };
     let mut owners = (0..).map(PortId).zip(ports).filter(|(_, port)| owns(port, to)).map(|(id, _)| id).peekable();
     // Ports with one link address have one link-local address, each on its own link.
-    owners.peek().is_some() && !owners.any(|port| is_usable(port, to))
+    owners.peek().is_some() && !owners.any(|port| (own.is_usable)(port, to))
 }
 
 fn owns(port: &PortView, address: IpAddr) -> bool {

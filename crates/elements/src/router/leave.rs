@@ -2,7 +2,7 @@
 use super::icmp::Speaker;
 use super::redirect::{Redirect, redirect};
 use super::slow::{Job, LINK, Slow};
-use super::verdict::{Came, Leave, Origin};
+use super::verdict::{Came, Leave};
 use crate::ip::fragments::Cut;
 use crate::ip::gateway_options::Gateway;
 use crate::ip::ip_header;
@@ -167,12 +167,4 @@ fn rewrite_v6(bytes: &mut [u8], leave: &Leave) -> Result<usize, DropReason> {
         ip.set_hop_limit(ip.hop_limit().saturating_sub(1));
     }
     Ok(HEADER6 + usize::from(ip.payload_length()))
-}
-
-/// Packets from outside, for who matters whence.
-impl Came {
-    /// Whether the host sent it.
-    pub(super) fn is_from_host(&self) -> bool {
-        self.from == Origin::Host
-    }
 }

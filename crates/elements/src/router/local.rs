@@ -2,6 +2,7 @@
 use super::icmp;
 use super::leave::write_link;
 use super::neighbors_io::station_for_host;
+use super::shared::SharedRouter;
 use super::slow::{Job, LINK, Slow};
 use super::verdict::{Came, Told};
 use crate::ip::icmp_ping_responder;
@@ -152,35 +153,21 @@ impl Slow {
         }
     }
 
-    /// The host's station, if there is a host that hears of packets which came so.
-    pub(super) fn host_for(&self, came: Came, job: &Job<'_, '_>) -> Option<EtherAddr> {
-        self.settings.host.filter(|_| job.router.ports() < job.cx.outputs() && !came.is_from_host())
+    /// The host's station, if there is a host behind a router with so many outputs.
+    pub(super) fn host(&self, router: &SharedRouter, outputs: usize) -> Option<EtherAddr> {
+        self.settings.host.filter(|_| router.ports() < outputs)
     }
 
-    /// Hands a packet to the host, or ends it if there is none. Who speaks to a port at which nobody listens hears so.
-    pub(super) fn hand_to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
-        if let Some(host) = self.host_for(came, job) {
-            let station = station_for_host(job.view().ports);
-            return match write_link(&mut packet, host, station) {
-                Ok(()) => job.cx.send(job.router.ports(), packet),
-                Err(reason) => job.cx.discard(packet, reason),
-            };
+    /// Hands a packet to the host, or ends it if there is none.
+    pub(super) fn hand_to_host(&mut self, mut packet: Packet, job: &mut Job<'_, '_>) {
+        let Some(host) = self.host(job.router, job.cx.outputs()) else {
+            return job.cx.discard(packet, DropReason::Local);
+        };
+        match write_link(&mut packet, host, station_for_host(job.view().ports)) {
+            Ok(()) => job.cx.send(job.router.ports(), packet),
+            Err(reason) => job.cx.discard(packet, reason),
         }
-        let bytes = packet.data().get(LINK..).unwrap_or_default();
-        if let Some(told) = nobody_listens(bytes).filter(|_| !came.to.is_many()) {
-            self.tell(told, bytes, came, job);
-        }
-        job.cx.discard(packet, DropReason::Local);
     }
-}
-
-/// What is said of a port at which nobody listens.
-fn nobody_listens(packet: &[u8]) -> Option<Told> {
-    if let Ok(ip) = Ipv4::new(packet) {
-        return (ip.protocol() == IpProtocol::UDP).then(|| Told::V4(IcmpError::unreachable(IcmpError::PORT)));
-    }
-    let headers = Ip6Headers::read(packet).ok()?;
-    (headers.protocol == IpProtocol::UDP).then(|| Told::V6(Icmp6Error::unreachable(Icmp6Error::PORT)))
 }
 
 /// What is said of a packet whose fragments did not all come in time; this is the first of them.

@@ -7,7 +7,7 @@ use super::events::{AddressEvent, Event};
 use super::flow::Flows;
 use super::held::{Held, Neighbor};
 use super::icmp::{self, Silence, Speaker};
-use super::judge::judge;
+use super::judge::{Own, judge};
 use super::limits::{Bucket, Limits, Rate};
 use super::local::{Fragments, no_fragments};
 use super::order::UpTo;
@@ -170,17 +170,18 @@ impl Slow {
 
     /// Judges a frame with an IP packet.
     fn judge(&mut self, packet: &Packet, came: Came, job: &Job<'_, '_>) -> Verdict {
+        let has_host = self.host(job.router, job.cx.outputs()).is_some();
         let Slow { flows, together, .. } = self;
         let frame = packet.data();
         let longest = if packet.is_unfinished() { packet.segment_len(LINK) } else { usize::MAX };
-        let is_usable = |port, address| together.is_usable(port, address);
-        judge(frame, longest, came, &job.view(), &is_usable, &mut |method| flows.number(frame, method))
+        let own = Own { is_usable: &|port, address| together.is_usable(port, address), has_host };
+        judge(frame, longest, came, &job.view(), own, &mut |method| flows.number(frame, method))
     }
 
     /// Does with a frame that holds an IP packet what is to be done.
     pub(super) fn deal(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
         let verdict = self.judge(&packet, came, job);
-        if packet.is_unfinished() && !self.can_stay_so(&packet, &verdict, came, job) {
+        if packet.is_unfinished() && !can_stay_so(&packet, &verdict) {
             return self.deal_when_finished(packet, came, job);
         }
         match verdict {
@@ -188,7 +189,7 @@ impl Slow {
             Verdict::Hold(leave) => self.hold(packet, &leave, came, job),
             Verdict::Answer => self.answer(packet, came, job),
             Verdict::Reassemble => self.reassemble(packet, came, job),
-            Verdict::Host => self.hand_to_host(packet, came, job),
+            Verdict::Host => self.hand_to_host(packet, job),
             Verdict::Neighbor(message) => match came.from {
                 Origin::Port(port) => self.take_message(packet, port, message, job),
                 _ => self.host_asks(packet, job),
@@ -198,20 +199,6 @@ impl Slow {
                 job.cx.discard(packet, reason);
             }
             Verdict::Discard(reason) => job.cx.discard(packet, reason),
-        }
-    }
-
-    /// Whether a packet need not be finished for what is to become of it: what is held, cut, quoted or answered is a
-    /// packet as it goes over a wire.
-    fn can_stay_so(&self, packet: &Packet, verdict: &Verdict, came: Came, job: &Job<'_, '_>) -> bool {
-        match verdict {
-            Verdict::Forward(leave) => !leave.is_cut && leave.redirect.is_none(),
-            Verdict::Host => {
-                let has_segments = packet.unfinished().is_some_and(|left| left.segments.is_some());
-                has_segments && self.host_for(came, job).is_some()
-            }
-            Verdict::Discard(_) => true,
-            _ => false,
         }
     }
 
@@ -268,9 +255,7 @@ impl Slow {
     pub(super) fn send_own(&mut self, packet: Packet, about: Came, job: &mut Job<'_, '_>) {
         let to = packet.data().get(LINK..).and_then(icmp::ends).map(|(_, to)| to);
         match (about.from, to) {
-            (Origin::Host, _) => {
-                self.hand_to_host(packet, Came { from: Origin::Port(PortId(0)), ..about }, job)
-            }
+            (Origin::Host, _) => self.hand_to_host(packet, job),
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
                 let leave = self.on_link(port, to, job);
                 match leave {
@@ -367,6 +352,17 @@ impl Slow {
 
     pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
         self.together.is_usable(port, address)
+    }
+}
+
+/// Whether a packet need not be finished for what is to become of it: what is held, cut, quoted or answered is a packet
+/// as it goes over a wire.
+fn can_stay_so(packet: &Packet, verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Forward(leave) => !leave.is_cut && leave.redirect.is_none(),
+        Verdict::Host => packet.unfinished().is_some_and(|left| left.segments.is_some()),
+        Verdict::Discard(_) => true,
+        _ => false,
     }
 }
 

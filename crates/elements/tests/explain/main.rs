@@ -17,7 +17,7 @@ const PACKETS: u64 = 200;
 
 /// Everything that must have happened often enough for the comparison to mean something.
 const KINDS: [&str; 8] = ["forward", "hold", "answer", "reassemble", "host", "neighbor", "error", "discard"];
-const REASONS: [&str; 21] = [
+const REASONS: [&str; 22] = [
     "too-short",
     "malformed",
     "bad-checksum",
@@ -39,6 +39,7 @@ const REASONS: [&str; 21] = [
     "source-route",
     "ttl-expired",
     "mtu-exceeded",
+    "local",
 ];
 
 #[test]

@@ -152,10 +152,10 @@ impl Path {
             .into()
     }
 
-    /// The mark of the current packet, if its frame still has it.
+    /// The mark of the current packet, if its frame still has it, and not in what it says is padding.
     fn mark(&self, frame: &[u8]) -> Option<[u8; 8]> {
         let mark = (self.marks | 0xa7c3_91d5 << 32).to_be_bytes();
-        has(frame, mark).then_some(mark)
+        has(without_padding(frame), mark).then_some(mark)
     }
 
     fn send(&mut self, port: usize, frame: &[u8]) -> Done {
@@ -390,6 +390,20 @@ impl Case<'_> {
         }
         Ok(())
     }
+}
+
+/// As much of a frame as its IP packet says to be long.
+fn without_padding(frame: &[u8]) -> &[u8] {
+    let len = || {
+        let link = Ethernet::new(frame).ok()?;
+        match link.ether_type() {
+            EtherType::IPV4 => Ipv4::new(link.payload()).ok().map(|ip| usize::from(ip.total_length())),
+            EtherType::IPV6 => Ipv6::new(link.payload()).ok().map(|ip| 40 + usize::from(ip.payload_length())),
+            _ => None,
+        }
+    };
+    let len: Option<usize> = len();
+    len.and_then(|len| frame.get(..14 + len)).unwrap_or(frame)
 }
 
 /// Source and destination of a frame's IP packet.

@@ -26,7 +26,8 @@ pub(crate) fn config(random: &mut Random) -> String {
         )
     };
     let ports: String = NAMES.iter().enumerate().map(|at| port(at, random)).collect();
-    format!("{ports} DAD false, HOST 2:0:0:0:9:9, HOLD 3, HOLD_ALL 40, ICMP_RATE 1000000, ICMP_EACH 1000000")
+    let host = if random.percent(75) { "HOST 2:0:0:0:9:9, " } else { "" };
+    format!("{ports} DAD false, {host}HOLD 3, HOLD_ALL 40, ICMP_RATE 1000000, ICMP_EACH 1000000")
 }
 
 /// Something or other happens: to routes, neighbors, ports, or nothing but time.
