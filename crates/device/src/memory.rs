@@ -2,7 +2,7 @@
 //!
 //! For tests and benchmarks. Each direction is a bounded ring with one producer and one consumer, so the four
 //! halves may live on four threads; frames are then freed on another thread than they came from.
-use crate::queue::addressed_to;
+use crate::queue::Station;
 use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Packet, Pool};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -21,7 +21,7 @@ pub struct MemoryPort {
 #[derive(Debug)]
 pub struct MemoryRx {
     ring: Consumer<Packet>,
-    own: Option<[u8; 6]>,
+    own: Station,
     blind: bool,
     port: u16,
     counters: RxCounters,
@@ -44,13 +44,19 @@ pub fn memory_pair(capacity: usize) -> (MemoryPort, MemoryPort) {
 impl MemoryPort {
     fn new(ring: Consumer<Packet>, tx: MemoryTx) -> MemoryPort {
         MemoryPort {
-            rx: MemoryRx { ring, own: None, blind: false, port: 0, counters: RxCounters::default() },
+            rx: MemoryRx {
+                ring,
+                own: Station::new(None),
+                blind: false,
+                port: 0,
+                counters: RxCounters::default(),
+            },
             tx,
         }
     }
     /// Gives this end an Ethernet address, so that frames for other stations are told apart.
     pub fn with_mac(mut self, own: [u8; 6]) -> MemoryPort {
-        self.rx.own = Some(own);
+        self.rx.own = Station::new(Some(own));
         self
     }
     /// Says which port of the machine received packets are marked with.
@@ -76,7 +82,7 @@ impl RxQueue for MemoryRx {
             packet.clear_metadata();
             packet.unmark();
             if !self.blind {
-                packet.set_packet_type(addressed_to(packet.data(), self.own));
+                packet.set_packet_type(self.own.sees(packet.data()));
             }
             packet.set_in_port(self.port);
             bytes += packet.len() as u64;

@@ -99,21 +99,47 @@ pub trait TxQueue: Send {
     fn counters(&self) -> TxCounters;
 }
 
-/// To whom an Ethernet frame is addressed, seen from a station with the address `own`. Without an own address
-/// every single station is taken for it.
-#[inline]
-pub(crate) fn addressed_to(frame: &[u8], own: Option<[u8; 6]>) -> PacketType {
-    let Some(destination) = frame.first_chunk::<6>() else { return PacketType::Host };
-    // Most are.
-    if own == Some(*destination) {
-        PacketType::Host
-    } else if *destination == [0xff; 6] {
-        PacketType::Broadcast
-    } else if destination[0] & 1 != 0 {
-        PacketType::Multicast
-    } else if own.is_none() {
-        PacketType::Host
-    } else {
-        PacketType::OtherHost
+/// A station's own Ethernet address, as [`destination`] gives those of frames; none has [`NOBODY`]'s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Station(u64);
+
+/// No own address.
+const NOBODY: u64 = u64::MAX;
+/// Everyone's.
+const BROADCAST: u64 = u64::MAX << 16;
+/// Set in the addresses of groups.
+const GROUP: u64 = 1 << 16;
+
+impl Station {
+    /// The station of this address.
+    pub(crate) fn new(own: Option<[u8; 6]>) -> Station {
+        Station(own.map_or(NOBODY, |[a, b, c, d, e, f]| destination([a, b, c, d, e, f, 0, 0])))
     }
+
+    /// To whom an Ethernet frame is addressed, as seen from here. Without an own address every single station is taken
+    /// for it.
+    #[inline]
+    pub(crate) fn sees(self, frame: &[u8]) -> PacketType {
+        let Some(first) = frame.first_chunk() else { return PacketType::Host };
+        let destination = destination(*first);
+        // Most are.
+        if destination == self.0 {
+            PacketType::Host
+        } else if destination == BROADCAST {
+            PacketType::Broadcast
+        } else if destination & GROUP != 0 {
+            PacketType::Multicast
+        } else if self.0 == NOBODY {
+            PacketType::Host
+        } else {
+            PacketType::OtherHost
+        }
+    }
+}
+
+/// The destination that a frame begins with, as the upper bytes of a little-endian word: one load, where comparing
+/// arrays takes one for each byte.
+#[inline]
+fn destination(first: [u8; 8]) -> u64 {
+    u64::from_le_bytes(first) << 16
 }

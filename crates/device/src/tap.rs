@@ -5,7 +5,7 @@
 //! made, and takes packets of which that is left. The device vanishes with the port.
 use crate::interface::{check_name, control_socket};
 use crate::offload::{Offload, VIRTIO_HEADER, describe};
-use crate::queue::addressed_to;
+use crate::queue::Station;
 use crate::rtnetlink::Rtnetlink;
 use crate::sys::{self, Ask};
 use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
@@ -229,7 +229,7 @@ impl TapRx {
         Some(long)
     }
     fn finish(&mut self, mut packet: Packet, time: Time, into: &mut Batch) {
-        let to = if self.ethernet { addressed_to(packet.data(), None) } else { PacketType::Host };
+        let to = if self.ethernet { Station::new(None).sees(packet.data()) } else { PacketType::Host };
         packet.set_packet_type(to);
         packet.set_in_port(self.port);
         packet.set_timestamp(time);

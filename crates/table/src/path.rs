@@ -120,6 +120,17 @@ impl Way {
     pub const fn on_link(port: PortId, mtu: u16) -> Way {
         Way { kind: Kind::OnLink, port, mtu, target: 0, count: 0 }
     }
+    /// The decision about a packet that goes this way, if that is to a gateway that is known and of whose use control
+    /// need not hear.
+    #[inline]
+    fn straight(&self, links: &Links) -> Option<Decision> {
+        if self.kind != Kind::Gateway {
+            return None;
+        }
+        let link = links.get(NeighborId::new(self.target));
+        let decision = Decision { link, port: self.port, mtu: self.mtu, outcome: Outcome::Forward };
+        link.is_only_ready().then_some(decision)
+    }
     /// By one of the members from number `first` on.
     pub const fn several(method: Method, first: u32, count: u16) -> Way {
         Way { kind: Kind::Several(method), port: PortId(0), mtu: 0, target: first, count }
@@ -171,6 +182,12 @@ pub struct Decision {
     pub mtu: u16,
     /// What becomes of it.
     pub outcome: Outcome,
+}
+
+impl Decision {
+    /// What stands where nothing is decided yet.
+    const NONE: Decision =
+        Decision { link: Link::UNKNOWN, port: PortId(0), mtu: 0, outcome: Outcome::Unreachable };
 }
 
 /// How a decision came about.
@@ -254,43 +271,42 @@ impl<A: Family + Key> PathReader<A> {
     }
 
     /// Decides about all packets of a batch, the same as one by one: looked up together, so that one waits for
-    /// memory while others do. `flow` is asked by place in the batch.
+    /// memory while others do. `flow` is asked by place in the batch. Returns the port that all packets are forwarded
+    /// by, if it is the same.
     pub fn decide_batch(
         &mut self,
         turn: &Turn<'_>,
         addresses: &[A],
         mut flow: impl FnMut(usize, Method) -> u32,
         decisions: &mut Vec<Decision>,
-    ) {
+    ) -> Option<PortId> {
         self.groups.resize(addresses.len(), NO_GROUP);
         self.routes.lookup_batch(turn, addresses, &mut self.groups);
+        self.on_link.clear();
         // Read after the groups: it knows every group that a route was seen with.
-        let ways = self.ways.read(turn);
-        let on_link = &mut self.on_link;
-        on_link.clear();
-        let (links, neighbors) = (&self.links, self.neighbors.read(turn));
-        let decide = |(at, (group, address)): (usize, (&Group, &A))| {
-            let (way, _) = ways.choose(ways.of(*group), |method| flow(at, method));
-            if way.kind == Kind::OnLink {
-                let slot = neighbors.get(usize::from(way.port.0)).map(|n| n.first_slot(turn, *address));
-                on_link.extend(slot.map(|slot| (at as u32, slot)));
-            }
-            let neighbor = (way.kind == Kind::Gateway).then(|| NeighborId::new(way.target));
-            known(links, way, neighbor)
-        };
-        decisions.clear();
-        decisions.extend(self.groups.iter().zip(addresses).enumerate().map(decide));
-        for (at, slot) in &self.on_link {
-            let at = *at as usize;
-            let (Some(decision), Some(address)) = (decisions.get_mut(at), addresses.get(at)) else {
-                continue;
-            };
-            let Some(neighbors) = neighbors.get(usize::from(decision.port.0)) else { continue };
-            if let Some(id) = neighbors.find_from(turn, *address, *slot) {
-                decision.link = look(links, id);
-                decision.outcome = outcome(decision.link);
+        let seldom =
+            Seldom { ways: self.ways.read(turn), links: &self.links, neighbors: self.neighbors.read(turn) };
+        let first = self.groups.first().map_or(PortId(0), |group| seldom.ways.of(*group).port);
+        let mut are_alike = !addresses.is_empty();
+        decisions.resize(addresses.len(), Decision::NONE);
+        for (at, ((group, address), to)) in self.groups.iter().zip(addresses).zip(&mut *decisions).enumerate()
+        {
+            let way = seldom.ways.groups.get(*group as usize);
+            if let Some(straight) = way.and_then(|way| way.straight(&self.links)) {
+                *to = straight;
+                are_alike &= to.port == first;
+            } else {
+                let way = way.copied().unwrap_or(Way::end(Outcome::NoRoute));
+                let find = |slot| self.on_link.push((at as u32, slot));
+                *to = seldom.decide(turn, way, *address, |method| flow(at, method), find);
+                are_alike &= to.port == first && to.outcome == Outcome::Forward;
             }
         }
+        if !self.on_link.is_empty() {
+            seldom.find_neighbors(turn, &self.on_link, addresses, decisions);
+            are_alike = decisions.iter().all(|to| to.port == first && to.outcome == Outcome::Forward);
+        }
+        are_alike.then_some(first)
     }
 
     #[inline]
@@ -308,10 +324,55 @@ impl<A: Family + Key> PathReader<A> {
     }
 }
 
-/// What is decided about a packet that goes a way, by what is known of its neighbor.
-#[inline]
-fn known(links: &Links, way: Way, neighbor: Option<NeighborId>) -> Decision {
-    decision(way, neighbor.map_or(Link::UNKNOWN, |id| look(links, id)))
+/// For packets that are not simply sent to a gateway that is known; kept apart from the loop over those that are.
+struct Seldom<'t, A: Family> {
+    ways: &'t Ways,
+    links: &'t Links,
+    neighbors: &'t [NeighborReader<A>],
+}
+
+impl<A: Family + Key> Seldom<'_, A> {
+    /// What becomes of a packet that goes a way. If the destination is the neighbor, that is found later: it is told where
+    /// the search begins.
+    #[inline(never)]
+    fn decide(
+        &self,
+        turn: &Turn<'_>,
+        way: Way,
+        address: A,
+        flow: impl FnOnce(Method) -> u32,
+        find: impl FnOnce(u64),
+    ) -> Decision {
+        let (way, _) = self.ways.choose(way, flow);
+        if way.kind == Kind::OnLink
+            && let Some(neighbors) = self.neighbors.get(usize::from(way.port.0))
+        {
+            find(neighbors.first_slot(turn, address));
+        }
+        let neighbor = (way.kind == Kind::Gateway).then(|| NeighborId::new(way.target));
+        decision(way, neighbor.map_or(Link::UNKNOWN, |id| look(self.links, id)))
+    }
+
+    /// Finds the neighbors of those packets whose destination is the neighbor.
+    fn find_neighbors(
+        &self,
+        turn: &Turn<'_>,
+        on_link: &[(u32, u64)],
+        addresses: &[A],
+        decisions: &mut [Decision],
+    ) {
+        for (at, slot) in on_link {
+            let at = *at as usize;
+            let (Some(decision), Some(address)) = (decisions.get_mut(at), addresses.get(at)) else {
+                continue;
+            };
+            let Some(neighbors) = self.neighbors.get(usize::from(decision.port.0)) else { continue };
+            if let Some(id) = neighbors.find_from(turn, *address, *slot) {
+                decision.link = look(self.links, id);
+                decision.outcome = outcome(decision.link);
+            }
+        }
+    }
 }
 
 /// What is known of a neighbor that a packet goes to. Control is told that it is used, if it wants to know.

@@ -37,13 +37,29 @@ pub fn sum(bytes: &[u8]) -> u16 {
     u16::from_be(fold(add_tail(total, rest)))
 }
 
-/// Returns the sum of an IPv4 header without options: [`sum`], without loops. Always inlined: the call cost a
-/// nanosecond a packet.
-#[inline(always)]
+/// Returns the sum of an IPv4 header without options: [`sum`], without loops.
+#[inline]
 pub fn ipv4_header_sum(header: &[u8; 20]) -> u16 {
+    u16::from_be(fold(ipv4_header_total(header)))
+}
+
+/// Returns whether the checksum of an IPv4 header without options is right: [`is_valid`] of its sum, in fewer steps.
+/// Always inlined: the call cost a nanosecond a packet.
+#[inline(always)]
+pub fn is_ipv4_header_valid(header: &[u8; 20]) -> bool {
+    // A sum is right if it is a positive multiple of 65535. A number is one if it is a small number (the quotient)
+    // after multiplication by the inverse of 65535 modulo 2^64, and large if not.
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const _: () = assert!(INVERSE.wrapping_mul(65535) == 1);
+    let quotient = ipv4_header_total(header).wrapping_mul(INVERSE);
+    quotient.wrapping_sub(1) < u64::MAX / 65535
+}
+
+/// The sum of a header's words, not folded.
+#[inline(always)]
+fn ipv4_header_total(header: &[u8; 20]) -> u64 {
     let (words, _) = header.as_chunks::<4>();
-    let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    u16::from_be(fold(total))
+    words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()
 }
 
 /// Returns the ones' complement sum of two sums.

@@ -3,7 +3,7 @@ use super::checksum;
 use super::port::{LEAST_LENT, Opened};
 use super::rings::Broken;
 use super::socket::{RxRings, Socket, SocketHalf};
-use crate::queue::addressed_to;
+use crate::queue::Station;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
 use artery_packet::{BATCH, Batch, FRAME, Packet, Pool, Time};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -174,14 +174,14 @@ impl XdpRx {
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
-        let own = opened.mac();
+        let own = Station::new(opened.mac());
         let time = if self.timestamps && into.len() > start { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
             if opened.facts.unfinished && !self.blind {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
             if !self.blind {
-                packet.set_packet_type(addressed_to(packet.data(), own));
+                packet.set_packet_type(own.sees(packet.data()));
             }
             packet.set_in_port(opened.number);
             if self.timestamps {

@@ -157,11 +157,11 @@ impl Checks {
             return Err(LENGTH);
         }
         if self.checksum {
-            let sum = match header_len {
-                MIN_LEN => checksum::ipv4_header_sum(fixed),
-                _ => checksum::sum(&bytes[..header_len]),
+            let is_valid = match header_len {
+                MIN_LEN => checksum::is_ipv4_header_valid(fixed),
+                _ => checksum::is_valid(checksum::sum(&bytes[..header_len])),
             };
-            if !checksum::is_valid(sum) {
+            if !is_valid {
                 return Err(CHECKSUM);
             }
         }

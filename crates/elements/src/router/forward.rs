@@ -19,8 +19,11 @@ pub(super) const LINK: usize = 14;
 /// An address family whose frames are forwarded.
 pub(super) trait Forwarded: Family + Key {
     /// The destination of a frame, and whether it is whole and sound, was sent to this port, and may be forwarded by any
-    /// router. Decided without branches, since what comes by turns can't be foreseen.
+    /// router. Decided without branches, since what comes by turns can't be foreseen; of a few that may be forwarded it
+    /// says no.
     fn check(frame: &[u8], gate: &Gate<'_>) -> (Self, bool);
+    /// Whether a frame that did not pass the check should have.
+    fn check_again(frame: &[u8], gate: &Gate<'_>) -> bool;
     /// Source and destination of a frame that passed the check.
     fn ends(frame: &[u8]) -> (Self, Self);
     /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
@@ -46,7 +49,7 @@ pub(super) const ARGS: &[Arg] =
 /// Most ports of a router: the one that a frame came by is its paint.
 const MOST_PORTS: usize = 1 << 8;
 
-/// The frame passed the check. No port has this number.
+/// The frame passed the check. No port has this number, of which all bits are set.
 const PLAIN: u16 = u16::MAX;
 
 /// The element of a family.
@@ -112,12 +115,26 @@ impl<A: Forwarded> Work<A> {
         self.addresses.resize(batch.len(), A::ZERO);
         self.outputs.resize(batch.len(), self.odd);
         self.places.clear();
-        let mut are_plain = true;
+        let (odd, mut are_plain) = (self.odd, true);
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check(packet.data(), gate);
             *to = address;
-            *output = if is_plain { PLAIN } else { self.odd };
+            *output = odd | PLAIN * u16::from(is_plain);
             are_plain &= is_plain;
+        }
+        if !are_plain {
+            self.check_again(batch, gate);
+        }
+    }
+
+    /// Looks closer at the frames that did not pass, and leaves out those that still don't.
+    fn check_again(&mut self, batch: &Batch, gate: &Gate<'_>) {
+        let mut are_plain = true;
+        for (packet, output) in batch.iter().zip(&mut self.outputs).filter(|(_, output)| **output != PLAIN) {
+            match A::check_again(packet.data(), gate) {
+                true => *output = PLAIN,
+                false => are_plain = false,
+            }
         }
         if !are_plain {
             self.find_places();
@@ -133,14 +150,19 @@ impl<A: Forwarded> Work<A> {
         self.places.extend(plain.map(|(place, _)| place));
     }
 
-    /// Decides about all frames that passed the check.
+    /// Decides about all frames that passed the check. Returns the port that these are forwarded by, if it is the same.
     #[inline]
-    fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) {
+    fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) -> Option<PortId> {
         let Work { path, flows, places, addresses, decisions, .. } = self;
         let packets = batch.iter().as_slice();
         let frame =
             |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
-        path.decide_batch(turn, addresses, |at, method| flows.number(frame(at), method), decisions);
+        path.decide_batch(turn, addresses, |at, method| flows.number(frame(at), method), decisions)
+    }
+
+    /// Whether every frame of the batch passed the check.
+    fn are_all_plain(&self) -> bool {
+        self.addresses.len() == self.outputs.len()
     }
 
     /// Turns aside frames that came by another port than that by which packets go to their source (RFC 3704).
@@ -170,30 +192,43 @@ impl<A: Forwarded> Work<A> {
         self.outputs.fill(self.odd);
     }
 
-    /// Rewrites the frames that are forwarded, and finds the output of each frame.
+    /// Rewrites all frames, each of which is forwarded by this port, and finds their outputs unless all take the port's.
+    /// Returns whether they do.
     #[inline]
+    fn rewrite_all(&mut self, batch: &mut Batch, port: PortId, view: &PortView) -> bool {
+        let exit = Exit::new(port, view);
+        let mut are_sent = true;
+        for ((packet, output), decision) in batch.iter_mut().zip(&mut self.outputs).zip(&self.decisions) {
+            if !exit.forward::<A>(packet, decision) {
+                *output = self.odd;
+                are_sent = false;
+            }
+        }
+        if !are_sent {
+            self.outputs.iter_mut().filter(|output| **output == PLAIN).for_each(|output| *output = port.0);
+        }
+        are_sent
+    }
+
+    /// Rewrites the frames that are forwarded, and finds the output of each frame.
     fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], came_by: PortId) {
-        let mut exit = Exit { port: came_by, header: (0, 0) };
+        let mut exit = None;
         let mut decisions = self.decisions.iter();
         for (packet, output) in batch.iter_mut().zip(&mut self.outputs) {
             if *output != PLAIN {
                 continue;
             }
             let decision = decisions.next();
-            let is_sent =
-                decision.is_some_and(|to| exit.lead(to, ports, came_by) && exit.forward::<A>(packet, to));
-            *output = if is_sent { exit.port.0 } else { self.odd };
+            let sent = decision.filter(|to| Exit::lead(&mut exit, to, ports, came_by)).zip(exit.as_ref());
+            *output = match sent {
+                Some((decision, exit)) if exit.forward::<A>(packet, decision) => exit.port.0,
+                _ => self.odd,
+            };
         }
     }
 
     /// Sends all frames by their outputs.
-    #[inline]
     fn send(&self, batch: &mut Batch, input: usize, cx: &mut Context<'_>) {
-        let first = self.outputs.first().copied().unwrap_or(self.odd);
-        if first != self.odd && self.outputs.iter().fold(true, |same, output| same & (*output == first)) {
-            cx.exit(Level::L3, batch);
-            return cx.send_all(first.into(), batch);
-        }
         for (mut packet, output) in batch.drain().zip(&self.outputs) {
             if *output == self.odd {
                 packet.set_annotation(anno::PAINT, [input as u8]);
@@ -207,7 +242,7 @@ impl<A: Forwarded> Work<A> {
     }
 }
 
-/// The port that the last frame left by; most leave by the same one.
+/// A port that frames leave by.
 struct Exit {
     port: PortId,
     /// Its part of a link header, as [`write_link`] wants it.
@@ -215,18 +250,21 @@ struct Exit {
 }
 
 impl Exit {
-    /// Leads to where a frame is to be forwarded, if it is, and not back to where it came from.
+    fn new(port: PortId, view: &PortView) -> Exit {
+        Exit { port, header: (view.source_head, view.source_tail) }
+    }
+
+    /// Leads to where a frame is to be forwarded, if it is, and not back to where it came from. Most leave by the port
+    /// that the last one left by.
     #[inline]
-    fn lead(&mut self, to: &Decision, ports: &[PortView], came_by: PortId) -> bool {
+    fn lead(exit: &mut Option<Exit>, to: &Decision, ports: &[PortView], came_by: PortId) -> bool {
         if to.outcome != Outcome::Forward || to.port == came_by {
             return false;
         }
-        if to.port == self.port {
-            return true;
+        if exit.as_ref().is_none_or(|exit| exit.port != to.port) {
+            *exit = ports.get(usize::from(to.port.0)).map(|view| Exit::new(to.port, view));
         }
-        let Some(port) = ports.get(usize::from(to.port.0)) else { return false };
-        *self = Exit { port: to.port, header: (port.source_head, port.source_tail) };
-        true
+        exit.is_some()
     }
 
     /// Rewrites a frame, unless it is too long.
@@ -261,11 +299,18 @@ impl<A: Forwarded> Element for Forward<A> {
         if port.settings.rpf != ReversePath::Off {
             work.check_sources(batch, port.settings.rpf, came_by, turn);
         }
-        work.decide(batch, turn);
+        let port = work.decide(batch, turn).filter(|port| *port != came_by && work.are_all_plain());
         if router.order().is_behind(*worker) {
             work.turn_all_aside();
+        } else if let Some((port, view)) = port.and_then(|port| Some((port, ports.get(usize::from(port.0))?)))
+        {
+            if work.rewrite_all(batch, port, view) {
+                cx.exit(Level::L3, batch);
+                return cx.send_all(port.0.into(), batch);
+            }
+        } else {
+            work.rewrite(batch, ports, came_by);
         }
-        work.rewrite(batch, ports, came_by);
         work.send(batch, input, cx);
     }
 }

@@ -51,20 +51,31 @@ fn word(head: &[u8; HEADERS], at: usize) -> u64 {
     head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
+/// See [`Forwarded::check`]. `oddity` is zero for sources that packets may have.
+#[inline(always)]
+fn look(frame: &[u8], gate: &Gate<'_>, oddity: impl FnOnce(u32) -> u8) -> (u32, bool) {
+    let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
+    // The first word of a frame has two bytes beyond its destination, the second EtherType to identification.
+    let (station, second) = (word(head, 0) << 16, word(head, 12));
+    let length = usize::from(((second >> 32) as u16).swap_bytes());
+    let is_whole = length.wrapping_sub(20) <= frame.len() - HEADERS;
+    let is_sound = head.last_chunk().is_some_and(checksum::is_ipv4_header_valid);
+    let ends = word(head, 26);
+    // Together, what must be zero: fewer steps than one by one.
+    let unfit = (station ^ gate.station)
+        | u64::from((second as u32 ^ PLAIN) & PLAIN_MASK)
+        | u64::from(oddity((ends as u32).swap_bytes()));
+    (((ends >> 32) as u32).swap_bytes(), (unfit == 0) & (head[22] > 1) & is_whole & is_sound)
+}
+
 impl Forwarded for u32 {
     #[inline]
     fn check(frame: &[u8], gate: &Gate<'_>) -> (u32, bool) {
-        let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
-        // The first word of a frame has two bytes beyond its destination, the second EtherType to identification.
-        let (station, second) = (word(head, 0) << 16, word(head, 12));
-        let length = usize::from(((second >> 32) as u16).swap_bytes());
-        let is_whole = length.wrapping_sub(20) <= frame.len() - HEADERS;
-        let is_sound =
-            head.last_chunk().is_some_and(|header| checksum::is_valid(checksum::ipv4_header_sum(header)));
-        let ends = word(head, 26);
-        let is_odd = gate.odd_sources.contains((ends as u32).swap_bytes());
-        let is_fit = (station == gate.station) & (second as u32 & PLAIN_MASK == PLAIN) & (head[22] > 1);
-        (((ends >> 32) as u32).swap_bytes(), is_fit & is_whole & is_sound & !is_odd)
+        look(frame, gate, |source| gate.odd_sources.kinds(source))
+    }
+
+    fn check_again(frame: &[u8], gate: &Gate<'_>) -> bool {
+        look(frame, gate, |source| gate.odd_sources.contains(source).into()).1
     }
 
     fn ends(frame: &[u8]) -> (u32, u32) {

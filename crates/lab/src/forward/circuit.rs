@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::network::{self, name};
-use super::play::{PLAY, Packets};
+use super::play::{Library, PLAY};
 use crate::program::checked_with;
 use anyhow::{Context as _, ensure};
 use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
@@ -73,7 +73,7 @@ impl Circuit {
         for worker in 0..self.case.workers {
             let (mut out, back) = memory_pair(self.case.frames + SPARE);
             fill(&mut out.tx, self.case.frames)?;
-            self.handle.resources().get::<Packets>().put(network::frames(&self.case, worker)?);
+            self.handle.resources().get::<Library>().put(&network::frames(&self.case, worker)?)?;
             ports.insert(&name("in", worker), back);
             ports.insert(&name("out", worker), out);
         }

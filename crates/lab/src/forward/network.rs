@@ -130,9 +130,8 @@ impl Changes {
     }
 }
 
-/// A frame, in a line of the cache.
+/// A frame.
 #[derive(Clone)]
-#[repr(align(64))]
 pub(super) struct Frame(pub(super) [u8; FRAME]);
 
 /// The packets of a worker.
@@ -196,10 +195,11 @@ fn is_far<A: artery_table::Address>(address: A) -> bool {
 fn frame(destination: IpAddr, number: u32) -> Frame {
     let link = ether(IN, EtherAddr([2, 0, 0, 0, 1, 2]));
     let port = number as u16;
+    let from = Ipv4Addr::from_bits(0xc633_6400 + (number >> 16));
     let bytes = match destination {
-        IpAddr::V4(to) => link
-            .ip4(ip4().src("198.51.100.7").dst(to).id(port).ttl(HOPS).udp(port, 53).payload([0; 18]))
-            .bytes(),
+        IpAddr::V4(to) => {
+            link.ip4(ip4().src(from).dst(to).id(port).ttl(HOPS).udp(port, 53).payload([0; 18])).bytes()
+        }
         IpAddr::V6(to) => {
             let ip = ip6().src("2001:db8::7").dst(to).flow_label(number & 0xf_ffff).hop_limit(HOPS);
             link.ip6(ip.raw(59, [0; 6])).bytes()

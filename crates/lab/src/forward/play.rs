@@ -2,10 +2,13 @@
 //!
 //! Frames go round in the router; what is in them is new every time. So frames are as warm as those of a driver that
 //! uses them again and again, and packets as different as those of as many flows. A packet is written in the time that
-//! is measured, and what became of the frame's last one is looked at now and then.
+//! is measured, and what became of the frame's last one is looked at now and then. Only that by which packets differ is
+//! kept of each: whole ones would be fetched from memory, which a driver lets the card do.
 
-use super::network::{Frame, was_forwarded};
-use artery_engine::{Arg, Args, Batch, Class, Context, DropReason, Element, Handler, Read};
+use super::network::{FRAME, Frame, was_forwarded};
+use anyhow::Context as _;
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
+use std::slice::IterMut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The class; no configuration outside this experiment has one.
@@ -32,17 +35,75 @@ pub(super) static PLAY: Class = Class {
     ..Class::DEFAULT
 };
 
-/// The packets, by number.
-#[derive(Default)]
-pub(super) struct Packets(Mutex<Vec<Arc<Vec<Frame>>>>);
+/// Packets of which each differs from the first in these bytes at most: `N` from byte `AT` on.
+struct Series<const AT: usize, const N: usize> {
+    first: [u8; FRAME],
+    differ: Vec<[u8; N]>,
+}
+
+impl<const AT: usize, const N: usize> Series<AT, N> {
+    fn new(packets: &[Frame]) -> Option<Series<AT, N>> {
+        let first = packets.first()?.0;
+        let part = |packet: &Frame| {
+            let part = *packet.0[AT..].first_chunk::<N>()?;
+            let mut expected = first;
+            expected[AT..AT + N].copy_from_slice(&part);
+            (expected == packet.0).then_some(part)
+        };
+        Some(Series { first, differ: packets.iter().map(part).collect::<Option<_>>()? })
+    }
+
+    /// Writes the packets from this number on to frames, as many as there are of both. Returns the next one's number.
+    #[inline]
+    fn write(&self, from: usize, frames: &mut IterMut<'_, Packet>) -> usize {
+        let rest = self.differ.get(from..).unwrap_or_default();
+        let count = rest.len().min(frames.len());
+        for (part, packet) in rest[..count].iter().zip(frames) {
+            if let Some(frame) = packet.data_mut().first_chunk_mut::<FRAME>() {
+                *frame = self.first;
+                frame[AT..AT + N].copy_from_slice(part);
+            }
+        }
+        from + count
+    }
+}
+
+/// The packets of a worker, by what differs in the packets of a family: from identification to checksum of UDP, or from
+/// version to destination.
+enum Packets {
+    V4(Series<18, 24>),
+    V6(Series<14, 40>),
+}
 
 impl Packets {
-    /// Puts packets behind those there are.
-    pub(super) fn put(&self, packets: Vec<Frame>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(packets));
+    fn write(&self, from: usize, frames: &mut IterMut<'_, Packet>) -> usize {
+        match self {
+            Packets::V4(packets) => packets.write(from, frames),
+            Packets::V6(packets) => packets.write(from, frames),
+        }
     }
-    fn get(&self, number: usize) -> Arc<Vec<Frame>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned().unwrap_or_default()
+    fn len(&self) -> usize {
+        match self {
+            Packets::V4(packets) => packets.differ.len(),
+            Packets::V6(packets) => packets.differ.len(),
+        }
+    }
+}
+
+/// The packets of all workers.
+#[derive(Default)]
+pub(super) struct Library(Mutex<Vec<Arc<Packets>>>);
+
+impl Library {
+    /// Puts a worker's packets behind those of others.
+    pub(super) fn put(&self, packets: &[Frame]) -> anyhow::Result<()> {
+        let v4 = Series::new(packets).map(Packets::V4);
+        let all = v4.or_else(|| Series::new(packets).map(Packets::V6)).context("packets differ in more")?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(all));
+        Ok(())
+    }
+    fn get(&self, number: usize) -> Option<Arc<Packets>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned()
     }
 }
 
@@ -50,7 +111,7 @@ impl Packets {
 const SAMPLE: u64 = 16;
 
 struct Play {
-    packets: Arc<Vec<Frame>>,
+    packets: Arc<Packets>,
     next: usize,
     limit: u64,
     count: u64,
@@ -59,10 +120,11 @@ struct Play {
 }
 
 impl Play {
-    fn new(args: &mut Args<'_>) -> Result<Play, artery_engine::ArgError> {
+    fn new(args: &mut Args<'_>) -> Result<Play, ArgError> {
         let number: u32 = args.read("NUMBER")?;
         let limit: Option<u64> = args.read("LIMIT")?;
-        let packets = args.resource::<Packets>().get(number as usize);
+        let packets = args.resource::<Library>().get(number as usize);
+        let packets = packets.ok_or_else(|| ArgError::wrong(format!("there are no packets {number}")))?;
         Ok(Play { packets, next: 0, limit: limit.unwrap_or(u64::MAX), count: 0, batches: 0, wrong: 0 })
     }
 }
@@ -80,14 +142,6 @@ impl Play {
             self.wrong += 1;
         }
     }
-
-    /// The next packets, up to `most` of them.
-    #[inline]
-    fn next(&mut self, most: usize) -> &[Frame] {
-        let first = if self.next < self.packets.len() { self.next } else { 0 };
-        self.next = self.packets.len().min(first + most);
-        &self.packets[first..self.next]
-    }
 }
 
 impl Element for Play {
@@ -100,15 +154,8 @@ impl Element for Play {
         self.count += batch.len() as u64;
         let mut frames = batch.iter_mut();
         while frames.len() > 0 {
-            let packets = self.next(frames.len());
-            if packets.is_empty() {
-                break;
-            }
-            for (with, packet) in packets.iter().zip(&mut frames) {
-                if let Some(frame) = packet.data_mut().first_chunk_mut() {
-                    *frame = with.0;
-                }
-            }
+            self.next = if self.next < self.packets.len() { self.next } else { 0 };
+            self.next = self.packets.write(self.next, &mut frames);
         }
         cx.send_all(0, batch);
     }

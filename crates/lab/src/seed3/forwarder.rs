@@ -53,7 +53,7 @@ pub fn forward(frame: &mut [u8], neighbors: &Neighbors) -> Verdict {
     // Options are left to routers with time for them.
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let is_sound = header[0] == 0x45 && (IP..=length).contains(&total);
-    if !is_sound || !checksum::is_valid(checksum::ipv4_header_sum(header)) || header[8] <= 1 {
+    if !is_sound || !checksum::is_ipv4_header_valid(header) || header[8] <= 1 {
         return Verdict::Drop;
     }
     header[8] -= 1;

@@ -58,6 +58,11 @@ impl Link {
     pub fn is_ready(self) -> bool {
         self.0 & READY != 0
     }
+    /// Whether packets can be sent there and nothing else is to be known.
+    #[inline]
+    pub fn is_only_ready(self) -> bool {
+        self.0 >> 48 == READY >> 48
+    }
     /// Whether control wants to hear that the neighbor is used; see [`Links::report_use`].
     #[inline]
     pub fn wants_report(self) -> bool {
