@@ -68,20 +68,20 @@ fn check_port(router: &mut IpRouter, wanted: &str) -> anyhow::Result<()> {
 
 /// What the routes become, page by page.
 enum Form {
-    Table(Table<6>),
+    Table(Box<Table<6>>),
     Json { has_begun: bool },
 }
 
 impl Form {
     fn table() -> Form {
-        Form::Table(Table::new([
+        Form::Table(Box::new(Table::new([
             words("PREFIX"),
             words("NEXT HOP"),
             words("PORT"),
             numbers("WEIGHT"),
             words("STATE"),
             words("SOURCE"),
-        ]))
+        ])))
     }
 
     fn json() -> Form {
