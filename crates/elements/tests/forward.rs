@@ -4,7 +4,7 @@ use artery_elements::CLASSES;
 use artery_engine::{
     Batch, Class, Classes, Context, DropReason, Element, Router, Settings, Sink, StartError, Time,
 };
-use artery_lang::{Options, Sources, check, compile};
+use artery_lang::{Ir, Options, Processing, Sources, check, compile};
 use artery_packet::{SegmentKind, Segments, Unfinished};
 use artery_table::synthetic::Random;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
@@ -112,15 +112,21 @@ impl Element for Arrived {
     }
 }
 
+/// A configuration that the language finds nothing wrong with.
+fn compiled(text: &str, classes: &Classes) -> (Ir, Processing) {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), classes);
+    let (processing, more) = check(&ir, classes);
+    diagnostics.extend(more);
+    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
+    (ir, processing)
+}
+
 /// What comes of frames in a router with this text behind them, in which `fast` and `sure` lead to the outputs.
 fn outcome(text: &str, sent: &Arc<Vec<Sent>>, burst: usize) -> (Vec<Came>, Vec<Vec<u32>>) {
     let classes = Classes(Vec::leak([CLASSES.0, &[&FRAMES_CLASS, &ARRIVED_CLASS]].concat()));
-    let mut sources = Sources::default();
-    let file = sources.add("test", text);
-    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &classes);
-    let (processing, more) = check(&ir, &classes);
-    diagnostics.extend(more);
-    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
+    let (ir, processing) = compiled(text, &classes);
     let settings = Settings {
         chatter: Sink::buffer(),
         simulated: Some(Time::new(1000, 0)),
@@ -129,11 +135,7 @@ fn outcome(text: &str, sent: &Arc<Vec<Sent>>, burst: usize) -> (Vec<Came>, Vec<V
         ..Settings::default()
     };
     // Elements find what they exchange when they are made, by a router that runs already.
-    let idle = {
-        let file = sources.add("idle", "Idle -> Discard;");
-        compile(&mut sources, file, &Options::default(), &classes).0
-    };
-    let (idle_processing, _) = check(&idle, &classes);
+    let (idle, idle_processing) = compiled("Idle -> Discard;", &classes);
     let router =
         Router::build(&idle, &idle_processing, classes, settings).unwrap_or_else(|e| panic!("{e:?}"));
     router.keep_open();
@@ -353,7 +355,8 @@ fn long(bytes: &mut Vec<u8>, kind: SegmentKind) -> Unfinished {
 #[track_caller]
 fn agree(class: &str, sure: &str, sent: &Arc<Vec<Sent>>) {
     let (wanted, _) = outcome(sure, sent, 64);
-    for burst in [1, 64] {
+    // One alone, few that may all go one way, and many that don't.
+    for burst in [1, 3, 64] {
         let (got, order) = outcome(&fast(class), sent, burst);
         for (number, (frame, (got, wanted))) in sent.iter().zip(got.iter().zip(&wanted)).enumerate() {
             let what = format!("burst {burst}, frame {number} by port {}: {:02x?}", frame.port, frame.bytes);
@@ -387,4 +390,29 @@ fn ip6_forward_makes_of_frames_what_the_chain_of_small_elements_makes_of_them() 
     println!("seed {seed}");
     let sure = chain("12/86dd !20/00", "CheckIP6Header", "DecIP6HLIM");
     agree("IP6Forward", &sure, &frames(seed, frame6, SegmentKind::Tcp6));
+}
+
+#[test]
+fn a_router_of_more_ports_than_a_frame_remembers_and_inputs_without_a_port_are_refused() {
+    let port = |n: usize| {
+        format!("PORT p{n} 10.{}.{}.1/24 ETHER 2:0:0:0:{:x}:{:x}", n / 256, n % 256, n / 256, n % 256)
+    };
+    let ports: Vec<String> = (0..257).map(port).collect();
+    let idle = |count: usize, to: &str| {
+        (0..count).map(|n| format!("Idle -> [{n}] {to}; {to}[{n}] -> Discard;\n")).collect::<String>()
+    };
+    for (ports, inputs, said) in
+        [(&ports[..], 1, "frames remember 256 at most"), (&ports[..2], 3, "as many inputs")]
+    {
+        let text = format!(
+            "ip :: IPRouter({}); {} ip[{}] -> Discard; f :: IPForward(ip); {}",
+            ports.join(", "),
+            idle(ports.len(), "ip"),
+            ports.len(),
+            idle(inputs, "f"),
+        );
+        let (ir, processing) = compiled(&text, &CLASSES);
+        let errors = Router::build(&ir, &processing, CLASSES, Settings::default()).err().expect(said);
+        assert!(errors.iter().any(|error| error.message.contains(said)), "{errors:?}");
+    }
 }

@@ -162,6 +162,12 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_zeros_is_not_valid_and_one_of_ones_is() {
+        assert!(!is_ipv4_header_valid(&[0; 20]));
+        assert!(is_ipv4_header_valid(&[0xff; 20]));
+    }
+
+    #[test]
     fn carries_out_of_every_word_are_kept() {
         for len in 0..200 {
             assert_eq!(sum(&vec![0xff; len]), slow_sum(&vec![0xff; len]), "{len}");
@@ -169,6 +175,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_header_is_valid_by_its_quotient_if_it_is_by_its_sum(mut header: [u8; 20], correct: bool) {
+            if correct {
+                header[10..12].fill(0);
+                let sum = !slow_sum(&header);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            prop_assert_eq!(is_ipv4_header_valid(&header), is_valid(slow_sum(&header)));
+            prop_assert!(!correct || is_ipv4_header_valid(&header));
+        }
+
         #[test]
         fn every_length_and_alignment_gives_the_slow_sum(bytes in prop::collection::vec(any::<u8>(), 160)) {
             for from in 0..16 {
