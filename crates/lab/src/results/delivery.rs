@@ -1,5 +1,6 @@
 //! How much of an experiment is wanted, in which form, and where: options that experiments share, and what obeys them.
 use super::{Measurement, write_json_lines};
+use crate::machine::Machine;
 use crate::voice::{print, progress};
 use anyhow::Context as _;
 use clap::Args;
@@ -35,6 +36,11 @@ impl Manner {
 }
 
 impl Delivery {
+    /// Prints what is known before the measuring: where nobody reads that, nobody would read the rest.
+    pub(crate) fn begin(&self, machine: &Machine) -> anyhow::Result<()> {
+        if self.manner.json { Ok(()) } else { Ok(print(&format!("{machine}\n"))?) }
+    }
+
     /// Writes the files that are wanted, even if nobody reads on, and prints.
     pub(crate) fn deliver(&self, findings: &impl Findings) -> anyhow::Result<()> {
         if let Some(folder) = &self.out {

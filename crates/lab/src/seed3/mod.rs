@@ -38,7 +38,7 @@ type Runs<K> = BTreeMap<K, Vec<f64>>;
 pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let machine = Machine::here();
-    progress(&machine.to_string());
+    delivery.begin(&machine)?;
     let memory = in_memory(&plan)?;
     let mut remarks = Vec::new();
     let instructions = match program::tool("valgrind") {

@@ -42,7 +42,7 @@ use std::thread;
 pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let machine = Machine::here();
-    progress(&machine.to_string());
+    delivery.begin(&machine)?;
     let mut figures = Figures::default();
     take_times(&plan, &mut figures)?;
     take_idle_times(&plan, &mut figures)?;
