@@ -119,7 +119,7 @@ impl<A: Forwarded> Work<A> {
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check(packet.data(), gate);
             *to = address;
-            *output = odd | PLAIN * u16::from(is_plain);
+            *output = odd | (PLAIN * u16::from(is_plain));
             are_plain &= is_plain;
         }
         if !are_plain {
