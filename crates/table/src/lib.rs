@@ -110,6 +110,7 @@
 
 mod address;
 mod art;
+pub mod balance;
 mod fib;
 pub mod layout;
 mod limbo;

@@ -1,9 +1,10 @@
 //! How flows are shared out among next hops: slots, each with one of the members.
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Most next hops of a route.
 pub const MOST_MEMBERS: usize = 128;
-/// Most slots where weights ask for more; also the most buckets.
+/// Most slots where weights ask for more; also the most buckets of a route.
 pub const MOST_SLOTS: u16 = 1024;
 /// In so many steps a member takes its share back.
 const STEPS: usize = 16;
@@ -66,13 +67,13 @@ pub enum Comeback {
     OnRequest,
 }
 
-/// The owner of a bucket that has none.
+/// The owner of a bucket that has none; no member has this number.
 const NOBODY: u16 = u16::MAX;
 
 impl Buckets {
     /// Buckets shared out by weight. A member that is dead has weight 0.
-    pub fn new(count: u16, weights: &[u32]) -> Buckets {
-        let mut buckets = Buckets { owners: vec![NOBODY; count.clamp(1, MOST_SLOTS).into()], step: None };
+    pub fn new(count: impl Into<usize>, weights: &[u32]) -> Buckets {
+        let mut buckets = Buckets { owners: vec![NOBODY; count.into().max(1)], step: None };
         buckets.fill(weights);
         buckets
     }
@@ -95,15 +96,13 @@ impl Buckets {
     pub fn fill(&mut self, weights: &[u32]) -> usize {
         let lives = |owner: u16| weights.get(usize::from(owner)).is_some_and(|weight| *weight > 0);
         let vacant: Vec<usize> = (0..self.owners.len()).filter(|at| !lives(self.owners[*at])).collect();
-        let mut lacks = self.lacks(weights);
+        let lacks = self.lacks(weights).into_iter().enumerate();
+        let mut heirs: BinaryHeap<(isize, u16)> =
+            lacks.map(|(member, lack)| (lack, member as u16)).filter(|(_, member)| lives(*member)).collect();
         for at in &vacant {
-            let Some((member, lack)) =
-                lacks.iter_mut().enumerate().filter(|(m, _)| lives(*m as u16)).max_by_key(|(_, lack)| **lack)
-            else {
-                break;
-            };
-            *lack -= 1;
-            self.owners[*at] = member as u16;
+            let Some(mut heir) = heirs.peek_mut() else { break };
+            self.owners[*at] = heir.1;
+            heir.0 -= 1;
         }
         vacant.len()
     }
@@ -111,11 +110,28 @@ impl Buckets {
     /// Moves at most `most` buckets from members that have more than their share to those that have less, and says
     /// how many.
     pub fn balance(&mut self, weights: &[u32], most: usize) -> usize {
+        self.balance_where(weights, most, |_| true)
+    }
+
+    /// The same, of those buckets alone that `may_move`.
+    pub fn balance_where(
+        &mut self,
+        weights: &[u32],
+        most: usize,
+        mut may_move: impl FnMut(usize) -> bool,
+    ) -> usize {
         let mut lacks = self.lacks(weights);
-        let mut moved = 0;
-        for owner in &mut self.owners {
-            let Some(taker) = lacks.iter().position(|lack| *lack > 0).filter(|_| moved < most) else { break };
+        let (mut moved, mut taker) = (0, 0);
+        for (at, owner) in self.owners.iter_mut().enumerate() {
+            let Some(ahead) = lacks[taker..].iter().position(|lack| *lack > 0).filter(|_| moved < most)
+            else {
+                break;
+            };
+            taker += ahead;
             let Some(lack) = lacks.get_mut(usize::from(*owner)).filter(|lack| **lack < 0) else { continue };
+            if !may_move(at) {
+                continue;
+            }
             *lack += 1;
             lacks[taker] -= 1;
             *owner = taker as u16;
@@ -124,9 +140,14 @@ impl Buckets {
         moved
     }
 
+    /// How many buckets are with members that have more than their share.
+    pub fn misplaced(&self, weights: &[u32]) -> usize {
+        self.lacks(weights).into_iter().map(|lack| lack.max(0) as usize).sum()
+    }
+
     /// Does the step that is due and says when the next one is, and whether buckets have moved.
     pub fn poll(&mut self, weights: &[u32], comeback: Comeback, now: Duration) -> (Option<Duration>, bool) {
-        let missing: usize = self.lacks(weights).into_iter().map(|lack| lack.max(0) as usize).sum();
+        let missing = self.misplaced(weights);
         let every = match comeback {
             Comeback::Over(time) if missing > 0 => time / STEPS as u32,
             Comeback::Over(_) | Comeback::AtOnce | Comeback::OnRequest => {
@@ -178,7 +199,7 @@ mod tests {
 
     #[test]
     fn only_buckets_of_the_dead_change_hands() {
-        let mut buckets = Buckets::new(128, &[1, 2, 5]);
+        let mut buckets = Buckets::new(128usize, &[1, 2, 5]);
         let before = buckets.clone();
         assert_eq!(counts(buckets.owners(), 3), [16, 32, 80]);
         assert_eq!(buckets.fill(&[1, 0, 5]), 32);
@@ -190,7 +211,7 @@ mod tests {
 
     #[test]
     fn who_comes_back_takes_its_share_step_by_step() {
-        let mut buckets = Buckets::new(128, &[1, 0, 1]);
+        let mut buckets = Buckets::new(128usize, &[1, 0, 1]);
         let (weights, comeback) = ([1, 2, 1], Comeback::Over(Duration::from_secs(16)));
         let (mut now, mut sizes) = (Duration::ZERO, Vec::new());
         loop {
@@ -207,7 +228,7 @@ mod tests {
 
     #[test]
     fn on_request_nothing_moves_by_itself() {
-        let mut buckets = Buckets::new(100, &[1, 0]);
+        let mut buckets = Buckets::new(100usize, &[1, 0]);
         assert_eq!(buckets.poll(&[1, 1], Comeback::OnRequest, Duration::from_secs(99)), (None, false));
         assert_eq!((buckets.balance(&[1, 1], usize::MAX), counts(buckets.owners(), 2)), (50, vec![50, 50]));
         assert_eq!((buckets.balance(&[1, 3], 10), counts(buckets.owners(), 2)), (10, vec![40, 60]));
@@ -215,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_heir_keeps_the_buckets_of_members_that_stay() {
-        let old = Buckets::new(120, &[1, 1, 1]);
+        let old = Buckets::new(120usize, &[1, 1, 1]);
         // Member 0 is gone, 1 and 2 are now 1 and 0, and there is another one.
         let new = old.inherited(|member| [None, Some(1), Some(0)][usize::from(member)], &[1, 1, 1]);
         assert_eq!(counts(new.owners(), 3), [40, 40, 40]);
@@ -246,7 +267,7 @@ mod tests {
         fn buckets_always_belong_to_the_living_and_balance_in_the_end(
             changes in prop::collection::vec(prop::collection::vec(0u32..4, 5), 1..20),
         ) {
-            let mut buckets = Buckets::new(64, &[1; 5]);
+            let mut buckets = Buckets::new(64usize, &[1; 5]);
             for weights in changes {
                 buckets.fill(&weights);
                 if weights.iter().any(|weight| *weight > 0) {

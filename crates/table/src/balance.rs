@@ -1,0 +1,81 @@
+//! Balancing: which of several servers takes a flow, and keeps it while servers come and go.
+//!
+//! [`Members`] is the half of whoever changes them: by name, with weights, draining, and health. Each change publishes
+//! a [`Choice`], which never changes: what a new flow's hash leads to, and what each [`MemberId`] means. Workers read
+//! it by a [`Balancer`], once a turn, and keep in [`Local`] what their own packets taught them.
+//!
+//! ```
+//! use artery_rcu::Domain;
+//! use artery_table::balance::{Flow, Local, Members, Settings};
+//! use std::time::Duration;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let (domain, now) = (Domain::new(), Duration::ZERO);
+//!     let mut members = Members::new(&domain, Settings::default())?;
+//!     members.add("web1 10.0.0.1:80".parse()?, now)?;
+//!     members.add("web2 10.0.0.2:80 weight 2".parse()?, now)?;
+//!
+//!     // In each worker:
+//!     let (balancer, mut local, mut reader) = (members.balancer(), Local::new(0), domain.reader());
+//!     let turn = reader.turn();
+//!     let choice = balancer.at(&turn);
+//!     let flow = Flow { hash: 0x9e37_79b9_7f4a_7c15, xor: 0 };
+//!     let id = choice.pick(&mut local, flow, now).ok_or("nobody to take it")?;
+//!     let (action, generation) = (id.action(), choice.generation()); // what the flow table keeps
+//!
+//!     // A later packet of the flow. Known flows stay with a member that is drained; new ones don't come to it.
+//!     let name = choice.member(action).ok_or("gone")?.name.to_string();
+//!     members.set_weight(&name, 0, now)?;
+//!     let turn = reader.turn();
+//!     let choice = balancer.at(&turn);
+//!     assert_ne!(choice.generation(), generation);
+//!     assert_eq!(choice.member(action).ok_or("gone")?.name.as_ref(), name);
+//!     assert_ne!(choice.pick(&mut local, flow, now), Some(id));
+//!
+//!     // Removed: its flows are asked for anew.
+//!     members.remove(&name, now)?;
+//!     assert!(balancer.at(&reader.turn()).member(action).is_none());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Which method
+//!
+//! | [`Method`] | two machines agree | flows moved when 1 of N goes | when it comes back | take it for |
+//! |---|---|---|---|---|
+//! | `maglev` | yes, whatever the order of the list | 1/N and about 1 % | the same | nearly everything |
+//! | `resilient` | no: its table has a past | 1/N | at once 0; its share as buckets fall idle | flows nobody keeps state of |
+//! | `hash` | yes | about 1/3 | the same | a comparison |
+//! | `xor` | yes | (N-1)/N | the same | 2008 |
+//! | `per-packet` | no flows | all, always | | links, not servers |
+//! | `flowlet` | no | 1/N at once, then all, bit by bit | bit by bit | links of unequal load |
+//! | `least-loaded` | no | 1/N | 0 | long flows of unequal number |
+//!
+//! What is moved is what nobody keeps state of; with the flow table in front, flows of members that live stay. Two
+//! machines agree about flows if they hash flows alike, so the seed of *this* hash is the same on both, and another one
+//! than the flow table's.
+//!
+//! # What is not here
+//!
+//! Packets, sockets, clocks. A [`Health`] says when a probe is due and what its result means; somebody else sends it.
+mod choice;
+mod error;
+mod health;
+mod local;
+mod maglev;
+mod member;
+mod members;
+mod method;
+mod seats;
+mod text;
+mod turns;
+
+pub use choice::{Balancer, Choice, Flow};
+pub use error::BalanceError;
+pub use health::{Check, Health, Probe, State, Step};
+pub use local::Local;
+pub use maglev::Slots;
+pub use member::{MOST_MEMBERS, Member, MemberId};
+pub use members::{MemberView, Members, Replaced};
+pub use method::{Down, Method, Settings};
+pub use text::{Form, Problem, TextError, duration};

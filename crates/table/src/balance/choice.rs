@@ -1,0 +1,168 @@
+//! What workers see: who takes a new flow, and whom a known one has. See [`Members`](super::Members).
+use super::{Local, Member, MemberId, Method};
+use artery_rcu::{Published, Turn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What methods choose by, of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flow {
+    /// A hash of its addresses, ports and protocol. Whoever knows the hash's seed can send all flows to one member.
+    pub hash: u64,
+    /// Its addresses and ports, combined by exclusive or; for [`Method::Xor`] alone.
+    pub xor: u32,
+}
+
+/// A worker's way to the latest choice.
+#[derive(Clone, Debug)]
+pub struct Balancer(Arc<Published<Choice>>);
+
+impl Balancer {
+    pub(crate) fn new(published: Arc<Published<Choice>>) -> Balancer {
+        Balancer(published)
+    }
+    /// The choice as of this turn or newer.
+    ///
+    /// # Panics
+    /// When `turn` is of another domain than the members.
+    #[inline]
+    pub fn at<'t>(&'t self, turn: &'t Turn<'_>) -> &'t Choice {
+        self.0.read(turn)
+    }
+}
+
+/// Members as of one time.
+#[derive(Debug)]
+pub struct Choice {
+    pub(crate) generation: u32,
+    pub(crate) method: Method,
+    /// By slot: a place. None, if nobody takes new flows.
+    pub(crate) slots: Box<[u16]>,
+    /// By place.
+    pub(crate) ids: Box<[u32]>,
+    /// By place: 0 for who takes no new flows.
+    pub(crate) weights: Box<[u32]>,
+    /// By place.
+    pub(crate) members: Box<[Option<Arc<Member>>]>,
+    /// Places in the order of names.
+    pub(crate) by_name: Box<[u16]>,
+    pub(crate) used: Arc<Used>,
+}
+
+impl Choice {
+    /// Another number after each change of members. Flows that were found under another one are to be looked at anew:
+    /// if [`member`](Self::member) still knows theirs, they keep it.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+    /// How members are chosen.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The member that takes a new flow, or, where the [method is for packets](Method::is_for_packets), a packet. None
+    /// if nobody does.
+    #[inline]
+    pub fn pick(&self, local: &mut Local, flow: Flow, now: Duration) -> Option<MemberId> {
+        match self.method {
+            Method::Maglev(_) | Method::Hash => self.in_slot(fold(flow.hash, self.slots.len())),
+            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
+            Method::Resilient { .. } => {
+                let slot = fold(flow.hash, self.slots.len());
+                self.used.mark(slot, now);
+                self.in_slot(slot)
+            }
+            Method::PerPacket => local.rotate(self),
+            Method::Flowlet { gap } => local.flowlet(self, flow.hash, gap, now),
+            Method::LeastLoaded => local.least_loaded(self),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_slot(&self, slot: usize) -> Option<MemberId> {
+        let place = self.slots.get(slot)?;
+        MemberId::of(*self.ids.get(usize::from(*place))?)
+    }
+
+    /// The member that a known flow has the number of, as long as it lives: also when it takes no new flows. None if the
+    /// flow is to be asked for anew.
+    #[inline]
+    pub fn member(&self, action: u32) -> Option<&Member> {
+        let id = self.living(action)?;
+        self.members.get(id.place())?.as_deref()
+    }
+    /// The same without a look at the member.
+    #[inline]
+    pub fn living(&self, action: u32) -> Option<MemberId> {
+        let id = MemberId::of(action)?;
+        (*self.ids.get(id.place())? == action).then_some(id)
+    }
+    /// Whether a member takes new flows.
+    #[inline]
+    pub fn takes_new(&self, id: MemberId) -> bool {
+        self.living(id.action()).is_some() && self.weights[id.place()] > 0
+    }
+    /// The member of this name, if flows can have it: for flows from elsewhere, which know it by name.
+    pub fn named(&self, name: &str) -> Option<MemberId> {
+        let of = |place: &u16| self.members[usize::from(*place)].as_deref();
+        let at =
+            self.by_name.binary_search_by(|place| of(place).map(|member| &*member.name).cmp(&Some(name)));
+        MemberId::of(self.ids[usize::from(self.by_name[at.ok()?])])
+    }
+    /// The members that flows can have, in the order of their names.
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.by_name.iter().filter_map(|place| {
+            let place = usize::from(*place);
+            Some((MemberId::of(self.ids[place])?, self.members[place].as_deref()?))
+        })
+    }
+    /// How many places there are, for arrays with room for each member.
+    pub fn places(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+/// Where a hash falls among so many.
+#[inline]
+fn fold(hash: u64, count: usize) -> usize {
+    (((hash >> 32) * count as u64) >> 32) as usize
+}
+
+/// When buckets were used last, as all workers tell.
+#[derive(Debug, Default)]
+pub(crate) struct Used(Box<[AtomicU32]>);
+
+impl Used {
+    /// Of buckets that were never used.
+    pub(crate) fn new(buckets: usize) -> Used {
+        Used((0..buckets).map(|_| AtomicU32::new(0)).collect())
+    }
+    /// Says that a bucket is used. It is stored eight times a second at most.
+    #[inline]
+    fn mark(&self, bucket: usize, now: Duration) {
+        if let Some(used) = self.0.get(bucket)
+            && used.load(Relaxed) != tick(now)
+        {
+            used.store(tick(now), Relaxed);
+        }
+    }
+    /// Whether a bucket was not used for so long.
+    pub(crate) fn is_idle(&self, bucket: usize, idle: Duration, now: Duration) -> bool {
+        let Some(used) = self.0.get(bucket).map(|used| used.load(Relaxed)) else { return true };
+        // A clock that has gone back makes none idle.
+        let silent = (tick(now).wrapping_sub(used) as i32).max(0);
+        used == 0 || silent as u128 > idle.as_millis() >> TICK
+    }
+}
+
+/// 128 ms.
+const TICK: u32 = 7;
+
+/// 0 is never.
+#[inline]
+fn tick(now: Duration) -> u32 {
+    ((now.as_secs().wrapping_mul(1000).wrapping_add(now.subsec_millis().into()) >> TICK) as u32).max(1)
+}
