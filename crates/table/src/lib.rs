@@ -76,6 +76,12 @@
 //! [`router::Tables`] put such tables together with what groups stand for ([`next_hop`]) and with neighbors
 //! ([`neighbor`]), and [`path`] is what a worker asks: where does a packet to this address go?
 //!
+//! # Flows
+//!
+//! A [`flow::FlowTable`] remembers for each of up to 134 million flows what was decided for it, one cache line a flow, in
+//! the hands of one worker: found a batch at a time, forgotten when idle, grown and shrunk without a pause, and proof
+//! against floods of flows that are never used.
+//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A change
@@ -112,6 +118,7 @@ mod address;
 mod art;
 pub mod balance;
 mod fib;
+pub mod flow;
 pub mod layout;
 mod limbo;
 pub mod load;

@@ -10,6 +10,39 @@ pub(crate) mod v6;
 
 use std::fmt;
 
+/// Asks for the cache line of a place before it is needed.
+#[inline(always)]
+pub(crate) fn prefetch<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch touches no memory that the program can see, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of the first word on.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    // SAFETY: SSE2 is a part of x86-64; nothing here reads memory.
+    unsafe {
+        let words = _mm_set_epi64x(high as i64, low as i64);
+        _mm_movemask_epi8(_mm_cmpeq_epi8(words, _mm_set1_epi8(byte as i8))) as u32
+    }
+}
+
+/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of the first word on.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
+    let bytes = low.to_le_bytes().into_iter().chain(high.to_le_bytes());
+    bytes.enumerate().fold(0, |like, (n, at)| like | u32::from(at == byte) << n)
+}
+
 /// Which instructions a batch lookup uses: a witness that this machine has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Simd(Level);

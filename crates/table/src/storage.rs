@@ -6,7 +6,7 @@
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::io;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -41,6 +41,8 @@ impl Storage for HugePages {
 
 /// Alignment of regions from [`Region::anonymous`]: that of a huge page.
 const ALIGN: usize = 2 << 20;
+/// What memory is given back in: a multiple of the system's pages that divides [`ALIGN`].
+const PAGE: usize = 64 << 10;
 
 /// Memory of fixed size at a fixed place, zero at first.
 pub struct Region {
@@ -48,6 +50,8 @@ pub struct Region {
     bytes: usize,
     /// What was mapped: a little more than the region, to align it.
     mapping: (NonNull<u8>, usize),
+    /// Whether nobody else maps it.
+    is_own: bool,
 }
 
 // SAFETY: a region is plain memory that belongs to nobody's thread; access goes through atomics.
@@ -66,7 +70,7 @@ impl Region {
         let skip = start.as_ptr().align_offset(ALIGN);
         // SAFETY: the mapping is ALIGN bytes longer than the region.
         let aligned = unsafe { start.add(skip) };
-        Ok(Region { start: aligned, bytes, mapping: (start, room) })
+        Ok(Region { start: aligned, bytes, mapping: (start, room), is_own: true })
     }
 
     /// Memory shared with whoever else maps `file`, such as a BPF array. Who shortens the file kills its readers.
@@ -76,12 +80,23 @@ impl Region {
         // there is read through atomics whose every bit pattern is legal.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes.max(1), access, flags, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Region { start, bytes, mapping: (start, bytes.max(1)) })
+        Ok(Region { start, bytes, mapping: (start, bytes.max(1)), is_own: false })
     }
 
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Gives the whole pages of a part back to the system, if the region is this process's own; they are zero then.
+    fn release(&self, from: usize, to: usize) {
+        let (from, to) = (from.min(self.bytes).next_multiple_of(PAGE), to.min(self.bytes) / PAGE * PAGE);
+        if !self.is_own || from >= to {
+            return;
+        }
+        // SAFETY: from..to is a part of our own private mapping, whose start is aligned to more than a page. Whoever
+        // reads it meanwhile does so through atomics for which zero is a legal value.
+        let _ = unsafe { madvise(self.start.add(from).as_ptr().cast(), to - from, Advice::LinuxDontNeed) };
     }
 
     fn advise_huge(&self) {
@@ -131,6 +146,11 @@ impl<W: Word> Words<W> {
         }
         Ok(Words { region, count, word: PhantomData })
     }
+
+    /// Gives memory of a range of words back to the system where it can be: what they hold is lost, zero or unchanged.
+    pub fn release(&self, range: Range<usize>) {
+        self.region.release(range.start.saturating_mul(size_of::<W>()), range.end.saturating_mul(size_of::<W>()));
+    }
 }
 
 impl<W: Word> Deref for Words<W> {
@@ -175,6 +195,17 @@ mod tests {
         let theirs: Words<AtomicU32> = Words::new(&file, "test", 1024).unwrap();
         ours[5].store(55, Relaxed);
         assert_eq!(theirs[5].load(Relaxed), 55);
+    }
+
+    #[test]
+    fn whole_pages_that_are_released_are_zero_and_others_keep_what_they_hold() {
+        let words: Words<AtomicU64> = Words::new(&Pages, "test", 4 * PAGE / 8).unwrap();
+        words.iter().for_each(|word| word.store(1, Relaxed));
+        words.release(1..3 * PAGE / 8 - 1);
+        let sums: Vec<u64> =
+            words.chunks(PAGE / 8).map(|page| page.iter().map(|word| word.load(Relaxed)).sum()).collect();
+        assert_eq!(sums, [PAGE as u64 / 8, 0, PAGE as u64 / 8, PAGE as u64 / 8]);
+        words.release(usize::MAX - 1..usize::MAX);
     }
 
     #[test]

@@ -1,0 +1,421 @@
+//! Flows: what is remembered of packets that belong together, so that those to come are treated alike.
+//!
+//! A [`FlowTable`] belongs to one worker, which finds the flows of a batch of packets, tells those it found what it saw
+//! ([`touch`](FlowTable::touch)), inserts those it did not find, and gives the table a little time after each batch
+//! ([`maintain`](FlowTable::maintain)) to forget the idle ones and to give memory back. Nothing it does takes longer for a
+//! larger table, but for the caches that miss. What the action of a flow means is the caller's affair.
+//!
+//! ```
+//! use artery_table::Pages;
+//! use artery_table::flow::{Answer, Flow4, FlowKey, FlowLimits, FlowSettings, FlowTable, Scope, Seed, Tick};
+//! use artery_wire::build::ip4;
+//! use std::time::Duration;
+//!
+//! let mut table = FlowTable::<Flow4>::new(FlowLimits::of(1000), FlowSettings::default(), Seed::random(), &Pages)?;
+//! let packet = ip4().src("10.0.0.1").dst("192.0.2.1").udp(1234, 53).bytes();
+//! let now = Tick::at(Duration::from_secs(7)); // since any instant of yours
+//!
+//! let seen = Flow4::of(&packet, Scope::Connection, 0).expect("this packet has a flow");
+//! assert_eq!(table.find(&seen.key), None);
+//! let id = table.insert(&seen.key, Answer { action: 3, generation: 1 }, &seen.sight, now)?;
+//!
+//! let mut found = Vec::new();
+//! table.find_batch(&[seen.key], &mut found);
+//! assert_eq!(found, [Some(id)]);
+//! assert_eq!(table.touch(id, &seen.sight, now).map(|answer| answer.action), Some(3));
+//!
+//! table.maintain(Tick::at(Duration::from_secs(40)), 64); // at most 64 flows are looked at
+//! assert_eq!(table.find(&seen.key), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Who gets a place
+//!
+//! A flow is *young* until it is proven: TCP by a packet without SYN after its SYN, anything else by its third packet. Only
+//! so many may be young at a time, and the oldest of them makes room for the next. A table that is full of proven flows
+//! refuses new ones: known flows keep their places whatever comes. Young ones that are displaced lose nothing but their
+//! being remembered: a caller who treats unknown flows by a rule finds the same answer again.
+//!
+//! # What is not here, on purpose
+//!
+//! Locks and sharing (each worker has its own table), clocks (`now` is an argument), what an action means, sequence
+//! numbers (so resets and proofs can be forged by who sees or guesses ports), and transport to other machines.
+mod entry;
+mod ids;
+mod index;
+mod key;
+mod limits;
+mod maintain;
+mod records;
+mod state;
+mod stats;
+mod tick;
+mod view;
+mod young;
+
+pub use entry::Answer;
+pub use key::{Flow4, Flow6, FlowKey, Scope, Seed, Seen, Sight};
+pub use limits::{FlowLimits, FlowSettings, Full};
+pub use state::{FlowState, IdleTimes};
+pub use stats::FlowStats;
+pub use tick::Tick;
+pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
+
+use crate::simd::prefetch;
+use crate::storage::{Storage, Words};
+use entry::{IMPORTED, LIVE, Line, Status, YOUNG};
+use ids::Ids;
+use index::Index;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
+use young::Young;
+
+/// Keys that are looked for together.
+const BATCH: usize = 64;
+/// How old the time of a flow's last packet may become before it is written again: an eighth of a second.
+const COARSE: u32 = 1250;
+/// Most splits of buckets for one flow that comes: one makes room for eight.
+const SPLITS: usize = 2;
+/// How many flows that are young no more are passed over to find one that is.
+const PASSED: usize = 64;
+
+/// The flows of one worker.
+pub struct FlowTable<K> {
+    entries: Entries,
+    index: Index,
+    ids: Ids,
+    young: Young,
+    /// How many flows are young; `young` may hold some that are so no more.
+    young_count: u32,
+    /// What memory was reserved for, and what is allowed now.
+    room: FlowLimits,
+    limits: FlowLimits,
+    settings: FlowSettings,
+    /// Ticks after which a flow of a state is idle.
+    idle: [u32; 8],
+    seed: Seed,
+    /// Where the search for idle flows goes on, and what it has found to be above all flows in this round.
+    hand: u32,
+    round_end: u32,
+    /// Parts of the entries that were used since their memory was given back.
+    used: Vec<bool>,
+    stats: FlowStats,
+    key: PhantomData<K>,
+}
+
+/// The lines of all entries.
+struct Entries(Words<AtomicU64>);
+
+impl Entries {
+    #[inline(always)]
+    fn line(&self, id: u32) -> &Line {
+        &self.0.as_chunks().0[id as usize]
+    }
+
+    /// The hash of the key of an entry.
+    #[inline(always)]
+    fn hash<K: FlowKey>(&self, id: u32, seed: &Seed) -> u64 {
+        entry::key::<K>(self.line(id)).hash(seed)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, id: u32) {
+        if let Some(line) = self.0.as_chunks::<8>().0.get(id as usize) {
+            prefetch(line);
+        }
+    }
+}
+
+impl<K: FlowKey> FlowTable<K> {
+    /// An empty table.
+    ///
+    /// Memory is reserved for `limits`, which can be lowered and raised again later, and taken as flows come; see
+    /// [`populate`](Self::populate).
+    pub fn new(
+        limits: FlowLimits,
+        settings: FlowSettings,
+        seed: Seed,
+        storage: &dyn Storage,
+    ) -> io::Result<FlowTable<K>> {
+        let limits = limits.within(FlowLimits { young: FlowLimits::MOST, flows: FlowLimits::MOST });
+        Ok(FlowTable {
+            entries: Entries(Words::new(storage, "flows", limits.flows as usize * 8)?),
+            index: Index::new(limits.flows, storage)?,
+            ids: Ids::new(limits.flows),
+            young: Young::new(limits.young),
+            young_count: 0,
+            room: limits,
+            limits,
+            settings,
+            idle: settings.idle.ticks(),
+            seed,
+            hand: 0,
+            round_end: 0,
+            used: vec![false; limits.flows.div_ceil(maintain::PART) as usize],
+            stats: FlowStats::default(),
+            key: PhantomData,
+        })
+    }
+
+    /// How many flows there are.
+    pub fn len(&self) -> u32 {
+        self.ids.taken()
+    }
+
+    /// Says whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of the flow with this key.
+    #[inline]
+    pub fn find(&mut self, key: &K) -> Option<FlowId> {
+        let found = self.find_hashed(key, key.hash(&self.seed));
+        self.stats.lookups += 1;
+        self.stats.hits += u64::from(found.is_some());
+        found
+    }
+
+    /// The numbers of the flows with these keys, in their order; what `found` held is replaced.
+    ///
+    /// Touch those that were found before you insert others: a flow that makes room for another leaves its number to it.
+    pub fn find_batch(&mut self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
+        found.clear();
+        keys.chunks(BATCH).for_each(|keys| self.find_some(keys, found));
+        self.stats.lookups += keys.len() as u64;
+        self.stats.hits += found.iter().flatten().count() as u64;
+    }
+
+    /// Looks for up to [`BATCH`] keys, so that they wait for memory together: first for buckets, then for entries.
+    #[inline]
+    fn find_some(&self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
+        let (mut hashes, mut likely) = ([0; BATCH], [0; BATCH]);
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = key.hash(&self.seed);
+            self.index.prefetch(*hash);
+        }
+        for (likely, hash) in likely.iter_mut().zip(&hashes[..keys.len()]) {
+            *likely = self.index.first_candidate(*hash);
+            self.entries.prefetch(*likely);
+        }
+        let looked = keys.iter().zip(hashes).zip(likely);
+        found.extend(looked.map(|((key, hash), likely)| {
+            let is_it = likely != index::NONE && entry::has_key(self.entries.line(likely), key);
+            if is_it { Some(FlowId(likely)) } else { self.find_hashed(key, hash) }
+        }));
+    }
+
+    #[inline]
+    fn find_hashed(&self, key: &K, hash: u64) -> Option<FlowId> {
+        self.index.find(hash, |id| entry::has_key(self.entries.line(id), key)).map(FlowId)
+    }
+
+    /// Notes that a packet of the flow was seen, and says what the flow leads to; none if there is no such flow.
+    ///
+    /// Where packets are not counted, this writes into the flow's line only when something has changed or an eighth
+    /// of a second has passed.
+    #[inline]
+    pub fn touch(&mut self, id: FlowId, sight: &Sight, now: Tick) -> Option<Answer> {
+        if id.0 >= self.room.flows {
+            return None;
+        }
+        let line = self.entries.line(id.0);
+        let status = entry::status(line);
+        if !status.has(LIVE) {
+            return None;
+        }
+        let answer = entry::answer(line);
+        let is_counted = self.settings.counts
+            || status.has(YOUNG)
+            || matches!(status.state, FlowState::Midway | FlowState::UdpSingle);
+        let mut packets = 0;
+        if is_counted {
+            let [before, bytes] = entry::counts::<K>(line);
+            packets = before.saturating_add(1);
+            entry::set_counts::<K>(line, [packets, bytes.saturating_add(sight.bytes.into())]);
+        }
+        let state = status.state.after(sight, packets);
+        let is_due = now.since(status.seen).is_none_or(|age| age >= COARSE);
+        if is_due || state != status.state || status.flags != status.flags & !(YOUNG | IMPORTED) {
+            self.note(id.0, status, state, packets, now);
+        }
+        Some(answer)
+    }
+
+    /// Writes what a packet has changed beside the counts.
+    fn note(&mut self, id: u32, old: Status, state: FlowState, packets: u64, now: Tick) {
+        let mut status = Status { seen: now, state, flags: old.flags & !IMPORTED, ..old };
+        if old.has(YOUNG) && state.is_proven(packets) {
+            status.flags &= !YOUNG;
+            self.young_count -= 1;
+        }
+        if state != old.state || status.flags != old.flags {
+            status.version = old.version.wrapping_add(1);
+        }
+        entry::set_status(self.entries.line(id), status);
+    }
+
+    /// Adds a flow, whose first packet looked so. One that is known, as by an earlier packet of the batch, is touched and
+    /// keeps its answer.
+    pub fn insert(&mut self, key: &K, answer: Answer, sight: &Sight, now: Tick) -> Result<FlowId, Full> {
+        let hash = key.hash(&self.seed);
+        if let Some(known) = self.find_hashed(key, hash) {
+            self.touch(known, sight, now);
+            return Ok(known);
+        }
+        let status =
+            Status { seen: now, state: FlowState::of_first(sight), flags: LIVE | YOUNG, version: 0 };
+        self.add(key, hash, answer, status, [1, sight.bytes.into()])
+    }
+
+    /// Gives a flow that is not known a place.
+    fn add(
+        &mut self,
+        key: &K,
+        hash: u64,
+        answer: Answer,
+        status: Status,
+        counts: [u64; 2],
+    ) -> Result<FlowId, Full> {
+        self.make_room(status.has(YOUNG))?;
+        let id = self.ids.take();
+        if !self.index.insert(hash, id) {
+            self.ids.give(id);
+            self.stats.refused_crowded += 1;
+            return Err(Full);
+        }
+        let line = self.entries.line(id);
+        entry::set_key(line, key);
+        entry::set_answer(line, answer);
+        entry::set_counts::<K>(line, counts);
+        entry::set_status(line, status);
+        if status.has(YOUNG) {
+            self.young.push(id, hash);
+            self.young_count += 1;
+        }
+        self.round_end = self.round_end.max(id + 1);
+        self.used[(id / maintain::PART) as usize] = true;
+        self.stats.inserts += 1;
+        self.grow();
+        Ok(FlowId(id))
+    }
+
+    /// Splits buckets if flows have become many, and asks for what the next flow will need.
+    #[inline]
+    fn grow(&mut self) {
+        let (entries, seed) = (&self.entries, &self.seed);
+        for _ in 0..SPLITS {
+            if !self.index.is_full(self.ids.taken()) {
+                break;
+            }
+            self.index.grow(|id| entries.hash::<K>(id, seed), |id| entries.prefetch(id));
+        }
+        entries.prefetch(self.ids.lowest());
+    }
+
+    /// Sees to it that there is a place for another flow, at the cost of the oldest young one if need be.
+    #[inline]
+    fn make_room(&mut self, for_young: bool) -> Result<(), Full> {
+        if for_young {
+            self.pass_over();
+        }
+        let is_full = self.ids.taken() >= self.limits.flows;
+        let is_crowded = for_young && self.young_count >= self.limits.young;
+        if (is_full || is_crowded) && !self.displace(PASSED) {
+            self.stats.refused_full += 1;
+            return Err(Full);
+        }
+        if for_young && self.young.is_full() {
+            self.displace(1);
+        }
+        Ok(())
+    }
+
+    /// Drops from the queue of young flows those at its front that are young no more, a few at a time.
+    #[inline]
+    fn pass_over(&mut self) {
+        if let Some((id, _)) = self.young.peek(8) {
+            self.entries.prefetch(id);
+        }
+        for _ in 0..2 {
+            match self.young.peek(0) {
+                Some((id, hash)) if !self.is_still_young(id, hash) => self.young.pop(),
+                _ => break,
+            };
+        }
+    }
+
+    fn is_still_young(&self, id: u32, hash: u32) -> bool {
+        let line = self.entries.line(id);
+        entry::status(line).has(LIVE | YOUNG) && (self.entries.hash::<K>(id, &self.seed) >> 32) as u32 == hash
+    }
+
+    /// Removes the oldest young flow; says whether it was among the `most` oldest that once were young.
+    fn displace(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((id, hash)) = self.young.pop() else { return false };
+            if self.is_still_young(id, hash) {
+                self.forget(id);
+                self.stats.displaced_young += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a flow out of the table.
+    fn forget(&mut self, id: u32) {
+        let hash = self.entries.hash::<K>(id, &self.seed);
+        let line = self.entries.line(id);
+        self.young_count -= u32::from(entry::status(line).has(YOUNG));
+        entry::clear(line);
+        let was_there = self.index.remove(hash, id);
+        debug_assert!(was_there, "each flow is in the index");
+        self.ids.give(id);
+    }
+
+    /// Gives a flow another answer, as when its action belonged to another generation; says whether there is such a flow.
+    #[inline]
+    pub fn renew(&mut self, id: FlowId, answer: Answer) -> bool {
+        let Some(view) = self.get(id) else { return false };
+        let (is_other, line) = (view.answer().action != answer.action, self.entries.line(id.0));
+        entry::set_answer(line, answer);
+        if is_other {
+            let status = entry::status(line);
+            entry::set_status(line, Status { version: status.version.wrapping_add(1), ..status });
+        }
+        true
+    }
+
+    /// Removes a flow; says whether there was one.
+    pub fn remove(&mut self, id: FlowId) -> bool {
+        let is_there = self.get(id).is_some();
+        if is_there {
+            self.forget(id.0);
+            self.stats.removed += 1;
+        }
+        is_there
+    }
+
+    /// The flow of a number.
+    #[inline]
+    pub fn get(&self, id: FlowId) -> Option<FlowView<'_, K>> {
+        if id.0 >= self.room.flows {
+            return None;
+        }
+        FlowView::new(id.0, self.entries.line(id.0))
+    }
+
+    /// What has happened, and how much there is.
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            moved: self.index.moved,
+            flows: self.ids.taken(),
+            young: self.young_count,
+            buckets: self.index.buckets(),
+            bytes: self.index.bytes() + u64::from(self.ids.end()) * size_of::<Line>() as u64,
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The cache line of a flow.
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0, 1 (IPv6: 0 to 4) | the key |
+//! | 5 | action, and the generation that it belongs to above it |
+//! | 6 | when it was last seen (32 bits), state (8), flags (8), version (16) |
+//! | 7 | IPv6: bytes (38 bits) and packets (26 bits) |
+//! | 2, 3 | IPv4: packets, bytes |
+//!
+//! One thread reads and writes. The words are atomics because that is what a region of a `Storage` consists of; relaxed
+//! loads and stores of them are plain ones.
+use super::key::FlowKey;
+use super::state::FlowState;
+use super::tick::Tick;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The words of an entry: one cache line.
+pub(super) type Line = [AtomicU64; 8];
+
+const ANSWER: usize = 5;
+const STATUS: usize = 6;
+const COUNTS: usize = 7;
+/// Where IPv4 counts.
+const PACKETS: usize = 2;
+const BYTES: usize = 3;
+/// Bits of the bytes in the one word in which IPv6 counts.
+const BYTES_BITS: u32 = 38;
+const MOST_BYTES: u64 = (1 << BYTES_BITS) - 1;
+const MOST_PACKETS: u64 = (1 << (64 - BYTES_BITS)) - 1;
+
+/// What a flow leads to, and the generation of the tables in which that was right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// What is to be done with the flow's packets: a number of the caller's.
+    pub action: u32,
+    /// What the action belongs to: one that belongs to another generation must be found anew.
+    pub generation: u32,
+}
+
+/// Flags of an entry.
+pub(super) const LIVE: u8 = 1;
+pub(super) const YOUNG: u8 = 2;
+pub(super) const IMPORTED: u8 = 4;
+pub(super) const PINNED: u8 = 8;
+
+/// The word that changes with what a flow does, but not with every packet. That of no flow is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) seen: Tick,
+    pub(super) state: FlowState,
+    pub(super) flags: u8,
+    pub(super) version: u16,
+}
+
+impl Status {
+    #[inline(always)]
+    pub(super) fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    #[inline(always)]
+    fn of_word(word: u64) -> Status {
+        Status {
+            seen: Tick(word as u32),
+            state: FlowState::ALL[(word >> 32) as usize % FlowState::ALL.len()],
+            flags: (word >> 40) as u8,
+            version: (word >> 48) as u16,
+        }
+    }
+
+    #[inline(always)]
+    fn word(self) -> u64 {
+        u64::from(self.seen.0)
+            | (self.state as u64) << 32
+            | u64::from(self.flags) << 40
+            | u64::from(self.version) << 48
+    }
+}
+
+#[inline(always)]
+pub(super) fn key<K: FlowKey>(line: &Line) -> K {
+    K::from_words(|n| line[n].load(Relaxed))
+}
+
+/// Compares without a branch a word.
+#[inline(always)]
+pub(super) fn has_key<K: FlowKey>(line: &Line, key: &K) -> bool {
+    (0..K::WORDS).fold(0, |unlike, n| unlike | line[n].load(Relaxed) ^ key.word(n)) == 0
+}
+
+pub(super) fn set_key<K: FlowKey>(line: &Line, key: &K) {
+    (0..K::WORDS).for_each(|n| line[n].store(key.word(n), Relaxed));
+}
+
+#[inline(always)]
+pub(super) fn answer(line: &Line) -> Answer {
+    let word = line[ANSWER].load(Relaxed);
+    Answer { action: word as u32, generation: (word >> 32) as u32 }
+}
+
+pub(super) fn set_answer(line: &Line, answer: Answer) {
+    line[ANSWER].store(u64::from(answer.action) | u64::from(answer.generation) << 32, Relaxed);
+}
+
+#[inline(always)]
+pub(super) fn status(line: &Line) -> Status {
+    Status::of_word(line[STATUS].load(Relaxed))
+}
+
+#[inline(always)]
+pub(super) fn set_status(line: &Line, status: Status) {
+    line[STATUS].store(status.word(), Relaxed);
+}
+
+pub(super) fn clear(line: &Line) {
+    line[STATUS].store(0, Relaxed);
+}
+
+/// Packets and bytes.
+#[inline(always)]
+pub(super) fn counts<K: FlowKey>(line: &Line) -> [u64; 2] {
+    if K::WORDS == 2 {
+        return [line[PACKETS].load(Relaxed), line[BYTES].load(Relaxed)];
+    }
+    let word = line[COUNTS].load(Relaxed);
+    [word >> BYTES_BITS, word & MOST_BYTES]
+}
+
+/// Sets packets and bytes, each to the most that there is room for if that is less.
+#[inline(always)]
+pub(super) fn set_counts<K: FlowKey>(line: &Line, [packets, bytes]: [u64; 2]) {
+    if K::WORDS == 2 {
+        line[PACKETS].store(packets, Relaxed);
+        line[BYTES].store(bytes, Relaxed);
+    } else {
+        let word = packets.min(MOST_PACKETS) << BYTES_BITS | bytes.min(MOST_BYTES);
+        line[COUNTS].store(word, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::{Flow4, Flow6};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_field_is_read_as_it_was_set(words: [u64; 5], action: u32, generation: u32, seen: u32, flags: u8, version: u16) {
+            let line = Line::default();
+            let (four, six) = (Flow4::from_words(|n| words[n]), Flow6::from_words(|n| words[n]));
+            let status = Status { seen: Tick(seen), state: FlowState::ALL[usize::from(flags % 8)], flags, version };
+            set_key(&line, &six);
+            set_answer(&line, Answer { action, generation });
+            set_status(&line, status);
+            set_counts::<Flow6>(&line, [words[0] >> 40, words[1] >> 30]);
+            prop_assert_eq!((key::<Flow6>(&line), self::status(&line)), (six, status));
+            prop_assert_eq!(answer(&line), Answer { action, generation });
+            prop_assert_eq!(counts::<Flow6>(&line), [words[0] >> 40, words[1] >> 30]);
+            set_key(&line, &four);
+            set_counts::<Flow4>(&line, [words[2], words[3]]);
+            prop_assert_eq!((key::<Flow4>(&line), counts::<Flow4>(&line)), (four, [words[2], words[3]]));
+            prop_assert!(has_key(&line, &four) && !has_key(&line, &Flow4::from_words(|n| words[n] ^ n as u64)));
+        }
+    }
+
+    #[test]
+    fn counters_stay_at_their_most() {
+        let line = Line::default();
+        set_counts::<Flow6>(&line, [u64::MAX, 1]);
+        assert_eq!(counts::<Flow6>(&line), [MOST_PACKETS, 1]);
+        set_counts::<Flow6>(&line, [1, u64::MAX]);
+        assert_eq!(counts::<Flow6>(&line), [1, MOST_BYTES]);
+    }
+}

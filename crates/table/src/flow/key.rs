@@ -1,0 +1,328 @@
+//! What tells flows apart, how it is read from a packet, and its hash.
+use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which packets are one flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of the same addresses, protocol and ports: one direction of a connection.
+    #[default]
+    Connection,
+    /// Those to the same address.
+    Destination,
+}
+
+/// What a packet shows to the flow that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// The protocol; 0 where flows are destinations.
+    pub protocol: IpProtocol,
+    /// The control bits of a segment of TCP; none otherwise.
+    pub flags: TcpFlags,
+    /// The length, from the IP header on.
+    pub bytes: u32,
+}
+
+impl Default for Sight {
+    /// A packet of no protocol and no length.
+    fn default() -> Sight {
+        Sight { protocol: IpProtocol(0), flags: TcpFlags::default(), bytes: 0 }
+    }
+}
+
+/// The key of a packet's flow, and what the packet shows to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen<K> {
+    /// What tells the flow from others.
+    pub key: K,
+    /// What the packet shows.
+    pub sight: Sight,
+}
+
+/// Secret words on which a hash depends.
+#[derive(Clone, Copy)]
+pub struct Seed([u64; 7]);
+
+impl Seed {
+    /// A seed that follows from two words: who knows them can make keys collide.
+    pub fn new(words: [u64; 2]) -> Seed {
+        let mut state = words[0];
+        Seed(std::array::from_fn(|n| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let word = scramble(state) ^ words[1].rotate_left(9 * n as u32);
+            scramble(word) | 1
+        }))
+    }
+
+    /// A seed that the system chose.
+    pub fn random() -> Seed {
+        Seed::new([0_u8, 1].map(|word| RandomState::new().hash_one(word)))
+    }
+}
+
+impl fmt::Debug for Seed {
+    /// Keeps the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed")
+    }
+}
+
+/// A permutation of words that spreads every bit.
+fn scramble(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// Both halves of a product, one over the other.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// What tells a flow from others: addresses, ports, protocol, and the space that they mean something in.
+pub trait FlowKey: Copy + Eq + Default + fmt::Debug + Send + Sync + 'static {
+    /// Length in words of 64 bits: 2 or 5.
+    const WORDS: usize;
+
+    /// Word `n`, below [`WORDS`](Self::WORDS).
+    fn word(&self, n: usize) -> u64;
+
+    /// The key of such words.
+    fn from_words(word: impl Fn(usize) -> u64) -> Self;
+
+    /// The key and the looks of a packet that begins with its IP header.
+    ///
+    /// There is none for what should not be remembered: malformed packets, those from an address to itself or with
+    /// a loopback or unspecified one; and where flows are connections, fragments, which have no ports, protocols
+    /// without ports, and ports of zero.
+    fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Self>>;
+
+    /// The source and the destination.
+    fn addresses(&self) -> [IpAddr; 2];
+
+    /// The ports of the source and of the destination.
+    fn ports(&self) -> [u16; 2];
+
+    /// The protocol.
+    fn protocol(&self) -> IpProtocol;
+
+    /// The space, a number of the caller's.
+    fn space(&self) -> u8;
+
+    /// The key of the other direction.
+    fn reversed(&self) -> Self;
+
+    /// A number that is spread evenly, whatever the keys, for who does not know the seed.
+    ///
+    /// Each word is multiplied by a secret one together with what came before it, so that no word can be made to
+    /// hide another.
+    #[inline(always)]
+    fn hash(&self, seed: &Seed) -> u64 {
+        let mut state = seed.0[5];
+        for n in 0..Self::WORDS {
+            state = fold(state ^ self.word(n), seed.0[n]);
+        }
+        fold(state ^ seed.0[5].rotate_left(32), seed.0[6])
+    }
+}
+
+/// The key of a flow of IPv4.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Flow4([u64; 2]);
+
+/// The key of a flow of IPv6.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Flow6([u64; 5]);
+
+impl Flow4 {
+    /// The key of such packets.
+    #[inline]
+    pub fn new(addresses: [Ipv4Addr; 2], ports: [u16; 2], protocol: IpProtocol, space: u8) -> Flow4 {
+        let [src, dst] = addresses.map(|address| u64::from(address.to_bits()));
+        Flow4([src << 32 | dst, tail(ports, protocol, space)])
+    }
+}
+
+impl Flow6 {
+    /// The key of such packets.
+    #[inline]
+    pub fn new(addresses: [Ipv6Addr; 2], ports: [u16; 2], protocol: IpProtocol, space: u8) -> Flow6 {
+        let [src, dst] = addresses.map(|address| address.to_bits());
+        let halves = |bits: u128| [(bits >> 64) as u64, bits as u64];
+        let ([a, b], [c, d]) = (halves(src), halves(dst));
+        Flow6([a, b, c, d, tail(ports, protocol, space)])
+    }
+}
+
+/// The last word of a key.
+#[inline(always)]
+fn tail(ports: [u16; 2], protocol: IpProtocol, space: u8) -> u64 {
+    let [src, dst] = ports.map(u64::from);
+    src << 48 | dst << 32 | u64::from(protocol.0) << 8 | u64::from(space)
+}
+
+/// The ports of a last word.
+fn ports(tail: u64) -> [u16; 2] {
+    [(tail >> 48) as u16, (tail >> 32) as u16]
+}
+
+/// A last word with its ports exchanged.
+fn turned(tail: u64) -> u64 {
+    let [src, dst] = ports(tail);
+    u64::from(dst) << 48 | u64::from(src) << 32 | tail & 0xffff_ffff
+}
+
+impl FlowKey for Flow4 {
+    const WORDS: usize = 2;
+
+    #[inline(always)]
+    fn word(&self, n: usize) -> u64 {
+        self.0[n]
+    }
+
+    #[inline(always)]
+    fn from_words(word: impl Fn(usize) -> u64) -> Flow4 {
+        Flow4([word(0), word(1)])
+    }
+
+    #[inline]
+    fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Flow4>> {
+        let ip = Ipv4::new(packet).ok()?;
+        let (src, dst, bytes) = (ip.src(), ip.dst(), u32::from(ip.total_length()));
+        if src == dst || [src, dst].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
+            return None;
+        }
+        if scope == Scope::Destination {
+            let key = Flow4::new([Ipv4Addr::UNSPECIFIED, dst], [0; 2], IpProtocol(0), space);
+            return Some(Seen { key, sight: Sight { bytes, ..Sight::default() } });
+        }
+        if ip.is_fragment() {
+            return None;
+        }
+        let protocol = ip.protocol();
+        let (ports, flags) = upper(protocol, ip.payload())?;
+        let key = Flow4::new([src, dst], ports, protocol, space);
+        Some(Seen { key, sight: Sight { protocol, flags, bytes } })
+    }
+
+    fn addresses(&self) -> [IpAddr; 2] {
+        [self.0[0] >> 32, self.0[0]].map(|bits| Ipv4Addr::from_bits(bits as u32).into())
+    }
+
+    fn ports(&self) -> [u16; 2] {
+        ports(self.0[1])
+    }
+
+    fn protocol(&self) -> IpProtocol {
+        IpProtocol((self.0[1] >> 8) as u8)
+    }
+
+    fn space(&self) -> u8 {
+        self.0[1] as u8
+    }
+
+    fn reversed(&self) -> Flow4 {
+        Flow4([self.0[0].rotate_left(32), turned(self.0[1])])
+    }
+}
+
+impl FlowKey for Flow6 {
+    const WORDS: usize = 5;
+
+    #[inline(always)]
+    fn word(&self, n: usize) -> u64 {
+        self.0[n]
+    }
+
+    #[inline(always)]
+    fn from_words(word: impl Fn(usize) -> u64) -> Flow6 {
+        Flow6(std::array::from_fn(word))
+    }
+
+    #[inline]
+    fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Flow6>> {
+        let ip = Ipv6::new(packet).ok()?;
+        let (src, dst) = (ip.src(), ip.dst());
+        let bytes = u32::from(ip.payload_length()) + Ipv6::<&[u8]>::LEN as u32;
+        if src == dst || [src, dst].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
+            return None;
+        }
+        if scope == Scope::Destination {
+            let key = Flow6::new([Ipv6Addr::UNSPECIFIED, dst], [0; 2], IpProtocol(0), space);
+            return Some(Seen { key, sight: Sight { bytes, ..Sight::default() } });
+        }
+        let (protocol, payload) = match ip.next_header() {
+            protocol if protocol.has_ports() => (protocol, ip.payload()),
+            _ => behind_headers(packet)?,
+        };
+        let (ports, flags) = upper(protocol, payload)?;
+        let key = Flow6::new([src, dst], ports, protocol, space);
+        Some(Seen { key, sight: Sight { protocol, flags, bytes } })
+    }
+
+    fn addresses(&self) -> [IpAddr; 2] {
+        let address = |n: usize| Ipv6Addr::from_bits(u128::from(self.0[n]) << 64 | u128::from(self.0[n + 1]));
+        [address(0).into(), address(2).into()]
+    }
+
+    fn ports(&self) -> [u16; 2] {
+        ports(self.0[4])
+    }
+
+    fn protocol(&self) -> IpProtocol {
+        IpProtocol((self.0[4] >> 8) as u8)
+    }
+
+    fn space(&self) -> u8 {
+        self.0[4] as u8
+    }
+
+    fn reversed(&self) -> Flow6 {
+        let [a, b, c, d, tail] = self.0;
+        Flow6([c, d, a, b, turned(tail)])
+    }
+}
+
+/// The ports and the control bits that a payload begins with; none if there are no ports or one is zero.
+#[inline]
+fn upper(protocol: IpProtocol, payload: &[u8]) -> Option<([u16; 2], TcpFlags)> {
+    if protocol == IpProtocol::TCP {
+        let tcp = Tcp::new(payload).ok()?;
+        let ports = [tcp.src_port(), tcp.dst_port()];
+        return (!ports.contains(&0)).then(|| (ports, tcp.flags()));
+    }
+    let [a, b, c, d] = *payload.first_chunk()?;
+    let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+    (protocol.has_ports() && !ports.contains(&0)).then(|| (ports, TcpFlags::default()))
+}
+
+/// The upper layer behind extension headers, if the packet is whole.
+#[cold]
+fn behind_headers(packet: &[u8]) -> Option<(IpProtocol, &[u8])> {
+    let headers = Ip6Headers::read(packet).ok()?;
+    let end = Ipv6::<&[u8]>::LEN + usize::from(Ipv6::new(packet).ok()?.payload_length());
+    let payload = packet.get(headers.offset..end.min(packet.len()))?;
+    headers.fragment.is_none().then_some((headers.protocol, payload))
+}
+
+/// Writes a key as `protocol source port > destination port`, with the space behind it.
+fn write(key: &impl FlowKey, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let ([src, dst], [sport, dport]) = (key.addresses(), key.ports());
+    write!(f, "{} {src} {sport} > {dst} {dport} in {}", key.protocol().0, key.space())
+}
+
+impl fmt::Debug for Flow4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self, f)
+    }
+}
+
+impl fmt::Debug for Flow6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self, f)
+    }
+}

@@ -1,0 +1,107 @@
+//! Walks over a table: to show flows, to take them elsewhere, to remove those of a kind; and records that come in.
+use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
+use super::key::FlowKey;
+use super::tick::Tick;
+use super::view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
+use super::{FlowTable, Full};
+
+/// Entries that share a word of the set of taken ones.
+const WORD: usize = 64;
+
+impl<K: FlowKey> FlowTable<K> {
+    /// Shows up to `most` flows from where a walk has come to, and says where it goes on, or that it has ended.
+    pub fn walk(
+        &self,
+        from: FlowCursor,
+        most: usize,
+        mut each: impl FnMut(FlowView<'_, K>),
+    ) -> Option<FlowCursor> {
+        let (mut at, mut words) = (from.0, most.div_ceil(WORD).max(1) * 16);
+        for _ in 0..most {
+            match self.ids.next(at, &mut words) {
+                Ok(id) => {
+                    if let Some(view) = FlowView::new(id, self.entries.line(id)) {
+                        each(view);
+                    }
+                    at = id + 1;
+                }
+                Err(end) => return (end < self.ids.end()).then_some(FlowCursor(end)),
+            }
+        }
+        (at < self.ids.end()).then_some(FlowCursor(at))
+    }
+
+    /// Appends records of up to `most` flows to `into`; as [`walk`](Self::walk) otherwise.
+    pub fn export(
+        &self,
+        from: FlowCursor,
+        most: usize,
+        now: Tick,
+        into: &mut Vec<FlowRecord<K>>,
+    ) -> Option<FlowCursor> {
+        self.walk(from, most, |view| into.push(view.record(now)))
+    }
+
+    /// Removes those of up to `most` flows for which `is` holds; as [`walk`](Self::walk) otherwise.
+    pub fn flush(
+        &mut self,
+        from: FlowCursor,
+        most: usize,
+        mut is: impl FnMut(&FlowView<'_, K>) -> bool,
+    ) -> Option<FlowCursor> {
+        let mut flows = Vec::new();
+        let next = self.walk(from, most, |view| {
+            if is(&view) {
+                flows.push(view.id());
+            }
+        });
+        flows.into_iter().for_each(|id| {
+            self.remove(id);
+        });
+        next
+    }
+
+    /// Takes a flow over from elsewhere. It is marked until a packet of it is seen, and does not displace any but young
+    /// ones.
+    pub fn import(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
+        let hash = record.key.hash(&self.seed);
+        let status = status_of(record, now);
+        match self.find_hashed(&record.key, hash) {
+            Some(id) if self.is_older(id, record.version) => {
+                self.replace(id, record, status);
+                Ok(Imported::Newer(id))
+            }
+            Some(id) => Ok(Imported::Known(id)),
+            None => {
+                let counts = [record.packets, record.bytes];
+                let id = self.add(&record.key, hash, record.answer, status, counts)?;
+                self.stats.imported += 1;
+                Ok(Imported::New(id))
+            }
+        }
+    }
+
+    /// Says whether a flow is known from elsewhere only, and in an older version.
+    fn is_older(&self, id: FlowId, version: u16) -> bool {
+        let status = entry::status(self.entries.line(id.0));
+        status.has(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
+    }
+
+    /// Brings a flow to what a record says. It does not become young again.
+    fn replace(&mut self, id: FlowId, record: &FlowRecord<K>, new: Status) {
+        let line = self.entries.line(id.0);
+        let old = entry::status(line);
+        let flags = if old.has(YOUNG) { new.flags } else { new.flags & !YOUNG };
+        self.young_count -= u32::from(old.has(YOUNG) && flags & YOUNG == 0);
+        entry::set_answer(line, record.answer);
+        entry::set_counts::<K>(line, [record.packets, record.bytes]);
+        entry::set_status(line, Status { flags, ..new });
+    }
+}
+
+fn status_of<K>(record: &FlowRecord<K>, now: Tick) -> Status {
+    let young = if record.is_young && !record.is_pinned { YOUNG } else { 0 };
+    let pinned = if record.is_pinned { PINNED } else { 0 };
+    let flags = LIVE | IMPORTED | young | pinned;
+    Status { seen: now.before(record.idle), state: record.state, flags, version: record.version }
+}

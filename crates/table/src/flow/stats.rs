@@ -1,0 +1,44 @@
+//! What a table counts.
+use super::state::FlowState;
+
+/// What has happened in a table since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Keys that were looked for.
+    pub lookups: u64,
+    /// Keys that were found.
+    pub hits: u64,
+    /// Flows that came.
+    pub inserts: u64,
+    /// Flows that came from outside by [`import`](super::FlowTable::import).
+    pub imported: u64,
+    /// Flows that were not proven when others needed their place.
+    pub displaced_young: u64,
+    /// Flows that found the table full of proven ones.
+    pub refused_full: u64,
+    /// Flows that found no place in the index: keys that were made to collide, by someone who knows the seed.
+    pub refused_crowded: u64,
+    /// Flows that were idle for too long, by [state](FlowState::ALL).
+    pub expired: [u64; FlowState::ALL.len()],
+    /// Flows that were removed or flushed.
+    pub removed: u64,
+    /// Entries at which the search for idle flows has looked.
+    pub examined: u64,
+    /// Flows whose place in the index changed as it grew or shrank.
+    pub moved: u64,
+    /// Flows that there are now.
+    pub flows: u32,
+    /// Those of them that are not proven.
+    pub young: u32,
+    /// Buckets of the index now.
+    pub buckets: u32,
+    /// Bytes that entries and index take now, at least.
+    pub bytes: u64,
+}
+
+impl FlowStats {
+    /// Keys that were not found.
+    pub fn misses(&self) -> u64 {
+        self.lookups - self.hits
+    }
+}

@@ -1,0 +1,66 @@
+//! Time as an entry keeps it: 32 bits that count tenths of a millisecond, and wrap after 119 hours.
+use std::time::Duration;
+
+/// An instant, in tenths of a millisecond since any fixed one of the caller's.
+///
+/// Of two instants the later one is known as long as they are less than 59 hours apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick(pub(super) u32);
+
+/// Ticks in a second.
+pub(super) const PER_SECOND: u64 = 10_000;
+/// Longest time that is told from one in the future, with half a day left for a table that nobody maintains.
+const MOST_TICKS: u64 = 48 * 3600 * PER_SECOND;
+
+impl Tick {
+    /// The tick that an instant falls into; compute it once for a batch.
+    #[inline]
+    pub fn at(now: Duration) -> Tick {
+        let ticks = now.as_secs().wrapping_mul(PER_SECOND).wrapping_add(u64::from(now.subsec_micros() / 100));
+        Tick(ticks as u32)
+    }
+
+    /// Ticks from `earlier` until now; none if that is not earlier.
+    #[inline]
+    pub(super) fn since(self, earlier: Tick) -> Option<u32> {
+        let ticks = self.0.wrapping_sub(earlier.0);
+        (ticks as i32 >= 0).then_some(ticks)
+    }
+
+    /// The instant that was `idle` ago.
+    pub(super) fn before(self, idle: Duration) -> Tick {
+        Tick(self.0.wrapping_sub(ticks(idle)))
+    }
+}
+
+/// A length of time in ticks, at most 48 hours.
+pub(super) fn ticks(time: Duration) -> u32 {
+    let ticks = time.as_secs().saturating_mul(PER_SECOND).saturating_add((time.subsec_micros() / 100).into());
+    ticks.min(MOST_TICKS) as u32
+}
+
+/// A number of ticks as a length of time.
+pub(super) fn duration(ticks: u32) -> Duration {
+    Duration::from_micros(u64::from(ticks) * 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_is_right_across_the_wrap() {
+        let wrap = Duration::from_micros((1 << 32) * 100);
+        for start in [Duration::ZERO, wrap - Duration::from_secs(1), wrap * 7 - Duration::from_millis(1)] {
+            let (then, now) = (Tick::at(start), Tick::at(start + Duration::from_secs(40_000)));
+            assert_eq!(now.since(then), Some(400_000_000));
+            assert_eq!(then.since(now), None);
+        }
+    }
+
+    #[test]
+    fn long_times_are_cut_to_what_can_be_told() {
+        assert_eq!(duration(ticks(Duration::MAX)), Duration::from_secs(48 * 3600));
+        assert_eq!(duration(ticks(Duration::from_micros(12_345))), Duration::from_micros(12_300));
+    }
+}

@@ -1,0 +1,146 @@
+//! A flow as others see it: in the table, and as a record that outlives it.
+use super::entry::{self, Answer, IMPORTED, Line, PINNED, Status, YOUNG};
+use super::key::FlowKey;
+use super::state::FlowState;
+use super::tick::{Tick, duration};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// The number of a flow in its table, which is another's when the flow is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(pub(super) u32);
+
+impl FlowId {
+    /// The number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// How far a walk over a table has come. A walk may be interrupted at will: a flow that is there from its beginning
+/// to its end is met exactly once, others at most once for each time that they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCursor(pub(super) u32);
+
+/// A flow in its table.
+#[derive(Clone, Copy)]
+pub struct FlowView<'a, K> {
+    id: FlowId,
+    line: &'a Line,
+    status: Status,
+    key: PhantomData<K>,
+}
+
+impl<'a, K: FlowKey> FlowView<'a, K> {
+    #[inline(always)]
+    pub(super) fn new(id: u32, line: &'a Line) -> Option<FlowView<'a, K>> {
+        let status = entry::status(line);
+        status.has(entry::LIVE).then_some(FlowView { id: FlowId(id), line, status, key: PhantomData })
+    }
+
+    /// The flow's number.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// What tells the flow from others.
+    #[inline]
+    pub fn key(&self) -> K {
+        entry::key(self.line)
+    }
+
+    /// What the flow leads to.
+    #[inline]
+    pub fn answer(&self) -> Answer {
+        entry::answer(self.line)
+    }
+
+    /// What has been seen of it.
+    pub fn state(&self) -> FlowState {
+        self.status.state
+    }
+
+    /// Whether it may yet be an attempt.
+    pub fn is_young(&self) -> bool {
+        self.status.has(YOUNG)
+    }
+
+    /// Whether it came from outside and no packet of it was seen here.
+    pub fn is_imported(&self) -> bool {
+        self.status.has(IMPORTED)
+    }
+
+    /// Whether it stays however long it is idle.
+    pub fn is_pinned(&self) -> bool {
+        self.status.has(PINNED)
+    }
+
+    /// Packets, unless they are not counted.
+    pub fn packets(&self) -> u64 {
+        entry::counts::<K>(self.line)[0]
+    }
+
+    /// Bytes, unless they are not counted.
+    pub fn bytes(&self) -> u64 {
+        entry::counts::<K>(self.line)[1]
+    }
+
+    /// How often state and answer have changed; wraps.
+    pub fn version(&self) -> u16 {
+        self.status.version
+    }
+
+    /// How long it has been idle, to an eighth of a second; zero if the clock went back.
+    pub fn idle(&self, now: Tick) -> Duration {
+        duration(now.since(self.status.seen).unwrap_or(0))
+    }
+
+    /// All of it, for others to keep.
+    pub fn record(&self, now: Tick) -> FlowRecord<K> {
+        FlowRecord {
+            key: self.key(),
+            answer: self.answer(),
+            state: self.state(),
+            idle: self.idle(now),
+            packets: self.packets(),
+            bytes: self.bytes(),
+            version: self.version(),
+            is_young: self.is_young(),
+            is_pinned: self.is_pinned(),
+        }
+    }
+}
+
+/// A flow on its way to another table or to a file. What its action means there is the caller's to translate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRecord<K> {
+    /// What tells the flow from others.
+    pub key: K,
+    /// What the flow leads to.
+    pub answer: Answer,
+    /// What has been seen of it.
+    pub state: FlowState,
+    /// How long it has been idle.
+    pub idle: Duration,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// How often state and answer have changed; wraps, so that of two the one is newer that is less than half way ahead.
+    pub version: u16,
+    /// Whether it may yet be an attempt.
+    pub is_young: bool,
+    /// Whether it stays however long it is idle.
+    pub is_pinned: bool,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// The flow was not known, and is now.
+    New(FlowId),
+    /// The flow was known from outside, in an older version.
+    Newer(FlowId),
+    /// The flow was known: from packets, or from outside in this version or a newer one. It was left alone.
+    Known(FlowId),
+}
