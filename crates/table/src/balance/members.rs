@@ -201,23 +201,30 @@ impl Members {
 
     /// A member, to be shown.
     pub fn view(&self, name: &str) -> Result<MemberView, BalanceError> {
-        Ok(self.view_of(self.seats.get(name)?))
+        Ok(self.view_of(self.seats.get(name)?, &self.slots_by_place()))
     }
 
     /// All members in the order of their names.
     pub fn views(&self) -> impl Iterator<Item = MemberView> {
-        self.seats.iter().map(|seat| self.view_of(seat))
+        let slots = self.slots_by_place();
+        self.seats.iter().map(move |seat| self.view_of(seat, &slots))
     }
 
-    fn view_of(&self, seat: &Seat) -> MemberView {
+    fn view_of(&self, seat: &Seat, slots: &[usize]) -> MemberView {
         let place = seat.id.place();
         MemberView {
             id: seat.id,
             member: seat.member.clone(),
             is_up: seat.is_up,
             takes_new: self.latest.weights.get(place).is_some_and(|weight| *weight > 0),
-            slots: self.latest.slots.iter().filter(|slot| usize::from(**slot) == place).count(),
+            slots: slots[place],
         }
+    }
+
+    fn slots_by_place(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.seats.places().len()];
+        self.latest.slots.iter().for_each(|place| counts[usize::from(*place)] += 1);
+        counts
     }
 
     /// How many there are.
