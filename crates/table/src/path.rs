@@ -8,6 +8,7 @@ mod sources;
 
 pub use sources::OddSources;
 
+use crate::neighbor::index::{Begun, Searches};
 use crate::neighbor::{Key, Link, Links, NeighborId, NeighborReader};
 use crate::{Family, Group, NO_GROUP, PortId, RouteReader};
 use artery_rcu::{Published, Turn};
@@ -213,8 +214,8 @@ pub struct PathReader<A: Family> {
     links: Arc<Links>,
     /// Of the packets of a batch; kept for its storage.
     groups: Vec<Group>,
-    /// Of those whose destination is the neighbor: where they are in the batch, and where the search for it begins.
-    on_link: Vec<(u32, u64)>,
+    /// Of those whose destination is the neighbor: where they are in the batch, and the search for it.
+    on_link: Vec<(u32, Begun)>,
 }
 
 impl<A: Family> Clone for PathReader<A> {
@@ -289,22 +290,27 @@ impl<A: Family + Key> PathReader<A> {
         let first = self.groups.first().map_or(PortId(0), |group| seldom.ways.of(*group).port);
         let mut are_alike = !addresses.is_empty();
         decisions.resize(addresses.len(), Decision::NONE);
-        for (at, ((group, address), to)) in self.groups.iter().zip(addresses).zip(&mut *decisions).enumerate()
-        {
+        for (at, (group, to)) in self.groups.iter().zip(&mut *decisions).enumerate() {
             let way = seldom.ways.groups.get(*group as usize);
             if let Some(straight) = way.and_then(|way| way.straight(&self.links)) {
                 *to = straight;
                 are_alike &= to.port == first;
+                continue;
+            }
+            let way = way.copied().unwrap_or(Way::end(Outcome::NoRoute));
+            let way =
+                if way.kind == Kind::OnLink { way } else { seldom.choose(way, |method| flow(at, method)) };
+            if way.kind == Kind::OnLink {
+                self.on_link.push((at as u32, Begun::default()));
+                *to = decision(way, Link::UNKNOWN);
             } else {
-                let way = way.copied().unwrap_or(Way::end(Outcome::NoRoute));
-                let find = |slot| self.on_link.push((at as u32, slot));
-                *to = seldom.decide(turn, way, *address, |method| flow(at, method), find);
+                *to = seldom.decide(way);
                 are_alike &= to.port == first && to.outcome == Outcome::Forward;
             }
         }
         if !self.on_link.is_empty() {
-            seldom.find_neighbors(turn, &self.on_link, addresses, decisions);
-            are_alike = decisions.iter().all(|to| to.port == first && to.outcome == Outcome::Forward);
+            seldom.find_neighbors(turn, &mut self.on_link, addresses, decisions);
+            are_alike &= decisions.iter().all(|to| to.port == first && to.outcome == Outcome::Forward);
         }
         are_alike.then_some(first)
     }
@@ -332,44 +338,57 @@ struct Seldom<'t, A: Family> {
 }
 
 impl<A: Family + Key> Seldom<'_, A> {
-    /// What becomes of a packet that goes a way. If the destination is the neighbor, that is found later: it is told where
-    /// the search begins.
+    /// The way that a packet takes of those that the way may be.
     #[inline(never)]
-    fn decide(
-        &self,
-        turn: &Turn<'_>,
-        way: Way,
-        address: A,
-        flow: impl FnOnce(Method) -> u32,
-        find: impl FnOnce(u64),
-    ) -> Decision {
-        let (way, _) = self.ways.choose(way, flow);
-        if way.kind == Kind::OnLink
-            && let Some(neighbors) = self.neighbors.get(usize::from(way.port.0))
-        {
-            find(neighbors.first_slot(turn, address));
-        }
+    fn choose(&self, way: Way, flow: impl FnOnce(Method) -> u32) -> Way {
+        self.ways.choose(way, flow).0
+    }
+
+    /// What becomes of a packet that goes a way not on a link.
+    #[inline(never)]
+    fn decide(&self, way: Way) -> Decision {
         let neighbor = (way.kind == Kind::Gateway).then(|| NeighborId::new(way.target));
         decision(way, neighbor.map_or(Link::UNKNOWN, |id| look(self.links, id)))
     }
 
-    /// Finds the neighbors of those packets whose destination is the neighbor.
+    /// Finds the neighbors of those packets whose destination is the neighbor. Most are on one link.
     fn find_neighbors(
         &self,
         turn: &Turn<'_>,
-        on_link: &[(u32, u64)],
+        on_link: &mut [(u32, Begun)],
         addresses: &[A],
         decisions: &mut [Decision],
     ) {
-        for (at, slot) in on_link {
+        let mut rest = on_link;
+        while let Some((at, _)) = rest.first() {
+            let port = decisions[*at as usize].port;
+            let count = rest.iter().take_while(|(at, _)| decisions[*at as usize].port == port).count();
+            let (part, others) = rest.split_at_mut(count);
+            if let Some(neighbors) = self.neighbors.get(usize::from(port.0)) {
+                self.find_on(&neighbors.at(turn), part, addresses, decisions);
+            }
+            rest = others;
+        }
+    }
+
+    /// The same on one link. Each loop is short, so that the processor has many of its loads under way.
+    #[inline]
+    fn find_on(
+        &self,
+        neighbors: &Searches<'_, A>,
+        on_link: &mut [(u32, Begun)],
+        addresses: &[A],
+        decisions: &mut [Decision],
+    ) {
+        for (at, begun) in &mut *on_link {
+            *begun = neighbors.begin(addresses[*at as usize]);
+        }
+        for (at, begun) in on_link {
             let at = *at as usize;
-            let (Some(decision), Some(address)) = (decisions.get_mut(at), addresses.get(at)) else {
-                continue;
-            };
-            let Some(neighbors) = self.neighbors.get(usize::from(decision.port.0)) else { continue };
-            if let Some(id) = neighbors.find_from(turn, *address, *slot) {
-                decision.link = look(self.links, id);
-                decision.outcome = outcome(decision.link);
+            if let Some(id) = neighbors.end(addresses[at], *begun) {
+                let link = look(self.links, id);
+                decisions[at].link = link;
+                decisions[at].outcome = outcome(link);
             }
         }
     }

@@ -3,6 +3,11 @@
 //! A slot is one word: 32 bits of the address, and the id. For IPv4 that is the whole address; for IPv6 the id leads to
 //! the rest, which is written before the slot. A removed neighbor's slot stays taken until the table is made anew,
 //! so that those behind it are found; a bigger or cleaner table takes the old one's place by one store.
+//!
+//! Addresses of a link are mostly alike but for their last bits, so these are the place of a slot as they are, mixed with
+//! a secret that depends on the others: neighbors with successive addresses lie side by side, meet nobody of their own
+//! kind, and share lines of the cache. Who meets somebody goes on in leaps of his own, since places next to a
+//! taken one are taken, too.
 use super::links::{Links, NeighborId};
 use crate::Address;
 use artery_rcu::{Domain, Published, Turn};
@@ -12,10 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Addresses of neighbors, as slots know them.
 pub trait Key: Address {
-    /// A hash that nobody outside can foresee.
-    fn hash(self, seed: [u64; 2]) -> u64;
-    /// The part of the address that is in the slot.
-    fn tag(self, hash: u64) -> u32;
+    /// The way to the address's slot among 2^`bits`. Nobody outside can foresee which addresses meet.
+    fn trail(self, seed: [u64; 2], bits: u32) -> Trail;
     /// Whether the neighbor of this id, whose tag is right, has this address.
     fn is_of(self, id: NeighborId, links: &Links) -> bool;
     /// The address as the wider family's.
@@ -26,12 +29,11 @@ pub trait Key: Address {
 
 impl Key for u32 {
     #[inline]
-    fn hash(self, seed: [u64; 2]) -> u64 {
-        (u64::from(self) ^ seed[0]).wrapping_mul(seed[1] | 1)
-    }
-    #[inline]
-    fn tag(self, _: u64) -> u32 {
-        self
+    fn trail(self, seed: [u64; 2], bits: u32) -> Trail {
+        let word = u64::from(self);
+        let spread = (word >> bits ^ seed[0]).wrapping_mul(seed[1] | 1);
+        let leap = (word ^ seed[1]).wrapping_mul(seed[0] | 1);
+        Trail::new(word, spread, leap, bits, self)
     }
     #[inline]
     fn is_of(self, _: NeighborId, _: &Links) -> bool {
@@ -47,13 +49,9 @@ impl Key for u32 {
 
 impl Key for u128 {
     #[inline]
-    fn hash(self, seed: [u64; 2]) -> u64 {
-        let product = u128::from((self >> 64) as u64 ^ seed[0]) * u128::from(self as u64 ^ seed[1]);
-        (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-    #[inline]
-    fn tag(self, hash: u64) -> u32 {
-        hash as u32
+    fn trail(self, seed: [u64; 2], bits: u32) -> Trail {
+        let hash = folded(self, seed);
+        Trail::new(self as u64, folded(self >> bits, seed), hash, bits, hash as u32)
     }
     #[inline]
     fn is_of(self, id: NeighborId, links: &Links) -> bool {
@@ -64,6 +62,32 @@ impl Key for u128 {
     }
     fn narrowed(widened: u128) -> u128 {
         widened
+    }
+}
+
+/// A hash of an address.
+#[inline]
+fn folded(address: u128, seed: [u64; 2]) -> u64 {
+    let product = u128::from((address >> 64) as u64 ^ seed[0]) * u128::from(address as u64 ^ seed[1]);
+    (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Where an address may be.
+pub struct Trail {
+    /// The slot to look into first.
+    at: usize,
+    /// How far it is from slot to slot. Odd, so that all slots are on the way.
+    leap: usize,
+    /// The part of the address that is in its slot.
+    tag: u32,
+}
+
+impl Trail {
+    /// By the last bits of an address, and by the first ones of two hashes: of its other bits, and of all.
+    #[inline]
+    fn new(last: u64, spread: u64, leap: u64, bits: u32, tag: u32) -> Trail {
+        let at = last & ((1 << bits) - 1) ^ spread >> (u64::BITS - bits);
+        Trail { at: at as usize, leap: (leap >> 32) as usize | 1, tag }
     }
 }
 
@@ -78,16 +102,17 @@ const FEWEST_SLOTS: usize = 64;
 /// The slots as of some time.
 struct Slots {
     seed: [u64; 2],
+    /// As many as a power of two, ...
     slots: Box<[AtomicU64]>,
-    /// How far a hash is shifted to be a place.
-    shift: u32,
+    /// ... this one.
+    bits: u32,
 }
 
 impl Slots {
     fn new(count: usize, seed: [u64; 2]) -> Slots {
         let count = count.next_power_of_two().max(FEWEST_SLOTS);
         let slots = std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(count).collect();
-        Slots { seed, slots, shift: 64 - count.trailing_zeros() }
+        Slots { seed, slots, bits: count.trailing_zeros() }
     }
 }
 
@@ -111,23 +136,43 @@ impl<A: Key> NeighborReader<A> {
         self.slots.read(turn).find(address, &self.links).map(|(_, id)| id)
     }
 
-    /// The slot where the search for an address begins, to be [looked into](Self::find_from) later. Who does so for many
-    /// addresses first waits for the memory of all of them at once.
+    /// The index as it is in this turn, for many searches.
     #[inline]
-    pub(crate) fn first_slot(&self, turn: &Turn<'_>, address: A) -> u64 {
-        let slots = self.slots.read(turn);
-        let at = (address.hash(slots.seed) >> slots.shift) as usize;
-        slots.slots.get(at).map_or(EMPTY, |slot| slot.load(Acquire))
+    pub(crate) fn at<'t>(&'t self, turn: &'t Turn<'_>) -> Searches<'t, A> {
+        Searches { slots: self.slots.read(turn), links: &self.links, address: PhantomData }
+    }
+}
+
+/// Searches in two steps: who takes the first for many addresses, then the second, waits for the memory of all at once.
+pub(crate) struct Searches<'t, A> {
+    slots: &'t Slots,
+    links: &'t Links,
+    address: PhantomData<A>,
+}
+
+/// A search after its first step.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Begun {
+    tag: u32,
+    slot: u64,
+}
+
+impl<A: Key> Searches<'_, A> {
+    /// Loads the slot where the search for an address begins.
+    #[inline]
+    pub(crate) fn begin(&self, address: A) -> Begun {
+        let trail = address.trail(self.slots.seed, self.slots.bits);
+        let slot = self.slots.slots.get(trail.at).map_or(EMPTY, |slot| slot.load(Acquire));
+        Begun { tag: trail.tag, slot }
     }
 
-    /// The same as [`find`](Self::find), of an address whose first slot was read in this turn.
+    /// The neighbor of this address, if it has an entry.
     #[inline]
-    pub(crate) fn find_from(&self, turn: &Turn<'_>, address: A, first: u64) -> Option<NeighborId> {
-        let tag = address.tag(address.hash(self.slots.read(turn).seed));
-        match id_in(first, tag) {
-            Some(id) if address.is_of(id, &self.links) => Some(id),
-            _ if first == EMPTY => None,
-            _ => self.find(turn, address),
+    pub(crate) fn end(&self, address: A, begun: Begun) -> Option<NeighborId> {
+        match id_in(begun.slot, begun.tag) {
+            Some(id) if address.is_of(id, self.links) => Some(id),
+            _ if begun.slot == EMPTY => None,
+            _ => self.slots.find(address, self.links).map(|(_, id)| id),
         }
     }
 }
@@ -136,9 +181,7 @@ impl Slots {
     /// Where a neighbor's slot is, and its id.
     #[inline]
     fn find<A: Key>(&self, address: A, links: &Links) -> Option<(usize, NeighborId)> {
-        let hash = address.hash(self.seed);
-        let tag = address.tag(hash);
-        let mut at = (hash >> self.shift) as usize;
+        let Trail { mut at, leap, tag } = address.trail(self.seed, self.bits);
         // A walk ends at an empty slot; it never comes round, since never more than three quarters are taken.
         loop {
             let slot = self.slots.get(at)?.load(Acquire);
@@ -148,18 +191,17 @@ impl Slots {
             if slot == EMPTY {
                 return None;
             }
-            at = (at + 1) & (self.slots.len() - 1);
+            at = at.wrapping_add(leap) & (self.slots.len() - 1);
         }
     }
 
-    /// Puts a neighbor into the first empty slot; there is one.
+    /// Puts a neighbor into the first empty slot on its trail; there is one.
     fn put<A: Key>(&self, address: A, id: NeighborId) {
-        let hash = address.hash(self.seed);
-        let mut at = (hash >> self.shift) as usize;
+        let Trail { mut at, leap, tag } = address.trail(self.seed, self.bits);
         while self.slots[at].load(Relaxed) != EMPTY {
-            at = (at + 1) & (self.slots.len() - 1);
+            at = at.wrapping_add(leap) & (self.slots.len() - 1);
         }
-        let slot = u64::from(address.tag(hash)) << 32 | (u64::from(id.number()) + FIRST);
+        let slot = u64::from(tag) << 32 | (u64::from(id.number()) + FIRST);
         self.slots[at].store(slot, Release);
     }
 }
@@ -295,5 +337,31 @@ mod tests {
             }
             is_over.store(true, Relaxed);
         });
+    }
+
+    /// How many slots are looked into to find this address.
+    fn steps<A: Key>(slots: &Slots, links: &Links, address: A) -> usize {
+        let Trail { at, leap, .. } = address.trail(slots.seed, slots.bits);
+        let found = slots.find(address, links).unwrap().0;
+        let trail =
+            (0..).map(|step: usize| at.wrapping_add(step.wrapping_mul(leap)) & (slots.slots.len() - 1));
+        1 + trail.take_while(|at| *at != found).count()
+    }
+
+    #[test]
+    fn successive_addresses_meet_nobody_and_others_among_them_are_found_in_few_steps() {
+        let domain = Domain::new();
+        let links = Arc::new(Links::new(&Pages, 1 << 17).unwrap());
+        let mut index =
+            NeighborIndex::<u32>::new(&domain, &links, [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]);
+        let block = (0..40_000).map(|n| 0x0a40_8000 + n);
+        let others = (0..8_000).map(|n| 0xc000_0000 + n * 65_537);
+        (0..).zip(block.clone().chain(others.clone())).for_each(|(id, a)| index.add(a, NeighborId::new(id)));
+        let mean = |addresses: &mut dyn Iterator<Item = u32>| {
+            let steps: Vec<usize> = addresses.map(|a| steps(&index.slots, &links, a)).collect();
+            steps.iter().sum::<usize>() as f64 / steps.len() as f64
+        };
+        let (alone, among) = (mean(&mut block.clone()), mean(&mut others.clone()));
+        assert!(alone < 1.2 && among < 3.0, "{alone}, {among}");
     }
 }
