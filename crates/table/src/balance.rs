@@ -43,17 +43,17 @@
 //!
 //! | [`Method`] | two machines agree | flows moved when 1 of N goes | when it comes back | take it for |
 //! |---|---|---|---|---|
-//! | `maglev` | yes, whatever the order of the list | 1/N and about 1 % | the same | nearly everything |
-//! | `resilient` | no: its table has a past | 1/N | at once 0; its share as buckets fall idle | flows nobody keeps state of |
-//! | `hash` | yes | about 1/3 | the same | a comparison |
-//! | `xor` | yes | (N-1)/N | the same | 2008 |
-//! | `per-packet` | no flows | all, always | | links, not servers |
-//! | `flowlet` | no | 1/N at once, then all, bit by bit | bit by bit | links of unequal load |
-//! | `least-loaded` | no | 1/N | 0 | long flows of unequal number |
+//! | `maglev` | yes | 1/N and less than 1 % | the same | nearly everything |
+//! | `resilient` | no: its table has a past | 1/N | none in use | flows that nobody keeps state of |
+//! | `hash` | yes | 1/4 to 1/2 | the same | comparison |
+//! | `xor` | yes | (N-1)/N | the same | comparison: FreeBSD in 2008 |
+//! | `per-packet` | no | packets, not flows | | links, not servers |
+//! | `flowlet` | no | 1/N, and each at its next silence | none before a silence | links of unequal load |
+//! | `least-loaded` | no | 1/N, if flows are remembered | none | flows of very unequal length |
 //!
-//! What is moved is what nobody keeps state of; with the flow table in front, flows of members that live stay. Two
-//! machines agree about flows if they hash flows alike, so the seed of *this* hash is the same on both, and another one
-//! than the flow table's.
+//! That is without the flow table. With it, flows move whose member goes, and no others, whatever the method. Two
+//! machines that agree give any flow to the same member if their members have the same names and weights, and if they
+//! hash flows alike: so the seed of *this* hash is the same on both, and another one than the flow table's.
 //!
 //! # What is not here
 //!

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// What methods choose by, of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Flow {
-    /// A hash of its addresses, ports and protocol. Whoever knows the hash's seed can send all flows to one member.
+    /// A hash of its addresses, ports and protocol; the upper half decides. Whoever knows the hash's seed can send all
+    /// flows to one member.
     pub hash: u64,
     /// Its addresses and ports, combined by exclusive or; for [`Method::Xor`] alone.
     pub xor: u32,
@@ -154,7 +155,7 @@ impl Used {
         let Some(used) = self.0.get(bucket).map(|used| used.load(Relaxed)) else { return true };
         // A clock that has gone back makes none idle.
         let silent = (tick(now).wrapping_sub(used) as i32).max(0);
-        used == 0 || silent as u128 > idle.as_millis() >> TICK
+        used == 0 || silent as u128 > idle.as_millis().div_ceil(1 << TICK)
     }
 }
 
@@ -165,4 +166,29 @@ const TICK: u32 = 7;
 #[inline]
 fn tick(now: Duration) -> u32 {
     ((now.as_secs().wrapping_mul(1000).wrapping_add(now.subsec_millis().into()) >> TICK) as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_never_idle_too_early_nor_much_too_late() {
+        for ms in 0..2000 {
+            let (used, now) = (Used::new(1), Duration::from_millis(5000 + ms));
+            used.mark(0, now);
+            let idle =
+                |after: u64| used.is_idle(0, Duration::from_millis(1000), now + Duration::from_millis(after));
+            let first = (0..2000).find(|after| idle(*after)).unwrap();
+            assert!((1000..1000 + 3 * 128).contains(&first), "after {first} ms");
+            assert!(!used.is_idle(0, Duration::ZERO, Duration::from_millis(1)), "a clock that goes back");
+        }
+        assert!(Used::new(1).is_idle(0, Duration::MAX, Duration::ZERO), "it was never used");
+    }
+
+    #[test]
+    fn hashes_fall_on_all_slots_alike_and_on_no_other() {
+        assert_eq!((fold(0, 3), fold(u64::MAX, 3), fold(u64::MAX, 0)), (0, 2, 0));
+        assert_eq!((fold(u64::MAX / 3 + (1 << 32), 3), fold(u64::MAX / 3 - (1 << 32), 3)), (1, 0));
+    }
 }

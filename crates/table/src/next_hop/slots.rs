@@ -1,4 +1,5 @@
 //! How flows are shared out among next hops: slots, each with one of the members.
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
@@ -19,18 +20,27 @@ pub fn shares(weights: &[u32], slots: usize) -> Vec<usize> {
         .map(|weight| if *weight == 0 { 0 } else { (part(*weight) / sum).max(1) as usize })
         .collect();
     // What is over or missing goes to, or is taken from, whom that brings nearest to its part.
-    let lack = |shares: &[usize], at: usize| part(weights[at]) as i128 - shares[at] as i128 * i128::from(sum);
-    let members = || (0..weights.len()).filter(|at| weights[*at] > 0);
+    let lack = |at: usize, share: usize| part(weights[at]) as i128 - share as i128 * i128::from(sum);
+    let lacks: Vec<_> = (0..weights.len()).map(|at| (lack(at, shares[at]), at)).collect();
     let mut total: usize = shares.iter().sum();
-    while total < slots
-        && let Some(at) = members().max_by_key(|at| lack(&shares, *at))
-    {
-        (shares[at], total) = (shares[at] + 1, total + 1);
-    }
-    while total > slots
-        && let Some(at) = members().filter(|at| shares[*at] > 1).min_by_key(|at| lack(&shares, *at))
-    {
-        (shares[at], total) = (shares[at] - 1, total - 1);
+    if total < slots {
+        let mut takers: BinaryHeap<_> = lacks.into_iter().filter(|(_, at)| weights[*at] > 0).collect();
+        while total < slots
+            && let Some(mut taker) = takers.peek_mut()
+        {
+            (shares[taker.1], total) = (shares[taker.1] + 1, total + 1);
+            taker.0 -= i128::from(sum);
+        }
+    } else {
+        let mut givers: BinaryHeap<_> = lacks.into_iter().map(Reverse).collect();
+        while total > slots
+            && let Some(Reverse((lack, at))) = givers.pop()
+        {
+            if shares[at] > 1 {
+                (shares[at], total) = (shares[at] - 1, total - 1);
+                givers.push(Reverse((lack + i128::from(sum), at)));
+            }
+        }
     }
     shares
 }
@@ -261,6 +271,30 @@ mod tests {
                 let exact = f64::from(*weight) * slots as f64 / sum.max(1.0);
                 prop_assert!(*share as f64 <= exact + 1.0 || *share == 1);
             }
+        }
+
+        #[test]
+        fn each_slot_that_is_over_or_missing_is_whose_part_is_farthest(
+            weights in prop::collection::vec(prop_oneof![0u32..5, any::<u32>()], 1..20), slots in 1usize..64,
+        ) {
+            let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+            let part = |at: usize| u64::from(weights[at]) * slots as u64;
+            let least = |at: usize| if weights[at] == 0 { 0 } else { (part(at) / sum).max(1) as usize };
+            let mut expected: Vec<usize> = (0..weights.len()).map(least).collect();
+            loop {
+                let lack = |at: &usize| i128::from(part(*at)) - expected[*at] as i128 * i128::from(sum);
+                let (total, all) = (expected.iter().sum::<usize>(), 0..weights.len());
+                let (taker, giver) = (
+                    all.clone().filter(|at| total < slots && weights[*at] > 0).max_by_key(lack),
+                    all.filter(|at| total > slots && expected[*at] > 1).min_by_key(lack),
+                );
+                match (taker, giver) {
+                    (Some(at), _) => expected[at] += 1,
+                    (_, Some(at)) => expected[at] -= 1,
+                    _ => break,
+                }
+            }
+            prop_assert_eq!(shares(&weights, slots), expected);
         }
 
         #[test]

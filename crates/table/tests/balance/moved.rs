@@ -28,7 +28,7 @@ fn measure(method: Method, count: usize, flows: &[Flow]) -> [f64; 3] {
 fn the_share_of_flows_that_move_is_what_each_method_promises() {
     let flows = flows(50_000);
     println!("moved, in percent of all flows   gone   of others   back");
-    for count in [4, 10, 50] {
+    for count in [4, 10, 50, 650] {
         let fair = 100.0 / count as f64;
         for method in [Method::MAGLEV, Method::RESILIENT, Method::Hash, Method::Xor] {
             let [gone, others, back] = measure(method, count, &flows);
