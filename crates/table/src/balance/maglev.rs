@@ -30,14 +30,14 @@ impl Slots {
 }
 
 fn is_prime(number: u32) -> bool {
-    number >= 2
-        && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+    let mut divisors = (2..).take_while(|divisor| divisor * divisor <= number);
+    number >= 2 && divisors.all(|divisor| !number.is_multiple_of(divisor))
 }
 
 /// By slot: the number of its member, for members by name and weight. Nothing, if no member has a weight.
 ///
-/// The same members in another order get the same slots if the order of names that tie is the same: give them in order
-/// of names.
+/// Whose turns are at the same time take them in the order of the list: so that the same members always get the same
+/// slots, give them in the order of their names.
 pub(crate) fn table(members: &[(&str, u32)], slots: Slots) -> Vec<u16> {
     let weights: Vec<u32> = members.iter().map(|(_, weight)| *weight).collect();
     if weights.iter().all(|weight| *weight == 0) {

@@ -332,7 +332,7 @@ struct Time(Duration);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
-        let is_whole = |(_, unit): &&(&str, u64)| nanos % u128::from(*unit) == 0;
+        let is_whole = |(_, unit): &&(&str, u64)| nanos.is_multiple_of(u128::from(*unit));
         let (name, unit) = UNITS[..4].iter().rev().find(is_whole).unwrap_or(&UNITS[0]);
         write!(f, "{}{name}", nanos / u128::from(*unit))
     }
