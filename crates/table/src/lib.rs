@@ -82,6 +82,10 @@
 //! the hands of one worker: found a batch at a time, forgotten when idle, grown and shrunk without a pause, and proof
 //! against floods of flows that are never used.
 //!
+//! # Servers
+//!
+//! [`balance`] shares flows out among servers that come and go, and says which flows keep theirs.
+//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A change
