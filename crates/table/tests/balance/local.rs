@@ -15,12 +15,14 @@ fn packets_go_round_by_weight() {
 
 #[test]
 fn workers_begin_with_different_members() {
-    let mut rig = Rig::with(Method::PerPacket, &[1; 4]);
-    let mut first = |worker| {
-        rig.local = Local::new(worker);
-        rig.name(flow(1), NOW).unwrap().to_string()
-    };
-    assert_eq!([0, 1, 2, 3, 4].map(&mut first), ["m0", "m1", "m2", "m3", "m0"]);
+    for method in [Method::PerPacket, Method::FLOWLET, Method::LeastLoaded] {
+        let mut rig = Rig::with(method, &[1; 4]);
+        let mut first = |worker| {
+            rig.local = Local::new(worker);
+            rig.name(flow(1), NOW).unwrap().to_string()
+        };
+        assert_eq!([0, 1, 2, 3, 4].map(&mut first), ["m0", "m1", "m2", "m3", "m0"], "{method}");
+    }
 }
 
 #[test]
