@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{demo, engine_bench, fib, forward, seed0, seed3, seed4, voice, wire};
+use artery_lab::{demo, engine_bench, fib, forward, seed0, seed2, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -21,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
+  artery-bench seed2 --quick                   the experiment of 2009: routes and neighbors in one table or two
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
   artery-bench seed4 --quick                   the experiment of July 2008: cache misses, in a minute
@@ -38,6 +39,17 @@ enum Command {
     Fib(fib::Options),
     /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
     Seed0(seed0::Options),
+    /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without locks: each claim judged
+    Seed2(Delivery),
+    /// Carry out one run of seed2 and print its figures
+    #[command(name = seed2::SUBCOMMAND, hide = true)]
+    Seed2Run(seed2::Case),
+    /// Send by two threads in turn, for who traces what they write
+    #[command(name = seed2::WRITES, hide = true)]
+    Seed2Writes {
+        /// Who looks up
+        engine: seed2::EngineName,
+    },
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
     /// Run one router for forward, by orders on standard input
@@ -95,6 +107,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Forward(options) => forward::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
+        Command::Seed2(delivery) => seed2::run(&delivery),
+        Command::Seed2Run(case) => seed2::run_one(&case),
+        Command::Seed2Writes { engine } => seed2::run_marked(engine),
         Command::Seed3(delivery) => seed3::run(&delivery),
         Command::Seed4(delivery) => seed4::run(&delivery),
         Command::Seed4Run(case) => seed4::run_one(&case),

@@ -1,0 +1,171 @@
+//! The engines: which tables each has, and how a thread sends through them.
+
+use super::blocks::Blocks;
+use super::copied::{Copied, CopiedSender};
+use super::flowed::Flowed;
+use super::legacy::{Legacy, LegacySender};
+use super::lock::Locks;
+use super::network::{Control, Sender};
+use super::ours::{OurSender, Ours};
+use super::split::{Split, SplitSender};
+use super::workload::MOST_ROUTES;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::marker::PhantomData;
+
+/// Who looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+pub enum EngineName {
+    /// One table for routes and neighbors
+    L,
+    /// Two tables
+    S,
+    /// Two tables, kept by each socket
+    P,
+    /// Two tables, on different processors
+    D,
+    /// Two tables and flows of each thread
+    F,
+    /// Two tables that are copied from
+    C,
+    /// Our own
+    E,
+}
+
+impl EngineName {
+    /// All of them.
+    pub(super) const ALL: [EngineName; 7] = [
+        EngineName::L,
+        EngineName::S,
+        EngineName::P,
+        EngineName::D,
+        EngineName::F,
+        EngineName::C,
+        EngineName::E,
+    ];
+    /// Its letter.
+    pub(super) fn letter(self) -> &'static str {
+        match self {
+            EngineName::L => "L",
+            EngineName::S => "S",
+            EngineName::P => "P",
+            EngineName::D => "D",
+            EngineName::F => "F",
+            EngineName::C => "C",
+            EngineName::E => "E",
+        }
+    }
+    /// What it is.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            EngineName::L => "unified table (4.4BSD)",
+            EngineName::S => "split tables (FreeBSD 8)",
+            EngineName::P => "split, kept by socket",
+            EngineName::D => "split, L3 and L2 on two processors",
+            EngineName::F => "split, flow table of 2009",
+            EngineName::C => "split, copied, no counts",
+            EngineName::E => "our tables",
+        }
+    }
+}
+
+/// An engine.
+pub(super) trait Engine {
+    /// What threads share.
+    type Tables: Control;
+    /// What a thread sends by.
+    type Sender<'t>: Sender
+    where
+        Self: 't;
+    /// Tables with room for all routes of a workload, and so many neighbors.
+    fn tables(neighbors: usize) -> anyhow::Result<Self::Tables>;
+    /// For a thread that sends to so many destinations.
+    fn sender(tables: &Self::Tables, destinations: usize) -> Self::Sender<'_>;
+    /// How many nodes of a tree a lookup visits.
+    fn depth(_: &Self::Tables, _: u32) -> Option<usize> {
+        None
+    }
+}
+
+pub(super) struct OfLegacy<L>(PhantomData<L>);
+pub(super) struct OfSplit<L>(PhantomData<L>);
+pub(super) struct OfBlocks<L>(PhantomData<L>);
+pub(super) struct OfFlows<L>(PhantomData<L>);
+pub(super) struct OfCopies;
+pub(super) struct OfOurs;
+
+impl<L: Locks> Engine for OfLegacy<L> {
+    type Tables = Legacy<L>;
+    type Sender<'t> = LegacySender<'t, L>;
+    fn tables(neighbors: usize) -> anyhow::Result<Legacy<L>> {
+        Ok(Legacy::new(MOST_ROUTES + neighbors))
+    }
+    fn sender(tables: &Legacy<L>, _: usize) -> LegacySender<'_, L> {
+        LegacySender(tables)
+    }
+    fn depth(tables: &Legacy<L>, address: u32) -> Option<usize> {
+        Some(tables.depth(address))
+    }
+}
+
+impl<L: Locks> Engine for OfSplit<L> {
+    type Tables = Split<L>;
+    type Sender<'t> = SplitSender<'t, L>;
+    fn tables(_: usize) -> anyhow::Result<Split<L>> {
+        Ok(Split::new(MOST_ROUTES))
+    }
+    fn sender(tables: &Split<L>, _: usize) -> SplitSender<'_, L> {
+        SplitSender(tables)
+    }
+    fn depth(tables: &Split<L>, address: u32) -> Option<usize> {
+        Some(tables.depth(address))
+    }
+}
+
+impl<L: Locks> Engine for OfBlocks<L> {
+    type Tables = Split<L>;
+    type Sender<'t> = Blocks<'t, L>;
+    fn tables(_: usize) -> anyhow::Result<Split<L>> {
+        Ok(Split::new(MOST_ROUTES))
+    }
+    fn sender(tables: &Split<L>, destinations: usize) -> Blocks<'_, L> {
+        Blocks::new(tables, destinations)
+    }
+}
+
+/// Chains of the flow table in 2009.
+const CHAINS: usize = 2048;
+
+impl<L: Locks> Engine for OfFlows<L> {
+    type Tables = Split<L>;
+    type Sender<'t> = Flowed<'t, L>;
+    fn tables(_: usize) -> anyhow::Result<Split<L>> {
+        Ok(Split::new(MOST_ROUTES))
+    }
+    /// In 2009 whoever had more destinations than chains had to make the table bigger; here somebody has.
+    fn sender(tables: &Split<L>, destinations: usize) -> Flowed<'_, L> {
+        Flowed::new(tables, CHAINS.max(destinations), 2 * destinations.max(CHAINS))
+    }
+}
+
+impl Engine for OfCopies {
+    type Tables = Copied;
+    type Sender<'t> = CopiedSender<'t>;
+    fn tables(neighbors: usize) -> anyhow::Result<Copied> {
+        Ok(Copied::new(MOST_ROUTES, neighbors))
+    }
+    fn sender(tables: &Copied, _: usize) -> CopiedSender<'_> {
+        CopiedSender(tables)
+    }
+}
+
+impl Engine for OfOurs {
+    type Tables = Ours;
+    type Sender<'t> = OurSender;
+    fn tables(_: usize) -> anyhow::Result<Ours> {
+        Ours::new()
+    }
+    fn sender(tables: &Ours, _: usize) -> OurSender {
+        tables.sender()
+    }
+}

@@ -1,0 +1,333 @@
+//! The locks and reference counts that baselines are made of, in three kinds: as they are, watched, and none at all.
+//!
+//! A baseline is written once, over [`Locks`]. [`Plain`] is what is timed against others. [`Watched`] counts for each
+//! thread what it locks, and looks at the clock around every 61st operation; what looking costs is taken off. [`Alone`] has
+//! no locks and cannot be shared, which the compiler sees to: it is the build for one processor.
+//!
+//! Locks are those of the standard library: they spin for a while, and then sleep in the kernel. One acquisition and its
+//! release are two atomic read-modify-writes, a reference taken or dropped is one.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::time::Instant;
+
+/// A kind of locks.
+pub(super) trait Locks: 'static {
+    /// For one at a time.
+    type Mutex<T>: Exclusive<T>;
+    /// For several readers or one writer.
+    type Rw<T>: Shared<T>;
+    /// A counted reference.
+    type Ref<T>: Deref<Target = T> + Clone;
+    /// Makes the first reference.
+    fn share<T>(value: T) -> Self::Ref<T>;
+}
+
+/// What a mutex does.
+pub(super) trait Exclusive<T> {
+    fn new(value: T) -> Self;
+    /// Does something while nobody else can.
+    fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// What a lock for readers and writers does.
+pub(super) trait Shared<T> {
+    fn new(value: T) -> Self;
+    /// Looks while nobody writes.
+    fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R;
+    /// Changes while nobody looks.
+    fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// Locks as they are.
+pub(super) struct Plain;
+
+impl Locks for Plain {
+    type Mutex<T> = Mutex<T>;
+    type Rw<T> = RwLock<T>;
+    type Ref<T> = Arc<T>;
+    fn share<T>(value: T) -> Arc<T> {
+        Arc::new(value)
+    }
+}
+
+impl<T> Exclusive<T> for Mutex<T> {
+    fn new(value: T) -> Self {
+        Mutex::new(value)
+    }
+    #[inline]
+    fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> Shared<T> for RwLock<T> {
+    fn new(value: T) -> Self {
+        RwLock::new(value)
+    }
+    #[inline]
+    fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R {
+        act(&RwLock::read(self).unwrap_or_else(PoisonError::into_inner))
+    }
+    #[inline]
+    fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut RwLock::write(self).unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// No locks.
+pub(super) struct Alone;
+
+impl Locks for Alone {
+    type Mutex<T> = RefCell<T>;
+    type Rw<T> = RefCell<T>;
+    type Ref<T> = Rc<T>;
+    fn share<T>(value: T) -> Rc<T> {
+        Rc::new(value)
+    }
+}
+
+impl<T> Exclusive<T> for RefCell<T> {
+    fn new(value: T) -> Self {
+        RefCell::new(value)
+    }
+    #[inline]
+    fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut self.borrow_mut())
+    }
+}
+
+impl<T> Shared<T> for RefCell<T> {
+    fn new(value: T) -> Self {
+        RefCell::new(value)
+    }
+    #[inline]
+    fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R {
+        act(&self.borrow())
+    }
+    #[inline]
+    fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut self.borrow_mut())
+    }
+}
+
+/// What a thread did with locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    /// Locks taken.
+    pub(super) locks: u64,
+    /// Those of them that another thread had at that moment.
+    pub(super) contended: u64,
+    /// Atomic read-modify-writes, those of locks among them.
+    pub(super) rmw: u64,
+    /// Nanoseconds in locks and reference counts, estimated from every 61st operation.
+    pub(super) nanos: f64,
+}
+
+/// Every how many operations one is timed: a prime, so that it is not always the same one of a packet.
+const STRIDE: u32 = 61;
+
+thread_local! {
+    static TALLY: Cell<Tally> = const { Cell::new(Tally { locks: 0, contended: 0, rmw: 0, nanos: 0.0 }) };
+    static UNTIL_TIMED: Cell<u32> = const { Cell::new(STRIDE) };
+    /// Nanoseconds that two looks at the clock are apart with nothing between them.
+    static LOOK: Cell<f64> = const { Cell::new(-1.0) };
+}
+
+/// Takes what this thread has counted.
+pub(super) fn take_tally() -> Tally {
+    TALLY.take()
+}
+
+impl Tally {
+    /// Adds that of another thread.
+    pub(super) fn add(&mut self, other: Tally) {
+        self.locks += other.locks;
+        self.contended += other.contended;
+        self.rmw += other.rmw;
+        self.nanos += other.nanos;
+    }
+}
+
+fn count(change: impl FnOnce(&mut Tally)) {
+    let mut tally = TALLY.get();
+    change(&mut tally);
+    TALLY.set(tally);
+}
+
+/// Does something on locks, and times it if it is its turn.
+#[inline]
+fn watch<R>(operation: impl FnOnce() -> R) -> R {
+    let left = UNTIL_TIMED.get() - 1;
+    if left > 0 {
+        UNTIL_TIMED.set(left);
+        return operation();
+    }
+    UNTIL_TIMED.set(STRIDE);
+    let start = Instant::now();
+    let done = operation();
+    let nanos = start.elapsed().as_nanos() as f64 - look();
+    count(|tally| tally.nanos += nanos.max(0.0) * f64::from(STRIDE));
+    done
+}
+
+/// What two looks at the clock cost: the median of many.
+fn look() -> f64 {
+    if LOOK.get() < 0.0 {
+        let mut looks: Vec<u128> = (0..201).map(|_| Instant::now().elapsed().as_nanos()).collect();
+        looks.sort_unstable();
+        LOOK.set(looks[100] as f64);
+    }
+    LOOK.get()
+}
+
+/// Locks that are watched.
+pub(super) struct Watched;
+
+/// A mutex that is watched.
+pub(super) struct WatchedMutex<T>(Mutex<T>);
+/// A lock for readers and writers that is watched.
+pub(super) struct WatchedRw<T>(RwLock<T>);
+/// A reference that is watched.
+pub(super) struct WatchedRef<T>(Option<Arc<T>>);
+
+impl Locks for Watched {
+    type Mutex<T> = WatchedMutex<T>;
+    type Rw<T> = WatchedRw<T>;
+    type Ref<T> = WatchedRef<T>;
+    fn share<T>(value: T) -> WatchedRef<T> {
+        WatchedRef(Some(Arc::new(value)))
+    }
+}
+
+/// Counts an acquisition, and takes the lock at once or else by waiting.
+fn acquire<G>(at_once: Result<G, TryLockError<G>>, wait: impl FnOnce() -> G) -> G {
+    let (guard, contended) = match at_once {
+        Ok(guard) => (guard, 0),
+        Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), 0),
+        Err(TryLockError::WouldBlock) => (wait(), 1),
+    };
+    count(|tally| {
+        tally.locks += 1;
+        tally.rmw += 2;
+        tally.contended += contended;
+    });
+    guard
+}
+
+impl<T> Exclusive<T> for WatchedMutex<T> {
+    fn new(value: T) -> Self {
+        WatchedMutex(Mutex::new(value))
+    }
+    fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        let wait = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = watch(|| acquire(self.0.try_lock(), wait));
+        let done = act(&mut guard);
+        watch(|| drop(guard));
+        done
+    }
+}
+
+impl<T> Shared<T> for WatchedRw<T> {
+    fn new(value: T) -> Self {
+        WatchedRw(RwLock::new(value))
+    }
+    fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R {
+        let wait = || self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = watch(|| acquire(self.0.try_read(), wait));
+        let done = act(&guard);
+        watch(|| drop(guard));
+        done
+    }
+    fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        let wait = || self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = watch(|| acquire(self.0.try_write(), wait));
+        let done = act(&mut guard);
+        watch(|| drop(guard));
+        done
+    }
+}
+
+impl<T> Deref for WatchedRef<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is taken by drop alone")
+    }
+}
+
+impl<T> Clone for WatchedRef<T> {
+    fn clone(&self) -> Self {
+        count(|tally| tally.rmw += 1);
+        watch(|| WatchedRef(self.0.clone()))
+    }
+}
+
+impl<T> Drop for WatchedRef<T> {
+    fn drop(&mut self) {
+        count(|tally| tally.rmw += 1);
+        let inner = self.0.take();
+        watch(|| drop(inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adds_up<L: Locks>() {
+        let (mutex, rw) = (L::Mutex::<u32>::new(1), L::Rw::<u32>::new(10));
+        mutex.with(|value| *value += 1);
+        rw.write(|value| *value += 1);
+        let both = L::share(mutex.with(|value| *value) + rw.read(|value| *value));
+        assert_eq!(*both.clone(), 13);
+    }
+
+    #[test]
+    fn all_kinds_guard_the_same() {
+        adds_up::<Plain>();
+        adds_up::<Alone>();
+        adds_up::<Watched>();
+    }
+
+    #[test]
+    fn what_is_watched_is_counted_for_its_thread() {
+        take_tally();
+        adds_up::<Watched>();
+        let tally = take_tally();
+        // Four locks of two each; a reference that was made, taken and dropped twice.
+        assert_eq!((tally.locks, tally.rmw, tally.contended), (4, 4 * 2 + 3, 0));
+        assert_eq!(std::thread::spawn(take_tally).join().unwrap(), Tally::default());
+        adds_up::<Plain>();
+        assert_eq!(take_tally(), Tally::default());
+    }
+
+    #[test]
+    fn a_lock_that_another_thread_has_is_contended_and_waiting_takes_time() {
+        let mutex = Arc::new(WatchedMutex::new(0));
+        let (held, wanted) = (Arc::new(std::sync::Barrier::new(2)), mutex.clone());
+        let other = {
+            let (mutex, held) = (mutex.clone(), held.clone());
+            std::thread::spawn(move || {
+                mutex.with(|value| {
+                    held.wait();
+                    // Long enough that the other one comes meanwhile.
+                    let start = Instant::now();
+                    while start.elapsed().as_millis() < 50 {
+                        std::thread::yield_now();
+                    }
+                    *value = 7;
+                });
+            })
+        };
+        take_tally();
+        UNTIL_TIMED.set(1);
+        held.wait();
+        assert_eq!(wanted.with(|value| *value), 7);
+        let tally = take_tally();
+        other.join().unwrap();
+        assert_eq!((tally.locks, tally.contended), (1, 1));
+        assert!(tally.nanos > 1e6, "{tally:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! E: our own tables, as `IPForward` asks them: a batch at a time, in turns.
+
+use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent};
+use super::tree::Full;
+use artery_rcu::{Domain, Reader};
+use artery_table::load::AnyPrefix;
+use artery_table::neighbor::Kind;
+use artery_table::next_hop::Hop;
+use artery_table::path::{Decision, Outcome, PathReader};
+use artery_table::router::{OwnEngines, PortSpec, RouteSpec, Settings, Tables};
+use artery_table::{PortId, Prefix};
+use artery_wire::EtherAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Nothing here depends on the time: neighbors are static.
+const NOW: Duration = Duration::ZERO;
+
+/// The tables of a router.
+pub(super) struct Ours {
+    domain: Arc<Domain>,
+    tables: Mutex<Tables>,
+}
+
+fn numbered(address: u32) -> IpAddr {
+    Ipv4Addr::from_bits(address).into()
+}
+
+/// The router's own address in a network: the last but one.
+fn own(prefix: Prefix<u32>) -> IpAddr {
+    numbered(prefix.last() - 1)
+}
+
+impl Ours {
+    /// Tables without routes.
+    pub(super) fn new() -> anyhow::Result<Ours> {
+        let domain = Domain::new();
+        let mut tables = Tables::new(&domain, Settings::default(), |places, seed| {
+            Box::new(OwnEngines::new(places, seed))
+        })?;
+        for port in 0..INTERFACES {
+            tables.add_port(PortSpec::new(&format!("em{port}"), EtherAddr([2, 0, 0, 0, 0, port as u8])))?;
+        }
+        Ok(Ours { domain, tables: Mutex::new(tables) })
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a thread that sends.
+    pub(super) fn sender(&self) -> OurSender {
+        let path = self.tables().readers().v4;
+        OurSender { path, turns: self.domain.reader(), addresses: Vec::new(), decisions: Vec::new() }
+    }
+
+    fn neighbors(&self) -> usize {
+        let tables = self.tables();
+        (0..INTERFACES).map(|port| tables.neighbors::<u32>(PortId(port as u16), NOW).len()).sum()
+    }
+}
+
+/// The port on whose link an address is.
+fn port_of(tables: &Tables, address: u32) -> Option<PortId> {
+    let route = tables.lookup(numbered(address))?;
+    match tables.member(route.group, 0)? {
+        Hop::OnLink { port, .. } => Some(port),
+        Hop::Gateway { .. } | Hop::End { .. } => None,
+    }
+}
+
+impl Control for Ours {
+    fn connect(&self, prefix: Prefix<u32>, interface: Interface) -> Result<(), Full> {
+        self.tables().add_address(PortId(interface), own(prefix), prefix.len()).map_err(|_| Full)
+    }
+
+    fn disconnect(&self, prefix: Prefix<u32>) -> usize {
+        let before = self.neighbors();
+        let mut tables = self.tables();
+        let Some(port) = tables.owner(own(prefix)) else { return 0 };
+        // There is nothing to be said about routes that go along: there are none.
+        let _ = tables.remove_address(port, own(prefix), NOW);
+        drop(tables);
+        before - self.neighbors()
+    }
+
+    fn add_route(&self, prefix: Prefix<u32>, gateway: u32) -> Result<(), Full> {
+        let (prefix, spec) = (AnyPrefix::V4(prefix), RouteSpec::via(numbered(gateway)));
+        self.tables().replace_route(prefix, &spec, NOW).map_err(|_| Full)
+    }
+
+    fn delete_route(&self, prefix: Prefix<u32>) -> bool {
+        self.tables().delete_route(AnyPrefix::V4(prefix), NOW).is_ok()
+    }
+
+    fn learn(&self, address: u32, mac: Mac) -> Vec<Packet> {
+        let mut tables = self.tables();
+        if let Some(port) = port_of(&tables, address) {
+            let [_, _, bytes @ ..] = mac.bits().to_be_bytes();
+            // Where there is no room the neighbor stays unknown, which packets then show.
+            let _ = tables.set_neighbor(port, numbered(address), EtherAddr(bytes), Kind::Static, NOW);
+        }
+        Vec::new()
+    }
+
+    fn forget(&self, address: u32) -> bool {
+        let mut tables = self.tables();
+        let Some(port) = port_of(&tables, address) else { return false };
+        tables.delete_neighbor(port, numbered(address), NOW).unwrap_or(false)
+    }
+}
+
+/// A thread that sends. Packets that must wait are the worker's to keep, not the tables'.
+pub(super) struct OurSender {
+    path: PathReader<u32>,
+    turns: Reader,
+    addresses: Vec<u32>,
+    decisions: Vec<Decision>,
+}
+
+impl Sender for OurSender {
+    #[inline]
+    fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
+        let turn = self.turns.turn();
+        self.addresses.clear();
+        self.addresses.extend(packets.iter().map(|packet| packet.destination));
+        self.path.decide_batch(&turn, &self.addresses, |_, _| 0, &mut self.decisions);
+        sent.clear();
+        sent.extend(self.decisions.iter().map(|decision| match decision.outcome {
+            Outcome::Forward => Sent::Out(decision.port.0, mac(decision)),
+            Outcome::Unresolved => Sent::Held,
+            _ => Sent::NoRoute,
+        }));
+    }
+}
+
+/// Bytes of a link address are the other way round in the word of a link.
+#[inline]
+fn mac(decision: &Decision) -> Mac {
+    Mac::from_bits(decision.link.bits().swap_bytes() >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::testing::*;
+    use super::*;
+
+    #[test]
+    fn it_follows_changes() {
+        let tables = Ours::new().unwrap();
+        follows_changes(&tables, &mut tables.sender());
+    }
+
+    #[test]
+    fn a_better_route_is_taken_by_the_next_packet() {
+        let tables = Ours::new().unwrap();
+        furnish(&tables);
+        tables.learn(ip("10.0.0.1"), A);
+        tables.learn(ip("10.0.0.2"), B);
+        let mut sender = tables.sender();
+        assert_eq!(one(&mut sender, "8.8.8.8"), Sent::Out(0, A));
+        tables.add_route(prefix("8.0.0.0/8"), ip("10.0.0.2")).unwrap();
+        assert_eq!(one(&mut sender, "8.8.8.8"), Sent::Out(0, B));
+    }
+}
