@@ -119,9 +119,15 @@ impl Entries {
         entry::key::<K>(self.line(id)).hash(seed)
     }
 
+    /// The line of an entry, if there is such an entry.
+    #[inline(always)]
+    fn get(&self, id: u32) -> Option<&Line> {
+        self.0.as_chunks().0.get(id as usize)
+    }
+
     #[inline(always)]
     fn prefetch(&self, id: u32) {
-        if let Some(line) = self.0.as_chunks::<8>().0.get(id as usize) {
+        if let Some(line) = self.get(id) {
             prefetch(line);
         }
     }
@@ -190,20 +196,26 @@ impl<K: FlowKey> FlowTable<K> {
     /// Looks for up to [`BATCH`] keys, so that they wait for memory together: first for buckets, then for entries.
     #[inline]
     fn find_some(&self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
-        let (mut hashes, mut likely) = ([0; BATCH], [0; BATCH]);
+        let (mut hashes, mut likely) = ([(0, 0); BATCH], [0; BATCH]);
         for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = key.hash(&self.seed);
-            self.index.prefetch(*hash);
+            let of_key = key.hash(&self.seed);
+            *hash = (of_key, self.index.begin(of_key));
         }
-        for (likely, hash) in likely.iter_mut().zip(&hashes[..keys.len()]) {
-            *likely = self.index.first_candidate(*hash);
+        for (likely, (hash, bucket)) in likely.iter_mut().zip(&hashes[..keys.len()]) {
+            *likely = self.index.first_candidate(*hash, *bucket);
             self.entries.prefetch(*likely);
         }
         let looked = keys.iter().zip(hashes).zip(likely);
-        found.extend(looked.map(|((key, hash), likely)| {
-            let is_it = likely != index::NONE && entry::has_key(self.entries.line(likely), key);
-            if is_it { Some(FlowId(likely)) } else { self.find_hashed(key, hash) }
+        found.extend(looked.map(|((key, (hash, _)), likely)| match self.entries.get(likely) {
+            Some(line) if entry::has_key(line, key) => Some(FlowId(likely)),
+            _ => self.find_further(key, hash),
         }));
+    }
+
+    /// Finds what was not in the likely place.
+    #[inline(never)]
+    fn find_further(&self, key: &K, hash: u64) -> Option<FlowId> {
+        self.find_hashed(key, hash)
     }
 
     #[inline]
@@ -250,7 +262,7 @@ impl<K: FlowKey> FlowTable<K> {
             status.flags &= !YOUNG;
             self.young_count -= 1;
         }
-        if state != old.state || status.flags != old.flags {
+        if (state != old.state || status.flags != old.flags) && !status.has(YOUNG) {
             status.version = old.version.wrapping_add(1);
         }
         entry::set_status(self.entries.line(id), status);
@@ -264,8 +276,8 @@ impl<K: FlowKey> FlowTable<K> {
             self.touch(known, sight, now);
             return Ok(known);
         }
-        let status =
-            Status { seen: now, state: FlowState::of_first(sight), flags: LIVE | YOUNG, version: 0 };
+        let (state, version) = (FlowState::of_first(sight), self.stats.inserts as u16);
+        let status = Status { seen: now, state, flags: LIVE | YOUNG, version };
         self.add(key, hash, answer, status, [1, sight.bytes.into()])
     }
 
@@ -291,7 +303,7 @@ impl<K: FlowKey> FlowTable<K> {
         entry::set_counts::<K>(line, counts);
         entry::set_status(line, status);
         if status.has(YOUNG) {
-            self.young.push(id, hash);
+            self.young.push(id, status.version);
             self.young_count += 1;
         }
         self.round_end = self.round_end.max(id + 1);
@@ -340,22 +352,23 @@ impl<K: FlowKey> FlowTable<K> {
         }
         for _ in 0..2 {
             match self.young.peek(0) {
-                Some((id, hash)) if !self.is_still_young(id, hash) => self.young.pop(),
+                Some((id, version)) if !self.is_still_young(id, version) => self.young.pop(),
                 _ => break,
             };
         }
     }
 
-    fn is_still_young(&self, id: u32, hash: u32) -> bool {
-        let line = self.entries.line(id);
-        entry::status(line).has(LIVE | YOUNG) && (self.entries.hash::<K>(id, &self.seed) >> 32) as u32 == hash
+    #[inline]
+    fn is_still_young(&self, id: u32, version: u16) -> bool {
+        let status = entry::status(self.entries.line(id));
+        status.has(LIVE | YOUNG) && status.version == version
     }
 
     /// Removes the oldest young flow; says whether it was among the `most` oldest that once were young.
     fn displace(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            let Some((id, hash)) = self.young.pop() else { return false };
-            if self.is_still_young(id, hash) {
+            let Some((id, version)) = self.young.pop() else { return false };
+            if self.is_still_young(id, version) {
                 self.forget(id);
                 self.stats.displaced_young += 1;
                 return true;
@@ -379,7 +392,8 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline]
     pub fn renew(&mut self, id: FlowId, answer: Answer) -> bool {
         let Some(view) = self.get(id) else { return false };
-        let (is_other, line) = (view.answer().action != answer.action, self.entries.line(id.0));
+        let is_other = view.answer().action != answer.action && !view.is_young();
+        let line = self.entries.line(id.0);
         entry::set_answer(line, answer);
         if is_other {
             let status = entry::status(line);

@@ -68,12 +68,22 @@ impl Index {
         let most = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 2).max(LEAST.into()) as u32;
         let most_overflow = most / 2 + 16;
         let words = Words::new(storage, "flow index", (most + most_overflow) as usize * 8)?;
-        Ok(Index { words, most, count: LEAST, mask: LEAST - 1, used: 0, spare: 0, hanging: 0, most_overflow, moved: 0 })
+        Ok(Index {
+            words,
+            most,
+            count: LEAST,
+            mask: LEAST - 1,
+            used: 0,
+            spare: 0,
+            hanging: 0,
+            most_overflow,
+            moved: 0,
+        })
     }
 
     /// Bytes of the buckets and overflow lines in use.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.count + self.used) * size_of::<Line>() as u64
+        u64::from(self.count + self.hanging) * size_of::<Line>() as u64
     }
 
     /// Buckets.
@@ -106,10 +116,18 @@ impl Index {
         prefetch(self.line(self.bucket(hash)));
     }
 
-    /// The entry that is most likely the one of a hash, or [`NONE`].
+    /// The bucket of a hash, whose line is asked for.
     #[inline(always)]
-    pub(super) fn first_candidate(&self, hash: u64) -> u32 {
-        let line = self.line(self.bucket(hash));
+    pub(super) fn begin(&self, hash: u64) -> u32 {
+        let bucket = self.bucket(hash);
+        prefetch(self.line(bucket));
+        bucket
+    }
+
+    /// The entry in a bucket that is most likely the one of a hash, or [`NONE`].
+    #[inline(always)]
+    pub(super) fn first_candidate(&self, hash: u64, bucket: u32) -> u32 {
+        let line = self.line(bucket);
         let places = with_tag(line, tag(hash));
         if places == 0 {
             if let Some(next) = overflow(line) {
@@ -237,6 +255,9 @@ impl Index {
         set_overflow(self.line(self.most + next), self.spare);
         self.spare = next + 1;
         self.hanging -= 1;
+        if self.hanging == 0 {
+            (self.used, self.spare) = (0, 0);
+        }
     }
 
     /// Says whether `flows` flows are too many for the buckets that there are.

@@ -116,7 +116,7 @@ impl<K: FlowKey> FlowTable<K> {
     /// Brings young flows below a limit that was lowered.
     fn trim_young(&mut self) {
         for _ in 0..GROUP {
-            if self.young_count <= self.limits.young || !self.displace(1) {
+            if self.young_count <= self.limits.young || !self.displace(4) {
                 break;
             }
         }

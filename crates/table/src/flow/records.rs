@@ -87,15 +87,14 @@ impl<K: FlowKey> FlowTable<K> {
         status.has(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
     }
 
-    /// Brings a flow to what a record says. It does not become young again.
+    /// Brings a flow to what a record says. It is not young any more: while it is, its version does not change.
     fn replace(&mut self, id: FlowId, record: &FlowRecord<K>, new: Status) {
         let line = self.entries.line(id.0);
         let old = entry::status(line);
-        let flags = if old.has(YOUNG) { new.flags } else { new.flags & !YOUNG };
-        self.young_count -= u32::from(old.has(YOUNG) && flags & YOUNG == 0);
+        self.young_count -= u32::from(old.has(YOUNG));
         entry::set_answer(line, record.answer);
         entry::set_counts::<K>(line, [record.packets, record.bytes]);
-        entry::set_status(line, Status { flags, ..new });
+        entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
         entry::counts::<K>(self.line)[1]
     }
 
-    /// How often state and answer have changed; wraps.
+    /// A number that counts changes of state and answer from when the flow is proven, and wraps.
     pub fn version(&self) -> u16 {
         self.status.version
     }
@@ -126,7 +126,7 @@ pub struct FlowRecord<K> {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// How often state and answer have changed; wraps, so that of two the one is newer that is less than half way ahead.
+    /// A number that counts changes, and wraps: of two that one is newer that is less than half way ahead.
     pub version: u16,
     /// Whether it may yet be an attempt.
     pub is_young: bool,

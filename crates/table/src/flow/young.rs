@@ -1,7 +1,7 @@
 //! The flows that are not proven yet, in the order in which they came.
 
-/// A queue of entries with a part of their keys' hashes, by which one is told that was proven or forgotten meanwhile
-/// and whose entry is another's now.
+/// A queue of entries and of the versions that their flows have for as long as they are young: another version means
+/// that the flow was proven or forgotten meanwhile, and that the entry may be another's.
 pub(super) struct Young {
     places: Vec<u64>,
     first: usize,
@@ -20,15 +20,15 @@ impl Young {
     }
 
     /// Appends a flow; there must be room.
-    pub(super) fn push(&mut self, id: u32, hash: u64) {
+    pub(super) fn push(&mut self, id: u32, version: u16) {
         debug_assert!(!self.is_full());
         let at = self.place(self.count);
-        self.places[at] = u64::from(id) | hash & !0xffff_ffff;
+        self.places[at] = u64::from(id) | u64::from(version) << 32;
         self.count += 1;
     }
 
-    /// Takes the oldest out: its entry, and the upper half of its hash.
-    pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
+    /// Takes the oldest out: its entry and its version.
+    pub(super) fn pop(&mut self) -> Option<(u32, u16)> {
         let oldest = self.peek(0)?;
         self.first = self.place(1);
         self.count -= 1;
@@ -36,8 +36,8 @@ impl Young {
     }
 
     /// The flow behind the `n` oldest.
-    pub(super) fn peek(&self, n: usize) -> Option<(u32, u32)> {
-        (n < self.count).then(|| self.places[self.place(n)]).map(|place| (place as u32, (place >> 32) as u32))
+    pub(super) fn peek(&self, n: usize) -> Option<(u32, u16)> {
+        (n < self.count).then(|| self.places[self.place(n)]).map(|place| (place as u32, (place >> 32) as u16))
     }
 
     fn place(&self, n: usize) -> usize {
@@ -54,7 +54,7 @@ mod tests {
     fn flows_leave_in_the_order_in_which_they_came() {
         let mut young = Young::new(2);
         for round in 0..10_u32 {
-            (0..4).for_each(|n| young.push(round * 10 + n, 7 << 32 | 1));
+            (0..4).for_each(|n| young.push(round * 10 + n, 7));
             assert!(young.is_full());
             assert_eq!(young.peek(3), Some((round * 10 + 3, 7)));
             (0..4).for_each(|n| assert_eq!(young.pop(), Some((round * 10 + n, 7))));

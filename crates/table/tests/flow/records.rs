@@ -1,0 +1,110 @@
+//! Walks over a table that changes meanwhile, and records that go and come.
+use crate::rig::*;
+use artery_table::flow::{Flow4, Flow6, FlowCursor, FlowState, FlowTable, Imported};
+use artery_wire::IpProtocol;
+use std::collections::HashMap;
+use std::time::Duration;
+
+#[test]
+fn a_walk_meets_each_flow_that_lives_through_it_exactly_once() {
+    let mut table = table::<Flow4>(10_000, 10_000);
+    (0..3000).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));
+    let (mut met, mut next, mut step) = (HashMap::new(), Some(FlowCursor::default()), 0_u32);
+    while let Some(cursor) = next {
+        next = table.walk(cursor, 7, |view| *met.entry(view.key()).or_insert(0) += 1);
+        if step < 1500 {
+            table.find(&tcp(step * 2)).map(|id| table.remove(id));
+            (0..2).for_each(|n| assert!(establish(&mut table, 10_000 + step * 2 + n, at(0)).is_ok()));
+        }
+        step += 1;
+    }
+    assert!(step > 400);
+    let lived = (0..3000).filter(|n| n % 2 == 1 || *n >= step * 2);
+    assert_eq!(lived.filter(|n| met.get(&tcp(*n)) != Some(&1)).count(), 0);
+}
+
+#[test]
+fn a_table_goes_into_another_and_comes_out_the_same() {
+    let (mut ours, mut theirs) = (table::<Flow6>(3000, 3000), table::<Flow6>(3000, 3000));
+    for n in 0..1000 {
+        let id = ours
+            .insert(&Flow6::numbered(n, IpProtocol::TCP), answer(n), &SYN, at(u64::from(n) / 50))
+            .unwrap();
+        if n % 3 == 0 {
+            ours.touch(id, &ACK, at(25)).unwrap();
+        }
+        ours.pin(id, n % 10 == 0);
+    }
+    let export = |table: &FlowTable<Flow6>, seconds| {
+        let (mut records, mut next) = (Vec::new(), Some(FlowCursor::default()));
+        while let Some(cursor) = next {
+            next = table.export(cursor, 33, at(seconds), &mut records);
+        }
+        records
+    };
+    let records = export(&ours, 27);
+    assert_eq!((records.len(), records[1].idle), (1000, Duration::from_secs(27)));
+    // Another machine's clock begins elsewhere.
+    records
+        .iter()
+        .for_each(|record| assert!(matches!(theirs.import(record, at(500_000)), Ok(Imported::New(_)))));
+    let sorted = |mut records: Vec<_>| {
+        records.sort_by_key(|record: &artery_table::flow::FlowRecord<Flow6>| record.key);
+        records
+    };
+    assert_eq!(sorted(export(&theirs, 500_000)), sorted(records));
+    assert_eq!(theirs.stats().young, ours.stats().young);
+    go_round(&mut ours, at(40));
+    go_round(&mut theirs, at(500_013));
+    assert_eq!(sorted(export(&theirs, 500_013)), sorted(export(&ours, 40)));
+    assert!(theirs.len() < 1000);
+}
+
+#[test]
+fn a_record_changes_only_what_is_known_from_older_records() {
+    let (mut ours, mut theirs) = (table::<Flow4>(10, 10), table::<Flow4>(10, 10));
+    let id = establish(&mut ours, 1, at(0)).unwrap();
+    let first = ours.get(id).unwrap().record(at(0));
+    ours.touch(id, &FIN, at(0)).unwrap();
+    ours.renew(id, answer(9));
+    let second = ours.get(id).unwrap().record(at(0));
+    let Ok(Imported::New(there)) = theirs.import(&first, at(7)) else { panic!("the flow is new there") };
+    assert_eq!(theirs.import(&first, at(7)), Ok(Imported::Known(there)));
+    assert_eq!(theirs.import(&second, at(7)), Ok(Imported::Newer(there)));
+    assert_eq!(theirs.import(&first, at(7)), Ok(Imported::Known(there)));
+    let view = theirs.get(there).unwrap();
+    assert_eq!((view.answer(), view.state(), view.is_imported()), (answer(9), FlowState::Fin, true));
+    let mut third = second;
+    third.version = second.version.wrapping_add(1);
+    third.answer = answer(4);
+    theirs.touch(there, &ACK, at(8)).unwrap();
+    assert!(!theirs.get(there).unwrap().is_imported());
+    assert_eq!(theirs.import(&third, at(8)), Ok(Imported::Known(there)));
+    assert_eq!(theirs.get(there).unwrap().answer(), answer(9));
+    assert_eq!(theirs.stats().imported, 1);
+}
+
+#[test]
+fn records_displace_young_flows_but_no_proven_ones() {
+    let (mut ours, mut theirs) = (table::<Flow4>(10, 10), table::<Flow4>(4, 4));
+    let id = establish(&mut ours, 1, at(0)).unwrap();
+    let record = |n| artery_table::flow::FlowRecord { key: tcp(n), ..ours.get(id).unwrap().record(at(0)) };
+    (10..13).for_each(|n| assert!(establish(&mut theirs, n, at(0)).is_ok()));
+    theirs.insert(&tcp(20), answer(20), &SYN, at(0)).unwrap();
+    assert!(theirs.import(&record(1), at(0)).is_ok());
+    assert!(theirs.import(&record(2), at(0)).is_err());
+    assert!((10..13).all(|n| theirs.find(&tcp(n)).is_some()) && theirs.find(&tcp(20)).is_none());
+}
+
+#[test]
+fn a_flush_removes_those_it_is_told_to() {
+    let mut table = table::<Flow4>(1000, 1000);
+    (0..900).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));
+    let (mut next, mut calls) = (Some(FlowCursor::default()), 0);
+    while let Some(cursor) = next {
+        next = table.flush(cursor, 100, |view| view.answer().action % 3 == 1);
+        calls += 1;
+    }
+    assert_eq!((table.len(), table.stats().removed, calls), (600, 300, 9));
+    assert!((0..900).all(|n| table.find(&tcp(n)).is_some() == (n % 3 != 1)));
+}
