@@ -2,8 +2,8 @@
 //!
 //! A port has receive queues ([`RxQueue`]) and transmit queues ([`TxQueue`]), which move packets in batches and
 //! never wait. Here are a pair of ports joined in memory, ports on Linux interfaces (AF_PACKET), TAP and TUN
-//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. What is
-//! not here: elements, and any idea of what a packet means beyond its link header.
+//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. A
+//! [`Prober`] asks other machines whether they are well, by the host's own sockets. What is not here: elements, and any idea of what a packet means beyond its link header.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
@@ -24,6 +24,7 @@ mod netdev;
 mod offload;
 mod pcap;
 mod ports;
+mod probe;
 mod queue;
 mod rtnetlink;
 mod settings;
@@ -45,6 +46,7 @@ pub use link_news::LinkNews;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
+pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use settings::{Method, NoMethod, RxSettings, TxSettings};
 pub use survey::{Survey, survey};
