@@ -2,8 +2,9 @@
 //!
 //! A port has receive queues ([`RxQueue`]) and transmit queues ([`TxQueue`]), which move packets in batches and
 //! never wait. Here are a pair of ports joined in memory, ports on Linux interfaces (AF_PACKET), TAP and TUN
-//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. A
-//! [`Prober`] asks other machines whether they are well, by the host's own sockets. What is not here: elements, and any idea of what a packet means beyond its link header.
+//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. A [`Prober`]
+//! asks other machines whether they are well, by the host's own sockets. What is not here: elements, and any idea of
+//! what a packet means beyond its link header.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

@@ -205,16 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_no_status_line_is_garbage_at_its_first_wrong_byte() {
-        for answer in [
-            "S",
-            "http/1.1 200 OK",
-            "HTTP/x",
-            "HTTP/1.1  ",
-            "HTTP/1.1 2x",
-            "HTTP/1.1 2000",
-            "HTTP/1.1 -",
-            "\n",
-        ] {
+        for answer in ["S", "h", "HTTP/x", "HTTP/1.1  ", "HTTP/1.1 2x", "HTTP/1.1 2000", "HTTP/1.1 -", "\n"] {
             assert_eq!(status(answer.as_bytes()), Heard::Garbage, "{answer:?}");
             assert_ne!(status(&answer.as_bytes()[..answer.len() - 1]), Heard::Garbage, "{answer:?} cut");
         }
