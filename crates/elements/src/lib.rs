@@ -55,6 +55,8 @@ elements! {
         judge, judge4, judge6, leave, limits, local, neighbors_io, order, port_news, port_text, redirect, route_text, shared, show_events,
         show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
+    balance(handlers, known, service, shared, tally, translate): flow_balancer;
+
     files(network_header, trace): from_dump, to_dump;
 
     device(method, monitor, port): from_device, from_host, to_device, to_host;

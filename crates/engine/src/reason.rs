@@ -80,6 +80,8 @@ reasons! {
     BadFragment "bad-fragment",
     /// The other fragments of the packet did not come in time, or there was no room to wait for them.
     Incomplete "incomplete",
+    /// None of those who share a service can take it.
+    NoMember "no-member",
     /// No pattern of a classifier matched.
     NoMatch "no-match",
     /// The output that the element chose is not connected.

@@ -1,0 +1,502 @@
+use super::handlers::HANDLERS;
+use super::known::{Chooser, Known};
+use super::shared::SharedBalancer;
+use super::tally::Tally;
+use super::translate::{End, translate};
+use crate::ip::ip_header;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet, StartError, Time, anno,
+};
+use artery_table::Pages;
+use artery_table::balance::{Balancer, Choice, Local, MemberId};
+use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
+use std::any::Any;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "FlowBalancer",
+    group: "balance",
+    summary: "shares the flows of a service out among servers, and keeps each with its server",
+    manual: "
+Expects IPv4 or IPv6 packets, data starting at the IP header or the header marked by an earlier element. A packet to a
+SERVICE goes to one of the members, by output 0: to the one that has its flow, as long as that lives, and a new flow to one
+that METHOD chooses. With FORWARD `direct` the packet stays as it is and gets the member's address as destination
+annotation, which ARPQuerier sends it to and IPEncap takes as `DST_ANNO`; members answer by themselves, with the service's
+address. With `nat` the member's address and port (or the packet's) take the place of the service's, and answers come
+back by input 1, to leave by output 2 in the service's name; there is one SERVICE then.
+
+All other packets leave by output 1 as they are: those to something else, fragments (put IPReassembler before), and those
+that no member can take. Without output 1 they are dropped.
+
+Flows are remembered by each worker for itself: at most FLOWS of each family, YOUNG of which may be unproven (TCP by a
+packet without SYN after its SYN, others by a third packet), so that attempts never push out flows that live. With STATE
+false nothing is remembered, and a flow goes where its hash says. Members are chosen by a hash whose SEED and members'
+names are all that machines must share to agree.
+
+METHOD is `maglev[=SLOTS]`, `resilient[=BUCKETS]`, `hash`, `xor`, `per-packet`, `flowlet[=GAP]` or `least-loaded`. A member
+of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is asked of every member; one that
+fails has its flows given to others, until it is back.",
+    example: "Idle -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12 weight 2);
+b -> Discard; b[1] -> Discard;",
+    ports: "1-2/1-3",
+    processing: "h/h",
+    args: &[
+        Arg::keyword("SERVICE", "ADDRESS[:PORT] [tcp|udp]", "", "what packets are sent to; any number of them"),
+        Arg::keyword("MEMBER", "NAME ADDRESS[:PORT] [weight N]", "", "a server; any number of them"),
+        Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
+        Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
+        Arg::keyword("STATE", "bool", "true", "whether flows are remembered"),
+        Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),
+        Arg::keyword("FLOWS", "flows", "1048576", "most flows that are remembered, of a family and worker"),
+        Arg::keyword("YOUNG", "flows", "65536", "most of them that are not proven"),
+        Arg::keyword("PRESET", "default or paper", "default", "after what time a flow is idle: by its state, or always 30 s"),
+    ],
+    handlers: HANDLERS,
+    per_worker: true,
+    build: |args| Ok(Box::new(FlowBalancer::new(args)?)),
+    ..Class::DEFAULT
+};
+
+/// The outputs.
+const MEMBERS: usize = 0;
+const OTHERS: usize = 1;
+const ANSWERS: usize = 2;
+/// How often flows are looked after while no packet comes.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How many flows are looked at then.
+const BUDGET: usize = 4096;
+
+/// A balancer on one worker.
+pub(super) struct FlowBalancer {
+    pub(super) shared: Arc<SharedBalancer>,
+    pub(super) balancer: Balancer,
+    is_nat: bool,
+    local: Local,
+    pub(super) v4: Known<Flow4>,
+    pub(super) v6: Known<Flow6>,
+    /// Of a batch: whose each packet is.
+    whose: Vec<Option<MemberId>>,
+    /// Whether each packet is for the service.
+    are_ours: Vec<bool>,
+    pub(super) tally: Tally,
+    has_others: bool,
+}
+
+impl FlowBalancer {
+    fn new(args: &mut Args<'_>) -> Result<FlowBalancer, ArgError> {
+        let shared = match args.already_shared::<SharedBalancer>() {
+            Some(shared) => shared,
+            None => {
+                let shared = SharedBalancer::new(args)?;
+                args.shared(|| shared)
+            }
+        };
+        let is_nat = match args.read::<String>("FORWARD")?.as_str() {
+            "direct" => false,
+            "nat" => true,
+            other => {
+                return Err(ArgError::wrong_at(
+                    other,
+                    format!("FORWARD is 'direct' or 'nat', not '{other}'"),
+                ));
+            }
+        };
+        if is_nat && shared.services.len() > 1 {
+            return Err(ArgError::wrong("with FORWARD nat there is one SERVICE: answers could be of any"));
+        }
+        Ok(FlowBalancer {
+            balancer: shared.balancer(),
+            shared,
+            is_nat,
+            local: Local::new(args.worker().0),
+            v4: Known::new(table(args)?),
+            v6: Known::new(table(args)?),
+            whose: Vec::new(),
+            are_ours: Vec::new(),
+            tally: Tally::default(),
+            has_others: args.outputs() > OTHERS,
+        })
+    }
+
+    /// Finds out whose packets are.
+    fn assign(&mut self, batch: &Batch, choice: &Choice, now: Duration) {
+        self.whose.clear();
+        self.whose.resize(batch.len(), None);
+        self.are_ours.clear();
+        self.v4.clear();
+        self.v6.clear();
+        let services = &self.shared.services;
+        for (at, packet) in batch.iter().enumerate() {
+            let bytes = ip_header::bytes(packet);
+            let is_ours = match bytes.first().map_or(0, |first| first >> 4) {
+                4 => self.v4.note(at, bytes, services),
+                6 => self.v6.note(at, bytes, services),
+                _ => false,
+            };
+            self.are_ours.push(is_ours);
+        }
+        let mut by = Chooser { choice, local: &mut self.local, seed: &self.shared.seed, now };
+        let whose = &mut self.whose;
+        self.v4.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
+        self.v6.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
+    }
+
+    /// Sends a packet of the service to its member.
+    fn send(&mut self, mut packet: Packet, address: IpAddr, port: Option<u16>, cx: &mut Context<'_>) {
+        if self.is_nat && !translate(&mut packet, End::Destination, address, port) {
+            return cx.discard(packet, DropReason::Malformed);
+        }
+        match address {
+            IpAddr::V4(address) => packet.set_dst_ip(address),
+            IpAddr::V6(address) => packet.set_annotation(anno::DST_IP6, address.octets()),
+        }
+        self.tally.balanced += 1;
+        cx.send(MEMBERS, packet);
+    }
+
+    fn let_pass(&mut self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
+        match self.has_others {
+            true => cx.send(OTHERS, packet),
+            false => cx.discard(packet, reason),
+        }
+    }
+
+    /// Sends answers of members on in the service's name.
+    fn answer(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        for mut packet in batch.drain() {
+            let service = self.shared.services[0];
+            let is_sent = self.is_nat
+                && from(&packet).is_some_and(|(address, port)| {
+                    let is_it = |member: &artery_table::balance::Member| {
+                        member.address == address
+                            && member.port.or(service.port).is_none_or(|own| own == port)
+                    };
+                    choice.members().any(|(_, member)| is_it(member))
+                        && translate(&mut packet, End::Source, service.address, service.port)
+                });
+            if is_sent {
+                self.tally.answers += 1;
+                cx.send(ANSWERS, packet);
+            } else {
+                self.tally.others += 1;
+                self.let_pass(packet, DropReason::NoMatch, cx);
+            }
+        }
+    }
+
+    /// Looks after some flows.
+    fn maintain(&mut self, now: Duration, budget: usize) {
+        let now = Tick::at(now);
+        if let Some(flows) = &mut self.v4.flows {
+            flows.maintain(now, budget);
+        }
+        if let Some(flows) = &mut self.v6.flows {
+            flows.maintain(now, budget);
+        }
+    }
+}
+
+/// Where a packet of TCP or UDP is from.
+fn from(packet: &Packet) -> Option<(IpAddr, u16)> {
+    fn source<K: FlowKey>(bytes: &[u8]) -> Option<(IpAddr, u16)> {
+        let seen = K::of(bytes, artery_table::flow::Scope::Connection, 0)?;
+        Some((seen.key.addresses()[0], seen.key.ports()[0]))
+    }
+    let bytes = ip_header::bytes(packet);
+    match bytes.first()? >> 4 {
+        4 => source::<Flow4>(bytes),
+        _ => source::<Flow6>(bytes),
+    }
+}
+
+/// The table of flows that the arguments describe; none without STATE.
+fn table<K: FlowKey>(args: &Args<'_>) -> Result<Option<FlowTable<K>>, ArgError> {
+    let limits = FlowLimits { flows: args.read("FLOWS")?, young: args.read("YOUNG")? };
+    let idle = match args.read::<String>("PRESET")?.as_str() {
+        "default" => IdleTimes::default(),
+        "paper" => IdleTimes::PAPER,
+        other => {
+            return Err(ArgError::wrong_at(other, format!("PRESET is 'default' or 'paper', not '{other}'")));
+        }
+    };
+    if !args.read::<bool>("STATE")? {
+        return Ok(None);
+    }
+    let settings = FlowSettings { idle, ..FlowSettings::default() };
+    let table = FlowTable::new(limits, settings, Seed::random(), &Pages);
+    table.map(Some).map_err(|error| ArgError::wrong(format!("no memory for FLOWS {}: {error}", limits.flows)))
+}
+
+impl Element for FlowBalancer {
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let then = cx.now() + PERIOD;
+        cx.wake_at(then);
+        Ok(())
+    }
+
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let balancer = self.balancer.clone();
+        let (now, choice) = (cx.now().since(Time::ZERO), balancer.at(cx.turn()));
+        if input == 1 {
+            return self.answer(batch, choice, cx);
+        }
+        self.assign(batch, choice, now);
+        let count = batch.len();
+        for (at, packet) in batch.drain().enumerate() {
+            let member = self.whose[at].and_then(|id| choice.member(id.action()));
+            match member {
+                Some(member) => self.send(packet, member.address, member.port, cx),
+                None if self.are_ours[at] => {
+                    self.tally.nobody += 1;
+                    self.let_pass(packet, DropReason::NoMember, cx);
+                }
+                None => {
+                    self.tally.others += 1;
+                    self.let_pass(packet, DropReason::NoMatch, cx);
+                }
+            }
+        }
+        self.maintain(now, count);
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let time = cx.now();
+        let now = time.since(Time::ZERO);
+        self.maintain(now, BUDGET);
+        self.shared.members().poll(now);
+        cx.wake_at(time + PERIOD);
+        true
+    }
+
+    /// Takes over the flows of a balancer of the same members.
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<FlowBalancer>() {
+            let now = cx.now().since(Time::ZERO);
+            let (ours, theirs) = (self.balancer.clone(), old.balancer.clone());
+            let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
+            self.v4.take_over(&mut old.v4, both, Tick::at(now));
+            self.v6.take_over(&mut old.v6, both, Tick::at(now));
+            self.tally = old.tally;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::build::{Ip4, ip4, ip6};
+    use artery_wire::{Ipv4, Ipv6, Tcp, TcpFlags, Udp};
+    use std::collections::HashMap;
+    use std::net::Ipv4Addr;
+
+    const THREE: &str = "SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";
+
+    fn bench(config: &str) -> Bench {
+        Bench::setup(&CLASS, config).outputs(2).build().unwrap_or_else(|errors| panic!("{errors:?}"))
+    }
+    /// The first packet of a client's connection, or a later one.
+    fn packet(client: u16, flags: TcpFlags) -> Ip4 {
+        ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags)
+    }
+    /// The members that clients' packets go to.
+    fn members(bench: &mut Bench, clients: std::ops::Range<u16>, flags: TcpFlags) -> Vec<Ipv4Addr> {
+        clients
+            .map(|client| {
+                let bytes = packet(client, flags).bytes();
+                bench.push(0, &bytes);
+                bench.expect(0, bytes).dst_ip()
+            })
+            .collect()
+    }
+    /// Opens connections, so that they are proven.
+    fn open(bench: &mut Bench, clients: std::ops::Range<u16>) -> Vec<Ipv4Addr> {
+        let first = members(bench, clients.clone(), TcpFlags::SYN);
+        assert_eq!(moved(&first, &members(bench, clients, TcpFlags::ACK)), 0);
+        first
+    }
+    fn moved(before: &[Ipv4Addr], after: &[Ipv4Addr]) -> usize {
+        before.iter().zip(after).filter(|(before, after)| before != after).count()
+    }
+    fn count(bench: &mut Bench, name: &str) -> u64 {
+        let counts = bench.read("counts", "").unwrap();
+        let line = counts.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name} in {counts}")).parse().unwrap()
+    }
+
+    #[test]
+    fn flows_are_shared_out_and_stay_where_they_are_while_others_come_and_go() {
+        let mut bench = bench(THREE);
+        let before = open(&mut bench, 1..1001);
+        let mut shares = HashMap::new();
+        before.iter().for_each(|member| *shares.entry(*member).or_insert(0) += 1);
+        assert!(shares.len() == 3 && shares.values().all(|share| (250..420).contains(share)), "{shares:?}");
+        bench.write("add_member", "d 10.0.0.4").unwrap();
+        assert_eq!(moved(&before, &members(&mut bench, 1..1001, TcpFlags::ACK)), 0);
+        bench.write("remove_member", "d").unwrap();
+        bench.write("weight", "a 0").unwrap();
+        let drained = members(&mut bench, 1..1001, TcpFlags::ACK);
+        assert_eq!(moved(&before, &drained), 0, "a member that is drained keeps its flows");
+        let new = open(&mut bench, 2001..2301);
+        assert!(!new.contains(&Ipv4Addr::new(10, 0, 0, 1)), "and takes no new ones");
+        bench.write("remove_member", "b").unwrap();
+        let after = members(&mut bench, 1..1001, TcpFlags::ACK);
+        assert_eq!(moved(&before, &after), shares[&Ipv4Addr::new(10, 0, 0, 2)]);
+        assert!(!after.contains(&Ipv4Addr::new(10, 0, 0, 2)));
+        assert_eq!(count(&mut bench, "flows-moved"), shares[&Ipv4Addr::new(10, 0, 0, 2)] as u64);
+        assert_eq!(bench.read("flows", "").unwrap(), "1300");
+    }
+
+    #[test]
+    fn without_state_the_method_alone_decides_and_the_one_of_2008_moves_flows_of_living_members() {
+        let share = |method: &str, state: bool| {
+            let mut bench = bench(&format!("{THREE}, METHOD {method}, STATE {state}"));
+            let before = open(&mut bench, 1..1001);
+            bench.write("remove_member", "c").unwrap();
+            let after = members(&mut bench, 1..1001, TcpFlags::ACK);
+            let living =
+                before.iter().zip(&after).filter(|(member, _)| **member != Ipv4Addr::new(10, 0, 0, 3));
+            living.filter(|(before, after)| before != after).count()
+        };
+        assert!(share("xor", false) > 250);
+        assert!(share("maglev", false) < 60);
+        for method in ["xor", "maglev", "hash", "resilient", "least-loaded"] {
+            assert_eq!(share(method, true), 0, "{method}");
+        }
+    }
+
+    #[test]
+    fn two_machines_with_the_same_members_in_any_order_agree_and_another_seed_does_not() {
+        let all = |config: &str| members(&mut bench(config), 1..501, TcpFlags::ACK);
+        let one = all(THREE);
+        let order = "SERVICE 192.0.2.1:80, MEMBER c 10.0.0.3, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2";
+        assert_eq!(all(order), one);
+        assert!(moved(&all(&format!("{THREE}, SEED 7")), &one) > 200);
+    }
+
+    #[test]
+    fn what_is_not_for_the_service_passes_and_what_nobody_takes_is_told_apart() {
+        let mut bench = bench(THREE);
+        let others = [
+            ip4().src("198.51.100.7").dst("192.0.2.1").tcp(5, 81).bytes(),
+            ip4().src("198.51.100.7").dst("192.0.2.2").tcp(5, 80).bytes(),
+            ip4().src("198.51.100.7").dst("192.0.2.1").fragment(8, false).udp(5, 80).bytes(),
+            ip6().src("2001:db8::7").dst("2001:db8::1").tcp(5, 80).bytes(),
+            vec![],
+            vec![0x45; 7],
+        ];
+        for bytes in &others {
+            bench.push(0, bytes);
+            bench.expect(1, bytes);
+        }
+        ["a", "b", "c"].into_iter().for_each(|name| bench.write("remove_member", name).unwrap());
+        let ours = packet(9, TcpFlags::SYN).bytes();
+        bench.push(0, &ours);
+        bench.expect(1, &ours);
+        assert_eq!(
+            (count(&mut bench, "packets-of-others"), count(&mut bench, "packets-without-member")),
+            (6, 1)
+        );
+        let mut alone = Bench::setup(&CLASS, "SERVICE 192.0.2.1:80").outputs(1).build().unwrap();
+        alone.push(0, &ours);
+        alone.expect_dropped(DropReason::NoMember, 1);
+    }
+
+    #[test]
+    fn attempts_by_the_thousand_push_out_no_flow_that_lives() {
+        let mut bench = bench(&format!("{THREE}, FLOWS 2000, YOUNG 500"));
+        let before = [open(&mut bench, 1..401), open(&mut bench, 401..801)].concat();
+        members(&mut bench, 2001..32_001, TcpFlags::SYN);
+        bench.write("add_member", "d 10.0.0.4").unwrap();
+        assert_eq!(moved(&before, &members(&mut bench, 1..801, TcpFlags::ACK)), 0);
+        assert!(count(&mut bench, "flows-displaced") >= 29_000);
+        let flows: u32 = bench.read("flows", "").unwrap().parse().unwrap();
+        assert!(flows <= 1300, "{flows}");
+    }
+
+    #[test]
+    fn flows_that_are_idle_are_forgotten_while_nothing_comes() {
+        let mut bench = bench(&format!("{THREE}, PRESET paper"));
+        open(&mut bench, 1..101);
+        bench.pass(Duration::from_secs(29));
+        assert_eq!(bench.read("flows", "").unwrap(), "100");
+        bench.pass(Duration::from_secs(2));
+        assert_eq!(bench.read("flows", "").unwrap(), "0");
+    }
+
+    #[test]
+    fn a_balancer_that_takes_the_place_of_another_keeps_flows_by_the_names_of_members() {
+        let mut old = bench(&format!("{THREE}, METHOD least-loaded"));
+        let before = open(&mut old, 1..1001);
+        let text = "SERVICE 192.0.2.1:80, MEMBER d 10.0.0.4, MEMBER c 10.0.0.3, MEMBER b 10.0.0.2, MEMBER a 10.0.0.1";
+        let mut new = Bench::setup(&CLASS, text).outputs(2).beside(&old).replacing().build().unwrap();
+        new.take_state(&mut old);
+        assert_eq!(moved(&before, &members(&mut new, 1..1001, TcpFlags::ACK)), 0);
+    }
+
+    #[test]
+    fn with_nat_packets_reach_the_members_port_and_answers_come_from_the_service() {
+        let config = "SERVICE 192.0.2.1:80 tcp, MEMBER a 10.0.0.1:8080, FORWARD nat";
+        let mut bench = Bench::setup(&CLASS, config).inputs(2).outputs(3).build().unwrap();
+        bench.push(0, packet(5, TcpFlags::SYN).bytes());
+        let sent = bench.take(0).unwrap();
+        let expected = ip4().src("198.51.100.7").dst("10.0.0.1").tcp(5, 8080).flags(TcpFlags::SYN).bytes();
+        assert_eq!((sent.data(), sent.dst_ip()), (&expected[..], Ipv4Addr::new(10, 0, 0, 1)));
+        bench.push(1, ip4().src("10.0.0.1").dst("198.51.100.7").tcp(8080, 5).bytes());
+        bench.expect(2, ip4().src("192.0.2.1").dst("198.51.100.7").tcp(80, 5).bytes());
+        let stranger = ip4().src("10.0.0.9").dst("198.51.100.7").tcp(8080, 5).bytes();
+        bench.push(1, &stranger);
+        bench.expect(1, &stranger);
+    }
+
+    #[test]
+    fn nat_keeps_checksums_right_for_both_families_and_leaves_missing_ones_out() {
+        let v6 = "SERVICE [2001:db8::1]:53 udp, MEMBER a [2001:db8:2::a]:5353, FORWARD nat";
+        let mut bench6 = Bench::setup(&CLASS, v6).inputs(2).outputs(3).build().unwrap();
+        bench6.push(0, ip6().src("2001:db8::7").dst("2001:db8::1").udp(5, 53).payload([1; 9]).bytes());
+        let expected = ip6().src("2001:db8::7").dst("2001:db8:2::a").udp(5, 5353).payload([1; 9]).bytes();
+        assert_eq!(bench6.take(0).unwrap().data(), expected);
+        let v4 = "SERVICE 192.0.2.1:53 udp, MEMBER a 10.0.0.1:5353, FORWARD nat";
+        let mut bench4 = Bench::setup(&CLASS, v4).inputs(2).outputs(3).build().unwrap();
+        let mut bytes = ip4().src("198.51.100.7").dst("192.0.2.1").udp(5, 53).bytes();
+        bytes[26..28].fill(0);
+        bench4.push(0, &bytes);
+        let sent = bench4.take(0).unwrap();
+        let ip = Ipv4::new(sent.data()).unwrap();
+        assert!(ip.checksum_is_valid());
+        assert_eq!((Udp::new(ip.payload()).unwrap().checksum(), Ipv6::new(sent.data()).is_err()), (0, true));
+        assert!(Tcp::new(&[][..]).is_err());
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused_with_the_remedy() {
+        for (config, said) in [
+            ("MEMBER a 10.0.0.1", "there is no SERVICE"),
+            ("SERVICE 192.0.2.1:80, SERVICE 192.0.2.1", "are for 192.0.2.1:80, too"),
+            ("SERVICE 192.0.2.1:80, MEMBER a 2001:db8::1", "an IPv6 address takes no packets to 192.0.2.1"),
+            ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER a 10.0.0.2", "MEMBER a 10.0.0.2"),
+            ("SERVICE 192.0.2.1:80, METHOD best", "METHOD best"),
+            ("SERVICE 192.0.2.1:80, FORWARD tunnel", "FORWARD is 'direct' or 'nat'"),
+            ("SERVICE 192.0.2.1:80, SERVICE 192.0.2.1:81, FORWARD nat", "there is one SERVICE"),
+            ("SERVICE 192.0.2.1:80, PRESET long", "PRESET is 'default' or 'paper'"),
+        ] {
+            let refusal = Bench::refuses(&CLASS, config);
+            assert!(refusal.contains(said), "{config}: {refusal}");
+        }
+        let mut bench = bench(THREE);
+        for (handler, text) in [
+            ("add_member", "a 10.0.0.9"),
+            ("add_member", "e"),
+            ("add_member", "e 2001:db8::1"),
+            ("remove_member", "e"),
+            ("weight", "a"),
+            ("weight", "a much"),
+            ("method", "best"),
+        ] {
+            assert!(bench.write(handler, text).is_err(), "{handler} {text}");
+        }
+        assert_eq!(bench.read("members", "").unwrap().lines().count(), 3);
+    }
+}

@@ -1,0 +1,90 @@
+//! What FlowBalancer can be asked and told while it runs.
+use super::flow_balancer::FlowBalancer;
+use artery_engine::{Context, Handler, Read, Time, Write};
+use artery_table::flow::FlowKey;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// All of them.
+pub(super) static HANDLERS: &[Handler] = &[
+    Handler::read(
+        "members",
+        "members, a line each: `NAME ADDRESS[:PORT] [weight N]`, whether it is up, and whether it takes new flows",
+        &Read(|b: &mut FlowBalancer, _, _| Ok(members(b))),
+    ),
+    Handler::write(
+        "add_member",
+        "`NAME ADDRESS[:PORT] [weight N]`: adds a member",
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.add(text, now(cx))),
+    )
+    .once(),
+    Handler::write(
+        "remove_member",
+        "`NAME`: removes a member; its flows go to others",
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.remove(text, now(cx))),
+    )
+    .once(),
+    Handler::write(
+        "weight",
+        "`NAME N`: sets a member's weight; one of 0 keeps its flows and takes no new ones",
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.weigh(text, now(cx))),
+    )
+    .once(),
+    Handler::read(
+        "method",
+        "how members are chosen",
+        &Read(|b: &mut FlowBalancer, _, _| Ok(b.shared.members().settings().method.to_string())),
+    )
+    .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.choose_by(text, now(cx))))
+    .once(),
+    Handler::read(
+        "flows",
+        "flows that are remembered",
+        &Read(|b: &mut FlowBalancer, _, _| Ok(flows(b).to_string())),
+    )
+    .sum(),
+    Handler::read(
+        "counts",
+        "what was counted, a line each",
+        &Read(|b: &mut FlowBalancer, _, _| Ok(counts(b))),
+    ),
+];
+
+fn now(cx: &mut Context<'_>) -> Duration {
+    cx.now().since(Time::ZERO)
+}
+
+fn members(b: &FlowBalancer) -> String {
+    let mut text = String::new();
+    for view in b.shared.members().views() {
+        let up = if view.is_up { "up" } else { "down" };
+        let new = if view.takes_new { "takes new flows" } else { "takes no new flows" };
+        let _ = writeln!(text, "{} {up}, {new}", view.member);
+    }
+    text
+}
+
+fn flows(b: &FlowBalancer) -> u64 {
+    let v4 = b.v4.flows.as_ref().map_or(0, |flows| flows.len());
+    let v6 = b.v6.flows.as_ref().map_or(0, |flows| flows.len());
+    u64::from(v4) + u64::from(v6)
+}
+
+fn counts(b: &FlowBalancer) -> String {
+    fn of<K: FlowKey>(known: &super::known::Known<K>) -> [(&'static str, u64); 8] {
+        let stats = known.flows.as_ref().map(|flows| flows.stats()).unwrap_or_default();
+        [
+            ("lookups", stats.lookups),
+            ("hits", stats.hits),
+            ("flows-inserted", stats.inserts),
+            ("flows-expired", stats.expired.iter().sum()),
+            ("flows-displaced", stats.displaced_young),
+            ("flows-refused", stats.refused_full + stats.refused_crowded),
+            ("flows-unproven", stats.young.into()),
+            ("flow-bytes", stats.bytes),
+        ]
+    }
+    let both = of(&b.v4).into_iter().zip(of(&b.v6)).map(|((name, v4), (_, v6))| (name, v4 + v6));
+    let all = b.tally.named().into_iter().chain(both);
+    all.map(|(name, count)| format!("{name} {count}\n")).collect()
+}

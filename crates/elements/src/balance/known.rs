@@ -1,0 +1,176 @@
+//! What one worker knows of the flows of a family, and how it finds out who has those of a batch.
+use super::service::Service;
+use super::tally::Tally;
+use artery_table::balance::{Choice, Flow, Local, MemberId};
+use artery_table::flow::{Answer, FlowCursor, FlowId, FlowKey, FlowTable, Scope, Seed, Seen, Sight, Tick};
+use artery_wire::IpProtocol;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Flows that are taken over at a time.
+const CHUNK: usize = 1024;
+
+/// Packets of a batch that are for the service, and the table of their flows.
+pub(super) struct Known<K> {
+    /// None where flows are not remembered.
+    pub(super) flows: Option<FlowTable<K>>,
+    keys: Vec<K>,
+    /// Of each key: where its packet is in the batch, and what the packet looks like.
+    sights: Vec<(usize, Sight)>,
+    found: Vec<Option<FlowId>>,
+}
+
+/// What members are chosen by.
+pub(super) struct Chooser<'a> {
+    pub(super) choice: &'a Choice,
+    pub(super) local: &'a mut Local,
+    /// Of the hash that all machines with these members share.
+    pub(super) seed: &'a Seed,
+    pub(super) now: Duration,
+}
+
+impl<K: FlowKey> Known<K> {
+    pub(super) fn new(flows: Option<FlowTable<K>>) -> Known<K> {
+        Known { flows, keys: Vec::new(), sights: Vec::new(), found: Vec::new() }
+    }
+
+    /// Forgets the last batch.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.sights.clear();
+    }
+
+    /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
+    #[inline]
+    pub(super) fn note(&mut self, at: usize, packet: &[u8], services: &[Service]) -> bool {
+        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else { return false };
+        let ([_, address], [_, port]) = (key.addresses(), key.ports());
+        if !services.iter().any(|service| service.is_at(address, port, sight.protocol)) {
+            return false;
+        }
+        self.keys.push(key);
+        self.sights.push((at, sight));
+        true
+    }
+
+    /// Finds out who has the flows of the noted packets, and tells by place in the batch.
+    pub(super) fn assign(
+        &mut self,
+        by: &mut Chooser<'_>,
+        tally: &mut Tally,
+        mut tell: impl FnMut(usize, MemberId),
+    ) {
+        let Known { flows, keys, sights, found } = self;
+        let Some(flows) = flows.as_mut().filter(|_| !by.choice.method().is_for_packets()) else {
+            for (key, (at, _)) in keys.iter().zip(sights) {
+                by.pick(key).into_iter().for_each(|id| tell(*at, id));
+            }
+            return;
+        };
+        let now = Tick::at(by.now);
+        flows.find_batch(keys, found);
+        // Those that are known come first: a new flow may take the place of one that isn't proven.
+        let all = || keys.iter().zip(&*sights).zip(&*found);
+        for ((key, (at, sight)), id) in all() {
+            if let Some(id) = id
+                && let Some(answer) = flows.touch(*id, sight, now)
+            {
+                let member = match by.choice.living(answer.action) {
+                    Some(member) => Some(member),
+                    None => by.anew(flows, *id, key, tally),
+                };
+                member.into_iter().for_each(|member| tell(*at, member));
+            }
+        }
+        for ((key, (at, sight)), _) in all().filter(|(_, id)| id.is_none()) {
+            by.meet(flows, key, sight, tally).into_iter().for_each(|member| tell(*at, member));
+        }
+    }
+}
+
+impl Chooser<'_> {
+    #[inline]
+    fn pick<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
+        let flow = Flow { hash: key.hash(self.seed), xor: combined(key) };
+        self.choice.pick(self.local, flow, self.now)
+    }
+
+    fn answer(&self, member: MemberId) -> Answer {
+        Answer { action: member.action(), generation: self.choice.generation() }
+    }
+
+    /// Gives a flow whose member is gone another one.
+    #[cold]
+    fn anew<K: FlowKey>(
+        &mut self,
+        flows: &mut FlowTable<K>,
+        id: FlowId,
+        key: &K,
+        tally: &mut Tally,
+    ) -> Option<MemberId> {
+        let member = self.pick(key)?;
+        flows.renew(id, self.answer(member));
+        self.local.began(member);
+        tally.moved += 1;
+        Some(member)
+    }
+
+    /// Gives a flow that was not known a member, and remembers it.
+    fn meet<K: FlowKey>(
+        &mut self,
+        flows: &mut FlowTable<K>,
+        key: &K,
+        sight: &Sight,
+        tally: &mut Tally,
+    ) -> Option<MemberId> {
+        // An earlier packet of the batch may have come first.
+        if let Some(known) = flows.find(key).and_then(|id| flows.get(id))
+            && let Some(member) = self.choice.living(known.answer().action)
+        {
+            let id = known.id();
+            flows.touch(id, sight, Tick::at(self.now));
+            return Some(member);
+        }
+        let member = self.pick(key)?;
+        match flows.insert(key, self.answer(member), sight, Tick::at(self.now)) {
+            Ok(_) => self.local.began(member),
+            Err(_) => tally.unremembered += 1,
+        }
+        Some(member)
+    }
+}
+
+/// Addresses and ports, combined by exclusive or.
+fn combined(key: &impl FlowKey) -> u32 {
+    let folded = key.addresses().into_iter().fold(0, |all, address| {
+        all ^ match address {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                (bits >> 96) as u32 ^ (bits >> 64) as u32 ^ (bits >> 32) as u32 ^ bits as u32
+            }
+        }
+    });
+    let [from, to] = key.ports();
+    let has_ports = key.protocol() == IpProtocol::TCP || key.protocol() == IpProtocol::UDP;
+    folded ^ if has_ports { u32::from(from ^ to) } else { 0 }
+}
+
+impl<K: FlowKey> Known<K> {
+    /// Takes over the flows of another balancer's copy, as far as this one has members of the same names.
+    pub(super) fn take_over(&mut self, old: &mut Known<K>, (ours, theirs): (&Choice, &Choice), now: Tick) {
+        let (Some(flows), Some(old)) = (&mut self.flows, &old.flows) else { return };
+        let (mut at, mut records) = (Some(FlowCursor::default()), Vec::new());
+        while let Some(from) = at {
+            at = old.export(from, CHUNK, now, &mut records);
+            for mut record in records.drain(..) {
+                let name = theirs.member(record.answer.action).map(|member| &member.name);
+                if let Some(member) = name.and_then(|name| ours.named(name)) {
+                    record.answer = Answer { action: member.action(), generation: ours.generation() };
+                    // One for which there is no room is met anew.
+                    let _ = flows.import(&record, now);
+                }
+            }
+        }
+    }
+}

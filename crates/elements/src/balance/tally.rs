@@ -1,0 +1,32 @@
+//! What a balancer counts.
+
+/// Counts of one worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Packets that went to members.
+    pub(super) balanced: u64,
+    /// Packets that are not for the service.
+    pub(super) others: u64,
+    /// Packets that no member could take.
+    pub(super) nobody: u64,
+    /// Answers of members, sent on in the name of the service.
+    pub(super) answers: u64,
+    /// Flows that got another member, since theirs was gone.
+    pub(super) moved: u64,
+    /// Packets of flows for which there was no room; these go by the method alone.
+    pub(super) unremembered: u64,
+}
+
+impl Tally {
+    /// Each with its name.
+    pub(super) fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("packets-balanced", self.balanced),
+            ("packets-of-others", self.others),
+            ("packets-without-member", self.nobody),
+            ("answers", self.answers),
+            ("flows-moved", self.moved),
+            ("packets-unremembered", self.unremembered),
+        ]
+    }
+}
