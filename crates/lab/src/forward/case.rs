@@ -35,6 +35,12 @@ pub struct Case {
     /// Packets go to so many neighbors on one link instead of to routes
     #[arg(long)]
     pub neighbors: Option<u32>,
+    /// Packets are of so many flows to a service that a balancer shares out, instead of to routes
+    #[arg(long)]
+    pub flows: Option<u32>,
+    /// The balancer remembers no flow
+    #[arg(long)]
+    pub stateless: bool,
     /// Different packets, for each worker
     #[arg(long, default_value_t = PACKETS)]
     pub packets: usize,
@@ -65,12 +71,14 @@ impl Case {
         };
         say("table", self.table.as_ref().map(|table| table.display().to_string()));
         say("neighbors", self.neighbors.map(|count| count.to_string()));
+        say("flows", self.flows.map(|count| count.to_string()));
         say("packets", Some(self.packets.to_string()));
         say("frames", Some(self.frames.to_string()));
         say("workers", Some(self.workers.to_string()));
         say("cpu", Some(self.cpu.to_string()));
         say("limit", self.limit.map(|limit| limit.to_string()));
         words.extend(self.profile.then(|| "--profile".to_string()));
+        words.extend(self.stateless.then(|| "--stateless".to_string()));
         words
     }
 }
@@ -86,6 +94,8 @@ pub(super) mod testing {
             traffic: Traffic::Random,
             table: None,
             neighbors: Some(16),
+            flows: None,
+            stateless: false,
             packets: 500,
             frames: 200,
             workers: 1,

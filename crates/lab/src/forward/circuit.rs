@@ -78,8 +78,8 @@ impl Circuit {
             ports.insert(&name("out", worker), out);
         }
         checked_with(classes(), "forward", &network::text(&self.case), &[])?.replace(&self.handle)?;
-        for line in network::neighbors(&self.case).lines() {
-            self.handle.write("ip.add_neighbor", line)?;
+        for (handler, value) in network::neighbors(&self.case) {
+            self.handle.write(&handler, &value)?;
         }
         Ok(())
     }

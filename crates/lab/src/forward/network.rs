@@ -61,6 +61,40 @@ pub(super) fn name(what: &str, worker: usize) -> String {
 
 /// The configuration.
 pub(super) fn text(case: &Case) -> String {
+    case.flows.map_or_else(|| router(case), |flows| balancer(case, flows))
+}
+
+/// Servers that flows are shared out among.
+const SERVERS: usize = 16;
+/// What flows go to.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// A service by direct return, so that packets keep their addresses.
+fn balancer(case: &Case, flows: u32) -> String {
+    let members: String = (0..SERVERS).map(|n| format!(", MEMBER server{n} {}", gateway(4, n))).collect();
+    let (state, most) = (!case.stateless, flows.max(1 << 16));
+    let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
+    let worker = |n| {
+        format!(
+            "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
+    -> Strip(14) -> check{n} :: CheckIPHeader
+    -> forward{n} :: FlowBalancer(SERVICE {SERVICE} udp{members}, STATE {state}, FLOWS {}, YOUNG {most})
+    -> ttl{n} :: DecIPTTL -> arp{n} :: ARPQuerier(198.19.0.1, {OUT}) -> send{n} :: ToDevice(out{n});
+odd{n} :: Counter -> Discard; check{n}[1] -> odd{n}; forward{n}[1] -> odd{n}; ttl{n}[1] -> odd{n};
+Idle -> [1] arp{n};\n",
+            2 * most
+        )
+    };
+    (0..case.workers).map(worker).collect::<String>() + &placed(case)
+}
+
+/// Each worker has a part of its own.
+fn placed(case: &Case) -> String {
+    let places: Vec<String> = (0..case.workers).map(|n| format!("receive{n} {n}")).collect();
+    if case.workers > 1 { format!("StaticThreadSched({});\n", places.join(", ")) } else { String::new() }
+}
+
+fn router(case: &Case) -> String {
     let ports = match case.family {
         4 => ["198.18.0.1/24", "198.19.0.1/24 10.64.0.1/15"],
         _ => ["2001:2:0:0::1/64", "2001:2:0:1::1/64 2001:2:0:2::1/64"],
@@ -84,16 +118,20 @@ forward{n} -> odd{n} :: Counter -> Discard; forward{n}[2] -> odd{n};
 forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
         );
     }
-    let places: Vec<String> = (0..case.workers).map(|n| format!("receive{n} {n}")).collect();
-    if case.workers > 1 {
-        text += &format!("StaticThreadSched({});\n", places.join(", "));
-    }
-    text
+    text + &placed(case)
 }
 
-/// Neighbors to be made known in the run, one a line.
-pub(super) fn neighbors(case: &Case) -> String {
-    let line = |number| format!("out {} {}\n", neighbor(case.family, number), station(number));
+/// What is to be made known in the run: handlers, and what to write to them.
+pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
+    if case.flows.is_some() {
+        let server = |worker: usize, n: usize| {
+            (format!("arp{worker}.insert"), format!("{} {}", gateway(4, n), station(n as u32)))
+        };
+        return (0..case.workers).flat_map(|worker| (0..SERVERS).map(move |n| server(worker, n))).collect();
+    }
+    let line = |number| {
+        ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), station(number)))
+    };
     (0..case.neighbors.unwrap_or(0)).map(line).collect()
 }
 
@@ -136,6 +174,9 @@ pub(super) struct Frame(pub(super) [u8; FRAME]);
 
 /// The packets of a worker.
 pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
+    if let Some(flows) = case.flows {
+        return Ok(frames_of(flows, case.packets, worker));
+    }
     let mut destinations = destinations(case, SEED + 1 + worker as u64)?;
     if case.traffic == Traffic::One {
         destinations = vec![destinations[0]; case.packets];
@@ -192,6 +233,25 @@ fn is_far<A: artery_table::Address>(address: A) -> bool {
     !OURS.into_iter().any(starts)
 }
 
+/// Packets of flows in random order: each flow has one at least, if there are enough.
+fn frames_of(flows: u32, packets: usize, worker: usize) -> Vec<Frame> {
+    let mut random = Random::new(SEED + 1 + worker as u64);
+    let mut numbers: Vec<u32> = (0..packets).map(|n| (n % flows.max(1) as usize) as u32).collect();
+    (1..numbers.len()).for_each(|n| numbers.swap(n, random.below(n as u64 + 1) as usize));
+    let client = |flow: u32| (Ipv4Addr::from_bits(0x0a80_0000 + (flow >> 14)), 1024 + (flow & 0x3fff) as u16);
+    let link = ether(IN, EtherAddr([2, 0, 0, 0, 1, 2]));
+    let packet = |flow| {
+        let (from, port) = client(flow);
+        let ip = ip4().src(from).dst(SERVICE).ttl(HOPS).udp(port, 53).payload([0; 18]);
+        filled(&link.clone().ip4(ip).bytes())
+    };
+    numbers.into_iter().map(packet).collect()
+}
+
+fn filled(bytes: &[u8]) -> Frame {
+    Frame(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)))
+}
+
 fn frame(destination: IpAddr, number: u32) -> Frame {
     let link = ether(IN, EtherAddr([2, 0, 0, 0, 1, 2]));
     let port = number as u16;
@@ -205,7 +265,7 @@ fn frame(destination: IpAddr, number: u32) -> Frame {
             link.ip6(ip.raw(59, [0; 6])).bytes()
         }
     };
-    Frame(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)))
+    filled(&bytes)
 }
 
 /// Whether a frame is as the router must have left it.

@@ -57,6 +57,8 @@ impl Plan {
             traffic: Traffic::Random,
             table: None,
             neighbors: None,
+            flows: None,
+            stateless: false,
             packets: PACKETS,
             frames: FRAMES,
             workers: self.options.workers.into(),
