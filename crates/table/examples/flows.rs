@@ -1,14 +1,15 @@
-//! What a table of flows costs, by the number of flows: `cargo run --release -p artery-table --example flows [-- huge]`.
+//! What a table of flows costs, by the number of flows: `cargo run --release -p artery-table --example flows [-- huge]
+//! [find4|find6|pauses|flood] [most flows]`.
 //!
-//! Keys are looked for in batches of 256, in random order. A pause is the longest time of one call of `insert` or
-//! `maintain`, page faults among it; on a machine that is shared, others' turns are among it too, which is why the second
-//! longest ones are shown beside.
+//! Keys are looked for in batches of 256, in random order. A pause is the longest processor time of one call of `insert`
+//! or `maintain`, page faults among it. What the machine itself does meanwhile, such as interrupts, is among it too: the
+//! three longest ones are shown, and beside them those of calls that do nothing.
 use artery_table::flow::{
     Answer, Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, Seed, Sight, Tick,
 };
 use artery_table::{HugePages, Pages, Storage};
 use artery_wire::{IpProtocol, TcpFlags};
-use std::error::Error;
+use rustix::time::{ClockId, clock_gettime};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ struct Random(u64);
 impl Random {
     fn below(&mut self, most: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 32) * u64::from(most) >> 32) as u32
+        (((self.0 >> 32) * u64::from(most)) >> 32) as u32
     }
 }
 
@@ -56,9 +57,9 @@ struct Longest([Duration; 3]);
 
 impl Longest {
     fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let begin = Instant::now();
+        let begin = processor_time();
         let result = call();
-        let time = begin.elapsed();
+        let time = processor_time().saturating_sub(begin);
         if let Some(place) = self.0.iter().position(|longest| time > *longest) {
             self.0[place..].rotate_right(1);
             self.0[place] = time;
@@ -72,6 +73,12 @@ impl std::fmt::Display for Longest {
         let [a, b, c] = self.0.map(|time| time.as_nanos() as f64 / 1000.0);
         write!(f, "{a:.0}, {b:.0}, {c:.0} us")
     }
+}
+
+/// The time that this thread was run for.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn resident() -> u64 {
@@ -129,11 +136,12 @@ fn lookups<K: Numbered>(table: &mut FlowTable<K>, flows: u32, random: &mut Rando
     })
 }
 
-fn sizes<K: Numbered>(name: &str, storage: &dyn Storage) {
+fn sizes<K: Numbered>(name: &str, most: u32, storage: &dyn Storage) {
     println!(
         "{name}: flows, install (find, insert, prove, maintain), find, find + touch, + touch uncounted, bytes a flow"
     );
-    for flows in [1000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000] {
+    let sizes = [1000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000];
+    for flows in sizes.into_iter().filter(|flows| *flows <= most) {
         let before = resident();
         let mut table = table::<K>(flows, 1 << 16, storage);
         let install = install(&mut table, 0, flows);
@@ -160,6 +168,8 @@ fn pauses(name: &str, storage: &dyn Storage, populate: bool) {
         table.populate(FLOWS);
     }
     let (mut insert, mut maintain, mut expire) = (Longest::default(), Longest::default(), Longest::default());
+    let mut nothing = Longest::default();
+    (0..FLOWS).for_each(|n| drop(nothing.time(|| std::hint::black_box(Box::new(n)))));
     for n in 0..FLOWS {
         let key = Flow4::numbered(n);
         insert.time(|| table.insert(&key, Answer::default(), &SYN, at(1))).expect("there is room");
@@ -173,7 +183,7 @@ fn pauses(name: &str, storage: &dyn Storage, populate: bool) {
         calls += 1;
     }
     println!(
-        "{name}: insert {insert}; maintain {maintain}; {calls} of 64 that forget all {expire}; {} MB given back",
+        "{name}: nothing {nothing}; insert {insert}; maintain {maintain}; {calls} of 64 that forget all {expire}; {} MB given back",
         (grown.saturating_sub(resident())) / 1_000_000
     );
 }
@@ -217,13 +227,24 @@ fn flood(storage: &dyn Storage) {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let huge = std::env::args().any(|argument| argument == "huge");
-    let storage: &dyn Storage = if huge { &HugePages } else { &Pages };
-    sizes::<Flow4>("IPv4", storage);
-    sizes::<Flow6>("IPv6", storage);
-    pauses("4 M flows", storage, false);
-    pauses("4 M flows, populated", storage, true);
-    flood(storage);
-    Ok(())
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let storage: &dyn Storage = if arguments.iter().any(|word| word == "huge") { &HugePages } else { &Pages };
+    let most = arguments.iter().find_map(|word| word.parse().ok()).unwrap_or(u32::MAX);
+    let is_part = |word: &&str| *word != "huge" && word.parse::<u32>().is_err();
+    let parts: Vec<&str> = arguments.iter().map(String::as_str).filter(is_part).collect();
+    let is_wanted = |part| parts.is_empty() || parts.contains(&part);
+    if is_wanted("find4") {
+        sizes::<Flow4>("IPv4", most, storage);
+    }
+    if is_wanted("find6") {
+        sizes::<Flow6>("IPv6", most, storage);
+    }
+    if is_wanted("pauses") {
+        pauses("4 M flows", storage, false);
+        pauses("4 M flows, populated", storage, true);
+    }
+    if is_wanted("flood") {
+        flood(storage);
+    }
 }

@@ -40,6 +40,7 @@
 //!
 //! Locks and sharing (each worker has its own table), clocks (`now` is an argument), what an action means, sequence
 //! numbers (so resets and proofs can be forged by who sees or guesses ports), and transport to other machines.
+mod ends;
 mod entry;
 mod ids;
 mod index;
@@ -53,6 +54,7 @@ mod tick;
 mod view;
 mod young;
 
+pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
 pub use key::{Flow4, Flow6, FlowKey, Scope, Seed, Seen, Sight};
 pub use limits::{FlowLimits, FlowSettings, Full};
@@ -63,16 +65,16 @@ pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 
 use crate::simd::prefetch;
 use crate::storage::{Storage, Words};
+use ends::Ends;
 use entry::{IMPORTED, LIVE, Line, Status, YOUNG};
 use ids::Ids;
 use index::Index;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 use young::Young;
 
 /// Keys that are looked for together.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 /// How old the time of a flow's last packet may become before it is written again: an eighth of a second.
 const COARSE: u32 = 1250;
 /// Most splits of buckets for one flow that comes: one makes room for eight.
@@ -100,8 +102,18 @@ pub struct FlowTable<K> {
     round_end: u32,
     /// Parts of the entries that were used since their memory was given back.
     used: Vec<bool>,
+    /// Room for the lookups of a batch.
+    under_way: Vec<UnderWay>,
+    ends: Ends<K>,
     stats: FlowStats,
-    key: PhantomData<K>,
+}
+
+/// A lookup of a batch.
+#[derive(Clone, Copy, Default)]
+struct UnderWay {
+    hash: u64,
+    bucket: u32,
+    likely: u32,
 }
 
 /// The lines of all entries.
@@ -159,8 +171,9 @@ impl<K: FlowKey> FlowTable<K> {
             hand: 0,
             round_end: 0,
             used: vec![false; limits.flows.div_ceil(maintain::PART) as usize],
+            under_way: vec![UnderWay::default(); BATCH],
+            ends: Ends::none(),
             stats: FlowStats::default(),
-            key: PhantomData,
         })
     }
 
@@ -188,28 +201,38 @@ impl<K: FlowKey> FlowTable<K> {
     /// Touch those that were found before you insert others: a flow that makes room for another leaves its number to it.
     pub fn find_batch(&mut self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
         found.clear();
-        keys.chunks(BATCH).for_each(|keys| self.find_some(keys, found));
+        found.resize(keys.len(), None);
+        let mut hits = 0;
+        let mut under_way = std::mem::take(&mut self.under_way);
+        for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+            hits += self.find_some(keys, found, &mut under_way);
+        }
+        self.under_way = under_way;
         self.stats.lookups += keys.len() as u64;
-        self.stats.hits += found.iter().flatten().count() as u64;
+        self.stats.hits += hits;
     }
 
     /// Looks for up to [`BATCH`] keys, so that they wait for memory together: first for buckets, then for entries.
     #[inline]
-    fn find_some(&self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
-        let (mut hashes, mut likely) = ([(0, 0); BATCH], [0; BATCH]);
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            let of_key = key.hash(&self.seed);
-            *hash = (of_key, self.index.begin(of_key));
+    fn find_some(&self, keys: &[K], found: &mut [Option<FlowId>], under_way: &mut [UnderWay]) -> u64 {
+        for (lookup, key) in under_way.iter_mut().zip(keys) {
+            lookup.hash = key.hash(&self.seed);
+            lookup.bucket = self.index.begin(lookup.hash);
         }
-        for (likely, (hash, bucket)) in likely.iter_mut().zip(&hashes[..keys.len()]) {
-            *likely = self.index.first_candidate(*hash, *bucket);
-            self.entries.prefetch(*likely);
+        for lookup in &mut under_way[..keys.len()] {
+            lookup.likely = self.index.first_candidate(lookup.hash, lookup.bucket);
+            self.entries.prefetch(lookup.likely);
         }
-        let looked = keys.iter().zip(hashes).zip(likely);
-        found.extend(looked.map(|((key, (hash, _)), likely)| match self.entries.get(likely) {
-            Some(line) if entry::has_key(line, key) => Some(FlowId(likely)),
-            _ => self.find_further(key, hash),
-        }));
+        let mut hits = 0;
+        for ((found, key), lookup) in found.iter_mut().zip(keys).zip(&*under_way) {
+            *found = match self.entries.get(lookup.likely) {
+                Some(line) if entry::has_key(line, key) => Some(FlowId(lookup.likely)),
+                None if lookup.likely == index::NONE => None,
+                _ => self.find_further(key, lookup.hash),
+            };
+            hits += u64::from(found.is_some());
+        }
+        hits
     }
 
     /// Finds what was not in the likely place.
@@ -369,7 +392,7 @@ impl<K: FlowKey> FlowTable<K> {
         for _ in 0..most {
             let Some((id, version)) = self.young.pop() else { return false };
             if self.is_still_young(id, version) {
-                self.forget(id);
+                self.forget(id, EndReason::Displaced);
                 self.stats.displaced_young += 1;
                 return true;
             }
@@ -378,10 +401,11 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Takes a flow out of the table.
-    fn forget(&mut self, id: u32) {
+    fn forget(&mut self, id: u32, reason: EndReason) {
         let hash = self.entries.hash::<K>(id, &self.seed);
         let line = self.entries.line(id);
         self.young_count -= u32::from(entry::status(line).has(YOUNG));
+        self.stats.unreported_ends += u64::from(!self.ends.note(line, reason));
         entry::clear(line);
         let was_there = self.index.remove(hash, id);
         debug_assert!(was_there, "each flow is in the index");
@@ -406,10 +430,21 @@ impl<K: FlowKey> FlowTable<K> {
     pub fn remove(&mut self, id: FlowId) -> bool {
         let is_there = self.get(id).is_some();
         if is_there {
-            self.forget(id.0);
+            self.forget(id.0, EndReason::Removed);
             self.stats.removed += 1;
         }
         is_there
+    }
+
+    /// Has up to `room` ends of flows noted until they are taken; zero, as in a new table, is for who does not want to know.
+    pub fn report_ends(&mut self, room: usize) {
+        self.ends.make_room(room);
+    }
+
+    /// Takes the ends that were noted, in their order. Those that found no room are counted only: take them after each
+    /// batch.
+    pub fn take_ends(&mut self) -> impl Iterator<Item = FlowEnd<K>> + '_ {
+        self.ends.take()
     }
 
     /// The flow of a number.

@@ -25,13 +25,15 @@ const MOST_OVERFLOW: u32 = 4;
 /// Fewest buckets.
 const LEAST: u32 = 16;
 /// The index grows when more than this many hundredths of its places are taken, and shrinks when less than the other.
-const FULL: u64 = 70;
-const SPARSE: u64 = 30;
+const FULL: u64 = 60;
+const SPARSE: u64 = 25;
 /// Buckets whose memory is given back together.
 const RELEASED: u32 = 1024;
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
+/// No entry that is known without looking into overflow lines.
+const BEYOND: u32 = u32::MAX - 1;
 /// A bit for each place.
 const ALL_PLACES: u32 = (1 << PLACES) - 1;
 /// The first word with numbers.
@@ -124,7 +126,8 @@ impl Index {
         bucket
     }
 
-    /// The entry in a bucket that is most likely the one of a hash, or [`NONE`].
+    /// The entry in a bucket that is most likely the one of a hash, or [`NONE`], or [`BEYOND`] if it could only be in an
+    /// overflow line.
     #[inline(always)]
     pub(super) fn first_candidate(&self, hash: u64, bucket: u32) -> u32 {
         let line = self.line(bucket);
@@ -132,6 +135,7 @@ impl Index {
         if places == 0 {
             if let Some(next) = overflow(line) {
                 prefetch(self.line(self.most + next));
+                return BEYOND;
             }
             return NONE;
         }

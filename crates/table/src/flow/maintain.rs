@@ -1,5 +1,6 @@
 //! What a table does between batches: it forgets idle flows, makes the index smaller, gives memory back; and what
 //! control changes while it is used.
+use super::ends::EndReason;
 use super::entry::{self, LIVE, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::limits::{FlowLimits, FlowSettings};
@@ -13,7 +14,7 @@ pub(super) const PART: u32 = 1024;
 /// Flows that are forgotten together.
 const GROUP: usize = 16;
 /// Most buckets that are merged by one call.
-const MERGES: usize = 8;
+const MERGES: usize = 4;
 /// Bytes of a page that is touched ahead: the smallest that there are.
 const PAGE_WORDS: usize = 4096 / 8;
 
@@ -110,7 +111,7 @@ impl<K: FlowKey> FlowTable<K> {
     fn expire(&mut self, id: u32) {
         let state = entry::status(self.entries.line(id)).state;
         self.stats.expired[state as usize] += 1;
-        self.forget(id);
+        self.forget(id, EndReason::Idle);
     }
 
     /// Brings young flows below a limit that was lowered.

@@ -22,6 +22,8 @@ pub struct FlowStats {
     pub expired: [u64; FlowState::ALL.len()],
     /// Flows that were removed or flushed.
     pub removed: u64,
+    /// Ends of flows that were to be reported and found no room.
+    pub unreported_ends: u64,
     /// Entries at which the search for idle flows has looked.
     pub examined: u64,
     /// Flows whose place in the index changed as it grew or shrank.

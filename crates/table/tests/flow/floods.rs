@@ -21,7 +21,7 @@ fn a_flood_leaves_known_flows_their_places_and_memory_its_bounds() {
     }
     let stats = table.stats();
     assert_eq!((stats.young, stats.displaced_young, stats.refused_full), (1000, 999_000, 0));
-    (0..1000).for_each(|n| assert!(table.find(&tcp(1 << 20 | (999_000 + n & !1))).is_some()));
+    (0..1000).for_each(|n| assert!(table.find(&tcp(1 << 20 | ((999_000 + n) & !1))).is_some()));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_table_full_of_proven_flows_refuses_and_counts_others() {
 #[test]
 fn the_oldest_young_flow_makes_room_and_those_proven_meanwhile_do_not() {
     let mut table = table::<Flow4>(1000, 4);
-    (0..4).for_each(|n| drop(table.insert(&tcp(n), answer(n), &SYN, at(0)).map(|id| id.number())));
+    (0..4).for_each(|n| attempt(&mut table, n, at(0)));
     let third = table.find(&tcp(2)).unwrap();
     table.touch(third, &ACK, at(0));
     let known = |table: &mut FlowTable<Flow4>| -> Vec<u32> {
@@ -65,7 +65,7 @@ fn an_entry_that_became_anothers_is_not_taken_for_the_young_one_it_was() {
     table.insert(&tcp(1), answer(1), &SYN, at(0)).unwrap();
     table.remove(first);
     assert_eq!(table.insert(&tcp(2), answer(2), &SYN, at(0)), Ok(first));
-    (3..6).for_each(|n| drop(table.insert(&tcp(n), answer(n), &SYN, at(0)).map(|id| id.number())));
+    (3..6).for_each(|n| attempt(&mut table, n, at(0)));
     assert_eq!((table.find(&tcp(1)), table.find(&tcp(2))), (None, Some(first)));
 }
 

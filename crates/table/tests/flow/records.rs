@@ -1,6 +1,6 @@
 //! Walks over a table that changes meanwhile, and records that go and come.
 use crate::rig::*;
-use artery_table::flow::{Flow4, Flow6, FlowCursor, FlowState, FlowTable, Imported};
+use artery_table::flow::{EndReason, Flow4, Flow6, FlowCursor, FlowState, FlowTable, Imported};
 use artery_wire::IpProtocol;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -107,4 +107,31 @@ fn a_flush_removes_those_it_is_told_to() {
     }
     assert_eq!((table.len(), table.stats().removed, calls), (600, 300, 9));
     assert!((0..900).all(|n| table.find(&tcp(n)).is_some() == (n % 3 != 1)));
+}
+
+#[test]
+fn ends_are_told_in_order_while_there_is_room() {
+    let mut table = table::<Flow4>(100, 2);
+    (0..3).for_each(|n| assert!(table.insert(&tcp(n), answer(n), &SYN, at(0)).is_ok()));
+    assert_eq!(table.take_ends().count(), 0);
+    table.report_ends(3);
+    table.insert(&udp(3), answer(3), &DATAGRAM, at(0)).unwrap();
+    let id = table.find(&tcp(2)).unwrap();
+    assert!(table.remove(id));
+    go_round(&mut table, at(100));
+    let ends: Vec<_> =
+        table.take_ends().map(|end| (end.key, end.answer, end.state, end.bytes, end.reason)).collect();
+    let expected = [
+        (tcp(1), answer(1), FlowState::Opening, 40, EndReason::Displaced),
+        (tcp(2), answer(2), FlowState::Opening, 40, EndReason::Removed),
+        (udp(3), answer(3), FlowState::UdpSingle, 100, EndReason::Idle),
+    ];
+    assert_eq!(ends, expected);
+    (10..30).for_each(|n| assert!(establish(&mut table, n, at(100)).is_ok()));
+    go_round(&mut table, at(99_000));
+    assert_eq!((table.take_ends().count(), table.stats().unreported_ends), (3, 17));
+    table.report_ends(0);
+    establish(&mut table, 1, at(99_000)).unwrap();
+    go_round(&mut table, at(190_000));
+    assert_eq!((table.len(), table.take_ends().count(), table.stats().unreported_ends), (0, 0, 17));
 }

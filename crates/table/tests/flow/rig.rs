@@ -58,6 +58,16 @@ pub(crate) fn table<K: FlowKey>(flows: u32, young: u32) -> FlowTable<K> {
     FlowTable::new(FlowLimits { flows, young }, FlowSettings::default(), seed, &Pages).unwrap()
 }
 
+/// Adds a connection of which only the SYN was seen, if there is room for it.
+pub(crate) fn attempt(table: &mut FlowTable<Flow4>, n: u32, now: Tick) {
+    let _ = table.insert(&tcp(n), answer(n), &SYN, now);
+}
+
+/// Adds a connection and proves it, if there is room for it.
+pub(crate) fn attempt_and_use(table: &mut FlowTable<Flow4>, n: u32, now: Tick) {
+    let _ = establish(table, n, now);
+}
+
 /// Adds a connection and proves it.
 pub(crate) fn establish(table: &mut FlowTable<Flow4>, n: u32, now: Tick) -> Result<FlowId, Full> {
     let id = table.insert(&tcp(n), answer(n), &SYN, now)?;

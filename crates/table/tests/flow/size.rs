@@ -69,8 +69,7 @@ fn tables_of_few_places_work_too() {
         let mut table = table::<Flow4>(flows, flows);
         for round in 0..3 {
             let begin = u64::from(round) * 100_000;
-            (0..200)
-                .for_each(|n| drop(establish(&mut table, round * 1000 + n, at(begin)).map(|id| id.number())));
+            (0..200).for_each(|n| attempt_and_use(&mut table, round * 1000 + n, at(begin)));
             assert_eq!(table.len(), flows);
             assert_eq!(go_round(&mut table, at(begin + 99_000)), flows as usize);
         }

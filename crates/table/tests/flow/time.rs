@@ -86,7 +86,7 @@ fn a_pinned_flow_stays_until_it_is_removed() {
     let mut table = table::<Flow4>(2, 1);
     let id = table.insert(&tcp(1), answer(1), &SYN, at(0)).unwrap();
     assert!(table.pin(id, true));
-    (2..100).for_each(|n| drop(table.insert(&tcp(n), answer(n), &SYN, at(0)).map(|id| id.number())));
+    (2..100).for_each(|n| attempt(&mut table, n, at(0)));
     assert_eq!(go_round(&mut table, at(100_000)), 1);
     assert!(table.get(id).is_some_and(|view| view.is_pinned() && !view.is_young()));
     assert!(table.remove(id) && !table.remove(id) && !table.pin(id, true));
