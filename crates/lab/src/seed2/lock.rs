@@ -1,7 +1,8 @@
 //! The locks and reference counts that baselines are made of, in three kinds: as they are, watched, and none at all.
 //!
 //! A baseline is written once, over [`Locks`]. [`Plain`] is what is timed against others. [`Watched`] counts for each
-//! thread what it locks, and looks at the clock around every 61st operation; what looking costs is taken off. [`Alone`] has
+//! thread what it locks, and looks at the clock around every 61st operation and whenever it has to wait; what looking costs is
+//! taken off. [`Alone`] has
 //! no locks and cannot be shared, which the compiler sees to: it is the build for one processor.
 //!
 //! Locks are those of the standard library: they spin for a while, and then sleep in the kernel. One acquisition and its
@@ -122,7 +123,7 @@ pub(super) struct Tally {
     pub(super) contended: u64,
     /// Atomic read-modify-writes, those of locks among them.
     pub(super) rmw: u64,
-    /// Nanoseconds in locks and reference counts, estimated from every 61st operation.
+    /// Nanoseconds in locks and reference counts: all of waiting, and an estimate from every 61st operation for the rest.
     pub(super) nanos: f64,
 }
 
@@ -157,7 +158,11 @@ fn count(change: impl FnOnce(&mut Tally)) {
     TALLY.set(tally);
 }
 
-/// Does something on locks, and times it if it is its turn.
+/// The longest that an operation takes by itself: what takes longer lost its processor meanwhile, which has nothing to do with
+/// the lock and would count for 61.
+const LONGEST: f64 = 5000.0;
+
+/// Does something on locks for which nobody waits, and times it if it is its turn.
 #[inline]
 fn watch<R>(operation: impl FnOnce() -> R) -> R {
     let left = UNTIL_TIMED.get() - 1;
@@ -166,11 +171,16 @@ fn watch<R>(operation: impl FnOnce() -> R) -> R {
         return operation();
     }
     UNTIL_TIMED.set(STRIDE);
-    let start = Instant::now();
-    let done = operation();
-    let nanos = start.elapsed().as_nanos() as f64 - look();
-    count(|tally| tally.nanos += nanos.max(0.0) * f64::from(STRIDE));
+    let (done, nanos) = timed(operation);
+    count(|tally| tally.nanos += nanos.min(LONGEST) * f64::from(STRIDE));
     done
+}
+
+/// Does something, and says how many nanoseconds it took without the looks at the clock.
+fn timed<R>(act: impl FnOnce() -> R) -> (R, f64) {
+    let start = Instant::now();
+    let done = act();
+    (done, (start.elapsed().as_nanos() as f64 - look()).max(0.0))
 }
 
 /// What two looks at the clock cost: the median of many.
@@ -202,17 +212,21 @@ impl Locks for Watched {
     }
 }
 
-/// Counts an acquisition, and takes the lock at once or else by waiting.
-fn acquire<G>(at_once: Result<G, TryLockError<G>>, wait: impl FnOnce() -> G) -> G {
-    let (guard, contended) = match at_once {
-        Ok(guard) => (guard, 0),
-        Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), 0),
-        Err(TryLockError::WouldBlock) => (wait(), 1),
+/// Counts an acquisition, and takes the lock at once or else by waiting, which is timed every time.
+fn acquire<G>(at_once: impl FnOnce() -> Result<G, TryLockError<G>>, wait: impl FnOnce() -> G) -> G {
+    let (guard, waited) = match watch(at_once) {
+        Ok(guard) => (guard, None),
+        Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), None),
+        Err(TryLockError::WouldBlock) => {
+            let (guard, nanos) = timed(wait);
+            (guard, Some(nanos))
+        }
     };
     count(|tally| {
         tally.locks += 1;
         tally.rmw += 2;
-        tally.contended += contended;
+        tally.contended += u64::from(waited.is_some());
+        tally.nanos += waited.unwrap_or(0.0);
     });
     guard
 }
@@ -223,7 +237,7 @@ impl<T> Exclusive<T> for WatchedMutex<T> {
     }
     fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let wait = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut guard = watch(|| acquire(self.0.try_lock(), wait));
+        let mut guard = acquire(|| self.0.try_lock(), wait);
         let done = act(&mut guard);
         watch(|| drop(guard));
         done
@@ -236,14 +250,14 @@ impl<T> Shared<T> for WatchedRw<T> {
     }
     fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R {
         let wait = || self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let guard = watch(|| acquire(self.0.try_read(), wait));
+        let guard = acquire(|| self.0.try_read(), wait);
         let done = act(&guard);
         watch(|| drop(guard));
         done
     }
     fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let wait = || self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut guard = watch(|| acquire(self.0.try_write(), wait));
+        let mut guard = acquire(|| self.0.try_write(), wait);
         let done = act(&mut guard);
         watch(|| drop(guard));
         done
@@ -322,7 +336,6 @@ mod tests {
             })
         };
         take_tally();
-        UNTIL_TIMED.set(1);
         held.wait();
         assert_eq!(wanted.with(|value| *value), 7);
         let tally = take_tally();

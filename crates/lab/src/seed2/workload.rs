@@ -25,7 +25,7 @@ pub enum Workload {
 }
 
 /// 10.0.0.0/16 is on the first interface, with all routers.
-const LINK: u32 = 0x0a00_0000;
+pub(super) const LINK: u32 = 0x0a00_0000;
 /// 10.1.0.0/16 is on the second, with the neighbors that there are beside.
 pub(super) const BESIDE: u32 = 0x0a01_0000;
 /// Destinations of all workloads but the third.
@@ -46,7 +46,7 @@ pub(super) fn router(n: u8) -> u32 {
 }
 
 /// The n-th neighbor on the first interface; behind the routers.
-fn near(n: u32) -> u32 {
+pub(super) fn near(n: u32) -> u32 {
     LINK + 256 + n
 }
 

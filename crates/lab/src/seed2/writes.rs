@@ -8,10 +8,10 @@ use super::case::BATCH;
 use super::driver::Driver;
 use super::engine::{Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfSplit};
 use super::lock::Plain;
-use super::network::Sender as _;
-use super::workload::Workload;
-use crate::program;
-use anyhow::{Context as _, ensure};
+use super::network::{Control, Mac, Sender as _};
+use super::workload::{LINK, Workload, link, router};
+use anyhow::{Context as _, anyhow, ensure};
+use artery_table::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
@@ -37,13 +37,13 @@ const PACKETS: usize = 32 * BATCH;
 
 /// What two threads that send have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Writes {
+pub struct Writes {
     /// Cache lines that one writes and the other touches.
-    pub(super) lines: usize,
+    pub lines: usize,
     /// Stores to them for a packet.
-    pub(super) stores: f64,
+    pub stores: f64,
     /// All stores for a packet.
-    pub(super) all: f64,
+    pub all: f64,
 }
 
 /// Sends between marks, in this process.
@@ -65,8 +65,9 @@ where
 {
     eprintln!("{MARK_IS}{:x}", std::ptr::from_ref(&MARK.0) as usize);
     let tables = E::tables(1024)?;
-    Workload::W1.furnish(&tables, 0)?;
-    let packets = &Workload::W1.trace(0).packets[..PACKETS];
+    furnish(&tables)?;
+    // Their destinations are behind that route.
+    let packets = &Workload::W4.trace(0).packets[..PACKETS];
     let turn = Barrier::new(2);
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -98,12 +99,16 @@ where
     Ok(())
 }
 
-/// Counts them; valgrind has to be there.
-pub(super) fn count(valgrind: &Path, engine: EngineName) -> anyhow::Result<Writes> {
-    count_by(valgrind, &program::this()?, engine)
+/// One route by a router, and not the default one: to lay that out would be most of the trace.
+fn furnish(control: &impl Control) -> anyhow::Result<()> {
+    let full = |_| anyhow!("there is no room for the routes");
+    control.connect(link(LINK), 0).map_err(full)?;
+    control.learn(router(1), Mac::new(1, 1));
+    control.add_route(Prefix::of(20 << 24, 10), router(1)).map_err(full)
 }
 
-fn count_by(valgrind: &Path, program: &Path, engine: EngineName) -> anyhow::Result<Writes> {
+/// Counts what two threads of `artery-bench` have in common.
+pub fn shared_writes(valgrind: &Path, program: &Path, engine: EngineName) -> anyhow::Result<Writes> {
     let mut command = Command::new(valgrind);
     command.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]).arg(program);
     command.args([SUBCOMMAND, &engine.letter().to_lowercase()]).stderr(Stdio::piped()).stdout(Stdio::null());

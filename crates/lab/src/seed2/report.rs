@@ -1,0 +1,455 @@
+//! What was measured, and what it says about the claims: tables, JSON lines and charts.
+
+use super::case::Run;
+use super::claims::judge;
+use super::deletion::{ENGINES, POPULATIONS};
+use super::engine::EngineName;
+use super::figures::{Figures, Point, mean};
+use super::plan::{DRIVERS, NEIGHBORS, Plan};
+use super::workload::Workload;
+use crate::machine::Machine;
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
+
+/// See the module.
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) plan: Plan,
+    pub(super) figures: Figures,
+    pub(super) remarks: Vec<String>,
+}
+
+const LEFT: Align = Align::Left;
+const RIGHT: Align = Align::Right;
+
+impl Findings for Report {
+    const NAME: &'static str = "seed2";
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "# Seed 2: routes and neighbors in one table or two\n\n{}.\nMeans of {} samples of {} ms. Before it is measured, every \
+             engine has to find the right link address for every packet.\n",
+            self.machine, self.plan.samples, self.plan.millis
+        );
+        text += &self.legend();
+        for remark in &self.remarks {
+            text += &format!("\n{remark}\n");
+        }
+        for driver in DRIVERS {
+            text += &format!(
+                "\n## Figures 7 and 9: million packets a second, a driver of {driver} ns\n\n{}",
+                self.rate_table(driver)
+            );
+        }
+        text += &format!("\n## Figure 10: percent of the threads' time in locks\n\n{}", self.locked_table());
+        text += "\nLock functions are timed by the clock: all waiting, and of the rest every 61st call; what the clock takes is taken \
+                 off. Time asleep in a lock counts as time in locks. With no thread it is 0: nothing but packets takes these locks.\n";
+        text += &format!("\n## Other workloads, without a driver\n\n{}", self.workload_table());
+        text += "\nW2: a thousand neighbors. W3: a million destinations by 1,424 routes and four routers, shared out among the threads. W4: a \
+                 thousand routes a second and a router's link address change, and the verifier looks at every packet; stale are those \
+                 that took a route which was not the best any more when they were looked up.\n";
+        text += &format!("\n## What a packet costs\n\n{}", self.cost_table());
+        text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
+        text += &format!("\n## Deleting a network: milliseconds\n\n{}", self.deletion_table());
+        text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
+        text += "\n## Claims\n";
+        for verdict in judge(&self.figures, self.machine.cores) {
+            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
+        }
+        text
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let mut all = self.rates();
+        all.extend(self.watched());
+        all.extend(self.verified());
+        all.extend(self.counted());
+        all.extend(self.others());
+        all
+    }
+
+    fn charts(&self) -> Vec<(String, String)> {
+        use EngineName::*;
+        let rate = |engines: &[EngineName], driver| self.rate_bars(engines, driver);
+        vec![
+            ("seed2-figure7.svg".to_string(), rate(&[L, S], DRIVERS[1]).svg()),
+            ("seed2-figure9.svg".to_string(), rate(&EngineName::ALL, DRIVERS[1]).svg()),
+            ("seed2-figure9-bare.svg".to_string(), rate(&EngineName::ALL, DRIVERS[0]).svg()),
+            ("seed2-figure10.svg".to_string(), self.locked_bars(&[L, S, F]).svg()),
+        ]
+    }
+}
+
+impl Report {
+    fn legend(&self) -> String {
+        let engines = EngineName::ALL.map(|engine| format!("{}: {}", engine.letter(), engine.title()));
+        let mut text = format!("\n{}.\n", engines.join("; "));
+        if self.figures.threads().last().is_some_and(|most| *most > self.machine.cores) {
+            text += &format!("\nThreads marked * share {} processors.\n", self.machine.cores);
+        }
+        text
+    }
+
+    /// Threads, marked where there are more than processors. A sender of D is two.
+    fn threads(&self, threads: usize) -> String {
+        let mark = if threads > self.machine.cores { "*" } else { "" };
+        format!("{threads}{mark}")
+    }
+
+    fn rate_table(&self, driver: u32) -> Table {
+        let engines = EngineName::ALL;
+        let columns: Vec<(&str, Align)> =
+            [("threads", RIGHT)].into_iter().chain(engines.map(|engine| (engine.letter(), RIGHT))).collect();
+        let mut table = Table::new(&columns);
+        for threads in self.figures.threads() {
+            let cell = |engine: EngineName| {
+                let point = Point { workload: Workload::W1, driver, threads, engine };
+                let runs = self.figures.rates.get(&point)?;
+                let Summary { min, max, .. } = Summary::of(runs);
+                Some(format!("{} ({}–{})", number(mean(runs)), number(min), number(max)))
+            };
+            let cells = engines.map(|engine| cell(engine).unwrap_or_else(|| "-".into()));
+            table.row([self.threads(threads)].into_iter().chain(cells));
+        }
+        table
+    }
+
+    fn locked_table(&self) -> Table {
+        let engines = [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F];
+        let names: Vec<String> = DRIVERS
+            .into_iter()
+            .flat_map(|driver| engines.map(|engine| format!("{}, {driver} ns", engine.letter())))
+            .collect();
+        let columns: Vec<(&str, Align)> =
+            [("threads", RIGHT)].into_iter().chain(names.iter().map(|name| (name.as_str(), RIGHT))).collect();
+        let mut table = Table::new(&columns);
+        table.row(["0".to_string()].into_iter().chain(names.iter().map(|_| "0".to_string())));
+        for threads in self.figures.threads() {
+            let cells = DRIVERS.into_iter().flat_map(|driver| engines.map(|engine| (engine, driver)));
+            let cells = cells.map(|(engine, driver)| {
+                self.figures.locked(engine, threads, driver).map_or("-".into(), number)
+            });
+            table.row([self.threads(threads)].into_iter().chain(cells));
+        }
+        table
+    }
+
+    fn workload_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("workload", LEFT),
+            ("threads", RIGHT),
+            ("engine", LEFT),
+            ("Mpps", RIGHT),
+            ("least to greatest", RIGHT),
+            ("freed or wrong", RIGHT),
+            ("stale %", RIGHT),
+        ]);
+        for (point, runs) in self.figures.rates.iter().filter(|(point, _)| point.workload != Workload::W1) {
+            let Summary { min, max, .. } = Summary::of(runs);
+            let mut cells = vec![
+                point.workload.name().to_string(),
+                self.threads(point.threads),
+                point.engine.letter().to_string(),
+                number(mean(runs)),
+                format!("{} to {}", number(min), number(max)),
+            ];
+            if let Some(found) = self.figures.verified.get(&point.engine)
+                && point.workload == Workload::W4
+            {
+                cells.push(number((found.wrong + found.lost) as f64));
+                let stale = number(100.0 * found.stale as f64 / found.packets.max(1) as f64);
+                // Half of D sends by routes that the other half found some time ago.
+                cells.push(if point.engine == EngineName::D { "-".into() } else { stale });
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    fn cost_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("engine", LEFT),
+            ("locks", RIGHT),
+            ("contended with 2", RIGHT),
+            ("atomic read-modify-writes", RIGHT),
+            ("shared lines written", RIGHT),
+            ("stores to them", RIGHT),
+            ("instructions", RIGHT),
+            ("D1 misses", RIGHT),
+            ("L2 misses", RIGHT),
+            ("D1 misses, W3", RIGHT),
+            ("L2 misses, W3", RIGHT),
+        ]);
+        for engine in EngineName::ALL {
+            let run = |threads| {
+                let point = Point { workload: Workload::W1, driver: 0, threads, engine };
+                self.figures.watched.get(&point)
+            };
+            let of = |value: Option<f64>| value.map_or("-".to_string(), |value| number(value.max(0.0)));
+            let count = |workload| {
+                let mut all = self.figures.misses.iter();
+                all.find(|((_, what), _)| *what == (workload, 0, engine)).map(|(_, count)| *count)
+            };
+            let (w1, w3, writes) =
+                (count(Workload::W1), count(Workload::W3), self.figures.writes.get(&engine));
+            let each = |figure: fn(&Run) -> f64, threads| self.locks_of(engine, run(threads)).map(figure);
+            table.row([
+                engine.letter().to_string(),
+                of(each(|run| run.locks, 1)),
+                of(each(|run| run.contended, 2)),
+                of(each(|run| run.rmw, 1)),
+                of(writes.map(|writes| writes.lines as f64)),
+                of(writes.map(|writes| writes.stores)),
+                of(w1.map(|count| count.instructions)),
+                of(w1.map(|count| count.d1)),
+                of(w1.map(|count| count.last)),
+                of(w3.map(|count| count.d1)),
+                of(w3.map(|count| count.last)),
+            ]);
+        }
+        table
+    }
+
+    /// Locks that were counted; C and E have none to be counted, which the lines that they write show.
+    fn locks_of<'a>(&self, engine: EngineName, run: Option<&'a Run>) -> Option<&'a Run> {
+        run.filter(|_| !matches!(engine, EngineName::C | EngineName::E))
+    }
+
+    fn tree_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("neighbors", RIGHT),
+            ("packets to", LEFT),
+            ("engine", LEFT),
+            ("nodes", RIGHT),
+            ("D1 misses", RIGHT),
+            ("L2 misses", RIGHT),
+        ]);
+        for neighbors in NEIGHBORS {
+            for (workload, to) in [(Workload::W1, "a router"), (Workload::Near, "neighbors")] {
+                for engine in [EngineName::L, EngineName::S] {
+                    let what = (workload, neighbors, engine);
+                    let Some(nodes) = self.figures.nodes.get(&what) else { continue };
+                    let mut all = self.figures.misses.iter();
+                    let count = all.find(|((_, counted), _)| *counted == what).map(|(_, count)| *count);
+                    let of = |value: Option<f64>| value.map_or("-".to_string(), |v| number(v.max(0.0)));
+                    table.row([
+                        number(neighbors.into()),
+                        to.to_string(),
+                        engine.letter().to_string(),
+                        number(*nodes),
+                        of(count.map(|count| count.d1)),
+                        of(count.map(|count| count.last)),
+                    ]);
+                }
+            }
+        }
+        table
+    }
+
+    fn deletion_table(&self) -> Table {
+        let columns: Vec<(&str, Align)> = [("neighbors that go", RIGHT), ("others", RIGHT)]
+            .into_iter()
+            .chain(ENGINES.map(|engine| (engine.letter(), RIGHT)))
+            .collect();
+        let mut table = Table::new(&columns);
+        for people in POPULATIONS {
+            let cells = ENGINES.map(|engine| self.figures.deletion(engine, people).map_or("-".into(), number));
+            let counts = [people.gone, people.others].map(|count| number(count.into()));
+            table.row(counts.into_iter().chain(cells));
+        }
+        table
+    }
+
+    fn alone_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("engine", LEFT),
+            ("with locks, Mpps", RIGHT),
+            ("without", RIGHT),
+            ("locks cost, ns", RIGHT),
+        ]);
+        for (engine, runs) in &self.figures.alone {
+            let [with, without] = [&runs[0], &runs[1]].map(|runs| Summary::of(runs).max);
+            let cost = 1e3 / with - 1e3 / without;
+            table.row([engine.letter().to_string(), number(with), number(without), number(cost)]);
+        }
+        table
+    }
+
+    fn rate_bars(&self, engines: &[EngineName], driver: u32) -> Chart {
+        let title = format!("Packets by threads, a driver of {driver} ns");
+        let subtitle =
+            format!("million packets a second; longer is better; *: on {} processors", self.machine.cores);
+        let mut chart = Chart::new(&title, &subtitle);
+        for engine in engines {
+            for threads in self.figures.threads() {
+                let point = Point { workload: Workload::W1, driver, threads, engine: *engine };
+                let Some(runs) = self.figures.rates.get(&point) else { continue };
+                let Summary { min, max, .. } = Summary::of(runs);
+                let label = format!("{} {}", engine.letter(), self.threads(threads));
+                chart = chart.bar(&label, mean(runs), Some((min, max)));
+            }
+        }
+        chart
+    }
+
+    fn locked_bars(&self, engines: &[EngineName]) -> Chart {
+        let subtitle = format!(
+            "percent of the threads' time, a driver of {} ns; shorter is better; *: on {} processors",
+            DRIVERS[1], self.machine.cores
+        );
+        let mut chart = Chart::new("Time in locks by threads", &subtitle);
+        for engine in engines {
+            chart = chart.bar(&format!("{} 0", engine.letter()), 0.0, None);
+            for threads in self.figures.threads() {
+                let Some(locked) = self.figures.locked(*engine, threads, DRIVERS[1]) else { continue };
+                chart = chart.bar(&format!("{} {}", engine.letter(), self.threads(threads)), locked, None);
+            }
+        }
+        chart
+    }
+
+    fn of(&self, engine: EngineName, unit: &str, runs: &[f64]) -> Measurement {
+        Measurement::of("seed2", engine.letter(), unit, runs).cpu(&self.machine.cpu)
+    }
+
+    fn at(&self, measurement: Measurement, point: &Point) -> Measurement {
+        let more = if point.threads > self.machine.cores { "more threads than processors" } else { "" };
+        measurement
+            .param("workload", point.workload.name())
+            .param("driver_ns", point.driver)
+            .threads(point.threads)
+            .notes(more)
+    }
+
+    fn rates(&self) -> Vec<Measurement> {
+        let one = |(point, runs): (&Point, &Vec<f64>)| {
+            let measured = self.at(self.of(point.engine, "Mpps", runs), point);
+            measured.param("mean", format!("{:.4}", mean(runs)))
+        };
+        self.figures.rates.iter().map(one).collect()
+    }
+
+    fn watched(&self) -> Vec<Measurement> {
+        let one = |(point, run): (&Point, &Run)| {
+            let figures = [
+                ("% of time in locks", run.locked),
+                ("locks/packet", run.locks),
+                ("contended locks/packet", run.contended),
+                ("atomic read-modify-writes/packet", run.rmw),
+            ];
+            figures.map(|(unit, value)| self.at(self.of(point.engine, unit, &[value]), point))
+        };
+        self.figures.watched.iter().flat_map(one).collect()
+    }
+
+    fn verified(&self) -> Vec<Measurement> {
+        let one = |(engine, found): (&EngineName, &super::workload::Verified)| {
+            let figures = [
+                ("packets verified", found.packets),
+                ("packets with a freed or wrong link address", found.wrong),
+                ("packets by a stale route", found.stale),
+                ("packets held", found.held),
+                ("packets without route", found.lost),
+            ];
+            figures.map(|(unit, count)| self.of(*engine, unit, &[count as f64]).param("workload", "W4"))
+        };
+        self.figures.verified.iter().flat_map(one).collect()
+    }
+
+    fn counted(&self) -> Vec<Measurement> {
+        let misses = self.figures.misses.iter().flat_map(|((caches, what), count)| {
+            let (workload, neighbors, engine) = *what;
+            let figures = [
+                ("instructions/packet", count.instructions),
+                ("D1 misses/packet", count.d1),
+                ("last-level misses/packet", count.last),
+            ];
+            figures.map(|(unit, value)| {
+                let measured = self.of(engine, unit, &[value]).param("workload", workload.name());
+                measured.param("neighbors", neighbors).param("caches", caches).notes("valgrind's cachegrind")
+            })
+        });
+        let nodes = self.figures.nodes.iter().map(|((workload, neighbors, engine), nodes)| {
+            let measured = self.of(*engine, "nodes/lookup", &[*nodes]);
+            measured.param("workload", workload.name()).param("neighbors", neighbors)
+        });
+        let writes = self.figures.writes.iter().flat_map(|(engine, writes)| {
+            let of = |unit, value| self.of(*engine, unit, &[value]).threads(2).notes("valgrind's lackey");
+            [of("shared lines written", writes.lines as f64), of("stores to shared lines/packet", writes.stores)]
+        });
+        misses.chain(nodes).chain(writes).collect()
+    }
+
+    fn others(&self) -> Vec<Measurement> {
+        let deletions = self.figures.deletions.iter().map(|(engine, people, runs)| {
+            let measured = self.of(*engine, "ms to delete a network", runs);
+            measured.param("neighbors", people.gone).param("others", people.others)
+        });
+        let alone = self.figures.alone.iter().flat_map(|(engine, runs)| {
+            let of = |locks, runs: &Vec<f64>| self.of(*engine, "Mpps", runs).param("locks", locks);
+            [of("own tables, locks", &runs[0]), of("own tables, none", &runs[1])]
+        });
+        let [unified, routes, neighbors] = self.figures.lines;
+        let lines = [(EngineName::L, unified), (EngineName::S, routes + neighbors)];
+        let lines = lines.map(|(engine, lines)| self.of(engine, "lines of code", &[lines as f64]));
+        let hand_over = self.figures.hand_over.into_iter().flat_map(|(one, of_many)| {
+            let of = |batch, nanos| self.of(EngineName::D, "ns/hand-over", &[nanos]).param("batch", batch);
+            [of(1, one), of(32, of_many)]
+        });
+        deletions.chain(alone).chain(lines).chain(hand_over).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims::tests::as_claimed;
+    use super::*;
+
+    fn report(cores: usize) -> Report {
+        let machine = Machine { cores, ..Machine::here() };
+        Report { machine, plan: Plan::QUICK, figures: as_claimed(), remarks: vec!["Mind the gap.".into()] }
+    }
+
+    #[test]
+    fn the_text_has_all_tables_and_a_word_on_every_claim() {
+        let text = report(8).text();
+        for wanted in ["Mind the gap.", " 65,000 |", " 64,000 |", "W3", "driver of 100 ns", "**holds**"] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(!text.contains("**not measured**"), "{text}");
+    }
+
+    #[test]
+    fn threads_that_share_processors_are_marked_everywhere() {
+        let [many, few] = [report(8), report(2)].map(|report| (report.text(), report.json().unwrap(), report.charts()));
+        assert!(!many.0.contains("8*") && few.0.contains("8*") && !few.0.contains("|       2*"));
+        assert!(!many.1.contains("more threads than") && few.1.contains("more threads than processors"));
+        assert!(!many.2[0].1.contains(">L 8*<") && few.2[0].1.contains(">L 8*<"));
+    }
+
+    #[test]
+    fn there_is_a_chart_for_each_figure() {
+        let charts = report(8).charts();
+        for figure in ["figure7", "figure9", "figure10"] {
+            assert!(charts.iter().any(|(name, svg)| name.contains(figure) && svg.contains("<rect")), "{figure}");
+        }
+    }
+
+    #[test]
+    fn all_figures_are_lines_of_json() {
+        let json = report(2).json().unwrap();
+        for unit in [
+            "Mpps",
+            "% of time in locks",
+            "atomic read-modify-writes/packet",
+            "packets with a freed or wrong link address",
+            "last-level misses/packet",
+            "nodes/lookup",
+            "shared lines written",
+            "ms to delete a network",
+            "lines of code",
+            "ns/hand-over",
+        ] {
+            assert!(json.contains(&format!("\"unit\":\"{unit}\"")), "{unit}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Runs of the experiment of 2009, as the program carries them out.
+
+use artery_lab::program;
+use artery_lab::seed2::{EngineName, shared_writes};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
+
+#[test]
+fn one_run_prints_its_figures() {
+    for engine in ["l", "s", "p", "d", "f", "c", "e"] {
+        let words = ["seed2-run", engine, "w1", "--threads", "2", "--millis", "20", "--samples", "2"];
+        let output = Command::new(PROGRAM).args(words).output().unwrap();
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert!(run["rates"].as_array().is_some_and(|rates| rates.len() == 2), "{run}");
+    }
+}
+
+/// Scaling proved by what is written, whatever the number of processors: the table with locks shows that the look finds
+/// what there is.
+#[test]
+fn our_packet_path_writes_no_cache_line_that_another_thread_touches() {
+    let Some(valgrind) = program::tool("valgrind") else {
+        eprintln!("skipped: valgrind is not installed");
+        return;
+    };
+    let writes = |engine| shared_writes(&valgrind, Path::new(PROGRAM), engine).unwrap();
+    let (ours, split) = (writes(EngineName::E), writes(EngineName::S));
+    assert!(split.lines >= 3 && split.stores >= 5.0, "locks and counts are written by all: {split:?}");
+    assert!(ours.all > 1.0, "the driver writes frames: {ours:?}");
+    assert_eq!((ours.lines, ours.stores), (0, 0.0), "{ours:?}");
+}
