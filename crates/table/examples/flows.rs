@@ -1,15 +1,13 @@
 //! What a table of flows costs, by the number of flows: `cargo run --release -p artery-table --example flows [-- huge]
 //! [find4|find6|pauses|flood] [most flows]`.
 //!
-//! Keys are looked for in batches of 256, in random order. A pause is the longest processor time of one call of `insert`
-//! or `maintain`, page faults among it. What the machine itself does meanwhile, such as interrupts, is among it too: the
-//! three longest ones are shown, and beside them those of calls that do nothing.
+//! Keys are looked for in batches of 256, in random order. A pause is the time of one call of `insert` or
+//! `maintain`, page faults among it; the three longest are shown.
 use artery_table::flow::{
     Answer, Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, Seed, Sight, Tick,
 };
 use artery_table::{HugePages, Pages, Storage};
 use artery_wire::{IpProtocol, TcpFlags};
-use rustix::time::{ClockId, clock_gettime};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
@@ -51,34 +49,36 @@ impl Random {
     }
 }
 
-/// The longest times.
+/// The times of calls that are made in the same order in each of several runs: of each the least. What the machine did to
+/// one run, it does not do to the same call of all others; what the call itself does, it does each time.
 #[derive(Default)]
-struct Longest([Duration; 3]);
+struct Pauses {
+    least: Vec<u32>,
+    next: usize,
+}
 
-impl Longest {
+impl Pauses {
     fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let begin = processor_time();
+        let begin = Instant::now();
         let result = call();
-        let time = processor_time().saturating_sub(begin);
-        if let Some(place) = self.0.iter().position(|longest| time > *longest) {
-            self.0[place..].rotate_right(1);
-            self.0[place] = time;
+        let time = begin.elapsed().as_nanos() as u32;
+        match self.least.get_mut(self.next) {
+            Some(least) => *least = time.min(*least),
+            None => self.least.push(time),
         }
+        self.next += 1;
         result
     }
 }
 
-impl std::fmt::Display for Longest {
+impl std::fmt::Display for Pauses {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [a, b, c] = self.0.map(|time| time.as_nanos() as f64 / 1000.0);
-        write!(f, "{a:.0}, {b:.0}, {c:.0} us")
+        let mut least = self.least.clone();
+        least.sort_unstable();
+        let longest: Vec<String> =
+            least.iter().rev().take(3).map(|ns| format!("{:.1}", f64::from(*ns) / 1000.0)).collect();
+        write!(f, "{} us of {} calls", longest.join(", "), least.len())
     }
-}
-
-/// The time that this thread was run for.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn resident() -> u64 {
@@ -163,68 +163,95 @@ fn sizes<K: Numbered>(name: &str, most: u32, storage: &dyn Storage) {
 /// The longest pauses while a table grows to four million flows and all of them are forgotten.
 fn pauses(name: &str, storage: &dyn Storage, populate: bool) {
     const FLOWS: u32 = 4_000_000;
-    let mut table = table::<Flow4>(FLOWS, FLOWS, storage);
-    if populate {
-        table.populate(FLOWS);
-    }
-    let (mut insert, mut maintain, mut expire) = (Longest::default(), Longest::default(), Longest::default());
-    let mut nothing = Longest::default();
-    (0..FLOWS).for_each(|n| drop(nothing.time(|| std::hint::black_box(Box::new(n)))));
-    for n in 0..FLOWS {
-        let key = Flow4::numbered(n);
-        insert.time(|| table.insert(&key, Answer::default(), &SYN, at(1))).expect("there is room");
-        if n % 64 == 0 {
-            maintain.time(|| table.maintain(at(1), 64));
+    const RUNS: usize = 6;
+    let (mut insert, mut maintain, mut expire) = (Pauses::default(), Pauses::default(), Pauses::default());
+    let mut given_back = 0;
+    for _ in 0..RUNS {
+        let limits = FlowLimits { flows: FLOWS, young: FLOWS };
+        let seed = Seed::new([7, 9]);
+        let mut table =
+            FlowTable::new(limits, FlowSettings::default(), seed, storage).expect("address space");
+        if populate {
+            table.populate(FLOWS);
         }
+        for pauses in [&mut insert, &mut maintain, &mut expire] {
+            pauses.next = 0;
+        }
+        for n in 0..FLOWS {
+            let key = Flow4::numbered(n);
+            insert.time(|| table.insert(&key, Answer::default(), &SYN, at(1))).expect("there is room");
+            if n % 64 == 0 {
+                maintain.time(|| table.maintain(at(1), 64));
+            }
+        }
+        let grown = resident();
+        while table.stats().bytes > 4096 {
+            expire.time(|| table.maintain(at(100), 64));
+        }
+        given_back = grown.saturating_sub(resident()) / 1_000_000;
     }
-    let (mut calls, grown) = (0, resident());
-    while table.stats().bytes > 4096 {
-        expire.time(|| table.maintain(at(100), 64));
-        calls += 1;
-    }
-    println!(
-        "{name}: nothing {nothing}; insert {insert}; maintain {maintain}; {calls} of 64 that forget all {expire}; {} MB given back",
-        (grown.saturating_sub(resident())) / 1_000_000
-    );
+    println!("{name}, longest pauses, each the least of {RUNS} runs; {given_back} MB given back");
+    println!("  insert                     {insert}\n  maintain                   {maintain}");
+    println!("  maintain, 64 are forgotten {expire}");
 }
 
-/// What known flows' batches cost while between them come floods of ten million others.
-fn flood(storage: &dyn Storage) {
+/// What known flows' batches cost while between them come floods of ten million others: the least of 40 parts of a flood.
+fn flood(young: u32, storage: &dyn Storage) {
     const KNOWN: u32 = 100_000;
-    let mut table = table::<Flow4>(1 << 20, 1 << 16, storage);
+    println!("flood of 13 M strangers, {young} of whom may be young at a time");
+    let mut table = table::<Flow4>(1 << 20, young, storage);
     install(&mut table, 0, KNOWN);
-    let (mut found, mut random, mut flooded) = (Vec::new(), Random(9), KNOWN);
+    let (mut random, mut stranger) = (Random(9), KNOWN);
     for strangers in [0, 1, 3] {
-        let (mut known_time, mut flood_time, rounds) =
-            (Duration::ZERO, Duration::ZERO, 10_000_000 / (BATCH * 3));
-        for _ in 0..rounds {
-            let keys: Vec<Flow4> = (0..BATCH).map(|_| Flow4::numbered(random.below(KNOWN))).collect();
-            let begin = Instant::now();
-            table.find_batch(&keys, &mut found);
-            for id in &found {
-                table.touch(id.expect("known flows keep their places"), &ACK, at(1));
-            }
-            known_time += begin.elapsed();
-            for _ in 0..strangers {
-                let keys: Vec<Flow4> = (flooded..).take(BATCH).map(Flow4::numbered).collect();
-                flooded += BATCH as u32;
-                let begin = Instant::now();
-                table.find_batch(&keys, &mut found);
-                for key in &keys {
-                    table.insert(key, Answer::default(), &SYN, at(1)).expect("the oldest makes room");
-                }
-                table.maintain(at(1), 64);
-                flood_time += begin.elapsed();
-            }
+        let (mut known_ns, mut stranger_ns) = (f64::MAX, f64::MAX);
+        for _ in 0..40 {
+            let (known, unknown) = flood_part(&mut table, KNOWN, &mut random, strangers, &mut stranger);
+            (known_ns, stranger_ns) = (known_ns.min(known), stranger_ns.min(unknown));
         }
         println!(
-            "flood of {strangers} for each known: {:.1} ns a known packet, {:.1} ns a stranger; {} strangers so far, {} flows",
-            known_time.as_nanos() as f64 / (rounds * BATCH) as f64,
-            flood_time.as_nanos() as f64 / (rounds * BATCH * strangers.max(1)) as f64,
-            flooded - KNOWN,
+            "  {strangers} for each known packet: {known_ns:.1} ns a known packet, {stranger_ns:.1} ns a stranger; \
+             {} strangers so far, {} flows",
+            stranger - KNOWN,
             table.len(),
         );
     }
+}
+
+/// Batches of known flows, each followed by batches of strangers; returns nanoseconds for one of each.
+fn flood_part(
+    table: &mut FlowTable<Flow4>,
+    known: u32,
+    random: &mut Random,
+    strangers: usize,
+    stranger: &mut u32,
+) -> (f64, f64) {
+    const ROUNDS: usize = 330;
+    let (mut found, mut keys) = (Vec::new(), Vec::new());
+    let (mut known_time, mut stranger_time) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..ROUNDS {
+        keys.clear();
+        keys.extend((0..BATCH).map(|_| Flow4::numbered(random.below(known))));
+        let begin = Instant::now();
+        table.find_batch(&keys, &mut found);
+        for id in &found {
+            table.touch(id.expect("known flows keep their places"), &ACK, at(1));
+        }
+        known_time += begin.elapsed();
+        for _ in 0..strangers {
+            keys.clear();
+            keys.extend((*stranger..).take(BATCH).map(Flow4::numbered));
+            *stranger += BATCH as u32;
+            let begin = Instant::now();
+            table.find_batch(&keys, &mut found);
+            for key in &keys {
+                table.insert(key, Answer::default(), &SYN, at(1)).expect("the oldest makes room");
+            }
+            table.maintain(at(1), 64);
+            stranger_time += begin.elapsed();
+        }
+    }
+    let each = |time: Duration, batches: usize| time.as_nanos() as f64 / (batches.max(1) * BATCH) as f64;
+    (each(known_time, ROUNDS), each(stranger_time, ROUNDS * strangers))
 }
 
 fn main() {
@@ -245,6 +272,6 @@ fn main() {
         pauses("4 M flows, populated", storage, true);
     }
     if is_wanted("flood") {
-        flood(storage);
+        [1 << 16, 1 << 12].into_iter().for_each(|young| flood(young, storage));
     }
 }

@@ -219,8 +219,15 @@ impl<K: FlowKey> FlowTable<K> {
             lookup.hash = key.hash(&self.seed);
             lookup.bucket = self.index.begin(lookup.hash);
         }
-        for lookup in &mut under_way[..keys.len()] {
-            lookup.likely = self.index.first_candidate(lookup.hash, lookup.bucket);
+        let (mut beyond, mut count) = ([0_u8; BATCH], 0);
+        for (n, lookup) in under_way[..keys.len()].iter_mut().enumerate() {
+            lookup.likely = self.index.candidate(lookup.hash, lookup.bucket, |id| self.entries.prefetch(id));
+            beyond[count] = n as u8;
+            count += usize::from(lookup.likely == index::BEYOND);
+        }
+        for n in &beyond[..count] {
+            let lookup = &mut under_way[usize::from(*n)];
+            lookup.likely = self.index.candidate_beyond(lookup.hash, lookup.bucket);
             self.entries.prefetch(lookup.likely);
         }
         let mut hits = 0;

@@ -110,3 +110,18 @@ impl Level {
         self == Level::Plain
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_compared_each_for_itself() {
+        let words = [0x0102_0304_0506_0708, 0x08ff_0000_ffff_0108_u64];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for byte in 0..=u8::MAX {
+            let expected: u32 = (0..16).filter(|n| bytes[*n] == byte).map(|n| 1 << n).sum();
+            assert_eq!(bytes_like(words, byte), expected, "{byte}");
+        }
+    }
+}

@@ -33,7 +33,7 @@ const RELEASED: u32 = 1024;
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 /// No entry that is known without looking into overflow lines.
-const BEYOND: u32 = u32::MAX - 1;
+pub(super) const BEYOND: u32 = u32::MAX - 1;
 /// A bit for each place.
 const ALL_PLACES: u32 = (1 << PLACES) - 1;
 /// The first word with numbers.
@@ -126,20 +126,36 @@ impl Index {
         bucket
     }
 
-    /// The entry in a bucket that is most likely the one of a hash, or [`NONE`], or [`BEYOND`] if it could only be in an
-    /// overflow line.
+    /// The entry in a bucket that may be the one of a hash: [`NONE`], or [`BEYOND`] if it could only be in an overflow line,
+    /// which is asked for then. `soon` is told of the candidate, and of a second one if there are more.
     #[inline(always)]
-    pub(super) fn first_candidate(&self, hash: u64, bucket: u32) -> u32 {
+    pub(super) fn candidate(&self, hash: u64, bucket: u32, soon: impl Fn(u32)) -> u32 {
         let line = self.line(bucket);
         let places = with_tag(line, tag(hash));
         if places == 0 {
-            if let Some(next) = overflow(line) {
-                prefetch(self.line(self.most + next));
-                return BEYOND;
-            }
-            return NONE;
+            let Some(next) = overflow(line) else { return NONE };
+            prefetch(self.line(self.most + next));
+            return BEYOND;
         }
-        number_at(line, places.trailing_zeros())
+        let first = number_at(line, places.trailing_zeros());
+        soon(first);
+        let others = places & (places - 1);
+        if others != 0 {
+            soon(number_at(line, others.trailing_zeros()));
+        }
+        first
+    }
+
+    /// As [`candidate`](Self::candidate), in a bucket's first overflow line.
+    #[inline]
+    pub(super) fn candidate_beyond(&self, hash: u64, bucket: u32) -> u32 {
+        let Some(next) = overflow(self.line(bucket)) else { return NONE };
+        let line = self.line(self.most + next);
+        match (with_tag(line, tag(hash)), overflow(line)) {
+            (0, None) => NONE,
+            (0, Some(_)) => BEYOND,
+            (places, _) => number_at(line, places.trailing_zeros()),
+        }
     }
 
     /// The entry with this hash for which `is` holds.

@@ -191,22 +191,8 @@ impl FlowKey for Flow4 {
 
     #[inline]
     fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Flow4>> {
-        let ip = Ipv4::new(packet).ok()?;
-        let (src, dst, bytes) = (ip.src(), ip.dst(), u32::from(ip.total_length()));
-        if src == dst || [src, dst].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
-            return None;
-        }
-        if scope == Scope::Destination {
-            let key = Flow4::new([Ipv4Addr::UNSPECIFIED, dst], [0; 2], IpProtocol(0), space);
-            return Some(Seen { key, sight: Sight { bytes, ..Sight::default() } });
-        }
-        if ip.is_fragment() {
-            return None;
-        }
-        let protocol = ip.protocol();
-        let (ports, flags) = upper(protocol, ip.payload())?;
-        let key = Flow4::new([src, dst], ports, protocol, space);
-        Some(Seen { key, sight: Sight { protocol, flags, bytes } })
+        let plain = if scope == Scope::Connection { of_plain(packet, space) } else { None };
+        plain.or_else(|| of_any(packet, scope, space))
     }
 
     fn addresses(&self) -> [IpAddr; 2] {
@@ -228,6 +214,56 @@ impl FlowKey for Flow4 {
     fn reversed(&self) -> Flow4 {
         Flow4([self.0[0].rotate_left(32), turned(self.0[1])])
     }
+}
+
+/// Bytes of IPv4 and TCP headers without options.
+const PLAIN: usize = 40;
+
+/// The flow of most packets, read in few steps: of whole TCP and UDP packets without IP options, which are as long as a TCP
+/// header at least. Of others it says nothing.
+#[inline]
+fn of_plain(packet: &[u8], space: u8) -> Option<Seen<Flow4>> {
+    let head: &[u8; PLAIN] = packet.first_chunk()?;
+    let word = |at: usize| head[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+    let (first, ends, ports) = (word(0), word(12), word(20) >> 32);
+    let (length, fragment) = ((first >> 32) as u16, first as u16 & 0x3fff);
+    let (src, dst) = ((ends >> 32) as u32, ends as u32);
+    let protocol = IpProtocol(head[9]);
+    let (tcp, udp) = (protocol == IpProtocol::TCP, protocol == IpProtocol::UDP);
+    let offset = usize::from(head[32] >> 4) * 4;
+    let is_whole = (PLAIN..=packet.len()).contains(&usize::from(length));
+    let is_layered = udp | (tcp & (offset >= 20) & (20 + offset <= usize::from(length)));
+    let has_ports = (ports >> 16 != 0) & (ports as u16 != 0);
+    let are_ends = (src != dst) & (src >> 24 != 127) & (dst >> 24 != 127) & (src != 0) & (dst != 0);
+    let is_plain = (head[0] == 0x45) & (fragment == 0) & is_whole & is_layered & has_ports & are_ends;
+    is_plain.then(|| Seen {
+        key: Flow4([ends, ports << 32 | u64::from(protocol.0) << 8 | u64::from(space)]),
+        sight: Sight {
+            protocol,
+            flags: if tcp { TcpFlags(head[33]) } else { TcpFlags::default() },
+            bytes: length.into(),
+        },
+    })
+}
+
+/// The flow of any packet.
+fn of_any(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Flow4>> {
+    let ip = Ipv4::new(packet).ok()?;
+    let (src, dst, bytes) = (ip.src(), ip.dst(), u32::from(ip.total_length()));
+    if src == dst || [src, dst].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
+        return None;
+    }
+    if scope == Scope::Destination {
+        let key = Flow4::new([Ipv4Addr::UNSPECIFIED, dst], [0; 2], IpProtocol(0), space);
+        return Some(Seen { key, sight: Sight { bytes, ..Sight::default() } });
+    }
+    if ip.is_fragment() {
+        return None;
+    }
+    let protocol = ip.protocol();
+    let (ports, flags) = upper(protocol, ip.payload())?;
+    let key = Flow4::new([src, dst], ports, protocol, space);
+    Some(Seen { key, sight: Sight { protocol, flags, bytes } })
 }
 
 impl FlowKey for Flow6 {
@@ -324,5 +360,44 @@ impl fmt::Debug for Flow4 {
 impl fmt::Debug for Flow6 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn a_plain_packet_is_read_as_any_other(
+            mut packet in prop::collection::vec(any::<u8>(), 40..64),
+            changes in prop::collection::vec((0usize..40, 0u8..8), 0..3),
+            is_tcp: bool,
+            length in 36u16..68,
+        ) {
+            packet[0] = 0x45;
+            packet[2..4].copy_from_slice(&length.to_be_bytes());
+            packet[6..8].fill(0);
+            packet[9] = if is_tcp { 6 } else { 17 };
+            packet[32] = 0x50;
+            for (at, byte) in changes {
+                packet[at] = byte;
+            }
+            if let Some(seen) = of_plain(&packet, 3) {
+                prop_assert_eq!(of_any(&packet, Scope::Connection, 3), Some(seen));
+            }
+        }
+    }
+
+    #[test]
+    fn usual_packets_are_plain() {
+        use artery_wire::build::ip4;
+        let ip = || ip4().src("198.51.100.7").dst("192.0.2.1");
+        for packet in [ip().tcp(5, 80).bytes(), ip().udp(5, 53).payload([0; 12]).bytes()] {
+            assert!(of_plain(&packet, 0).is_some());
+            assert_eq!(of_plain(&packet, 0), of_any(&packet, Scope::Connection, 0));
+        }
     }
 }

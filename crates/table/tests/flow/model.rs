@@ -233,13 +233,14 @@ impl<K: Numbered> Pair<K> {
 
     /// Forgets what the table has forgotten, which must have been idle, or too many young ones.
     fn follow(&mut self, forgotten: usize) {
+        let too_many = self.model.young().saturating_sub(self.model.limits.young as usize);
         let (table, now) = (&mut self.table, self.now);
         let (kept, gone): (Vec<_>, Vec<_>) =
             self.model.known.drain(..).partition(|known| table.find(&Self::key(known.n)) == Some(known.id));
         self.model.known = kept;
         assert!(gone.iter().all(|known| self.model.is_idle(known, now) || known.is_young));
         let excess = gone.iter().filter(|known| !self.model.is_idle(known, now)).count();
-        assert!(excess == 0 || self.model.young() >= self.model.limits.young as usize);
+        assert!(excess <= too_many);
         assert!(gone.len() >= forgotten);
     }
 
