@@ -1,6 +1,6 @@
 //! Probes against listeners of the test's own, on loopback.
 use super::*;
-use crate::namespace::{in_namespace, run};
+use crate::namespace::{Host, in_namespace, run};
 use rustix::event::{PollFd, PollFlags};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -387,5 +387,34 @@ fn a_neighbor_that_does_not_exist_ends_at_the_deadline() {
         let silent = Err(ProbeFailure::NoAnswer { within: SECOND });
         assert_eq!(poll(&mut prober, START), []);
         assert_eq!(poll(&mut prober, START + SECOND), [(1, silent), (2, silent), (3, silent)]);
+    });
+}
+
+#[test]
+fn probes_whose_packets_wait_for_a_neighbor_go_on_when_it_is_found() {
+    in_namespace(|| {
+        let host = Host::new();
+        host.cable("here", "there");
+        run("ip link set here address 02:00:00:00:00:01");
+        run("ip address add 10.3.0.1/24 dev here");
+        host.run("ip link set there address 02:00:00:00:00:02 arp off");
+        host.run("ip address add 10.3.0.2/24 dev there");
+        host.run("ip neighbor replace 10.3.0.1 lladdr 02:00:00:00:00:01 dev there");
+        let (web, _other) = host.call(|| (listen("10.3.0.2:80").0, listen("10.3.0.2:81").0));
+        let server = spawn(move || serve(&web, b"HTTP/1.1 200 OK\r\n\r\n"));
+
+        let mut prober = Prober::new().unwrap();
+        let probes = [(http(), 80), (ProbeKind::Tcp, 81), (ProbeKind::Tcp, 82), (ProbeKind::Ping, 0)];
+        for (token, (kind, port)) in (1..).zip(probes) {
+            let to = SocketAddr::from(([10, 3, 0, 2], port));
+            prober.start(&kind, to, token, START, SECOND).unwrap();
+        }
+        assert_eq!(poll(&mut prober, START), []);
+        assert!(!is_readable(&prober, Duration::ZERO));
+        run("ip neighbor replace 10.3.0.2 lladdr 02:00:00:00:00:02 dev here");
+        let mut ended = hear(&mut prober, 4);
+        ended.sort_unstable_by_key(|(token, _)| *token);
+        assert_eq!(ended, [(1, Ok(())), (2, Ok(())), (3, Err(ProbeFailure::Refused)), (4, Ok(()))]);
+        server.join().unwrap();
     });
 }
