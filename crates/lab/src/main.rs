@@ -49,6 +49,9 @@ enum Command {
     Seed2Writes {
         /// Who looks up
         engine: seed2::EngineName,
+        /// By the FIB, which takes long to lay out
+        #[arg(long)]
+        whole: bool,
     },
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
@@ -109,7 +112,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Seed0(options) => seed0::run(&options),
         Command::Seed2(delivery) => seed2::run(&delivery),
         Command::Seed2Run(case) => seed2::run_one(&case),
-        Command::Seed2Writes { engine } => seed2::run_marked(engine),
+        Command::Seed2Writes { engine, whole } => seed2::run_marked(engine, whole),
         Command::Seed3(delivery) => seed3::run(&delivery),
         Command::Seed4(delivery) => seed4::run(&delivery),
         Command::Seed4Run(case) => seed4::run_one(&case),

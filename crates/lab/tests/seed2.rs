@@ -26,7 +26,7 @@ fn our_packet_path_writes_no_cache_line_that_another_thread_touches() {
         eprintln!("skipped: valgrind is not installed");
         return;
     };
-    let writes = |engine| shared_writes(&valgrind, Path::new(PROGRAM), engine).unwrap();
+    let writes = |engine| shared_writes(&valgrind, Path::new(PROGRAM), engine, false).unwrap();
     let (ours, split) = (writes(EngineName::E), writes(EngineName::S));
     assert!(split.lines >= 3 && split.stores >= 5.0, "locks and counts are written by all: {split:?}");
     assert!(ours.all > 1.0, "the driver writes frames: {ours:?}");

@@ -1,9 +1,7 @@
 //! One run: an engine, a workload, threads, and for how long.
 
 use super::driver::Driver;
-use super::engine::{
-    Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfSplit,
-};
+use super::engine::{Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfSplit};
 use super::lock::{Alone, Plain, Tally, Watched, take_tally};
 use super::network::{Packet, Sender};
 use super::pipeline;
@@ -139,7 +137,9 @@ impl Stage {
             let (start, before) = (Instant::now(), packets());
             thread::sleep(Duration::from_millis(case.millis));
             // Where others have the processors, a sample takes longer.
-            while packets() < before + LEAST && !self.threads.iter().all(|thread| thread.is_over.load(Acquire)) {
+            while packets() < before + LEAST
+                && !self.threads.iter().all(|thread| thread.is_over.load(Acquire))
+            {
                 thread::sleep(Duration::from_millis(1));
             }
             (packets() - before) as f64 / start.elapsed().as_secs_f64() / 1e6

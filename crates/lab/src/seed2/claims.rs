@@ -65,9 +65,15 @@ impl Judge<'_> {
             .collect();
         let found = ratios.filter(|ratios| !ratios.is_empty()).map(|ratios| {
             let holds = ratios.iter().all(|(_, ratio)| (0.9..=1.1).contains(ratio));
-            let text: Vec<String> =
-                ratios.iter().map(|(n, ratio)| format!("{ratio:.2} with {n}")).collect();
-            (holds, format!("split to unified, by threads, at a driver of 100 ns: {}{}", text.join(", "), self.crowded()))
+            let text: Vec<String> = ratios.iter().map(|(n, ratio)| format!("{ratio:.2} with {n}")).collect();
+            (
+                holds,
+                format!(
+                    "split to unified, by threads, at a driver of 100 ns: {}{}",
+                    text.join(", "),
+                    self.crowded()
+                ),
+            )
         });
         verdict(claim, found)
     }
@@ -99,7 +105,10 @@ impl Judge<'_> {
         let found = gains.filter(|_| self.cores > 1).map(|gains| {
             let holds = gains.iter().all(|gain| *gain >= 0.7 * self.cores as f64);
             let [f, c, e] = [0, 1, 2].map(|n| format!("{:.2}", gains[n] / self.cores as f64));
-            (holds, format!("a thread of {} sends {f} (F), {c} (C), {e} (E) of what one alone does", self.cores))
+            (
+                holds,
+                format!("a thread of {} sends {f} (F), {c} (C), {e} (E) of what one alone does", self.cores),
+            )
         });
         verdict(claim, found)
     }
@@ -110,20 +119,30 @@ impl Judge<'_> {
         let found = found.map(|(rate, locked)| {
             let busy = self.most.min(self.cores) as f64;
             let driver = 100.0 * rate * f64::from(DRIVER) / 1e3 / busy;
-            (driver > 30.0 && locked < 10.0, format!(
-                "{driver:.0} % in a driver of {DRIVER} ns, {locked:.1} % in locks, with {} threads{}", self.most, self.crowded()
-            ))
+            (
+                driver > 30.0 && locked < 10.0,
+                format!(
+                    "{driver:.0} % in a driver of {DRIVER} ns, {locked:.1} % in locks, with {} threads{}",
+                    self.most,
+                    self.crowded()
+                ),
+            )
         });
         verdict(claim, found)
     }
 
     fn locked_legacy(&self) -> Verdict {
         let claim = "figure 10: time in locks of the unified table rises with threads, to 47 % with eight";
-        let rows: Option<Vec<(usize, f64)>> =
-            self.figures.threads().into_iter().map(|n| Some((n, self.figures.locked(L, n, DRIVER)?))).collect();
+        let rows: Option<Vec<(usize, f64)>> = self
+            .figures
+            .threads()
+            .into_iter()
+            .map(|n| Some((n, self.figures.locked(L, n, DRIVER)?)))
+            .collect();
         let found = rows.and_then(|rows| {
             let (first, last) = (rows.first()?.1, rows.last()?.1);
-            let text: Vec<String> = rows.iter().map(|(n, percent)| format!("{percent:.0} % with {n}")).collect();
+            let text: Vec<String> =
+                rows.iter().map(|(n, percent)| format!("{percent:.0} % with {n}")).collect();
             Some((last > first && last >= 40.0, text.join(", ") + &self.crowded()))
         });
         verdict(claim, found)
@@ -149,7 +168,10 @@ impl Judge<'_> {
         let found = rate(F).zip(rate(E)).map(|(f, e)| {
             let gain = self.figures.w1(F, 1, 0).zip(self.figures.w1(E, 1, 0));
             let few = gain.map(|(f, e)| format!("; with a thousand {} and {}", number(f), number(e)));
-            (f < e, format!("{} and {} Mpps (F, E), one thread{}", number(f), number(e), few.unwrap_or_default()))
+            (
+                f < e,
+                format!("{} and {} Mpps (F, E), one thread{}", number(f), number(e), few.unwrap_or_default()),
+            )
         });
         verdict(claim, found)
     }
@@ -163,7 +185,11 @@ impl Judge<'_> {
         let claim = "with a million destinations the flow table has at least a miss of the second level for each packet";
         let found = self.count((Workload::W3, 0, F)).map(|count| {
             let few = self.count((Workload::W1, 0, F)).map_or(f64::NAN, |count| count.last);
-            let why = format!("{:.2} misses a packet, and {:.2} with a thousand; the trace itself has some", count.last, few.max(0.0));
+            let why = format!(
+                "{:.2} misses a packet, and {:.2} with a thousand; the trace itself has some",
+                count.last,
+                few.max(0.0)
+            );
             (count.last >= 1.0, why)
         });
         verdict(claim, found)
@@ -231,10 +257,15 @@ impl Judge<'_> {
             let all = &self.figures.writes;
             let text: Vec<String> = all
                 .iter()
-                .map(|(engine, writes)| format!("{} {}, {:.1} times", engine.letter(), writes.lines, writes.stores))
+                .map(|(engine, writes)| {
+                    format!("{} {}, {:.1} times", engine.letter(), writes.lines, writes.stores)
+                })
                 .collect();
             // Where nothing is found for those that have locks, nothing was looked at.
-            (e.lines == 0 && s.lines > 0, format!("such lines, and stores to them for a packet: {}", text.join("; ")))
+            (
+                e.lines == 0 && s.lines > 0,
+                format!("such lines, and stores to them for a packet: {}", text.join("; ")),
+            )
         });
         verdict(claim, found)
     }
@@ -253,16 +284,22 @@ impl Judge<'_> {
     fn smaller_tree(&self) -> Verdict {
         let claim = "the tree of routes stays small, and lookups short, however many neighbors there are";
         let most = NEIGHBORS[2];
-        let nodes = |engine, workload, neighbors| self.figures.nodes.get(&(workload, neighbors, engine)).copied();
+        let nodes =
+            |engine, workload, neighbors| self.figures.nodes.get(&(workload, neighbors, engine)).copied();
         let found = (|| {
             let (l_few, l_many) = (nodes(L, Workload::Near, NEIGHBORS[1])?, nodes(L, Workload::Near, most)?);
             let (s_few, s_many) = (nodes(S, Workload::Near, NEIGHBORS[1])?, nodes(S, Workload::Near, most)?);
             let misses = |engine| self.count((Workload::Near, most, engine)).map(|count| count.d1.max(0.0));
             let misses = misses(L).zip(misses(S));
-            let misses = misses.map_or(String::new(), |(l, s)| format!("; first-level misses with 64,000: {l:.1} and {s:.1}"));
-            Some((s_many == s_few && l_many > l_few, format!(
-                "on the way to a neighbor, of 1,000 and of 64,000: L visits {l_few:.1} and {l_many:.1} nodes, S {s_few:.1} and {s_many:.1}{misses}"
-            )))
+            let misses = misses.map_or(String::new(), |(l, s)| {
+                format!("; first-level misses with 64,000: {l:.1} and {s:.1}")
+            });
+            Some((
+                s_many == s_few && l_many > l_few,
+                format!(
+                    "on the way to a neighbor, of 1,000 and of 64,000: L visits {l_few:.1} and {l_many:.1} nodes, S {s_few:.1} and {s_many:.1}{misses}"
+                ),
+            ))
         })();
         verdict(claim, found)
     }
@@ -309,7 +346,8 @@ pub(super) mod tests {
 
     /// Figures as the paper would have them, on eight processors.
     pub(crate) fn as_claimed() -> Figures {
-        let mut figures = Figures { lines: [300, 100, 100], hand_over: Some((80.0, 15.0)), ..Figures::default() };
+        let mut figures =
+            Figures { lines: [300, 100, 100], hand_over: Some((80.0, 15.0)), ..Figures::default() };
         for (engine, threads, driver) in points() {
             let n = threads as f64;
             let (rate, locked) = match engine {
@@ -377,10 +415,21 @@ pub(super) mod tests {
             ("neither gains", Box::new(move |f| _ = f.rates.insert(w1(L, 8, 0), vec![1.6]))),
             ("at least 0.7", Box::new(move |f| _ = f.rates.insert(w1(E, 8, 0), vec![20.0]))),
             ("the driver is the limit", Box::new(move |f| _ = f.rates.insert(w1(F, 8, 100), vec![20.0]))),
-            ("rises with threads", Box::new(move |f| f.watched.get_mut(&w1(L, 8, 100)).unwrap().locked = 4.0)),
+            (
+                "rises with threads",
+                Box::new(move |f| f.watched.get_mut(&w1(L, 8, 100)).unwrap().locked = 4.0),
+            ),
             ("it stays small", Box::new(move |f| f.watched.get_mut(&w1(F, 4, 100)).unwrap().locked = 20.0)),
-            ("loses to our tables", Box::new(move |f| _ = f.rates.insert(Point { workload: Workload::W3, ..w1(F, 1, 0) }, vec![5.0]))),
-            ("at least a miss", Box::new(|f| f.misses.get_mut(&("host", (Workload::W3, 0, F))).unwrap().last = 0.5)),
+            (
+                "loses to our tables",
+                Box::new(move |f| {
+                    _ = f.rates.insert(Point { workload: Workload::W3, ..w1(F, 1, 0) }, vec![5.0])
+                }),
+            ),
+            (
+                "at least a miss",
+                Box::new(|f| f.misses.get_mut(&("host", (Workload::W3, 0, F))).unwrap().last = 0.5),
+            ),
             ("the pipeline", Box::new(move |f| _ = f.rates.insert(w1(D, 1, 0), vec![1.2]))),
             ("no packet leaves", Box::new(|f| f.verified.get_mut(&P).unwrap().wrong = 1)),
             ("30 % less code", Box::new(|f| f.lines = [300, 150, 150])),
@@ -393,7 +442,11 @@ pub(super) mod tests {
             assert!(fallen.contains(claim), "{claim}: {fallen}");
             assert!(!fallen.contains('|'), "{fallen}");
         }
-        let written = |engine, lines| move |f: &mut Figures| _ = f.writes.insert(engine, Writes { lines, stores: lines as f64, all: 50.0 });
+        let written = |engine, lines| {
+            move |f: &mut Figures| {
+                _ = f.writes.insert(engine, Writes { lines, stores: lines as f64, all: 50.0 })
+            }
+        };
         assert_eq!(falls(written(E, 1)).split('|').count(), 2);
         assert!(falls(written(S, 0)).contains("no cache line"), "a look that finds nothing proves nothing");
     }

@@ -3,7 +3,7 @@
 use super::engine::{Engine, EngineName, OfCopies, OfLegacy, OfOurs, OfSplit};
 use super::lock::Plain;
 use super::network::{Control as _, Mac};
-use super::workload::{BESIDE, Workload, beside, link, near};
+use super::workload::{BESIDE, Workload, link, near};
 use anyhow::ensure;
 use std::time::Instant;
 

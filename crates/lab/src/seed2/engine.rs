@@ -93,6 +93,8 @@ pub(super) struct OfBlocks<L>(PhantomData<L>);
 pub(super) struct OfFlows<L>(PhantomData<L>);
 pub(super) struct OfCopies;
 pub(super) struct OfOurs;
+/// Our own by ART.
+pub(super) struct OfOursInArt;
 
 impl<L: Locks> Engine for OfLegacy<L> {
     type Tables = Legacy<L>;
@@ -164,6 +166,17 @@ impl Engine for OfOurs {
     type Sender<'t> = OurSender;
     fn tables(_: usize) -> anyhow::Result<Ours> {
         Ours::new()
+    }
+    fn sender(tables: &Ours, _: usize) -> OurSender {
+        tables.sender()
+    }
+}
+
+impl Engine for OfOursInArt {
+    type Tables = Ours;
+    type Sender<'t> = OurSender;
+    fn tables(_: usize) -> anyhow::Result<Ours> {
+        Ours::in_art()
     }
     fn sender(tables: &Ours, _: usize) -> OurSender {
         tables.sender()

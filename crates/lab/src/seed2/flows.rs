@@ -15,6 +15,7 @@ pub(super) struct FlowKey {
 }
 
 /// Protocols that have flows by connection.
+#[cfg(test)]
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
 impl FlowKey {
@@ -182,9 +183,8 @@ impl<T> Flows<T> {
             return Vec::new();
         }
         let idle = IDLE[usize::from(self.is_pressed)];
-        let gone = self.sweep(|entry, value| {
-            entry.is_stale || now.saturating_sub(entry.used) >= idle || is_dead(value)
-        });
+        let gone = self
+            .sweep(|entry, value| entry.is_stale || now.saturating_sub(entry.used) >= idle || is_dead(value));
         if self.len() < self.most / 8 * 7 {
             self.is_pressed = false;
         }
@@ -272,7 +272,8 @@ mod tests {
                 }
                 if step % 97 == 0 {
                     let mut gone = flows.flush(|value| value % 7 == 0);
-                    let mut dead: Vec<u32> = model.values().map(|kept| kept.0).filter(|v| v % 7 == 0).collect();
+                    let mut dead: Vec<u32> =
+                        model.values().map(|kept| kept.0).filter(|v| v % 7 == 0).collect();
                     model.retain(|_, kept| kept.0 % 7 != 0);
                     gone.sort_unstable();
                     dead.sort_unstable();

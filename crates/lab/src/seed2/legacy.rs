@@ -290,12 +290,6 @@ impl<L: Locks> Legacy<L> {
     pub(super) fn depth(&self, address: u32) -> usize {
         self.head.with(|head| head.tree.find(address).nodes)
     }
-
-    /// Looks an entry up and lets it go: what a packet costs before its link address is read.
-    pub(super) fn look_up(&self, address: u32) -> bool {
-        let id = self.lookup(address);
-        id.inspect(|id| self.release(*id)).is_some()
-    }
 }
 
 impl Entry {

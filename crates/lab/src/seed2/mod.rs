@@ -158,11 +158,13 @@ fn count(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String>> {
     };
     let caches = Caches::here().unwrap_or(L5420);
     count_misses(plan, &valgrind, &caches, figures)?;
-    count_writes(&valgrind, figures)?;
+    count_writes(plan, &valgrind, figures)?;
     Ok(vec![format!(
         "Misses are those of valgrind's cachegrind, with caches of {} bytes (D1) and {} (L2), as (misses of 2N packets - misses of N) / N: it \
-         has no prefetch. Stores are those of its lackey.",
-        caches.d1.bytes, caches.last.bytes
+         has no prefetch. Stores are those of its lackey, where our tables forward by {}.",
+        caches.d1.bytes,
+        caches.last.bytes,
+        if plan.whole { "their FIB" } else { "ART" }
     )])
 }
 
@@ -180,11 +182,11 @@ fn count_misses(plan: &Plan, valgrind: &Path, caches: &Caches, figures: &mut Fig
     Ok(())
 }
 
-fn count_writes(valgrind: &Path, figures: &mut Figures) -> anyhow::Result<()> {
+fn count_writes(plan: &Plan, valgrind: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     let engines = EngineName::ALL.into_iter().filter(|engine| *engine != EngineName::D).collect::<Vec<_>>();
     let program = program::this()?;
     let found = by_all_processors("stores, by lackey", &engines, |engine| {
-        shared_writes(valgrind, &program, *engine)
+        shared_writes(valgrind, &program, *engine, plan.whole)
     })?;
     figures.writes.extend(engines.into_iter().zip(found));
     Ok(())

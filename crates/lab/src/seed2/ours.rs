@@ -35,10 +35,19 @@ fn own(prefix: Prefix<u32>) -> IpAddr {
 impl Ours {
     /// Tables without routes.
     pub(super) fn new() -> anyhow::Result<Ours> {
+        Ours::with(Settings::default())
+    }
+
+    /// The same that forward by ART: they are laid out with few stores, for those who trace each.
+    pub(super) fn in_art() -> anyhow::Result<Ours> {
+        let (policy_v4, policy_v6) = ("art:8/4/4/4/4/4/4".parse()?, "art".parse()?);
+        Ours::with(Settings { policy_v4, policy_v6, ..Settings::default() })
+    }
+
+    fn with(settings: Settings) -> anyhow::Result<Ours> {
         let domain = Domain::new();
-        let mut tables = Tables::new(&domain, Settings::default(), |places, seed| {
-            Box::new(OwnEngines::new(places, seed))
-        })?;
+        let mut tables =
+            Tables::new(&domain, settings, |places, seed| Box::new(OwnEngines::new(places, seed)))?;
         for port in 0..INTERFACES {
             tables.add_port(PortSpec::new(&format!("em{port}"), EtherAddr([2, 0, 0, 0, 0, port as u8])))?;
         }

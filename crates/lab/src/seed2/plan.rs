@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) repetitions: usize,
     /// Packets of the shorter of two runs whose misses are counted.
     pub(super) counted: u64,
+    /// Whether stores are traced with the FIB that forwards otherwise, which takes minutes.
+    pub(super) whole: bool,
 }
 
 impl Plan {
@@ -32,6 +34,7 @@ impl Plan {
         others: 3000,
         repetitions: 9,
         counted: 50_000,
+        whole: true,
     };
     /// Enough to see whether something is wrong.
     pub(super) const QUICK: Plan = Plan {
@@ -42,6 +45,7 @@ impl Plan {
         others: 60,
         repetitions: 5,
         counted: 20_000,
+        whole: false,
     };
 
     /// Threads where other workloads are measured: one, and as many as there are processors.
@@ -63,8 +67,7 @@ pub(super) const NEIGHBORS: [u32; 3] = [0, 1000, 64_000];
 pub(super) fn counted(plan: &Plan) -> Vec<(Case, u64)> {
     let case = Case::new;
     let single = EngineName::ALL.into_iter().filter(|engine| *engine != EngineName::D);
-    let mut all: Vec<(Case, u64)> =
-        single.map(|engine| (case(engine, Workload::W1), plan.counted)).collect();
+    let mut all: Vec<(Case, u64)> = single.map(|engine| (case(engine, Workload::W1), plan.counted)).collect();
     // Every destination once: so all have been seen when the second half is counted.
     all.extend([EngineName::F, EngineName::E].map(|engine| (case(engine, Workload::W3), 1 << 20)));
     for engine in [EngineName::L, EngineName::S] {

@@ -252,7 +252,8 @@ impl Report {
             .collect();
         let mut table = Table::new(&columns);
         for people in POPULATIONS {
-            let cells = ENGINES.map(|engine| self.figures.deletion(engine, people).map_or("-".into(), number));
+            let cells =
+                ENGINES.map(|engine| self.figures.deletion(engine, people).map_or("-".into(), number));
             let counts = [people.gone, people.others].map(|count| number(count.into()));
             table.row(counts.into_iter().chain(cells));
         }
@@ -374,7 +375,10 @@ impl Report {
         });
         let writes = self.figures.writes.iter().flat_map(|(engine, writes)| {
             let of = |unit, value| self.of(*engine, unit, &[value]).threads(2).notes("valgrind's lackey");
-            [of("shared lines written", writes.lines as f64), of("stores to shared lines/packet", writes.stores)]
+            [
+                of("shared lines written", writes.lines as f64),
+                of("stores to shared lines/packet", writes.stores),
+            ]
         });
         misses.chain(nodes).chain(writes).collect()
     }
@@ -420,7 +424,8 @@ mod tests {
 
     #[test]
     fn threads_that_share_processors_are_marked_everywhere() {
-        let [many, few] = [report(8), report(2)].map(|report| (report.text(), report.json().unwrap(), report.charts()));
+        let [many, few] =
+            [report(8), report(2)].map(|report| (report.text(), report.json().unwrap(), report.charts()));
         assert!(!many.0.contains("8*") && few.0.contains("8*") && !few.0.contains("|       2*"));
         assert!(!many.1.contains("more threads than") && few.1.contains("more threads than processors"));
         assert!(!many.2[0].1.contains(">L 8*<") && few.2[0].1.contains(">L 8*<"));
@@ -430,7 +435,10 @@ mod tests {
     fn there_is_a_chart_for_each_figure() {
         let charts = report(8).charts();
         for figure in ["figure7", "figure9", "figure10"] {
-            assert!(charts.iter().any(|(name, svg)| name.contains(figure) && svg.contains("<rect")), "{figure}");
+            assert!(
+                charts.iter().any(|(name, svg)| name.contains(figure) && svg.contains("<rect")),
+                "{figure}"
+            );
         }
     }
 

@@ -175,12 +175,6 @@ impl<L: Locks> Split<L> {
         self.head.read(|head| head.tree.find(address).nodes)
     }
 
-    /// Looks a route up and lets it go: what a packet costs before its link address is read.
-    pub(super) fn look_up(&self, address: u32) -> bool {
-        let found = self.lookup(address);
-        found.inspect(|(id, _)| self.release(*id)).is_some()
-    }
-
     /// The interface that a neighbor is on.
     fn link_of(&self, address: u32) -> Option<&Lltable<L, u32>> {
         let (id, hop) = self.lookup(address)?;

@@ -121,6 +121,7 @@ impl Tree {
         self.reader.find(address)
     }
     /// How many prefixes there are.
+    #[cfg(test)]
     pub(super) fn prefixes(&self) -> usize {
         self.prefixes
     }

@@ -6,10 +6,13 @@
 
 use super::case::BATCH;
 use super::driver::Driver;
-use super::engine::{Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfSplit};
+use super::engine::{
+    Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfOursInArt, OfSplit,
+};
 use super::lock::Plain;
 use super::network::{Control, Mac, Sender as _};
 use super::workload::{LINK, Workload, link, router};
+use crate::voice::progress;
 use anyhow::{Context as _, anyhow, ensure};
 use artery_table::Prefix;
 use serde::{Deserialize, Serialize};
@@ -46,15 +49,17 @@ pub struct Writes {
     pub all: f64,
 }
 
-/// Sends between marks, in this process.
-pub fn run_marked(engine: EngineName) -> anyhow::Result<()> {
+/// Sends between marks, in this process. Our own tables forward by ART unless they are to be `whole`: the array of a
+/// FIB takes a hundred million stores and loads to lay out.
+pub fn run_marked(engine: EngineName, whole: bool) -> anyhow::Result<()> {
     match engine {
         EngineName::L => marked::<OfLegacy<Plain>>(),
         EngineName::S => marked::<OfSplit<Plain>>(),
         EngineName::P => marked::<OfBlocks<Plain>>(),
         EngineName::F => marked::<OfFlows<Plain>>(),
         EngineName::C => marked::<OfCopies>(),
-        EngineName::E => marked::<OfOurs>(),
+        EngineName::E if whole => marked::<OfOurs>(),
+        EngineName::E => marked::<OfOursInArt>(),
         EngineName::D => anyhow::bail!("D needs two threads for a packet"),
     }
 }
@@ -63,7 +68,8 @@ fn marked<E: Engine>() -> anyhow::Result<()>
 where
     E::Tables: Sync,
 {
-    eprintln!("{MARK_IS}{:x}", std::ptr::from_ref(&MARK.0) as usize);
+    // At once, so that nothing of the trace comes between.
+    progress(&format!("{MARK_IS}{:x}", std::ptr::from_ref(&MARK.0) as usize));
     let tables = E::tables(1024)?;
     furnish(&tables)?;
     // Their destinations are behind that route.
@@ -108,10 +114,16 @@ fn furnish(control: &impl Control) -> anyhow::Result<()> {
 }
 
 /// Counts what two threads of `artery-bench` have in common.
-pub fn shared_writes(valgrind: &Path, program: &Path, engine: EngineName) -> anyhow::Result<Writes> {
+pub fn shared_writes(
+    valgrind: &Path,
+    program: &Path,
+    engine: EngineName,
+    whole: bool,
+) -> anyhow::Result<Writes> {
     let mut command = Command::new(valgrind);
     command.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]).arg(program);
-    command.args([SUBCOMMAND, &engine.letter().to_lowercase()]).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args([SUBCOMMAND, &engine.letter().to_lowercase()]).args(whole.then_some("--whole"));
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().context("can't run valgrind")?;
     let stderr = child.stderr.take().context("valgrind has no standard error")?;
     let trace = Trace::read(BufReader::with_capacity(1 << 20, stderr));
