@@ -21,9 +21,13 @@ fn listen(address: &str) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// An address where nobody listens.
-fn closed(address: &str) -> SocketAddr {
-    listen(address).1
+/// A socket that is bound, and its address: nobody listens there as long as it is held.
+fn bound(address: &str) -> (OwnedFd, SocketAddr) {
+    let address = address.parse().unwrap();
+    let socket = tcp::open(address).unwrap();
+    rustix::net::bind(&socket, &address).unwrap();
+    let address = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, address)
 }
 
 /// Takes one request, answers it and closes; returns the request.
@@ -96,7 +100,7 @@ fn a_listener_passes_and_reads_an_orderly_end() {
 #[test]
 fn a_closed_port_has_refused() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        let address = closed(address);
+        let (_held, address) = bound(address);
         for kind in [ProbeKind::Tcp, http()] {
             let error = probe(&kind, address).unwrap_err();
             assert_eq!(error.to_string(), format!("{address}: refused"));
@@ -106,7 +110,7 @@ fn a_closed_port_has_refused() {
 
 #[test]
 fn an_ipv4_address_in_ipv6_clothes_is_one() {
-    let to = closed("127.0.0.1:0");
+    let (_held, to) = bound("127.0.0.1:0");
     let mapped = SocketAddr::new("::ffff:127.0.0.1".parse().unwrap(), to.port());
     let mut prober = Prober::new().unwrap();
     prober.start(&ProbeKind::Tcp, mapped, 1, START, SECOND).unwrap();
@@ -117,12 +121,9 @@ fn an_ipv4_address_in_ipv6_clothes_is_one() {
 
 #[test]
 fn a_connection_that_no_one_takes_ends_at_the_deadline_and_not_before() {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = tcp::open(any).unwrap();
-    rustix::net::bind(&listener, &any).unwrap();
+    let (listener, address) = bound("127.0.0.1:0");
     // With one connection in the queue there is no place for another: the kernel drops what asks for one.
     rustix::net::listen(&listener, 0).unwrap();
-    let address = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
     let _first = TcpStream::connect(address).unwrap();
 
     let mut prober = Prober::new().unwrap();
@@ -227,10 +228,11 @@ fn a_late_answer_is_not_taken_for_that_of_a_later_probe_of_the_same_token() {
 #[test]
 fn nothing_is_told_of_a_cancelled_probe() {
     let (listener, address) = listen("127.0.0.1:0");
+    let (_held, closed) = bound("127.0.0.1:0");
     let mut prober = Prober::new().unwrap();
     prober.start(&http(), address, 1, START, SECOND).unwrap();
     prober.start(&http(), address, 2, START, 2 * SECOND).unwrap();
-    prober.start(&ProbeKind::Tcp, closed("127.0.0.1:0"), 1, START, SECOND).unwrap();
+    prober.start(&ProbeKind::Tcp, closed, 1, START, SECOND).unwrap();
     prober.cancel(1);
     assert_eq!((prober.under_way(), prober.due()), (1, Some(START + 2 * SECOND)));
     assert_eq!(
@@ -243,9 +245,10 @@ fn nothing_is_told_of_a_cancelled_probe() {
 #[test]
 fn there_are_as_many_probes_as_may_be_and_a_place_is_free_when_a_result_is_taken() {
     let (_listener, silent) = listen("127.0.0.1:0");
+    let (_held, closed) = bound("127.0.0.1:0");
     let mut prober = Prober::with_limit(2).unwrap();
     prober.start(&http(), silent, 1, START, SECOND).unwrap();
-    prober.start(&ProbeKind::Tcp, closed("127.0.0.1:0"), 2, START, SECOND).unwrap();
+    prober.start(&ProbeKind::Tcp, closed, 2, START, SECOND).unwrap();
     let refused = prober.start(&http(), silent, 3, START, SECOND);
     assert_eq!(refused, Err(NoProbe::TooMany { limit: 2 }));
     assert_eq!(hear(&mut prober, 1), [(2, Err(ProbeFailure::Refused))]);
@@ -301,7 +304,7 @@ fn a_hundred_probes_at_once_each_have_their_own_answer() {
 fn a_request_that_cannot_be_said_is_not_sent() {
     let kind = ProbeKind::Http { path: "/a b".to_owned(), host: None, status: (200, 399) };
     let mut prober = Prober::new().unwrap();
-    let error = prober.start(&kind, closed("127.0.0.1:0"), 1, START, SECOND);
+    let error = prober.start(&kind, "127.0.0.1:80".parse().unwrap(), 1, START, SECOND);
     assert_eq!((error, prober.under_way()), (Err(NoProbe::BadRequest), 0));
 }
 
