@@ -100,9 +100,10 @@ impl Plan {
             return Err(HandlerError::NotReadable(full.to_string()));
         }
         let sums = handler.map_or(name == "drops", |h| h.sums);
+        let joins = handler.is_some_and(|h| h.joins);
         let values: Result<Vec<_>, _> =
-            self.workers_of(node, sums).map(|worker| read(worker, node, &name)).collect();
-        values.map(sum_or_only)
+            self.workers_of(node, sums || joins).map(|worker| read(worker, node, &name)).collect();
+        values.map(if joins { |values: Vec<String>| values.concat() } else { sum_or_only })
     }
 
     /// Reads a handler on this thread, if it has what reads aside of its element.

@@ -31,6 +31,8 @@ pub struct Handler {
     pub takes_parameters: bool,
     /// Where a class runs on every worker: whether values are added up. Otherwise the first worker answers.
     pub sums: bool,
+    /// Where a class runs on every worker: whether a read asks all copies, and gives what they say one after another.
+    pub joins: bool,
     /// Where a class runs on every worker: whether a write is for what all copies share, so that one does it.
     pub once: bool,
     /// Whether it belongs on a button in a user interface: a write without value.
@@ -54,6 +56,7 @@ impl Handler {
             write: None,
             takes_parameters: false,
             sums: false,
+            joins: false,
             once: false,
             button: false,
             private: false,
@@ -69,6 +72,7 @@ impl Handler {
             write: Some(write),
             takes_parameters: false,
             sums: false,
+            joins: false,
             once: false,
             button: false,
             private: false,
@@ -88,6 +92,11 @@ impl Handler {
     /// Says that values of several workers are added up.
     pub const fn sum(mut self) -> Handler {
         self.sums = true;
+        self
+    }
+    /// Says that all copies on several workers are read, and that what they say is put one after another.
+    pub const fn join(mut self) -> Handler {
+        self.joins = true;
         self
     }
     /// Says that a write is for what the copies on several workers share: one of them does it, for all.
