@@ -25,15 +25,19 @@ impl<K: FlowKey> FlowTable<K> {
     /// The search goes round over all flows: call this after each batch, and now and then where nothing happens, so that it
     /// comes round well within the shortest idle time.
     pub fn maintain(&mut self, now: Tick, budget: usize) -> usize {
-        let (mut forgotten, mut left) = (0, budget);
+        let (mut forgotten, mut left, released) = (0, budget, self.stats.released);
         while left > 0 {
             let group = left.min(GROUP);
             let (count, goes_on) = self.look_at(now, group);
             forgotten += count;
+            // One call to the system is pause enough: what gave memory back ends here.
+            let goes_on = goes_on && self.stats.released == released;
             left = if goes_on { left - group } else { 0 };
         }
         self.trim_young();
-        self.shrink();
+        if self.stats.released == released {
+            self.shrink();
+        }
         forgotten
     }
 
@@ -81,6 +85,7 @@ impl<K: FlowKey> FlowTable<K> {
         let from = (part * PART) as usize * 8;
         self.entries.0.release(from..from + PART as usize * 8);
         self.used[part as usize] = false;
+        self.stats.released += 1;
     }
 
     /// Begins at the first entry again, and ends the next round behind the last flow that this one met or that came. The

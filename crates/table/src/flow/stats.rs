@@ -26,6 +26,8 @@ pub struct FlowStats {
     pub unreported_ends: u64,
     /// Entries at which the search for idle flows has looked.
     pub examined: u64,
+    /// How often the memory of 1024 entries was given back to the system.
+    pub released: u64,
     /// Flows whose place in the index changed as it grew or shrank.
     pub moved: u64,
     /// Flows that there are now.

@@ -46,6 +46,7 @@ fn grows_and_shrinks<K: Numbered>() {
     }
     go_round(&mut table, at(1000));
     assert_eq!((table.len(), table.stats().young, table.stats().bytes), (0, 0, 1024));
+    assert_eq!(table.stats().released, u64::from(FLOWS.div_ceil(1024)));
     (0..FLOWS).for_each(|n| assert!(table.insert(&key(n), answer(n), &DATAGRAM, at(1000)).is_ok()));
     assert!(
         (0..FLOWS)
