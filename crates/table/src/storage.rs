@@ -149,7 +149,8 @@ impl<W: Word> Words<W> {
 
     /// Gives memory of a range of words back to the system where it can be: what they hold is lost, zero or unchanged.
     pub fn release(&self, range: Range<usize>) {
-        self.region.release(range.start.saturating_mul(size_of::<W>()), range.end.saturating_mul(size_of::<W>()));
+        self.region
+            .release(range.start.saturating_mul(size_of::<W>()), range.end.saturating_mul(size_of::<W>()));
     }
 }
 
