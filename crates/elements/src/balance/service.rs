@@ -25,6 +25,10 @@ impl Service {
             && self.port.is_none_or(|own| own == port)
             && self.protocol.is_none_or(|own| own == protocol)
     }
+    /// Whether it takes connections of TCP.
+    pub(super) fn takes_tcp(&self) -> bool {
+        self.protocol.is_none_or(|own| own == IpProtocol::TCP)
+    }
     /// Whether packets of two services can't be told apart.
     pub(super) fn meets(&self, other: &Service) -> bool {
         fn is_alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {

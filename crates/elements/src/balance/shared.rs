@@ -1,7 +1,7 @@
 //! What the copies of a balancer on several workers share: its members, behind a lock that no packet takes.
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_table::balance::{Balancer, Member, Members, Method, Settings};
+use artery_table::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
 use artery_table::flow::Seed;
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -14,6 +14,8 @@ pub(super) struct SharedBalancer {
     pub(super) services: Vec<Service>,
     /// Of the hash that members are chosen by: the same on all machines that are to agree.
     pub(super) seed: Seed,
+    /// What is asked of members, if anything.
+    pub(super) check: Option<Check>,
     members: Mutex<Members>,
     balancer: Balancer,
 }
@@ -22,17 +24,23 @@ impl SharedBalancer {
     pub(super) fn new(args: &Args<'_>) -> Result<SharedBalancer, ArgError> {
         let services = services(args)?;
         let method: Method = parsed("METHOD", &args.read::<String>("METHOD")?)?;
-        let settings = Settings { method, ..Settings::default() };
+        let check = match args.read::<Option<String>>("CHECK")? {
+            Some(text) => Some(check(&text, &services)?),
+            None => None,
+        };
+        // One that is to be checked takes nothing before it has passed, unless nobody has.
+        let settings = Settings { method, starts_up: check.is_none(), ..Settings::default() };
         let mut members =
             Members::new(args.domain(), settings).map_err(|why| ArgError::wrong(why.to_string()))?;
         for text in args.rest("MEMBER") {
             let member: Member = parsed("MEMBER", text)?;
             fits(&member, &services).map_err(|why| wrong("MEMBER", text, why))?;
+            can_be_asked(&member, &services, check.as_ref()).map_err(|why| wrong("MEMBER", text, why))?;
             members.add(member, Duration::ZERO).map_err(|why| wrong("MEMBER", text, why))?;
         }
         let seed = Seed::new([args.read("SEED")?, 0]);
         let balancer = members.balancer();
-        Ok(SharedBalancer { services, seed, members: Mutex::new(members), balancer })
+        Ok(SharedBalancer { services, seed, check, members: Mutex::new(members), balancer })
     }
 
     /// For a worker.
@@ -49,6 +57,7 @@ impl SharedBalancer {
     pub(super) fn add(&self, text: &str, now: Duration) -> Result<(), HandlerError> {
         let member: Member = text.trim().parse().map_err(refused)?;
         fits(&member, &self.services).map_err(HandlerError::refused)?;
+        can_be_asked(&member, &self.services, self.check.as_ref()).map_err(HandlerError::refused)?;
         self.members().add(member, now).map(drop).map_err(refused)
     }
     /// Removes a member, `NAME`.
@@ -97,6 +106,27 @@ fn services(args: &Args<'_>) -> Result<Vec<Service>, ArgError> {
             Err(ArgError::wrong("there is no SERVICE; say what to balance, as in SERVICE 192.0.2.1:80 tcp"))
         }
         false => Ok(services),
+    }
+}
+
+fn check(text: &str, services: &[Service]) -> Result<Check, ArgError> {
+    let check: Check = parsed("CHECK", text)?;
+    let is_for_tcp = services.iter().any(|service| service.takes_tcp());
+    match check.probe {
+        Probe::Tcp | Probe::Http { .. } if !is_for_tcp => {
+            Err(wrong("CHECK", text, "no SERVICE is of TCP; use ping"))
+        }
+        _ => Ok(check),
+    }
+}
+
+/// Where there is no port, connections can't be tried.
+fn can_be_asked(member: &Member, services: &[Service], check: Option<&Check>) -> Result<(), String> {
+    let needs_port = check.is_some_and(|check| check.probe != Probe::Ping);
+    let has_port = member.port.is_some() || services.iter().any(|service| service.port.is_some());
+    match needs_port && !has_port {
+        true => Err(format!("has no port to be checked at; write {}:PORT", member.address)),
+        false => Ok(()),
     }
 }
 
