@@ -210,7 +210,7 @@ fn sum_up(rates: Vec<f64>, parts: &[Part]) -> Run {
         locks: each(tally.locks),
         contended: each(tally.contended),
         rmw: each(tally.rmw),
-        locked: 100.0 * tally.nanos / busy.max(1.0),
+        locked: (100.0 * tally.nanos / busy.max(1.0)).max(0.0),
         verified,
         nodes: None,
     }

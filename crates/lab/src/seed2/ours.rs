@@ -10,6 +10,7 @@ use artery_table::path::{Decision, Outcome, PathReader};
 use artery_table::router::{OwnEngines, PortSpec, RouteSpec, Settings, Tables};
 use artery_table::{PortId, Prefix};
 use artery_wire::EtherAddr;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,8 @@ const NOW: Duration = Duration::ZERO;
 pub(super) struct Ours {
     domain: Arc<Domain>,
     tables: Mutex<Tables>,
+    /// Addresses of neighbors, to know how many go with a network.
+    known: Mutex<BTreeSet<u32>>,
 }
 
 fn numbered(address: u32) -> IpAddr {
@@ -51,7 +54,7 @@ impl Ours {
         for port in 0..INTERFACES {
             tables.add_port(PortSpec::new(&format!("em{port}"), EtherAddr([2, 0, 0, 0, 0, port as u8])))?;
         }
-        Ok(Ours { domain, tables: Mutex::new(tables) })
+        Ok(Ours { domain, tables: Mutex::new(tables), known: Mutex::new(BTreeSet::new()) })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -64,6 +67,12 @@ impl Ours {
         OurSender { path, turns: self.domain.reader(), addresses: Vec::new(), decisions: Vec::new() }
     }
 
+    fn known(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many neighbors the tables have.
+    #[cfg(test)]
     fn neighbors(&self) -> usize {
         let tables = self.tables();
         (0..INTERFACES).map(|port| tables.neighbors::<u32>(PortId(port as u16), NOW).len()).sum()
@@ -85,13 +94,14 @@ impl Control for Ours {
     }
 
     fn disconnect(&self, prefix: Prefix<u32>) -> usize {
-        let before = self.neighbors();
         let mut tables = self.tables();
         let Some(port) = tables.owner(own(prefix)) else { return 0 };
         // There is nothing to be said about routes that go along: there are none.
         let _ = tables.remove_address(port, own(prefix), NOW);
-        drop(tables);
-        before - self.neighbors()
+        let mut known = self.known();
+        let mut gone = known.split_off(&prefix.first());
+        known.append(&mut gone.split_off(&prefix.last()));
+        gone.len()
     }
 
     fn add_route(&self, prefix: Prefix<u32>, gateway: u32) -> Result<(), Full> {
@@ -108,7 +118,10 @@ impl Control for Ours {
         if let Some(port) = port_of(&tables, address) {
             let [_, _, bytes @ ..] = mac.bits().to_be_bytes();
             // Where there is no room the neighbor stays unknown, which packets then show.
-            let _ = tables.set_neighbor(port, numbered(address), EtherAddr(bytes), Kind::Static, NOW);
+            let set = tables.set_neighbor(port, numbered(address), EtherAddr(bytes), Kind::Static, NOW);
+            if set.is_ok() {
+                self.known().insert(address);
+            }
         }
         Vec::new()
     }
@@ -116,6 +129,7 @@ impl Control for Ours {
     fn forget(&self, address: u32) -> bool {
         let mut tables = self.tables();
         let Some(port) = port_of(&tables, address) else { return false };
+        self.known().remove(&address);
         tables.delete_neighbor(port, numbered(address), NOW).unwrap_or(false)
     }
 }
@@ -159,6 +173,19 @@ mod tests {
     fn it_follows_changes() {
         let tables = Ours::new().unwrap();
         follows_changes(&tables, &mut tables.sender());
+    }
+
+    #[test]
+    fn all_neighbors_of_a_network_go_with_it() {
+        for tables in [Ours::new().unwrap(), Ours::in_art().unwrap()] {
+            furnish(&tables);
+            (1..=20).for_each(|host| _ = tables.learn(ip("10.1.0.0") + host, B));
+            tables.learn(ip("10.0.0.1"), A);
+            assert_eq!((tables.neighbors(), tables.known().len()), (21, 21));
+            assert_eq!(tables.disconnect(prefix("10.1.0.0/16")), 20);
+            assert_eq!((tables.neighbors(), tables.known().len()), (1, 1));
+            assert_eq!(one(&mut tables.sender(), "8.8.8.8"), Sent::Out(0, A));
+        }
     }
 
     #[test]

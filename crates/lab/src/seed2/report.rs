@@ -49,7 +49,7 @@ impl Findings for Report {
                  that took a route which was not the best any more when they were looked up.\n";
         text += &format!("\n## What a packet costs\n\n{}", self.cost_table());
         text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
-        text += &format!("\n## Deleting a network: milliseconds\n\n{}", self.deletion_table());
+        text += &format!("\n## Deleting a network: milliseconds, the least\n\n{}", self.deletion_table());
         text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
         text += "\n## Claims\n";
         for verdict in judge(&self.figures, self.machine.cores) {

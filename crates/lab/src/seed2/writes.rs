@@ -10,7 +10,7 @@ use super::engine::{
     Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfOursInArt, OfSplit,
 };
 use super::lock::Plain;
-use super::network::{Control, Mac, Sender as _};
+use super::network::{Control, Mac, Packet, Sender as _};
 use super::workload::{LINK, Workload, link, router};
 use crate::voice::progress;
 use anyhow::{Context as _, anyhow, ensure};
@@ -20,8 +20,8 @@ use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::mpsc;
 
 /// The subcommand that sends between marks.
 pub const SUBCOMMAND: &str = "seed2-writes";
@@ -74,35 +74,41 @@ where
     furnish(&tables)?;
     // Their destinations are behind that route.
     let packets = &Workload::W4.trace(0).packets[..PACKETS];
-    let turn = Barrier::new(2);
     std::thread::scope(|scope| {
-        for thread in 0..2 {
-            let (tables, turn) = (&tables, &turn);
-            scope.spawn(move || {
-                let packets = packets.to_vec();
-                let (mut sender, mut driver) = (E::sender(tables, packets.len()), Driver::new(0));
-                let mut sent = Vec::with_capacity(BATCH);
-                let mut send = || {
-                    for batch in packets.chunks(BATCH) {
-                        sender.send(batch, &mut sent);
-                        driver.transmit(batch, &sent);
-                    }
-                };
-                // What is kept is known when it counts.
-                send();
-                turn.wait();
-                for whose in 0..2 {
-                    if whose == thread {
-                        MARK.0.store(1, SeqCst);
-                        send();
-                        MARK.0.store(2, SeqCst);
-                    }
-                    turn.wait();
-                }
-            });
-        }
+        let (done, is_done) = mpsc::channel::<()>();
+        let (end, may_end) = mpsc::channel::<()>();
+        let tables = &tables;
+        scope.spawn(move || {
+            let _own = send_between_marks::<E>(tables, packets);
+            drop(done);
+            // Its memory stays its own until the other one is done.
+            let _ = may_end.recv();
+        });
+        let _ = is_done.recv();
+        let second = scope.spawn(|| drop(send_between_marks::<E>(tables, packets)));
+        let _ = second.join();
+        drop(end);
     });
     Ok(())
+}
+
+/// What a thread does. The first time, before it counts, is long enough for the other threads to fall asleep, and makes
+/// known what is kept.
+fn send_between_marks<'t, E: Engine>(tables: &'t E::Tables, packets: &[Packet]) -> (E::Sender<'t>, Driver) {
+    let packets = packets.to_vec();
+    let (mut sender, mut driver) = (E::sender(tables, packets.len()), Driver::new(0));
+    let mut sent = Vec::with_capacity(BATCH);
+    let mut send = || {
+        for batch in packets.chunks(BATCH) {
+            sender.send(batch, &mut sent);
+            driver.transmit(batch, &sent);
+        }
+    };
+    send();
+    MARK.0.store(1, SeqCst);
+    send();
+    MARK.0.store(2, SeqCst);
+    (sender, driver)
 }
 
 /// One route by a router, and not the default one: to lay that out would be most of the trace.
@@ -121,7 +127,7 @@ pub fn shared_writes(
     whole: bool,
 ) -> anyhow::Result<Writes> {
     let mut command = Command::new(valgrind);
-    command.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"]).arg(program);
+    command.args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no", "--fair-sched=yes"]).arg(program);
     command.args([SUBCOMMAND, &engine.letter().to_lowercase()]).args(whole.then_some("--whole"));
     command.stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().context("can't run valgrind")?;
