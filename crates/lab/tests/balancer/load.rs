@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// After so many more answers a connection is sound.
 const ENOUGH: u64 = 5;
 /// For how long nothing may get better before what isn't sound has stalled: longer than TCP waits to send again what was
-/// lost while a server was found to be dead.
+/// lost, several times.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a server may take to say who it is.
 const SOON: Duration = Duration::from_secs(10);
@@ -30,8 +30,8 @@ pub(crate) struct Load {
     client: Host,
     service: SocketAddrV4,
     open: Vec<Open>,
-    /// Ports from here on have not been used.
-    next_port: u16,
+    /// Ports from here on have not been used: a server that never heard of the end of a connection has it still.
+    next_port: Arc<AtomicU16>,
     sender: Option<Sender<Exchange>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,34 +54,25 @@ struct Watch {
 /// What became of connections, by the numbers of their servers.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
-    pub(crate) sound: BTreeMap<u8, usize>,
     pub(crate) reset: BTreeMap<u8, usize>,
     pub(crate) stalled: BTreeMap<u8, usize>,
 }
 
 impl Load {
-    pub(crate) fn new(client: &Host, service: Ipv4Addr) -> Load {
+    pub(crate) fn new(client: &Host, service: Ipv4Addr, next_port: Arc<AtomicU16>) -> Load {
         let (sender, receiver) = channel();
         let thread = Some(thread::spawn(|| exchange(receiver)));
         let service = SocketAddrV4::new(service, PORT);
-        Load {
-            client: client.clone(),
-            service,
-            open: Vec::new(),
-            next_port: 20_000,
-            sender: Some(sender),
-            thread,
-        }
+        Load { client: client.clone(), service, open: Vec::new(), next_port, sender: Some(sender), thread }
     }
 
     /// Opens connections, by one source port after the other, until there are so many.
     pub(crate) fn fill(&mut self, count: usize) -> Result<()> {
-        let first = self.next_port;
-        self.next_port += count.saturating_sub(self.open.len()) as u16;
-        let service = self.service;
+        let (service, count) = (self.service, count.saturating_sub(self.open.len()) as u16);
+        let first = self.next_port.fetch_add(count, Relaxed);
         let opened = self
             .client
-            .enter(|| (first..self.next_port).map(|port| connect(port, service)).collect::<Vec<_>>())?;
+            .enter(|| (first..first + count).map(|port| connect(port, service)).collect::<Vec<_>>())?;
         for stream in opened {
             self.add(stream);
         }
@@ -112,13 +103,20 @@ impl Load {
 
     /// Waits until it is clear what becomes of all connections, and forgets those that have ended.
     pub(crate) fn settle(&mut self) -> Fates {
+        self.settle_but(0)
+    }
+
+    /// The same, but doesn't wait for those of a server that is known to be dead.
+    pub(crate) fn settle_but(&mut self, dead: u8) -> Fates {
         let marks: Vec<u64> = self.open.iter().map(|open| open.watch.answers.load(Relaxed)).collect();
         let is_clear = |open: &Open, mark: u64| {
             open.watch.has_ended.load(Relaxed) || open.watch.answers.load(Relaxed) >= mark + ENOUGH
         };
+        let is_waited_for = |open: &Open, mark: u64| open.server != dead && !is_clear(open, mark);
         let (mut left, mut since) = (usize::MAX, Instant::now());
         while left > 0 && since.elapsed() < PATIENCE {
-            let unclear = self.open.iter().zip(&marks).filter(|(open, mark)| !is_clear(open, **mark)).count();
+            let unclear = self.open.iter().zip(&marks).filter(|(open, mark)| is_waited_for(open, **mark));
+            let unclear = unclear.count();
             if unclear < left {
                 (left, since) = (unclear, Instant::now());
             }
@@ -132,7 +130,7 @@ impl Load {
                 (false, false) => stalled.push(open),
             }
         }
-        let fates = Fates { sound: count(&sound), reset: count(&reset), stalled: count(&stalled) };
+        let fates = Fates { reset: count(&reset), stalled: count(&stalled) };
         self.open = sound;
         self.open.extend(stalled);
         fates
@@ -168,6 +166,8 @@ fn count(connections: &[Open]) -> BTreeMap<u8, usize> {
 fn connect(port: u16, service: SocketAddrV4) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)).unwrap();
+    // What is closed ends at once, at both ends.
+    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     let connected = rustix::net::connect(&socket, &service);
     connected.unwrap_or_else(|error| panic!("port {port} can't connect to {service}: {error}"));
     socket.into()

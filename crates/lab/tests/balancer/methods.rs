@@ -56,7 +56,7 @@ fn costs(net: &Net, method: &'static str, state: bool) -> Result<Costs> {
     load.fill(OPEN)?;
     let before = load.shares();
     net.cut(3, true)?;
-    let cut = load.settle();
+    let cut = load.settle_but(3);
     assert_eq!(
         (cut.harmed(|server| server != 3), cut.stalled.get(&3)),
         (0, before.get(&3)),

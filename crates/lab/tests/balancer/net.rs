@@ -8,6 +8,8 @@ use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Link, Process, Result, Rig, RigError, Signal, Switch};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 use std::time::{Duration, Instant};
 
 /// The address that clients connect to.
@@ -20,6 +22,7 @@ pub(crate) struct Net {
     pub(crate) router: Host,
     pub(crate) servers: Vec<Host>,
     switch: Switch,
+    next_port: Arc<AtomicU16>,
 }
 
 /// How packets get to servers.
@@ -48,7 +51,7 @@ pub(crate) fn with_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
             server.address("eth0", &format!("10.0.2.1{number}/24"))?.route("default", "10.0.2.1")?;
             servers.push(server);
         }
-        body(&Net { client, router, servers, switch })
+        body(&Net { client, router, servers, switch, next_port: Arc::new(AtomicU16::new(20_000)) })
     });
 }
 
@@ -71,8 +74,8 @@ impl Net {
 
     /// Cuts a server off, or joins it again.
     pub(crate) fn cut(&self, number: u8, is_cut: bool) -> Result<()> {
-        // The first port is the router's.
-        let port = format!("port{number}");
+        // The first port, number 1, is the router's.
+        let port = format!("port{}", number + 1);
         let switch = self.switch.host();
         if is_cut {
             switch.down(&port)?
@@ -83,7 +86,7 @@ impl Net {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load::new(&self.client, SERVICE)
+        Load::new(&self.client, SERVICE, self.next_port.clone())
     }
 }
 
