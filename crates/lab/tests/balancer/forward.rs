@@ -53,6 +53,14 @@ fn packets_reach_servers_by_their_own_addresses_and_answers_come_in_the_name_of_
 }
 
 #[test]
+fn packets_reach_servers_in_a_tunnel_also_those_that_are_too_long_for_it() {
+    with_net("balancer-tunnel", |net| {
+        let _programs = net.unpack()?;
+        serves(net, Forward::Tunnel, &["TUNNEL=1", "MTU=1480"])
+    });
+}
+
+#[test]
 fn who_asks_for_what_nobody_serves_is_told_so() {
     with_net("balancer-nobody", |net| {
         let _servers = net.serve(Forward::Direct, echo)?;

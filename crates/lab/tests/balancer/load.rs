@@ -166,6 +166,10 @@ fn count(connections: &[Open]) -> BTreeMap<u8, usize> {
 fn connect(port: u16, service: SocketAddrV4) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)).unwrap();
+    // Who waits for an answer of a server that has died gets to know by asking whether it lives.
+    rustix::net::sockopt::set_socket_keepalive(&socket, true).unwrap();
+    rustix::net::sockopt::set_tcp_keepidle(&socket, Duration::from_secs(1)).unwrap();
+    rustix::net::sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(1)).unwrap();
     // What is closed ends at once, at both ends.
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     let connected = rustix::net::connect(&socket, &service);

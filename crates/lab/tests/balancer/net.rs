@@ -36,6 +36,12 @@ pub(crate) enum Forward {
     Tunnel,
 }
 
+/// Gives the host what comes in IP in IP, without the outer header.
+const UNPACK: &str =
+    "FromDevice(eth0) -> Classifier(12/0800 23/04) -> Strip(14) -> CheckIPHeader -> StripIPHeader
+    -> CheckIPHeader -> EtherEncap(0x0800, 02:00:00:00:ff:01, 02:00:00:00:ff:02) -> ToHost(tunnel);
+    FromHost(tunnel, ETHER 02:00:00:00:ff:02) -> Discard;";
+
 /// Runs a test on such a network, the servers of which do this with connections.
 pub(crate) fn with_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
     rig::test(label, |rig: &Rig| {
@@ -83,6 +89,24 @@ impl Net {
             switch.up(&port)?
         };
         Ok(())
+    }
+
+    /// Lets all servers unpack what comes in a tunnel from the router. Where the kernel can't, programs do, which are to
+    /// be kept.
+    pub(crate) fn unpack(&self) -> Result<Vec<Process>> {
+        let mut programs = Vec::new();
+        for (number, host) in (1..).zip(&self.servers) {
+            let own = format!("10.0.2.1{number}");
+            let tunnel = ["ip", "link", "add", "tunnel", "type", "ipip", "local", &own, "remote", "10.0.2.1"];
+            match host.run(tunnel) {
+                Ok(_) => drop(host.up("tunnel")?),
+                Err(RigError::Failed(failure)) if failure.output.stderr.contains("Unknown device type") => {
+                    programs.push(crate::support::start(host, UNPACK, &[])?);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(programs)
     }
 
     pub(crate) fn load(&self) -> Load {
