@@ -410,7 +410,8 @@ pub(super) mod tests {
     #[test]
     fn every_claim_can_fall() {
         let w1 = |engine, threads, driver| Point { workload: Workload::W1, driver, threads, engine };
-        let cases: [(&str, Box<dyn FnOnce(&mut Figures)>); 14] = [
+        type Change = Box<dyn FnOnce(&mut Figures)>;
+        let cases: [(&str, Change); 14] = [
             ("within 10 %", Box::new(move |f| _ = f.rates.insert(w1(S, 4, 100), vec![1.2]))),
             ("neither gains", Box::new(move |f| _ = f.rates.insert(w1(L, 8, 0), vec![1.6]))),
             ("at least 0.7", Box::new(move |f| _ = f.rates.insert(w1(E, 8, 0), vec![20.0]))),

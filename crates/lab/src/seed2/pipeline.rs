@@ -83,7 +83,8 @@ pub(super) fn link<L: Locks>(
     let (mut before, mut verified, mut reported) = (Before::default(), Verified::default(), 0);
     loop {
         let ready = from.slots().min(BATCH);
-        (packets.clear(), sent.clear());
+        packets.clear();
+        sent.clear();
         if let Ok(chunk) = from.read_chunk(ready) {
             let (first, second) = chunk.as_slices();
             packets.extend(first.iter().chain(second).map(|routed| routed.0));

@@ -147,8 +147,7 @@ impl Workload {
 pub(super) struct Book {
     /// The version of each router's link address; older ones are freed.
     versions: [AtomicU32; 3],
-    /// Of each prefix that changes: how often it did, and whether it leads to the second router. Odd thousands: it is being
-    /// changed.
+    /// Of each prefix that changes: how often it did, and in the last bit whether it leads to the second router.
     routes: Vec<AtomicU32>,
 }
 
@@ -255,7 +254,7 @@ impl Book {
         } else {
             control.delete_route(changing(n));
         }
-        word.store((before + 2 ^ 1) & !BUSY, Release);
+        word.store(((before + 2) ^ 1) & !BUSY, Release);
         Ok(())
     }
 
