@@ -6,7 +6,7 @@ pub(crate) use run::RunOptions;
 
 use crate::job::Input;
 use crate::load::Reading;
-use crate::{explain, neighbor, route, router, show, watch};
+use crate::{explain, flow, neighbor, route, router, show, watch};
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
@@ -137,6 +137,9 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Add, delete or flush neighbors of a running router
     #[command(after_long_help = neighbor::EXAMPLES)]
     Neighbor(neighbor::NeighborOptions),
+    /// Show, export, import, follow or flush the flows that a running FlowBalancer remembers
+    #[command(after_long_help = flow::EXAMPLES)]
+    Flow(flow::FlowOptions),
     /// Say what happens in a running router: a line for each event
     #[command(after_long_help = watch::EXAMPLES)]
     Watch(watch::WatchOptions),

@@ -10,6 +10,7 @@ mod control_socket;
 mod devices;
 mod elements;
 mod explain;
+mod flow;
 mod format;
 mod ip_router;
 mod job;
@@ -74,6 +75,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Show(options) => show::command(&options),
         Command::Route(options) => route::command(&options),
         Command::Neighbor(options) => neighbor::command(&options),
+        Command::Flow(options) => flow::command(&options),
         Command::Watch(options) => watch::command(&options),
         Command::Explain(options) => explain::command(&options),
         Command::Completions { shell } => cli::completions(shell),

@@ -9,6 +9,16 @@ mod pattern;
 use artery_engine::{Class, Classes, RouterHandler};
 
 pub use router::shared::RouterTables;
+
+/// Flows of a FlowBalancer as they go out and come in.
+pub mod flows {
+    pub use crate::balance::armor::{armored, unarmored};
+    pub use crate::balance::flow_stream::{
+        AnyKey, Item, MAGIC, Reader, StreamFlow, Wrong, fits, write_header, write_item,
+    };
+    pub use crate::balance::flow_words::{protocol_name, protocol_of, state_name, state_of};
+}
+
 pub use script::script::ClaimedSignals;
 
 /// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
@@ -55,7 +65,7 @@ elements! {
         judge, judge4, judge6, leave, limits, local, neighbors_io, order, port_news, port_text, redirect, route_text, shared, show_events,
         show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
-    balance(handlers, known, service, shared, tally, translate): flow_balancer;
+    balance(armor, checks, exchange, flow_stream, flow_words, follow, handlers, known, service, shared, tally, translate): flow_balancer;
 
     files(network_header, trace): from_dump, to_dump;
 

@@ -1,3 +1,6 @@
+use super::checks::Checks;
+use super::exchange::{self, Exchange};
+use super::follow::Follow;
 use super::handlers::HANDLERS;
 use super::known::{Chooser, Known};
 use super::shared::SharedBalancer;
@@ -5,7 +8,7 @@ use super::tally::Tally;
 use super::translate::{End, translate};
 use crate::ip::ip_header;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet, StartError, Time, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Packet, StartError, Time, anno,
 };
 use artery_table::Pages;
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
@@ -36,8 +39,10 @@ false nothing is remembered, and a flow goes where its hash says. Members are ch
 names are all that machines must share to agree.
 
 METHOD is `maglev[=SLOTS]`, `resilient[=BUCKETS]`, `hash`, `xor`, `per-packet`, `flowlet[=GAP]` or `least-loaded`. A member
-of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is asked of every member; one that
-fails has its flows given to others, until it is back.",
+of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is asked of every member,
+`tcp`, `http PATH [STATUS|FIRST-LAST]` or `ping`, then any of `every TIME`, `timeout TIME`, `fall N` and `rise N`; the host's own
+stack does the asking. A member that fails has its flows given to others until it is back; when all fail, all are taken for
+well.",
     example: "Idle -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12 weight 2);
 b -> Discard; b[1] -> Discard;",
     ports: "1-2/1-3",
@@ -47,6 +52,7 @@ b -> Discard; b[1] -> Discard;",
         Arg::keyword("MEMBER", "NAME ADDRESS[:PORT] [weight N]", "", "a server; any number of them"),
         Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
         Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
+        Arg::keyword("CHECK", "check", "", "what is asked of members, such as `tcp`, `http /health 200 every 5s` or `ping fall 2`; nothing if not given"),
         Arg::keyword("STATE", "bool", "true", "whether flows are remembered"),
         Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),
         Arg::keyword("FLOWS", "flows", "1048576", "most flows that are remembered, of a family and worker"),
@@ -73,7 +79,9 @@ pub(super) struct FlowBalancer {
     pub(super) shared: Arc<SharedBalancer>,
     pub(super) balancer: Balancer,
     is_nat: bool,
-    local: Local,
+    pub(super) local: Local,
+    pub(super) follow: Follow,
+    pub(super) exchange: Exchange,
     pub(super) v4: Known<Flow4>,
     pub(super) v6: Known<Flow6>,
     /// Of a batch: whose each packet is.
@@ -82,6 +90,9 @@ pub(super) struct FlowBalancer {
     are_ours: Vec<bool>,
     pub(super) tally: Tally,
     has_others: bool,
+    /// Of the one copy of all workers that checks members.
+    checks: Option<Checks>,
+    is_first: bool,
 }
 
 impl FlowBalancer {
@@ -111,12 +122,16 @@ impl FlowBalancer {
             shared,
             is_nat,
             local: Local::new(args.worker().0),
+            follow: Follow::default(),
+            exchange: Exchange::default(),
             v4: Known::new(table(args)?),
             v6: Known::new(table(args)?),
             whose: Vec::new(),
             are_ours: Vec::new(),
             tally: Tally::default(),
             has_others: args.outputs() > OTHERS,
+            checks: None,
+            is_first: args.copy().0 == 0,
         })
     }
 
@@ -137,7 +152,13 @@ impl FlowBalancer {
             };
             self.are_ours.push(is_ours);
         }
-        let mut by = Chooser { choice, local: &mut self.local, seed: &self.shared.seed, now };
+        let mut by = Chooser {
+            choice,
+            local: &mut self.local,
+            follow: &mut self.follow,
+            seed: &self.shared.seed,
+            now,
+        };
         let whose = &mut self.whose;
         self.v4.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
         self.v6.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
@@ -200,14 +221,22 @@ impl FlowBalancer {
     }
 
     /// Looks after some flows.
-    fn maintain(&mut self, now: Duration, budget: usize) {
-        let now = Tick::at(now);
+    fn maintain(&mut self, choice: &Choice, now: Duration, budget: usize) {
+        let tick = Tick::at(now);
         if let Some(flows) = &mut self.v4.flows {
-            flows.maintain(now, budget);
+            flows.maintain(tick, budget);
         }
         if let Some(flows) = &mut self.v6.flows {
-            flows.maintain(now, budget);
+            flows.maintain(tick, budget);
         }
+        self.settle(choice);
+        self.follow.rest(now);
+    }
+
+    /// Tells of flows that have ended.
+    pub(super) fn settle(&mut self, choice: &Choice) {
+        self.v4.settle(&mut self.local, &mut self.follow, choice);
+        self.v6.settle(&mut self.local, &mut self.follow, choice);
     }
 }
 
@@ -244,6 +273,12 @@ fn table<K: FlowKey>(args: &Args<'_>) -> Result<Option<FlowTable<K>>, ArgError> 
 
 impl Element for FlowBalancer {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        if let Some(check) = self.shared.check.clone().filter(|_| self.is_first) {
+            let checks = Checks::new(check);
+            self.checks =
+                Some(checks.map_err(|why| StartError::new(format!("members can't be checked: {why}")))?);
+            cx.schedule();
+        }
         let then = cx.now() + PERIOD;
         cx.wake_at(then);
         Ok(())
@@ -270,15 +305,29 @@ impl Element for FlowBalancer {
         });
         cx.send_all(MEMBERS, batch);
         // At a million packets a second, a million flows are looked at in eight seconds.
-        self.maintain(now, count.div_ceil(8));
+        self.maintain(choice, now, count.div_ceil(8));
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let time = cx.now();
         let now = time.since(Time::ZERO);
-        self.maintain(now, BUDGET);
+        let balancer = self.balancer.clone();
+        let choice = balancer.at(cx.turn());
+        self.maintain(choice, now, BUDGET);
+        if exchange::flush(self) {
+            cx.schedule();
+        }
+        self.settle(choice);
         self.shared.members().poll(now);
-        cx.wake_at(time + PERIOD);
+        let mut next = time + PERIOD;
+        if let Some(checks) = &mut self.checks {
+            let (due, said) = checks.run(&self.shared, now);
+            next = next.min(time + due.saturating_sub(now));
+            let name = cx.name().to_string();
+            said.iter().for_each(|line| cx.say(&format!("{name}: {line}")));
+            cx.watch(checks.file(), Interest::Readable);
+        }
+        cx.wake_at(next);
         true
     }
 
@@ -288,8 +337,9 @@ impl Element for FlowBalancer {
             let now = cx.now().since(Time::ZERO);
             let (ours, theirs) = (self.balancer.clone(), old.balancer.clone());
             let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
-            self.v4.take_over(&mut old.v4, both, Tick::at(now));
-            self.v6.take_over(&mut old.v6, both, Tick::at(now));
+            self.v4.take_over(&mut old.v4, &mut self.local, both, Tick::at(now));
+            self.v6.take_over(&mut old.v6, &mut self.local, both, Tick::at(now));
+            self.follow = std::mem::take(&mut old.follow);
             self.tally = old.tally;
         }
     }
@@ -510,5 +560,48 @@ mod tests {
             assert!(bench.write(handler, text).is_err(), "{handler} {text}");
         }
         assert_eq!(bench.read("members", "").unwrap().lines().count(), 3);
+    }
+
+    /// Lets time pass until the members are described so.
+    #[track_caller]
+    fn await_members(bench: &mut Bench, expected: &[&str]) {
+        for _ in 0..1000 {
+            bench.pass(Duration::from_millis(250));
+            let members = bench.read("members", "").unwrap();
+            if expected.iter().all(|part| members.contains(part)) {
+                return;
+            }
+        }
+        panic!("not {expected:?}: {}", bench.read("members", "").unwrap());
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
+        let [a, b] = [0; 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let [at, away] = [&a, &b].map(|listener| listener.local_addr().unwrap());
+        let mut bench = bench(&format!(
+            "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 1s fall 2 rise 1"
+        ));
+        let parts = [format!("a {at} up"), format!("b {away} up")];
+        await_members(&mut bench, &[&parts[0], &parts[1]]);
+        drop(b);
+        await_members(&mut bench, &[&parts[0], &format!("b {away} down")]);
+        assert!(bench.said().contains(&format!("b at {away} is down: refused")), "{}", bench.said());
+        let b = std::net::TcpListener::bind(away).unwrap();
+        await_members(&mut bench, &[&parts[0], &parts[1]]);
+        assert!(bench.said().contains(&format!("b at {away} is up")), "{}", bench.said());
+        drop((a, b));
+    }
+
+    #[test]
+    fn checks_that_can_not_be_made_are_refused() {
+        for (config, said) in [
+            ("SERVICE 192.0.2.1, MEMBER a 10.0.0.1, CHECK tcp", "write 10.0.0.1:PORT"),
+            ("SERVICE 192.0.2.1:53 udp, MEMBER a 10.0.0.1, CHECK tcp", "use ping"),
+            ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, CHECK telepathy", "CHECK telepathy"),
+        ] {
+            let refusal = Bench::refuses(&CLASS, config);
+            assert!(refusal.contains(said), "{config}: {refusal}");
+        }
     }
 }

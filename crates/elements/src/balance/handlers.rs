@@ -1,6 +1,8 @@
 //! What FlowBalancer can be asked and told while it runs.
+use super::exchange;
 use super::flow_balancer::FlowBalancer;
-use artery_engine::{Context, Handler, Read, Time, Write};
+use artery_engine::{Context, Handler, HandlerError, Read, Time, Write};
+use artery_table::balance::Choice;
 use artery_table::flow::FlowKey;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -48,10 +50,59 @@ pub(super) static HANDLERS: &[Handler] = &[
         "what was counted, a line each",
         &Read(|b: &mut FlowBalancer, _, _| Ok(counts(b))),
     ),
+    Handler::read(
+        "flows_part",
+        "some flows of each worker, for `artery flow export`: without parameters the first, or `WORKER:NEXT` of a \
+         part before",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            by_choice(b, cx, |b, choice, cx| exchange::part(b, asked, cx.worker(), choice, now(cx)))
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::write(
+        "import_flows",
+        "takes some flows in, for `artery flow import`, on all workers: nobody knows yet which will see their packets",
+        &Write(|b: &mut FlowBalancer, text, cx| {
+            by_choice(b, cx, |b, choice, cx| exchange::import(b, text, choice, now(cx)))
+        }),
+    ),
+    Handler::write(
+        "flush_flows",
+        "`NAME` or `all`: forgets the flows of a member, or all, bit by bit; `exchange` says when it is done",
+        &Write(|b: &mut FlowBalancer, which, cx| {
+            cx.schedule();
+            by_choice(b, cx, |b, choice, _| exchange::begin_flush(b, which, choice))
+        }),
+    ),
+    Handler::read(
+        "exchange",
+        "flows that were taken in and flushed so far, a line of JSON for each worker",
+        &Read(|b: &mut FlowBalancer, _, cx| Ok(exchange::progress(b, cx.worker()))),
+    )
+    .join(),
+    Handler::read(
+        "flow_events",
+        "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it begins, with \
+         `WORKER:NEXT` it goes on from there",
+        &Read(|b: &mut FlowBalancer, asked, cx| exchange::events(&mut b.follow, asked, cx.worker(), now(cx))),
+    )
+    .parameters()
+    .join(),
 ];
 
 fn now(cx: &mut Context<'_>) -> Duration {
     cx.now().since(Time::ZERO)
+}
+
+/// Does something that needs to know the members as they are.
+fn by_choice<R>(
+    b: &mut FlowBalancer,
+    cx: &mut Context<'_>,
+    act: impl FnOnce(&mut FlowBalancer, &Choice, &mut Context<'_>) -> Result<R, HandlerError>,
+) -> Result<R, HandlerError> {
+    let balancer = b.balancer.clone();
+    act(b, balancer.at(cx.turn()), cx)
 }
 
 fn members(b: &FlowBalancer) -> String {

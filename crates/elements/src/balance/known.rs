@@ -1,14 +1,20 @@
 //! What one worker knows of the flows of a family, and how it finds out who has those of a batch.
+use super::exchange::Taken;
+use super::follow::{Follow, What};
 use super::service::Service;
 use super::tally::Tally;
 use artery_table::balance::{Choice, Flow, Local, MemberId};
-use artery_table::flow::{Answer, FlowCursor, FlowId, FlowKey, FlowTable, Scope, Seed, Seen, Sight, Tick};
+use artery_table::flow::{
+    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen, Sight, Tick,
+};
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Flows that are taken over at a time.
 const CHUNK: usize = 1024;
+/// Flows that may end until somebody takes note: more than any part of a batch, a round or a flush makes end.
+const ENDS: usize = 8192;
 
 /// Packets of a batch that are for the service, and the table of their flows.
 pub(super) struct Known<K> {
@@ -24,13 +30,15 @@ pub(super) struct Known<K> {
 pub(super) struct Chooser<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
+    pub(super) follow: &'a mut Follow,
     /// Of the hash that all machines with these members share.
     pub(super) seed: &'a Seed,
     pub(super) now: Duration,
 }
 
 impl<K: FlowKey> Known<K> {
-    pub(super) fn new(flows: Option<FlowTable<K>>) -> Known<K> {
+    pub(super) fn new(mut flows: Option<FlowTable<K>>) -> Known<K> {
+        flows.iter_mut().for_each(|flows| flows.report_ends(ENDS));
         Known { flows, keys: Vec::new(), sights: Vec::new(), found: Vec::new() }
     }
 
@@ -72,9 +80,10 @@ impl<K: FlowKey> Known<K> {
         // Those that are known come first: a new flow may take the place of one that isn't proven.
         let all = || keys.iter().zip(&*sights).zip(&*found);
         for ((key, (at, sight)), id) in all() {
-            if let Some(id) = id
-                && let Some(answer) = flows.touch(*id, sight, now)
-            {
+            let Some(id) = id else { continue };
+            let before = by.before(flows, *id);
+            if let Some(answer) = flows.touch(*id, sight, now) {
+                by.after(flows, *id, before);
                 let member = match by.choice.living(answer.action) {
                     Some(member) => Some(member),
                     None => by.anew(flows, *id, key, tally),
@@ -95,6 +104,21 @@ impl Chooser<'_> {
         self.choice.pick(self.local, flow, self.now)
     }
 
+    /// How a flow looks before a packet, if somebody follows.
+    #[inline]
+    fn before<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<(FlowState, bool)> {
+        let view = if self.follow.is_on() { flows.get(id)? } else { return None };
+        Some((view.state(), view.is_young()))
+    }
+
+    /// Tells what has changed since.
+    #[inline]
+    fn after<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId, before: Option<(FlowState, bool)>) {
+        if let Some(before) = before {
+            self.follow.touched(flows.get(id), before, self.choice);
+        }
+    }
+
     fn answer(&self, member: MemberId) -> Answer {
         Answer { action: member.action(), generation: self.choice.generation() }
     }
@@ -109,8 +133,13 @@ impl Chooser<'_> {
         tally: &mut Tally,
     ) -> Option<MemberId> {
         let member = self.pick(key)?;
+        let old = flows.get(id)?.answer().action;
         flows.renew(id, self.answer(member));
+        self.local.ended(old);
         self.local.began(member);
+        if self.follow.is_on() {
+            self.follow.moved(flows.get(id), old, self.choice);
+        }
         tally.moved += 1;
         Some(member)
     }
@@ -128,12 +157,19 @@ impl Chooser<'_> {
             && let Some(member) = self.choice.living(known.answer().action)
         {
             let id = known.id();
+            let before = self.before(flows, id);
             flows.touch(id, sight, Tick::at(self.now));
+            self.after(flows, id, before);
             return Some(member);
         }
         let member = self.pick(key)?;
         match flows.insert(key, self.answer(member), sight, Tick::at(self.now)) {
-            Ok(_) => self.local.began(member),
+            Ok(id) => {
+                self.local.began(member);
+                if self.follow.is_on() {
+                    self.follow.tell(flows.get(id), What::Insert, self.choice);
+                }
+            }
             Err(_) => tally.unremembered += 1,
         }
         Some(member)
@@ -158,7 +194,13 @@ fn combined(key: &impl FlowKey) -> u32 {
 
 impl<K: FlowKey> Known<K> {
     /// Takes over the flows of another balancer's copy, as far as this one has members of the same names.
-    pub(super) fn take_over(&mut self, old: &mut Known<K>, (ours, theirs): (&Choice, &Choice), now: Tick) {
+    pub(super) fn take_over(
+        &mut self,
+        old: &mut Known<K>,
+        local: &mut Local,
+        (ours, theirs): (&Choice, &Choice),
+        now: Tick,
+    ) {
         let (Some(flows), Some(old)) = (&mut self.flows, &old.flows) else { return };
         let (mut at, mut records) = (Some(FlowCursor::default()), Vec::new());
         while let Some(from) = at {
@@ -168,9 +210,74 @@ impl<K: FlowKey> Known<K> {
                 if let Some(member) = name.and_then(|name| ours.named(name)) {
                     record.answer = Answer { action: member.action(), generation: ours.generation() };
                     // One for which there is no room is met anew.
-                    let _ = flows.import(&record, now);
+                    if flows.import(&record, now).is_ok() {
+                        local.began(member);
+                    }
                 }
             }
+        }
+    }
+
+    /// Takes flows in that came from elsewhere.
+    pub(super) fn take_in(&mut self, records: &[FlowRecord<K>], incoming: &mut Incoming<'_>) {
+        let Some(flows) = &mut self.flows else { return };
+        self.keys.clear();
+        self.keys.extend(records.iter().map(|record| record.key));
+        // They wait for memory together, and it is known whose those are that get another member.
+        flows.find_batch(&self.keys, &mut self.found);
+        for (record, found) in records.iter().zip(&self.found) {
+            let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
+            incoming.take(flows, record, old);
+        }
+        self.settle(incoming.local, incoming.follow, incoming.choice);
+    }
+
+    /// Tells of flows that have ended.
+    #[inline]
+    pub(super) fn settle(&mut self, local: &mut Local, follow: &mut Follow, choice: &Choice) {
+        for end in self.flows.iter_mut().flat_map(FlowTable::take_ends) {
+            local.ended(end.answer.action);
+            if follow.is_on() {
+                follow.ended(&end, choice);
+            }
+        }
+    }
+}
+
+/// What has to do with flows that come from elsewhere.
+pub(super) struct Incoming<'a> {
+    pub(super) choice: &'a Choice,
+    pub(super) local: &'a mut Local,
+    pub(super) follow: &'a mut Follow,
+    pub(super) taken: Taken,
+    pub(super) now: Tick,
+}
+
+impl Incoming<'_> {
+    /// Takes one in; `old` is whose it was here.
+    fn take<K: FlowKey>(&mut self, flows: &mut FlowTable<K>, record: &FlowRecord<K>, old: Option<u32>) {
+        let id = match flows.import(record, self.now) {
+            Ok(Imported::Known(_)) => {
+                self.taken.known += 1;
+                return;
+            }
+            Err(_) => {
+                self.taken.no_room += 1;
+                return;
+            }
+            Ok(Imported::New(id)) => {
+                self.taken.new += 1;
+                id
+            }
+            Ok(Imported::Newer(id)) => {
+                self.taken.newer += 1;
+                old.into_iter().for_each(|old| self.local.ended(old));
+                id
+            }
+        };
+        MemberId::of(record.answer.action).into_iter().for_each(|member| self.local.began(member));
+        if self.follow.is_on() {
+            self.follow.tell(flows.get(id), What::Import, self.choice);
         }
     }
 }

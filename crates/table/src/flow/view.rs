@@ -22,6 +22,17 @@ impl FlowId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCursor(pub(super) u32);
 
+impl FlowCursor {
+    /// The cursor of a number, for who lets others keep it meanwhile; 0 is the beginning.
+    pub fn at(number: u32) -> FlowCursor {
+        FlowCursor(number)
+    }
+    /// Its number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// A flow in its table.
 #[derive(Clone, Copy)]
 pub struct FlowView<'a, K> {

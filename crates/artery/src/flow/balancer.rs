@@ -1,0 +1,58 @@
+//! The FlowBalancer of a running router, asked and told by commands.
+use super::FlowReach;
+use crate::control_socket::Client;
+use crate::ip_router::elements;
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+const CLASS: &str = "FlowBalancer";
+
+/// A FlowBalancer that runs.
+pub(super) struct Balancer {
+    client: Client,
+    name: String,
+}
+
+impl Balancer {
+    /// Connects to the router and finds the element.
+    pub(super) fn find(reach: &FlowReach) -> anyhow::Result<Balancer> {
+        let mut client = Client::connect(&reach.reach)?;
+        let elements = elements(&mut client)?;
+        let of_class = elements.iter().filter(|element| element.class == CLASS);
+        let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
+        let name = match (&reach.balancer, &names[..]) {
+            (_, []) => bail!("this router has no {CLASS}; 'artery show elements' lists what it has"),
+            (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
+            (Some(wanted), _) => {
+                bail!("'{wanted}' is no {CLASS}; of that class there are: {}", names.join(", "))
+            }
+            (None, [one]) => (*one).to_string(),
+            (None, _) => {
+                bail!("there are several of class {CLASS}, say which by --balancer: {}", names.join(", "))
+            }
+        };
+        Ok(Balancer { client, name })
+    }
+
+    /// What a handler says.
+    pub(super) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
+        self.client.ask(&format!("{}.{handler}", self.name), parameters)
+    }
+
+    /// What a handler says with a line of JSON for each worker.
+    pub(super) fn ask_workers(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Vec<Value>> {
+        let text = self.ask(handler, parameters)?;
+        let lines: Result<_, _> = text.lines().map(serde_json::from_str).collect();
+        lines.with_context(|| format!("what the router says by {handler} makes no sense"))
+    }
+
+    /// Has a handler change something.
+    pub(super) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
+        self.client.tell(&format!("{}.{handler}", self.name), text)
+    }
+}
+
+/// A sum over all workers.
+pub(super) fn sum(workers: &[Value], key: &str) -> u64 {
+    workers.iter().map(|worker| worker[key].as_u64().unwrap_or(0)).sum()
+}

@@ -1,0 +1,22 @@
+//! `artery flow flush`.
+use super::FlushOptions;
+use super::balancer::{Balancer, sum};
+use crate::voice::print;
+use std::time::Duration;
+
+/// From one look at the router to the next.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Has flows forgotten, and waits for it.
+pub(super) fn flush(balancer: &mut Balancer, options: &FlushOptions) -> anyhow::Result<u8> {
+    let before = sum(&balancer.ask_workers("exchange", "")?, "flushed");
+    balancer.tell("flush_flows", options.member.as_deref().unwrap_or("all"))?;
+    loop {
+        let workers = balancer.ask_workers("exchange", "")?;
+        if workers.iter().all(|worker| worker["flushing"] != true) {
+            let count = sum(&workers, "flushed").saturating_sub(before);
+            return print(&format!("{count} flows flushed\n")).map(|()| 0);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,125 @@
+//! `artery flow follow`: what happens to flows, a line of JSON for each event.
+use super::FollowOptions;
+use super::balancer::Balancer;
+use crate::voice::{Reader, Voice, print_on};
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::{Value, json};
+use signal_hook::consts::SIGINT;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// From one look at the router to the next, where there was nothing more to see.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The next event of each worker.
+type Places = BTreeMap<u64, u64>;
+
+/// Prints events as they happen.
+pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
+    let mut places = begin(balancer, options.since.as_deref())?;
+    let mut left = options.count.unwrap_or(u64::MAX);
+    while left > 0 && !interrupted.load(Relaxed) {
+        let resume = |why| {
+            let since = asked(&places, ",");
+            anyhow!(
+                "{why:#}; if the router still runs, 'artery flow follow --since {since}' goes on from here"
+            )
+        };
+        let lately = balancer.ask_workers("flow_events", &asked(&places, " ")).map_err(resume)?;
+        let (text, has_more) = told(&lately, &mut places, &mut left);
+        if !text.is_empty() && print_on(&text)? == Reader::Gone {
+            return Ok(0);
+        }
+        if left > 0 && !has_more {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(0)
+}
+
+/// Where to begin: from now on, or behind what was seen before.
+fn begin(balancer: &mut Balancer, since: Option<&str>) -> anyhow::Result<Places> {
+    let question = if since.is_none() { "now" } else { "" };
+    let now: Places = balancer
+        .ask_workers("flow_events", question)?
+        .iter()
+        .map(|worker| (worker["worker"].as_u64().unwrap_or(0), worker["next"].as_u64().unwrap_or(0)))
+        .collect();
+    match since {
+        None => Ok(now),
+        Some(since) => read_since(since, now),
+    }
+}
+
+/// `SEQ`, or `W:SEQ,W:SEQ`; workers that are not named begin now.
+fn read_since(since: &str, mut now: Places) -> anyhow::Result<Places> {
+    for word in since.split(',') {
+        let (worker, seq) = match word.split_once(':') {
+            Some((worker, seq)) => (worker.parse().ok(), seq),
+            None if now.len() == 1 => (now.keys().next().copied(), word),
+            None => bail!("there are several workers; say of which, as in --since {}", asked(&now, ",")),
+        };
+        let (Some(worker), Ok(seq)) = (worker, seq.parse::<u64>()) else {
+            bail!("'{word}' is no number of an event, or WORKER:NUMBER");
+        };
+        match now.get_mut(&worker) {
+            Some(next) => *next = seq,
+            None => bail!("there is no worker {worker}; there are {}", now.len()),
+        }
+    }
+    Ok(now)
+}
+
+fn asked(places: &Places, separator: &str) -> String {
+    places.iter().map(|(worker, next)| format!("{worker}:{next}")).collect::<Vec<_>>().join(separator)
+}
+
+/// The lines of what happened, and whether there is more. `left` is how many are wanted.
+fn told(lately: &[Value], places: &mut Places, left: &mut u64) -> (String, bool) {
+    let (mut text, mut has_more) = (String::new(), false);
+    for worker in lately {
+        let number = worker["worker"].as_u64().unwrap_or(0);
+        if worker["lost"] == true {
+            Voice::artery().warning(&format!(
+                "events of worker {number} are lost: 'artery flow export' tells how things are now"
+            ));
+            text += &format!("{}\n", json!({ "worker": number, "event": "lost" }));
+        }
+        let events = worker["events"].as_array().map_or(&[][..], Vec::as_slice);
+        for event in events.iter().take((*left).try_into().unwrap_or(usize::MAX)) {
+            *left -= 1;
+            text += &format!("{event}\n");
+        }
+        has_more |= !events.is_empty();
+        places.insert(number, worker["next"].as_u64().unwrap_or(0));
+    }
+    (text, has_more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_each_worker_go_on_where_it_was() {
+        let mut places = Places::from([(0, 5), (1, 9)]);
+        let event = |seq: u64| json!({ "seq": seq });
+        let lately = [
+            json!({ "worker": 0, "next": 7, "lost": false, "events": [event(5), event(6)] }),
+            json!({ "worker": 1, "next": 30, "lost": true, "events": [event(29)] }),
+        ];
+        let mut left = 2;
+        let (text, has_more) = told(&lately, &mut places, &mut left);
+        assert_eq!(text, "{\"seq\":5}\n{\"seq\":6}\n{\"event\":\"lost\",\"worker\":1}\n");
+        assert_eq!((asked(&places, ","), left, has_more), ("0:7,1:30".to_string(), 0, true));
+        assert_eq!(read_since("1:4", places.clone()).unwrap()[&1], 4);
+        assert_eq!(read_since("4", Places::from([(0, 5)])).unwrap()[&0], 4);
+        for wrong in ["4", "7:1", "x", "0:x", ""] {
+            assert!(read_since(wrong, places.clone()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Where an export goes: a file, or standard output, whose reader may go away.
+use crate::load::system_message;
+use crate::voice::Reader;
+use anyhow::anyhow;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// A file or standard output.
+pub(super) struct Output {
+    into: Box<dyn Write>,
+    name: String,
+}
+
+impl Output {
+    /// That file, or standard output.
+    pub(super) fn open(file: Option<&Path>) -> anyhow::Result<Output> {
+        let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
+            return Ok(Output { into: Box::new(io::stdout()), name: "standard output".to_string() });
+        };
+        let name = path.display().to_string();
+        let file =
+            File::create(path).map_err(|error| anyhow!("can't write {name}: {}", system_message(&error)))?;
+        Ok(Output { into: Box::new(BufWriter::with_capacity(1 << 18, file)), name })
+    }
+
+    /// Writes; tells whether anybody still reads it.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<Reader> {
+        let done = self.into.write_all(bytes);
+        self.outcome(done)
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        let done = self.into.flush();
+        self.outcome(done).map(drop)
+    }
+
+    fn outcome(&self, done: io::Result<()>) -> anyhow::Result<Reader> {
+        match done {
+            Ok(()) => Ok(Reader::There),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(error) => Err(anyhow!("can't write to {}: {}", self.name, system_message(&error))),
+        }
+    }
+}

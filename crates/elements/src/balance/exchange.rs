@@ -1,0 +1,297 @@
+//! Flows that go out of a balancer and come in, and those that are flushed: in small parts, so that packets go on.
+use super::armor::{armored, unarmored};
+use super::flow_balancer::FlowBalancer;
+use super::flow_stream::{AnyKey, Item, Reader, StreamFlow, write_item};
+use super::follow::{Event, Follow, Lately, What};
+use super::flow_words::{protocol_name, reason_name, state_name};
+use super::known::Incoming;
+use artery_engine::HandlerError;
+use artery_table::balance::{Choice, MemberId};
+use artery_table::flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Flows of a part that goes out, and events.
+const PART: usize = 512;
+/// Most flows of a part that comes in.
+const MOST_INCOMING: usize = 4096;
+/// Flows that are looked at for a flush at a time.
+const FLUSHED: usize = 4096;
+/// The walk is in the table of IPv6.
+const SECOND: u64 = 1 << 32;
+
+/// What has come in, and what is being flushed.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) taken: Taken,
+    flush: Option<Flush>,
+    flushed: u64,
+}
+
+/// What became of the flows that came in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taken {
+    pub(super) new: u64,
+    pub(super) newer: u64,
+    pub(super) known: u64,
+    pub(super) no_room: u64,
+    no_member: u64,
+    no_service: u64,
+}
+
+/// A flush under way: of one member's flows or of all, and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    action: Option<u32>,
+    at: u64,
+}
+
+/// A part of a worker's flows, for `flows_part`: `WORKER NEXT ITEMS`, where NEXT is a hyphen at the end.
+pub(super) fn part(
+    b: &FlowBalancer,
+    asked: &str,
+    worker: usize,
+    choice: &Choice,
+    now: Duration,
+) -> Result<String, HandlerError> {
+    let from = match asked.trim() {
+        "" => Some(0),
+        asked => of_worker(asked, worker)?,
+    };
+    let Some(from) = from else { return Ok(String::new()) };
+    let mut items = Items { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48) };
+    let next = match from < SECOND {
+        true => out(&b.v4.flows, from, Tick::at(now), &mut items).or(Some(SECOND)),
+        false => out(&b.v6.flows, from - SECOND, Tick::at(now), &mut items).map(|next| next + SECOND),
+    };
+    let next = next.map_or("-".to_string(), |next| next.to_string());
+    Ok(format!("{worker} {next} {}\n", armored(&items.bytes)))
+}
+
+/// The number that is asked of a worker, in `WORKER:NUMBER …`.
+fn of_worker(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
+    let mut own = None;
+    for word in asked.split_ascii_whitespace() {
+        let both = word.split_once(':').and_then(|(of, number)| {
+            Some((of.parse::<usize>().ok()?, number.parse::<u64>().ok().filter(|n| n >> 62 == 0)?))
+        });
+        let wants = || HandlerError::refused(format!("'{word}' is not WORKER:NUMBER"));
+        let (of, number) = both.ok_or_else(wants)?;
+        own = own.or((of == worker).then_some(number));
+    }
+    Ok(own)
+}
+
+/// Appends flows to a part; says where to go on.
+fn out<K: FlowKey>(flows: &Option<FlowTable<K>>, from: u64, now: Tick, items: &mut Items<'_>) -> Option<u64> {
+    let cursor = FlowCursor::at(from.min(u32::MAX.into()) as u32);
+    let next = flows.as_ref()?.walk(cursor, PART, |view| items.add(view.record(now)));
+    next.map(|next| next.number().into())
+}
+
+/// Items of a part, which names the members that it needs.
+struct Items<'a> {
+    choice: &'a Choice,
+    /// By place.
+    named: Vec<bool>,
+    bytes: Vec<u8>,
+}
+
+impl Items<'_> {
+    /// One whose member is gone is left out: its next packet gives it another one.
+    fn add<K: FlowKey>(&mut self, record: FlowRecord<K>) {
+        let Some(member) = self.choice.member(record.answer.action) else { return };
+        let Some(place) = MemberId::of(record.answer.action).map(MemberId::place) else { return };
+        if self.named.len() <= place {
+            self.named.resize(place + 1, false);
+        }
+        if !std::mem::replace(&mut self.named[place], true) {
+            write_item(&Item::Member(place as u16, &member.name), &mut self.bytes);
+        }
+        let answer = Answer { action: place as u32, generation: 0 };
+        write_item(&Item::Flow(with(record, AnyKey::of(&record.key), answer)), &mut self.bytes);
+    }
+}
+
+/// The same record of another key.
+fn with<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
+    let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
+    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
+}
+
+/// Takes flows in; all of them make sense, or none is taken.
+pub(super) fn import(
+    b: &mut FlowBalancer,
+    text: &str,
+    choice: &Choice,
+    now: Duration,
+) -> Result<(), HandlerError> {
+    if b.v4.flows.is_none() {
+        return Err(HandlerError::refused("no flows are remembered here: STATE is false, and so none are taken in"));
+    }
+    let bytes = unarmored(text).ok_or_else(|| HandlerError::refused("flows are wanted, as base64"))?;
+    let mut taken = Taken::default();
+    let (v4, v6) = sorted(b, &bytes, choice, &mut taken)?;
+    let mut incoming = Incoming { choice, local: &mut b.local, follow: &mut b.follow, taken, now: Tick::at(now) };
+    b.v4.take_in(&v4, &mut incoming);
+    b.v6.take_in(&v6, &mut incoming);
+    b.exchange.taken.add(incoming.taken);
+    Ok(())
+}
+
+type Both = (Vec<FlowRecord<Flow4>>, Vec<FlowRecord<Flow6>>);
+
+/// Reads a whole stream, and sorts out what can be taken in.
+fn sorted(b: &FlowBalancer, bytes: &[u8], choice: &Choice, taken: &mut Taken) -> Result<Both, HandlerError> {
+    let mut reader = Reader::new(bytes).map_err(|wrong| HandlerError::refused(wrong.to_string()))?;
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    let mut members: Vec<Option<MemberId>> = Vec::new();
+    loop {
+        let item = reader.item();
+        let item = item.map_err(|wrong| HandlerError::refused(format!("item {}: {wrong}", reader.items())))?;
+        match item {
+            None => return Ok((v4, v6)),
+            Some(Item::End(_)) => {}
+            Some(Item::Member(number, name)) => {
+                members.resize(members.len().max(usize::from(number) + 1), None);
+                members[usize::from(number)] = choice.named(name);
+            }
+            Some(Item::Flow(flow)) => {
+                let member = members.get(flow.answer.action as usize).copied().flatten();
+                let Some(answer) = answer(b, &flow, member, choice, taken) else { continue };
+                match flow.key {
+                    AnyKey::V4(key) => v4.push(with(flow, key, answer)),
+                    AnyKey::V6(key) => v6.push(with(flow, key, answer)),
+                }
+            }
+        }
+        if v4.len() + v6.len() > MOST_INCOMING {
+            return Err(HandlerError::refused(format!("at most {MOST_INCOMING} flows are taken in at a time")));
+        }
+    }
+}
+
+/// What a flow leads to here; none, which is counted, if it has nothing to lead to.
+fn answer(
+    b: &FlowBalancer,
+    flow: &StreamFlow,
+    member: Option<MemberId>,
+    choice: &Choice,
+    taken: &mut Taken,
+) -> Option<Answer> {
+    let ([_, (address, port)], protocol) = (flow.key.ends(), flow.key.protocol());
+    if !b.shared.services.iter().any(|service| service.is_at(address, port, protocol)) {
+        taken.no_service += 1;
+        return None;
+    }
+    if member.is_none() {
+        taken.no_member += 1;
+    }
+    Some(Answer { action: member?.action(), generation: choice.generation() })
+}
+
+impl Taken {
+    fn add(&mut self, more: Taken) {
+        self.new += more.new;
+        self.newer += more.newer;
+        self.known += more.known;
+        self.no_room += more.no_room;
+        self.no_member += more.no_member;
+        self.no_service += more.no_service;
+    }
+}
+
+/// Where the exchange of a worker is, a line of JSON.
+pub(super) fn progress(b: &FlowBalancer, worker: usize) -> String {
+    let Exchange { taken, flush, flushed } = &b.exchange;
+    let line = json!({
+        "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known, "no_room": taken.no_room,
+        "no_member": taken.no_member, "no_service": taken.no_service,
+        "flushing": flush.is_some(), "flushed": flushed, "next_event": b.follow.next(),
+    });
+    format!("{line}\n")
+}
+
+/// Begins to flush the flows of a member, or all.
+pub(super) fn begin_flush(b: &mut FlowBalancer, which: &str, choice: &Choice) -> Result<(), HandlerError> {
+    let action = match which.trim() {
+        "all" => None,
+        "" => return Err(HandlerError::refused("whose? name a member, or say 'all'")),
+        name => {
+            let known = || HandlerError::refused(format!("no flows can be those of '{name}': it is no member, or down"));
+            Some(choice.named(name).ok_or_else(known)?.action())
+        }
+    };
+    b.exchange.flush = Some(Flush { action, at: 0 });
+    Ok(())
+}
+
+/// Flushes some more; says whether there is more to do.
+pub(super) fn flush(b: &mut FlowBalancer) -> bool {
+    let Some(Flush { action, at }) = b.exchange.flush else { return false };
+    let mut count = 0;
+    let next = match at < SECOND {
+        true => flush_some(&mut b.v4.flows, at, action, &mut count).or(Some(SECOND)),
+        false => flush_some(&mut b.v6.flows, at - SECOND, action, &mut count).map(|next| next + SECOND),
+    };
+    b.exchange.flushed += count;
+    b.exchange.flush = next.map(|at| Flush { action, at });
+    b.exchange.flush.is_some()
+}
+
+fn flush_some<K: FlowKey>(
+    flows: &mut Option<FlowTable<K>>,
+    at: u64,
+    action: Option<u32>,
+    count: &mut u64,
+) -> Option<u64> {
+    let next = flows.as_mut()?.flush(FlowCursor::at(at as u32), FLUSHED, |view| {
+        let is_meant = action.is_none_or(|action| view.answer().action == action);
+        *count += u64::from(is_meant);
+        is_meant
+    });
+    next.map(|next| next.number().into())
+}
+
+/// What happened lately, a line of JSON for a worker. `now` is for who begins; nothing, for who only asks where it is.
+pub(super) fn events(follow: &mut Follow, asked: &str, worker: usize, now: Duration) -> Result<String, HandlerError> {
+    let since = match asked.trim() {
+        "" => return Ok(format!("{}\n", json!({ "worker": worker, "next": follow.next(), "lost": false, "events": [] }))),
+        "now" => None,
+        asked => match of_worker(asked, worker)? {
+            Some(since) => Some(since),
+            None => return Ok(String::new()),
+        },
+    };
+    let Lately { first, events, has_lost, next } = follow.look(since, PART, now);
+    let events: Vec<Value> =
+        events.into_iter().zip(first..).map(|(event, seq)| told(event, seq, worker)).collect();
+    Ok(format!("{}\n", json!({ "worker": worker, "next": next, "lost": has_lost, "events": events })))
+}
+
+fn told(event: &Event, seq: u64, worker: usize) -> Value {
+    let [(src, sport), (dst, dport)] = event.key.ends();
+    let what = match &event.what {
+        What::Insert => "insert",
+        What::Import => "import",
+        What::Proven => "proven",
+        What::State => "state",
+        What::Moved(_) => "moved",
+        What::End { .. } => "end",
+    };
+    let mut line = json!({
+        "worker": worker, "seq": seq, "event": what, "protocol": protocol_name(event.key.protocol()),
+        "src": src, "sport": sport, "dst": dst, "dport": dport,
+        "member": event.member.as_deref(), "state": state_name(event.state),
+    });
+    match &event.what {
+        What::Moved(from) => line["from"] = from.as_deref().into(),
+        What::End { reason, packets, bytes } => {
+            line["reason"] = reason_name(*reason).into();
+            line["packets"] = (*packets).into();
+            line["bytes"] = (*bytes).into();
+        }
+        _ => {}
+    }
+    line
+}
