@@ -1,0 +1,295 @@
+//! `artery flow`: flows of one router go to another, what is malformed is refused whole, and events are followed.
+mod support;
+
+use artery_wire::TcpFlags;
+use artery_wire::build::ip4;
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
+
+/// How many flows the first router knows.
+const FLOWS: u16 = 1500;
+
+/// A capture of connections: a SYN of each, and then a packet that proves it.
+fn capture(folder: &Folder) -> String {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 101] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for flags in [TcpFlags::SYN, TcpFlags::ACK] {
+        for client in 1..=FLOWS {
+            let packet = ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags).bytes();
+            for word in [0, 0, packet.len() as u32, packet.len() as u32] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(packet);
+        }
+    }
+    let path = folder.path("in.pcap");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+const MEMBERS: &str = "MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";
+
+/// A router that has met the flows of the capture.
+fn full(folder: &Folder) -> Router {
+    let config = format!(
+        "f :: FromDump({}) -> MarkIPHeader(0) -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, {MEMBERS});
+         b -> c :: Counter -> Discard; b[1] -> Discard;",
+        capture(folder)
+    );
+    let router = Router::start(&folder.path("full"), &["-e", &config]);
+    await_count(&router, "c.count", (2 * FLOWS).into());
+    router
+}
+
+/// One that plays the second packets of the capture when it is told to.
+fn empty(folder: &Folder, members: &str, more: &[&str]) -> Router {
+    let config = format!(
+        "f :: FromDump({}, ACTIVE false) -> MarkIPHeader(0) -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, {members});
+         b -> c :: Counter -> Discard; b[1] -> Discard;",
+        folder.path("in.pcap")
+    );
+    Router::start(&folder.path("empty"), &[&["-e", &config], more].concat())
+}
+
+/// Waits until a count is there; a router that never comes to it fails the test.
+fn await_count(router: &Router, handler: &str, expected: u64) {
+    for _ in 0..2000 {
+        if router.read(handler).parse() == Ok(expected) {
+            return;
+        }
+    }
+    panic!("{handler} is {}, not {expected}", router.read(handler));
+}
+
+fn flow(router: &Router, args: &[&str]) -> Outcome {
+    artery(&[&["flow", "-u", router.socket().to_str().unwrap()], args].concat())
+}
+fn import(router: &Router, text: &str) -> Outcome {
+    artery_reads(&["flow", "-u", router.socket().to_str().unwrap(), "import"], text)
+}
+fn export(router: &Router) -> Vec<serde_json::Value> {
+    let outcome = flow(router, &["export"]);
+    assert_eq!((outcome.status, outcome.err.as_str()), (0, ""));
+    outcome.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+/// The member of each client's flow.
+fn members(router: &Router) -> HashMap<u64, String> {
+    let lines = export(router);
+    let flows =
+        lines.iter().filter_map(|line| Some((line["sport"].as_u64()?, line["member"].as_str()?.into())));
+    flows.collect()
+}
+fn counts(router: &Router) -> HashMap<String, u64> {
+    let text = router.read("b.counts");
+    let pair =
+        |line: &str| line.split_once(' ').map(|(name, count)| (name.to_string(), count.parse().unwrap()));
+    text.lines().filter_map(pair).collect()
+}
+
+#[test]
+fn flows_keep_their_members_at_another_router_whatever_its_method_and_the_form_of_the_export() {
+    let folder = Folder::new();
+    let first = full(&folder);
+    let before = members(&first);
+    assert_eq!(before.len(), usize::from(FLOWS));
+    for form in [&["export"][..], &["export", "--binary"]] {
+        let file = folder.path("flows");
+        assert_eq!(flow(&first, &[form, &[&file]].concat()).status, 0);
+        let second = empty(
+            &folder,
+            "MEMBER c 10.9.0.3, MEMBER d 10.9.0.4, MEMBER b 10.9.0.2, MEMBER a 10.9.0.1, METHOD xor",
+            &[],
+        );
+        let outcome = flow(&second, &["import", &file]);
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        assert!(outcome.out.contains("worker 0: 1500 new, 0 newer, 0 known before"), "{}", outcome.out);
+        assert_eq!(members(&second), before);
+        // Their packets find them: no flow is inserted, none moves.
+        assert_eq!(second.call(&["f.active", "true"]).status, 0);
+        await_count(&second, "c.count", (2 * FLOWS).into());
+        let counts = counts(&second);
+        assert_eq!((counts["flows-moved"], counts["hits"]), (0, u64::from(2 * FLOWS)));
+        assert_eq!(members(&second), before);
+        let again = flow(&second, &["import", &file]);
+        assert!(again.out.contains("worker 0: 0 new, 0 newer, 1500 known before"), "{}", again.out);
+    }
+}
+
+#[test]
+fn all_workers_get_all_flows_and_strangers_are_told_of_and_left_out() {
+    let folder = Folder::new();
+    let first = full(&folder);
+    let mut left = members(&first);
+    left.retain(|_, member| member != "b");
+    let file = folder.path("flows");
+    assert_eq!(flow(&first, &["export", "--binary", &file]).status, 0);
+    let config = "Idle -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, MEMBER a 10.0.0.1, MEMBER c 10.0.0.3);
+        b -> Discard; b[1] -> Discard";
+    let second = Router::start(&folder.path("two"), &["-j", "2", "-e", config]);
+    let outcome = flow(&second, &["import", &file]);
+    let strangers = usize::from(FLOWS) - left.len();
+    assert_eq!(outcome.status, 0);
+    assert!(
+        outcome.err.contains(&format!("no member 'b': its {strangers} flows are left out")),
+        "{}",
+        outcome.err
+    );
+    for worker in 0..2 {
+        let line = format!(
+            "worker {worker}: {} new, 0 newer, 0 known before, 0 without room, {strangers} of",
+            left.len()
+        );
+        assert!(outcome.out.contains(&line), "{}", outcome.out);
+    }
+    assert_eq!(second.read("b.flows"), (2 * left.len()).to_string());
+    assert_eq!(members(&second), left);
+}
+
+#[test]
+fn of_what_is_malformed_nothing_is_imported_and_the_record_is_named() {
+    let folder = Folder::new();
+    let first = full(&folder);
+    let second = empty(&folder, MEMBERS, &[]);
+    let text = flow(&first, &["export"]).out;
+    let lines: Vec<&str> = text.lines().collect();
+    let with = |at: usize, line: String| {
+        let mut lines: Vec<String> = lines.iter().map(|line| line.to_string()).collect();
+        lines[at] = line;
+        lines.join("\n")
+    };
+    // Far behind the first chunk that would go to the router.
+    for (text, expected) in [
+        (
+            with(1400, lines[1400].replace("\"sport\":1400", "\"sport\":0")),
+            "record 1400, on line 1401: port 0",
+        ),
+        (with(1400, lines[1400].replace("tcp", "icmp")), "record 1400, on line 1401: protocol 'icmp'"),
+        (with(1400, "{".into()), "record 1400, on line 1401: EOF"),
+        (with(1400, "\u{0}".into()), "record 1400, on line 1401: expected value"),
+        (with(1400, String::new()), "1499 flows came, and 1500"),
+        (lines[..1400].join("\n"), "the export is cut off here"),
+        (with(0, lines[0].replace(":1}", ":2}")), "this is of version 2"),
+        (String::new(), "the export is cut off here"),
+        ("nonsense".into(), "record 1, on line 1: expected"),
+    ] {
+        let outcome = import(&second, &text);
+        assert_eq!(outcome.status, 1, "{expected}: {outcome:?}");
+        assert!(
+            outcome.err.contains(expected) && outcome.err.contains("nothing was imported"),
+            "{}",
+            outcome.err
+        );
+        assert_eq!(second.read("b.flows"), "0", "{expected}");
+    }
+    let refused = second.call(&["b.import_flows", "QVJURg=="]);
+    assert!(refused.status == 1 && refused.err.contains("cut off"), "{refused:?}");
+    assert_eq!(second.call(&["b.import_flows", "*"]).status, 1);
+    assert_eq!(second.read("b.flows"), "0");
+}
+
+#[test]
+fn a_binary_export_that_is_cut_anywhere_is_refused() {
+    let folder = Folder::new();
+    let _ = capture(&folder);
+    let router = empty(&folder, MEMBERS, &[]);
+    let line = |port: u16| {
+        let rest = "\"dst\":\"192.0.2.1\",\"dport\":80,\"member\":\"a\"}\n";
+        format!("{{\"protocol\":\"tcp\",\"src\":\"198.51.100.7\",\"sport\":{port},{rest}")
+    };
+    assert_eq!(import(&router, &(line(1) + &line(2))).status, 0);
+    let file = folder.path("whole");
+    assert_eq!(flow(&router, &["export", "--binary", &file]).status, 0);
+    assert_eq!(flow(&router, &["flush", "all"]).out, "2 flows flushed\n");
+    let (whole, cut) = (std::fs::read(&file).unwrap(), folder.path("cut"));
+    for len in 0..whole.len() {
+        std::fs::write(&cut, &whole[..len]).unwrap();
+        let outcome = flow(&router, &["import", &cut]);
+        assert_eq!(outcome.status, 1, "{len}: {outcome:?}");
+        assert!(outcome.err.contains("nothing was imported"), "{len}: {}", outcome.err);
+    }
+    assert_eq!(router.read("b.flows"), "0");
+    assert_eq!(flow(&router, &["import", &file]).status, 0);
+    assert_eq!(router.read("b.flows"), "2");
+}
+
+#[test]
+fn flows_are_shown_and_flushed_by_member() {
+    let folder = Folder::new();
+    let router = full(&folder);
+    let before = members(&router);
+    let of_a = before.values().filter(|member| *member == "a").count();
+    let shown = flow(&router, &["show", "--member", "a"]).out;
+    assert_eq!(shown.lines().count(), of_a + 1);
+    assert!(shown.starts_with("WORKER  PROTOCOL  CLIENT") && shown.contains("198.51.100.7:"), "{shown}");
+    assert_eq!(flow(&router, &["show", "--limit", "3", "--json"]).out.lines().count(), 3);
+    assert_eq!(flow(&router, &["show", "--client", "198.51.100.8"]).out.lines().count(), 1);
+    assert_eq!(flow(&router, &["flush", "--member", "a"]).out, format!("{of_a} flows flushed\n"));
+    assert!(members(&router).values().all(|member| member != "a"));
+    assert_eq!(router.read("b.flows"), (before.len() - of_a).to_string());
+    let stranger = flow(&router, &["flush", "--member", "x"]);
+    assert!(stranger.status == 1 && stranger.err.contains("'x'"), "{stranger:?}");
+    assert_eq!(flow(&router, &["flush"]).status, 2);
+    let into_nothing = ["flow", "-u", router.socket().to_str().unwrap(), "export"];
+    assert_eq!(artery_into(closed_pipe(), &into_nothing).status, 0, "a reader that goes away is no error");
+}
+
+#[test]
+fn who_follows_hears_of_all_that_happens_and_goes_on_after_a_break() {
+    let folder = Folder::new();
+    let _ = capture(&folder);
+    let router = empty(&folder, MEMBERS, &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    command.args(["flow", "-u", router.socket().to_str().unwrap(), "follow", "-c", "3000"]);
+    let follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let next = || {
+        let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
+        progress["next_event"].as_u64().unwrap()
+    };
+    let start = (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
+    assert_eq!(router.call(&["f.active", "true"]).status, 0);
+    let output = follower.wait_with_output().unwrap();
+    let at_once = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && at_once.lines().count() == 3000);
+    let follow = |since: u64, count: &str| {
+        let outcome = flow(&router, &["follow", "--since", &since.to_string(), "-c", count]);
+        assert_eq!((outcome.status, outcome.err.as_str()), (0, ""));
+        let lines = outcome.out.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect::<Vec<serde_json::Value>>()
+    };
+    let all = follow(start, "3000");
+    assert!(at_once.lines().zip(&all).all(|(line, event)| line == event.to_string()));
+    let of = |name: &str| all.iter().filter(|event| event["event"] == name).count();
+    assert_eq!((of("insert"), of("proven")), (1500, 1500));
+    assert!(all.iter().enumerate().all(|(n, event)| event["seq"] == start + n as u64));
+    assert_eq!(follow(start + 1000, "2000"), all[1000..]);
+    assert_eq!(router.call(&["b.remove_member", "c"]).status, 0);
+    let of_b = all.iter().filter(|event| event["event"] == "insert" && event["member"] == "b").count();
+    assert_eq!(flow(&router, &["flush", "--member", "b"]).out, format!("{of_b} flows flushed\n"));
+    let ends = follow(start + 3000, &of_b.to_string());
+    let is_end = |event: &serde_json::Value| event["event"] == "end" && event["reason"] == "removed";
+    assert!(ends.iter().all(|event| is_end(event) && event["member"] == "b" && event["packets"] == 2));
+    let lost = flow(&router, &["follow", "--since", "7", "-c", "1"]);
+    assert!(lost.out.starts_with("{\"event\":\"lost\",\"worker\":0}\n"), "{}", lost.out);
+    assert!(lost.err.contains("artery flow export"), "{}", lost.err);
+}
+
+#[test]
+fn routers_and_balancers_that_are_not_there_are_told_of() {
+    let folder = Folder::new();
+    let router = Router::start(&folder.path("plain"), &["-e", "Idle -> Discard"]);
+    let outcome = flow(&router, &["show"]);
+    assert!(outcome.status == 1 && outcome.err.contains("no FlowBalancer"), "{outcome:?}");
+    drop(router);
+    let two = "Idle -> x :: FlowBalancer(SERVICE 192.0.2.1) -> Discard; Idle -> y :: FlowBalancer(SERVICE 192.0.2.2, STATE false) -> Discard";
+    let router = Router::start(&folder.path("two"), &["-e", two]);
+    let outcome = flow(&router, &["show"]);
+    assert!(outcome.status == 1 && outcome.err.contains("--balancer: x, y"), "{outcome:?}");
+    assert_eq!(flow(&router, &["--balancer", "y", "show"]).out.lines().count(), 1);
+    let export = flow(&router, &["--balancer", "x", "export"]).out;
+    let stateless =
+        artery_reads(&["flow", "-u", router.socket().to_str().unwrap(), "-b", "y", "import"], &export);
+    assert_eq!((stateless.status, stateless.out.lines().next()), (0, Some("0 flows read")));
+}
