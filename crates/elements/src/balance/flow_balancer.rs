@@ -412,6 +412,21 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_by_the_ports_of_one_that_has_ended_is_a_new_one_to_a_member_that_is_drained() {
+        let mut bench = bench(THREE);
+        let before = open(&mut bench, 1..301);
+        bench.write("weight", "a 0").unwrap();
+        assert_eq!(moved(&before, &members(&mut bench, 1..301, TcpFlags::SYN)), 0, "none has ended");
+        assert_eq!(moved(&before, &members(&mut bench, 1..301, TcpFlags::FIN | TcpFlags::ACK)), 0);
+        assert_eq!(moved(&before, &members(&mut bench, 1..301, TcpFlags::ACK)), 0);
+        let after = open(&mut bench, 1..301);
+        let drained = Ipv4Addr::new(10, 0, 0, 1);
+        assert!(before.contains(&drained) && !after.contains(&drained));
+        let stays = before.iter().zip(&after).filter(|(before, after)| before == after).count();
+        assert_eq!(stays, before.iter().filter(|member| **member != drained).count());
+    }
+
+    #[test]
     fn without_state_the_method_alone_decides_and_the_one_of_2008_moves_flows_of_living_members() {
         let share = |method: &str, state: bool| {
             let mut bench = bench(&format!("{THREE}, METHOD {method}, STATE {state}"));

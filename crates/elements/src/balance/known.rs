@@ -7,7 +7,7 @@ use artery_table::balance::{Choice, Flow, Local, MemberId};
 use artery_table::flow::{
     Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen, Sight, Tick,
 };
-use artery_wire::IpProtocol;
+use artery_wire::{IpProtocol, TcpFlags};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -81,12 +81,12 @@ impl<K: FlowKey> Known<K> {
         let all = || keys.iter().zip(&*sights).zip(&*found);
         for ((key, (at, sight)), id) in all() {
             let Some(id) = id else { continue };
-            let before = by.before(flows, *id);
+            let (before, is_new) = (by.before(flows, *id), opens_again(flows, *id, sight));
             if let Some(answer) = flows.touch(*id, sight, now) {
                 by.after(flows, *id, before);
                 let member = match by.choice.living(answer.action) {
-                    Some(member) => Some(member),
-                    None => by.anew(flows, *id, key, tally),
+                    Some(member) if !is_new || by.choice.takes_new(member) => Some(member),
+                    _ => by.anew(flows, *id, key, tally),
                 };
                 member.into_iter().for_each(|member| tell(*at, member));
             }
@@ -95,6 +95,14 @@ impl<K: FlowKey> Known<K> {
             by.meet(flows, key, sight, tally).into_iter().for_each(|member| tell(*at, member));
         }
     }
+}
+
+/// Whether a packet opens a connection in the place of one that has ended, by the same addresses and ports: that is a new
+/// flow to a member that takes none.
+#[inline]
+fn opens_again<K: FlowKey>(flows: &FlowTable<K>, id: FlowId, sight: &Sight) -> bool {
+    let opens = sight.flags.intersects(TcpFlags::SYN) && !sight.flags.intersects(TcpFlags::ACK);
+    opens && flows.get(id).is_some_and(|flow| matches!(flow.state(), FlowState::Fin | FlowState::Closed))
 }
 
 impl Chooser<'_> {
@@ -123,7 +131,7 @@ impl Chooser<'_> {
         Answer { action: member.action(), generation: self.choice.generation() }
     }
 
-    /// Gives a flow whose member is gone another one.
+    /// Gives a flow whose member is gone, or takes it no more, another one.
     #[cold]
     fn anew<K: FlowKey>(
         &mut self,

@@ -11,7 +11,7 @@ pub(super) struct Tally {
     pub(super) nobody: u64,
     /// Answers of members, sent on in the name of the service.
     pub(super) answers: u64,
-    /// Flows that got another member, since theirs was gone.
+    /// Flows that got another member, since theirs was gone, or drained when they were opened again.
     pub(super) moved: u64,
     /// Packets of flows for which there was no room; these go by the method alone.
     pub(super) unremembered: u64,
