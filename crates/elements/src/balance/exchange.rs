@@ -2,8 +2,8 @@
 use super::armor::{armored, unarmored};
 use super::flow_balancer::FlowBalancer;
 use super::flow_stream::{AnyKey, Item, Reader, StreamFlow, write_item};
-use super::follow::{Event, Follow, Lately, What};
 use super::flow_words::{protocol_name, reason_name, state_name};
+use super::follow::{Event, Follow, Lately, What};
 use super::known::Incoming;
 use artery_engine::HandlerError;
 use artery_table::balance::{Choice, MemberId};
@@ -127,12 +127,15 @@ pub(super) fn import(
     now: Duration,
 ) -> Result<(), HandlerError> {
     if b.v4.flows.is_none() {
-        return Err(HandlerError::refused("no flows are remembered here: STATE is false, and so none are taken in"));
+        return Err(HandlerError::refused(
+            "no flows are remembered here: STATE is false, and so none are taken in",
+        ));
     }
     let bytes = unarmored(text).ok_or_else(|| HandlerError::refused("flows are wanted, as base64"))?;
     let mut taken = Taken::default();
     let (v4, v6) = sorted(b, &bytes, choice, &mut taken)?;
-    let mut incoming = Incoming { choice, local: &mut b.local, follow: &mut b.follow, taken, now: Tick::at(now) };
+    let mut incoming =
+        Incoming { choice, local: &mut b.local, follow: &mut b.follow, taken, now: Tick::at(now) };
     b.v4.take_in(&v4, &mut incoming);
     b.v6.take_in(&v6, &mut incoming);
     b.exchange.taken.add(incoming.taken);
@@ -148,7 +151,8 @@ fn sorted(b: &FlowBalancer, bytes: &[u8], choice: &Choice, taken: &mut Taken) ->
     let mut members: Vec<Option<MemberId>> = Vec::new();
     loop {
         let item = reader.item();
-        let item = item.map_err(|wrong| HandlerError::refused(format!("item {}: {wrong}", reader.items())))?;
+        let item =
+            item.map_err(|wrong| HandlerError::refused(format!("item {}: {wrong}", reader.items())))?;
         match item {
             None => return Ok((v4, v6)),
             Some(Item::End(_)) => {}
@@ -166,7 +170,9 @@ fn sorted(b: &FlowBalancer, bytes: &[u8], choice: &Choice, taken: &mut Taken) ->
             }
         }
         if v4.len() + v6.len() > MOST_INCOMING {
-            return Err(HandlerError::refused(format!("at most {MOST_INCOMING} flows are taken in at a time")));
+            return Err(HandlerError::refused(format!(
+                "at most {MOST_INCOMING} flows are taken in at a time"
+            )));
         }
     }
 }
@@ -218,7 +224,9 @@ pub(super) fn begin_flush(b: &mut FlowBalancer, which: &str, choice: &Choice) ->
         "all" => None,
         "" => return Err(HandlerError::refused("whose? name a member, or say 'all'")),
         name => {
-            let known = || HandlerError::refused(format!("no flows can be those of '{name}': it is no member, or down"));
+            let known = || {
+                HandlerError::refused(format!("no flows can be those of '{name}': it is no member, or down"))
+            };
             Some(choice.named(name).ok_or_else(known)?.action())
         }
     };
@@ -254,9 +262,19 @@ fn flush_some<K: FlowKey>(
 }
 
 /// What happened lately, a line of JSON for a worker. `now` is for who begins; nothing, for who only asks where it is.
-pub(super) fn events(follow: &mut Follow, asked: &str, worker: usize, now: Duration) -> Result<String, HandlerError> {
+pub(super) fn events(
+    follow: &mut Follow,
+    asked: &str,
+    worker: usize,
+    now: Duration,
+) -> Result<String, HandlerError> {
     let since = match asked.trim() {
-        "" => return Ok(format!("{}\n", json!({ "worker": worker, "next": follow.next(), "lost": false, "events": [] }))),
+        "" => {
+            return Ok(format!(
+                "{}\n",
+                json!({ "worker": worker, "next": follow.next(), "lost": false, "events": [] })
+            ));
+        }
         "now" => None,
         asked => match of_worker(asked, worker)? {
             Some(since) => Some(since),
@@ -294,4 +312,194 @@ fn told(event: &Event, seq: u64, worker: usize) -> Value {
         _ => {}
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow_balancer::CLASS;
+    use super::super::flow_stream::write_header;
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::TcpFlags;
+    use artery_wire::build::{ip4, ip6};
+    use std::collections::HashMap;
+    use std::net::Ipv4Addr;
+
+    fn bench(more: &str) -> Bench {
+        let config = format!("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2{more}");
+        Bench::setup(&CLASS, &config).outputs(2).build().unwrap_or_else(|errors| panic!("{errors:?}"))
+    }
+    /// How many flows of new connections each member gets.
+    fn open(bench: &mut Bench, clients: std::ops::Range<u16>) -> HashMap<u8, usize> {
+        let mut shares = HashMap::new();
+        for client in clients {
+            for flags in [TcpFlags::SYN, TcpFlags::ACK] {
+                bench
+                    .push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags).bytes());
+            }
+            let member: Ipv4Addr = bench.take(0).unwrap().dst_ip();
+            assert_eq!(bench.take(0).unwrap().dst_ip(), member);
+            *shares.entry(member.octets()[3]).or_insert(0) += 1;
+        }
+        shares
+    }
+    /// All parts of what a balancer knows, as whole streams.
+    fn parts(bench: &mut Bench) -> Vec<Vec<u8>> {
+        let (mut parts, mut asked) = (Vec::new(), String::new());
+        loop {
+            let text = bench.read("flows_part", &asked).unwrap();
+            let words: Vec<_> = text.split_whitespace().collect();
+            let items = unarmored(words.get(2).unwrap_or(&"")).unwrap();
+            let mut reader = Reader::of_items(&items);
+            let mut flows = 0;
+            while reader.left() > 0 {
+                flows += u64::from(matches!(reader.item().unwrap(), Some(Item::Flow(_))));
+            }
+            let mut stream = Vec::new();
+            write_header(&mut stream);
+            stream.extend(&items);
+            write_item(&Item::End(flows), &mut stream);
+            parts.push(stream);
+            match words[1] {
+                "-" => return parts,
+                next => asked = format!("7:0 {}:{next}", words[0]),
+            }
+        }
+    }
+    fn count(bench: &mut Bench, key: &str) -> u64 {
+        let progress: Value = serde_json::from_str(&bench.read("exchange", "").unwrap()).unwrap();
+        progress[key].as_u64().unwrap_or_else(|| panic!("{key} in {progress}"))
+    }
+
+    #[test]
+    fn flows_of_both_families_go_out_part_by_part_and_come_in_once() {
+        let both = "SERVICE [2001:db8::1]:80, MEMBER a 2001:db8:1::1, MEMBER b 2001:db8:1::2";
+        for (config, is_v6) in
+            [("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2", false), (both, true)]
+        {
+            let bench = || Bench::setup(&CLASS, config).outputs(2).build().unwrap();
+            let (mut first, mut second) = (bench(), bench());
+            for client in 1..=1200 {
+                first.push(
+                    0,
+                    match is_v6 {
+                        false => ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).bytes(),
+                        true => ip6().src("2001:db8::7").dst("2001:db8::1").tcp(client, 80).bytes(),
+                    },
+                );
+                first.take(0).unwrap();
+            }
+            let parts = parts(&mut first);
+            assert_eq!(parts.len(), 4, "three of the family, and one of the other");
+            for part in parts.iter().chain(&parts) {
+                second.write("import_flows", &armored(part)).unwrap();
+            }
+            assert_eq!((count(&mut second, "new"), count(&mut second, "known")), (1200, 1200));
+            assert_eq!(second.read("flows", "").unwrap(), "1200");
+        }
+    }
+
+    #[test]
+    fn a_part_that_makes_no_sense_or_is_too_large_changes_nothing() {
+        let (mut first, mut second) = (bench(""), bench(""));
+        open(&mut first, 1..401);
+        let part = parts(&mut first).swap_remove(0);
+        for len in (0..part.len()).step_by(7) {
+            assert!(second.write("import_flows", &armored(&part[..len])).is_err(), "{len}");
+        }
+        // The last flow's source port; behind it are its counts, its addresses, and the end.
+        let mut damaged = part.clone();
+        let at = part.len() - 11 - 24 - 4;
+        damaged[at..at + 2].fill(0);
+        let refusal = second.write("import_flows", &armored(&damaged)).unwrap_err().to_string();
+        assert_eq!(refusal, "item 402: port 0");
+        assert!(second.write("import_flows", "no base64").is_err());
+        assert_eq!(second.read("flows", "").unwrap(), "0");
+        let mut many = Vec::new();
+        write_header(&mut many);
+        for (number, name) in [(0, "a"), (1, "b")] {
+            write_item(&Item::Member(number, name), &mut many);
+        }
+        let flow = part[part.len() - 11 - 42..part.len() - 11].to_vec();
+        (0..=MOST_INCOMING).for_each(|_| many.extend(&flow));
+        let refusal = second.write("import_flows", &armored(&many)).unwrap_err().to_string();
+        assert_eq!(refusal, "at most 4096 flows are taken in at a time");
+        assert_eq!(second.read("flows", "").unwrap(), "0");
+        let mut stateless = bench(", STATE false");
+        assert!(stateless.write("import_flows", &armored(&part)).is_err());
+    }
+
+    #[test]
+    fn flows_to_other_services_and_of_other_members_are_counted_and_left_out() {
+        let mut first = bench("");
+        let shares = open(&mut first, 1..401);
+        let part = parts(&mut first).swap_remove(0);
+        for (config, key, expected) in [
+            ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.9", "no_member", shares[&2] as u64),
+            ("SERVICE 192.0.2.1:81, MEMBER a 10.0.0.1", "no_service", 400),
+            ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, FLOWS 100", "no_room", 300),
+        ] {
+            let mut second = Bench::setup(&CLASS, config).outputs(2).build().unwrap();
+            second.write("import_flows", &armored(&part)).unwrap();
+            assert_eq!(count(&mut second, key), expected, "{config}");
+            assert_eq!(second.read("flows", "").unwrap(), (400 - expected).to_string());
+        }
+    }
+
+    #[test]
+    fn the_member_with_fewest_flows_gets_the_next_ones_also_after_flows_have_ended_or_come_in() {
+        let mut first = bench(", METHOD least-loaded");
+        assert_eq!(open(&mut first, 1..101), HashMap::from([(1, 50), (2, 50)]));
+        let part = parts(&mut first).swap_remove(0);
+        first.write("flush_flows", "a").unwrap();
+        first.run();
+        assert_eq!((count(&mut first, "flushed"), first.read("flows", "").unwrap()), (50, "50".to_string()));
+        assert_eq!(open(&mut first, 201..251), HashMap::from([(1, 50)]));
+        // Those of `a` come back: it has twice as many as `b` again.
+        first.write("import_flows", &armored(&part)).unwrap();
+        assert_eq!(open(&mut first, 301..351), HashMap::from([(2, 50)]));
+        // Idle flows end, too.
+        first.pass(Duration::from_secs(100_000));
+        first.run();
+        assert_eq!(open(&mut first, 401..501), HashMap::from([(1, 50), (2, 50)]));
+    }
+
+    #[test]
+    fn what_happens_to_flows_is_told_while_somebody_follows() {
+        let mut bench = bench("");
+        open(&mut bench, 1..11);
+        let idle = bench.read("flow_events", "").unwrap();
+        assert!(idle.contains("\"next\":0"), "nobody follows yet: {idle}");
+        let begin: Value = serde_json::from_str(&bench.read("flow_events", "now").unwrap()).unwrap();
+        let first = begin["next"].as_u64().unwrap();
+        open(&mut bench, 21..22);
+        bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(21, 80).flags(TcpFlags::FIN).bytes());
+        bench.take(0).unwrap();
+        let of = |bench: &mut Bench, since: u64| -> Vec<Value> {
+            let text = bench.read("flow_events", &format!("0:{since}")).unwrap();
+            let lately: Value = serde_json::from_str(&text).unwrap();
+            lately["events"].as_array().unwrap().clone()
+        };
+        let events = of(&mut bench, first);
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| (event["event"].as_str().unwrap(), event["state"].as_str().unwrap()))
+            .collect();
+        assert_eq!(told, [("insert", "opening"), ("proven", "established"), ("state", "fin")]);
+        let old = events[0]["member"].as_str().unwrap().to_string();
+        bench.write("remove_member", &old).unwrap();
+        bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(21, 80).flags(TcpFlags::ACK).bytes());
+        bench.take(0).unwrap();
+        bench.write("flush_flows", "all").unwrap();
+        bench.run();
+        let events = of(&mut bench, first + 3);
+        assert_eq!((&events[0]["event"], &events[0]["from"]), (&"moved".into(), &old.into()));
+        assert_eq!(
+            (&events[1]["event"], &events[1]["reason"], events.len()),
+            (&"end".into(), &"removed".into(), 12)
+        );
+        for wrong in ["x", "0", "0:x", ":", "0:99999999999999999999"] {
+            assert!(bench.read("flow_events", wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -390,8 +390,8 @@ mod tests {
             packets: u64::from(n) << 40,
             bytes: u64::MAX - u64::from(n),
             version: n,
-            is_young: n % 5 == 0,
-            is_pinned: n % 7 == 0,
+            is_young: n.is_multiple_of(5),
+            is_pinned: n.is_multiple_of(7),
         }
     }
     fn items(count: u16) -> Vec<Item<'static>> {
