@@ -81,7 +81,7 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("HOLD_ALL", "packets", "1024", "most packets that wait for neighbors in all"),
         Arg::keyword("ICMP_RATE", "errors per second", "1000", "most errors, redirects and echo replies in all"),
         Arg::keyword("ICMP_EACH", "errors per second", "100", "most of them to one destination"),
-        Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at, and as many of those that packets wait for"),
+        Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at, and as many of those from known neighbors, and of those that packets wait for"),
     ],
     handlers: handlers::HANDLERS,
     // Before others, which look for it while they are made, but after it is known on which workers it is to be.

@@ -33,7 +33,9 @@ impl Slow {
             Message::Arp => Arp::new(bytes).ok().map(|arp| IpAddr::V4(arp.sender_ip())),
             Message::Nd => nd_subject(bytes).map(IpAddr::V6),
         };
-        if !self.may_look(sender.map(|sender| (id, sender)), job.now) {
+        let from = sender.map(|sender| (id, sender));
+        let is_known = from.is_some_and(|from| is_station_of(packet.data(), &from, &job.view()));
+        if !self.may_look(from, is_known, job.now) {
             self.counters.messages_limited += 1;
             return job.cx.discard(packet, DropReason::RateLimited);
         }
@@ -257,6 +259,12 @@ fn nd_subject(packet: &[u8]) -> Option<Ipv6Addr> {
         NdMessage::NeighborAdvertisement(message) => Some(message.target()),
         _ => Ipv6::new(packet).ok().map(|ip| ip.src()),
     }
+}
+
+/// Whether a frame comes from the station that the neighbor is known to have.
+fn is_station_of(frame: &[u8], neighbor: &Neighbor, view: &View<'_>) -> bool {
+    let station = link(neighbor, view).address();
+    station.is_some() && station == Ethernet::new(frame).ok().map(|frame| frame.src())
 }
 
 /// A reply from the port's station, which tells that of the address.

@@ -103,6 +103,8 @@ pub(super) struct Slow {
     messages: Bucket,
     /// Those of neighbors that packets wait for.
     answers: Bucket,
+    /// Those of neighbors that are known, from their stations.
+    confirmations: Bucket,
     pub(super) asks: Bucket,
     flows: Flows,
     pub(super) fragments: Fragments,
@@ -137,6 +139,7 @@ impl Slow {
             limits: Limits::new(settings.icmp.share(workers), settings.icmp_each.share(workers)),
             messages: Bucket::new(settings.messages.share(workers)),
             answers: Bucket::new(settings.messages.share(workers)),
+            confirmations: Bucket::new(settings.messages.share(workers)),
             asks: Bucket::new(settings.asks.share(workers)),
             flows: Flows::default(),
             fragments: no_fragments(),
@@ -343,11 +346,14 @@ impl Slow {
         job.cx.wake_at(next.map_or(Time::NEVER, |next| Time::ZERO + next));
     }
 
-    /// Whether a message from a neighbor may be looked at. Those that packets wait for are limited for themselves, as
-    /// what says to be one need not be.
-    pub(super) fn may_look(&mut self, from: Option<Neighbor>, now: Duration) -> bool {
+    /// Whether a message from a neighbor may be looked at. Those that packets wait for, and those that come from the
+    /// station that they are known to have, are limited each for themselves: among others they would get lost, and what
+    /// says to be one need not be.
+    pub(super) fn may_look(&mut self, from: Option<Neighbor>, is_known: bool, now: Duration) -> bool {
         let is_waited_for = from.is_some_and(|neighbor| self.held.has(&neighbor));
-        is_waited_for && self.answers.take(now) || self.messages.take(now)
+        is_waited_for && self.answers.take(now)
+            || is_known && self.confirmations.take(now)
+            || self.messages.take(now)
     }
 
     pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {

@@ -217,7 +217,8 @@ impl ArpProtocol {
         }
         effects.push(Effect::Doubted { kept, offered: to });
         (entry.state, entry.asked) = (State::Doubt, 0);
-        let turn = self.turn(entry, now);
+        // Other requests don't count: what they asked may be answered long ago.
+        let turn = self.turn(entry.last_doubted, now);
         wait_in_doubt(entry, turn);
         if turn == now {
             self.doubt(entry, now, effects);
@@ -229,13 +230,14 @@ impl ArpProtocol {
         let Some(link) = entry.link else { return };
         match entry.offered {
             Some(_) if entry.asked == 0 => {
+                entry.last_doubted = Some(now);
                 send(entry, Ask::Unicast(link), now, effects);
                 wait_in_doubt(entry, now.saturating_add(self.settings.doubt));
             }
             Some(to) => {
                 self.take(entry, link, to, now, effects);
                 entry.state = State::Doubt;
-                entry.deadline = Some(self.turn(entry, now));
+                entry.deadline = Some(self.turn(entry.last_asked, now));
             }
             None => {
                 self.live(entry, link, now);
@@ -244,9 +246,9 @@ impl ArpProtocol {
         }
     }
 
-    /// When a neighbor may be asked next.
-    fn turn(&self, entry: &Entry, now: Duration) -> Duration {
-        entry.last_asked.map_or(now, |asked| asked.saturating_add(self.settings.interval).max(now))
+    /// When a neighbor may be asked next that was asked then.
+    fn turn(&self, asked: Option<Duration>, now: Duration) -> Duration {
+        asked.map_or(now, |asked| asked.saturating_add(self.settings.interval).max(now))
     }
 
     /// Says whether a message answers a question that went to everyone, who may have another link address.
@@ -524,7 +526,7 @@ mod tests {
         let mut life = claimed();
         life.run_to(ms(101_100));
         assert_eq!(life.hear(A, REPLY), [Effect::Moved { from: B, to: A }]);
-        assert_eq!(life.hear(B, REPLY), [Effect::Doubted { kept: A, offered: B }]);
+        assert_eq!(life.hear(B, REPLY)[0], Effect::Doubted { kept: A, offered: B });
         let mut late = claimed();
         late.run_to(ms(101_300));
         assert_eq!(late.hear(A, REPLY)[0], Effect::Doubted { kept: B, offered: A });
@@ -625,7 +627,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_happens_requests_are_a_second_apart_and_a_bound_on_silence_holds(
+        fn whatever_happens_a_second_has_two_requests_at_most_and_a_bound_on_silence_holds(
             events in proptest::collection::vec((0u64..4000, 0u8..6), 1..200),
         ) {
             let mut life = life();
@@ -652,8 +654,9 @@ mod tests {
                     silent = 0;
                 }
             }
-            for pair in life.asked_at().windows(2) {
-                prop_assert!(pair[1] - pair[0] >= secs(1), "{:?}", life.log);
+            // A request may be followed at once by one because of a claim.
+            for three in life.asked_at().windows(3) {
+                prop_assert!(three[2] - three[0] >= secs(1), "{:?}", life.log);
             }
         }
     }

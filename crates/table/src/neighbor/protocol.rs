@@ -61,6 +61,8 @@ pub struct Entry {
     pub link: Option<EtherAddr>,
     /// The link address that was claimed last, while that is doubted.
     pub offered: Option<EtherAddr>,
+    /// When it was last asked whether it is still where it was, because of a claim.
+    pub last_doubted: Option<Duration>,
     /// Requests sent since something was last heard.
     pub asked: u8,
     /// Requests that may still be sent before the end of life.
@@ -89,6 +91,7 @@ impl Entry {
             state: State::Incomplete,
             link: None,
             offered: None,
+            last_doubted: None,
             asked: 0,
             preempt: 0,
             deadline: None,
