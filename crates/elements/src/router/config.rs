@@ -149,8 +149,9 @@ impl Feed {
         let way = |(prefix, group): (Prefix<A>, Group)| {
             let said = group.checked_sub(1).and_then(|at| self.next_hops.get(at as usize));
             let gateway = if group == NO_GROUP { turns.next() } else { said };
-            let gateway =
-                gateway.ok_or_else(|| format!("{prefix} has no next hop; name a gateway of its family behind the file"))?;
+            let gateway = gateway.ok_or_else(|| {
+                format!("{prefix} has no next hop; name a gateway of its family behind the file")
+            })?;
             Ok::<_, Wrong>((prefix, number(*gateway)))
         };
         let routes = routes.into_iter().map(way).collect::<Result<Vec<_>, Wrong>>()?;

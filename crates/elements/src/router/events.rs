@@ -342,7 +342,8 @@ mod tests {
     #[test]
     fn as_many_gateways_are_known_to_be_down_as_routes_have() {
         let mut events = Events::default();
-        let all: HashSet<Gateway> = (0..5 * MANY_DOWN as u32).map(|n| (PortId(1), IpAddr::V4(n.into()))).collect();
+        let all: HashSet<Gateway> =
+            (0..5 * MANY_DOWN as u32).map(|n| (PortId(1), IpAddr::V4(n.into()))).collect();
         for (port, gateway) in &all {
             events.set_next_hop(Duration::ZERO, *port, *gateway, false);
             events.forget_gone(|| all.clone());

@@ -354,7 +354,8 @@ mod tests {
     }
     #[track_caller]
     fn ask(mut router: Bench, question: &str) -> Value {
-        let text = router.read("explain_json", question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let text =
+            router.read("explain_json", question).unwrap_or_else(|error| panic!("{question}: {error}"));
         serde_json::from_str(&text).unwrap()
     }
     #[track_caller]

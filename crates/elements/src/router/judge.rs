@@ -65,7 +65,8 @@ fn nobody_listens(packet: &[u8]) -> Option<Told> {
 /// Whether a packet is for an address that ports have, and may not use.
 fn is_unclaimed(packet: &[u8], ports: &[PortView], own: Own<'_>) -> bool {
     let Some((_, to)) = icmp::ends(packet) else { return false };
-    let mut owners = (0..).map(PortId).zip(ports).filter(|(_, port)| owns(port, to)).map(|(id, _)| id).peekable();
+    let mut owners =
+        (0..).map(PortId).zip(ports).filter(|(_, port)| owns(port, to)).map(|(id, _)| id).peekable();
     // Ports with one link address have one link-local address, each on its own link.
     owners.peek().is_some() && !owners.any(|port| (own.is_usable)(port, to))
 }

@@ -78,21 +78,13 @@ impl Case<'_, u32> {
     /// For all of a link: never forwarded (section 5.3.5, RFC 2644).
     fn broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
         let is_near = ip.dst().is_broadcast() || self.came.from.port() == Some(found.decision.port);
-        if is_near && self.is_from_outside() {
-            Ok(Verdict::Host)
-        } else {
-            end(DropReason::Broadcast)
-        }
+        if is_near && self.is_from_outside() { Ok(Verdict::Host) } else { end(DropReason::Broadcast) }
     }
 
     /// For a group: those of the link are the host's affair (RFC 5771 section 4), others go nowhere.
     fn multicast(&self, ip: &Ipv4<&[u8]>) -> Judged {
         let is_near = ip.dst().octets()[..3] == [224, 0, 0];
-        if is_near && self.is_from_outside() {
-            Ok(Verdict::Host)
-        } else {
-            end(DropReason::Multicast)
-        }
+        if is_near && self.is_from_outside() { Ok(Verdict::Host) } else { end(DropReason::Multicast) }
     }
 
     /// On its way through the router.

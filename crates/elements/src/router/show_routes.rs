@@ -3,10 +3,10 @@
 //! Routes are taken out of the tables slice by slice, so that who needs the tables meanwhile waits for one slice, and
 //! written while nobody waits. A listing is so one of many moments, each right for its slice.
 use super::chosen::{ChosenJson, chosen_for};
+use super::handlers;
 use super::ip_router::IpRouter;
 use super::route_text::{ip, prefix};
 use super::shared::{NamedRouters, SharedRouter};
-use super::handlers;
 use artery_engine::{Context, HandlerError, Resources};
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Hop;

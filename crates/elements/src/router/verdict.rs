@@ -4,8 +4,8 @@
 //! sends nothing and counts nothing. So it can be asked at any time, also by whoever wants to know why.
 use artery_engine::DropReason;
 use artery_rcu::Turn;
-use artery_table::path::{Decision, Explained, Method, Outcome, PathReader};
 use artery_table::PortId;
+use artery_table::path::{Decision, Explained, Method, Outcome, PathReader};
 use artery_table::router::PortView;
 use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError};
 use std::net::IpAddr;
