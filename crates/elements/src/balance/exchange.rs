@@ -16,7 +16,7 @@ const PART: usize = 512;
 /// Most flows of a part that comes in.
 const MOST_INCOMING: usize = 4096;
 /// Flows that are looked at for a flush at a time.
-const FLUSHED: usize = 4096;
+const FLUSHED: usize = 1024;
 /// The walk is in the table of IPv6.
 const SECOND: u64 = 1 << 32;
 

@@ -18,6 +18,13 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("EtherEncap", &["0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"]),
     ("EtherRewrite", &["02:00:00:00:00:01, 02:00:00:00:00:02"]),
     ("FixIPSrc", &["10.0.0.1"]),
+    (
+        "FlowBalancer",
+        &[
+            "SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2",
+            "SERVICE 2001:db8::1, MEMBER a 2001:db8:1::1, FORWARD nat, METHOD least-loaded",
+        ],
+    ),
     ("GetIP6Address", &["24"]),
     ("GetIPAddress", &["16"]),
     ("HostEtherFilter", &["02:00:00:00:00:01"]),
