@@ -32,7 +32,8 @@ pub fn unarmored(text: &str) -> Option<Vec<u8>> {
     let (fours, []) = text.trim().as_bytes().as_chunks::<4>() else { return None };
     let mut bytes = Vec::with_capacity(fours.len() * 3);
     for (n, four) in fours.iter().enumerate() {
-        let missing = if n + 1 == fours.len() { four.iter().rev().take_while(|b| **b == b'=').count() } else { 0 };
+        let missing =
+            if n + 1 == fours.len() { four.iter().rev().take_while(|b| **b == b'=').count() } else { 0 };
         if missing > 2 {
             return None;
         }
@@ -57,9 +58,14 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_rfc_hold() {
-        for (bytes, text) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
-        {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!((armored(bytes.as_bytes()).as_str(), unarmored(text)), (text, Some(bytes.into())));
         }
         for text in ["Z", "Zg=", "Zg==Zg==", "Z===", "====", "Zm9*", "Zé="] {

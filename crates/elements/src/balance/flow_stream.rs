@@ -50,12 +50,8 @@ impl AnyKey {
             return Err(Wrong::Addresses(from, to));
         }
         match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                Ok(AnyKey::V4(Flow4::new([from, to], ports, protocol, 0)))
-            }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                Ok(AnyKey::V6(Flow6::new([from, to], ports, protocol, 0)))
-            }
+            (IpAddr::V4(from), IpAddr::V4(to)) => Ok(AnyKey::V4(Flow4::new([from, to], ports, protocol, 0))),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Ok(AnyKey::V6(Flow6::new([from, to], ports, protocol, 0))),
             _ => Err(Wrong::Addresses(from, to)),
         }
     }
@@ -462,7 +458,10 @@ mod tests {
             (body(&|body| body[2] = 200), Wrong::State(200)),
             (body(&|body| body[5] = 9), Wrong::Unnamed(9)),
             (body(&|body| body[12..14].fill(0)), Wrong::NoPort),
-            (body(&|body| body[32..36].copy_from_slice(&[127, 0, 0, 1])), Wrong::Addresses([127, 0, 0, 1].into(), [192, 0, 2, 1].into())),
+            (
+                body(&|body| body[32..36].copy_from_slice(&[127, 0, 0, 1])),
+                Wrong::Addresses([127, 0, 0, 1].into(), [192, 0, 2, 1].into()),
+            ),
             (body(&|body| body.truncate(30)), Wrong::TooShort),
             (raw(&[]), Wrong::TooShort),
             (vec![0xff, 0xff], Wrong::TooLong(0xffff)),

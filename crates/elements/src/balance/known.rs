@@ -5,7 +5,8 @@ use super::service::Service;
 use super::tally::Tally;
 use artery_table::balance::{Choice, Flow, Local, MemberId};
 use artery_table::flow::{
-    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen, Sight, Tick,
+    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen,
+    Sight, Tick,
 };
 use artery_wire::{IpProtocol, TcpFlags};
 use std::net::IpAddr;
