@@ -25,6 +25,19 @@ fn a_part_with_a_class_that_is_not_per_worker_runs_once_on_the_first() {
 }
 
 #[test]
+fn a_read_that_joins_asks_the_copies_on_all_workers_in_their_order() {
+    for (text, said) in [
+        ("Numbers(0) -> s :: Sink", "worker-0\nworker-1\n"),
+        ("Place(s, 1); Numbers(0) -> s :: Sink", "worker-1\n"),
+    ] {
+        let running = build(text, &workers(2)).start();
+        assert_eq!(running.handle().read("s.thread", "").as_deref(), Ok(said), "{text}");
+        running.handle().end();
+        running.wait().unwrap();
+    }
+}
+
+#[test]
 fn packets_cross_from_worker_to_worker_at_a_queue() {
     let text =
         "n :: Numbers(20000) -> q :: Store(100000) -> t :: Take -> s :: Sink; Place(s, 1); Place(n, 0)";

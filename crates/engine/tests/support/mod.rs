@@ -207,7 +207,17 @@ static SINK: Class = Class {
     name: "Sink",
     ports: "1/0",
     processing: "h/",
-    handlers: &[Handler::read("count", "packets", &Read(|s: &mut Sunk, _, _| Ok(s.0.to_string()))).sum()],
+    handlers: &[
+        Handler::read("count", "packets", &Read(|s: &mut Sunk, _, _| Ok(s.0.to_string()))).sum(),
+        Handler::read(
+            "thread",
+            "the thread it is asked on",
+            &Read(|_: &mut Sunk, _, _| {
+                Ok(format!("{}\n", std::thread::current().name().unwrap_or_default()))
+            }),
+        )
+        .join(),
+    ],
     per_worker: true,
     build: |_| Ok(Box::new(Sunk(0))),
     ..Class::DEFAULT
