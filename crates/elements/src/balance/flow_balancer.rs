@@ -77,7 +77,8 @@ const BUDGET: usize = 4096;
 /// A balancer on one worker.
 pub(super) struct FlowBalancer {
     pub(super) shared: Arc<SharedBalancer>,
-    pub(super) balancer: Balancer,
+    /// The way to the choice; none only while a batch is at work.
+    balancer: Option<Balancer>,
     is_nat: bool,
     pub(super) local: Local,
     pub(super) follow: Follow,
@@ -118,7 +119,7 @@ impl FlowBalancer {
             return Err(ArgError::wrong("with FORWARD nat there is one SERVICE: answers could be of any"));
         }
         Ok(FlowBalancer {
-            balancer: shared.balancer(),
+            balancer: Some(shared.balancer()),
             shared,
             is_nat,
             local: Local::new(args.worker().0),
@@ -220,6 +221,30 @@ impl FlowBalancer {
         }
     }
 
+    /// Does what is to be done with a batch.
+    fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let now = cx.now().since(Time::ZERO);
+        if input == 1 {
+            return self.answer(batch, choice, cx);
+        }
+        self.assign(batch, choice, now);
+        let (count, mut at) = (batch.len(), 0);
+        batch.filter_map(|packet| {
+            at += 1;
+            let member = self.whose[at - 1].and_then(|id| choice.member(id.action()));
+            match member {
+                Some(member) => self.directed(packet, member, cx),
+                None => {
+                    self.leave_out(packet, self.are_ours[at - 1], cx);
+                    None
+                }
+            }
+        });
+        cx.send_all(MEMBERS, batch);
+        // At a million packets a second, a million flows are looked at in eight seconds.
+        self.maintain(choice, now, count.div_ceil(8));
+    }
+
     /// Looks after some flows.
     fn maintain(&mut self, choice: &Choice, now: Duration, budget: usize) {
         let tick = Tick::at(now);
@@ -285,33 +310,18 @@ impl Element for FlowBalancer {
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let balancer = self.balancer.clone();
-        let (now, choice) = (cx.now().since(Time::ZERO), balancer.at(cx.turn()));
-        if input == 1 {
-            return self.answer(batch, choice, cx);
-        }
-        self.assign(batch, choice, now);
-        let (count, mut at) = (batch.len(), 0);
-        batch.filter_map(|packet| {
-            at += 1;
-            let member = self.whose[at - 1].and_then(|id| choice.member(id.action()));
-            match member {
-                Some(member) => self.directed(packet, member, cx),
-                None => {
-                    self.leave_out(packet, self.are_ours[at - 1], cx);
-                    None
-                }
-            }
-        });
-        cx.send_all(MEMBERS, batch);
-        // At a million packets a second, a million flows are looked at in eight seconds.
-        self.maintain(choice, now, count.div_ceil(8));
+        // Taken and put back: a clone would write a count that all workers share, with every batch.
+        let Some(balancer) = self.balancer.take() else {
+            return cx.discard_all(batch, DropReason::NoMember);
+        };
+        self.balance(input, batch, balancer.at(cx.turn()), cx);
+        self.balancer = Some(balancer);
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let time = cx.now();
         let now = time.since(Time::ZERO);
-        let balancer = self.balancer.clone();
+        let balancer = self.shared.balancer();
         let choice = balancer.at(cx.turn());
         self.maintain(choice, now, BUDGET);
         if exchange::flush(self) {
@@ -335,7 +345,7 @@ impl Element for FlowBalancer {
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FlowBalancer>() {
             let now = cx.now().since(Time::ZERO);
-            let (ours, theirs) = (self.balancer.clone(), old.balancer.clone());
+            let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
             self.v4.take_over(&mut old.v4, &mut self.local, both, Tick::at(now));
             self.v6.take_over(&mut old.v6, &mut self.local, both, Tick::at(now));

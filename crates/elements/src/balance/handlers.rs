@@ -101,7 +101,7 @@ fn by_choice<R>(
     cx: &mut Context<'_>,
     act: impl FnOnce(&mut FlowBalancer, &Choice, &mut Context<'_>) -> Result<R, HandlerError>,
 ) -> Result<R, HandlerError> {
-    let balancer = b.balancer.clone();
+    let balancer = b.shared.balancer();
     act(b, balancer.at(cx.turn()), cx)
 }
 
