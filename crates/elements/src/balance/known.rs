@@ -3,13 +3,13 @@ use super::exchange::Taken;
 use super::follow::{Follow, What};
 use super::service::Service;
 use super::tally::Tally;
+use crate::router::flow::xor;
 use artery_table::balance::{Choice, Flow, Local, MemberId};
 use artery_table::flow::{
     Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen,
     Sight, Tick,
 };
-use artery_wire::{IpProtocol, TcpFlags};
-use std::net::IpAddr;
+use artery_wire::TcpFlags;
 use std::time::Duration;
 
 /// Flows that are taken over at a time.
@@ -109,7 +109,7 @@ fn opens_again<K: FlowKey>(flows: &FlowTable<K>, id: FlowId, sight: &Sight) -> b
 impl Chooser<'_> {
     #[inline]
     fn pick<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
-        let flow = Flow { hash: key.hash(self.seed), xor: combined(key) };
+        let flow = Flow { hash: key.hash(self.seed), xor: xor(key.addresses(), key.ports()) };
         self.choice.pick(self.local, flow, self.now)
     }
 
@@ -183,22 +183,6 @@ impl Chooser<'_> {
         }
         Some(member)
     }
-}
-
-/// Addresses and ports, combined by exclusive or.
-fn combined(key: &impl FlowKey) -> u32 {
-    let folded = key.addresses().into_iter().fold(0, |all, address| {
-        all ^ match address {
-            IpAddr::V4(address) => address.to_bits(),
-            IpAddr::V6(address) => {
-                let bits = address.to_bits();
-                (bits >> 96) as u32 ^ (bits >> 64) as u32 ^ (bits >> 32) as u32 ^ bits as u32
-            }
-        }
-    });
-    let [from, to] = key.ports();
-    let has_ports = key.protocol() == IpProtocol::TCP || key.protocol() == IpProtocol::UDP;
-    folded ^ if has_ports { u32::from(from ^ to) } else { 0 }
 }
 
 impl<K: FlowKey> Known<K> {

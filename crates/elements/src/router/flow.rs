@@ -1,6 +1,7 @@
 //! Numbers of flows, by which one of several next hops is chosen.
 use artery_table::path::Method;
 use artery_wire::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, flow_hash};
+use std::net::IpAddr;
 
 /// The numbers of flows, of one worker.
 #[derive(Default)]
@@ -32,24 +33,35 @@ fn combined(frame: &[u8]) -> u32 {
     let Ok(ethernet) = Ethernet::new(frame) else { return 0 };
     match ethernet.payload_type() {
         EtherType::IPV4 => Ipv4::new(ethernet.payload()).map_or(0, |ip| {
-            let ports = if ip.is_fragment() { 0 } else { ports(ip.protocol(), ip.payload()) };
-            ip.src().to_bits() ^ ip.dst().to_bits() ^ ports
+            let ports = if ip.is_fragment() { [0, 0] } else { ports(ip.protocol(), ip.payload()) };
+            xor([ip.src().into(), ip.dst().into()], ports)
         }),
-        EtherType::IPV6 => Ipv6::new(ethernet.payload()).map_or(0, |ip| {
-            let both = ip.src().to_bits() ^ ip.dst().to_bits();
-            let half = (both >> 64) as u64 ^ both as u64;
-            (half >> 32) as u32 ^ half as u32 ^ ports(ip.next_header(), ip.payload())
-        }),
+        EtherType::IPV6 => Ipv6::new(ethernet.payload())
+            .map_or(0, |ip| xor([ip.src().into(), ip.dst().into()], ports(ip.next_header(), ip.payload()))),
         _ => 0,
     }
 }
 
-fn ports(protocol: IpProtocol, payload: &[u8]) -> u32 {
+/// The same of both ends of a flow.
+pub(crate) fn xor(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
+    let folded = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            let half = (bits >> 64) as u64 ^ bits as u64;
+            (half >> 32) as u32 ^ half as u32
+        }
+    };
+    let [src, dst] = addresses.map(folded);
+    src ^ dst ^ u32::from(from ^ to)
+}
+
+fn ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
     match payload.first_chunk::<4>() {
         Some(&[a, b, c, d]) if protocol == IpProtocol::TCP || protocol == IpProtocol::UDP => {
-            u32::from(u16::from_be_bytes([a, b]) ^ u16::from_be_bytes([c, d]))
+            [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
         }
-        _ => 0,
+        _ => [0, 0],
     }
 }
 
