@@ -3,6 +3,7 @@
 //! A new class that must be given arguments needs a line in [`CONFIGURATIONS`].
 #[path = "classes/configurations.rs"]
 mod configurations;
+mod random;
 
 use artery_elements::CLASSES;
 use artery_engine::class::Position;
@@ -10,6 +11,7 @@ use artery_engine::{Bench, Class, Packet, Time};
 use artery_lang::{Options, Sources, check, compile};
 use artery_wire::build::{arp_request, ether, ip4, ip6};
 use configurations::{CONFIGURATIONS, is_pull, ports};
+use random::Random;
 use std::collections::HashSet;
 
 /// Classes that hold packets back.
@@ -207,21 +209,6 @@ fn every_handler_of_a_fresh_element_can_be_read() {
         }
     }
     assert_none(complaints);
-}
-
-/// A xorshift generator: the same numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
 }
 
 /// Packets as they should be, with and without a link header.

@@ -1,4 +1,5 @@
 //! Damaged frames at every input of a router with routes and neighbors: none makes it panic, none is lost.
+use super::random::Random;
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Packet};
@@ -7,20 +8,6 @@ use artery_wire::nd::{self, Station};
 use artery_wire::{Icmp6Type, IcmpType};
 
 const FRAMES: usize = 30_000;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
 
 fn packets4() -> Vec<Ip4> {
     let base = || ip4().src("10.0.1.9").dst("20.0.0.1").ttl(9).udp(1, 2).payload([7; 100]);

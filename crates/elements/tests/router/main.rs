@@ -6,6 +6,8 @@ mod fuzz;
 mod local;
 mod neighbors;
 mod order;
+#[path = "../random/mod.rs"]
+mod random;
 mod replacement;
 mod rig;
 mod unfinished;
