@@ -12,7 +12,6 @@ pub use router::shared::RouterTables;
 
 /// Flows of a FlowBalancer as they go out and come in.
 pub mod flows {
-    pub use crate::balance::armor::{armored, unarmored};
     pub use crate::balance::flow_stream::{
         AnyKey, Item, MAGIC, Reader, StreamFlow, Wrong, fits, write_header, write_item,
     };
@@ -65,7 +64,7 @@ elements! {
         judge, judge4, judge6, leave, limits, local, neighbors_io, order, port_news, port_text, redirect, route_text, shared, show_events,
         show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
-    balance(armor, checks, exchange, flow_stream, flow_words, follow, handlers, known, service, shared, tally, translate): flow_balancer;
+    balance(checks, exchange, flow_stream, flow_words, follow, handlers, known, service, shared, tally, translate): flow_balancer;
 
     files(network_header, trace): from_dump, to_dump;
 

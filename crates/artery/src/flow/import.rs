@@ -4,7 +4,9 @@ use super::json::{self, Line};
 use crate::load::system_message;
 use crate::voice::{Voice, print};
 use anyhow::{anyhow, bail};
-use artery_elements::flows::{Item, Reader, StreamFlow, armored, write_header, write_item};
+use artery_elements::flows::{Item, Reader, StreamFlow, write_header, write_item};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
@@ -155,7 +157,7 @@ fn send(balancer: &mut Balancer, stream: &[u8]) -> anyhow::Result<()> {
         }
         if count == CHUNK || matches!(item, Item::End(_)) && count > 0 {
             write_item(&Item::End(count), &mut chunk);
-            balancer.tell("import_flows", &armored(&chunk))?;
+            balancer.tell("import_flows", &BASE64_STANDARD.encode(&chunk))?;
             (chunk, named, count) = (Vec::new(), HashSet::new(), 0);
         }
     }

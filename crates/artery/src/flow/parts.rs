@@ -5,9 +5,9 @@ use super::output::Output;
 use super::{ExportOptions, ShowOptions};
 use crate::voice::{Reader as Listener, print_on};
 use anyhow::{Context as _, anyhow};
-use artery_elements::flows::{
-    Item, Reader, StreamFlow, protocol_name, state_name, unarmored, write_header, write_item,
-};
+use artery_elements::flows::{Item, Reader, StreamFlow, protocol_name, state_name, write_header, write_item};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -50,7 +50,7 @@ fn read_part(line: &str) -> Option<(Part, Option<u64>)> {
         "-" => None,
         at => Some(at.parse().ok()?),
     };
-    Some((Part { worker, items: unarmored(words.next()?)? }, at))
+    Some((Part { worker, items: BASE64_STANDARD.decode(words.next()?).ok()? }, at))
 }
 
 /// Calls `each` with the flows of a part and the names of their members, until it says that it is enough.

@@ -1,5 +1,4 @@
 //! Flows that go out of a balancer and come in, and those that are flushed: in small parts, so that packets go on.
-use super::armor::{armored, unarmored};
 use super::flow_balancer::FlowBalancer;
 use super::flow_stream::{AnyKey, Item, Reader, StreamFlow, write_item};
 use super::flow_words::{protocol_name, reason_name, state_name};
@@ -8,6 +7,8 @@ use super::known::Incoming;
 use artery_engine::HandlerError;
 use artery_table::balance::{Choice, MemberId};
 use artery_table::flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub(super) fn part(
         false => out(&b.v6.flows, from - SECOND, Tick::at(now), &mut items).map(|next| next + SECOND),
     };
     let next = next.map_or("-".to_string(), |next| next.to_string());
-    Ok(format!("{worker} {next} {}\n", armored(&items.bytes)))
+    Ok(format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&items.bytes)))
 }
 
 /// The number that is asked of a worker, in `WORKER:NUMBER …`.
@@ -131,7 +132,9 @@ pub(super) fn import(
             "no flows are remembered here: STATE is false, and so none are taken in",
         ));
     }
-    let bytes = unarmored(text).ok_or_else(|| HandlerError::refused("flows are wanted, as base64"))?;
+    let bytes = BASE64_STANDARD.decode(text.trim());
+    let bytes =
+        bytes.map_err(|wrong| HandlerError::refused(format!("flows are wanted, as base64: {wrong}")))?;
     let mut taken = Taken::default();
     let (v4, v6) = sorted(b, &bytes, choice, &mut taken)?;
     let mut incoming =
@@ -349,7 +352,7 @@ mod tests {
         loop {
             let text = bench.read("flows_part", &asked).unwrap();
             let words: Vec<_> = text.split_whitespace().collect();
-            let items = unarmored(words.get(2).unwrap_or(&"")).unwrap();
+            let items = BASE64_STANDARD.decode(words.get(2).unwrap_or(&"")).unwrap();
             let mut reader = Reader::of_items(&items);
             let mut flows = 0;
             while reader.left() > 0 {
@@ -392,7 +395,7 @@ mod tests {
             let parts = parts(&mut first);
             assert_eq!(parts.len(), 4, "three of the family, and one of the other");
             for part in parts.iter().chain(&parts) {
-                second.write("import_flows", &armored(part)).unwrap();
+                second.write("import_flows", &BASE64_STANDARD.encode(part)).unwrap();
             }
             assert_eq!((count(&mut second, "new"), count(&mut second, "known")), (1200, 1200));
             assert_eq!(second.read("flows", "").unwrap(), "1200");
@@ -405,13 +408,14 @@ mod tests {
         open(&mut first, 1..401);
         let part = parts(&mut first).swap_remove(0);
         for len in (0..part.len()).step_by(7) {
-            assert!(second.write("import_flows", &armored(&part[..len])).is_err(), "{len}");
+            assert!(second.write("import_flows", &BASE64_STANDARD.encode(&part[..len])).is_err(), "{len}");
         }
         // The last flow's source port; behind it are its counts, its addresses, and the end.
         let mut damaged = part.clone();
         let at = part.len() - 11 - 24 - 4;
         damaged[at..at + 2].fill(0);
-        let refusal = second.write("import_flows", &armored(&damaged)).unwrap_err().to_string();
+        let refusal =
+            second.write("import_flows", &BASE64_STANDARD.encode(&damaged)).unwrap_err().to_string();
         assert_eq!(refusal, "item 402: port 0");
         assert!(second.write("import_flows", "no base64").is_err());
         assert_eq!(second.read("flows", "").unwrap(), "0");
@@ -422,11 +426,11 @@ mod tests {
         }
         let flow = part[part.len() - 11 - 42..part.len() - 11].to_vec();
         (0..=MOST_INCOMING).for_each(|_| many.extend(&flow));
-        let refusal = second.write("import_flows", &armored(&many)).unwrap_err().to_string();
+        let refusal = second.write("import_flows", &BASE64_STANDARD.encode(&many)).unwrap_err().to_string();
         assert_eq!(refusal, "at most 4096 flows are taken in at a time");
         assert_eq!(second.read("flows", "").unwrap(), "0");
         let mut stateless = bench(", STATE false");
-        assert!(stateless.write("import_flows", &armored(&part)).is_err());
+        assert!(stateless.write("import_flows", &BASE64_STANDARD.encode(&part)).is_err());
     }
 
     #[test]
@@ -440,7 +444,7 @@ mod tests {
             ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, FLOWS 100", "no_room", 300),
         ] {
             let mut second = Bench::setup(&CLASS, config).outputs(2).build().unwrap();
-            second.write("import_flows", &armored(&part)).unwrap();
+            second.write("import_flows", &BASE64_STANDARD.encode(&part)).unwrap();
             assert_eq!(count(&mut second, key), expected, "{config}");
             assert_eq!(second.read("flows", "").unwrap(), (400 - expected).to_string());
         }
@@ -456,7 +460,7 @@ mod tests {
         assert_eq!((count(&mut first, "flushed"), first.read("flows", "").unwrap()), (50, "50".to_string()));
         assert_eq!(open(&mut first, 201..251), HashMap::from([(1, 50)]));
         // Those of `a` come back: it has twice as many as `b` again.
-        first.write("import_flows", &armored(&part)).unwrap();
+        first.write("import_flows", &BASE64_STANDARD.encode(&part)).unwrap();
         assert_eq!(open(&mut first, 301..351), HashMap::from([(2, 50)]));
         // Idle flows end, too.
         first.pass(Duration::from_secs(100_000));
