@@ -56,7 +56,7 @@ mod young;
 
 pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
-pub use key::{Flow4, Flow6, FlowKey, Scope, Seed, Seen, Sight};
+pub use key::{Flow4, Flow6, FlowKey, Pattern, Scope, Seed, Seen, Sight};
 pub use limits::{FlowLimits, FlowSettings, Full};
 pub use state::{FlowState, IdleTimes};
 pub use stats::FlowStats;
@@ -66,7 +66,7 @@ pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 use crate::simd::prefetch;
 use crate::storage::{Storage, Words};
 use ends::Ends;
-use entry::{IMPORTED, LIVE, Line, Status, YOUNG};
+use entry::{COARSE, IMPORTED, LIVE, Line, Status, YOUNG};
 use ids::Ids;
 use index::Index;
 use std::io;
@@ -75,8 +75,6 @@ use young::Young;
 
 /// Keys that are looked for together.
 const BATCH: usize = 128;
-/// How old the time of a flow's last packet may become before it is written again: an eighth of a second.
-const COARSE: u32 = 1250;
 /// Most splits of buckets for one flow that comes: one makes room for eight.
 const SPLITS: usize = 2;
 /// How many flows that are young no more are passed over to find one that is.
@@ -259,28 +257,33 @@ impl<K: FlowKey> FlowTable<K> {
     /// of a second has passed.
     #[inline]
     pub fn touch(&mut self, id: FlowId, sight: &Sight, now: Tick) -> Option<Answer> {
-        if id.0 >= self.room.flows {
-            return None;
-        }
-        let line = self.entries.line(id.0);
+        let line = self.entries.get(id.0)?;
         let status = entry::status(line);
+        if !status.stays(sight, now) {
+            return self.touch_closer(id.0, status, sight, now);
+        }
+        if self.settings.counts {
+            entry::count::<K>(line, sight);
+        }
+        Some(entry::answer(line))
+    }
+
+    /// The same of a flow that may change by it.
+    #[inline(never)]
+    fn touch_closer(&mut self, id: u32, status: Status, sight: &Sight, now: Tick) -> Option<Answer> {
         if !status.has(LIVE) {
             return None;
         }
+        let line = self.entries.line(id);
         let answer = entry::answer(line);
         let is_counted = self.settings.counts
             || status.has(YOUNG)
             || matches!(status.state, FlowState::Midway | FlowState::UdpSingle);
-        let mut packets = 0;
-        if is_counted {
-            let [before, bytes] = entry::counts::<K>(line);
-            packets = before.saturating_add(1);
-            entry::set_counts::<K>(line, [packets, bytes.saturating_add(sight.bytes.into())]);
-        }
+        let packets = if is_counted { entry::count::<K>(line, sight) } else { 0 };
         let state = status.state.after(sight, packets);
         let is_due = now.since(status.seen).is_none_or(|age| age >= COARSE);
         if is_due || state != status.state || status.flags != status.flags & !(YOUNG | IMPORTED) {
-            self.note(id.0, status, state, packets, now);
+            self.note(id, status, state, packets, now);
         }
         Some(answer)
     }

@@ -10,9 +10,10 @@
 //!
 //! One thread reads and writes. The words are atomics because that is what a region of a `Storage` consists of; relaxed
 //! loads and stores of them are plain ones.
-use super::key::FlowKey;
+use super::key::{FlowKey, Sight};
 use super::state::FlowState;
 use super::tick::Tick;
+use artery_wire::TcpFlags;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -45,6 +46,11 @@ pub(super) const YOUNG: u8 = 2;
 pub(super) const IMPORTED: u8 = 4;
 pub(super) const PINNED: u8 = 8;
 
+/// How old the time of a flow's last packet may become before it is written again: an eighth of a second.
+pub(super) const COARSE: u32 = 1250;
+/// What of TCP's control bits may change a flow that is in use.
+const CHANGES: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+
 /// The word that changes with what a flow does, but not with every packet. That of no flow is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Status {
@@ -58,6 +64,15 @@ impl Status {
     #[inline(always)]
     pub(super) fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
+    }
+
+    /// Whether a packet changes nothing but counts, in few steps; of some that don't it says no.
+    #[inline(always)]
+    pub(super) fn stays(&self, sight: &Sight, now: Tick) -> bool {
+        (self.flags & (LIVE | YOUNG | IMPORTED) == LIVE)
+            & self.state.is_in_use()
+            & !sight.flags.intersects(CHANGES)
+            & (now.0.wrapping_sub(self.seen.0) < COARSE)
     }
 
     #[inline(always)]
@@ -138,6 +153,15 @@ pub(super) fn set_counts<K: FlowKey>(line: &Line, [packets, bytes]: [u64; 2]) {
         let word = packets.min(MOST_PACKETS) << BYTES_BITS | bytes.min(MOST_BYTES);
         line[COUNTS].store(word, Relaxed);
     }
+}
+
+/// Counts a packet, and says how many there were with it.
+#[inline(always)]
+pub(super) fn count<K: FlowKey>(line: &Line, sight: &Sight) -> u64 {
+    let [packets, bytes] = counts::<K>(line);
+    let packets = packets.saturating_add(1);
+    set_counts::<K>(line, [packets, bytes.saturating_add(sight.bytes.into())]);
+    packets
 }
 
 #[cfg(test)]

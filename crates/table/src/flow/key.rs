@@ -116,6 +116,10 @@ pub trait FlowKey: Copy + Eq + Default + fmt::Debug + Send + Sync + 'static {
     /// The key of the other direction.
     fn reversed(&self) -> Self;
 
+    /// What the keys of all packets to an address have in common, or of those to a port of it or with a protocol. None
+    /// if the address is of another family.
+    fn pattern(to: IpAddr, port: Option<u16>, protocol: Option<IpProtocol>) -> Option<Pattern<Self>>;
+
     /// A number that is spread evenly, whatever the keys, for who does not know the seed.
     ///
     /// Each word is multiplied by a secret one together with what came before it, so that no word can be made to
@@ -156,6 +160,28 @@ impl Flow6 {
         let ([a, b], [c, d]) = (halves(src), halves(dst));
         Flow6([a, b, c, d, tail(ports, protocol, space)])
     }
+}
+
+/// What some keys have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern<K> {
+    mask: K,
+    value: K,
+}
+
+impl<K: FlowKey> Pattern<K> {
+    /// Whether a key is one of them.
+    #[inline(always)]
+    pub fn has(&self, key: &K) -> bool {
+        let unlike = |n| key.word(n) & self.mask.word(n) ^ self.value.word(n);
+        (0..K::WORDS).fold(0, |all, n| all | unlike(n)) == 0
+    }
+}
+
+/// The last words of the mask and the value of a pattern.
+fn tail_pattern(port: Option<u16>, protocol: Option<IpProtocol>) -> [u64; 2] {
+    let mask = tail([0, port.map_or(0, |_| u16::MAX)], IpProtocol(protocol.map_or(0, |_| u8::MAX)), 0);
+    [mask, tail([0, port.unwrap_or(0)], protocol.unwrap_or(IpProtocol(0)), 0)]
 }
 
 /// The last word of a key.
@@ -213,6 +239,13 @@ impl FlowKey for Flow4 {
 
     fn reversed(&self) -> Flow4 {
         Flow4([self.0[0].rotate_left(32), turned(self.0[1])])
+    }
+
+    fn pattern(to: IpAddr, port: Option<u16>, protocol: Option<IpProtocol>) -> Option<Pattern<Flow4>> {
+        let IpAddr::V4(to) = to else { return None };
+        let [mask, value] = tail_pattern(port, protocol);
+        let (mask, value) = (Flow4([u32::MAX.into(), mask]), Flow4([to.to_bits().into(), value]));
+        Some(Pattern { mask, value })
     }
 }
 
@@ -321,6 +354,14 @@ impl FlowKey for Flow6 {
         let [a, b, c, d, tail] = self.0;
         Flow6([c, d, a, b, turned(tail)])
     }
+
+    fn pattern(to: IpAddr, port: Option<u16>, protocol: Option<IpProtocol>) -> Option<Pattern<Flow6>> {
+        let IpAddr::V6(to) = to else { return None };
+        let [mask, value] = tail_pattern(port, protocol);
+        let [first, last] = [(to.to_bits() >> 64) as u64, to.to_bits() as u64];
+        let (mask, value) = (Flow6([0, 0, u64::MAX, u64::MAX, mask]), Flow6([0, 0, first, last, value]));
+        Some(Pattern { mask, value })
+    }
 }
 
 /// The ports and the control bits that a payload begins with; none if there are no ports or one is zero.
@@ -389,6 +430,24 @@ mod tests {
                 prop_assert_eq!(of_any(&packet, Scope::Connection, 3), Some(seen));
             }
         }
+    }
+
+    #[test]
+    fn a_pattern_has_what_goes_to_its_address_port_and_protocol() {
+        fn check<K: FlowKey>(to: IpAddr, key: impl Fn([u16; 2], IpProtocol) -> K, elsewhere: K) {
+            let has = |port, protocol, key| K::pattern(to, port, protocol).unwrap().has(&key);
+            for (ports, protocol) in [([5, 80], IpProtocol::TCP), ([80, 5], IpProtocol::UDP)] {
+                let key = key(ports, protocol);
+                assert!(has(None, None, key) && has(Some(ports[1]), Some(protocol), key));
+                assert!(!has(Some(ports[0]), None, key) && !has(None, Some(IpProtocol(1)), key));
+                assert!(!has(None, None, elsewhere) && !has(None, None, key.reversed()));
+            }
+            assert!(K::pattern("::".parse().unwrap(), None, None).is_some() == to.is_ipv6());
+        }
+        let four = |to: u32| move |ports, protocol| Flow4::new([[9; 4].into(), to.into()], ports, protocol, 0);
+        check([192, 0, 2, 1].into(), four(0xc000_0201), four(0xc000_0200)([5, 80], IpProtocol::TCP));
+        let six = |to: u128| move |ports, protocol| Flow6::new([9.into(), to.into()], ports, protocol, 0);
+        check(Ipv6Addr::from_bits(1 << 64 | 7).into(), six(1 << 64 | 7), six(7)([5, 80], IpProtocol::TCP));
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl FlowState {
         }
     }
 
+    /// Whether only time, or TCP's control bits, end this state.
+    #[inline(always)]
+    pub(super) fn is_in_use(self) -> bool {
+        matches!(self, FlowState::Established | FlowState::UdpStream | FlowState::Other)
+    }
+
     /// Says whether a flow in this state after `packets` packets is more than an attempt.
     #[inline]
     pub(super) fn is_proven(self, packets: u64) -> bool {
