@@ -66,6 +66,7 @@ mod maglev;
 mod member;
 mod members;
 mod method;
+mod places;
 mod seats;
 mod text;
 mod turns;

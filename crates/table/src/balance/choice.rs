@@ -1,6 +1,8 @@
 //! What workers see: who takes a new flow, and whom a known one has. See [`Members`](super::Members).
+use super::places::Places;
 use super::{Local, Member, MemberId, Method};
 use artery_rcu::{Published, Turn};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -48,6 +50,8 @@ pub struct Choice {
     pub(crate) members: Box<[Option<Arc<Member>>]>,
     /// Places in the order of names.
     pub(crate) by_name: Box<[u16]>,
+    /// Of the members that flows can have.
+    pub(crate) places: Places,
     pub(crate) used: Arc<Used>,
 }
 
@@ -79,6 +83,25 @@ impl Choice {
             Method::PerPacket => local.rotate(self),
             Method::Flowlet { gap } => local.flowlet(self, flow.hash, gap, now),
             Method::LeastLoaded => local.least_loaded(self),
+        }
+    }
+
+    /// The member that most likely has a flow of which nothing is remembered: the one that a new flow would get, if a hash
+    /// decides; else one that is the same each time. It is no choice, and nothing changes by it.
+    pub fn guess(&self, local: &Local, flow: Flow, now: Duration) -> Option<MemberId> {
+        match self.method {
+            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
+            Method::Flowlet { gap } => {
+                let member = local.flowlet_under_way(self, flow.hash, gap, now);
+                member.or_else(|| self.in_slot(fold(flow.hash, self.slots.len())))
+            }
+            Method::LeastLoaded => {
+                let takes_new = || self.members().map(|(id, _)| id).filter(|id| self.takes_new(*id));
+                takes_new().nth(fold(flow.hash, takes_new().count()))
+            }
+            Method::Maglev(_) | Method::Hash | Method::Resilient { .. } | Method::PerPacket => {
+                self.in_slot(fold(flow.hash, self.slots.len()))
+            }
         }
     }
 
@@ -119,6 +142,11 @@ impl Choice {
             let place = usize::from(*place);
             Some((MemberId::of(self.ids[place])?, self.members[place].as_deref()?))
         })
+    }
+    /// Whether a member that flows can have sends from there. One without a port of its own has `port`; if that is none, any.
+    #[inline]
+    pub fn has_member_at(&self, address: IpAddr, at: u16, port: Option<u16>) -> bool {
+        self.places.has(address, at, port)
     }
     /// How many places there are, for arrays with room for each member.
     pub fn places(&self) -> usize {

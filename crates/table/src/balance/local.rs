@@ -84,6 +84,20 @@ impl Local {
         member
     }
 
+    /// The member of a flowlet whose last packet came a short while ago.
+    #[inline]
+    pub(crate) fn flowlet_under_way(
+        &self,
+        choice: &Choice,
+        hash: u64,
+        gap: Duration,
+        now: Duration,
+    ) -> Option<MemberId> {
+        let Flowlet { last, action } = *self.flowlets.get((hash >> 32) as usize % FLOWLETS)?;
+        let goes_on = micros(now).wrapping_sub(last) < micros(gap);
+        MemberId::of(action).filter(|id| goes_on && choice.takes_new(*id))
+    }
+
     /// The member of a packet's flowlet, or the next one if it is the first.
     #[inline]
     pub(crate) fn flowlet(
@@ -96,14 +110,12 @@ impl Local {
         if self.flowlets.is_empty() {
             self.flowlets = vec![Flowlet::default(); FLOWLETS];
         }
-        let (at, now) = ((hash >> 32) as usize % FLOWLETS, micros(now));
-        let Flowlet { last, action } = self.flowlets[at];
-        let goes_on = now.wrapping_sub(last) < micros(gap);
-        let id = match MemberId::of(action).filter(|id| goes_on && choice.takes_new(*id)) {
+        let at = (hash >> 32) as usize % FLOWLETS;
+        let id = match self.flowlet_under_way(choice, hash, gap, now) {
             Some(id) => id,
             None => self.rotate(choice)?,
         };
-        self.flowlets[at] = Flowlet { last: now, action: id.action() };
+        self.flowlets[at] = Flowlet { last: micros(now), action: id.action() };
         Some(id)
     }
 

@@ -1,5 +1,6 @@
 //! Members as their owner changes them.
 use super::choice::Used;
+use super::places::Places;
 use super::seats::{self, Seat, Seats};
 use super::turns::Turns;
 use super::{BalanceError, Balancer, Choice, Down, Member, MemberId, Method, Settings, maglev};
@@ -77,6 +78,7 @@ impl Members {
             weights: Box::default(),
             members: Box::default(),
             by_name: Box::default(),
+            places: Places::default(),
             used: Arc::default(),
         };
         Ok(Members {
@@ -251,6 +253,7 @@ impl Members {
         let places = self.seats.places();
         let id =
             |seat: &Option<Seat>| seat.as_ref().filter(|seat| stays(seat)).map_or(0, |seat| seat.id.action());
+        let reachable = self.seats.iter().filter(|seat| stays(seat));
         self.generation = self.generation.wrapping_add(1);
         self.published.publish(Choice {
             generation: self.generation,
@@ -260,6 +263,7 @@ impl Members {
             weights: weights.clone().into(),
             members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
             by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
+            places: Places::of(reachable.map(|seat| &*seat.member)),
             used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
         });
         self.latest = Latest { slots, weights };

@@ -163,3 +163,51 @@ fn errors_say_what_is_wrong_and_what_to_do() {
         assert!(error.to_string().starts_with(beginning), "{error}");
     }
 }
+
+#[test]
+fn a_guess_is_who_a_new_flow_would_get_by_its_hash_and_changes_nothing() {
+    let methods = [Method::Maglev(Slots::DEFAULT), Method::Hash, Method::Xor, Method::RESILIENT];
+    for method in methods {
+        let mut rig = Rig::with(method, &[1, 2, 0, 3]);
+        for flow in flows(500) {
+            let guess = rig.guess(flow, NOW);
+            assert_eq!((guess.is_some(), rig.pick(flow, NOW)), (true, guess), "{method}");
+        }
+    }
+    for method in Method::ALL {
+        let [mut one, mut other] = [Rig::with(method, &[1, 2, 0, 3]), Rig::with(method, &[1, 2, 0, 3])];
+        for flow in flows(500) {
+            let guesses = [0, 0].map(|_| one.guess(flow, NOW));
+            assert_eq!(guesses[0], guesses[1], "{method}");
+            assert!(guesses[0].is_some_and(|id| id != one.id("m2")), "who takes no new flows has few");
+            assert_eq!(one.pick(flow, NOW), other.pick(flow, NOW), "{method}");
+        }
+        assert_eq!(Rig::with(method, &[0, 0]).guess(flow(1), NOW), None, "{method}");
+    }
+}
+
+#[test]
+fn a_guess_at_a_flowlet_is_its_member_until_it_falls_silent() {
+    let gap = std::time::Duration::from_micros(500);
+    let mut rig = Rig::with(Method::Flowlet { gap }, &[1; 7]);
+    for flow in flows(100) {
+        let member = rig.pick(flow, NOW);
+        assert_eq!(rig.guess(flow, NOW + gap / 2), member);
+    }
+}
+
+#[test]
+fn members_are_known_by_where_they_are_as_long_as_flows_can_have_them() {
+    let mut rig = Rig::new(Settings::default());
+    let has = |rig: &mut Rig, at: [u8; 4], port| rig.has_member_at(at.into(), port, Some(80));
+    rig.add("a 10.0.0.1").unwrap();
+    rig.add("b 10.0.0.1:8080").unwrap();
+    rig.add("c 10.0.0.2 weight 0").unwrap();
+    assert!(has(&mut rig, [10, 0, 0, 1], 80) && has(&mut rig, [10, 0, 0, 1], 8080));
+    assert!(has(&mut rig, [10, 0, 0, 2], 80) && !has(&mut rig, [10, 0, 0, 2], 8080));
+    rig.members.remove("a", NOW).unwrap();
+    assert!(!has(&mut rig, [10, 0, 0, 1], 80) && has(&mut rig, [10, 0, 0, 1], 8080));
+    rig.members.set_up("b", false, NOW).unwrap();
+    rig.add("d 10.0.0.4").unwrap();
+    assert!(!has(&mut rig, [10, 0, 0, 1], 8080) && has(&mut rig, [10, 0, 0, 4], 80));
+}

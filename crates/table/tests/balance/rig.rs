@@ -4,6 +4,7 @@ use artery_table::balance::{
     BalanceError, Balancer, Flow, Local, Member, MemberId, Members, Method, Settings,
 };
 use artery_table::synthetic::Random;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,14 @@ impl Rig {
     /// Who takes a new flow.
     pub(crate) fn pick(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
         self.balancer.at(&self.reader.turn()).pick(&mut self.local, flow, now)
+    }
+    /// Who most likely has a flow.
+    pub(crate) fn guess(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
+        self.balancer.at(&self.reader.turn()).guess(&self.local, flow, now)
+    }
+    /// Whether a member sends from there.
+    pub(crate) fn has_member_at(&mut self, address: IpAddr, at: u16, port: Option<u16>) -> bool {
+        self.balancer.at(&self.reader.turn()).has_member_at(address, at, port)
     }
     /// The name of who takes a new flow.
     pub(crate) fn name(&mut self, flow: Flow, now: Duration) -> Option<Arc<str>> {
