@@ -1,11 +1,14 @@
 //! `artery flow`: flows that a running router's FlowBalancer remembers, shown, taken out, taken in, followed, flushed.
 mod balancer;
+mod chunks;
 mod flush;
 mod follow;
 mod import;
 mod json;
+mod lines;
 mod output;
 mod parts;
+mod written;
 
 use crate::cli::Reach;
 use balancer::Balancer;

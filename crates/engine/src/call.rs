@@ -9,7 +9,7 @@ use crate::trace::Tracer;
 use artery_rcu::Turn;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long a call to another worker may take.
@@ -142,6 +142,12 @@ impl Plan {
     }
 }
 
+/// A call that is under way to another worker.
+pub(crate) struct Called<R> {
+    answer: Receiver<Result<R, HandlerError>>,
+    deadline: Instant,
+}
+
 impl Control {
     /// Runs `call` on the graph of another worker and waits for its answer, calling `meanwhile` now and then.
     pub(crate) fn call<R: Send + 'static>(
@@ -149,18 +155,37 @@ impl Control {
         worker: usize,
         full: &str,
         call: impl FnOnce(&mut Graph, &Turn<'_>) -> Result<R, HandlerError> + Send + 'static,
-        mut meanwhile: impl FnMut(),
+        meanwhile: impl FnMut(),
     ) -> Result<R, HandlerError> {
-        let late = || HandlerError::Timeout(full.to_string());
+        let called = self.begin_call(worker, full, call)?;
+        self.answer(called, full, meanwhile)
+    }
+
+    /// Has a worker run `call` on its graph; the answer is left to [`answer`](Self::answer).
+    pub(crate) fn begin_call<R: Send + 'static>(
+        &self,
+        worker: usize,
+        full: &str,
+        call: impl FnOnce(&mut Graph, &Turn<'_>) -> Result<R, HandlerError> + Send + 'static,
+    ) -> Result<Called<R>, HandlerError> {
         let (reply, answer) = sync_channel(1);
         let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
-        self.mailbox(worker).post(command).map_err(|_| late())?;
-        let mut deadline = Instant::now() + PATIENCE;
+        self.mailbox(worker).post(command).map_err(|_| HandlerError::Timeout(full.to_string()))?;
+        Ok(Called { answer, deadline: Instant::now() + PATIENCE })
+    }
+
+    /// Waits for the answer to a call.
+    pub(crate) fn answer<R>(
+        &self,
+        Called { answer, mut deadline }: Called<R>,
+        full: &str,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<R, HandlerError> {
         loop {
             match answer.recv_timeout(Duration::from_millis(1)) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => meanwhile(),
-                Err(_) => return Err(late()),
+                Err(_) => return Err(HandlerError::Timeout(full.to_string())),
             }
             if self.has_ended() {
                 deadline = deadline.min(Instant::now() + FAREWELL);

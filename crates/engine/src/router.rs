@@ -262,15 +262,17 @@ impl Handle {
             self.shared.control.call(worker, full, reading(&plan, node, name, parameters), || ())
         })
     }
-    /// Writes a handler.
+    /// Writes a handler. Where several workers have copies, they do it at the same time.
     pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
-        let plan = self.plan();
+        let (plan, control, mut called) = (self.plan(), &self.shared.control, Vec::new());
         plan.write_with(full, "", |element, name| {
-            let Some((worker, node)) = element else {
-                return self.shared.control.write_global(&plan, name, value);
-            };
-            self.shared.control.call(worker, full, writing(&plan, node, name, value), || ())
-        })
+            let Some((worker, node)) = element else { return control.write_global(&plan, name, value) };
+            called.push(control.begin_call(worker, full, writing(&plan, node, name, value))?);
+            Ok(())
+        })?;
+        // All are waited for, also behind one that refuses: what comes next finds it done everywhere.
+        let answers: Vec<_> = called.into_iter().map(|called| control.answer(called, full, || ())).collect();
+        answers.into_iter().collect()
     }
     /// What each element has seen on all workers, by number.
     pub fn counts(&self) -> Result<Vec<Counts>, HandlerError> {

@@ -66,7 +66,17 @@ impl Client {
     }
     /// Writes a handler. A refusal is what the element says, and no more.
     pub(crate) fn tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
-        match written(&mut self.0, handler, value)? {
+        self.begin_to_tell(handler, value)?;
+        self.told(handler)
+    }
+    /// Begins to write a handler, whose reply is left to [`told`](Self::told). The replies to a few can be left, no more
+    /// than a socket has room for.
+    pub(crate) fn begin_to_tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
+        request(&mut self.0, handler, value)
+    }
+    /// Takes the next reply that was left.
+    pub(crate) fn told(&mut self, handler: &str) -> anyhow::Result<()> {
+        match outcome(&mut self.0)? {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.bare(handler, refusal)),
         }
@@ -186,8 +196,18 @@ fn written(
     handler: &str,
     value: &str,
 ) -> anyhow::Result<Result<String, Refusal>> {
+    request(stream, handler, value)?;
+    outcome(stream)
+}
+
+/// Asks for a write.
+fn request(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<()> {
     let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
-    stream.get_mut().write_all(request.as_bytes()).map_err(lost)?;
+    stream.get_mut().write_all(request.as_bytes()).map_err(lost)
+}
+
+/// What a write is answered with.
+fn outcome(stream: &mut BufReader<Box<dyn Stream>>) -> anyhow::Result<Result<String, Refusal>> {
     let (code, lines) = reply(stream)?;
     Ok(match code {
         200 => Ok(String::new()),

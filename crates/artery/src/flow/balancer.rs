@@ -6,6 +6,9 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 const CLASS: &str = "FlowBalancer";
+/// Texts that are under way to a handler at a time: enough that neither side waits for the other, and few enough that
+/// their replies fit in a socket.
+const AHEAD: usize = 8;
 
 /// A FlowBalancer that runs.
 pub(super) struct Balancer {
@@ -49,6 +52,24 @@ impl Balancer {
     /// Has a handler change something.
     pub(super) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
         self.client.tell(&format!("{}.{handler}", self.name), text)
+    }
+
+    /// Has a handler take one text after the other. The next are under way while one is taken; the first refusal ends it.
+    pub(super) fn tell_all(
+        &mut self,
+        handler: &str,
+        texts: impl Iterator<Item = String>,
+    ) -> anyhow::Result<()> {
+        let (handler, mut under_way) = (format!("{}.{handler}", self.name), 0);
+        for text in texts {
+            if under_way == AHEAD {
+                self.client.told(&handler)?;
+                under_way -= 1;
+            }
+            self.client.begin_to_tell(&handler, &text)?;
+            under_way += 1;
+        }
+        (0..under_way).try_for_each(|_| self.client.told(&handler))
     }
 }
 

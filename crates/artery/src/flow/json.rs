@@ -14,7 +14,7 @@ pub(super) const FIRST_LINE: &str = "{\"format\":\"artery-flows\",\"version\":1}
 const FORMAT: &str = "artery-flows";
 const VERSION: u64 = 1;
 /// Longest idle time that makes sense, in seconds: what 32 bits of tenths of milliseconds hold.
-const LONGEST: f64 = 429_496.0;
+pub(super) const LONGEST: f64 = 429_496.0;
 
 /// What an export ends with.
 pub(super) fn last_line(flows: u64) -> String {

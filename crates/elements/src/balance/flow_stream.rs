@@ -16,6 +16,8 @@ pub const VERSION: u16 = 1;
 /// Most bytes of an item.
 pub const LONGEST: usize = 1400;
 
+/// Bytes of a flow before its addresses.
+const FIXED: usize = 32;
 /// Kinds of items.
 const MEMBER: u8 = 1;
 const FLOW4: u8 = 2;
@@ -194,18 +196,20 @@ fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
     let flags = if flow.is_young { YOUNG } else { 0 } | if flow.is_pinned { PINNED } else { 0 };
     let idle = (flow.idle.as_micros() as u64 / TICK_MICROS).min(u32::MAX.into()) as u32;
     let kind = if from.is_ipv4() { FLOW4 } else { FLOW6 };
-    into.extend([kind, flow.key.protocol().0, flow.state as u8, flags]);
-    into.extend((flow.answer.action as u16).to_be_bytes());
-    into.extend(flow.version.to_be_bytes());
-    into.extend(idle.to_be_bytes());
-    into.extend(sport.to_be_bytes());
-    into.extend(dport.to_be_bytes());
-    into.extend(flow.packets.to_be_bytes());
-    into.extend(flow.bytes.to_be_bytes());
+    let mut fixed = [0; FIXED];
+    fixed[..4].copy_from_slice(&[kind, flow.key.protocol().0, flow.state as u8, flags]);
+    fixed[4..6].copy_from_slice(&(flow.answer.action as u16).to_be_bytes());
+    fixed[6..8].copy_from_slice(&flow.version.to_be_bytes());
+    fixed[8..12].copy_from_slice(&idle.to_be_bytes());
+    fixed[12..14].copy_from_slice(&sport.to_be_bytes());
+    fixed[14..16].copy_from_slice(&dport.to_be_bytes());
+    fixed[16..24].copy_from_slice(&flow.packets.to_be_bytes());
+    fixed[24..].copy_from_slice(&flow.bytes.to_be_bytes());
+    into.extend_from_slice(&fixed);
     for address in [from, to] {
         match address {
-            IpAddr::V4(address) => into.extend(address.octets()),
-            IpAddr::V6(address) => into.extend(address.octets()),
+            IpAddr::V4(address) => into.extend_from_slice(&address.octets()),
+            IpAddr::V6(address) => into.extend_from_slice(&address.octets()),
         }
     }
 }
@@ -217,6 +221,7 @@ pub struct Reader<'a> {
     named: Vec<u64>,
     flows: u64,
     items: u64,
+    begun: usize,
     has_ended: bool,
 }
 
@@ -238,7 +243,7 @@ impl<'a> Reader<'a> {
     }
     /// Items without header and end, as a router gives them out in parts.
     pub fn of_items(items: &'a [u8]) -> Reader<'a> {
-        Reader { rest: items, named: Vec::new(), flows: 0, items: 0, has_ended: false }
+        Reader { rest: items, named: Vec::new(), flows: 0, items: 0, begun: items.len(), has_ended: false }
     }
 
     /// How many items were begun: where it went wrong, the number of the wrong one.
@@ -249,6 +254,10 @@ impl<'a> Reader<'a> {
     pub fn left(&self) -> usize {
         self.rest.len()
     }
+    /// How many bytes were left where the last item began.
+    pub fn begun(&self) -> usize {
+        self.begun
+    }
 
     /// The next item. Nothing comes after the end; without an end the stream is cut.
     pub fn item(&mut self) -> Result<Option<Item<'a>>, Wrong> {
@@ -257,6 +266,7 @@ impl<'a> Reader<'a> {
         }
         loop {
             self.items += 1;
+            self.begun = self.rest.len();
             let body = self.body()?;
             if let Some(item) = self.known(body)? {
                 return Ok(Some(item));
