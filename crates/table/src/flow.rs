@@ -36,10 +36,15 @@
 //! refuses new ones: known flows keep their places whatever comes. Young ones that are displaced lose nothing but their
 //! being remembered: a caller who treats unknown flows by a rule finds the same answer again.
 //!
+//! Flows that were [imported](FlowTable::import) are known from elsewhere only until a packet of theirs is seen. Where the
+//! table is full, the oldest of those makes room: for others that are imported, which displace nothing else, and for
+//! flows that come by packets, if none is young.
+//!
 //! # What is not here, on purpose
 //!
 //! Locks and sharing (each worker has its own table), clocks (`now` is an argument), what an action means, sequence
 //! numbers (so resets and proofs can be forged by who sees or guesses ports), and transport to other machines.
+mod elsewhere;
 mod ends;
 mod entry;
 mod ids;
@@ -65,8 +70,9 @@ pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 
 use crate::simd::prefetch;
 use crate::storage::{Storage, Words};
+use elsewhere::Elsewhere;
 use ends::Ends;
-use entry::{COARSE, IMPORTED, LIVE, Line, Status, YOUNG};
+use entry::{COARSE, IMPORTED, LIVE, Line, PINNED, Status, YOUNG};
 use ids::Ids;
 use index::Index;
 use std::io;
@@ -77,7 +83,7 @@ use young::Young;
 const BATCH: usize = 128;
 /// Most splits of buckets for one flow that comes: one makes room for eight.
 const SPLITS: usize = 2;
-/// How many flows that are young no more are passed over to find one that is.
+/// How many flows that are no more of the kind that makes room are passed over to find one that is.
 const PASSED: usize = 64;
 
 /// The flows of one worker.
@@ -88,6 +94,7 @@ pub struct FlowTable<K> {
     young: Young,
     /// How many flows are young; `young` may hold some that are so no more.
     young_count: u32,
+    elsewhere: Elsewhere,
     /// What memory was reserved for, and what is allowed now.
     room: FlowLimits,
     limits: FlowLimits,
@@ -161,6 +168,7 @@ impl<K: FlowKey> FlowTable<K> {
             ids: Ids::new(limits.flows),
             young: Young::new(limits.young),
             young_count: 0,
+            elsewhere: Elsewhere::new(limits.flows),
             room: limits,
             limits,
             settings,
@@ -323,7 +331,7 @@ impl<K: FlowKey> FlowTable<K> {
         status: Status,
         counts: [u64; 2],
     ) -> Result<FlowId, Full> {
-        self.make_room(status.has(YOUNG))?;
+        self.make_room(status)?;
         let id = self.ids.take();
         if !self.index.insert(hash, id) {
             self.ids.give(id);
@@ -338,6 +346,9 @@ impl<K: FlowKey> FlowTable<K> {
         if status.has(YOUNG) {
             self.young.push(id, status.version);
             self.young_count += 1;
+        }
+        if status.has(IMPORTED) && !status.has(PINNED) {
+            self.note_imported(id);
         }
         self.round_end = self.round_end.max(id + 1);
         self.used[(id / maintain::PART) as usize] = true;
@@ -359,22 +370,72 @@ impl<K: FlowKey> FlowTable<K> {
         entries.prefetch(self.ids.lowest());
     }
 
-    /// Sees to it that there is a place for another flow, at the cost of the oldest young one if need be.
+    /// Sees to it that there is a place for another flow: at the cost of the oldest young one if need be, or of the
+    /// oldest of those that are known from elsewhere only.
     #[inline]
-    fn make_room(&mut self, for_young: bool) -> Result<(), Full> {
-        if for_young {
+    fn make_room(&mut self, new: Status) -> Result<(), Full> {
+        let is_young = new.has(YOUNG);
+        if is_young {
             self.pass_over();
         }
         let is_full = self.ids.taken() >= self.limits.flows;
-        let is_crowded = for_young && self.young_count >= self.limits.young;
-        if (is_full || is_crowded) && !self.displace(PASSED) {
+        let is_crowded = is_young && self.young_count >= self.limits.young;
+        let has_room = match new.has(IMPORTED) {
+            true => self.has_room_for_import(is_young, is_full, is_crowded),
+            false => {
+                let makes_room = is_full || is_crowded;
+                !makes_room || self.displace(PASSED) || !is_crowded && self.displace_imported()
+            }
+        };
+        if !has_room {
             self.stats.refused_full += 1;
             return Err(Full);
         }
-        if for_young && self.young.is_full() {
+        if is_young && self.young.is_full() {
             self.displace(1);
         }
         Ok(())
+    }
+
+    /// The same for a flow from elsewhere, which costs none that is known by packets: an attempt that finds too many of
+    /// its kind has no room.
+    #[cold]
+    fn has_room_for_import(&mut self, is_young: bool, is_full: bool, is_crowded: bool) -> bool {
+        let is_attempt_too_many = is_crowded || is_young && self.young.is_full();
+        !is_attempt_too_many && (!is_full || self.displace_imported())
+    }
+
+    /// Removes the oldest flow that is known from elsewhere only; says whether there is one within bounds.
+    #[cold]
+    fn displace_imported(&mut self) -> bool {
+        for _ in 0..PASSED {
+            let Some((id, is_meant)) = self.elsewhere.peek() else { return false };
+            self.elsewhere.pop();
+            if is_meant && self.is_unseen(id) {
+                self.forget(id, EndReason::Displaced);
+                self.stats.displaced_imported += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Says whether a flow is known from elsewhere only, and may go.
+    fn is_unseen(&self, id: u32) -> bool {
+        let status = entry::status(self.entries.line(id));
+        status.has(LIVE | IMPORTED) && !status.has(PINNED)
+    }
+
+    /// Notes that a flow is known from elsewhere only. Those at the queue's front that are so no more leave it, two for
+    /// each that comes, so that it has room; where it has none, the flow keeps its place as if it were known by packets.
+    fn note_imported(&mut self, id: u32) {
+        for _ in 0..2 {
+            match self.elsewhere.peek() {
+                Some((id, is_meant)) if !is_meant || !self.is_unseen(id) => self.elsewhere.pop(),
+                _ => break,
+            }
+        }
+        self.elsewhere.push(id);
     }
 
     /// Drops from the queue of young flows those at its front that are young no more, a few at a time.

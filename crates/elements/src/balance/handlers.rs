@@ -129,7 +129,7 @@ fn counts(b: &FlowBalancer) -> String {
             ("hits", stats.hits),
             ("flows-inserted", stats.inserts),
             ("flows-expired", stats.expired.iter().sum()),
-            ("flows-displaced", stats.displaced_young),
+            ("flows-displaced", stats.displaced_young + stats.displaced_imported),
             ("flows-refused", stats.refused_full + stats.refused_crowded),
             ("flows-unproven", stats.young.into()),
             ("flow-bytes", stats.bytes),

@@ -8,7 +8,7 @@ use super::state::FlowState;
 pub enum EndReason {
     /// It was idle for too long.
     Idle,
-    /// It was not proven, and another needed its place.
+    /// It was not proven, or known from elsewhere only, and another needed its place.
     Displaced,
     /// It was removed or flushed.
     Removed,

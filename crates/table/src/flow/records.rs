@@ -61,8 +61,8 @@ impl<K: FlowKey> FlowTable<K> {
         next
     }
 
-    /// Takes a flow over from elsewhere. It is marked until a packet of it is seen, and does not displace any but young
-    /// ones.
+    /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full, it displaces
+    /// the oldest flow that is marked so, and no other.
     pub fn import(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
         let hash = record.key.hash(&self.seed);
         let status = status_of(record, now);

@@ -14,7 +14,9 @@ pub struct FlowStats {
     pub imported: u64,
     /// Flows that were not proven when others needed their place.
     pub displaced_young: u64,
-    /// Flows that found the table full of proven ones.
+    /// Flows that were known from elsewhere only when others needed their place.
+    pub displaced_imported: u64,
+    /// Flows that found the table full of others that keep their places.
     pub refused_full: u64,
     /// Flows that found no place in the index: keys that were made to collide, by someone who knows the seed.
     pub refused_crowded: u64,

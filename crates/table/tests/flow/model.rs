@@ -1,8 +1,12 @@
 //! A table against a slow list of flows that does what the rules say, under random operations.
 use crate::rig::*;
-use artery_table::flow::{Flow4, Flow6, FlowId, FlowLimits, FlowState, FlowTable, IdleTimes, Sight, Tick};
+use artery_table::flow::{
+    Flow4, Flow6, FlowId, FlowLimits, FlowRecord, FlowState, FlowTable, Full, IdleTimes, Imported, Sight,
+    Tick,
+};
 use artery_wire::{IpProtocol, TcpFlags};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Room for young flows, twice what may be young: so that the queue of those is never full of others.
@@ -12,6 +16,7 @@ const YOUNG_ROOM: u32 = 400;
 enum Op {
     Packet { n: u32, kind: u8 },
     Batch { from: u32, count: u32 },
+    Import { n: u32, newer: i16, is_young: bool },
     Remove { n: u32 },
     Pass { seconds: u64 },
     GoBack { seconds: u64 },
@@ -26,6 +31,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         30 => (n.clone(), 0..12_u8).prop_map(|(n, kind)| Op::Packet { n, kind }),
         4 => (0..500_u32, 1..200_u32).prop_map(|(from, count)| Op::Batch { from, count }),
+        12 => (n.clone(), -1..2_i16, any::<bool>())
+            .prop_map(|(n, newer, is_young)| Op::Import { n, newer, is_young }),
         6 => n.prop_map(|n| Op::Remove { n }),
         3 => prop_oneof![0..3_u64, 5..100_u64, 80_000..90_000_u64].prop_map(|seconds| Op::Pass { seconds }),
         1 => (1..200_u64).prop_map(|seconds| Op::GoBack { seconds }),
@@ -46,6 +53,8 @@ struct Known {
     bytes: u64,
     is_young: bool,
     seen: u64,
+    /// Where no packet of it was seen: its place among all that were imported, and the version of its record.
+    imported: Option<(usize, u16)>,
 }
 
 /// Flows in the order in which they came.
@@ -53,6 +62,9 @@ struct Model {
     known: Vec<Known>,
     limits: FlowLimits,
     idle: IdleTimes,
+    /// Of flows that were imported, also such that were seen or have gone since, until that is found out.
+    imported: VecDeque<usize>,
+    imports: usize,
 }
 
 /// Numbers below 300 are TCP.
@@ -116,6 +128,7 @@ impl Model {
         known.bytes += u64::from(sight.bytes);
         known.state = state_after(known.state, sight, known.packets);
         known.seen = now;
+        known.imported = None;
         let is_used = matches!(known.state, FlowState::Established | FlowState::UdpStream);
         known.is_young &= !(is_used || known.packets > 2 && known.state != FlowState::Opening);
     }
@@ -127,17 +140,99 @@ impl Model {
     /// Makes room for a young flow as the rules say; says whether there is any.
     fn make_room(&mut self) -> bool {
         let is_full = self.known.len() >= self.limits.flows as usize;
-        if !is_full && self.young() < self.limits.young as usize {
+        let is_crowded = self.young() >= self.limits.young as usize;
+        if !is_full && !is_crowded {
             return true;
         }
         let oldest = self.known.iter().position(|known| known.is_young);
-        oldest.map(|place| self.known.remove(place)).is_some()
+        oldest.map(|place| self.known.remove(place)).is_some() || !is_crowded && self.displace_imported()
+    }
+
+    /// The same for a flow that is imported.
+    fn make_room_for_import(&mut self, is_young: bool) -> bool {
+        let is_full = self.known.len() >= self.limits.flows as usize;
+        let is_crowded = is_young && self.young() >= self.limits.young as usize;
+        !is_crowded && (!is_full || self.displace_imported())
+    }
+
+    fn unseen(&self, import: usize) -> Option<usize> {
+        self.known.iter().position(|known| known.imported.is_some_and(|(own, _)| own == import))
+    }
+
+    fn displace_imported(&mut self) -> bool {
+        for _ in 0..64 {
+            let Some(import) = self.imported.pop_front() else { return false };
+            if let Some(place) = self.unseen(import) {
+                self.known.remove(place);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The version of a flow that was imported; one that no other flow has where it was not, so that none is taken for
+    /// another that had its entry before.
+    fn version(&self, n: u32) -> u16 {
+        let known = self.place(n).and_then(|place| self.known[place].imported);
+        known.map_or(30_000 + 3 * self.imports as u16, |(_, version)| version)
+    }
+
+    /// What becomes of a record, and of the flow if it is known.
+    fn import(&mut self, record: &FlowRecord<u32>, now: u64) -> Outcome {
+        let Some(place) = self.place(record.key) else {
+            return if self.make_room_for_import(record.is_young) { Outcome::New } else { Outcome::Full };
+        };
+        let known = &mut self.known[place];
+        match &mut known.imported {
+            Some((_, version)) if record.version > *version => {
+                *version = record.version;
+                (known.state, known.packets, known.bytes) = (record.state, record.packets, record.bytes);
+                (known.is_young, known.seen) = (false, now);
+                Outcome::Newer(known.id)
+            }
+            _ => Outcome::Known(known.id),
+        }
+    }
+
+    fn insert_imported(&mut self, record: &FlowRecord<u32>, id: FlowId, now: u64) {
+        for _ in 0..2 {
+            if self.imported.front().is_some_and(|import| self.unseen(*import).is_none()) {
+                self.imported.pop_front();
+            }
+        }
+        self.imported.push_back(self.imports);
+        let imported = Some((self.imports, record.version));
+        self.imports += 1;
+        let FlowRecord { key: n, state, packets, bytes, is_young, .. } = *record;
+        self.known.push(Known { n, id, state, packets, bytes, is_young, seen: now, imported });
     }
 
     fn insert(&mut self, n: u32, id: FlowId, sight: &Sight, now: u64) {
         let (state, bytes) = (FlowState::of_first(sight), sight.bytes.into());
-        self.known.push(Known { n, id, state, packets: 1, bytes, is_young: true, seen: now });
+        self.known.push(Known { n, id, state, packets: 1, bytes, is_young: true, seen: now, imported: None });
     }
+}
+
+/// What becomes of a record.
+enum Outcome {
+    New,
+    Newer(FlowId),
+    Known(FlowId),
+    Full,
+}
+
+/// A record of a flow: of an attempt, or of one in use.
+fn record(n: u32, version: u16, is_young: bool) -> FlowRecord<u32> {
+    let is_tcp = protocol(n) == IpProtocol::TCP;
+    let state = match (is_tcp, is_young) {
+        (true, true) => FlowState::Opening,
+        (true, false) => FlowState::Established,
+        (false, true) => FlowState::UdpSingle,
+        (false, false) => FlowState::UdpStream,
+    };
+    let (packets, bytes) = if is_young { (1, 40) } else { (5, 500) };
+    let idle = Duration::ZERO;
+    FlowRecord { key: n, answer: answer(n), state, idle, packets, bytes, version, is_young, is_pinned: false }
 }
 
 struct Pair<K> {
@@ -149,7 +244,8 @@ struct Pair<K> {
 impl<K: Numbered> Pair<K> {
     fn new() -> Pair<K> {
         let table = table(1000, YOUNG_ROOM);
-        let model = Model { known: Vec::new(), limits: table.limits(), idle: table.settings().idle };
+        let (limits, idle) = (table.limits(), table.settings().idle);
+        let model = Model { known: Vec::new(), limits, idle, imported: VecDeque::new(), imports: 0 };
         // Not far from where ticks wrap.
         Pair { table, model, now: 429_490 }
     }
@@ -166,6 +262,10 @@ impl<K: Numbered> Pair<K> {
         match *op {
             Op::Packet { n, kind } => self.packet(n, &sight(n, kind)),
             Op::Batch { from, count } => self.batch(from, count),
+            Op::Import { n, newer, is_young } => {
+                let version = self.model.version(n).wrapping_add_signed(newer);
+                self.import(&record(n, version, is_young));
+            }
             Op::Remove { n } => {
                 if let Some(place) = self.model.place(n) {
                     assert!(self.table.remove(self.model.known.remove(place).id));
@@ -222,6 +322,30 @@ impl<K: Numbered> Pair<K> {
         }
     }
 
+    fn import(&mut self, record: &FlowRecord<u32>) {
+        let own = FlowRecord {
+            key: Self::key(record.key),
+            answer: record.answer,
+            state: record.state,
+            idle: record.idle,
+            packets: record.packets,
+            bytes: record.bytes,
+            version: record.version,
+            is_young: record.is_young,
+            is_pinned: record.is_pinned,
+        };
+        let imported = self.table.import(&own, self.tick());
+        match (imported, self.model.import(record, self.now)) {
+            (Ok(Imported::New(id)), Outcome::New) => self.model.insert_imported(record, id, self.now),
+            (Ok(Imported::Newer(id)), Outcome::Newer(own))
+            | (Ok(Imported::Known(id)), Outcome::Known(own)) => {
+                assert_eq!(id, own);
+            }
+            (Err(Full), Outcome::Full) => {}
+            (other, _) => panic!("{record:?}: {other:?}"),
+        }
+    }
+
     fn batch(&mut self, from: u32, count: u32) {
         let keys: Vec<K> = (from..from + count).map(Self::key).collect();
         let mut found = vec![None; 3];
@@ -263,7 +387,7 @@ impl<K: Numbered> Pair<K> {
             let shown = (view.key(), view.state(), view.is_young(), view.packets(), view.bytes());
             let expected = (Self::key(known.n), known.state, known.is_young, known.packets, known.bytes);
             assert_eq!(shown, expected);
-            assert_eq!(view.answer(), answer(known.n));
+            assert_eq!((view.answer(), view.is_imported()), (answer(known.n), known.imported.is_some()));
         }
     }
 }

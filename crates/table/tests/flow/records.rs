@@ -1,6 +1,6 @@
 //! Walks over a table that changes meanwhile, and records that go and come.
 use crate::rig::*;
-use artery_table::flow::{EndReason, Flow4, Flow6, FlowCursor, FlowState, FlowTable, Imported};
+use artery_table::flow::{EndReason, Flow4, Flow6, FlowCursor, FlowRecord, FlowState, FlowTable, Imported};
 use artery_wire::IpProtocol;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn a_table_goes_into_another_and_comes_out_the_same() {
         .iter()
         .for_each(|record| assert!(matches!(theirs.import(record, at(500_000)), Ok(Imported::New(_)))));
     let sorted = |mut records: Vec<_>| {
-        records.sort_by_key(|record: &artery_table::flow::FlowRecord<Flow6>| record.key);
+        records.sort_by_key(|record: &FlowRecord<Flow6>| record.key);
         records
     };
     assert_eq!(sorted(export(&theirs, 500_000)), sorted(records));
@@ -84,16 +84,66 @@ fn a_record_changes_only_what_is_known_from_older_records() {
     assert_eq!(theirs.stats().imported, 1);
 }
 
+/// A record of a connection in use.
+fn record(n: u32) -> FlowRecord<Flow4> {
+    let mut table = table::<Flow4>(10, 10);
+    let id = establish(&mut table, n, at(0)).unwrap();
+    table.get(id).unwrap().record(at(0))
+}
+
 #[test]
-fn records_displace_young_flows_but_no_proven_ones() {
-    let (mut ours, mut theirs) = (table::<Flow4>(10, 10), table::<Flow4>(4, 4));
-    let id = establish(&mut ours, 1, at(0)).unwrap();
-    let record = |n| artery_table::flow::FlowRecord { key: tcp(n), ..ours.get(id).unwrap().record(at(0)) };
-    (10..13).for_each(|n| assert!(establish(&mut theirs, n, at(0)).is_ok()));
-    theirs.insert(&tcp(20), answer(20), &SYN, at(0)).unwrap();
-    assert!(theirs.import(&record(1), at(0)).is_ok());
-    assert!(theirs.import(&record(2), at(0)).is_err());
-    assert!((10..13).all(|n| theirs.find(&tcp(n)).is_some()) && theirs.find(&tcp(20)).is_none());
+fn in_a_full_table_records_displace_the_oldest_record_and_no_flow_that_packets_were_seen_of() {
+    let mut table = table::<Flow4>(6, 6);
+    let has = |table: &mut FlowTable<Flow4>, n: u32| table.find(&tcp(n)).is_some();
+    (10..12).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));
+    table.insert(&tcp(20), answer(20), &SYN, at(0)).unwrap();
+    (1..4).for_each(|n| assert!(table.import(&record(n), at(0)).is_ok()));
+    let seen = table.find(&tcp(1)).unwrap();
+    table.touch(seen, &ACK, at(0)).unwrap();
+    // 1 is used here: 2 is the oldest, then 3, then those that displaced them.
+    table.report_ends(10);
+    for (n, gone) in [(4, 2), (5, 3), (6, 4)] {
+        assert!(matches!(table.import(&record(n), at(0)), Ok(Imported::New(_))));
+        let ends: Vec<_> = table.take_ends().map(|end| (end.key, end.reason)).collect();
+        assert_eq!(ends, [(tcp(gone), EndReason::Displaced)]);
+    }
+    assert!([10, 11, 20, 1, 5, 6].into_iter().all(|n| has(&mut table, n)));
+    assert_eq!((table.stats().displaced_imported, table.stats().displaced_young), (3, 0));
+    // Neither those in use, nor attempts, nor one that is pinned, make room for what comes from elsewhere.
+    let five = table.find(&tcp(5)).unwrap();
+    table.touch(five, &ACK, at(0)).unwrap();
+    let six = table.find(&tcp(6)).unwrap();
+    table.pin(six, true);
+    assert!(table.import(&record(7), at(0)).is_err());
+    assert!([10, 11, 20, 1, 5, 6].into_iter().all(|n| has(&mut table, n)));
+}
+
+#[test]
+fn in_a_full_table_of_records_flows_that_come_displace_attempts_first_and_then_the_oldest_record() {
+    let mut table = table::<Flow4>(4, 4);
+    (1..5).for_each(|n| assert!(table.import(&record(n), at(0)).is_ok()));
+    // Attempts take the place of one record, whatever their number.
+    (10..30).for_each(|n| attempt(&mut table, n, at(0)));
+    assert!((2..5).all(|n| table.find(&tcp(n)).is_some()) && table.find(&tcp(1)).is_none());
+    assert!(table.find(&tcp(29)).is_some());
+    // Connections in use take one each, and then there is no more.
+    let id = table.find(&tcp(29)).unwrap();
+    table.touch(id, &ACK, at(0)).unwrap();
+    (30..33).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));
+    assert!(establish(&mut table, 40, at(0)).is_err());
+    assert!((29..33).all(|n| table.find(&tcp(n)).is_some()));
+    assert_eq!(table.stats().displaced_imported, 4);
+}
+
+#[test]
+fn attempts_from_elsewhere_are_no_more_than_there_may_be_and_displace_none_of_here() {
+    let mut table = table::<Flow4>(100, 3);
+    table.insert(&tcp(1), answer(1), &SYN, at(0)).unwrap();
+    let young = |n| FlowRecord { is_young: true, state: FlowState::Opening, ..record(n) };
+    assert!((10..12).all(|n| table.import(&young(n), at(0)).is_ok()));
+    assert!((12..20).all(|n| table.import(&young(n), at(0)).is_err()));
+    assert!(table.find(&tcp(1)).is_some());
+    assert_eq!((table.stats().young, table.len()), (3, 3));
 }
 
 #[test]
