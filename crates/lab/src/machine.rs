@@ -43,6 +43,11 @@ impl Machine {
             load: or_none(load.split(' ').next().unwrap_or("")),
         }
     }
+
+    /// Whether so much else runs that times say little.
+    pub fn is_busy(&self) -> bool {
+        self.load.parse::<f64>().is_ok_and(|load| load >= 1.5)
+    }
 }
 
 impl fmt::Display for Machine {
@@ -95,6 +100,13 @@ mod tests {
         assert_eq!(cpu_field(text, "model name"), Some("AMD EPYC"));
         assert_eq!(cpu_field(text, "flags"), Some("fpu hypervisor"));
         assert_eq!(cpu_field(text, "name"), None);
+    }
+
+    #[test]
+    fn a_machine_with_more_to_do_than_this_is_busy() {
+        let with = |load: &str| Machine { load: load.into(), ..Machine::here() };
+        assert!(with("1.50").is_busy() && with("12.03").is_busy());
+        assert!(!with("0.70").is_busy() && !with("none").is_busy());
     }
 
     #[test]

@@ -62,6 +62,30 @@ pub struct Case {
 }
 
 impl Case {
+    /// A router of a family without routes.
+    pub(super) fn bare(family: u8) -> Case {
+        Case {
+            family,
+            traffic: Traffic::Random,
+            table: None,
+            neighbors: None,
+            flows: None,
+            stateless: false,
+            packets: PACKETS,
+            frames: FRAMES,
+            workers: 1,
+            cpu: 0,
+            profile: false,
+            limit: None,
+        }
+    }
+
+    /// A balancer that remembers flows or does not, and packets of so many flows: of each one at least.
+    pub(crate) fn of_flows(flows: u32, remembers: bool) -> Case {
+        let packets = PACKETS.max(flows as usize);
+        Case { flows: Some(flows), stateless: !remembers, packets, ..Case::bare(4) }
+    }
+
     /// The words that a child is told it by.
     pub(super) fn words(&self) -> Vec<String> {
         let traffic = self.traffic.to_possible_value().map_or(String::new(), |value| value.get_name().into());
@@ -89,20 +113,7 @@ pub(super) mod testing {
 
     /// Few packets of a family to 16 neighbors, without a table.
     pub(in crate::forward) fn small(family: u8) -> Case {
-        Case {
-            family,
-            traffic: Traffic::Random,
-            table: None,
-            neighbors: Some(16),
-            flows: None,
-            stateless: false,
-            packets: 500,
-            frames: 200,
-            workers: 1,
-            cpu: 0,
-            profile: false,
-            limit: None,
-        }
+        Case { neighbors: Some(16), packets: 500, frames: 200, ..Case::bare(family) }
     }
 
     #[test]
@@ -121,7 +132,7 @@ pub(super) mod testing {
             limit: Some(7),
             ..small(6)
         };
-        for case in [all, small(4)] {
+        for case in [all, small(4), Case::of_flows(1 << 20, false)] {
             let words = ["child".to_string()].into_iter().chain(case.words());
             assert_eq!(<Child as clap::Parser>::parse_from(words).case, case);
         }

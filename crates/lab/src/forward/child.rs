@@ -116,6 +116,21 @@ impl Drop for Remote {
     }
 }
 
+/// Routers that take turns.
+pub(crate) struct Race(Vec<Remote>);
+
+impl Race {
+    /// Starts them, one after the other.
+    pub(crate) fn start<'a>(cases: impl IntoIterator<Item = &'a Case>) -> anyhow::Result<Race> {
+        Ok(Race(cases.into_iter().map(Remote::start).collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Lets each of them run for some time, one after the other: millions of packets a second.
+    pub(crate) fn round(&mut self, time: Duration) -> anyhow::Result<Vec<f64>> {
+        self.0.iter_mut().map(|router| Ok(router.run(Order::quiet(time))?.mpps())).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

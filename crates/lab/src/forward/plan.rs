@@ -1,6 +1,6 @@
 //! How much is run, and on which tables.
 
-use super::case::{Case, FRAMES, PACKETS, Traffic};
+use super::case::{Case, Traffic};
 use super::{Options, network};
 use crate::fib;
 use anyhow::Context as _;
@@ -52,20 +52,7 @@ impl Plan {
 
     /// A router of a family without routes.
     pub(super) fn bare(&self, family: u8) -> Case {
-        Case {
-            family,
-            traffic: Traffic::Random,
-            table: None,
-            neighbors: None,
-            flows: None,
-            stateless: false,
-            packets: PACKETS,
-            frames: FRAMES,
-            workers: self.options.workers.into(),
-            cpu: 0,
-            profile: false,
-            limit: None,
-        }
+        Case { workers: self.options.workers.into(), ..Case::bare(family) }
     }
 
     /// A folder that lives as long as this.

@@ -1,7 +1,7 @@
 //! The rows: rates beside the yardstick, under changes, of two workers; what each stage takes; what cachegrind counts.
 
 use super::case::{Case, Traffic};
-use super::child::{Order, Remote, command};
+use super::child::{Order, Race, Remote, command};
 use super::churn::Churn;
 use super::circuit::Run;
 use super::plan::Plan;
@@ -22,13 +22,13 @@ struct Row {
     name: String,
     case: Case,
     least: Option<f64>,
-    runs: Vec<Run>,
+    rates: Vec<f64>,
 }
 
 /// Full tables, one destination, and neighbors on one link.
 fn rows(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut add = |name: String, case: Case, least| rows.push(Row { name, case, least, runs: Vec::new() });
+    let mut add = |name: String, case: Case, least| rows.push(Row { name, case, least, rates: Vec::new() });
     for family in plan.options.families() {
         for (traffic, least4, least6) in [(Traffic::Random, 0.49, 0.37), (Traffic::One, 0.85, 0.0)] {
             let wanted = plan.options.traffic.is_none_or(|wanted| wanted == traffic);
@@ -54,14 +54,14 @@ fn rows(plan: &Plan) -> Vec<Row> {
 /// Rates of all rows that take turns, with the yardstick among them.
 pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let mut rows = rows(plan);
-    let mut routers = rows.iter().map(|row| Remote::start(&row.case)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut race = Race::start(rows.iter().map(|row| &row.case))?;
     let traffic = plan.options.traffic.unwrap_or(Traffic::Random);
     let rival = FastClick::new(plan, traffic).filter(|_| plan.options.workers == 1).transpose()?;
     let (mut yardstick, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         yardstick.extend(macswap_rate());
-        for (row, router) in rows.iter_mut().zip(&mut routers) {
-            row.runs.push(router.run(Order::quiet(plan.time))?);
+        for (row, rate) in rows.iter_mut().zip(race.round(plan.time)?) {
+            row.rates.push(rate);
         }
         if let Some(rival) = &rival {
             theirs.push(rival.rate()?);
@@ -73,9 +73,9 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         report.rates(Y, 1, &yardstick)?;
     }
     for row in &rows {
-        report.runs(&row.name, row.case.workers, &row.runs)?;
+        report.rates(&row.name, row.case.workers, &row.rates)?;
         if let Some(least) = row.least.filter(|_| row.case.workers == 1) {
-            report.ratio(&format!("{} / y", row.name), &mpps(&row.runs), &yardstick, least)?;
+            report.ratio(&format!("{} / y", row.name), &row.rates, &yardstick, least)?;
         }
     }
     match theirs.is_empty() {
@@ -84,7 +84,7 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     }
     for pair in rows.chunks(2).filter(|pair| pair[0].case.neighbors.is_some()) {
         let row = format!("{} / those of 16", pair[1].name);
-        report.ratio(&row, &mpps(&pair[1].runs), &mpps(&pair[0].runs), 0.9)?;
+        report.ratio(&row, &pair[1].rates, &pair[0].rates, 0.9)?;
     }
     Ok(())
 }

@@ -13,6 +13,15 @@ pub struct Verdict {
     pub why: String,
 }
 
+/// Claims as a list in Markdown, under a heading.
+pub(crate) fn list(verdicts: &[Verdict]) -> String {
+    let line = |verdict: &Verdict| {
+        let Verdict { claim, finding, why } = verdict;
+        format!("\n- {claim}: **{finding}**; {why}.\n")
+    };
+    "\n## Claims\n".to_string() + &verdicts.iter().map(line).collect::<String>()
+}
+
 /// What was found of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {

@@ -8,6 +8,7 @@ mod table;
 pub use chart::Chart;
 pub use delivery::{Delivery, Manner};
 pub(crate) use delivery::{Findings, write_files};
+pub(crate) use finding::list;
 pub use finding::{Finding, Verdict};
 pub use table::{Align, Table, number};
 

@@ -7,7 +7,7 @@ use super::tables::Levels;
 use crate::fib::Checked;
 use crate::fib::engine::Mode;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, list, number};
 
 /// Lookups in a closed loop.
 pub(super) struct ClosedRow {
@@ -73,11 +73,7 @@ impl Findings for Report {
         text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
                  were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
         text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
-        text += "\n## Claims\n";
-        for verdict in judge(self) {
-            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
-        }
-        text
+        text + &list(&judge(self))
     }
 
     fn measurements(&self) -> Vec<Measurement> {

@@ -8,7 +8,7 @@ use super::figures::{Figures, Point, mean};
 use super::plan::{DRIVERS, NEIGHBORS, Plan};
 use super::workload::Workload;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, list, number};
 
 /// See the module.
 pub(super) struct Report {
@@ -51,11 +51,7 @@ impl Findings for Report {
         text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
         text += &format!("\n## Deleting a network: milliseconds, the least\n\n{}", self.deletion_table());
         text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
-        text += "\n## Claims\n";
-        for verdict in judge(&self.figures, self.machine.cores) {
-            text += &format!("\n- {}: **{}**; {}.\n", verdict.claim, verdict.finding, verdict.why);
-        }
-        text
+        text + &list(&judge(&self.figures, self.machine.cores))
     }
 
     fn measurements(&self) -> Vec<Measurement> {
