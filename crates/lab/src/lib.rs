@@ -6,6 +6,7 @@ pub mod conf;
 pub mod demo;
 pub mod engine_bench;
 pub mod fib;
+pub mod flows;
 pub mod forward;
 pub mod machine;
 pub mod perf;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{demo, engine_bench, fib, forward, seed0, seed2, seed3, seed4, voice, wire};
+use artery_lab::{demo, engine_bench, fib, flows, forward, seed0, seed2, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -19,6 +19,7 @@ const EXAMPLES: &str = "Examples:
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
+  artery-bench flows --quick                   what a table of flows costs, and which flows move when servers change
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed2 --quick                   the experiment of 2009: routes and neighbors in one table or two
@@ -53,6 +54,8 @@ enum Command {
         #[arg(long)]
         whole: bool,
     },
+    /// What a table of flows costs, as a cache and for its own sake, by number of flows; which flows move with servers
+    Flows(flows::Options),
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
     /// Run one router for forward, by orders on standard input
@@ -107,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo => demo::run(),
         Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),
+        Command::Flows(options) => flows::run(&options),
         Command::Forward(options) => forward::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),

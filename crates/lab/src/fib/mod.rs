@@ -27,6 +27,7 @@ pub use oracle::{Oracle, probes};
 pub use ours::{ArtAlone, Lookup};
 pub use radix::Radix;
 pub use traffic::Traffic;
+pub(crate) use traffic::{drawn, running_sums};
 pub use updates::{Routes, busiest};
 
 use crate::machine::Machine;

@@ -80,7 +80,8 @@ fn zipf<A: Family>(prefixes: &[Prefix<A>], count: usize, random: &mut Random) ->
     (0..count).map(|_| destinations[drawn(&sums, random)]).collect()
 }
 
-fn running_sums(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+/// Sums of the first one, the first two, and so on: what [`drawn`] draws by.
+pub(crate) fn running_sums(weights: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut sum = 0.0;
     weights
         .map(|weight| {
@@ -91,7 +92,7 @@ fn running_sums(weights: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// Draws an index by weight.
-fn drawn(sums: &[f64], random: &mut Random) -> usize {
+pub(crate) fn drawn(sums: &[f64], random: &mut Random) -> usize {
     let unit = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
     let at = unit * sums.last().copied().unwrap_or(0.0);
     sums.partition_point(|sum| *sum <= at).min(sums.len() - 1)

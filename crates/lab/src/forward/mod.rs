@@ -17,6 +17,7 @@ mod rival;
 mod rows;
 
 pub use case::{Case, Traffic};
+pub(crate) use child::Race;
 pub use child::{SUBCOMMAND, serve};
 
 use crate::machine::Machine;
