@@ -41,7 +41,7 @@ enum Command {
     /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
     Seed0(seed0::Options),
     /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without locks: each claim judged
-    Seed2(Delivery),
+    Seed2(seed2::Options),
     /// Carry out one run of seed2 and print its figures
     #[command(name = seed2::SUBCOMMAND, hide = true)]
     Seed2Run(seed2::Case),
@@ -114,7 +114,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Forward(options) => forward::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
-        Command::Seed2(delivery) => seed2::run(&delivery),
+        Command::Seed2(options) => seed2::run(&options),
         Command::Seed2Run(case) => seed2::run_one(&case),
         Command::Seed2Writes { engine, whole } => seed2::run_marked(engine, whole),
         Command::Seed3(delivery) => seed3::run(&delivery),

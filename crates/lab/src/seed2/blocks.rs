@@ -5,7 +5,7 @@
 
 use super::lltable::Lle;
 use super::lock::Locks;
-use super::network::{Packet, Sender, Sent};
+use super::network::{Packet, Sender, Sent, one_by_one};
 use super::split::{Hop, Id, Split};
 
 /// What is kept: references, which keep both from being used for anything else.
@@ -88,11 +88,7 @@ impl<'a, L: Locks> Blocks<'a, L> {
 
 impl<L: Locks> Sender for Blocks<'_, L> {
     fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
-        sent.clear();
-        for packet in packets {
-            let one = self.output(*packet);
-            sent.push(one);
-        }
+        one_by_one(packets, sent, |packet| self.output(packet));
     }
 }
 

@@ -1,17 +1,19 @@
 //! One run: an engine, a workload, threads, and for how long.
 
 use super::driver::Driver;
-use super::engine::{Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfSplit};
-use super::lock::{Alone, Plain, Tally, Watched, take_tally};
+use super::engine::{Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurFlows, OfOurs, OfSplit};
+use super::legacy::Legacy;
+use super::lock::{Alone, Locks, Plain, Tally, Watched, take_tally};
 use super::network::{Packet, Sender};
 use super::pipeline;
+use super::split::Split;
 use super::workload::{Before, Book, Trace, Verified, Workload};
 use crate::fib::timing::pin;
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// What the locks of a run are.
@@ -247,20 +249,28 @@ where
                 scope.spawn(move || {
                     let _over = Over(&stage.threads[thread]);
                     pin_one_of_many(thread);
-                    work(stage, thread, case, &packets, &mut E::sender(tables, packets.len()))
+                    let mut sender = E::sender(tables, packets.len())?;
+                    Ok(work(stage, thread, case, &packets, &mut sender))
                 })
             })
             .collect();
         let churn = stage.book.as_ref().map(|book| scope.spawn(|| book.churn(&tables, &is_over)));
         let rates = stage.sample(case);
         is_over.store(true, Relaxed);
-        let parts: Option<Vec<Part>> = workers.into_iter().map(|worker| worker.join().ok()).collect();
-        let churned = churn.map(|churn| churn.join()).transpose();
-        (rates, parts.zip(churned.ok()))
-    });
-    let Some((parts, churned)) = parts else { anyhow::bail!("a thread panicked") };
-    churned.transpose()?;
+        let parts = joined(workers);
+        joined(churn)?;
+        anyhow::Ok((rates, parts?))
+    })?;
     Ok(Run { nodes: nodes::<E>(&tables, &trace), ..sum_up(rates, &parts) })
+}
+
+/// What threads have found, if none of them failed.
+fn joined<'s, T>(
+    threads: impl IntoIterator<Item = ScopedJoinHandle<'s, anyhow::Result<T>>>,
+) -> anyhow::Result<Vec<T>> {
+    // All are waited for, whichever fails.
+    let all: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+    all.into_iter().map(|found| found.unwrap_or_else(|_| bail!("a thread panicked"))).collect()
 }
 
 /// Threads that are more than processors share those.
@@ -272,7 +282,7 @@ fn pin_one_of_many(thread: usize) {
 fn furnish<E: Engine>(case: &Case, tables: &E::Tables) -> anyhow::Result<Trace> {
     case.workload.furnish(tables, case.neighbors)?;
     let trace = case.workload.trace(case.neighbors);
-    check(&trace, &mut E::sender(tables, trace.packets.len()))?;
+    check(&trace, &mut E::sender(tables, trace.packets.len())?)?;
     Ok(trace)
 }
 
@@ -302,12 +312,11 @@ fn alone<E: Engine>(case: &Case) -> anyhow::Result<Run> {
             let _over = Over(&stage.threads[0]);
             let tables = E::tables(room(case))?;
             let trace = furnish::<E>(case, &tables)?;
-            let mut sender = E::sender(&tables, trace.packets.len());
+            let mut sender = E::sender(&tables, trace.packets.len())?;
             Ok(work(&stage, 0, case, &trace.packets, &mut sender))
         });
         let rates = stage.sample(case);
-        let part = worker.join().map_err(|_| anyhow::anyhow!("the thread panicked"))??;
-        Ok(sum_up(rates, &[part]))
+        Ok(sum_up(rates, &joined([worker])?))
     })
 }
 
@@ -315,7 +324,7 @@ fn alone<E: Engine>(case: &Case) -> anyhow::Result<Run> {
 fn counted<E: Engine>(case: &Case, packets: u64) -> anyhow::Result<Run> {
     let tables = E::tables(room(case))?;
     let trace = furnish::<E>(case, &tables)?;
-    let mut sender = E::sender(&tables, trace.packets.len());
+    let mut sender = E::sender(&tables, trace.packets.len())?;
     let (mut driver, mut sent) = (Driver::new(0), Vec::new());
     let mut left = packets;
     while left > 0 {
@@ -355,25 +364,8 @@ impl Case {
             return self.run_counted(packets);
         }
         match self.locks {
-            LockKind::Plain => match self.engine {
-                EngineName::L => shared::<OfLegacy<Plain>>(self),
-                EngineName::S => shared::<OfSplit<Plain>>(self),
-                EngineName::P => shared::<OfBlocks<Plain>>(self),
-                EngineName::D => pipelined::<Plain>(self),
-                EngineName::F => shared::<OfFlows<Plain>>(self),
-                EngineName::C => shared::<OfCopies>(self),
-                EngineName::E => shared::<OfOurs>(self),
-            },
-            LockKind::Watched => match self.engine {
-                EngineName::L => shared::<OfLegacy<Watched>>(self),
-                EngineName::S => shared::<OfSplit<Watched>>(self),
-                EngineName::P => shared::<OfBlocks<Watched>>(self),
-                EngineName::D => pipelined::<Watched>(self),
-                EngineName::F => shared::<OfFlows<Watched>>(self),
-                // They have no locks that could be watched.
-                EngineName::C => shared::<OfCopies>(self),
-                EngineName::E => shared::<OfOurs>(self),
-            },
+            LockKind::Plain => self.run_by::<Plain>(),
+            LockKind::Watched => self.run_by::<Watched>(),
             LockKind::Alone => match self.engine {
                 EngineName::L => alone::<OfLegacy<Alone>>(self),
                 EngineName::S => alone::<OfSplit<Alone>>(self),
@@ -381,6 +373,24 @@ impl Case {
                 EngineName::F => alone::<OfFlows<Alone>>(self),
                 other => anyhow::bail!("{other:?} has no locks to be left out, or needs two threads"),
             },
+        }
+    }
+
+    /// Runs it with locks of a kind that threads can share; some engines have none.
+    fn run_by<L: Locks>(&self) -> anyhow::Result<Run>
+    where
+        Legacy<L>: Sync,
+        Split<L>: Sync,
+    {
+        match self.engine {
+            EngineName::L => shared::<OfLegacy<L>>(self),
+            EngineName::S => shared::<OfSplit<L>>(self),
+            EngineName::P => shared::<OfBlocks<L>>(self),
+            EngineName::D => pipelined::<L>(self),
+            EngineName::F => shared::<OfFlows<L>>(self),
+            EngineName::C => shared::<OfCopies>(self),
+            EngineName::E => shared::<OfOurs>(self),
+            EngineName::G => shared::<OfOurFlows<OfOurs>>(self),
         }
     }
 
@@ -392,20 +402,21 @@ impl Case {
             EngineName::F => counted::<OfFlows<Plain>>(self, packets),
             EngineName::C => counted::<OfCopies>(self, packets),
             EngineName::E => counted::<OfOurs>(self, packets),
+            EngineName::G => counted::<OfOurFlows<OfOurs>>(self, packets),
             EngineName::D => anyhow::bail!("D needs two threads for a packet"),
         }
     }
 }
 
 /// Each sender is two threads: one finds routes, the other neighbors.
-fn pipelined<L: super::lock::Locks>(case: &Case) -> anyhow::Result<Run>
+fn pipelined<L: Locks>(case: &Case) -> anyhow::Result<Run>
 where
-    super::split::Split<L>: Sync,
+    Split<L>: Sync,
 {
     let tables = OfSplit::<L>::tables(room(case))?;
     let trace = furnish::<OfSplit<L>>(case, &tables)?;
     let (stage, is_over) = (Stage::new(case), AtomicBool::new(false));
-    let (rates, parts) = thread::scope(|scope| {
+    let (rates, mut parts, linked) = thread::scope(|scope| {
         let (mut routers, mut linkers) = (Vec::new(), Vec::new());
         for thread in 0..case.threads {
             let (stage, tables) = (&stage, &tables);
@@ -413,24 +424,21 @@ where
             let (to, from) = pipeline::ring();
             routers.push(scope.spawn(move || {
                 pin_one_of_many(2 * thread);
-                pipeline::route(stage, tables, &packets, to)
+                Ok(pipeline::route(stage, tables, &packets, to))
             }));
             linkers.push(scope.spawn(move || {
                 let _over = Over(&stage.threads[thread]);
                 pin_one_of_many(2 * thread + 1);
-                pipeline::link(stage, thread, tables, case.driver, from)
+                Ok(pipeline::link(stage, thread, tables, case.driver, from))
             }));
         }
         let churn = stage.book.as_ref().map(|book| scope.spawn(|| book.churn(&tables, &is_over)));
         let rates = stage.sample(case);
         is_over.store(true, Relaxed);
-        let routed: Option<Vec<Part>> = routers.into_iter().map(|router| router.join().ok()).collect();
-        let linked: Option<Vec<Part>> = linkers.into_iter().map(|linker| linker.join().ok()).collect();
-        let churned = churn.map(|churn| churn.join()).transpose();
-        (rates, routed.zip(linked).zip(churned.ok()))
-    });
-    let Some(((mut parts, linked), churned)) = parts else { anyhow::bail!("a thread panicked") };
-    churned.transpose()?;
+        let (routed, linked) = (joined(routers), joined(linkers));
+        joined(churn)?;
+        anyhow::Ok((rates, routed?, linked?))
+    })?;
     // Each packet went through both halves.
     parts.iter_mut().for_each(|part| part.packets = 0);
     parts.extend(linked);
@@ -490,8 +498,8 @@ mod tests {
     }
 
     #[test]
-    fn engines_without_a_cache_follow_every_route_at_once() {
-        for engine in [EngineName::L, EngineName::S, EngineName::C, EngineName::E] {
+    fn engines_without_a_cache_and_our_flow_table_follow_every_route_at_once() {
+        for engine in [EngineName::L, EngineName::S, EngineName::C, EngineName::E, EngineName::G] {
             let run = Case { threads: 2, millis: 200, ..short(engine, Workload::W4) }.run().unwrap();
             assert_eq!(run.verified.stale, 0, "{engine:?}: {run:?}");
         }

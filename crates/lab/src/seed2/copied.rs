@@ -3,46 +3,14 @@
 //! A number that is odd while a writer is at work guards each table: who has copied looks whether it is still the same, and
 //! begins anew if not. A next hop is 16 bytes. The neighbors of an interface are an array, with a guard of its own.
 
-use super::network::{Control, INTERFACES, Interface, MOST_HELD, Mac, Packet, Sender, Sent};
+use super::guard::Guard;
+use super::network::{Control, INTERFACES, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
 use super::split::Hop;
 use super::tree::{Full, NONE, Tree, TreeReader};
 use artery_table::Prefix;
 use std::collections::{HashMap, VecDeque};
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The guard of a table: it has a cache line of its own.
-#[derive(Default)]
-#[repr(align(64))]
-struct Guard(AtomicU64);
-
-impl Guard {
-    /// Copies something that no writer changed meanwhile.
-    #[inline]
-    fn copy<T>(&self, copy: impl Fn() -> T) -> T {
-        loop {
-            let before = self.0.load(Acquire);
-            if before & 1 == 0 {
-                let copied = copy();
-                fence(Acquire);
-                if self.0.load(Relaxed) == before {
-                    return copied;
-                }
-            }
-            spin_loop();
-        }
-    }
-    /// Changes something. There is one writer.
-    fn change<T>(&self, change: impl FnOnce() -> T) -> T {
-        let before = self.0.load(Relaxed);
-        self.0.store(before + 1, Relaxed);
-        fence(Release);
-        let changed = change();
-        self.0.store(before + 2, Release);
-        changed
-    }
-}
 
 /// The destination itself is the next hop.
 const ON_LINK: u64 = 1 << 48;
@@ -292,8 +260,7 @@ pub(super) struct CopiedSender<'a>(pub(super) &'a Copied);
 
 impl Sender for CopiedSender<'_> {
     fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
-        sent.clear();
-        sent.extend(packets.iter().map(|packet| self.0.output(*packet)));
+        one_by_one(packets, sent, |packet| self.0.output(packet));
     }
 }
 
@@ -314,10 +281,7 @@ mod tests {
     #[test]
     fn the_latest_packets_are_held_in_order() {
         let tables = Copied::new(10, 10);
-        furnish(&tables);
-        let mut sender = CopiedSender(&tables);
-        (0..6).for_each(|socket| assert_eq!(one_by(&mut sender, "8.8.8.8", socket), Sent::Held));
-        assert_eq!(tables.learn(ip("10.0.0.1"), A), [2, 3, 4, 5].map(|n| packet("8.8.8.8", n)));
+        holds_the_latest(&tables, &mut CopiedSender(&tables));
     }
 
     #[test]

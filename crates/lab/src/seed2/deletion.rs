@@ -33,7 +33,7 @@ pub(super) fn millis(engine: EngineName, population: Population) -> anyhow::Resu
     match engine {
         EngineName::L => of::<OfLegacy<Plain>>(population),
         EngineName::C => of::<OfCopies>(population),
-        EngineName::E => of::<OfOurs>(population),
+        EngineName::E | EngineName::G => of::<OfOurs>(population),
         EngineName::S | EngineName::P | EngineName::D | EngineName::F => of::<OfSplit<Plain>>(population),
     }
 }

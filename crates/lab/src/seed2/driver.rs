@@ -33,9 +33,11 @@ impl Driver {
     /// Takes what leaves of a batch.
     #[inline]
     pub(super) fn transmit(&mut self, packets: &[Packet], sent: &[Sent]) {
+        // Counted for a batch: who traces what is stored shall see no count of each packet.
+        let (mut out, mut kept) = (0, 0);
         for (packet, sent) in packets.iter().zip(sent) {
             let Sent::Out(interface, mac) = *sent else {
-                self.kept += 1;
+                kept += 1;
                 continue;
             };
             let frame = &mut self.ring[self.next];
@@ -44,11 +46,13 @@ impl Driver {
             frame[..8].copy_from_slice(&header.to_be_bytes());
             frame[12..14].copy_from_slice(&[8, 0]);
             frame[30..34].copy_from_slice(&packet.destination.to_be_bytes());
-            self.out += 1;
+            out += 1;
             if self.steps > 0 {
                 self.mixed = work(self.mixed, self.steps);
             }
         }
+        self.out += out;
+        self.kept += kept;
         black_box(&mut self.ring);
     }
 }

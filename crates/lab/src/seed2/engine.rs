@@ -6,6 +6,7 @@ use super::flowed::Flowed;
 use super::legacy::{Legacy, LegacySender};
 use super::lock::Locks;
 use super::network::{Control, Sender};
+use super::our_flows::FlowsOfOurs;
 use super::ours::{OurSender, Ours};
 use super::split::{Split, SplitSender};
 use super::workload::MOST_ROUTES;
@@ -30,11 +31,13 @@ pub enum EngineName {
     C,
     /// Our own
     E,
+    /// Our own and flows of each thread
+    G,
 }
 
 impl EngineName {
     /// All of them.
-    pub(super) const ALL: [EngineName; 7] = [
+    pub(super) const ALL: [EngineName; 8] = [
         EngineName::L,
         EngineName::S,
         EngineName::P,
@@ -42,7 +45,11 @@ impl EngineName {
         EngineName::F,
         EngineName::C,
         EngineName::E,
+        EngineName::G,
     ];
+    /// Those that are made of locks and counts which can be watched.
+    pub(super) const WITH_LOCKS: [EngineName; 5] =
+        [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F];
     /// Its letter.
     pub(super) fn letter(self) -> &'static str {
         match self {
@@ -53,6 +60,7 @@ impl EngineName {
             EngineName::F => "F",
             EngineName::C => "C",
             EngineName::E => "E",
+            EngineName::G => "G",
         }
     }
     /// What it is.
@@ -65,6 +73,28 @@ impl EngineName {
             EngineName::F => "split, flow table of 2009",
             EngineName::C => "split, copied, no counts",
             EngineName::E => "our tables",
+            EngineName::G => "our tables, our flow table",
+        }
+    }
+    /// Threads that it takes for one that sends.
+    pub(super) fn each_takes(self) -> usize {
+        if self == EngineName::D { 2 } else { 1 }
+    }
+    /// Whether so many that send are more threads than processors.
+    pub(super) fn is_crowded(self, threads: usize, processors: usize) -> bool {
+        threads * self.each_takes() > processors
+    }
+    /// The color of its curves: to be told apart by who sees few colors, too.
+    pub(super) fn color(self) -> &'static str {
+        match self {
+            EngineName::L => "#d55e00",
+            EngineName::S => "#b58900",
+            EngineName::P => "#cc79a7",
+            EngineName::D => "#8a9199",
+            EngineName::F => "#009e73",
+            EngineName::C => "#56b4e9",
+            EngineName::E => "#0072b2",
+            EngineName::G => "#8250df",
         }
     }
 }
@@ -80,7 +110,7 @@ pub(super) trait Engine {
     /// Tables with room for all routes of a workload, and so many neighbors.
     fn tables(neighbors: usize) -> anyhow::Result<Self::Tables>;
     /// For a thread that sends to so many destinations.
-    fn sender(tables: &Self::Tables, destinations: usize) -> Self::Sender<'_>;
+    fn sender(tables: &Self::Tables, destinations: usize) -> anyhow::Result<Self::Sender<'_>>;
     /// How many nodes of a tree a lookup visits.
     fn depth(_: &Self::Tables, _: u32) -> Option<usize> {
         None
@@ -93,6 +123,8 @@ pub(super) struct OfBlocks<L>(PhantomData<L>);
 pub(super) struct OfFlows<L>(PhantomData<L>);
 pub(super) struct OfCopies;
 pub(super) struct OfOurs;
+/// Our own, and flows in front.
+pub(super) struct OfOurFlows<E>(PhantomData<E>);
 /// Our own by ART.
 pub(super) struct OfOursInArt;
 
@@ -102,8 +134,8 @@ impl<L: Locks> Engine for OfLegacy<L> {
     fn tables(neighbors: usize) -> anyhow::Result<Legacy<L>> {
         Ok(Legacy::new(MOST_ROUTES + neighbors))
     }
-    fn sender(tables: &Legacy<L>, _: usize) -> LegacySender<'_, L> {
-        LegacySender(tables)
+    fn sender(tables: &Legacy<L>, _: usize) -> anyhow::Result<LegacySender<'_, L>> {
+        Ok(LegacySender(tables))
     }
     fn depth(tables: &Legacy<L>, address: u32) -> Option<usize> {
         Some(tables.depth(address))
@@ -116,8 +148,8 @@ impl<L: Locks> Engine for OfSplit<L> {
     fn tables(_: usize) -> anyhow::Result<Split<L>> {
         Ok(Split::new(MOST_ROUTES))
     }
-    fn sender(tables: &Split<L>, _: usize) -> SplitSender<'_, L> {
-        SplitSender(tables)
+    fn sender(tables: &Split<L>, _: usize) -> anyhow::Result<SplitSender<'_, L>> {
+        Ok(SplitSender(tables))
     }
     fn depth(tables: &Split<L>, address: u32) -> Option<usize> {
         Some(tables.depth(address))
@@ -130,13 +162,18 @@ impl<L: Locks> Engine for OfBlocks<L> {
     fn tables(_: usize) -> anyhow::Result<Split<L>> {
         Ok(Split::new(MOST_ROUTES))
     }
-    fn sender(tables: &Split<L>, destinations: usize) -> Blocks<'_, L> {
-        Blocks::new(tables, destinations)
+    fn sender(tables: &Split<L>, destinations: usize) -> anyhow::Result<Blocks<'_, L>> {
+        Ok(Blocks::new(tables, destinations))
     }
 }
 
 /// Chains of the flow table in 2009.
 const CHAINS: usize = 2048;
+
+/// Flows that a table has room for.
+fn most_flows(destinations: usize) -> usize {
+    2 * destinations.max(CHAINS)
+}
 
 impl<L: Locks> Engine for OfFlows<L> {
     type Tables = Split<L>;
@@ -145,8 +182,8 @@ impl<L: Locks> Engine for OfFlows<L> {
         Ok(Split::new(MOST_ROUTES))
     }
     /// In 2009 whoever had more destinations than chains had to make the table bigger; here somebody has.
-    fn sender(tables: &Split<L>, destinations: usize) -> Flowed<'_, L> {
-        Flowed::new(tables, CHAINS.max(destinations), 2 * destinations.max(CHAINS))
+    fn sender(tables: &Split<L>, destinations: usize) -> anyhow::Result<Flowed<'_, L>> {
+        Ok(Flowed::new(tables, CHAINS.max(destinations), most_flows(destinations)))
     }
 }
 
@@ -156,8 +193,8 @@ impl Engine for OfCopies {
     fn tables(neighbors: usize) -> anyhow::Result<Copied> {
         Ok(Copied::new(MOST_ROUTES, neighbors))
     }
-    fn sender(tables: &Copied, _: usize) -> CopiedSender<'_> {
-        CopiedSender(tables)
+    fn sender(tables: &Copied, _: usize) -> anyhow::Result<CopiedSender<'_>> {
+        Ok(CopiedSender(tables))
     }
 }
 
@@ -167,8 +204,8 @@ impl Engine for OfOurs {
     fn tables(_: usize) -> anyhow::Result<Ours> {
         Ours::new()
     }
-    fn sender(tables: &Ours, _: usize) -> OurSender {
-        tables.sender()
+    fn sender(tables: &Ours, _: usize) -> anyhow::Result<OurSender> {
+        Ok(tables.sender())
     }
 }
 
@@ -178,7 +215,21 @@ impl Engine for OfOursInArt {
     fn tables(_: usize) -> anyhow::Result<Ours> {
         Ours::in_art()
     }
-    fn sender(tables: &Ours, _: usize) -> OurSender {
-        tables.sender()
+    fn sender(tables: &Ours, _: usize) -> anyhow::Result<OurSender> {
+        Ok(tables.sender())
+    }
+}
+
+impl<E: Engine<Tables = Ours>> Engine for OfOurFlows<E> {
+    type Tables = Ours;
+    type Sender<'t>
+        = FlowsOfOurs<'t>
+    where
+        E: 't;
+    fn tables(neighbors: usize) -> anyhow::Result<Ours> {
+        E::tables(neighbors)
+    }
+    fn sender(tables: &Ours, destinations: usize) -> anyhow::Result<FlowsOfOurs<'_>> {
+        FlowsOfOurs::new(tables, most_flows(destinations))
     }
 }

@@ -7,7 +7,7 @@
 use super::blocks::Kept;
 use super::flows::{FlowKey, Flows};
 use super::lock::Locks;
-use super::network::{Packet, Sender, Sent};
+use super::network::{Packet, Sender, Sent, one_by_one};
 use super::split::Split;
 
 /// What the seed of hashes is made of at random when a system starts.
@@ -70,11 +70,7 @@ impl<'a, L: Locks> Flowed<'a, L> {
 impl<L: Locks> Sender for Flowed<'_, L> {
     fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
         self.flush();
-        sent.clear();
-        for packet in packets {
-            let one = self.output(*packet);
-            sent.push(one);
-        }
+        one_by_one(packets, sent, |packet| self.output(packet));
     }
 
     fn tick(&mut self, seconds: u32) {

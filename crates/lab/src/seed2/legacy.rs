@@ -6,7 +6,7 @@
 //! keeps an entry, not its link information: to read that the mutex is needed, and where it has gone it is asked for anew.
 
 use super::lock::{Exclusive, Locks};
-use super::network::{Control, Interface, MOST_HELD, Mac, Packet, Sender, Sent};
+use super::network::{Control, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
 use super::tree::{Full, NONE, Tree};
 use artery_table::Prefix;
 use std::collections::VecDeque;
@@ -379,8 +379,7 @@ pub(super) struct LegacySender<'a, L: Locks>(pub(super) &'a Legacy<L>);
 
 impl<L: Locks> Sender for LegacySender<'_, L> {
     fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
-        sent.clear();
-        sent.extend(packets.iter().map(|packet| self.0.output(*packet)));
+        one_by_one(packets, sent, |packet| self.0.output(packet));
     }
 }
 
@@ -464,14 +463,7 @@ mod tests {
     #[test]
     fn the_latest_packets_are_held_in_order() {
         let table = legacy();
-        furnish(&table);
-        let mut sender = LegacySender(&table);
-        let held = |socket| packet("8.8.8.8", socket);
-        for socket in 0..6 {
-            assert_eq!(one_by(&mut sender, "8.8.8.8", socket), Sent::Held);
-        }
-        assert_eq!(table.learn(ip("10.0.0.1"), A), [2, 3, 4, 5].map(held));
-        assert_eq!(table.learn(ip("10.0.0.1"), A), []);
+        holds_the_latest(&table, &mut LegacySender(&table));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Threads send small packets as fast as they can, through tables that they share: the unified one of 4.4BSD (L), the split
 //! ones of FreeBSD 8 (S), these with what each socket keeps (P), as a pipeline (D) and with the flow table of 2009 (F), with
-//! lookups that copy (C), and our own (E). A driver is a stub of known cost. All of them stand on the same locks, tree,
+//! lookups that copy (C), our own (E), and these with our own flow table (G). A driver is a stub of known cost. All of them stand on the same locks, tree,
 //! packets and stub, so that they differ in what is told apart. Every claim of the paper is judged.
 
 mod blocks;
@@ -10,16 +10,19 @@ mod case;
 mod child;
 mod claims;
 mod copied;
+mod curves;
 mod deletion;
 mod driver;
 mod engine;
 mod figures;
 mod flowed;
 mod flows;
+mod guard;
 mod legacy;
 mod lltable;
 mod lock;
 mod network;
+mod our_flows;
 mod ours;
 mod pipeline;
 mod plan;
@@ -41,6 +44,7 @@ use crate::machine::Machine;
 use crate::program;
 use crate::results::Delivery;
 use crate::voice::{print, progress};
+use clap::Args;
 use figures::{Figures, Point};
 use plan::{DRIVERS, Plan};
 use report::Report;
@@ -49,9 +53,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+/// How much is measured, and where it goes.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    delivery: Delivery,
+    /// How long a sample of figures 7 and 9 takes, in milliseconds: 15,000 in 2009, 300 if not said (--quick: 60)
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    sample: Option<u64>,
+}
+
 /// Measures, judges, prints, and writes files.
-pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
+pub fn run(Options { delivery, sample }: &Options) -> anyhow::Result<()> {
     let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
+    let plan = Plan { millis: sample.unwrap_or(plan.millis), ..plan };
     let machine = Machine::here();
     delivery.begin(&machine)?;
     let [routes, neighbors] = size::split();
@@ -97,7 +112,7 @@ fn watch_locks(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     for &threads in plan.threads {
         progress(&format!("locks: {threads} of {} threads", plan.threads.last().unwrap_or(&0)));
         for driver in DRIVERS {
-            for engine in [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F] {
+            for engine in EngineName::WITH_LOCKS {
                 let point = Point { workload: Workload::W1, driver, threads, engine };
                 let watched = Case { locks: LockKind::Watched, ..case(point, 1, plan.watched) };
                 figures.watched.insert(point, child::run(&watched)?);

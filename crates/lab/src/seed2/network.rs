@@ -88,6 +88,13 @@ pub(super) trait Sender {
     fn tick(&mut self, _seconds: u32) {}
 }
 
+/// For who looks at packets one after the other.
+#[inline]
+pub(super) fn one_by_one(packets: &[Packet], sent: &mut Vec<Sent>, output: impl FnMut(Packet) -> Sent) {
+    sent.clear();
+    sent.extend(packets.iter().copied().map(output));
+}
+
 /// Tests that every engine has to pass.
 #[cfg(test)]
 pub(super) mod testing {
@@ -128,6 +135,16 @@ pub(super) mod testing {
         control.connect(prefix("10.0.0.0/16"), 0).unwrap();
         control.connect(prefix("10.1.0.0/16"), 1).unwrap();
         control.add_route(prefix("0.0.0.0/0"), ip("10.0.0.1")).unwrap();
+    }
+
+    /// Whoever keeps packets that wait for a link address keeps the latest, in order.
+    pub(crate) fn holds_the_latest(control: &impl Control, sender: &mut impl Sender) {
+        furnish(control);
+        for socket in 0..6 {
+            assert_eq!(one_by(sender, "8.8.8.8", socket), Sent::Held);
+        }
+        assert_eq!(control.learn(ip("10.0.0.1"), A), [2, 3, 4, 5].map(|n| packet("8.8.8.8", n)));
+        assert_eq!(control.learn(ip("10.0.0.1"), A), []);
     }
 
     /// Every engine, whatever it remembers, follows changes of neighbors with the next packet, and those of routes too as far as

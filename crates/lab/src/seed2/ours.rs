@@ -1,10 +1,11 @@
 //! E: our own tables, as `IPForward` asks them: a batch at a time, in turns.
 
+use super::guard::Guard;
 use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent};
 use super::tree::Full;
 use artery_rcu::{Domain, Reader};
 use artery_table::load::AnyPrefix;
-use artery_table::neighbor::Kind;
+use artery_table::neighbor::{Kind, Link};
 use artery_table::next_hop::Hop;
 use artery_table::path::{Decision, Outcome, PathReader};
 use artery_table::router::{OwnEngines, PortSpec, RouteSpec, Settings, Tables};
@@ -24,6 +25,8 @@ pub(super) struct Ours {
     tables: Mutex<Tables>,
     /// Addresses of neighbors, to know how many go with a network.
     known: Mutex<BTreeSet<u32>>,
+    /// How often anything has changed.
+    generation: Guard,
 }
 
 fn numbered(address: u32) -> IpAddr {
@@ -54,17 +57,34 @@ impl Ours {
         for port in 0..INTERFACES {
             tables.add_port(PortSpec::new(&format!("em{port}"), EtherAddr([2, 0, 0, 0, 0, port as u8])))?;
         }
-        Ok(Ours { domain, tables: Mutex::new(tables), known: Mutex::new(BTreeSet::new()) })
+        let (tables, known) = (Mutex::new(tables), Mutex::new(BTreeSet::new()));
+        Ok(Ours { domain, tables, known, generation: Guard::default() })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes tables, and says so to who remembers what they said.
+    fn change<T>(&self, change: impl FnOnce(&mut Tables) -> T) -> T {
+        let mut tables = self.tables();
+        self.generation.change(|| change(&mut tables))
+    }
+
+    /// How often anything has changed.
+    pub(super) fn generation(&self) -> &Guard {
+        &self.generation
+    }
+
+    /// What a thread reads by, and its turns.
+    pub(super) fn readers(&self) -> (PathReader<u32>, Reader) {
+        (self.tables().readers().v4, self.domain.reader())
+    }
+
     /// For a thread that sends.
     pub(super) fn sender(&self) -> OurSender {
-        let path = self.tables().readers().v4;
-        OurSender { path, turns: self.domain.reader(), addresses: Vec::new(), decisions: Vec::new() }
+        let (path, turns) = self.readers();
+        OurSender { path, turns, addresses: Vec::new(), decisions: Vec::new() }
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeSet<u32>> {
@@ -90,47 +110,50 @@ fn port_of(tables: &Tables, address: u32) -> Option<PortId> {
 
 impl Control for Ours {
     fn connect(&self, prefix: Prefix<u32>, interface: Interface) -> Result<(), Full> {
-        self.tables().add_address(PortId(interface), own(prefix), prefix.len()).map_err(|_| Full)
+        self.change(|tables| tables.add_address(PortId(interface), own(prefix), prefix.len()))
+            .map_err(|_| Full)
     }
 
     fn disconnect(&self, prefix: Prefix<u32>) -> usize {
-        let mut tables = self.tables();
-        let Some(port) = tables.owner(own(prefix)) else { return 0 };
-        // There is nothing to be said about routes that go along: there are none.
-        let _ = tables.remove_address(port, own(prefix), NOW);
-        let mut known = self.known();
-        let mut gone = known.split_off(&prefix.first());
-        known.append(&mut gone.split_off(&prefix.last()));
-        gone.len()
+        self.change(|tables| {
+            let Some(port) = tables.owner(own(prefix)) else { return 0 };
+            // There is nothing to be said about routes that go along: there are none.
+            let _ = tables.remove_address(port, own(prefix), NOW);
+            let mut known = self.known();
+            let mut gone = known.split_off(&prefix.first());
+            known.append(&mut gone.split_off(&prefix.last()));
+            gone.len()
+        })
     }
 
     fn add_route(&self, prefix: Prefix<u32>, gateway: u32) -> Result<(), Full> {
         let (prefix, spec) = (AnyPrefix::V4(prefix), RouteSpec::via(numbered(gateway)));
-        self.tables().replace_route(prefix, &spec, NOW).map_err(|_| Full)
+        self.change(|tables| tables.replace_route(prefix, &spec, NOW)).map_err(|_| Full)
     }
 
     fn delete_route(&self, prefix: Prefix<u32>) -> bool {
-        self.tables().delete_route(AnyPrefix::V4(prefix), NOW).is_ok()
+        self.change(|tables| tables.delete_route(AnyPrefix::V4(prefix), NOW)).is_ok()
     }
 
     fn learn(&self, address: u32, mac: Mac) -> Vec<Packet> {
-        let mut tables = self.tables();
-        if let Some(port) = port_of(&tables, address) {
-            let [_, _, bytes @ ..] = mac.bits().to_be_bytes();
+        let [_, _, bytes @ ..] = mac.bits().to_be_bytes();
+        self.change(|tables| {
+            let Some(port) = port_of(tables, address) else { return };
             // Where there is no room the neighbor stays unknown, which packets then show.
             let set = tables.set_neighbor(port, numbered(address), EtherAddr(bytes), Kind::Static, NOW);
             if set.is_ok() {
                 self.known().insert(address);
             }
-        }
+        });
         Vec::new()
     }
 
     fn forget(&self, address: u32) -> bool {
-        let mut tables = self.tables();
-        let Some(port) = port_of(&tables, address) else { return false };
-        self.known().remove(&address);
-        tables.delete_neighbor(port, numbered(address), NOW).unwrap_or(false)
+        self.change(|tables| {
+            let Some(port) = port_of(tables, address) else { return false };
+            self.known().remove(&address);
+            tables.delete_neighbor(port, numbered(address), NOW).unwrap_or(false)
+        })
     }
 }
 
@@ -150,18 +173,24 @@ impl Sender for OurSender {
         self.addresses.extend(packets.iter().map(|packet| packet.destination));
         self.path.decide_batch(&turn, &self.addresses, |_, _| 0, &mut self.decisions);
         sent.clear();
-        sent.extend(self.decisions.iter().map(|decision| match decision.outcome {
-            Outcome::Forward => Sent::Out(decision.port.0, mac(decision)),
-            Outcome::Unresolved => Sent::Held,
-            _ => Sent::NoRoute,
-        }));
+        sent.extend(self.decisions.iter().map(sent_by));
+    }
+}
+
+/// What becomes of a packet that was decided about.
+#[inline]
+pub(super) fn sent_by(decision: &Decision) -> Sent {
+    match decision.outcome {
+        Outcome::Forward => Sent::Out(decision.port.0, mac(decision.link)),
+        Outcome::Unresolved => Sent::Held,
+        _ => Sent::NoRoute,
     }
 }
 
 /// Bytes of a link address are the other way round in the word of a link.
 #[inline]
-fn mac(decision: &Decision) -> Mac {
-    Mac::from_bits(decision.link.bits().swap_bytes() >> 16)
+pub(super) fn mac(link: Link) -> Mac {
+    Mac::from_bits(link.bits().swap_bytes() >> 16)
 }
 
 #[cfg(test)]

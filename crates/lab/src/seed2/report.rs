@@ -2,13 +2,14 @@
 
 use super::case::Run;
 use super::claims::judge;
+use super::curves::{At, Curves};
 use super::deletion::{ENGINES, POPULATIONS};
 use super::engine::EngineName;
 use super::figures::{Figures, Point, mean};
 use super::plan::{DRIVERS, NEIGHBORS, Plan};
 use super::workload::Workload;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, list, number};
+use crate::results::{Align, Findings, Measurement, Summary, Table, list, number};
 
 /// See the module.
 pub(super) struct Report {
@@ -42,12 +43,15 @@ impl Findings for Report {
         }
         text += &format!("\n## Figure 10: percent of the threads' time in locks\n\n{}", self.locked_table());
         text += "\nLock functions are timed by the clock: all waiting, and of the rest every 61st call; what the clock takes is taken \
-                 off. Time asleep in a lock counts as time in locks. With no thread it is 0: nothing but packets takes these locks.\n";
+                 off. Time asleep in a lock counts as time in locks. With no thread it is 0: nothing but packets takes these locks. C, E and G have \
+                 none; what they write tells.\n";
         text += &format!("\n## Other workloads, without a driver\n\n{}", self.workload_table());
         text += "\nW2: a thousand neighbors. W3: a million destinations by 1,424 routes and four routers, shared out among the threads. W4: a \
                  thousand routes a second and a router's link address change, and the verifier looks at every packet; stale are those \
                  that took a route which was not the best any more when they were looked up.\n";
         text += &format!("\n## What a packet costs\n\n{}", self.cost_table());
+        text += "\nWhat is written is seen in a trace of all loads and stores, not counted where it is written: an atomic read-modify-write is a \
+                 store by an instruction that also loads.\n";
         text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
         text += &format!("\n## Deleting a network: milliseconds, the least\n\n{}", self.deletion_table());
         text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
@@ -65,13 +69,13 @@ impl Findings for Report {
 
     fn charts(&self) -> Vec<(String, String)> {
         use EngineName::*;
-        let rate = |engines: &[EngineName], driver| self.rate_bars(engines, driver);
-        vec![
-            ("seed2-figure7.svg".to_string(), rate(&[L, S], DRIVERS[1]).svg()),
-            ("seed2-figure9.svg".to_string(), rate(&EngineName::ALL, DRIVERS[1]).svg()),
-            ("seed2-figure9-bare.svg".to_string(), rate(&EngineName::ALL, DRIVERS[0]).svg()),
-            ("seed2-figure10.svg".to_string(), self.locked_bars(&[L, S, F]).svg()),
-        ]
+        let figures = [
+            ("7", self.rate_curves(&[L, S], DRIVERS[1])),
+            ("9", self.rate_curves(&EngineName::ALL, DRIVERS[1])),
+            ("9-bare", self.rate_curves(&EngineName::ALL, DRIVERS[0])),
+            ("10", self.locked_curves(&[L, S, F, G])),
+        ];
+        figures.map(|(number, svg)| (format!("seed2-figure{number}.svg"), svg)).into()
     }
 }
 
@@ -79,52 +83,51 @@ impl Report {
     fn legend(&self) -> String {
         let engines = EngineName::ALL.map(|engine| format!("{}: {}", engine.letter(), engine.title()));
         let mut text = format!("\n{}.\n", engines.join("; "));
-        if self.figures.threads().last().is_some_and(|most| *most > self.machine.cores) {
-            text += &format!("\nThreads marked * share {} processors.\n", self.machine.cores);
+        let is_crowded = |threads: &usize| EngineName::D.is_crowded(*threads, self.machine.cores);
+        if self.figures.threads().iter().any(is_crowded) {
+            text += &format!(
+                "\nFigures marked * are of more threads than the {} processors; D takes two threads for one that sends.\n",
+                self.machine.cores
+            );
         }
         text
     }
 
-    /// Threads, marked where there are more than processors. A sender of D is two.
-    fn threads(&self, threads: usize) -> String {
-        let mark = if threads > self.machine.cores { "*" } else { "" };
-        format!("{threads}{mark}")
+    /// What stands behind a figure of more threads than processors.
+    fn mark(&self, engine: EngineName, threads: usize) -> &'static str {
+        if engine.is_crowded(threads, self.machine.cores) { "*" } else { "" }
     }
 
     fn rate_table(&self, driver: u32) -> Table {
         let engines = EngineName::ALL;
-        let columns: Vec<(&str, Align)> =
-            [("threads", RIGHT)].into_iter().chain(engines.map(|engine| (engine.letter(), RIGHT))).collect();
-        let mut table = Table::new(&columns);
+        let mut table = numbers(["threads"], &engines.map(EngineName::letter));
         for threads in self.figures.threads() {
             let cell = |engine: EngineName| {
                 let point = Point { workload: Workload::W1, driver, threads, engine };
                 let runs = self.figures.rates.get(&point)?;
                 let Summary { min, max, .. } = Summary::of(runs);
-                Some(format!("{} ({}–{})", number(mean(runs)), number(min), number(max)))
+                let mark = self.mark(engine, threads);
+                Some(format!("{}{mark} ({}–{})", number(mean(runs)), number(min), number(max)))
             };
             let cells = engines.map(|engine| cell(engine).unwrap_or_else(|| "-".into()));
-            table.row([self.threads(threads)].into_iter().chain(cells));
+            table.row([threads.to_string()].into_iter().chain(cells));
         }
         table
     }
 
     fn locked_table(&self) -> Table {
-        let engines = [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F];
-        let names: Vec<String> = DRIVERS
-            .into_iter()
-            .flat_map(|driver| engines.map(|engine| format!("{}, {driver} ns", engine.letter())))
-            .collect();
-        let columns: Vec<(&str, Align)> =
-            [("threads", RIGHT)].into_iter().chain(names.iter().map(|name| (name.as_str(), RIGHT))).collect();
-        let mut table = Table::new(&columns);
+        let engines = EngineName::WITH_LOCKS;
+        let name = |driver| engines.map(|engine: EngineName| format!("{}, {driver} ns", engine.letter()));
+        let names = DRIVERS.map(name).concat();
+        let mut table = numbers(["threads"], &names);
         table.row(["0".to_string()].into_iter().chain(names.iter().map(|_| "0".to_string())));
         for threads in self.figures.threads() {
             let cells = DRIVERS.into_iter().flat_map(|driver| engines.map(|engine| (engine, driver)));
             let cells = cells.map(|(engine, driver)| {
-                self.figures.locked(engine, threads, driver).map_or("-".into(), number)
+                let locked = self.figures.locked(engine, threads, driver);
+                locked.map_or("-".into(), |locked| number(locked) + self.mark(engine, threads))
             });
-            table.row([self.threads(threads)].into_iter().chain(cells));
+            table.row([threads.to_string()].into_iter().chain(cells));
         }
         table
     }
@@ -143,9 +146,9 @@ impl Report {
             let Summary { min, max, .. } = Summary::of(runs);
             let mut cells = vec![
                 point.workload.name().to_string(),
-                self.threads(point.threads),
+                point.threads.to_string(),
                 point.engine.letter().to_string(),
-                number(mean(runs)),
+                number(mean(runs)) + self.mark(point.engine, point.threads),
                 format!("{} to {}", number(min), number(max)),
             ];
             if let Some(found) = self.figures.verified.get(&point.engine)
@@ -169,6 +172,7 @@ impl Report {
             ("atomic read-modify-writes", RIGHT),
             ("shared lines written", RIGHT),
             ("stores to them", RIGHT),
+            ("stores by what also loads", RIGHT),
             ("instructions", RIGHT),
             ("D1 misses", RIGHT),
             ("L2 misses", RIGHT),
@@ -187,7 +191,7 @@ impl Report {
             };
             let (w1, w3, writes) =
                 (count(Workload::W1), count(Workload::W3), self.figures.writes.get(&engine));
-            let each = |figure: fn(&Run) -> f64, threads| self.locks_of(engine, run(threads)).map(figure);
+            let each = |figure: fn(&Run) -> f64, threads| run(threads).map(figure);
             table.row([
                 engine.letter().to_string(),
                 of(each(|run| run.locks, 1)),
@@ -195,6 +199,7 @@ impl Report {
                 of(each(|run| run.rmw, 1)),
                 of(writes.map(|writes| writes.lines as f64)),
                 of(writes.map(|writes| writes.stores)),
+                of(writes.map(|writes| writes.modifying)),
                 of(w1.map(|count| count.instructions)),
                 of(w1.map(|count| count.d1)),
                 of(w1.map(|count| count.last)),
@@ -203,11 +208,6 @@ impl Report {
             ]);
         }
         table
-    }
-
-    /// Locks that were counted; C and E have none to be counted, which the lines that they write show.
-    fn locks_of<'a>(&self, engine: EngineName, run: Option<&'a Run>) -> Option<&'a Run> {
-        run.filter(|_| !matches!(engine, EngineName::C | EngineName::E))
     }
 
     fn tree_table(&self) -> Table {
@@ -242,11 +242,7 @@ impl Report {
     }
 
     fn deletion_table(&self) -> Table {
-        let columns: Vec<(&str, Align)> = [("neighbors that go", RIGHT), ("others", RIGHT)]
-            .into_iter()
-            .chain(ENGINES.map(|engine| (engine.letter(), RIGHT)))
-            .collect();
-        let mut table = Table::new(&columns);
+        let mut table = numbers(["neighbors that go", "others"], &ENGINES.map(EngineName::letter));
         for people in POPULATIONS {
             let cells =
                 ENGINES.map(|engine| self.figures.deletion(engine, people).map_or("-".into(), number));
@@ -271,37 +267,46 @@ impl Report {
         table
     }
 
-    fn rate_bars(&self, engines: &[EngineName], driver: u32) -> Chart {
+    fn rate_curves(&self, engines: &[EngineName], driver: u32) -> String {
         let title = format!("Packets by threads, a driver of {driver} ns");
-        let subtitle =
-            format!("million packets a second; longer is better; *: on {} processors", self.machine.cores);
-        let mut chart = Chart::new(&title, &subtitle);
-        for engine in engines {
-            for threads in self.figures.threads() {
-                let point = Point { workload: Workload::W1, driver, threads, engine: *engine };
-                let Some(runs) = self.figures.rates.get(&point) else { continue };
-                let Summary { min, max, .. } = Summary::of(runs);
-                let label = format!("{} {}", engine.letter(), self.threads(threads));
-                chart = chart.bar(&label, mean(runs), Some((min, max)));
-            }
-        }
-        chart
+        let subtitle = "million packets a second, means; more is better";
+        let point = |engine, threads| {
+            let runs = self.figures.rates.get(&Point { workload: Workload::W1, driver, threads, engine })?;
+            let Summary { min, max, .. } = Summary::of(runs);
+            Some((mean(runs), Some((min, max))))
+        };
+        self.curves(&title, subtitle, engines, point)
     }
 
-    fn locked_bars(&self, engines: &[EngineName]) -> Chart {
-        let subtitle = format!(
-            "percent of the threads' time, a driver of {} ns; shorter is better; *: on {} processors",
-            DRIVERS[1], self.machine.cores
-        );
-        let mut chart = Chart::new("Time in locks by threads", &subtitle);
+    fn locked_curves(&self, engines: &[EngineName]) -> String {
+        let subtitle = format!("percent of the threads' time, a driver of {} ns; less is better", DRIVERS[1]);
+        let point = |engine, threads| match threads {
+            0 => Some((0.0, None)),
+            _ if !EngineName::WITH_LOCKS.contains(&engine) => Some((0.0, None)),
+            threads => self.figures.locked(engine, threads, DRIVERS[1]).map(|locked| (locked, None)),
+        };
+        self.curves("Time in locks by threads", &subtitle, engines, point)
+    }
+
+    /// A curve for each engine, of values and ranges by threads.
+    fn curves(
+        &self,
+        title: &str,
+        subtitle: &str,
+        engines: &[EngineName],
+        point: impl Fn(EngineName, usize) -> Option<(f64, Option<(f64, f64)>)>,
+    ) -> String {
+        let mut curves = Curves::new(title, subtitle, self.machine.cores);
         for engine in engines {
-            chart = chart.bar(&format!("{} 0", engine.letter()), 0.0, None);
-            for threads in self.figures.threads() {
-                let Some(locked) = self.figures.locked(*engine, threads, DRIVERS[1]) else { continue };
-                chart = chart.bar(&format!("{} {}", engine.letter(), self.threads(threads)), locked, None);
-            }
+            let points = [0].into_iter().chain(self.figures.threads()).filter_map(|threads| {
+                let (value, range) = point(*engine, threads)?;
+                let is_crowded = engine.is_crowded(threads, self.machine.cores);
+                Some(At { threads, value, range, is_crowded })
+            });
+            let name = format!("{}, {}", engine.letter(), engine.title());
+            curves = curves.curve(&name, engine.color(), points.collect());
         }
-        chart
+        curves.svg()
     }
 
     fn of(&self, engine: EngineName, unit: &str, runs: &[f64]) -> Measurement {
@@ -309,7 +314,8 @@ impl Report {
     }
 
     fn at(&self, measurement: Measurement, point: &Point) -> Measurement {
-        let more = if point.threads > self.machine.cores { "more threads than processors" } else { "" };
+        let is_crowded = point.engine.is_crowded(point.threads, self.machine.cores);
+        let more = if is_crowded { "more threads than processors" } else { "" };
         measurement
             .param("workload", point.workload.name())
             .param("driver_ns", point.driver)
@@ -374,6 +380,8 @@ impl Report {
             [
                 of("shared lines written", writes.lines as f64),
                 of("stores to shared lines/packet", writes.stores),
+                of("stores by what also loads/packet", writes.modifying),
+                of("stores/packet", writes.all),
             ]
         });
         misses.chain(nodes).chain(writes).collect()
@@ -399,6 +407,12 @@ impl Report {
     }
 }
 
+/// A table of figures alone.
+fn numbers<const N: usize>(first: [&str; N], others: &[impl AsRef<str>]) -> Table {
+    let names = first.into_iter().chain(others.iter().map(AsRef::as_ref));
+    Table::new(&names.map(|name| (name, RIGHT)).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::claims::tests::as_claimed;
@@ -422,9 +436,26 @@ mod tests {
     fn threads_that_share_processors_are_marked_everywhere() {
         let [many, few] =
             [report(8), report(2)].map(|report| (report.text(), report.json().unwrap(), report.charts()));
-        assert!(!many.0.contains("8*") && few.0.contains("8*") && !few.0.contains("|       2*"));
-        assert!(!many.1.contains("more threads than") && few.1.contains("more threads than processors"));
-        assert!(!many.2[0].1.contains(">L 8*<") && few.2[0].1.contains(">L 8*<"));
+        let row = |text: &str, threads: &str| {
+            text.lines().find(|line| line.starts_with(threads)).unwrap().to_string()
+        };
+        // Of nine cells, that of D: its two senders are four threads.
+        assert!(
+            row(&few.0, "|       2 |").matches('*').count() == 1
+                && row(&few.0, "|       8 |").matches('*').count() == 8
+        );
+        assert!(
+            row(&many.0, "|       4 |").matches('*').count() == 0
+                && row(&many.0, "|       8 |").matches('*').count() == 1
+        );
+        let noted = |json: &str, engine: &str| {
+            let is_noted =
+                |line: &&str| line.contains(engine) && line.contains("more threads than processors");
+            json.lines().filter(is_noted).count()
+        };
+        assert!(noted(&many.1, "\"engine\":\"D\"") > 0 && noted(&many.1, "\"engine\":\"L\"") == 0);
+        assert!(noted(&few.1, "\"engine\":\"L\"") > 0);
+        assert!(!many.2[0].1.contains("class=\"hollow\"") && few.2[0].1.contains("class=\"hollow\""));
     }
 
     #[test]
@@ -432,7 +463,7 @@ mod tests {
         let charts = report(8).charts();
         for figure in ["figure7", "figure9", "figure10"] {
             assert!(
-                charts.iter().any(|(name, svg)| name.contains(figure) && svg.contains("<rect")),
+                charts.iter().any(|(name, svg)| name.contains(figure) && svg.contains("<circle")),
                 "{figure}"
             );
         }
@@ -449,6 +480,7 @@ mod tests {
             "last-level misses/packet",
             "nodes/lookup",
             "shared lines written",
+            "stores by what also loads/packet",
             "ms to delete a network",
             "lines of code",
             "ns/hand-over",

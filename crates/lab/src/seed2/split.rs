@@ -6,7 +6,7 @@
 
 use super::lltable::{Lle, Lltable};
 use super::lock::{Exclusive, Locks, Shared};
-use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent};
+use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent, one_by_one};
 use super::tree::{Full, NONE, Tree};
 use artery_table::Prefix;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -223,8 +223,7 @@ pub(super) struct SplitSender<'a, L: Locks>(pub(super) &'a Split<L>);
 
 impl<L: Locks> Sender for SplitSender<'_, L> {
     fn send(&mut self, packets: &[Packet], sent: &mut Vec<Sent>) {
-        sent.clear();
-        sent.extend(packets.iter().map(|packet| self.0.output(*packet)));
+        one_by_one(packets, sent, |packet| self.0.output(packet));
     }
 }
 

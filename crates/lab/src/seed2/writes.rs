@@ -7,13 +7,13 @@
 use super::case::BATCH;
 use super::driver::Driver;
 use super::engine::{
-    Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurs, OfOursInArt, OfSplit,
+    Engine, EngineName, OfBlocks, OfCopies, OfFlows, OfLegacy, OfOurFlows, OfOurs, OfOursInArt, OfSplit,
 };
 use super::lock::Plain;
 use super::network::{Control, Mac, Packet, Sender as _};
 use super::workload::{LINK, Workload, link, router};
 use crate::voice::progress;
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use artery_table::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -47,6 +47,8 @@ pub struct Writes {
     pub stores: f64,
     /// All stores for a packet.
     pub all: f64,
+    /// Those of them by an instruction that loads from the same place, as every atomic read-modify-write does.
+    pub modifying: f64,
 }
 
 /// Sends between marks, in this process. Our own tables forward by ART unless they are to be `whole`: the array of a
@@ -60,7 +62,9 @@ pub fn run_marked(engine: EngineName, whole: bool) -> anyhow::Result<()> {
         EngineName::C => marked::<OfCopies>(),
         EngineName::E if whole => marked::<OfOurs>(),
         EngineName::E => marked::<OfOursInArt>(),
-        EngineName::D => anyhow::bail!("D needs two threads for a packet"),
+        EngineName::G if whole => marked::<OfOurFlows<OfOurs>>(),
+        EngineName::G => marked::<OfOurFlows<OfOursInArt>>(),
+        EngineName::D => bail!("D needs two threads for a packet"),
     }
 }
 
@@ -78,25 +82,31 @@ where
         let (done, is_done) = mpsc::channel::<()>();
         let (end, may_end) = mpsc::channel::<()>();
         let tables = &tables;
-        scope.spawn(move || {
-            let _own = send_between_marks::<E>(tables, packets);
+        let first = scope.spawn(move || {
+            let own = send_between_marks::<E>(tables, packets);
             drop(done);
             // Its memory stays its own until the other one is done.
             let _ = may_end.recv();
+            own.map(drop)
         });
         let _ = is_done.recv();
-        let second = scope.spawn(|| drop(send_between_marks::<E>(tables, packets)));
-        let _ = second.join();
+        let second = scope.spawn(|| send_between_marks::<E>(tables, packets).map(drop));
+        let second = second.join();
         drop(end);
-    });
-    Ok(())
+        [first.join(), second]
+            .into_iter()
+            .try_for_each(|done| done.unwrap_or_else(|_| bail!("a thread panicked")))
+    })
 }
 
 /// What a thread does. The first time, before it counts, is long enough for the other threads to fall asleep, and makes
 /// known what is kept.
-fn send_between_marks<'t, E: Engine>(tables: &'t E::Tables, packets: &[Packet]) -> (E::Sender<'t>, Driver) {
+fn send_between_marks<'t, E: Engine>(
+    tables: &'t E::Tables,
+    packets: &[Packet],
+) -> anyhow::Result<(E::Sender<'t>, Driver)> {
     let packets = packets.to_vec();
-    let (mut sender, mut driver) = (E::sender(tables, packets.len()), Driver::new(0));
+    let (mut sender, mut driver) = (E::sender(tables, packets.len())?, Driver::new(0));
     let mut sent = Vec::with_capacity(BATCH);
     let mut send = || {
         for batch in packets.chunks(BATCH) {
@@ -108,7 +118,7 @@ fn send_between_marks<'t, E: Engine>(tables: &'t E::Tables, packets: &[Packet]) 
     MARK.0.store(1, SeqCst);
     send();
     MARK.0.store(2, SeqCst);
-    (sender, driver)
+    Ok((sender, driver))
 }
 
 /// One route by a router, and not the default one: to lay that out would be most of the trace.
@@ -149,6 +159,8 @@ struct Trace {
     touched: [HashSet<u64>; 2],
     /// Lines that were written, and how often.
     written: [HashMap<u64, u64>; 2],
+    /// Stores that went with a load.
+    modifying: u64,
 }
 
 impl Trace {
@@ -180,6 +192,7 @@ impl Trace {
         if Some(address) == self.mark && *kind != b'L' {
             self.marks += 1;
         } else if part < 2 {
+            self.modifying += u64::from(*kind == b'M');
             for line in address / 64..=(address + size.max(1) - 1) / 64 {
                 self.touched[part].insert(line);
                 if *kind != b'L' {
@@ -209,7 +222,7 @@ impl Trace {
         }
         let all: u64 = self.written.iter().flat_map(HashMap::values).sum();
         let each = |count: u64| count as f64 / packets as f64;
-        Writes { lines: lines.len(), stores: each(stores), all: each(all) }
+        Writes { lines: lines.len(), stores: each(stores), all: each(all), modifying: each(self.modifying) }
     }
 }
 
@@ -237,13 +250,14 @@ mod tests {
 
     #[test]
     fn a_line_that_one_writes_and_the_other_touches_is_shared() {
-        let none = Writes { lines: 0, stores: 0.0, all: 0.5 };
+        let none = Writes { lines: 0, stores: 0.0, all: 0.5, modifying: 0.0 };
         assert_eq!(writes([" S 3000,8\n", " L 3040,8\n"]), none, "it is the next line");
         assert_eq!(writes([" S 3000,8\n", " L 3038,8\n"]), Writes { lines: 1, stores: 0.5, ..none });
-        assert_eq!(writes([" L 3000,8\n", " M 303c,8\n"]), Writes { lines: 1, stores: 0.5, all: 1.0 });
+        let modified = Writes { lines: 1, stores: 0.5, all: 1.0, modifying: 0.5 };
+        assert_eq!(writes([" L 3000,8\n", " M 303c,8\n"]), modified);
         assert_eq!(writes([" L 3000,8\n", " L 3000,8\n"]), Writes { all: 0.0, ..none });
         let both = [" S 3000,8\n", " S 3000,8\n"];
-        assert_eq!(writes(both), Writes { lines: 1, stores: 1.0, all: 1.0 });
+        assert_eq!(writes(both), Writes { lines: 1, stores: 1.0, all: 1.0, modifying: 0.0 });
         // Whatever is not between marks is nobody's.
         assert_eq!(writes([" S 3000,8\n", " L 2000,8\n"]), none);
     }
