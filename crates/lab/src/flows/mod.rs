@@ -21,25 +21,14 @@ mod tables;
 mod timing;
 mod traffic;
 
+pub use crate::results::OnFeed as Options;
+
 use crate::fib::timing::Pinned;
 use crate::machine::Machine;
-use crate::results::Delivery;
 use crate::voice::progress;
-use clap::Args;
 use feed::Feed;
 use plan::Plan;
 use report::{Figures, Report};
-use std::path::PathBuf;
-
-/// What to measure.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Options {
-    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
-    #[command(flatten)]
-    delivery: Delivery,
-}
 
 /// Measures, judges, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {

@@ -137,7 +137,7 @@ pub(super) mod testing {
     #[test]
     fn of_each_call_the_least_counts() {
         let mut pauses = Pauses { least: vec![1000, 5000, 3000, 2_000_000], next: 0 };
-        pauses.time(|| std::thread::yield_now());
+        pauses.time(std::thread::yield_now);
         assert!(pauses.least[0] <= 1000);
         (0..3).for_each(|_| pauses.time(|| ()));
         assert!(pauses.longest()[0] < 2000.0, "{pauses:?}");

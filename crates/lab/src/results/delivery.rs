@@ -28,6 +28,16 @@ pub struct Delivery {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// The same, of an experiment on a full feed.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OnFeed {
+    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) delivery: Delivery,
+}
+
 impl Manner {
     /// The plan that is wanted of two.
     pub(crate) fn plan<P>(self, full: P, quick: P) -> P {

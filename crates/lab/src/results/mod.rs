@@ -6,7 +6,7 @@ mod finding;
 mod table;
 
 pub use chart::Chart;
-pub use delivery::{Delivery, Manner};
+pub use delivery::{Delivery, Manner, OnFeed};
 pub(crate) use delivery::{Findings, write_files};
 pub(crate) use finding::list;
 pub use finding::{Finding, Verdict};

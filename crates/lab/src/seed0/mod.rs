@@ -12,30 +12,19 @@ mod report;
 mod scenario;
 mod tables;
 
+pub use crate::results::OnFeed as Options;
+
 use crate::fib::engine::{Engine, Mode};
 use crate::fib::timing::{Flusher, Pinned, trial};
 use crate::fib::{Catalog, Checked, Gate, Options as FibOptions, load as load_file, routes};
 use crate::machine::Machine;
-use crate::results::Delivery;
 use crate::voice::progress;
 use anyhow::{Context as _, ensure};
 use artery_table::{Group, Prefix};
-use clap::Args;
 use open_loop::{Paced, knee, paced};
 use report::{ClosedRow, MemoryRow, OpenRow, Report};
 use scenario::{Scenario, Table};
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// What to measure.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Options {
-    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
-    #[command(flatten)]
-    delivery: Delivery,
-}
 
 /// How much is run.
 struct Plan {
