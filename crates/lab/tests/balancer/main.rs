@@ -4,10 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod checks;
 mod curl;
 mod forward;
+mod kinds;
 mod load;
 mod methods;
 mod net;
+mod plain;
 mod replaced;
 mod server;
+mod takeover;
