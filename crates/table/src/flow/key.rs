@@ -444,7 +444,8 @@ mod tests {
             }
             assert!(K::pattern("::".parse().unwrap(), None, None).is_some() == to.is_ipv6());
         }
-        let four = |to: u32| move |ports, protocol| Flow4::new([[9; 4].into(), to.into()], ports, protocol, 0);
+        let four =
+            |to: u32| move |ports, protocol| Flow4::new([[9; 4].into(), to.into()], ports, protocol, 0);
         check([192, 0, 2, 1].into(), four(0xc000_0201), four(0xc000_0200)([5, 80], IpProtocol::TCP));
         let six = |to: u128| move |ports, protocol| Flow6::new([9.into(), to.into()], ports, protocol, 0);
         check(Ipv6Addr::from_bits(1 << 64 | 7).into(), six(1 << 64 | 7), six(7)([5, 80], IpProtocol::TCP));
