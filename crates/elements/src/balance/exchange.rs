@@ -441,13 +441,30 @@ mod tests {
         for (config, key, expected) in [
             ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.9", "no_member", shares[&2] as u64),
             ("SERVICE 192.0.2.1:81, MEMBER a 10.0.0.1", "no_service", 400),
-            ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, FLOWS 100", "no_room", 300),
         ] {
             let mut second = Bench::setup(&CLASS, config).outputs(2).build().unwrap();
             second.write("import_flows", &BASE64_STANDARD.encode(&part)).unwrap();
             assert_eq!(count(&mut second, key), expected, "{config}");
             assert_eq!(second.read("flows", "").unwrap(), (400 - expected).to_string());
         }
+    }
+
+    #[test]
+    fn in_a_full_table_the_oldest_that_came_in_make_room_and_what_packets_were_seen_of_stays() {
+        let mut first = bench("");
+        open(&mut first, 1..401);
+        let part = BASE64_STANDARD.encode(&parts(&mut first)[0]);
+        let mut second = bench(", FLOWS 100");
+        open(&mut second, 501..541);
+        second.write("import_flows", &part).unwrap();
+        assert_eq!((count(&mut second, "new"), count(&mut second, "no_room")), (400, 0));
+        assert_eq!(second.read("flows", "").unwrap(), "100");
+        assert!(second.read("counts", "").unwrap().contains("flows-displaced 340\n"));
+        let mut full = bench(", FLOWS 100");
+        open(&mut full, 501..601);
+        full.write("import_flows", &part).unwrap();
+        assert_eq!((count(&mut full, "new"), count(&mut full, "no_room")), (0, 400));
+        assert_eq!(full.read("flows", "").unwrap(), "100");
     }
 
     #[test]
