@@ -78,8 +78,9 @@ fn in_batches(
     vector: impl Fn(&Addresses, &mut Addresses) -> u64,
 ) {
     assert_eq!(addresses.len(), out.len(), "{UNEVEN}");
-    let lookup = |addresses: &Addresses, out: &mut Addresses| {
-        let mut undone = vector(addresses, out);
+    // Of the addresses from `count` on, the groups are of no use.
+    let lookup = |addresses: &Addresses, out: &mut Addresses, count: usize| {
+        let mut undone = vector(addresses, out) & u64::MAX >> (BATCH - count);
         while undone != 0 {
             let lane = undone.trailing_zeros() as usize;
             out[lane] = one(addresses[lane]);
@@ -89,12 +90,12 @@ fn in_batches(
     let (full, rest) = addresses.as_chunks::<BATCH>();
     let (full_out, rest_out) = out.as_chunks_mut::<BATCH>();
     for (addresses, out) in full.iter().zip(full_out) {
-        lookup(addresses, out);
+        lookup(addresses, out, BATCH);
     }
-    if rest.len() > BATCH / 8 {
+    if rest.len() > BATCH / 4 {
         let (mut padded, mut groups) = ([rest[0]; BATCH], [0; BATCH]);
         padded[..rest.len()].copy_from_slice(rest);
-        lookup(&padded, &mut groups);
+        lookup(&padded, &mut groups, rest.len());
         rest_out.copy_from_slice(&groups[..rest.len()]);
     } else {
         one_by_one(rest, rest_out, one);

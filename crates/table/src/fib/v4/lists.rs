@@ -75,8 +75,21 @@ impl Lists {
 fn find_in_lines(lines: &[Line], offset: u32) -> Option<Group> {
     let begun = lines.iter().filter(|line| start(line, 0) <= offset).count();
     let line = lines.get(begun.checked_sub(1)?)?;
-    let begun: usize = (0..RUNS_OF_LINE).map(|run| usize::from(start(line, run) <= offset)).sum();
-    Some(group(line, begun.checked_sub(1)?))
+    Some(group(line, begun_in(line, offset).checked_sub(1)?))
+}
+
+/// How many runs of a line begin at an offset or before it; four starts are compared at a time, two in each half.
+#[inline]
+fn begun_in(line: &Line, offset: u32) -> usize {
+    const EVEN: u64 = 0xffff_0000_ffff;
+    const ABOVE: u64 = 0x1_0000_0001_0000;
+    let upto = u64::from(offset) << 32 | u64::from(offset) | ABOVE;
+    let begun = |word: usize| {
+        let starts = line[word].load(Relaxed);
+        (upto - (starts & EVEN)) & ABOVE | ((upto - (starts >> 16 & EVEN)) & ABOVE) << 1
+    };
+    // The last word has two starts, in its lower half.
+    (begun(0) | begun(1) << 2 | (begun(2) & u64::from(u32::MAX)) << 4).count_ones() as usize
 }
 
 fn start(line: &Line, run: usize) -> u32 {
