@@ -266,9 +266,8 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline]
     pub fn touch(&mut self, id: FlowId, sight: &Sight, now: Tick) -> Option<Answer> {
         let line = self.entries.get(id.0)?;
-        let status = entry::status(line);
-        if !status.stays(sight, now) {
-            return self.touch_closer(id.0, status, sight, now);
+        if !entry::stays(line, sight, now) {
+            return self.touch_closer(id.0, sight, now);
         }
         if self.settings.counts {
             entry::count::<K>(line, sight);
@@ -278,11 +277,12 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// The same of a flow that may change by it.
     #[inline(never)]
-    fn touch_closer(&mut self, id: u32, status: Status, sight: &Sight, now: Tick) -> Option<Answer> {
+    fn touch_closer(&mut self, id: u32, sight: &Sight, now: Tick) -> Option<Answer> {
+        let line = self.entries.line(id);
+        let status = entry::status(line);
         if !status.has(LIVE) {
             return None;
         }
-        let line = self.entries.line(id);
         let answer = entry::answer(line);
         let is_counted = self.settings.counts
             || status.has(YOUNG)

@@ -45,6 +45,8 @@ pub(super) const LIVE: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 pub(super) const IMPORTED: u8 = 4;
 pub(super) const PINNED: u8 = 8;
+/// Follows from the others and the state: the flow is proven, and only time or TCP's control bits change it.
+const USED: u8 = 0x80;
 
 /// How old the time of a flow's last packet may become before it is written again: an eighth of a second.
 pub(super) const COARSE: u32 = 1250;
@@ -66,30 +68,23 @@ impl Status {
         self.flags & flags == flags
     }
 
-    /// Whether a packet changes nothing but counts, in few steps; of some that don't it says no.
-    #[inline(always)]
-    pub(super) fn stays(&self, sight: &Sight, now: Tick) -> bool {
-        (self.flags & (LIVE | YOUNG | IMPORTED) == LIVE)
-            & self.state.is_in_use()
-            & !sight.flags.intersects(CHANGES)
-            & (now.0.wrapping_sub(self.seen.0) < COARSE)
-    }
-
     #[inline(always)]
     fn of_word(word: u64) -> Status {
         Status {
             seen: Tick(word as u32),
             state: FlowState::ALL[(word >> 32) as usize % FlowState::ALL.len()],
-            flags: (word >> 40) as u8,
+            flags: (word >> 40) as u8 & !USED,
             version: (word >> 48) as u16,
         }
     }
 
     #[inline(always)]
     fn word(self) -> u64 {
+        let is_used = self.flags & (LIVE | YOUNG | IMPORTED) == LIVE && self.state.is_in_use();
+        let flags = self.flags | if is_used { USED } else { 0 };
         u64::from(self.seen.0)
             | (self.state as u64) << 32
-            | u64::from(self.flags) << 40
+            | u64::from(flags) << 40
             | u64::from(self.version) << 48
     }
 }
@@ -122,6 +117,15 @@ pub(super) fn set_answer(line: &Line, answer: Answer) {
 #[inline(always)]
 pub(super) fn status(line: &Line) -> Status {
     Status::of_word(line[STATUS].load(Relaxed))
+}
+
+/// Whether a packet changes nothing of a flow but its counts, in few steps; of some that don't it says no.
+#[inline(always)]
+pub(super) fn stays(line: &Line, sight: &Sight, now: Tick) -> bool {
+    let word = line[STATUS].load(Relaxed);
+    (word & u64::from(USED) << 40 != 0)
+        && !sight.flags.intersects(CHANGES)
+        && now.0.wrapping_sub(word as u32) < COARSE
 }
 
 #[inline(always)]
@@ -159,8 +163,9 @@ pub(super) fn set_counts<K: FlowKey>(line: &Line, [packets, bytes]: [u64; 2]) {
 #[inline(always)]
 pub(super) fn count<K: FlowKey>(line: &Line, sight: &Sight) -> u64 {
     let [packets, bytes] = counts::<K>(line);
-    let packets = packets.saturating_add(1);
-    set_counts::<K>(line, [packets, bytes.saturating_add(sight.bytes.into())]);
+    // In 64 bits they don't come to an end; in fewer they stay at their most.
+    let packets = packets.wrapping_add(1);
+    set_counts::<K>(line, [packets, bytes.wrapping_add(sight.bytes.into())]);
     packets
 }
 
@@ -175,7 +180,8 @@ mod tests {
         fn every_field_is_read_as_it_was_set(words: [u64; 5], action: u32, generation: u32, seen: u32, flags: u8, version: u16) {
             let line = Line::default();
             let (four, six) = (Flow4::from_words(|n| words[n]), Flow6::from_words(|n| words[n]));
-            let status = Status { seen: Tick(seen), state: FlowState::ALL[usize::from(flags % 8)], flags, version };
+            let state = FlowState::ALL[usize::from(flags % 8)];
+            let status = Status { seen: Tick(seen), state, flags: flags & !USED, version };
             set_key(&line, &six);
             set_answer(&line, Answer { action, generation });
             set_status(&line, status);

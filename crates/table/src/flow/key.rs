@@ -215,7 +215,7 @@ impl FlowKey for Flow4 {
         Flow4([word(0), word(1)])
     }
 
-    #[inline]
+    #[inline(always)]
     fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Flow4>> {
         let plain = if scope == Scope::Connection { of_plain(packet, space) } else { None };
         plain.or_else(|| of_any(packet, scope, space))
@@ -252,31 +252,40 @@ impl FlowKey for Flow4 {
 /// Bytes of IPv4 and TCP headers without options.
 const PLAIN: usize = 40;
 
+/// What the first word of such a header has fixed: version, length, and that it is no fragment.
+const FIXED: u64 = u64::from_be_bytes([0xff, 0, 0, 0, 0, 0, 0x3f, 0xff]);
+const WHOLE: u64 = u64::from_be_bytes([0x45, 0, 0, 0, 0, 0, 0, 0]);
+
 /// The flow of most packets, read in few steps: of whole TCP and UDP packets without IP options, which are as long as a TCP
 /// header at least. Of others it says nothing.
-#[inline]
+#[inline(always)]
 fn of_plain(packet: &[u8], space: u8) -> Option<Seen<Flow4>> {
     let head: &[u8; PLAIN] = packet.first_chunk()?;
     let word = |at: usize| head[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
     let (first, ends, ports) = (word(0), word(12), word(20) >> 32);
-    let (length, fragment) = ((first >> 32) as u16, first as u16 & 0x3fff);
+    let length = usize::from((first >> 32) as u16);
     let (src, dst) = ((ends >> 32) as u32, ends as u32);
+    let nobodys = |address: u32| address >> 24 == 127 || address == 0;
+    if first & FIXED != WHOLE || length.wrapping_sub(PLAIN) > packet.len() - PLAIN {
+        return None;
+    }
+    if ports >> 16 == 0 || ports as u16 == 0 || src == dst || nobodys(src) || nobodys(dst) {
+        return None;
+    }
     let protocol = IpProtocol(head[9]);
-    let (tcp, udp) = (protocol == IpProtocol::TCP, protocol == IpProtocol::UDP);
-    let offset = usize::from(head[32] >> 4) * 4;
-    let is_whole = (PLAIN..=packet.len()).contains(&usize::from(length));
-    let is_layered = udp | (tcp & (offset >= 20) & (20 + offset <= usize::from(length)));
-    let has_ports = (ports >> 16 != 0) & (ports as u16 != 0);
-    let are_ends = (src != dst) & (src >> 24 != 127) & (dst >> 24 != 127) & (src != 0) & (dst != 0);
-    let is_plain = (head[0] == 0x45) & (fragment == 0) & is_whole & is_layered & has_ports & are_ends;
-    is_plain.then(|| Seen {
-        key: Flow4([ends, ports << 32 | u64::from(protocol.0) << 8 | u64::from(space)]),
-        sight: Sight {
-            protocol,
-            flags: if tcp { TcpFlags(head[33]) } else { TcpFlags::default() },
-            bytes: length.into(),
-        },
-    })
+    let flags = match protocol {
+        IpProtocol::UDP => TcpFlags::default(),
+        IpProtocol::TCP => {
+            let offset = usize::from(head[32] >> 4) * 4;
+            if offset < 20 || 20 + offset > length {
+                return None;
+            }
+            TcpFlags(head[33])
+        }
+        _ => return None,
+    };
+    let key = Flow4([ends, ports << 32 | u64::from(protocol.0) << 8 | u64::from(space)]);
+    Some(Seen { key, sight: Sight { protocol, flags, bytes: length as u32 } })
 }
 
 /// The flow of any packet.
