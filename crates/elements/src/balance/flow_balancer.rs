@@ -1,3 +1,4 @@
+use super::answers::Answers;
 use super::checks::Checks;
 use super::exchange::{self, Exchange};
 use super::follow::Follow;
@@ -13,8 +14,9 @@ use artery_engine::{
 use artery_table::Pages;
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
+use artery_wire::{EtherType, Ipv4, Ipv6};
 use std::any::Any;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +32,18 @@ annotation, which ARPQuerier sends it to and IPEncap takes as `DST_ANNO`; member
 address. With `nat` the member's address and port (or the packet's) take the place of the service's, and answers come
 back by input 1, to leave by output 2 in the service's name; there is one SERVICE then.
 
-All other packets leave by output 1 as they are: those to something else, fragments (put IPReassembler before), and those
-that no member can take. Without output 1 they are dropped.
+With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I and leave by
+output I, those of the service with the member's address as destination annotation, which leads them to the member. So the
+router's routes and neighbors serve members, too, and ICMP errors are sent by it.
+
+Without FRAMES all other packets leave by output 1 as they are: those to something else, and those that no member can take.
+Without output 1 they are dropped, and so are frames that no member can take.
+
+An ICMP error about an answer (unreachable, too big, time exceeded, parameter problem) goes to the member that has the flow
+which it quotes, so that members find the MTU of paths to clients (RFC 7690); one about a flow that is not known to the worker
+goes where its hash says. With `nat` what it quotes is translated too (RFC 5508, 4.2), and errors about packets to members
+come from the service. Fragments follow the first of their datagram for 2 s, of 1024 datagrams at most; those that come before
+it pass as packets to something else do (put IPReassembler before where that happens).
 
 Flows are remembered by each worker for itself: at most FLOWS of each family, YOUNG of which may be unproven (TCP by a
 packet without SYN after its SYN, others by a third packet), so that attempts never push out flows that live. With STATE
@@ -45,13 +57,14 @@ stack does the asking. A member that fails has its flows given to others until i
 well.",
     example: "Idle -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12 weight 2);
 b -> Discard; b[1] -> Discard;",
-    ports: "1-2/1-3",
+    ports: "1-/1-",
     processing: "h/h",
     args: &[
         Arg::keyword("SERVICE", "ADDRESS[:PORT] [tcp|udp]", "", "what packets are sent to; any number of them"),
         Arg::keyword("MEMBER", "NAME ADDRESS[:PORT] [weight N]", "", "a server; any number of them"),
         Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
         Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
+        Arg::keyword("FRAMES", "bool", "false", "whether packets are whole frames, on their way to IPForward and IP6Forward"),
         Arg::keyword("CHECK", "check", "", "what is asked of members, such as `tcp`, `http /health 200 every 5s` or `ping fall 2`; nothing if not given"),
         Arg::keyword("STATE", "bool", "true", "whether flows are remembered"),
         Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),
@@ -65,10 +78,12 @@ b -> Discard; b[1] -> Discard;",
     ..Class::DEFAULT
 };
 
-/// The outputs.
+/// The outputs, where packets are no frames.
 const MEMBERS: usize = 0;
 const OTHERS: usize = 1;
 const ANSWERS: usize = 2;
+/// Bytes of a frame's link header.
+const LINK: usize = 14;
 /// How often flows are looked after while no packet comes.
 const PERIOD: Duration = Duration::from_millis(100);
 /// How many flows are looked at then.
@@ -80,20 +95,32 @@ pub(super) struct FlowBalancer {
     /// The way to the choice; none only while a batch is at work.
     balancer: Option<Balancer>,
     is_nat: bool,
+    takes_frames: bool,
+    answers: Answers,
     pub(super) local: Local,
     pub(super) follow: Follow,
     pub(super) exchange: Exchange,
     pub(super) v4: Known<Flow4>,
     pub(super) v6: Known<Flow6>,
     /// Of a batch: whose each packet is.
-    whose: Vec<Option<MemberId>>,
-    /// Whether each packet is for the service.
-    are_ours: Vec<bool>,
+    whose: Vec<Whose>,
+    /// Of one of frames: those for a service that no member can take.
+    nobodys: Vec<usize>,
     pub(super) tally: Tally,
     has_others: bool,
     /// Of the one copy of all workers that checks members.
     checks: Option<Checks>,
     is_first: bool,
+}
+
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// It is not for a service.
+    Others,
+    /// It is for a service, and no member can take it.
+    Nobody,
+    Member(MemberId),
 }
 
 impl FlowBalancer {
@@ -105,72 +132,104 @@ impl FlowBalancer {
                 args.shared(|| shared)
             }
         };
-        let is_nat = match args.read::<String>("FORWARD")?.as_str() {
-            "direct" => false,
-            "nat" => true,
-            other => {
-                return Err(ArgError::wrong_at(
-                    other,
-                    format!("FORWARD is 'direct' or 'nat', not '{other}'"),
-                ));
-            }
-        };
+        let (is_nat, takes_frames) = (is_nat(args)?, args.read("FRAMES")?);
         if is_nat && shared.services.len() > 1 {
             return Err(ArgError::wrong("with FORWARD nat there is one SERVICE: answers could be of any"));
         }
-        Ok(FlowBalancer {
+        let balancer = FlowBalancer {
             balancer: Some(shared.balancer()),
+            v4: Known::new(table(args)?, &shared.services),
+            v6: Known::new(table(args)?, &shared.services),
             shared,
             is_nat,
+            takes_frames,
+            answers: Answers::default(),
             local: Local::new(args.worker().0),
             follow: Follow::default(),
             exchange: Exchange::default(),
-            v4: Known::new(table(args)?),
-            v6: Known::new(table(args)?),
             whose: Vec::new(),
-            are_ours: Vec::new(),
+            nobodys: Vec::new(),
             tally: Tally::default(),
             has_others: args.outputs() > OTHERS,
             checks: None,
             is_first: args.copy().0 == 0,
-        })
+        };
+        check_ports(args, takes_frames)?;
+        Ok(balancer)
     }
 
-    /// Finds out whose packets are.
-    fn assign(&mut self, batch: &Batch, choice: &Choice, now: Duration) {
-        self.whose.clear();
-        self.whose.resize(batch.len(), None);
-        self.are_ours.clear();
-        self.v4.clear();
-        self.v6.clear();
-        let services = &self.shared.services;
+    /// Notes which packets are for a service; tells it of each in its order.
+    #[inline(always)]
+    fn note(&mut self, batch: &Batch, mut tell: impl FnMut(bool)) {
+        self.v4.begin(batch.len());
+        self.v6.begin(batch.len());
+        let takes_frames = self.takes_frames;
         for (at, packet) in batch.iter().enumerate() {
-            let bytes = ip_header::bytes(packet);
-            let is_ours = match bytes.first().map_or(0, |first| first >> 4) {
-                4 => self.v4.note(at, bytes, services),
-                6 => self.v6.note(at, bytes, services),
+            let (bytes, version) = if takes_frames { packet_in(packet) } else { packet_at(packet) };
+            tell(match version {
+                4 => self.v4.note(at, bytes),
+                6 => self.v6.note(at, bytes),
                 _ => false,
-            };
-            self.are_ours.push(is_ours);
+            });
         }
-        let mut by = Chooser {
-            choice,
-            local: &mut self.local,
-            follow: &mut self.follow,
-            seed: &self.shared.seed,
-            now,
+    }
+
+    /// Leads frames to their members by annotation.
+    fn lead(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        self.note(batch, |_| ());
+        let packets = batch.iter_mut().into_slice();
+        let FlowBalancer { v4, v6, local, follow, shared, tally, nobodys, .. } = self;
+        let now = cx.now().since(Time::ZERO);
+        let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
+        let towards = |id: Option<MemberId>| id.map_or(0, |id| choice.address_bits(id));
+        let mut lead4 = |at: usize, id| match towards(id) as u32 {
+            0 => nobodys.push(at),
+            to => packets[at].set_dst_ip(Ipv4Addr::from_bits(to)),
         };
-        let whose = &mut self.whose;
-        self.v4.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
-        self.v6.assign(&mut by, &mut self.tally, |at, member| whose[at] = Some(member));
+        v4.assign(&mut by, tally, &mut lead4);
+        v4.assign_others(&mut by, tally, lead4);
+        let mut lead6 = |at: usize, id| match towards(id) {
+            0 => nobodys.push(at),
+            to => packets[at].set_annotation(anno::DST_IP6, to.to_be_bytes()),
+        };
+        v6.assign(&mut by, tally, &mut lead6);
+        v6.assign_others(&mut by, tally, lead6);
+        let ours = v4.count() + v6.count();
+        tally.balanced += (ours - nobodys.len()) as u64;
+        tally.others += (batch.len() - ours) as u64;
+        if !nobodys.is_empty() {
+            self.leave_out_nobodys(batch, cx);
+        }
+    }
+
+    /// Ends the frames that no member can take.
+    #[cold]
+    fn leave_out_nobodys(&mut self, batch: &mut Batch, cx: &mut Context<'_>) {
+        let mut nobodys = std::mem::take(&mut self.nobodys);
+        nobodys.sort_unstable();
+        let mut at = 0..;
+        batch.filter_map(|packet| {
+            if at.next().is_some_and(|at| nobodys.binary_search(&at).is_err()) {
+                return Some(packet);
+            }
+            self.leave_out(packet, cx);
+            None
+        });
+        nobodys.clear();
+        self.nobodys = nobodys;
     }
 
     /// A packet of the service, on its way to its member.
     #[inline]
     fn directed(&mut self, mut packet: Packet, member: &Member, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.is_nat && !translate(&mut packet, End::Destination, member.address, member.port) {
-            cx.discard(packet, DropReason::Malformed);
-            return None;
+        if self.is_nat {
+            if self.takes_frames {
+                mark_packet(&mut packet);
+            }
+            if !translate(&mut packet, End::Destination, member.address, member.port) {
+                cx.discard(packet, DropReason::Malformed);
+                return None;
+            }
         }
         match member.address {
             IpAddr::V4(address) => packet.set_dst_ip(address),
@@ -180,15 +239,14 @@ impl FlowBalancer {
         Some(packet)
     }
 
-    /// Lets a packet pass that no member gets.
+    /// Lets a packet pass that no member gets, or ends it.
     #[cold]
-    fn leave_out(&mut self, packet: Packet, is_ours: bool, cx: &mut Context<'_>) {
-        let (count, reason) = match is_ours {
-            true => (&mut self.tally.nobody, DropReason::NoMember),
-            false => (&mut self.tally.others, DropReason::NoMatch),
-        };
-        *count += 1;
-        self.let_pass(packet, reason, cx);
+    fn leave_out(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.tally.nobody += 1;
+        match self.takes_frames {
+            true => cx.discard(packet, DropReason::NoMember),
+            false => self.let_pass(packet, DropReason::NoMember, cx),
+        }
     }
 
     fn let_pass(&mut self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
@@ -198,20 +256,34 @@ impl FlowBalancer {
         }
     }
 
+    /// A packet that is not for a service. Frames go on as they are, but for answers of members.
+    #[inline]
+    fn not_ours(&mut self, mut packet: Packet, choice: &Choice, cx: &mut Context<'_>) -> Option<Packet> {
+        if self.takes_frames {
+            let is_answer = self.is_nat && self.turn_answer(&mut packet, choice, cx);
+            self.tally.answers += u64::from(is_answer);
+            self.tally.others += u64::from(!is_answer);
+            return Some(packet);
+        }
+        self.tally.others += 1;
+        self.let_pass(packet, DropReason::NoMatch, cx);
+        None
+    }
+
+    /// Gives an answer of a member the service's name. Says whether it is one.
+    fn turn_answer(&mut self, packet: &mut Packet, choice: &Choice, cx: &mut Context<'_>) -> bool {
+        if self.takes_frames {
+            mark_packet(packet);
+        }
+        let (service, now) = (self.shared.services[0], cx.now().since(Time::ZERO));
+        self.answers.has(ip_header::bytes(packet), &service, choice, now)
+            && translate(packet, End::Source, service.address, service.port)
+    }
+
     /// Sends answers of members on in the service's name.
     fn answer(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
         for mut packet in batch.drain() {
-            let service = self.shared.services[0];
-            let is_sent = self.is_nat
-                && from(&packet).is_some_and(|(address, port)| {
-                    let is_it = |member: &Member| {
-                        member.address == address
-                            && member.port.or(service.port).is_none_or(|own| own == port)
-                    };
-                    choice.members().any(|(_, member)| is_it(member))
-                        && translate(&mut packet, End::Source, service.address, service.port)
-                });
-            if is_sent {
+            if self.is_nat && self.turn_answer(&mut packet, choice, cx) {
                 self.tally.answers += 1;
                 cx.send(ANSWERS, packet);
             } else {
@@ -221,26 +293,42 @@ impl FlowBalancer {
         }
     }
 
-    /// Does what is to be done with a batch.
-    fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+    /// Gives each packet to whom it is for.
+    fn deal(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let mut whose = std::mem::take(&mut self.whose);
+        whose.clear();
+        self.note(batch, |is_ours| whose.push(if is_ours { Whose::Nobody } else { Whose::Others }));
+        let FlowBalancer { v4, v6, local, follow, shared, tally, .. } = self;
         let now = cx.now().since(Time::ZERO);
-        if input == 1 {
-            return self.answer(batch, choice, cx);
-        }
-        self.assign(batch, choice, now);
-        let (count, mut at) = (batch.len(), 0);
-        batch.filter_map(|packet| {
-            at += 1;
-            let member = self.whose[at - 1].and_then(|id| choice.member(id.action()));
-            match member {
-                Some(member) => self.directed(packet, member, cx),
-                None => {
-                    self.leave_out(packet, self.are_ours[at - 1], cx);
-                    None
-                }
+        let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
+        let mut tell = |at: usize, id: Option<MemberId>| whose[at] = id.map_or(Whose::Nobody, Whose::Member);
+        v4.assign(&mut by, tally, &mut tell);
+        v6.assign(&mut by, tally, &mut tell);
+        v4.assign_others(&mut by, tally, &mut tell);
+        v6.assign_others(&mut by, tally, tell);
+        let mut of_packets = whose.iter();
+        batch.filter_map(|packet| match of_packets.next() {
+            Some(Whose::Others) => self.not_ours(packet, choice, cx),
+            Some(Whose::Member(id)) if let Some(member) = choice.member(id.action()) => {
+                self.directed(packet, member, cx)
+            }
+            _ => {
+                self.leave_out(packet, cx);
+                None
             }
         });
-        cx.send_all(MEMBERS, batch);
+        self.whose = whose;
+    }
+
+    /// Does what is to be done with a batch.
+    fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let (count, now) = (batch.len(), cx.now().since(Time::ZERO));
+        match (self.takes_frames, self.is_nat) {
+            (true, false) => self.lead(batch, choice, cx),
+            (false, _) if input == 1 => return self.answer(batch, choice, cx),
+            _ => self.deal(batch, choice, cx),
+        }
+        cx.send_all(if self.takes_frames { input } else { MEMBERS }, batch);
         // At a million packets a second, a million flows are looked at in eight seconds.
         self.maintain(choice, now, count.div_ceil(8));
     }
@@ -254,6 +342,8 @@ impl FlowBalancer {
         if let Some(flows) = &mut self.v6.flows {
             flows.maintain(tick, budget);
         }
+        self.v4.others.forget(now);
+        self.v6.others.forget(now);
         self.settle(choice);
         self.follow.rest(now);
     }
@@ -265,17 +355,52 @@ impl FlowBalancer {
     }
 }
 
-/// Where a packet of TCP or UDP is from.
-fn from(packet: &Packet) -> Option<(IpAddr, u16)> {
-    fn source<K: FlowKey>(bytes: &[u8]) -> Option<(IpAddr, u16)> {
-        let seen = K::of(bytes, artery_table::flow::Scope::Connection, 0)?;
-        Some((seen.key.addresses()[0], seen.key.ports()[0]))
+/// The packet in a frame, and its version; 0 if it is none of IP.
+#[inline(always)]
+fn packet_in(frame: &Packet) -> (&[u8], u8) {
+    let Some((link, packet)) = frame.data().split_first_chunk::<LINK>() else { return (&[], 0) };
+    match EtherType(u16::from_be_bytes([link[12], link[13]])) {
+        EtherType::IPV4 => (packet, 4),
+        EtherType::IPV6 => (packet, 6),
+        _ => (&[], 0),
     }
+}
+
+/// The same of a packet that is in no frame.
+#[inline(always)]
+fn packet_at(packet: &Packet) -> (&[u8], u8) {
     let bytes = ip_header::bytes(packet);
-    match bytes.first()? >> 4 {
-        4 => source::<Flow4>(bytes),
-        _ => source::<Flow6>(bytes),
+    (bytes, bytes.first().map_or(0, |first| first >> 4))
+}
+
+/// Says of a frame where its packet begins.
+fn mark_packet(frame: &mut Packet) {
+    let header_len = match packet_in(frame) {
+        (_, 6) => Ipv6::<&[u8]>::LEN,
+        (packet, _) => Ipv4::new(packet).map_or(0, |ip| ip.header_len()),
+    };
+    ip_header::mark(frame, LINK, header_len);
+}
+
+fn is_nat(args: &Args<'_>) -> Result<bool, ArgError> {
+    match args.read::<String>("FORWARD")?.as_str() {
+        "direct" => Ok(false),
+        "nat" => Ok(true),
+        other => Err(ArgError::wrong_at(other, format!("FORWARD is 'direct' or 'nat', not '{other}'"))),
     }
+}
+
+/// Refuses inputs and outputs that nothing comes by.
+fn check_ports(args: &Args<'_>, takes_frames: bool) -> Result<(), ArgError> {
+    let wanted = match (args.inputs(), args.outputs()) {
+        (inputs, outputs) if takes_frames && inputs != outputs => {
+            "with FRAMES there are as many outputs as inputs"
+        }
+        (3.., _) | (_, 4..) if !takes_frames => "without FRAMES there are 2 inputs and 3 outputs at most",
+        _ => return Ok(()),
+    };
+    let (inputs, outputs) = (args.inputs(), args.outputs());
+    Err(ArgError::wrong(format!("{inputs} inputs and {outputs} outputs are connected; {wanted}")))
 }
 
 /// The table of flows that the arguments describe; none without STATE.

@@ -1,13 +1,15 @@
 //! What one worker knows of the flows of a family, and how it finds out who has those of a batch.
+use super::about::Between;
 use super::exchange::Taken;
 use super::follow::{Follow, What};
+use super::others::Others;
 use super::service::Service;
 use super::tally::Tally;
 use crate::router::flow::xor;
 use artery_table::balance::{Choice, Flow, Local, MemberId};
 use artery_table::flow::{
-    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Scope, Seed, Seen,
-    Sight, Tick,
+    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Pattern, Scope, Seed,
+    Seen, Sight, Tick,
 };
 use artery_wire::TcpFlags;
 use std::time::Duration;
@@ -21,10 +23,15 @@ const ENDS: usize = 8192;
 pub(super) struct Known<K> {
     /// None where flows are not remembered.
     pub(super) flows: Option<FlowTable<K>>,
+    /// What packets to the services have in common.
+    services: Box<[Pattern<K>]>,
+    /// Packets that were noted; of so many of the following something holds.
+    count: usize,
     keys: Vec<K>,
     /// Of each key: where its packet is in the batch, and what the packet looks like.
-    sights: Vec<(usize, Sight)>,
+    sights: Vec<(u32, Sight)>,
     found: Vec<Option<FlowId>>,
+    pub(super) others: Others<K>,
 }
 
 /// What members are chosen by.
@@ -37,80 +44,142 @@ pub(super) struct Chooser<'a> {
     pub(super) now: Duration,
 }
 
-impl<K: FlowKey> Known<K> {
-    pub(super) fn new(mut flows: Option<FlowTable<K>>) -> Known<K> {
+impl<K: Between> Known<K> {
+    pub(super) fn new(mut flows: Option<FlowTable<K>>, services: &[Service]) -> Known<K> {
         flows.iter_mut().for_each(|flows| flows.report_ends(ENDS));
-        Known { flows, keys: Vec::new(), sights: Vec::new(), found: Vec::new() }
+        let services = services.iter().filter_map(Service::pattern).collect();
+        let (keys, sights, found) = Default::default();
+        Known { flows, services, count: 0, keys, sights, found, others: Others::default() }
     }
 
-    /// Forgets the last batch.
-    pub(super) fn clear(&mut self) {
-        self.keys.clear();
-        self.sights.clear();
+    /// Forgets the last batch, for one of so many packets.
+    #[inline]
+    pub(super) fn begin(&mut self, packets: usize) {
+        self.count = 0;
+        self.others.clear();
+        if self.keys.len() < packets {
+            self.keys.resize(packets, K::default());
+            self.sights.resize(packets, Default::default());
+        }
     }
 
     /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
-    #[inline]
-    pub(super) fn note(&mut self, at: usize, packet: &[u8], services: &[Service]) -> bool {
-        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else { return false };
-        let ([_, address], [_, port]) = (key.addresses(), key.ports());
-        if !services.iter().any(|service| service.is_at(address, port, sight.protocol)) {
+    #[inline(always)]
+    pub(super) fn note(&mut self, at: usize, packet: &[u8]) -> bool {
+        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else {
+            return self.others.note(at, packet, &self.services);
+        };
+        if !self.services.iter().any(|service| service.has(&key)) {
             return false;
         }
-        self.keys.push(key);
-        self.sights.push((at, sight));
+        let places = self.keys.get_mut(self.count).zip(self.sights.get_mut(self.count));
+        let Some((key_place, sight_place)) = places else { return false };
+        (*key_place, *sight_place) = (key, (at as u32, sight));
+        self.count += 1;
         true
     }
 
-    /// Finds out who has the flows of the noted packets, and tells by place in the batch.
+    /// How many packets were noted.
+    pub(super) fn count(&self) -> usize {
+        self.count + self.others.count()
+    }
+
+    /// Finds out whose the noted packets are that show no flow of their own, when that is known of all others of the batch.
+    #[inline]
+    pub(super) fn assign_others(
+        &mut self,
+        by: &mut Chooser<'_>,
+        tally: &mut Tally,
+        tell: impl FnMut(usize, Option<MemberId>),
+    ) {
+        if self.others.count() > 0 {
+            self.others.assign(&mut self.flows, by, tally, tell);
+        }
+    }
+
+    /// Finds out who has the flows of the noted packets, and tells by place in the batch; of all, in any order.
+    #[inline]
     pub(super) fn assign(
         &mut self,
         by: &mut Chooser<'_>,
         tally: &mut Tally,
-        mut tell: impl FnMut(usize, MemberId),
+        mut tell: impl FnMut(usize, Option<MemberId>),
     ) {
-        let Known { flows, keys, sights, found } = self;
+        let Known { flows, keys, sights, found, count, .. } = self;
+        let (keys, sights) = (&keys[..*count], &sights[..*count]);
+        if keys.is_empty() {
+            return;
+        }
         let Some(flows) = flows.as_mut().filter(|_| !by.choice.method().is_for_packets()) else {
-            for (key, (at, _)) in keys.iter().zip(sights) {
-                by.pick(key).into_iter().for_each(|id| tell(*at, id));
-            }
+            keys.iter().zip(sights).for_each(|(key, (at, _))| tell(*at as usize, by.pick(key)));
             return;
         };
         let now = Tick::at(by.now);
         flows.find_batch(keys, found);
+        let (is_followed, mut are_new) = (by.follow.is_on(), false);
         // Those that are known come first: a new flow may take the place of one that isn't proven.
-        let all = || keys.iter().zip(&*sights).zip(&*found);
-        for ((key, (at, sight)), id) in all() {
-            let Some(id) = id else { continue };
-            let (before, is_new) = (by.before(flows, *id), opens_again(flows, *id, sight));
-            if let Some(answer) = flows.touch(*id, sight, now) {
-                by.after(flows, *id, before);
-                let member = match by.choice.living(answer.action) {
-                    Some(member) if !is_new || by.choice.takes_new(member) => Some(member),
-                    _ => by.anew(flows, *id, key, tally),
-                };
-                member.into_iter().for_each(|member| tell(*at, member));
+        for ((key, (at, sight)), id) in keys.iter().zip(sights).zip(&*found) {
+            let Some(id) = *id else {
+                are_new = true;
+                continue;
+            };
+            let is_noted = !is_followed && !opens(sight);
+            let answer = if is_noted { flows.touch(id, sight, now) } else { None };
+            if let Some(member) = answer.and_then(|answer| by.choice.living(answer.action)) {
+                tell(*at as usize, Some(member));
+            } else {
+                tell(*at as usize, by.meet_again(flows, id, key, sight, is_noted, tally));
             }
         }
-        for ((key, (at, sight)), _) in all().filter(|(_, id)| id.is_none()) {
-            by.meet(flows, key, sight, tally).into_iter().for_each(|member| tell(*at, member));
+        if are_new {
+            let all = keys.iter().zip(sights).zip(&*found);
+            for ((key, (at, sight)), _) in all.filter(|(_, id)| id.is_none()) {
+                tell(*at as usize, by.meet(flows, key, sight, tally));
+            }
         }
     }
 }
 
-/// Whether a packet opens a connection in the place of one that has ended, by the same addresses and ports: that is a new
-/// flow to a member that takes none.
+/// Whether a packet opens a connection.
 #[inline]
-fn opens_again<K: FlowKey>(flows: &FlowTable<K>, id: FlowId, sight: &Sight) -> bool {
-    let opens = sight.flags.intersects(TcpFlags::SYN) && !sight.flags.intersects(TcpFlags::ACK);
-    opens && flows.get(id).is_some_and(|flow| matches!(flow.state(), FlowState::Fin | FlowState::Closed))
+fn opens(sight: &Sight) -> bool {
+    sight.flags.intersects(TcpFlags::SYN) && !sight.flags.intersects(TcpFlags::ACK)
 }
 
 impl Chooser<'_> {
     #[inline]
     fn pick<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
-        let flow = Flow { hash: key.hash(self.seed), xor: xor(key.addresses(), key.ports()) };
-        self.choice.pick(self.local, flow, self.now)
+        self.choice.pick(self.local, self.flow(key), self.now)
+    }
+
+    #[inline]
+    fn flow<K: FlowKey>(&self, key: &K) -> Flow {
+        Flow { hash: key.hash(self.seed), xor: xor(key.addresses(), key.ports()) }
+    }
+
+    /// Finds out who has the flow of a packet that comes by itself.
+    pub(super) fn one<K: FlowKey>(
+        &mut self,
+        flows: &mut Option<FlowTable<K>>,
+        Seen { key, sight }: &Seen<K>,
+        tally: &mut Tally,
+    ) -> Option<MemberId> {
+        match flows.as_mut().filter(|_| !self.choice.method().is_for_packets()) {
+            Some(flows) => self.meet(flows, key, sight, tally),
+            None => self.pick(key),
+        }
+    }
+
+    /// Who most likely has a flow, for a packet that is no part of it: who is remembered, or else who would get it. Nothing
+    /// changes by that.
+    pub(super) fn likely<K: FlowKey>(&self, flows: &mut Option<FlowTable<K>>, key: &K) -> Option<MemberId> {
+        let flows = flows.as_mut().filter(|_| !self.choice.method().is_for_packets());
+        let known = flows.and_then(|flows| {
+            let id = flows.find(key)?;
+            Some(flows.get(id)?.answer().action)
+        });
+        let living = known.and_then(|action| self.choice.living(action));
+        living.or_else(|| self.choice.guess(self.local, self.flow(key), self.now))
     }
 
     /// How a flow looks before a packet, if somebody follows.
@@ -130,6 +199,33 @@ impl Chooser<'_> {
 
     fn answer(&self, member: MemberId) -> Answer {
         Answer { action: member.action(), generation: self.choice.generation() }
+    }
+
+    /// Finds out who has a flow that is known, where more is to be done than to note the packet, unless that `is_noted`:
+    /// who follows is told, and what opens a connection in the place of one that has ended, by the same addresses and
+    /// ports, is a new flow to a member that takes none.
+    #[inline(never)]
+    fn meet_again<K: FlowKey>(
+        &mut self,
+        flows: &mut FlowTable<K>,
+        id: FlowId,
+        key: &K,
+        sight: &Sight,
+        is_noted: bool,
+        tally: &mut Tally,
+    ) -> Option<MemberId> {
+        if is_noted {
+            return self.anew(flows, id, key, tally);
+        }
+        let before = self.before(flows, id);
+        let has_ended = |state| matches!(state, FlowState::Fin | FlowState::Closed);
+        let is_new = opens(sight) && flows.get(id).is_some_and(|flow| has_ended(flow.state()));
+        let answer = flows.touch(id, sight, Tick::at(self.now))?;
+        self.after(flows, id, before);
+        match self.choice.living(answer.action) {
+            Some(member) if !is_new || self.choice.takes_new(member) => Some(member),
+            _ => self.anew(flows, id, key, tally),
+        }
     }
 
     /// Gives a flow whose member is gone, or takes it no more, another one.
@@ -162,14 +258,8 @@ impl Chooser<'_> {
         tally: &mut Tally,
     ) -> Option<MemberId> {
         // An earlier packet of the batch may have come first.
-        if let Some(known) = flows.find(key).and_then(|id| flows.get(id))
-            && let Some(member) = self.choice.living(known.answer().action)
-        {
-            let id = known.id();
-            let before = self.before(flows, id);
-            flows.touch(id, sight, Tick::at(self.now));
-            self.after(flows, id, before);
-            return Some(member);
+        if let Some(id) = flows.find(key) {
+            return self.meet_again(flows, id, key, sight, false, tally);
         }
         let member = self.pick(key)?;
         match flows.insert(key, self.answer(member), sight, Tick::at(self.now)) {

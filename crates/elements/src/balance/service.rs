@@ -1,4 +1,5 @@
 //! What a balancer's packets are sent to: an address, and perhaps one port and one protocol of it.
+use artery_table::flow::{FlowKey, Pattern};
 use artery_wire::IpProtocol;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +12,7 @@ pub(super) struct Service {
     /// All of the address's if there is none.
     pub(super) port: Option<u16>,
     /// All that have ports if there is none.
-    protocol: Option<IpProtocol>,
+    pub(super) protocol: Option<IpProtocol>,
 }
 
 impl Service {
@@ -19,11 +20,14 @@ impl Service {
     pub(super) const WANTS: &str = "ADDRESS[:PORT] [tcp|udp], such as 192.0.2.1:80 tcp";
 
     /// Whether a packet of this protocol to this address and port is for the service.
-    #[inline]
     pub(super) fn is_at(&self, address: IpAddr, port: u16, protocol: IpProtocol) -> bool {
         self.address == address
             && self.port.is_none_or(|own| own == port)
             && self.protocol.is_none_or(|own| own == protocol)
+    }
+    /// What the keys of its flows have in common, if they are of its family.
+    pub(super) fn pattern<K: FlowKey>(&self) -> Option<Pattern<K>> {
+        K::pattern(self.address, self.port, self.protocol)
     }
     /// Whether it takes connections of TCP.
     pub(super) fn takes_tcp(&self) -> bool {

@@ -15,11 +15,15 @@ pub(super) struct Tally {
     pub(super) moved: u64,
     /// Packets of flows for which there was no room; these go by the method alone.
     pub(super) unremembered: u64,
+    /// Errors about answers that went to members.
+    pub(super) errors: u64,
+    /// Fragments that followed the first of their datagram to a member.
+    pub(super) followed: u64,
 }
 
 impl Tally {
     /// Each with its name.
-    pub(super) fn named(&self) -> [(&'static str, u64); 6] {
+    pub(super) fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("packets-balanced", self.balanced),
             ("packets-of-others", self.others),
@@ -27,6 +31,8 @@ impl Tally {
             ("answers", self.answers),
             ("flows-moved", self.moved),
             ("packets-unremembered", self.unremembered),
+            ("errors-balanced", self.errors),
+            ("fragments-followed", self.followed),
         ]
     }
 }

@@ -1,8 +1,12 @@
-//! Other addresses and ports for a packet, with the checksums that cover them (RFC 3022, 4.1 and 4.2).
+//! Other addresses and ports for a packet, with the checksums that cover them (RFC 3022, 4.1 and 4.2), and for what an ICMP
+//! error quotes (RFC 5508, 4.2).
+//!
+//! Checksums are corrected, not made (RFC 1624): one that was wrong stays wrong, for the receiver to see.
+use super::about::{About, HEAD};
 use crate::ip::ip_header;
 use artery_engine::Packet;
-use artery_wire::{IpProtocol, Ipv4, Ipv6, checksum};
-use std::net::IpAddr;
+use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, checksum};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which end of a packet is to be another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,101 +15,343 @@ pub(super) enum End {
     Destination,
 }
 
-/// Where the checksum of a protocol is, behind its header's start.
-fn checksum_at(protocol: IpProtocol) -> Option<usize> {
-    match protocol {
-        IpProtocol::TCP => Some(16),
-        IpProtocol::UDP => Some(6),
-        _ => None,
-    }
-}
-
-/// Gives an end of a whole TCP or UDP packet this address and, if there is one, this port. Says whether it is such a
-/// packet, of the address's family; others stay as they are.
+/// Gives an end of a packet this address and, if there is one, this port. Says whether it is a packet that can have them: one of
+/// TCP or UDP and of the address's family; others stay as they are.
+///
+/// Of an ICMP error about a packet in the other direction, the end of that one changes too. Of a fragment other than the first,
+/// the address changes alone: all else is in the first, with a checksum for all.
 pub(super) fn translate(packet: &mut Packet, end: End, address: IpAddr, port: Option<u16>) -> bool {
-    let is_left = |packet: &Packet, header_len| ip_header::leaves_checksum(packet, header_len);
     match address {
-        IpAddr::V4(address) => {
-            let Ok(ip) = Ipv4::new(ip_header::bytes(packet)) else { return false };
-            let (header_len, protocol) = (ip.header_len(), ip.protocol());
-            let left = is_left(packet, header_len);
-            let Ok(mut ip) = Ipv4::new(ip_header::bytes_mut(packet)) else { return false };
-            let old = if end == End::Source { ip.src() } else { ip.dst() };
-            let Some(mut upper) = Upper::new(ip.payload_mut(), protocol, left) else { return false };
-            upper.set(end, &old.octets(), &address.octets(), port);
-            let sum = checksum::update_u32(ip.checksum(), old.to_bits(), address.to_bits());
-            ip.set_checksum(sum);
-            if end == End::Source {
-                ip.set_src(address)
-            } else {
-                ip.set_dst(address)
-            }
-            true
-        }
-        IpAddr::V6(address) => {
-            let Ok(ip) = Ipv6::new(ip_header::bytes(packet)) else { return false };
-            let protocol = ip.next_header();
-            let left = is_left(packet, Ipv6::<&[u8]>::LEN);
-            let Ok(mut ip) = Ipv6::new(ip_header::bytes_mut(packet)) else { return false };
-            let old = if end == End::Source { ip.src() } else { ip.dst() };
-            let Some(mut upper) = Upper::new(ip.payload_mut(), protocol, left) else { return false };
-            upper.set(end, &old.octets(), &address.octets(), port);
-            if end == End::Source {
-                ip.set_src(address)
-            } else {
-                ip.set_dst(address)
-            }
-            true
-        }
+        IpAddr::V4(address) => translate4(packet, end, address, port),
+        IpAddr::V6(address) => translate6(packet, end, address, port),
     }
 }
 
-/// The header of TCP or UDP.
-struct Upper<'a> {
-    bytes: &'a mut [u8],
-    checksum: usize,
-    protocol: IpProtocol,
+fn translate4(packet: &mut Packet, end: End, new: Ipv4Addr, port: Option<u16>) -> bool {
+    let Ok(ip) = Ipv4::new(ip_header::bytes(packet)) else { return false };
+    let is_later = ip.fragment_offset() > 0;
+    let (header_len, protocol) = (ip.header_len(), ip.protocol());
+    let is_left = ip_header::leaves_checksum(packet, header_len);
+    let Ok(mut ip) = Ipv4::new(ip_header::bytes_mut(packet)) else { return false };
+    let old = if end == End::Source { ip.src() } else { ip.dst() };
+    let change = Change { end, old: &old.octets(), new: &new.octets(), port, is_left };
+    if !is_later && !change.upper(protocol, ip.payload_mut()) {
+        return false;
+    }
+    ip.set_checksum(checksum::update_u32(ip.checksum(), old.to_bits(), new.to_bits()));
+    match end {
+        End::Source => ip.set_src(new),
+        End::Destination => ip.set_dst(new),
+    }
+    true
+}
+
+fn translate6(packet: &mut Packet, end: End, new: Ipv6Addr, port: Option<u16>) -> bool {
+    let Ok(headers) = Ip6Headers::read(ip_header::bytes(packet)) else { return false };
+    let (offset, protocol, is_later) = (headers.offset, headers.protocol, headers.is_later_fragment());
+    let is_left = ip_header::leaves_checksum(packet, offset);
+    let Ok(mut ip) = Ipv6::new(ip_header::bytes_mut(packet)) else { return false };
+    let old = if end == End::Source { ip.src() } else { ip.dst() };
+    let change = Change { end, old: &old.octets(), new: &new.octets(), port, is_left };
+    let Some(upper) = ip.payload_mut().get_mut(offset - Ipv6::<&[u8]>::LEN..) else { return false };
+    if !is_later && !change.upper(protocol, upper) {
+        return false;
+    }
+    match end {
+        End::Source => ip.set_src(new),
+        End::Destination => ip.set_dst(new),
+    }
+    true
+}
+
+/// What is to be changed: an address that is in the IP header, and perhaps a port.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    end: End,
+    old: &'a [u8],
+    new: &'a [u8],
+    port: Option<u16>,
     /// The checksum is still to be made: its field holds the sum of the pseudo-header, which has the addresses alone.
     is_left: bool,
 }
 
-impl<'a> Upper<'a> {
-    fn new(bytes: &'a mut [u8], protocol: IpProtocol, is_left: bool) -> Option<Upper<'a>> {
-        let checksum = checksum_at(protocol)?;
-        (bytes.len() >= checksum + 2).then_some(Upper { bytes, checksum, protocol, is_left })
-    }
-
-    fn word(&self, at: usize) -> u16 {
-        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
-    }
-    fn set_word(&mut self, at: usize, word: u16) {
-        self.bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
-    }
-
-    fn set(&mut self, end: End, old: &[u8], new: &[u8], port: Option<u16>) {
-        let words = |bytes: &[u8], n: usize| u16::from_be_bytes([bytes[2 * n], bytes[2 * n + 1]]);
-        for n in 0..old.len() / 2 {
-            self.update(words(old, n), words(new, n));
-        }
-        let Some(port) = port else { return };
-        let at = if end == End::Source { 0 } else { 2 };
-        let before = self.word(at);
-        self.set_word(at, port);
-        if !self.is_left {
-            self.update(before, port);
+impl Change<'_> {
+    /// Does it to what follows the IP header; says whether that could be done.
+    #[inline]
+    fn upper(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
+        match protocol {
+            IpProtocol::TCP | IpProtocol::UDP => self.segment(protocol, bytes),
+            IpProtocol::ICMP => {
+                About::of_message(bytes).is_some_and(|about| self.error(&about, false, bytes))
+            }
+            IpProtocol::ICMPV6 => {
+                About::of_message6(bytes).is_some_and(|about| self.error(&about, true, bytes))
+            }
+            _ => false,
         }
     }
 
-    /// Corrects the checksum, if there is one.
-    fn update(&mut self, old: u16, new: u16) {
-        let sum = self.word(self.checksum);
-        let updated = if self.is_left {
-            !checksum::update(!sum, old, new)
-        } else if self.protocol == IpProtocol::UDP {
-            if sum == 0 { 0 } else { checksum::never_zero(checksum::update(sum, old, new)) }
-        } else {
-            checksum::update(sum, old, new)
+    /// The words of the address, old and new.
+    #[inline]
+    fn address(&self) -> impl Iterator<Item = (u16, u16)> {
+        words(self.old).zip(words(self.new))
+    }
+
+    #[inline]
+    fn segment(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
+        let at = checksum_at(protocol);
+        if bytes.len() < at + 2 {
+            return false;
+        }
+        let sum = word(bytes, at);
+        // The sum of a pseudo-header is no complement.
+        let flip = if self.is_left { 0xffff } else { 0 };
+        let updated = |sum, (old, new)| checksum::update(sum, old, new);
+        let mut new = self.address().fold(sum ^ flip, updated) ^ flip;
+        if let Some(port) = self.port {
+            let old = put(bytes, if self.end == End::Source { 0 } else { 2 }, port);
+            new = if self.is_left { new } else { updated(new, (old, port)) };
+        }
+        put(bytes, at, if self.is_left { new } else { as_sent(protocol, sum, new) });
+        true
+    }
+
+    /// An error: it is about a packet whose other end is changed too.
+    #[cold]
+    fn error(&self, about: &About, is_v6: bool, message: &mut [u8]) -> bool {
+        let (sum, quoted) = (word(message, ERROR_CHECKSUM), &mut message[HEAD..]);
+        let mut head = Quoted { bytes: quoted, about, is_v6, sum };
+        self.quoted(&mut head);
+        // ICMPv6 has a pseudo-header.
+        let addresses = || self.address().filter(|_| is_v6);
+        let updated = |sum, (old, new)| checksum::update(sum, old, new);
+        let sum = match self.is_left {
+            true => !addresses().fold(!sum, updated),
+            false => addresses().fold(head.sum, updated),
         };
-        self.set_word(self.checksum, updated);
+        put(message, ERROR_CHECKSUM, sum);
+        true
+    }
+
+    fn quoted(&self, head: &mut Quoted<'_>) {
+        let is_source = self.end == End::Destination;
+        let first = if head.is_v6 { 8 } else { 12 };
+        let at = first + if is_source { 0 } else { self.new.len() };
+        for (n, new) in words(self.new).enumerate() {
+            let old = head.set(at + 2 * n, new);
+            if !head.is_v6 {
+                head.correct(IPV4_CHECKSUM, old, new);
+            }
+            head.correct_upper(old, new);
+        }
+        if let Some(port) = self.port {
+            let old = head.set(head.about.upper + if is_source { 0 } else { 2 }, port);
+            head.correct_upper(old, port);
+        }
+    }
+}
+
+/// The head of a packet in an error, and the error's checksum.
+struct Quoted<'a> {
+    bytes: &'a mut [u8],
+    about: &'a About,
+    is_v6: bool,
+    sum: u16,
+}
+
+impl Quoted<'_> {
+    /// Sets a word; returns the one before.
+    fn set(&mut self, at: usize, new: u16) -> u16 {
+        let old = put(self.bytes, at, new);
+        self.sum = checksum::update(self.sum, old, new);
+        old
+    }
+
+    /// Corrects a checksum after a change of what it covers.
+    fn correct(&mut self, at: usize, old: u16, new: u16) {
+        let sum = checksum::update(word(self.bytes, at), old, new);
+        self.set(at, sum);
+    }
+
+    /// Corrects that of TCP or UDP, if it is quoted.
+    fn correct_upper(&mut self, old: u16, new: u16) {
+        let About { protocol, upper, end, .. } = *self.about;
+        let at = upper + checksum_at(protocol);
+        if matches!(protocol, IpProtocol::TCP | IpProtocol::UDP) && at + 2 <= end {
+            let before = word(self.bytes, at);
+            self.set(at, as_sent(protocol, before, checksum::update(before, old, new)));
+        }
+    }
+}
+
+/// Where the checksum of an ICMP error is, and that of an IPv4 header.
+const ERROR_CHECKSUM: usize = 2;
+const IPV4_CHECKSUM: usize = 10;
+
+/// Where the checksum of UDP or TCP is.
+#[inline]
+fn checksum_at(protocol: IpProtocol) -> usize {
+    if protocol == IpProtocol::UDP { 6 } else { 16 }
+}
+
+/// A checksum after a change: with UDP, none stays none, and none other becomes it.
+#[inline]
+fn as_sent(protocol: IpProtocol, before: u16, after: u16) -> u16 {
+    match (protocol, before) {
+        (IpProtocol::UDP, 0) => 0,
+        (IpProtocol::UDP, _) => checksum::never_zero(after),
+        _ => after,
+    }
+}
+
+#[inline]
+fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    bytes.as_chunks().0.iter().map(|word| u16::from_be_bytes(*word))
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Puts a word in the place of another, which is returned.
+#[inline]
+fn put(bytes: &mut [u8], at: usize, new: u16) -> u16 {
+    let old = word(bytes, at);
+    bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    old
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::about::tests::{answer, answer6, too_long, too_long6};
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::build::{Ip4, Ip6, ip4, ip6};
+
+    /// What becomes of a packet; none if it stays as it is.
+    fn translated(bytes: Vec<u8>, end: End, to: &str) -> Option<Vec<u8>> {
+        let bench = Bench::setup(&super::super::flow_balancer::CLASS, "SERVICE 192.0.2.1")
+            .outputs(2)
+            .build()
+            .unwrap();
+        let mut packet = bench.packet(&bytes);
+        let to: std::net::SocketAddr = to.parse().unwrap();
+        let is_done = translate(&mut packet, end, to.ip(), Some(to.port()));
+        assert!(is_done || packet.data() == bytes);
+        is_done.then(|| packet.data().to_vec())
+    }
+
+    const MEMBER: &str = "10.0.0.1:8080";
+    const MEMBER6: &str = "[2001:db8:2::a]:8080";
+    fn from_member(client: u16) -> Ip4 {
+        answer(client).src("10.0.0.1").tcp(8080, client)
+    }
+    fn from_member6(client: u16) -> Ip6 {
+        answer6(client).src("2001:db8:2::a").tcp(8080, client)
+    }
+
+    #[test]
+    fn an_error_about_an_answer_goes_to_the_member_as_if_it_were_about_the_members_packet() {
+        // Half a checksum tells nobody anything, and stays as it is.
+        for length in (24..=from_member(5).bytes().len()).filter(|length| *length != 37) {
+            let sent = translated(too_long(&answer(5).bytes()[..length]).bytes(), End::Destination, MEMBER);
+            let expected = too_long(&from_member(5).bytes()[..length]).dst("10.0.0.1");
+            assert_eq!(sent, Some(expected.bytes()), "{length}");
+        }
+        for length in (44..=from_member6(5).bytes().len()).filter(|length| *length != 57) {
+            let sent =
+                translated(too_long6(&answer6(5).bytes()[..length]).bytes(), End::Destination, MEMBER6);
+            let expected = too_long6(&from_member6(5).bytes()[..length]).dst("2001:db8:2::a");
+            assert_eq!(sent, Some(expected.bytes()), "{length}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_member_goes_to_the_client_as_if_it_were_the_services_about_the_clients_packet() {
+        let error = |from: &str, about: Ip4| {
+            let icmp =
+                ip4().src(from).dst("198.51.100.7").icmp(artery_wire::IcmpType::UNREACHABLE, 3, [0; 4]);
+            icmp.payload(&about.bytes()[..28]).bytes()
+        };
+        let about = |to: &str, port| ip4().src("198.51.100.7").dst(to).udp(5, port).payload([3; 10]);
+        let expected = error("192.0.2.1", about("192.0.2.1", 80));
+        for from in ["10.0.0.1", "10.0.0.254"] {
+            let sent = translated(error(from, about("10.0.0.1", 8080)), End::Source, "192.0.2.1:80");
+            assert_eq!(sent.as_ref(), Some(&expected), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_datagram_without_checksum_stays_without_one() {
+        let without = |mut bytes: Vec<u8>| {
+            bytes[26..28].fill(0);
+            bytes
+        };
+        let answer = |from: &str, port| without(answer(5).src(from).udp(port, 5).bytes());
+        let sent = translated(too_long(answer("192.0.2.1", 80)).bytes(), End::Destination, MEMBER);
+        assert_eq!(sent, Some(too_long(answer("10.0.0.1", 8080)).dst("10.0.0.1").bytes()));
+    }
+
+    #[test]
+    fn what_was_wrong_stays_wrong() {
+        let mut bytes = too_long(answer(5).bytes()).bytes();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 0xff;
+        let sent = translated(bytes, End::Destination, MEMBER).unwrap();
+        let ip = Ipv4::new(&sent[..]).unwrap();
+        assert!(ip.checksum_is_valid() && !artery_wire::Icmp::new(ip.payload()).unwrap().checksum_is_valid());
+    }
+
+    #[test]
+    fn behind_extension_headers_ports_are_found_too() {
+        let packet = |to: &str, port| {
+            let ip = ip6().src("2001:db8:7::7").dst(to).extension(60, [1, 4, 0, 0, 0, 0]);
+            ip.udp(5, port).payload([1; 9]).bytes()
+        };
+        let sent = translated(packet("2001:db8::1", 80), End::Destination, MEMBER6);
+        assert_eq!(sent, Some(packet("2001:db8:2::a", 8080)));
+    }
+
+    #[test]
+    fn the_first_fragment_has_ports_and_checksum_for_all_and_later_ones_have_the_address_alone() {
+        // As if a datagram with this checksum had been cut.
+        let whole = |to: &str, port| ip4().src("198.51.100.7").dst(to).udp(5, port).payload([9; 64]).bytes();
+        let part = |to: &str, port, (first, last): (usize, usize)| {
+            let upper = whole(to, port)[20 + first..20 + last].to_vec();
+            ip4().src("198.51.100.7").dst(to).id(7).fragment(first, last < 72).raw(17, upper).bytes()
+        };
+        for range in [(0, 24), (24, 48), (48, 72)] {
+            let sent = translated(part("192.0.2.1", 80, range), End::Destination, MEMBER);
+            assert_eq!(sent, Some(part("10.0.0.1", 8080, range)), "{range:?}");
+        }
+        let later =
+            |to: &str| ip6().src("2001:db8:7::7").dst(to).fragment(64, false, 7).raw(17, [4; 20]).bytes();
+        let sent = translated(later("2001:db8::1"), End::Destination, MEMBER6);
+        assert_eq!(sent, Some(later("2001:db8:2::a")));
+    }
+
+    #[test]
+    fn what_can_not_be_translated_stays_as_it_is_at_any_length() {
+        let behind =
+            ip6().src("2001:db8::1").dst("2001:db8:7::7").extension(60, [1, 4, 0, 0, 0, 0]).udp(80, 5);
+        let samples = [
+            too_long(answer(5).bytes()).bytes(),
+            too_long6(answer6(5).bytes()).bytes(),
+            too_long6(behind.bytes()).bytes(),
+            behind.bytes(),
+            answer(5).bytes(),
+            answer(5).fragment(0, true).bytes(),
+        ];
+        for whole in samples {
+            for length in 0..whole.len() {
+                for (end, to) in [(End::Source, MEMBER), (End::Destination, MEMBER6)] {
+                    let sent = translated(whole[..length].to_vec(), end, to);
+                    assert!(sent.is_none_or(|sent| sent.len() == length));
+                }
+            }
+        }
+        assert_eq!(translated(ip4().icmp_echo(1, 2).bytes(), End::Source, MEMBER), None);
+        assert_eq!(translated(answer(5).bytes(), End::Source, MEMBER6), None);
     }
 }

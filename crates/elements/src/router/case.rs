@@ -95,9 +95,10 @@ impl<'a, A: Ip> Case<'a, A> {
         }
     }
 
-    /// The port that it leaves by as it came, if senders there are told of better first hops.
+    /// The port that it leaves by as it came, if senders there are told of better first hops. What is led goes by other
+    /// ways than its destination says, of which no sender is told.
     pub(super) fn turns_back_at(&self, found: &Explained) -> Option<&'a PortView> {
-        let turns_back = self.came.from.port() == Some(found.decision.port);
+        let turns_back = self.came.from.port() == Some(found.decision.port) && self.came.towards.is_none();
         self.port().filter(|port| turns_back && port.settings.redirects)
     }
 

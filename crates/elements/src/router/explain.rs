@@ -43,7 +43,7 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
     };
     let has_host = r.slow.host(&r.router, cx.outputs()).is_some();
     let own = Own { is_usable: &|port, address| r.slow.is_usable(port, address), has_host };
-    let came = Came { from, to: Station::Ours };
+    let came = Came { from, to: Station::Ours, towards: None };
     let about = About { frame: &frame, came, view, own };
     let steps = Steps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
     Ok(json(&steps.explain()))

@@ -4,6 +4,7 @@
 //! discards: a frame with which there is more to do than to forward it leaves unchanged, for the router's slow path,
 //! which judges it anew. So what is tested here need only never let pass what should not.
 use super::flow::Flows;
+use super::led::Led;
 use super::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_rcu::{Published, Turn};
@@ -26,6 +27,10 @@ pub(super) trait Forwarded: Family + Key {
     fn check_again(frame: &[u8], gate: &Gate<'_>) -> bool;
     /// Source and destination of a frame that passed the check.
     fn ends(frame: &[u8]) -> (Self, Self);
+    /// The destination annotation, by which a packet goes instead of its destination; zero if it has none.
+    fn towards(packet: &Packet) -> Self;
+    /// The last bits of an address.
+    fn last_bits(self) -> usize;
     /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
     /// check, unless it is longer than `most` bytes, without link header and padding. Returns its length with the link
     /// header.
@@ -73,6 +78,10 @@ struct Work<A: Forwarded> {
     /// ... where they go, and what was decided.
     addresses: Vec<A>,
     decisions: Vec<Decision>,
+    /// Whether some or all of the frames go by their annotation, and what is known of these then.
+    are_led: bool,
+    are_all_led: bool,
+    led: Led<A>,
 }
 
 impl<'t> Gate<'t> {
@@ -106,7 +115,19 @@ impl<A: Forwarded> Forward<A> {
 impl<A: Forwarded> Work<A> {
     fn new(path: PathReader<A>, odd: u16) -> Work<A> {
         let (outputs, places, addresses, decisions) = Default::default();
-        Work { path, flows: Flows::default(), odd, outputs, places, addresses, decisions }
+        let (flows, led) = (Flows::default(), Led::default());
+        Work {
+            path,
+            flows,
+            odd,
+            outputs,
+            places,
+            addresses,
+            decisions,
+            are_led: false,
+            are_all_led: false,
+            led,
+        }
     }
 
     /// Finds the destinations of all frames that can be forwarded as far as they say themselves.
@@ -115,13 +136,18 @@ impl<A: Forwarded> Work<A> {
         self.addresses.resize(batch.len(), A::ZERO);
         self.outputs.resize(batch.len(), self.odd);
         self.places.clear();
-        let (odd, mut are_plain) = (self.odd, true);
+        let (odd, mut are_plain, mut are_led, mut are_all_led) = (self.odd, true, false, true);
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check(packet.data(), gate);
-            *to = address;
+            let towards = A::towards(packet);
+            let is_led = towards != A::ZERO;
+            *to = if is_led { towards } else { address };
             *output = odd | (PLAIN * u16::from(is_plain));
             are_plain &= is_plain;
+            are_led |= is_led;
+            are_all_led &= is_led;
         }
+        (self.are_led, self.are_all_led) = (are_led, are_all_led);
         if !are_plain {
             self.check_again(batch, gate);
         }
@@ -153,7 +179,12 @@ impl<A: Forwarded> Work<A> {
     /// Decides about all frames that passed the check. Returns the port that these are forwarded by, if it is the same.
     #[inline]
     fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) -> Option<PortId> {
-        let Work { path, flows, places, addresses, decisions, .. } = self;
+        let Work { path, flows, places, addresses, decisions, led, .. } = self;
+        if self.are_led
+            && let Some(port) = led.decide(path, turn, addresses, decisions)
+        {
+            return port;
+        }
         let packets = batch.iter().as_slice();
         let frame =
             |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
@@ -168,7 +199,7 @@ impl<A: Forwarded> Work<A> {
     /// Turns aside frames that came by another port than that by which packets go to their source (RFC 3704).
     #[cold]
     fn check_sources(&mut self, batch: &Batch, check: ReversePath, came_by: PortId, turn: &Turn<'_>) {
-        self.gather(batch, |(source, _)| source);
+        self.gather(batch, |packet| A::ends(packet.data()).0);
         self.decide(batch, turn);
         let plain = self.outputs.iter_mut().filter(|output| **output == PLAIN);
         for (output, way) in plain.zip(&self.decisions) {
@@ -178,12 +209,15 @@ impl<A: Forwarded> Work<A> {
             }
         }
         self.find_places();
-        self.gather(batch, |(_, destination)| destination);
+        self.gather(batch, |packet| {
+            let towards = A::towards(packet);
+            if towards == A::ZERO { A::ends(packet.data()).1 } else { towards }
+        });
     }
-    fn gather(&mut self, batch: &Batch, which: impl Fn((A, A)) -> A) {
+    fn gather(&mut self, batch: &Batch, which: impl Fn(&Packet) -> A) {
         let plain = batch.iter().zip(&self.outputs).filter(|(_, output)| **output == PLAIN);
         self.addresses.clear();
-        self.addresses.extend(plain.map(|(packet, _)| which(A::ends(packet.data()))));
+        self.addresses.extend(plain.map(|(packet, _)| which(packet)));
     }
 
     /// Turns all frames aside, behind those that wait in the slow path; see [`super::order`].
@@ -211,7 +245,8 @@ impl<A: Forwarded> Work<A> {
     }
 
     /// Rewrites the frames that are forwarded, and finds the output of each frame.
-    fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], came_by: PortId) {
+    /// None may leave by `not_by`.
+    fn rewrite(&mut self, batch: &mut Batch, ports: &[PortView], not_by: Option<PortId>) {
         let mut exit = None;
         let mut decisions = self.decisions.iter();
         for (packet, output) in batch.iter_mut().zip(&mut self.outputs) {
@@ -219,7 +254,7 @@ impl<A: Forwarded> Work<A> {
                 continue;
             }
             let decision = decisions.next();
-            let sent = decision.filter(|to| Exit::lead(&mut exit, to, ports, came_by)).zip(exit.as_ref());
+            let sent = decision.filter(|to| Exit::lead(&mut exit, to, ports, not_by)).zip(exit.as_ref());
             *output = match sent {
                 Some((decision, exit)) if exit.forward::<A>(packet, decision) => exit.port.0,
                 _ => self.odd,
@@ -254,11 +289,11 @@ impl Exit {
         Exit { port, header: (view.source_head, view.source_tail) }
     }
 
-    /// Leads to where a frame is to be forwarded, if it is, and not back to where it came from. Most leave by the port
-    /// that the last one left by.
+    /// Leads to where a frame is to be forwarded, if it is, and not by the port that it may not leave by. Most leave by
+    /// the port that the last one left by.
     #[inline]
-    fn lead(exit: &mut Option<Exit>, to: &Decision, ports: &[PortView], came_by: PortId) -> bool {
-        if to.outcome != Outcome::Forward || to.port == came_by {
+    fn lead(exit: &mut Option<Exit>, to: &Decision, ports: &[PortView], not_by: Option<PortId>) -> bool {
+        if to.outcome != Outcome::Forward || Some(to.port) == not_by {
             return false;
         }
         if exit.as_ref().is_none_or(|exit| exit.port != to.port) {
@@ -299,7 +334,11 @@ impl<A: Forwarded> Element for Forward<A> {
         if port.settings.rpf != ReversePath::Off {
             work.check_sources(batch, port.settings.rpf, came_by, turn);
         }
-        let port = work.decide(batch, turn).filter(|port| *port != came_by && work.are_all_plain());
+        // Where senders are told of better first hops, the slow path does so.
+        let may_turn_back = !port.settings.redirects || work.are_all_led;
+        let port = work
+            .decide(batch, turn)
+            .filter(|port| (may_turn_back || *port != came_by) && work.are_all_plain());
         if router.order().is_behind(*worker) {
             work.turn_all_aside();
         } else if let Some((port, view)) = port.and_then(|port| Some((port, ports.get(usize::from(port.0))?)))
@@ -309,7 +348,7 @@ impl<A: Forwarded> Element for Forward<A> {
                 return cx.send_all(port.0.into(), batch);
             }
         } else {
-            work.rewrite(batch, ports, came_by);
+            work.rewrite(batch, ports, (!may_turn_back).then_some(came_by));
         }
         work.send(batch, input, cx);
     }

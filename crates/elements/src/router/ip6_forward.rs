@@ -1,5 +1,5 @@
 use super::forward::{self, Forward, Forwarded, Gate, LINK, write_link};
-use artery_engine::Class;
+use artery_engine::{Class, Packet, anno};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;
 
@@ -11,13 +11,15 @@ pub static CLASS: Class = Class {
 Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
 CheckIP6Header, LookupNextHop, DecIP6HLIM and LinkHeader do together. Input I takes the IPv6 frames that port I of the
 router received, output I leads to port I. A forwarded frame has its hop limit decremented, the link addresses of its
-next hop and of the port, and no padding; nothing else of it changes.
+next hop and of the port, and no padding; nothing else of it changes. A packet with an IPv6 destination annotation, as
+FlowBalancer gives it, goes where that leads instead of to its destination.
 
 What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole, that
 are no IPv6, or sent to another station; with hop-by-hop options, no hop left, or an odd source; for the router itself, for
 groups, and from or to link-local addresses; without route or without known neighbor; longer than the next hop's MTU, or
-due to leave by the port they came by. Other extension headers are none of a router's business. Of packets that hosts
+due to leave by the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Other
+extension headers are none of a router's business. Of packets that hosts
 leave uncut, segments are to be no longer than the MTU.
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
@@ -68,6 +70,16 @@ impl Forwarded for u128 {
 
     fn ends(frame: &[u8]) -> (u128, u128) {
         frame.first_chunk().map_or((0, 0), addresses)
+    }
+
+    #[inline]
+    fn towards(packet: &Packet) -> u128 {
+        u128::from_be_bytes(packet.annotation(anno::DST_IP6))
+    }
+
+    #[inline]
+    fn last_bits(self) -> usize {
+        self as usize
     }
 
     #[inline]

@@ -1,5 +1,5 @@
 use super::forward::{self, Forward, Forwarded, Gate, LINK, write_link};
-use artery_engine::Class;
+use artery_engine::{Class, Packet};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;
 use artery_wire::checksum;
@@ -12,13 +12,14 @@ pub static CLASS: Class = Class {
 Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
 CheckIPHeader, LookupNextHop, DecIPTTL and LinkHeader do together. Input I takes the IPv4 frames that port I of the router
 received, output I leads to port I. A forwarded frame has its time-to-live decremented and its checksum updated (RFC
-1624), the link addresses of its next hop and of the port, and no padding; nothing else of it changes.
+1624), the link addresses of its next hop and of the port, and no padding; nothing else of it changes. A packet with a
+destination annotation, as FlowBalancer gives it, goes where that leads instead of to its destination.
 
 What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole or not
 sound, that are no IPv4, or sent to another station; with options, no hop left, or an odd source; for the router itself,
 for groups and broadcasts; without route or without known neighbor; longer than the next hop's MTU, or due to leave by
-the port they came by. Of packets that hosts leave uncut, segments are to be no longer than the MTU. For a moment
+the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Of packets that hosts leave uncut, segments are to be no longer than the MTU. For a moment
 after a neighbor became known all frames leave so, behind those that ROUTER had let wait.
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
@@ -83,6 +84,16 @@ impl Forwarded for u32 {
             return (0, 0);
         };
         (u32::from_be_bytes([*s0, *s1, *s2, *s3]), u32::from_be_bytes([*a0, *a1, *a2, *a3]))
+    }
+
+    #[inline]
+    fn towards(packet: &Packet) -> u32 {
+        packet.dst_ip().to_bits()
+    }
+
+    #[inline]
+    fn last_bits(self) -> usize {
+        self as usize
     }
 
     #[inline]

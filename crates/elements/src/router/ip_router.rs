@@ -44,7 +44,8 @@ Packets are judged in the order of RFC 1812 section 5.2 and RFC 8200: station, h
 length. Each that ends is counted under a reason of its own, and its sender told where the standards want it, by the port
 that it sent to; no errors are sent about errors, fragments but the first, and groups. IPv4 source routes and IPv6 routing
 headers are refused. Packets that are too long are cut, or their sender is told the MTU. A packet that leaves by the port
-it came by is forwarded, and its sender redirected.
+it came by is forwarded, and its sender redirected. One with a destination annotation, as FlowBalancer gives it, goes where
+that leads instead of to its destination, and its sender is not redirected.
 
 Packets to a neighbor that is not known wait for it: HOLD of them for each neighbor, of which the oldest gives way, and
 HOLD_ALL in all. They go before later ones, which the fast path turns aside meanwhile. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery

@@ -23,7 +23,7 @@ impl Case<'_, u32> {
     fn judge(&self, flow: FlowOf<'_>) -> Judged {
         let ip = self.header()?;
         self.check_source(&ip)?;
-        let found = self.find(ip.dst().to_bits(), flow);
+        let found = self.find(self.towards(&ip).to_bits(), flow);
         match found.decision.outcome {
             outcome if leads_on(outcome) => self.leave(&ip, &found),
             Outcome::Local => self.local(&ip),
@@ -31,6 +31,11 @@ impl Case<'_, u32> {
             Outcome::Multicast => self.multicast(&ip),
             outcome => self.refuse(outcome, &refusals()),
         }
+    }
+
+    /// Where it goes: to its destination, if it is not led elsewhere.
+    fn towards(&self, ip: &Ipv4<&[u8]>) -> Ipv4Addr {
+        if let Some(IpAddr::V4(to)) = self.came.towards { to } else { ip.dst() }
     }
 
     /// Section 5.2.2, and of the frame section 5.3.4.
@@ -98,7 +103,7 @@ impl Case<'_, u32> {
         if is_cut && (ip.dont_fragment() || usize::from(mtu) < ip.header_len() + 8) {
             return tell(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig);
         }
-        let next_hop = self.view.next_hop(found, ip.dst().into());
+        let next_hop = self.view.next_hop(found, self.towards(ip).into());
         let redirect = self.redirect(ip, found, next_hop);
         Ok(self.go(found, next_hop, is_cut, redirect, || failed(found.on_link)))
     }
@@ -353,7 +358,7 @@ mod tests {
         let expected = told(IcmpError::time_exceeded(), DropReason::TtlExpired);
         expect_all(&[(base().ttl(1), expected), (base().ttl(0), expected)]);
         for from in [Origin::Host, Origin::Router] {
-            let came = Came { from, to: Station::Ours };
+            let came = Came { from, to: Station::Ours, towards: None };
             assert!(!leaves(small().judge(judge, &base().ttl(1).bytes(), came)).is_hop);
         }
     }

@@ -21,13 +21,18 @@ impl Case<'_, u128> {
         if self.came.from == Origin::Host && self.is_discovery(&ip) {
             return Ok(Verdict::Neighbor(Message::Nd));
         }
-        let found = self.find(ip.dst().to_bits(), flow);
+        let found = self.find(self.towards(&ip).to_bits(), flow);
         match found.decision.outcome {
             outcome if leads_on(outcome) => self.leave(&ip, &found),
             Outcome::Local => self.local(&ip, &found),
             Outcome::Multicast => self.multicast(&ip),
             outcome => self.refuse(outcome, &refusals()),
         }
+    }
+
+    /// Where it goes: to its destination, if it is not led elsewhere.
+    fn towards(&self, ip: &Ipv6<&[u8]>) -> Ipv6Addr {
+        if let Some(IpAddr::V6(to)) = self.came.towards { to } else { ip.dst() }
     }
 
     fn header(&self) -> Checked<Ipv6<&[u8]>> {
@@ -138,7 +143,7 @@ impl Case<'_, u128> {
         if length.min(self.longest) > mtu.into() {
             return tell(Told::V6(Icmp6Error::packet_too_big(mtu.into())), DropReason::TooBig);
         }
-        let next_hop = self.view.next_hop(found, ip.dst().into());
+        let next_hop = self.view.next_hop(found, self.towards(ip).into());
         let redirect = self.redirect(ip, found, next_hop);
         Ok(self.go(found, next_hop, false, redirect, failed))
     }
@@ -341,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_host_finds_neighbors_by_groups_and_nothing_else() {
-        let from_host = Came { from: Origin::Host, to: Station::Group };
+        let from_host = Came { from: Origin::Host, to: Station::Group, towards: None };
         let judged = |packet: Ip6| small().judge(judge, &packet.bytes(), from_host);
         let to_group = || base().dst("ff02::1:ff00:2");
         let asks = to_group().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]);
@@ -358,7 +363,7 @@ mod tests {
             (long, told(Icmp6Error::packet_too_big(1500), DropReason::TooBig)),
         ]);
         leaves(verdict(&mut small(), &base().payload(vec![0; 1452])));
-        let ours = Came { from: Origin::Host, to: Station::Ours };
+        let ours = Came { from: Origin::Host, to: Station::Ours, towards: None };
         assert!(!leaves(small().judge(judge, &base().hop_limit(1).bytes(), ours)).is_hop);
     }
 

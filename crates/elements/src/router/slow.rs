@@ -8,6 +8,7 @@ use super::flow::Flows;
 use super::held::{Held, Neighbor};
 use super::icmp::{self, Silence, Speaker};
 use super::judge::{Own, judge};
+use super::led;
 use super::limits::{Bucket, Limits, Rate};
 use super::local::{Fragments, no_fragments};
 use super::order::UpTo;
@@ -163,6 +164,7 @@ impl Slow {
             Err(reason) => return job.cx.discard(packet, reason),
         };
         let kind = Ethernet::new(packet.data()).map(|ethernet| ethernet.ether_type());
+        let came = Came { towards: kind.ok().and_then(|kind| led::towards(&packet, kind)), ..came };
         match (kind, from) {
             (Ok(EtherType::ARP), Origin::Port(port)) => self.take_message(packet, port, Message::Arp, job),
             (Ok(EtherType::ARP), _) => self.host_asks(packet, job),

@@ -123,15 +123,17 @@ pub(crate) struct Came {
     pub(crate) from: Origin,
     /// In a frame to whom.
     pub(crate) to: Station,
+    /// Where it goes instead of its destination, as its destination annotation says.
+    pub(crate) towards: Option<IpAddr>,
 }
 
 impl Came {
     /// By a port, to the router's own station.
     pub(crate) fn by(port: PortId) -> Came {
-        Came { from: Origin::Port(port), to: Station::Ours }
+        Came { from: Origin::Port(port), to: Station::Ours, towards: None }
     }
     /// From the router itself.
-    pub(crate) const FROM_US: Came = Came { from: Origin::Router, to: Station::Ours };
+    pub(crate) const FROM_US: Came = Came { from: Origin::Router, to: Station::Ours, towards: None };
 }
 
 /// What a packet is judged by beside itself.
@@ -155,7 +157,7 @@ impl<'a> View<'a> {
             Some(port) => Station::of(to, self.port(port).ok_or(DropReason::PortDown)?.address),
             None => Station::Ours,
         };
-        Ok(Came { from, to })
+        Ok(Came { from, to, towards: None })
     }
     /// The neighbor to which a packet to `to` leaves.
     pub(crate) fn next_hop(&self, found: &Explained, to: IpAddr) -> IpAddr {

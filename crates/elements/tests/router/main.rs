@@ -3,6 +3,7 @@ mod errors;
 mod floods;
 mod forwarding;
 mod fuzz;
+mod led;
 mod local;
 mod neighbors;
 mod order;

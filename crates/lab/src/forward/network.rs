@@ -59,33 +59,19 @@ pub(super) fn name(what: &str, worker: usize) -> String {
     format!("{what}{worker}")
 }
 
-/// The configuration.
-pub(super) fn text(case: &Case) -> String {
-    case.flows.map_or_else(|| router(case), |flows| balancer(case, flows))
-}
-
 /// Servers that flows are shared out among.
 const SERVERS: usize = 16;
 /// What flows go to.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// A service by direct return, so that packets keep their addresses.
+/// The balancer of a service by direct return, so that packets keep their addresses.
 fn balancer(case: &Case, flows: u32) -> String {
     let members: String = (0..SERVERS).map(|n| format!(", MEMBER server{n} {}", gateway(4, n))).collect();
     let (state, most) = (!case.stateless, flows.max(1 << 16));
-    let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
-    let worker = |n| {
-        format!(
-            "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
-    -> Strip(14) -> check{n} :: CheckIPHeader
-    -> forward{n} :: FlowBalancer(SERVICE {SERVICE} udp{members}, STATE {state}, FLOWS {}, YOUNG {most})
-    -> ttl{n} :: DecIPTTL -> arp{n} :: ARPQuerier(198.19.0.1, {OUT}) -> send{n} :: ToDevice(out{n});
-odd{n} :: Counter -> Discard; check{n}[1] -> odd{n}; forward{n}[1] -> odd{n}; ttl{n}[1] -> odd{n};
-Idle -> [1] arp{n};\n",
-            2 * most
-        )
-    };
-    (0..case.workers).map(worker).collect::<String>() + &placed(case)
+    format!(
+        "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, STATE {state}, FLOWS {}, YOUNG {most})",
+        2 * most
+    )
 }
 
 /// Each worker has a part of its own.
@@ -94,7 +80,8 @@ fn placed(case: &Case) -> String {
     if case.workers > 1 { format!("StaticThreadSched({});\n", places.join(", ")) } else { String::new() }
 }
 
-fn router(case: &Case) -> String {
+/// The configuration.
+pub(super) fn text(case: &Case) -> String {
     let ports = match case.family {
         4 => ["198.18.0.1/24", "198.19.0.1/24 10.64.0.1/15"],
         _ => ["2001:2:0:0::1/64", "2001:2:0:1::1/64 2001:2:0:2::1/64"],
@@ -110,10 +97,11 @@ Idle -> ip -> Discard; Idle -> [1] ip; ip[1] -> Discard; ip[2] -> Discard;\n",
     );
     let class = if case.family == 4 { "IPForward" } else { "IP6Forward" };
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
+    let balancer = case.flows.map(|flows| format!("-> {} ", balancer(case, flows))).unwrap_or_default();
     for n in 0..case.workers {
         text += &format!(
             "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
-    -> forward{n} :: {class}(ip); Idle -> [1] forward{n};
+    {balancer}-> forward{n} :: {class}(ip); Idle -> [1] forward{n};
 forward{n} -> odd{n} :: Counter -> Discard; forward{n}[2] -> odd{n};
 forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
         );
@@ -123,12 +111,6 @@ forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
 
 /// What is to be made known in the run: handlers, and what to write to them.
 pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
-    if case.flows.is_some() {
-        let server = |worker: usize, n: usize| {
-            (format!("arp{worker}.insert"), format!("{} {}", gateway(4, n), station(n as u32)))
-        };
-        return (0..case.workers).flat_map(|worker| (0..SERVERS).map(move |n| server(worker, n))).collect();
-    }
     let line = |number| {
         ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), station(number)))
     };

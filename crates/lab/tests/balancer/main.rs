@@ -12,6 +12,7 @@ mod load;
 mod methods;
 mod net;
 mod plain;
+mod pmtu;
 mod replaced;
 mod server;
 mod takeover;

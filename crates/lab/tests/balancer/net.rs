@@ -44,21 +44,37 @@ const UNPACK: &str =
 
 /// Runs a test on such a network, the servers of which do this with connections.
 pub(crate) fn with_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
+    rig::test(label, |rig: &Rig| body(&net(rig)?));
+}
+
+/// The same with another client, 10.0.1.66, behind the first one, which forwards packets up to a length.
+pub(crate) fn with_far_client(label: &str, mtu: u32, body: impl FnOnce(&Net, &Host) -> Result<()>) {
     rig::test(label, |rig: &Rig| {
-        artery()?;
-        let (client, router, switch) = (rig.host("c")?, rig.host("r")?, rig.switch("s")?);
-        rig.link(&client, "eth0", &router, "eth0")?;
-        rig.plug(&router, "eth1", &switch)?;
-        client.address("eth0", "10.0.1.2/24")?.route("default", "10.0.1.1")?;
-        let mut servers = Vec::new();
-        for number in 1..=5 {
-            let server = rig.host(&format!("web{number}"))?;
-            let _: Link = rig.plug(&server, "eth0", &switch)?;
-            server.address("eth0", &format!("10.0.2.1{number}/24"))?.route("default", "10.0.2.1")?;
-            servers.push(server);
-        }
-        body(&Net { client, router, servers, switch, next_port: Arc::new(AtomicU16::new(20_000)) })
+        let (net, far) = (net(rig)?, rig.host("far")?);
+        let hop = &net.client;
+        rig.link(&far, "eth0", hop, "eth1")?;
+        hop.address("eth1", "10.0.1.65/26")?.mtu("eth1", mtu)?.forwarding(true)?;
+        hop.sysctl("net.ipv4.conf.eth0.proxy_arp", "1")?;
+        // It does not know of the hop's limit, and so lets servers send packets that are too long.
+        far.address("eth0", "10.0.1.66/26")?.route("default", "10.0.1.65")?;
+        body(&net, &far)
     });
+}
+
+fn net(rig: &Rig) -> Result<Net> {
+    artery()?;
+    let (client, router, switch) = (rig.host("c")?, rig.host("r")?, rig.switch("s")?);
+    rig.link(&client, "eth0", &router, "eth0")?;
+    rig.plug(&router, "eth1", &switch)?;
+    client.address("eth0", "10.0.1.2/24")?.route("default", "10.0.1.1")?;
+    let mut servers = Vec::new();
+    for number in 1..=5 {
+        let server = rig.host(&format!("web{number}"))?;
+        let _: Link = rig.plug(&server, "eth0", &switch)?;
+        server.address("eth0", &format!("10.0.2.1{number}/24"))?.route("default", "10.0.2.1")?;
+        servers.push(server);
+    }
+    Ok(Net { client, router, servers, switch, next_port: Arc::new(AtomicU16::new(20_000)) })
 }
 
 impl Net {

@@ -48,6 +48,8 @@ pub struct Choice {
     pub(crate) weights: Box<[u32]>,
     /// By place.
     pub(crate) members: Box<[Option<Arc<Member>>]>,
+    /// By place: the bits of its address.
+    pub(crate) addresses: Box<[u128]>,
     /// Places in the order of names.
     pub(crate) by_name: Box<[u16]>,
     /// Of the members that flows can have.
@@ -118,7 +120,12 @@ impl Choice {
         let id = self.living(action)?;
         self.members.get(id.place())?.as_deref()
     }
-    /// The same without a look at the member.
+    /// The bits of a member's address, of which an IPv4 address has the last 32; 0 if there is no such member.
+    #[inline]
+    pub fn address_bits(&self, id: MemberId) -> u128 {
+        self.addresses.get(id.place()).copied().unwrap_or(0)
+    }
+    /// The number of the member that a known flow has the number of, if it lives.
     #[inline]
     pub fn living(&self, action: u32) -> Option<MemberId> {
         let id = MemberId::of(action)?;

@@ -7,6 +7,7 @@ use super::{BalanceError, Balancer, Choice, Down, Member, MemberId, Method, Sett
 use crate::next_hop::{Buckets, by_weight, shares};
 use artery_rcu::{Domain, Published};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,13 @@ pub struct Members {
     generation: u32,
     latest: Latest,
     published: Arc<Published<Choice>>,
+}
+
+fn address_bits(seat: &Seat) -> u128 {
+    match seat.member.address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
 }
 
 /// What was published last.
@@ -77,6 +85,7 @@ impl Members {
             ids: Box::default(),
             weights: Box::default(),
             members: Box::default(),
+            addresses: Box::default(),
             by_name: Box::default(),
             places: Places::default(),
             used: Arc::default(),
@@ -262,6 +271,7 @@ impl Members {
             ids: places.iter().map(id).collect(),
             weights: weights.clone().into(),
             members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
+            addresses: places.iter().map(|seat| seat.as_ref().map_or(0, address_bits)).collect(),
             by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
             places: Places::of(reachable.map(|seat| &*seat.member)),
             used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
