@@ -187,7 +187,7 @@ pub struct Decision {
 
 impl Decision {
     /// What stands where nothing is decided yet.
-    const NONE: Decision =
+    pub const NONE: Decision =
         Decision { link: Link::UNKNOWN, port: PortId(0), mtu: 0, outcome: Outcome::Unreachable };
 }
 

@@ -78,9 +78,8 @@ struct Work<A: Forwarded> {
     /// ... where they go, and what was decided.
     addresses: Vec<A>,
     decisions: Vec<Decision>,
-    /// Whether some or all of the frames go by their annotation, and what is known of these then.
+    /// Whether all of the frames go by their annotation, and what is known of where these lead.
     are_led: bool,
-    are_all_led: bool,
     led: Led<A>,
 }
 
@@ -125,7 +124,6 @@ impl<A: Forwarded> Work<A> {
             addresses,
             decisions,
             are_led: false,
-            are_all_led: false,
             led,
         }
     }
@@ -136,7 +134,7 @@ impl<A: Forwarded> Work<A> {
         self.addresses.resize(batch.len(), A::ZERO);
         self.outputs.resize(batch.len(), self.odd);
         self.places.clear();
-        let (odd, mut are_plain, mut are_led, mut are_all_led) = (self.odd, true, false, true);
+        let (odd, mut are_plain, mut are_led) = (self.odd, true, true);
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check(packet.data(), gate);
             let towards = A::towards(packet);
@@ -144,10 +142,9 @@ impl<A: Forwarded> Work<A> {
             *to = if is_led { towards } else { address };
             *output = odd | (PLAIN * u16::from(is_plain));
             are_plain &= is_plain;
-            are_led |= is_led;
-            are_all_led &= is_led;
+            are_led &= is_led;
         }
-        (self.are_led, self.are_all_led) = (are_led, are_all_led);
+        self.are_led = are_led;
         if !are_plain {
             self.check_again(batch, gate);
         }
@@ -176,19 +173,37 @@ impl<A: Forwarded> Work<A> {
         self.places.extend(plain.map(|(place, _)| place));
     }
 
-    /// Decides about all frames that passed the check. Returns the port that these are forwarded by, if it is the same.
+    /// Decides about all frames that passed the check, after so many changes of the tables. Returns the port that these are
+    /// forwarded by, if it is the same.
     #[inline]
-    fn decide(&mut self, batch: &Batch, turn: &Turn<'_>) -> Option<PortId> {
-        let Work { path, flows, places, addresses, decisions, led, .. } = self;
-        if self.are_led
-            && let Some(port) = led.decide(path, turn, addresses, decisions)
-        {
+    fn decide(&mut self, batch: &Batch, turn: &Turn<'_>, changes: u64) -> Option<PortId> {
+        if !self.are_led {
+            return self.decide_by_tables(batch, turn).0;
+        }
+        if let Some(port) = self.led.decide(changes, &self.addresses, &mut self.decisions) {
             return port;
         }
+        let (port, are_single) = self.decide_by_tables(batch, turn);
+        if are_single {
+            self.led.learn(&self.addresses, &self.decisions);
+        }
+        port
+    }
+
+    /// The same by the tables, and whether all go by the only way there is.
+    #[inline]
+    fn decide_by_tables(&mut self, batch: &Batch, turn: &Turn<'_>) -> (Option<PortId>, bool) {
+        let Work { path, flows, places, addresses, decisions, .. } = self;
         let packets = batch.iter().as_slice();
         let frame =
             |at: usize| packets.get(places.get(at).copied().unwrap_or(at)).map_or(&[][..], Packet::data);
-        path.decide_batch(turn, addresses, |at, method| flows.number(frame(at), method), decisions)
+        let mut are_single = true;
+        let number = |at, method| {
+            are_single = false;
+            flows.number(frame(at), method)
+        };
+        let port = path.decide_batch(turn, addresses, number, decisions);
+        (port, are_single)
     }
 
     /// Whether every frame of the batch passed the check.
@@ -200,7 +215,7 @@ impl<A: Forwarded> Work<A> {
     #[cold]
     fn check_sources(&mut self, batch: &Batch, check: ReversePath, came_by: PortId, turn: &Turn<'_>) {
         self.gather(batch, |packet| A::ends(packet.data()).0);
-        self.decide(batch, turn);
+        self.decide_by_tables(batch, turn);
         let plain = self.outputs.iter_mut().filter(|output| **output == PLAIN);
         for (output, way) in plain.zip(&self.decisions) {
             let leads = matches!(way.outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
@@ -321,6 +336,7 @@ fn longest(packet: &Packet, mtu: u16) -> usize {
 impl<A: Forwarded> Element for Forward<A> {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let (turn, came_by) = (cx.turn(), PortId(input as u16));
+        let changes = self.router.changes();
         let Forward { ports, work, router, worker } = self;
         let ports = ports.read(turn);
         let Some(port) = ports.get(input) else { return cx.discard_all(batch, DropReason::DeviceDown) };
@@ -335,9 +351,9 @@ impl<A: Forwarded> Element for Forward<A> {
             work.check_sources(batch, port.settings.rpf, came_by, turn);
         }
         // Where senders are told of better first hops, the slow path does so.
-        let may_turn_back = !port.settings.redirects || work.are_all_led;
+        let may_turn_back = !port.settings.redirects || work.are_led;
         let port = work
-            .decide(batch, turn)
+            .decide(batch, turn, changes)
             .filter(|port| (may_turn_back || *port != came_by) && work.are_all_plain());
         if router.order().is_behind(*worker) {
             work.turn_all_aside();

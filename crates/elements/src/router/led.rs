@@ -1,10 +1,9 @@
-//! Packets that are led: their destination annotation says where they go. A balancer leads many to a few addresses, so it
-//! is decided about each of these once in a batch.
+//! Packets that are led: their destination annotation says where they go. A balancer leads many to a few addresses, so what
+//! was decided about these is kept until anything changes.
 use super::forward::Forwarded;
 use artery_engine::{Packet, anno};
-use artery_rcu::Turn;
 use artery_table::PortId;
-use artery_table::path::{Decision, PathReader};
+use artery_table::path::{Decision, Outcome};
 use artery_wire::EtherType;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,67 +17,75 @@ pub(super) fn towards(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
     (!to.is_unspecified()).then_some(to)
 }
 
-/// Addresses that are told apart by their last bits.
-const SLOTS: usize = 64;
+/// Pairs of places: addresses are told apart by their last bits, and two with the same ones have room beside each other.
+const PAIRS: usize = 64;
 
-/// The addresses of a batch, each once; kept for its storage.
+/// What was decided about addresses while nothing changed.
 pub(super) struct Led<A> {
-    /// By last bits: an address, the batch that had it, and its place among those of the batch.
-    slots: Box<[(A, u32, u16); SLOTS]>,
-    batch: u32,
-    few: Vec<A>,
-    /// Of all packets: the place of theirs.
-    places: Vec<u16>,
-    decisions: Vec<Decision>,
+    kept: Box<[[Kept<A>; 2]; PAIRS]>,
+    /// The number of changes before it.
+    changes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Kept<A> {
+    address: A,
+    decision: Decision,
+}
+
+impl<A: Forwarded> Kept<A> {
+    /// Packets are not led to this address.
+    const NOTHING: Kept<A> = Kept { address: A::ZERO, decision: Decision::NONE };
 }
 
 impl<A: Forwarded> Default for Led<A> {
     fn default() -> Led<A> {
-        let slots = Box::new([(A::ZERO, 0, 0); SLOTS]);
-        Led { slots, batch: 0, few: Vec::new(), places: Vec::new(), decisions: Vec::new() }
+        Led { kept: Box::new([[Kept::NOTHING; 2]; PAIRS]), changes: 0 }
     }
 }
 
 impl<A: Forwarded> Led<A> {
-    /// Decides about all packets of a batch as [`PathReader::decide_batch`] does. None if it can't be done so, since the
-    /// packets to an address take several ways.
-    #[inline(never)]
+    /// Decides about packets that are all led, as [`PathReader::decide_batch`](artery_table::path::PathReader::decide_batch) does, after so many changes. None if it is
+    /// not known what becomes of some: then [`learn`](Self::learn) what is decided about them.
+    #[inline]
     pub(super) fn decide(
         &mut self,
-        path: &mut PathReader<A>,
-        turn: &Turn<'_>,
+        changes: u64,
         addresses: &[A],
         decisions: &mut Vec<Decision>,
     ) -> Option<Option<PortId>> {
-        self.sort(addresses);
-        let mut are_several = false;
-        let asked = |_, _| {
-            are_several = true;
-            0
-        };
-        let port = path.decide_batch(turn, &self.few, asked, &mut self.decisions);
-        if are_several {
-            return None;
+        if self.changes != changes {
+            self.changes = changes;
+            self.kept.fill([Kept::NOTHING; 2]);
         }
-        decisions.clear();
-        decisions.extend(self.places.iter().map(|place| self.decisions[usize::from(*place)]));
-        Some(port)
+        decisions.resize(addresses.len(), Decision::NONE);
+        let first = addresses.first().map_or(PortId(0), |address| self.kept(*address).decision.port);
+        let (mut are_known, mut are_alike) = (true, !addresses.is_empty());
+        for (address, to) in addresses.iter().zip(&mut *decisions) {
+            let kept = self.kept(*address);
+            *to = kept.decision;
+            are_known &= kept.address == *address;
+            are_alike &= to.port == first;
+        }
+        are_known.then_some(are_alike.then_some(first))
     }
 
-    /// Finds the addresses, each once but for a few that have their last bits in common.
-    fn sort(&mut self, addresses: &[A]) {
-        let Led { slots, batch, few, places, .. } = self;
-        few.clear();
-        places.resize(addresses.len(), 0);
-        *batch = batch.wrapping_add(1);
-        let batch = *batch;
-        for (address, place) in addresses.iter().zip(places) {
-            let slot = &mut slots[address.last_bits() % SLOTS];
-            if slot.1 != batch || slot.0 != *address {
-                *slot = (*address, batch, few.len() as u16);
-                few.push(*address);
+    /// What is kept for an address, or for another one.
+    #[inline]
+    fn kept(&self, address: A) -> &Kept<A> {
+        let pair = &self.kept[address.last_bits() % PAIRS];
+        &pair[usize::from(pair[0].address != address)]
+    }
+
+    /// Keeps what was decided about packets, unless control wants to hear of their use.
+    #[cold]
+    pub(super) fn learn(&mut self, addresses: &[A], decisions: &[Decision]) {
+        for (address, decision) in addresses.iter().zip(decisions) {
+            let is_plain = decision.outcome == Outcome::Forward && decision.link.is_only_ready();
+            if is_plain && self.kept(*address).address != *address {
+                let pair = &mut self.kept[address.last_bits() % PAIRS];
+                *pair = [Kept { address: *address, decision: *decision }, pair[0]];
             }
-            *place = slot.2;
         }
     }
 }

@@ -4,6 +4,9 @@ use super::order::Order;
 use artery_engine::{ArgError, Args, Resources};
 use artery_table::router::{Readers, Tables};
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The link address of a packet's next hop, as LookupNextHop writes and LinkHeader reads it: six bytes of annotation.
@@ -14,9 +17,34 @@ pub(crate) struct SharedRouter {
     name: String,
     ports: usize,
     tables: Mutex<Tables>,
+    /// How often the tables were held by somebody who may have changed them.
+    changes: AtomicU64,
     readers: Readers,
     events: Mutex<Events>,
     order: Order,
+}
+
+/// The tables, held by who may change them.
+pub struct TablesGuard<'a> {
+    tables: MutexGuard<'a, Tables>,
+    changes: &'a AtomicU64,
+}
+
+impl Deref for TablesGuard<'_> {
+    type Target = Tables;
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
+}
+impl DerefMut for TablesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+}
+impl Drop for TablesGuard<'_> {
+    fn drop(&mut self) {
+        self.changes.fetch_add(1, Release);
+    }
 }
 
 impl SharedRouter {
@@ -25,7 +53,8 @@ impl SharedRouter {
         let (readers, views) = (tables.readers(), tables.ports());
         let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
         let (tables, order) = (Mutex::new(tables), Order::new(workers));
-        SharedRouter { name: name.to_string(), ports, tables, readers, events, order }
+        let changes = AtomicU64::new(0);
+        SharedRouter { name: name.to_string(), ports, tables, changes, readers, events, order }
     }
     /// The element's name.
     pub(crate) fn name(&self) -> &str {
@@ -48,9 +77,15 @@ impl SharedRouter {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// For who changes something.
-    pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
+    pub(crate) fn tables(&self) -> TablesGuard<'_> {
         // Tables are whole between any two of their statements that can panic.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        TablesGuard { tables, changes: &self.changes }
+    }
+    /// Another number when anything may have changed. What is decided by the tables after this was read holds until then.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
     }
 }
 
@@ -63,7 +98,7 @@ impl RouterTables {
         resources.get::<NamedRouters>().get(name).map(RouterTables)
     }
     /// The tables. As long as they are held, nobody else changes them.
-    pub fn lock(&self) -> MutexGuard<'_, Tables> {
+    pub fn lock(&self) -> TablesGuard<'_> {
         self.0.tables()
     }
 }

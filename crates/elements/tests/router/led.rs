@@ -100,6 +100,41 @@ fn a_member_that_is_not_known_is_asked_for_and_gets_what_waited() {
 }
 
 #[test]
+fn what_was_decided_holds_until_anything_changes() {
+    let neighbors = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5, NEIGHBOR b 10.0.2.6 2:0:0:0:2:6";
+    let mut led = led(neighbors, &format!("{SERVICES}, MEMBER one 30.0.0.1"), "IPForward");
+    led.rig.bench.write("add_route", "30.0.0.0/8 10.0.2.5").unwrap();
+    for _ in 0..3 {
+        assert_eq!(led.stations(&frames(1..3)), ["02:00:00:00:02:05", "02:00:00:00:02:05"]);
+    }
+    led.rig.bench.write("add_route", "30.0.0.0/24 10.0.2.6").unwrap();
+    assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:06"], "a better route");
+    led.rig.bench.write("add_neighbor", "b 10.0.2.6 2:0:0:0:2:7").unwrap();
+    assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:07"], "another station");
+    led.rig.bench.write("remove_route", "30.0.0.0/24").unwrap();
+    assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:05"]);
+    led.rig.bench.write("remove_route", "30.0.0.0/8").unwrap();
+    led.pass_odd(&frames(1..2));
+    assert_eq!(led.rig.drops(DropReason::NoRoute), 1);
+}
+
+#[test]
+fn members_whose_addresses_end_alike_are_told_apart() {
+    // 64 apart, so that three of them share the two places that are kept for such.
+    let members: Vec<u8> = vec![5, 69, 133];
+    let neighbors: Vec<String> =
+        members.iter().map(|n| format!("NEIGHBOR b 10.0.2.{n} 2:0:0:0:2:{n:x}")).collect();
+    let config: String = members.iter().map(|n| format!(", MEMBER m{n} 10.0.2.{n}")).collect();
+    let mut led = led(&neighbors.join(", "), &format!("{SERVICES}{config}"), "IPForward");
+    let all = frames(1..301);
+    let first: Vec<String> = all.chunks(32).flat_map(|some| led.stations(some)).collect();
+    assert_eq!(shares(first.clone()).len(), 3);
+    for _ in 0..3 {
+        assert_eq!(all.chunks(50).flat_map(|some| led.stations(some)).collect::<Vec<_>>(), first);
+    }
+}
+
+#[test]
 fn senders_hear_what_became_of_packets_that_are_led() {
     let neighbors = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5";
     let mut led = led(neighbors, &format!("{SERVICES}, MEMBER one 10.0.2.5"), "IPForward");
