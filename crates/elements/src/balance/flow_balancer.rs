@@ -11,7 +11,7 @@ use crate::ip::ip_header;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Packet, StartError, Time, anno,
 };
-use artery_table::Pages;
+use artery_table::{HugePages, Pages, Storage};
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
 use artery_wire::{EtherType, Ipv4, Ipv6};
@@ -70,6 +70,7 @@ b -> Discard; b[1] -> Discard;",
         Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),
         Arg::keyword("FLOWS", "flows", "1048576", "most flows that are remembered, of a family and worker"),
         Arg::keyword("YOUNG", "flows", "65536", "most of them that are not proven"),
+        Arg::keyword("RESERVE", "flows", "0", "of how many of them the memory is taken at the start, in huge pages where the system has some"),
         Arg::keyword("PRESET", "default or paper", "default", "after what time a flow is idle: by its state, or always 30 s"),
     ],
     handlers: HANDLERS,
@@ -86,8 +87,8 @@ const ANSWERS: usize = 2;
 const LINK: usize = 14;
 /// How often flows are looked after while no packet comes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How many flows are looked at then.
-const BUDGET: usize = 4096;
+/// How often at most while packets come.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// A balancer on one worker.
 pub(super) struct FlowBalancer {
@@ -96,6 +97,8 @@ pub(super) struct FlowBalancer {
     balancer: Option<Balancer>,
     is_nat: bool,
     takes_frames: bool,
+    /// When flows were looked after.
+    maintained: Duration,
     answers: Answers,
     pub(super) local: Local,
     pub(super) follow: Follow,
@@ -138,11 +141,12 @@ impl FlowBalancer {
         }
         let balancer = FlowBalancer {
             balancer: Some(shared.balancer()),
-            v4: Known::new(table(args)?, &shared.services),
-            v6: Known::new(table(args)?, &shared.services),
+            v4: Known::new(|has_service| table(args, has_service), &shared.services)?,
+            v6: Known::new(|has_service| table(args, has_service), &shared.services)?,
             shared,
             is_nat,
             takes_frames,
+            maintained: Duration::ZERO,
             answers: Answers::default(),
             local: Local::new(args.worker().0),
             follow: Follow::default(),
@@ -161,17 +165,18 @@ impl FlowBalancer {
     /// Notes which packets are for a service; tells it of each in its order.
     #[inline(always)]
     fn note(&mut self, batch: &Batch, mut tell: impl FnMut(bool)) {
-        self.v4.begin(batch.len());
-        self.v6.begin(batch.len());
-        let takes_frames = self.takes_frames;
+        let (takes_frames, count) = (self.takes_frames, batch.len());
+        let (mut v4, mut v6) = (self.v4.notes(count), self.v6.notes(count));
         for (at, packet) in batch.iter().enumerate() {
             let (bytes, version) = if takes_frames { packet_in(packet) } else { packet_at(packet) };
             tell(match version {
-                4 => self.v4.note(at, bytes),
-                6 => self.v6.note(at, bytes),
+                4 => v4.note(at, bytes),
+                6 => v6.note(at, bytes),
                 _ => false,
             });
         }
+        let noted = (v4.count, v6.count);
+        (self.v4.count, self.v6.count) = noted;
     }
 
     /// Leads frames to their members by annotation.
@@ -194,7 +199,7 @@ impl FlowBalancer {
         };
         v6.assign(&mut by, tally, &mut lead6);
         v6.assign_others(&mut by, tally, lead6);
-        let ours = v4.count() + v6.count();
+        let ours = v4.noted() + v6.noted();
         tally.balanced += (ours - nobodys.len()) as u64;
         tally.others += (batch.len() - ours) as u64;
         if !nobodys.is_empty() {
@@ -322,28 +327,25 @@ impl FlowBalancer {
 
     /// Does what is to be done with a batch.
     fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let (count, now) = (batch.len(), cx.now().since(Time::ZERO));
+        let now = cx.now().since(Time::ZERO);
         match (self.takes_frames, self.is_nat) {
             (true, false) => self.lead(batch, choice, cx),
             (false, _) if input == 1 => return self.answer(batch, choice, cx),
             _ => self.deal(batch, choice, cx),
         }
         cx.send_all(if self.takes_frames { input } else { MEMBERS }, batch);
-        // At a million packets a second, a million flows are looked at in eight seconds.
-        self.maintain(choice, now, count.div_ceil(8));
+        if now.saturating_sub(self.maintained) >= PAUSE {
+            self.maintain(choice, now);
+        }
     }
 
-    /// Looks after some flows.
-    fn maintain(&mut self, choice: &Choice, now: Duration, budget: usize) {
-        let tick = Tick::at(now);
-        if let Some(flows) = &mut self.v4.flows {
-            flows.maintain(tick, budget);
-        }
-        if let Some(flows) = &mut self.v6.flows {
-            flows.maintain(tick, budget);
-        }
-        self.v4.others.forget(now);
-        self.v6.others.forget(now);
+    /// Looks after some flows, so many that all have their turn well within the shortest idle time.
+    #[cold]
+    fn maintain(&mut self, choice: &Choice, now: Duration) {
+        let since = now.saturating_sub(self.maintained);
+        self.maintained = now;
+        self.v4.maintain(now, since);
+        self.v6.maintain(now, since);
         self.settle(choice);
         self.follow.rest(now);
     }
@@ -404,7 +406,7 @@ fn check_ports(args: &Args<'_>, takes_frames: bool) -> Result<(), ArgError> {
 }
 
 /// The table of flows that the arguments describe; none without STATE.
-fn table<K: FlowKey>(args: &Args<'_>) -> Result<Option<FlowTable<K>>, ArgError> {
+fn table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTable<K>>, ArgError> {
     let limits = FlowLimits { flows: args.read("FLOWS")?, young: args.read("YOUNG")? };
     let idle = match args.read::<String>("PRESET")?.as_str() {
         "default" => IdleTimes::default(),
@@ -417,8 +419,16 @@ fn table<K: FlowKey>(args: &Args<'_>) -> Result<Option<FlowTable<K>>, ArgError> 
         return Ok(None);
     }
     let settings = FlowSettings { idle, ..FlowSettings::default() };
-    let table = FlowTable::new(limits, settings, Seed::random(), &Pages);
-    table.map(Some).map_err(|error| ArgError::wrong(format!("no memory for FLOWS {}: {error}", limits.flows)))
+    let reserve: u32 = args.read("RESERVE")?;
+    // Taken piece by piece while packets flow, huge pages would hold them up.
+    let storage: &dyn Storage = if reserve > 0 { &HugePages } else { &Pages };
+    let table = FlowTable::new(limits, settings, Seed::random(), storage);
+    let mut table =
+        table.map_err(|error| ArgError::wrong(format!("no memory for FLOWS {}: {error}", limits.flows)))?;
+    if has_service {
+        table.populate(reserve);
+    }
+    Ok(Some(table))
 }
 
 impl Element for FlowBalancer {
@@ -448,7 +458,7 @@ impl Element for FlowBalancer {
         let now = time.since(Time::ZERO);
         let balancer = self.shared.balancer();
         let choice = balancer.at(cx.turn());
-        self.maintain(choice, now, BUDGET);
+        self.maintain(choice, now);
         if exchange::flush(self) {
             cx.schedule();
         }

@@ -19,14 +19,20 @@ const CHUNK: usize = 1024;
 /// Flows that may end until somebody takes note: more than any part of a batch, a round or a flush makes end.
 const ENDS: usize = 8192;
 
+/// All flows are looked at in this time, if they are not too many for that.
+const ROUND: Duration = Duration::from_secs(2);
+/// How many are looked at together.
+const LEAST: usize = 64;
+const MOST: usize = 4096;
+
 /// Packets of a batch that are for the service, and the table of their flows.
 pub(super) struct Known<K> {
     /// None where flows are not remembered.
     pub(super) flows: Option<FlowTable<K>>,
     /// What packets to the services have in common.
     services: Box<[Pattern<K>]>,
-    /// Packets that were noted; of so many of the following something holds.
-    count: usize,
+    /// Packets of flows that were noted: of so many the following says something.
+    pub(super) count: usize,
     keys: Vec<K>,
     /// Of each key: where its packet is in the batch, and what the packet looks like.
     sights: Vec<(u32, Sight)>,
@@ -45,43 +51,44 @@ pub(super) struct Chooser<'a> {
 }
 
 impl<K: Between> Known<K> {
-    pub(super) fn new(mut flows: Option<FlowTable<K>>, services: &[Service]) -> Known<K> {
+    /// With the table that is made for who has a service of the family, or has not.
+    pub(super) fn new<E>(
+        table: impl FnOnce(bool) -> Result<Option<FlowTable<K>>, E>,
+        services: &[Service],
+    ) -> Result<Known<K>, E> {
+        let services: Box<[Pattern<K>]> = services.iter().filter_map(Service::pattern).collect();
+        let mut flows = table(!services.is_empty())?;
         flows.iter_mut().for_each(|flows| flows.report_ends(ENDS));
-        let services = services.iter().filter_map(Service::pattern).collect();
         let (keys, sights, found) = Default::default();
-        Known { flows, services, count: 0, keys, sights, found, others: Others::default() }
+        Ok(Known { flows, services, count: 0, keys, sights, found, others: Others::default() })
     }
 
-    /// Forgets the last batch, for one of so many packets.
+    /// Forgets the last batch, and is ready to note packets of one of so many.
     #[inline]
-    pub(super) fn begin(&mut self, packets: usize) {
-        self.count = 0;
+    pub(super) fn notes(&mut self, packets: usize) -> Notes<'_, K> {
         self.others.clear();
-        if self.keys.len() < packets {
+        // Imports leave other keys here.
+        if self.keys.len().min(self.sights.len()) < packets {
             self.keys.resize(packets, K::default());
             self.sights.resize(packets, Default::default());
         }
-    }
-
-    /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
-    #[inline(always)]
-    pub(super) fn note(&mut self, at: usize, packet: &[u8]) -> bool {
-        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else {
-            return self.others.note(at, packet, &self.services);
-        };
-        if !self.services.iter().any(|service| service.has(&key)) {
-            return false;
-        }
-        let places = self.keys.get_mut(self.count).zip(self.sights.get_mut(self.count));
-        let Some((key_place, sight_place)) = places else { return false };
-        (*key_place, *sight_place) = (key, (at as u32, sight));
-        self.count += 1;
-        true
+        let Known { keys, sights, services, others, .. } = self;
+        let first = services.first().copied();
+        Notes { keys, sights, services, first, others, count: 0 }
     }
 
     /// How many packets were noted.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn noted(&self) -> usize {
         self.count + self.others.count()
+    }
+
+    /// Looks after flows, after so much time.
+    pub(super) fn maintain(&mut self, now: Duration, since: Duration) {
+        if let Some(flows) = &mut self.flows {
+            let share = u64::from(flows.len()) * since.as_micros() as u64 / ROUND.as_micros() as u64;
+            flows.maintain(Tick::at(now), (share as usize).clamp(LEAST, MOST));
+        }
+        self.others.forget(now);
     }
 
     /// Finds out whose the noted packets are that show no flow of their own, when that is known of all others of the batch.
@@ -137,6 +144,46 @@ impl<K: Between> Known<K> {
                 tell(*at as usize, by.meet(flows, key, sight, tally));
             }
         }
+    }
+}
+
+/// Takes notes of a batch: apart from the rest, so that what changes with each packet is at hand.
+pub(super) struct Notes<'a, K> {
+    keys: &'a mut [K],
+    sights: &'a mut [(u32, Sight)],
+    services: &'a [Pattern<K>],
+    /// The first of them, for most there is one.
+    first: Option<Pattern<K>>,
+    others: &'a mut Others<K>,
+    /// Packets of flows so far.
+    pub(super) count: usize,
+}
+
+impl<K: Between> Notes<'_, K> {
+    /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
+    #[inline(always)]
+    pub(super) fn note(&mut self, at: usize, packet: &[u8]) -> bool {
+        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else {
+            return self.others.note(at, packet, self.services);
+        };
+        if !self.first.is_some_and(|first| first.has(&key)) && !self.is_further(&key) {
+            return false;
+        }
+        if let Some(place) = self.keys.get_mut(self.count)
+            && let Some(sight_place) = self.sights.get_mut(self.count)
+        {
+            *place = key;
+            *sight_place = (at as u32, sight);
+            self.count += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Whether a packet is for a service that is not the first.
+    #[inline(never)]
+    fn is_further(&self, key: &K) -> bool {
+        self.services.iter().skip(1).any(|service| service.has(key))
     }
 }
 
