@@ -4,6 +4,7 @@ mod judge;
 mod machine;
 pub(crate) mod options;
 mod read;
+mod service;
 mod text;
 
 use crate::cli::usage_error;
@@ -101,6 +102,8 @@ struct Plan {
     routes: Vec<Route>,
     tables: Vec<Table>,
     neighbors: Vec<Neighbor>,
+    services: Vec<service::Service>,
+    sharing: service::Sharing,
     /// The name of the host's interface, if it is to have one.
     host: Option<String>,
 }

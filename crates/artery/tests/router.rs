@@ -87,6 +87,21 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
             "--host",
             "me0",
         ],
+        vec![
+            "--port",
+            "eth1=10.0.1.1/24",
+            "--port",
+            "eth2=10.0.2.1/24,fd00::1/64",
+            "--service",
+            "192.0.2.1:80/tcp=web1=10.0.2.11:8080,web2=10.0.2.12@3",
+            "--service",
+            "[fd00:9::1]:53=dns=fd00::5",
+            "--method",
+            "resilient",
+            "--check",
+            "tcp every 5s",
+            "--nat",
+        ],
     ];
     for options in options {
         let text = printed(&options);
@@ -116,6 +131,34 @@ fn forwarders_of_a_router_that_could_not_be_made_say_so() {
         assert!(checked.err.contains(expected), "{expected}: {}", checked.err);
     }
     assert!(!checked.err.contains("does not name an element"), "{}", checked.err);
+}
+
+#[test]
+fn frames_of_all_ports_go_through_every_service() {
+    let ports = ["--port", "eth1=10.0.1.1/24", "--port", "eth2=10.0.2.1/24"];
+    let services = ["--service", "192.0.2.1:80/tcp=a=10.0.2.11", "--service", "192.0.2.2=b=10.0.2.12@2"];
+    let text = printed(&[&ports[..], &services].concat());
+    for expected in [
+        "service1 :: FlowBalancer(FRAMES true, SERVICE 192.0.2.1:80 tcp,\n    MEMBER a 10.0.2.11);",
+        "service2 :: FlowBalancer(FRAMES true, SERVICE 192.0.2.2,\n    MEMBER b 10.0.2.12 weight 2);",
+        "-> [1] service1 [1] -> [1] service2 [1] -> in_eth2",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn how_services_are_shared_out_is_said_only_of_services() {
+    let port = ["router", "--print", "--port", "eth1=10.0.1.1/24"];
+    for (options, expected) in [
+        (&["--nat"][..], "--method, --check and --nat are about services; name one by --service"),
+        (&["--service", "192.0.2.1=a=10.0.1.2", "--method", "random"], "--method 'random': "),
+        (&["--service", "192.0.2.1=a=10.0.1.2", "--check", "knock"], "--check 'knock': "),
+    ] {
+        let outcome = artery(&[&port[..], options].concat());
+        assert_eq!((outcome.status, outcome.out.as_str()), (2, ""), "{outcome:?}");
+        assert!(outcome.err.contains(expected), "{expected}: {}", outcome.err);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
 
 The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
@@ -34,6 +35,18 @@ pub(crate) struct RouterOptions {
     /// A neighbor that need not be asked for its Ethernet address
     #[arg(long, value_name = "PORT=ADDR=ETHER")]
     pub(super) neighbor: Vec<String>,
+    /// A service whose connections servers share, which have its address too; with --nat they need not
+    #[arg(long, value_name = "ADDR:PORT[/tcp|/udp]=NAME=ADDR[,NAME=ADDR]...")]
+    pub(super) service: Vec<String>,
+    /// How the server of a new connection is chosen: maglev, resilient, hash, xor, least-loaded, per-packet or flowlet
+    #[arg(long, value_name = "METHOD")]
+    pub(super) method: Option<String>,
+    /// What servers are asked: tcp, http PATH [STATUS] or ping, then 'every TIME', 'fall N', 'rise N' if you like
+    #[arg(long, value_name = "CHECK")]
+    pub(super) check: Option<String>,
+    /// Give packets the server's address in the place of the service's, and answers the service's again
+    #[arg(long)]
+    pub(super) nat: bool,
     /// The host's interface to the router
     #[arg(long, value_name = "NAME", default_value = "artery0")]
     pub(super) host: String,

@@ -1,5 +1,6 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
+use super::service;
 use super::{Neighbor, Plan, Port, Route, Table, Way};
 use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
@@ -15,6 +16,8 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         routes: all(&options.route, route, mistakes),
         tables: all(&options.table, table, mistakes),
         neighbors: all(&options.neighbor, neighbor, mistakes),
+        services: all(&options.service, service::read, mistakes),
+        sharing: service::sharing(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
     }
 }

@@ -1,5 +1,5 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Plan, Port, Way, host};
+use super::{Plan, Port, Way, host, service};
 use anyhow::anyhow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -10,8 +10,9 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     let mut text = format!("// {}\n\n", called.replace('\n', " "));
     text += &router(plan);
     text += FORWARDERS;
+    text += &service::text(plan);
     for (n, port) in plan.ports.iter().enumerate() {
-        text += &port_text(n, port, &names[n]);
+        text += &port_text(n, port, &names[n], &service::way(plan, n));
     }
     text += &odd(plan.ports.len());
     text += &host_text(plan);
@@ -77,14 +78,14 @@ fn way_text(way: &Way) -> String {
     }
 }
 
-/// What arrives at a port, and what leaves by it.
-fn port_text(n: usize, port: &Port, name: &str) -> String {
+/// What arrives at a port, on its way through services, and what leaves by it.
+fn port_text(n: usize, port: &Port, name: &str, way: &str) -> String {
     // Neighbor Discovery is sent to groups that the interface would have to be told of.
     let promiscuous = if port.has_ipv6() { ", PROMISC true" } else { "" };
     format!(
         "
 // Port {n}, {device}. The host does not see what arrives here.
-from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> in_{name} :: Classifier(12/0800, 12/86dd, -);
+from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;

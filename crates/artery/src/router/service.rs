@@ -1,0 +1,140 @@
+//! Services that the router shares out among servers, as options say them and as elements.
+use super::Plan;
+use super::options::{RouterOptions, split};
+use artery_table::balance::{Check, Member, Method};
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+/// A service and who shares it.
+#[derive(Debug)]
+pub(super) struct Service {
+    /// As FlowBalancer wants it.
+    place: String,
+    members: Vec<String>,
+}
+
+/// How services are shared out, as arguments of FlowBalancer; empty where nothing is said.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    arguments: Vec<String>,
+}
+
+const WANTS: &str = "ADDRESS:PORT[/tcp|/udp]=NAME=ADDRESS[,NAME=ADDRESS]…, as in 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12@3";
+
+/// `ADDRESS[:PORT][/PROTOCOL]=NAME=ADDRESS[:PORT][@WEIGHT],…`.
+pub(super) fn read(text: &str) -> Result<Service, String> {
+    let (place, members) = split("--service", text, WANTS)?;
+    let wrong = |why: String| format!("--service {text}: {why}");
+    let (address, protocol) = place.split_once('/').unwrap_or((place, ""));
+    if !["", "tcp", "udp"].contains(&protocol) {
+        return Err(wrong(format!("'{protocol}' is neither tcp nor udp; write {WANTS}")));
+    }
+    let ip = match address.parse::<SocketAddr>() {
+        Ok(both) if both.port() > 0 => both.ip(),
+        Ok(_) => return Err(wrong(format!("{address}: a port is a number from 1 to 65535"))),
+        Err(_) => address.parse().map_err(|_| wrong(format!("'{address}' is no address; write {WANTS}")))?,
+    };
+    let members = members.split(',').map(|word| member(word, ip)).collect::<Result<Vec<_>, _>>();
+    let place = format!("{address} {protocol}").trim_end().to_string();
+    Ok(Service { place, members: members.map_err(wrong)? })
+}
+
+/// `NAME=ADDRESS[:PORT][@WEIGHT]`, of the service's family.
+fn member(word: &str, service: IpAddr) -> Result<String, String> {
+    let wants = || format!("'{word}' is no server; write NAME=ADDRESS, as in web1=10.0.2.11");
+    let (name, place) = word.split_once('=').ok_or_else(wants)?;
+    let (place, weight) = place.split_once('@').unwrap_or((place, "1"));
+    let text = format!("{name} {place} weight {weight}");
+    let member: Member = text.parse().map_err(|why| format!("{word}: {why}"))?;
+    if member.address.is_ipv4() != service.is_ipv4() {
+        return Err(format!("{word}: {} takes no packets to {service}, of the other family", member.address));
+    }
+    Ok(if weight == "1" { format!("{name} {place}") } else { text })
+}
+
+/// How services are shared out; what is wrong with it is added to `mistakes`.
+pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sharing {
+    let mut arguments = Vec::new();
+    let mut add =
+        |option: &str, keyword: &str, text: &Option<String>, is_good: &dyn Fn(&str) -> Option<String>| {
+            let Some(text) = text else { return };
+            match is_good(text) {
+                None => arguments.push(format!("{keyword} {text}")),
+                Some(why) => mistakes.push(format!("{option} '{text}': {why}")),
+            }
+        };
+    let method = |text: &str| text.parse::<Method>().err().map(|why| why.to_string());
+    let check = |text: &str| text.parse::<Check>().err().map(|why| why.to_string());
+    add("--method", "METHOD", &options.method, &method);
+    add("--check", "CHECK", &options.check, &check);
+    if options.nat {
+        arguments.push("FORWARD nat".to_string());
+    }
+    let says_how = options.method.is_some() || options.check.is_some() || options.nat;
+    if options.service.is_empty() && says_how {
+        mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());
+    }
+    Sharing { arguments }
+}
+
+/// The name of a service's element.
+pub(super) fn name(n: usize) -> String {
+    format!("service{}", n + 1)
+}
+
+/// The elements of services; none if there are none.
+pub(super) fn text(plan: &Plan) -> String {
+    let mut text = String::new();
+    for (n, service) in plan.services.iter().enumerate() {
+        let members: String =
+            service.members.iter().map(|member| format!(",\n    MEMBER {member}")).collect();
+        let sharing: String =
+            plan.sharing.arguments.iter().map(|argument| format!(",\n    {argument}")).collect();
+        let _ = write!(
+            text,
+            "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n{name} :: \
+             FlowBalancer(FRAMES true, SERVICE {place}{members}{sharing});\n",
+            place = service.place,
+            name = name(n)
+        );
+    }
+    text
+}
+
+/// What frames of port `n` go through before they are forwarded.
+pub(super) fn way(plan: &Plan, n: usize) -> String {
+    (0..plan.services.len()).map(|service| format!("[{n}] {} [{n}] -> ", name(service))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_servers_with_names_ports_and_weights() {
+        let service = read("192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12:8080@3").unwrap();
+        assert_eq!(service.place, "192.0.2.1:80 tcp");
+        assert_eq!(service.members, ["web1 10.0.2.11", "web2 10.0.2.12:8080 weight 3"]);
+        assert_eq!(read("[2001:db8::1]:53=a=2001:db8:2::a").unwrap().place, "[2001:db8::1]:53");
+        assert_eq!(read("192.0.2.1=a=10.0.2.1").unwrap().place, "192.0.2.1");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_service_is_named_with_the_remedy() {
+        for (text, expected) in [
+            ("192.0.2.1:80", "write --service ADDRESS:PORT"),
+            ("192.0.2.1:80/sctp=a=10.0.2.1", "'sctp' is neither tcp nor udp"),
+            ("192.0.2.1:0=a=10.0.2.1", "a port is a number from 1 to 65535"),
+            ("host:80=a=10.0.2.1", "'host:80' is no address"),
+            ("192.0.2.1:80=10.0.2.1", "'10.0.2.1' is no server; write NAME=ADDRESS"),
+            ("192.0.2.1:80=a=2001:db8::1", "of the other family"),
+            ("192.0.2.1:80=a=10.0.2.1@many", "a=10.0.2.1@many: "),
+        ] {
+            let why = read(text).unwrap_err();
+            assert!(
+                why.starts_with(&format!("--service {text}: ")) && why.contains(expected),
+                "{text}: {why}"
+            );
+        }
+    }
+}
