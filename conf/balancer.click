@@ -73,4 +73,7 @@ routes[1] -> to_left :: Leave($LEFT_IP, 1500) -> left;
 routes[2] -> to_right :: Leave($RIGHT_IP, 1500) -> right;
 routes[3] -> ICMPError($LEFT_IP, unreachable, net) -> routes;
 
-to_server[1], to_left[1], to_right[1] -> routes;
+// Errors about answers are for the servers that sent them, those about packets to servers come from the service.
+to_left[1] -> [0] balancer;
+to_server[1] -> [1] balancer;
+to_right[1] -> routes;

@@ -34,7 +34,8 @@ back by input 1, to leave by output 2 in the service's name; there is one SERVIC
 
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I and leave by
 output I, those of the service with the member's address as destination annotation, which leads them to the member. So the
-router's routes and neighbors serve members, too, and ICMP errors are sent by it.
+router's routes and neighbors serve members, too, and ICMP errors are sent by it. Those that it sends itself about answers don't
+reach members: let no port that leads to clients have a smaller MTU than members have.
 
 Without FRAMES all other packets leave by output 1 as they are: those to something else, and those that no member can take.
 Without output 1 they are dropped, and so are frames that no member can take.

@@ -93,11 +93,15 @@ impl Index {
         self.count
     }
 
-    /// Takes memory for the buckets of `flows` flows from the system.
+    /// Takes memory for the buckets of `flows` flows from the system, and for as many overflow lines as these
+    /// have need of.
     pub(super) fn populate(&mut self, flows: u32) {
-        let buckets = u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 1;
-        let words = &self.words[..buckets.min(self.most.into()) as usize * 8];
-        words.iter().step_by(4096 / 8).for_each(|word| word.store(word.load(Relaxed), Relaxed));
+        let buckets = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 1).min(self.most.into()) as u32;
+        let overflow = (buckets / 4).min(self.most_overflow);
+        for (first, lines) in [(0, buckets), (self.most, overflow)] {
+            let words = &self.words[first as usize * 8..(first + lines) as usize * 8];
+            words.iter().step_by(4096 / 8).for_each(|word| word.store(word.load(Relaxed), Relaxed));
+        }
     }
 
     #[inline(always)]
