@@ -11,9 +11,9 @@ use crate::ip::ip_header;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Packet, StartError, Time, anno,
 };
-use artery_table::{HugePages, Pages, Storage};
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
+use artery_table::{HugePages, Pages, Storage};
 use artery_wire::{EtherType, Ipv4, Ipv6};
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};

@@ -115,17 +115,7 @@ impl<A: Forwarded> Work<A> {
     fn new(path: PathReader<A>, odd: u16) -> Work<A> {
         let (outputs, places, addresses, decisions) = Default::default();
         let (flows, led) = (Flows::default(), Led::default());
-        Work {
-            path,
-            flows,
-            odd,
-            outputs,
-            places,
-            addresses,
-            decisions,
-            are_led: false,
-            led,
-        }
+        Work { path, flows, odd, outputs, places, addresses, decisions, are_led: false, led }
     }
 
     /// Finds the destinations of all frames that can be forwarded as far as they say themselves.
