@@ -265,14 +265,14 @@ impl Handle {
     /// Writes a handler. Where several workers have copies, they do it at the same time.
     pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
         let (plan, control, mut called) = (self.plan(), &self.shared.control, Vec::new());
-        plan.write_with(full, "", |element, name| {
+        let begun = plan.write_with(full, "", |element, name| {
             let Some((worker, node)) = element else { return control.write_global(&plan, name, value) };
             called.push(control.begin_call(worker, full, writing(&plan, node, name, value))?);
             Ok(())
-        })?;
-        // All are waited for, also behind one that refuses: what comes next finds it done everywhere.
+        });
+        // All are waited for, also behind one that refuses or can't be asked: what comes next finds it done everywhere.
         let answers: Vec<_> = called.into_iter().map(|called| control.answer(called, full, || ())).collect();
-        answers.into_iter().collect()
+        answers.into_iter().collect::<Result<(), _>>().and(begun)
     }
     /// What each element has seen on all workers, by number.
     pub fn counts(&self) -> Result<Vec<Counts>, HandlerError> {

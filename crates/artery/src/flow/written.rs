@@ -73,7 +73,7 @@ impl<'a> Rest<'a> {
     #[inline(always)]
     fn number<T: TryFrom<u64>>(&mut self) -> Option<T> {
         let (digits, number) = self.digits();
-        let is_plain = digits == 1 || self.0[0] != b'0';
+        let is_plain = digits == 1 || self.0.first() != Some(&b'0');
         // More digits than 19 may be too many for 64 bits.
         (1..=19).contains(&digits).then_some(())?;
         self.0 = &self.0[digits..];
@@ -183,6 +183,9 @@ mod tests {
             let mut shorter = line.clone();
             shorter.remove(at);
             agrees(&shorter);
+            for len in 0..line.len() {
+                agrees(&line[..len]);
+            }
             line.insert(at, b"0.\"e-"[usize::from(with % 5)]);
             agrees(&line);
         }
