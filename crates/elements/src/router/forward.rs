@@ -127,9 +127,8 @@ impl<A: Forwarded> Work<A> {
         let (odd, mut are_plain, mut are_led) = (self.odd, true, true);
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check(packet.data(), gate);
-            let towards = A::towards(packet);
-            let is_led = towards != A::ZERO;
-            *to = if is_led { towards } else { address };
+            *to = led_to(packet, address);
+            let is_led = *to != address;
             *output = odd | (PLAIN * u16::from(is_plain));
             are_plain &= is_plain;
             are_led &= is_led;
@@ -214,10 +213,7 @@ impl<A: Forwarded> Work<A> {
             }
         }
         self.find_places();
-        self.gather(batch, |packet| {
-            let towards = A::towards(packet);
-            if towards == A::ZERO { A::ends(packet.data()).1 } else { towards }
-        });
+        self.gather(batch, |packet| led_to(packet, A::ends(packet.data()).1));
     }
     fn gather(&mut self, batch: &Batch, which: impl Fn(&Packet) -> A) {
         let plain = batch.iter().zip(&self.outputs).filter(|(_, output)| **output == PLAIN);
@@ -280,6 +276,13 @@ impl<A: Forwarded> Work<A> {
             }
         }
     }
+}
+
+/// Where a packet to a destination goes: there, if it is not led elsewhere.
+#[inline(always)]
+fn led_to<A: Forwarded>(packet: &Packet, destination: A) -> A {
+    let towards = A::towards(packet);
+    if towards == A::ZERO { destination } else { towards }
 }
 
 /// A port that frames leave by.

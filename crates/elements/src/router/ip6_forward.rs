@@ -12,7 +12,7 @@ Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRoute
 CheckIP6Header, LookupNextHop, DecIP6HLIM and LinkHeader do together. Input I takes the IPv6 frames that port I of the
 router received, output I leads to port I. A forwarded frame has its hop limit decremented, the link addresses of its
 next hop and of the port, and no padding; nothing else of it changes. A packet with an IPv6 destination annotation, as
-FlowBalancer gives it, goes where that leads instead of to its destination.
+FlowBalancer gives it, goes where that leads instead of to its destination: one that came out of an IPv4 tunnel must have none.
 
 What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole, that
@@ -79,7 +79,7 @@ impl Forwarded for u128 {
 
     #[inline]
     fn last_bits(self) -> usize {
-        self as usize
+        (self ^ self >> 16 ^ self >> 64) as usize
     }
 
     #[inline]

@@ -93,7 +93,7 @@ impl Forwarded for u32 {
 
     #[inline]
     fn last_bits(self) -> usize {
-        self as usize
+        (self ^ self >> 8 ^ self >> 16) as usize
     }
 
     #[inline]

@@ -1,20 +1,22 @@
 //! Packets that are led: their destination annotation says where they go. A balancer leads many to a few addresses, so what
 //! was decided about these is kept until anything changes.
-use super::forward::Forwarded;
+use super::forward::{Forwarded, LINK};
+use super::icmp;
 use artery_engine::{Packet, anno};
 use artery_table::PortId;
 use artery_table::path::{Decision, Outcome};
 use artery_wire::EtherType;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a frame's packet is led, if it is.
+/// Where a frame's packet is led, if that is not its destination.
 pub(super) fn towards(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
     let to: IpAddr = match kind {
         EtherType::IPV4 => packet.dst_ip().into(),
         EtherType::IPV6 => Ipv6Addr::from(packet.annotation::<16>(anno::DST_IP6)).into(),
         _ => return None,
     };
-    (!to.is_unspecified()).then_some(to)
+    let (_, destination) = packet.data().get(LINK..).and_then(icmp::ends)?;
+    (!to.is_unspecified() && to != destination).then_some(to)
 }
 
 /// Pairs of places: addresses are told apart by their last bits, and two with the same ones have room beside each other.
