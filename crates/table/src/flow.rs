@@ -107,6 +107,8 @@ pub struct FlowTable<K> {
     round_end: u32,
     /// Parts of the entries that were used since their memory was given back.
     used: Vec<bool>,
+    /// So many of the first parts were taken to be kept.
+    reserved: u32,
     /// Room for the lookups of a batch.
     under_way: Vec<UnderWay>,
     ends: Ends<K>,
@@ -176,6 +178,7 @@ impl<K: FlowKey> FlowTable<K> {
             seed,
             hand: 0,
             round_end: 0,
+            reserved: 0,
             used: vec![false; limits.flows.div_ceil(maintain::PART) as usize],
             under_way: vec![UnderWay::default(); BATCH],
             ends: Ends::none(),

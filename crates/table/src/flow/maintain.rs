@@ -74,7 +74,10 @@ impl<K: FlowKey> FlowTable<K> {
     /// Goes on to entry `to`, and gives back the memory of the parts that this leaves, where no flow is in them.
     fn advance(&mut self, to: u32) {
         for part in self.hand / PART..to / PART {
-            if self.used[part as usize] && self.ids.none_in(part * PART, (part + 1) * PART) {
+            if part >= self.reserved
+                && self.used[part as usize]
+                && self.ids.none_in(part * PART, (part + 1) * PART)
+            {
                 self.give_back(part);
             }
         }
@@ -92,7 +95,7 @@ impl<K: FlowKey> FlowTable<K> {
     /// part behind that, which was not left, is given back.
     fn begin_round(&mut self) {
         let last = self.ids.end().saturating_sub(1) / PART;
-        if self.round_end <= last * PART && self.used[last as usize] {
+        if last >= self.reserved && self.round_end <= last * PART && self.used[last as usize] {
             self.give_back(last);
         }
         self.ids.ends_at(self.round_end);
@@ -173,7 +176,7 @@ impl<K: FlowKey> FlowTable<K> {
         true
     }
 
-    /// Takes memory for `flows` flows from the system now, so that no packet waits for that later. With huge pages
+    /// Takes memory for `flows` flows from the system now, to be kept, so that no packet waits for that later. With huge pages
     /// this takes the system long, so that it is for a table that no worker has yet.
     pub fn populate(&mut self, flows: u32) {
         let flows = flows.min(self.room.flows);
@@ -181,6 +184,7 @@ impl<K: FlowKey> FlowTable<K> {
         // A store, of what is there: reading would be shown a page of zeros that everybody shares.
         entries.iter().step_by(PAGE_WORDS).for_each(|word| word.store(word.load(Relaxed), Relaxed));
         self.index.populate(flows);
+        self.reserved = self.reserved.max(flows.div_ceil(PART));
         self.used[..flows.div_ceil(PART) as usize].fill(true);
     }
 }
