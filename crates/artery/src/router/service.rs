@@ -64,7 +64,11 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
             }
         };
     let method = |text: &str| text.parse::<Method>().err().map(|why| why.to_string());
-    let check = |text: &str| text.parse::<Check>().err().map(|why| why.to_string());
+    let check = |text: &str| match text.parse::<Check>() {
+        Ok(_) => strange(text)
+            .map(|word| format!("'{word}' can't be written in a configuration; ask for another path")),
+        Err(why) => Some(why.to_string()),
+    };
     add("--method", "METHOD", &options.method, &method);
     add("--check", "CHECK", &options.check, &check);
     if options.nat {
@@ -75,6 +79,13 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
         mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());
     }
     Sharing { arguments }
+}
+
+/// What of a text would be something else in a configuration.
+fn strange(text: &str) -> Option<String> {
+    let is_strange = |c: &char| !(c.is_ascii_alphanumeric() || " -_./:=%~+&?@".contains(*c));
+    let comment = ["//", "/*"].into_iter().find(|mark| text.contains(mark)).map(str::to_string);
+    comment.or_else(|| text.chars().find(is_strange).map(String::from))
 }
 
 /// The name of a service's element.
@@ -117,6 +128,16 @@ mod tests {
         assert_eq!(service.members, ["web1 10.0.2.11", "web2 10.0.2.12:8080 weight 3"]);
         assert_eq!(read("[2001:db8::1]:53=a=2001:db8:2::a").unwrap().place, "[2001:db8::1]:53");
         assert_eq!(read("192.0.2.1=a=10.0.2.1").unwrap().place, "192.0.2.1");
+    }
+
+    #[test]
+    fn what_a_configuration_would_take_for_something_else_is_strange() {
+        for text in
+            ["http /a,b", "http /a)b", "http /a//b", "http /$a", "http /a\"b", "http /a#b", "http /a\nb"]
+        {
+            assert!(strange(text).is_some(), "{text}");
+        }
+        assert_eq!(strange("http /health?full=1&x=%20 200-299 every 5s"), None);
     }
 
     #[test]

@@ -34,7 +34,8 @@ back by input 1, to leave by output 2 in the service's name; there is one SERVIC
 
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I and leave by
 output I, those of the service with the member's address as destination annotation, which leads them to the member. So the
-router's routes and neighbors serve members, too, and ICMP errors are sent by it. Those that it sends itself about answers don't
+router's routes and neighbors serve members, too, and ICMP errors are sent by it. With `nat` answers are translated at whatever
+input they come by. Those that it sends itself about answers don't
 reach members: let no port that leads to clients have a smaller MTU than members have.
 
 Without FRAMES all other packets leave by output 1 as they are: those to something else, and those that no member can take.
@@ -279,6 +280,9 @@ impl FlowBalancer {
     /// Gives an answer of a member the service's name. Says whether it is one.
     fn turn_answer(&mut self, packet: &mut Packet, choice: &Choice, cx: &mut Context<'_>) -> bool {
         if self.takes_frames {
+            if packet_in(packet).1 == 0 {
+                return false;
+            }
             mark_packet(packet);
         }
         let (service, now) = (self.shared.services[0], cx.now().since(Time::ZERO));
@@ -337,14 +341,18 @@ impl FlowBalancer {
         cx.send_all(if self.takes_frames { input } else { MEMBERS }, batch);
         if now.saturating_sub(self.maintained) >= PAUSE {
             self.maintain(choice, now);
+        } else if self.follow.is_on() {
+            // Who follows hears of a flow's end before it comes again.
+            self.settle(choice);
         }
     }
 
-    /// Looks after some flows, so many that all have their turn well within the shortest idle time.
+    /// Looks after some flows: those whose turn it is after this time.
     #[cold]
     fn maintain(&mut self, choice: &Choice, now: Duration) {
         let since = now.saturating_sub(self.maintained);
         self.maintained = now;
+        self.settle(choice);
         self.v4.maintain(now, since);
         self.v6.maintain(now, since);
         self.settle(choice);
