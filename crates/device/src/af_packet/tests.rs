@@ -241,11 +241,13 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         let mut sent = batch_of(pool, (0..50).map(|n| frame(BROADCAST, n, 60)));
         tx.transmit(&mut sent).unwrap();
         let mut got = Batch::default();
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(20);
         assert_eq!(rx.own_counters().ring_full, 0, "the kernel was not asked");
+        // Asleep, so that what the kernel left for later gets a processor.
         while rx.counters().ring_full < 18 && Instant::now() < end {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
+        assert!(rx.counters().ring_full >= 18, "{:?}, {} not sent", rx.counters(), sent.len());
         // A slot may still be filled on another processor while later ones overflow: poll until all were seen.
         let seen = |rx: &AfPacketRx| rx.counters().packets + rx.counters().pool_empty;
         while seen(&rx) < 32 && Instant::now() < end {
@@ -254,7 +256,6 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
         let counters = rx.counters();
         assert_eq!(counters.packets, 10);
         assert!(counters.packets + counters.pool_empty >= 32, "the ring has 32 slots: {counters:?}");
-        assert!(counters.ring_full >= 18, "{counters:?}");
         assert_eq!(rx.own_counters(), counters);
     });
 }
