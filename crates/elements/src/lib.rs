@@ -74,6 +74,10 @@ elements! {
     script (info): address_info, alignment_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }
 
+#[cfg(test)]
+#[path = "../tests/random/mod.rs"]
+mod random;
+
 /// All classes, as the language, the manual and the builder use them.
 pub static CLASSES: Classes = Classes(ALL);
 

@@ -103,30 +103,19 @@ pub(crate) mod testing {
     use artery_engine::{Bench, Class};
     use artery_wire::build::{icmp_echo, ip4};
 
-    /// A generator for tests, which print its seed.
-    pub(crate) struct Random(pub(crate) u64);
+    pub(crate) use crate::random::Random;
 
-    impl Random {
-        pub(crate) fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
+    /// Bytes that mean nothing.
+    pub(crate) fn noise(random: &mut Random, length: usize) -> Vec<u8> {
+        (0..length).map(|_| random.next() as u8).collect()
+    }
+    fn damaged(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if !bytes.is_empty() {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
         }
-        pub(crate) fn below(&mut self, n: usize) -> usize {
-            (self.next() % n as u64) as usize
-        }
-        pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
-            (0..n).map(|_| self.next() as u8).collect()
-        }
-        fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
-            let mut bytes = bytes.to_vec();
-            if !bytes.is_empty() {
-                let at = self.below(bytes.len());
-                bytes[at] ^= 1 << self.below(8);
-            }
-            bytes
-        }
+        bytes
     }
 
     /// Packets of several kinds, well-formed.
@@ -154,7 +143,9 @@ pub(crate) mod testing {
         let (mut sent, mut left) = (0, 0);
         for sample in samples() {
             for len in 0..=sample.len() {
-                for bytes in [sample[..len].to_vec(), random.damaged(&sample[..len]), random.bytes(len)] {
+                for bytes in
+                    [sample[..len].to_vec(), damaged(&mut random, &sample[..len]), noise(&mut random, len)]
+                {
                     let packet = marked_somewhere(bench.packet(&bytes), &mut random);
                     bench.push_packets(0, [packet]);
                     sent += 1;
