@@ -1,7 +1,7 @@
 //! What a table does between batches: it forgets idle flows, makes the index smaller, gives memory back; and what
 //! control changes while it is used.
 use super::ends::EndReason;
-use super::entry::{self, LIVE, PINNED, Status, YOUNG};
+use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::limits::{FlowLimits, FlowSettings};
 use super::tick::Tick;
@@ -173,6 +173,9 @@ impl<K: FlowKey> FlowTable<K> {
         let flags = if is_pinned { status.flags & !YOUNG | PINNED } else { status.flags & !PINNED };
         debug_assert!(flags & LIVE != 0);
         entry::set_status(line, Status { flags, ..status });
+        if status.has(PINNED | IMPORTED) && !is_pinned {
+            self.note_imported(id.0);
+        }
         true
     }
 

@@ -95,6 +95,9 @@ impl<K: FlowKey> FlowTable<K> {
         entry::set_answer(line, record.answer);
         entry::set_counts::<K>(line, [record.packets, record.bytes]);
         entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
+        if old.has(PINNED) && !new.has(PINNED) {
+            self.note_imported(id.0);
+        }
     }
 }
 

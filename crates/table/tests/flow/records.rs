@@ -185,3 +185,21 @@ fn ends_are_told_in_order_while_there_is_room() {
     go_round(&mut table, at(190_000));
     assert_eq!((table.len(), table.take_ends().count(), table.stats().unreported_ends), (0, 0, 17));
 }
+
+#[test]
+fn flows_that_came_pinned_make_room_once_they_are_pinned_no_more() {
+    let mut table = table::<Flow4>(3, 3);
+    let pinned = |n| FlowRecord { is_pinned: true, ..record(n) };
+    (1..4).for_each(|n| assert!(table.import(&pinned(n), at(0)).is_ok()));
+    assert!(table.import(&record(4), at(0)).is_err());
+    // By hand, and by a newer record.
+    let two = table.find(&tcp(2)).unwrap();
+    assert!(table.pin(two, false));
+    let newer = FlowRecord { version: record(3).version.wrapping_add(1), ..record(3) };
+    assert!(matches!(table.import(&newer, at(0)), Ok(Imported::Newer(_))));
+    for (n, gone) in [(4, 2), (5, 3)] {
+        assert!(matches!(table.import(&record(n), at(0)), Ok(Imported::New(_))));
+        assert!(table.find(&tcp(gone)).is_none(), "{gone}");
+    }
+    assert!(table.find(&tcp(1)).is_some());
+}
