@@ -1,0 +1,221 @@
+//! `set …`: options of the filter, with what holds where nothing is said.
+use crate::rule::{InterfaceName, Place, StateOptions};
+use std::time::Duration;
+
+/// A `set` line, one item of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptionLine {
+    /// What it says.
+    pub option: SetOption,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What a `set` line says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetOption {
+    /// `skip on`.
+    Skip(Vec<InterfaceName>),
+    /// `timeout`, in seconds (of `adaptive.start` and `adaptive.end`: states).
+    Timeout(Timeout, u32),
+    /// `limit`.
+    Limit(Limit, u32),
+    /// `state-policy`; whether states are bound to interfaces.
+    StatePolicy(bool),
+    /// `state-defaults`.
+    StateDefaults(StateOptions),
+    /// `block-policy`; whether senders hear of it.
+    BlockPolicy(bool),
+    /// `optimization`.
+    Optimization(Optimization),
+    /// `ruleset-optimization`.
+    RulesetOptimization(RulesetOptimization),
+    /// `loginterface`; None is `none`.
+    LogInterface(Option<InterfaceName>),
+    /// `reassemble`; and whether fragments that must not be cut are put together, too.
+    Reassemble(bool, bool),
+    /// `hostid`.
+    HostId(u32),
+    /// `debug`, the level as written.
+    Debug(String),
+    /// `fingerprints`, a file; otherwise ignored.
+    Fingerprints(String),
+    /// `syncookies`.
+    Syncookies(Syncookies),
+}
+
+/// `set syncookies`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncookies {
+    /// `never`.
+    Never,
+    /// `always`.
+    Always,
+    /// `adaptive`, with the shares of the states in percent at which it starts and ends.
+    Adaptive(u8, u8),
+}
+
+/// `set optimization`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Optimization {
+    /// `normal`.
+    #[default]
+    Normal,
+    /// `high-latency` and `satellite`.
+    HighLatency,
+    /// `aggressive`.
+    Aggressive,
+    /// `conservative`.
+    Conservative,
+}
+
+/// `set ruleset-optimization`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RulesetOptimization {
+    /// `none`.
+    None,
+    /// `basic`.
+    #[default]
+    Basic,
+    /// `profile`.
+    Profile,
+}
+
+/// Times after which something is forgotten, in the order of pfctl -s timeouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // their names are those of pf.conf(5)
+pub enum Timeout {
+    TcpFirst,
+    TcpOpening,
+    TcpEstablished,
+    TcpClosing,
+    TcpFinwait,
+    TcpClosed,
+    TcpTsdiff,
+    UdpFirst,
+    UdpSingle,
+    UdpMultiple,
+    IcmpFirst,
+    IcmpError,
+    OtherFirst,
+    OtherSingle,
+    OtherMultiple,
+    Fragment,
+    Interval,
+    AdaptiveStart,
+    AdaptiveEnd,
+    SourceTrack,
+}
+
+impl Timeout {
+    /// All, with their names.
+    pub const NAMES: [(Timeout, &'static str); 20] = [
+        (Timeout::TcpFirst, "tcp.first"),
+        (Timeout::TcpOpening, "tcp.opening"),
+        (Timeout::TcpEstablished, "tcp.established"),
+        (Timeout::TcpClosing, "tcp.closing"),
+        (Timeout::TcpFinwait, "tcp.finwait"),
+        (Timeout::TcpClosed, "tcp.closed"),
+        (Timeout::TcpTsdiff, "tcp.tsdiff"),
+        (Timeout::UdpFirst, "udp.first"),
+        (Timeout::UdpSingle, "udp.single"),
+        (Timeout::UdpMultiple, "udp.multiple"),
+        (Timeout::IcmpFirst, "icmp.first"),
+        (Timeout::IcmpError, "icmp.error"),
+        (Timeout::OtherFirst, "other.first"),
+        (Timeout::OtherSingle, "other.single"),
+        (Timeout::OtherMultiple, "other.multiple"),
+        (Timeout::Fragment, "frag"),
+        (Timeout::Interval, "interval"),
+        (Timeout::AdaptiveStart, "adaptive.start"),
+        (Timeout::AdaptiveEnd, "adaptive.end"),
+        (Timeout::SourceTrack, "src.track"),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Timeout::NAMES[self as usize].1
+    }
+}
+
+/// What there may be only so many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // their names are those of pf.conf(5)
+pub enum Limit {
+    States,
+    SourceNodes,
+    Fragments,
+    Tables,
+    TableEntries,
+    PacketDelays,
+    Anchors,
+}
+
+impl Limit {
+    /// All, with their names.
+    pub const NAMES: [(Limit, &'static str); 7] = [
+        (Limit::States, "states"),
+        (Limit::SourceNodes, "src-nodes"),
+        (Limit::Fragments, "frags"),
+        (Limit::Tables, "tables"),
+        (Limit::TableEntries, "table-entries"),
+        (Limit::PacketDelays, "pktdelay-pkts"),
+        (Limit::Anchors, "anchors"),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Limit::NAMES[self as usize].1
+    }
+}
+
+/// Timeouts and limits as they are after all options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Seconds (of the adaptive ones: states), by [`Timeout`].
+    pub timeouts: [u32; 20],
+    /// Numbers, by [`Limit`].
+    pub limits: [u32; 7],
+}
+
+impl Default for Limits {
+    /// As in pf.conf(5).
+    fn default() -> Limits {
+        Limits {
+            timeouts: [
+                120, 30, 86400, 900, 45, 90, 30, 60, 30, 60, 20, 10, 60, 30, 60, 60, 10, 60_000, 120_000, 0,
+            ],
+            limits: [100_000, 10_000, 65_536, 1000, 200_000, 10_000, 512],
+        }
+    }
+}
+
+impl Limits {
+    /// A timeout.
+    pub fn timeout(&self, timeout: Timeout) -> Duration {
+        Duration::from_secs(u64::from(self.timeouts[timeout as usize]))
+    }
+
+    /// A limit.
+    pub fn limit(&self, limit: Limit) -> u32 {
+        self.limits[limit as usize]
+    }
+
+    /// Makes an option hold.
+    pub fn apply(&mut self, option: &SetOption) {
+        match option {
+            SetOption::Timeout(timeout, seconds) => self.timeouts[*timeout as usize] = *seconds,
+            SetOption::Limit(limit, n) => self.limits[*limit as usize] = *n,
+            SetOption::Optimization(optimization) => {
+                let tcp = match optimization {
+                    Optimization::Normal => [120, 30, 86400, 900, 45, 90, 30],
+                    Optimization::HighLatency => [180, 35, 86400, 905, 50, 95, 60],
+                    Optimization::Conservative => [3600, 900, 432_000, 3600, 600, 180, 60],
+                    Optimization::Aggressive => [30, 5, 18000, 60, 30, 30, 10],
+                };
+                self.timeouts[..7].copy_from_slice(&tcp);
+            }
+            _ => (),
+        }
+    }
+}

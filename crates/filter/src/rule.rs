@@ -1,0 +1,510 @@
+//! Rules as they are after expansion: each says one thing, lists and macros are gone.
+//!
+//! This is what the parser makes, the printer prints (`pfctl -n -v`), and the evaluator compiles.
+use crate::facts::{Direction, Family};
+use crate::options::{Limits, OptionLine, Timeout};
+use artery_wire::IpProtocol;
+use std::net::IpAddr;
+
+/// A rule set: the main one, or that of an anchor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ruleset {
+    /// Its options, in the order of the file; only the main rule set has any.
+    pub options: Vec<OptionLine>,
+    /// Its tables, in the order of the file.
+    pub tables: Vec<TableDefinition>,
+    /// Its queues, in the order of the file; printed and otherwise not supported.
+    pub queues: Vec<String>,
+    /// Its rules, in the order of their evaluation.
+    pub rules: Vec<Rule>,
+    /// `load anchor` lines: the anchor and the file.
+    pub loads: Vec<(String, String)>,
+}
+
+/// Where a rule stands in the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file's name; `stdin` for standard input.
+    pub file: std::sync::Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// `table <name> …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableDefinition {
+    /// Its name.
+    pub name: String,
+    /// Whether it can't be changed later.
+    pub is_const: bool,
+    /// Whether it stays when no rule refers to it.
+    pub is_persistent: bool,
+    /// Whether each address is counted.
+    pub has_counters: bool,
+    /// Whether it was made for a list of addresses of a rule.
+    pub is_automatic: bool,
+    /// Whether `{ }` was given, though it may be empty.
+    pub has_list: bool,
+    /// Its addresses as written, those of files among them.
+    pub addresses: Vec<TableAddress>,
+    /// Its files.
+    pub files: Vec<String>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// An address of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableAddress {
+    /// Whether it is an exception: `!address`.
+    pub is_negated: bool,
+    /// What it is.
+    pub address: HostAddress,
+}
+
+/// What decides about packets, and on which.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What it does.
+    pub action: Action,
+    /// The way of the packets; both if not said.
+    pub direction: Option<Direction>,
+    /// Whether and how packets are logged.
+    pub log: Option<Log>,
+    /// Whether evaluation ends here.
+    pub is_quick: bool,
+    /// `on` an interface.
+    pub on: Option<On>,
+    /// `inet` or `inet6`.
+    pub family: Option<Family>,
+    /// `proto`.
+    pub protocol: Option<IpProtocol>,
+    /// `from`.
+    pub source: Endpoint,
+    /// `to`.
+    pub destination: Endpoint,
+    /// `received-on` an interface; whether it is negated.
+    pub received_on: Option<(bool, InterfaceName)>,
+    /// `user` and `group`, which are printed and otherwise refused.
+    pub user: Option<Comparison<u32>>,
+    /// See `user`.
+    pub group: Option<Comparison<u32>>,
+    /// `flags`: those that must be set, of those that are looked at. None is what the kind of rule implies.
+    pub flags: Flags,
+    /// `icmp-type` and its code.
+    pub icmp: Option<(u8, Option<u8>)>,
+    /// `tos`.
+    pub tos: Option<u8>,
+    /// `prio` of received packets.
+    pub priority: Option<u8>,
+    /// `max-pkt-rate`: packets, in seconds.
+    pub max_packet_rate: Option<(u32, u32)>,
+    /// `set (…)`.
+    pub set: Set,
+    /// What is remembered of packets that pass.
+    pub state: State,
+    /// `probability`: of 2³² packets so many; None is all.
+    pub probability: Option<u32>,
+    /// `fragment`.
+    pub is_fragment: bool,
+    /// `scrub (…)`.
+    pub scrub: Scrub,
+    /// `allow-opts`.
+    pub allows_options: bool,
+    /// `label`, with what `$…` stands for put in.
+    pub label: String,
+    /// `once`.
+    pub is_once: bool,
+    /// `tag`.
+    pub tag: String,
+    /// `tagged`; whether it is negated.
+    pub tagged: Option<(bool, String)>,
+    /// `rtable`.
+    pub routing_table: Option<u32>,
+    /// `divert-to` and others that are printed and otherwise refused.
+    pub divert: Option<String>,
+    /// `nat-to`.
+    pub nat: Option<Pool>,
+    /// `rdr-to`.
+    pub redirect: Option<Pool>,
+    /// `af-to` as written, printed and otherwise refused.
+    pub family_to: Option<String>,
+    /// `route-to`, `reply-to` or `dup-to`.
+    pub route: Option<(RouteKind, Pool)>,
+    /// Where it stands in the text.
+    pub place: Place,
+}
+
+/// What a rule does with the packets that it matches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// They pass.
+    Pass,
+    /// They are dropped.
+    Block(Answer),
+    /// Nothing is decided, but what else the rule says is done.
+    Match,
+    /// The rules of an anchor are asked.
+    Anchor(AnchorCall),
+}
+
+/// What the sender of a blocked packet hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// Nothing: `drop`.
+    #[default]
+    Drop,
+    /// `return`: a reset for TCP, an error for UDP and others.
+    Return,
+    /// `return-rst`, with the time to live.
+    Reset(Option<u8>),
+    /// `return-icmp` with type and code for IPv4, and for IPv6.
+    Icmp((u8, u8), (u8, u8)),
+    /// `return-icmp6`.
+    Icmp6((u8, u8)),
+}
+
+/// `anchor`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnchorCall {
+    /// Its name as written; None where it has none. May end in `/*`.
+    pub name: Option<String>,
+    /// The rules written in its braces.
+    pub inline: Option<Box<Ruleset>>,
+}
+
+/// `log`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Log {
+    /// `all`: each packet, not only the one that makes a state.
+    pub is_all: bool,
+    /// `matches`: each rule from here on.
+    pub is_matches: bool,
+    /// `user`.
+    pub is_user: bool,
+    /// `to` an interface; 0 is pflog0.
+    pub interface: u16,
+}
+
+/// Where a packet must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// At an interface, or one of a group; whether it is negated.
+    Interface(bool, InterfaceName),
+    /// At any interface that is no loopback: `any`.
+    Any,
+    /// In a routing domain; whether it is negated.
+    Domain(bool, u32),
+}
+
+/// The name of an interface, or of a group of them (`em` is all of `em0`, `em1`…).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceName(pub String);
+
+/// One end of a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Endpoint {
+    /// Whether the address must not be so.
+    pub is_negated: bool,
+    /// Its address.
+    pub address: AddressMatch,
+    /// Its port.
+    pub port: Option<Comparison<u16>>,
+    /// `os`, which is printed and otherwise refused.
+    pub os: Option<String>,
+}
+
+/// An address that a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum AddressMatch {
+    /// `any`.
+    #[default]
+    Any,
+    /// An address, a network or more.
+    Host(HostAddress),
+    /// `address - address`.
+    Range(IpAddr, IpAddr),
+    /// `<table>`.
+    Table(String),
+    /// `no-route`.
+    NoRoute,
+    /// `urpf-failed`.
+    UrpfFailed,
+    /// `route "label"`.
+    RouteLabel(String),
+}
+
+/// An address, or what addresses are taken from as they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostAddress {
+    /// An address with a mask of so many bits. Bits behind it are zero in rules, and may be set in tables and pools.
+    Network(IpAddr, u8),
+    /// An address with a mask that is no prefix: the address, the mask.
+    Masked(IpAddr, IpAddr),
+    /// `(interface)` with what behind it, and its length if one was written.
+    Dynamic {
+        /// The interface.
+        interface: InterfaceName,
+        /// Which of its addresses.
+        part: InterfacePart,
+        /// `:0`: no aliases.
+        without_aliases: bool,
+        /// `/length`.
+        length: Option<u8>,
+    },
+}
+
+/// Which addresses of an interface are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum InterfacePart {
+    /// Its own.
+    #[default]
+    Address,
+    /// `:network`: the networks it is in.
+    Network,
+    /// `:broadcast`.
+    Broadcast,
+    /// `:peer`.
+    Peer,
+}
+
+/// A test of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison<T> {
+    /// `= n`.
+    Equal(T),
+    /// `!= n`.
+    Unequal(T),
+    /// `< n`.
+    Less(T),
+    /// `<= n`.
+    LessOrEqual(T),
+    /// `> n`.
+    Greater(T),
+    /// `>= n`.
+    GreaterOrEqual(T),
+    /// `n:m`, both included.
+    Range(T, T),
+    /// `n >< m`: between, neither included.
+    Between(T, T),
+    /// `n <> m`: below or above.
+    Except(T, T),
+}
+
+impl<T: PartialOrd> Comparison<T> {
+    /// Whether a number passes.
+    pub fn holds(&self, n: T) -> bool {
+        match self {
+            Comparison::Equal(a) => n == *a,
+            Comparison::Unequal(a) => n != *a,
+            Comparison::Less(a) => n < *a,
+            Comparison::LessOrEqual(a) => n <= *a,
+            Comparison::Greater(a) => n > *a,
+            Comparison::GreaterOrEqual(a) => n >= *a,
+            Comparison::Range(a, b) => n >= *a && n <= *b,
+            Comparison::Between(a, b) => n > *a && n < *b,
+            Comparison::Except(a, b) => n < *a || n > *b,
+        }
+    }
+}
+
+/// `flags set/of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Those that must be set.
+    pub set: u8,
+    /// Those that are looked at; none is all packets.
+    pub of: u8,
+    /// Whether `flags any` was written, or is what it means.
+    pub is_any: bool,
+}
+
+/// `set (…)`, and single `set` options of rules.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Set {
+    /// `prio`: of all, and of those with low delay and empty acknowledgements.
+    pub priority: Option<(u8, u8)>,
+    /// `queue`: of all, and of those with low delay; printed and otherwise refused.
+    pub queue: Option<(String, String)>,
+    /// `tos`.
+    pub tos: Option<u8>,
+    /// `delay` in milliseconds.
+    pub delay: Option<u16>,
+}
+
+/// What becomes a state.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct State {
+    /// How packets of the rule are remembered.
+    pub keep: Keep,
+    /// `(max …)` and others.
+    pub options: StateOptions,
+}
+
+/// The kind of state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// None: `no state`, and all rules that can't keep any.
+    #[default]
+    No,
+    /// `keep state`.
+    Keep,
+    /// `modulate state`.
+    Modulate,
+    /// `synproxy state`.
+    Synproxy,
+}
+
+/// What is said of a rule's states in parentheses.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct StateOptions {
+    /// `max`.
+    pub max: Option<u32>,
+    /// `no-sync`.
+    pub is_not_synchronised: bool,
+    /// `source-track`; whether it is that of the rule.
+    pub source_track: Option<SourceTrack>,
+    /// `max-src-nodes`.
+    pub max_source_nodes: Option<u32>,
+    /// `max-src-states`.
+    pub max_source_states: Option<u32>,
+    /// `max-src-conn`.
+    pub max_source_connections: Option<u32>,
+    /// `max-src-conn-rate`: connections, in seconds.
+    pub max_source_rate: Option<(u32, u32)>,
+    /// `overload <table>`, and `flush`.
+    pub overload: Option<(String, Flush)>,
+    /// `if-bound` or `floating`; None is what `set state-policy` said.
+    pub binding: Option<Binding>,
+    /// `sloppy`.
+    pub is_sloppy: bool,
+    /// `pflow`.
+    pub is_pflow: bool,
+    /// Timeouts of these states, in seconds.
+    pub timeouts: Vec<(Timeout, u32)>,
+}
+
+/// Whom sources are counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceTrack {
+    /// `source-track global`, or without more.
+    Global,
+    /// `source-track rule`.
+    Rule,
+}
+
+/// What overload does with states of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Flush {
+    /// Nothing.
+    #[default]
+    No,
+    /// Those of the rule go.
+    Rule,
+    /// All go.
+    Global,
+}
+
+/// Whether a state is bound to its interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Binding {
+    /// It holds at any.
+    #[default]
+    Floating,
+    /// It holds at the one it was made at.
+    Bound,
+}
+
+/// `scrub (…)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Scrub {
+    /// Whether there is one at all.
+    pub is_given: bool,
+    /// `no-df`.
+    pub clears_df: bool,
+    /// `random-id`.
+    pub randomises_id: bool,
+    /// `min-ttl`.
+    pub min_ttl: Option<u8>,
+    /// `set-tos`, the spelling of old files; printed as part of `scrub`.
+    pub tos: Option<u8>,
+    /// `max-mss`.
+    pub max_mss: Option<u16>,
+    /// `reassemble tcp`.
+    pub reassembles_tcp: bool,
+}
+
+/// Addresses that packets are led to, or get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Its addresses: one, or the name of a table.
+    pub address: PoolAddress,
+    /// How one of several is chosen.
+    pub choice: PoolChoice,
+    /// Whether a source keeps its address.
+    pub is_sticky: bool,
+    /// `static-port`: the port stays.
+    pub has_static_port: bool,
+    /// The port or ports; of `nat-to` 50001:65535 if not said, of `rdr-to` the packet's own.
+    pub ports: Option<PoolPorts>,
+}
+
+/// What a pool consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PoolAddress {
+    /// An address or network, with the interface behind `@` if there is one.
+    Host(HostAddress, Option<InterfaceName>),
+    /// The addresses of a table.
+    Table(String),
+    /// An interface only, as in `route-to (em0)`.
+    Interface(InterfaceName),
+}
+
+/// How an address of a pool is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PoolChoice {
+    /// There is but one.
+    #[default]
+    Single,
+    /// `bitmask`: the host part stays.
+    Bitmask,
+    /// `random`.
+    Random,
+    /// `round-robin`.
+    RoundRobin,
+    /// `source-hash` with its key, if one was written.
+    SourceHash(Option<[u32; 4]>),
+    /// `least-states`.
+    LeastStates,
+}
+
+/// Ports of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolPorts {
+    /// One port.
+    One(u16),
+    /// Any of a range.
+    Range(u16, u16),
+    /// `p:*`: the packet's own, moved so that the first of the rule becomes p.
+    Moved(u16),
+}
+
+/// Ways around the routing table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteKind {
+    /// `route-to`.
+    RouteTo,
+    /// `reply-to`.
+    ReplyTo,
+    /// `dup-to`, which is printed and otherwise refused.
+    DupTo,
+}
+
+impl Ruleset {
+    /// The limits and timeouts that its options say, over those that hold otherwise.
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        self.options.iter().for_each(|line| limits.apply(&line.option));
+        limits
+    }
+}
