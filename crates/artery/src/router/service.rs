@@ -2,6 +2,7 @@
 use super::Plan;
 use super::options::{RouterOptions, split};
 use artery_table::balance::{Check, Member, Method};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,9 +35,20 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
         Ok(_) => return Err(wrong(format!("{address}: a port is a number from 1 to 65535"))),
         Err(_) => address.parse().map_err(|_| wrong(format!("'{address}' is no address; write {WANTS}")))?,
     };
-    let members = members.split(',').map(|word| member(word, ip)).collect::<Result<Vec<_>, _>>();
     let place = format!("{address} {protocol}").trim_end().to_string();
-    Ok(Service { place, members: members.map_err(wrong)? })
+    Ok(Service { place, members: all_members(members, ip).map_err(wrong)? })
+}
+
+/// Members behind commas, each of another name.
+fn all_members(text: &str, service: IpAddr) -> Result<Vec<String>, String> {
+    let mut names = HashSet::new();
+    let one = |word: &str| {
+        let member = member(word, service)?;
+        let name = word.split('=').next().unwrap_or_default();
+        let repeated = || format!("two servers are called {name}; give each a name of its own");
+        names.insert(name.to_string()).then_some(member).ok_or_else(repeated)
+    };
+    text.split(',').map(one).collect()
 }
 
 /// `NAME=ADDRESS[:PORT][@WEIGHT]`, of the service's family.
@@ -150,6 +162,10 @@ mod tests {
             ("192.0.2.1:80=10.0.2.1", "'10.0.2.1' is no server; write NAME=ADDRESS"),
             ("192.0.2.1:80=a=2001:db8::1", "of the other family"),
             ("192.0.2.1:80=a=10.0.2.1@many", "a=10.0.2.1@many: "),
+            (
+                "192.0.2.1:80=a=10.0.2.1,b=10.0.2.2,a=10.0.2.3",
+                "two servers are called a; give each a name of its own",
+            ),
         ] {
             let why = read(text).unwrap_err();
             assert!(
