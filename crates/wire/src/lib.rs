@@ -21,6 +21,7 @@ pub mod describe;
 pub mod nd;
 
 mod arp;
+mod bpdu;
 mod bytes;
 mod error_message;
 mod ether_addr;
@@ -45,6 +46,7 @@ mod udp;
 mod vlan;
 
 pub use arp::{Arp, ArpOperation};
+pub use bpdu::{Bpdu, BpduFlags, BpduRole, BpduTime, BridgeId, Configuration};
 pub use error_message::{AnswerHeader, Forbidden, Icmp6Answer, Icmp6Error, IcmpAnswer, IcmpError};
 pub use ether_addr::{EtherAddr, NotAnEtherAddr};
 pub use ethernet::{EtherType, Ethernet, framed};
