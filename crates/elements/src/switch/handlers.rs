@@ -1,0 +1,47 @@
+//! What Veb can be asked and told while it runs.
+use super::veb::Veb;
+use artery_engine::{Handler, Read, Write};
+
+/// All of them.
+pub(super) static HANDLERS: &[Handler] = &[
+    Handler::write(
+        "ifconfig",
+        "words as of `ifconfig veb0 …`, such as `add em0` or `static em1 02:00:00:00:00:01`: changes the switch; all \
+         words hold, or none",
+        &Write(|v: &mut Veb, words, cx| v.ifconfig(words, cx)),
+    )
+    .once(),
+    Handler::read("show", "the switch as `ifconfig veb0` prints it", &Read(|v: &mut Veb, _, cx| v.show(cx))),
+    Handler::read(
+        "addr",
+        "known addresses as `ifconfig veb0 addr` prints them: a line each, `MAC[@VID] IF AGE flags=N<…>`",
+        &Read(|v: &mut Veb, _, cx| v.addresses(cx)),
+    ),
+    Handler::read(
+        "rules",
+        "rules as `ifconfig veb0 rules IF` prints them, a line each; without parameters those of all ports",
+        &Read(|v: &mut Veb, port, cx| v.rules(port, cx)),
+    )
+    .parameters(),
+    Handler::read(
+        "drops",
+        "dropped frames, a line `REASON PORT COUNT` for each reason and port that there were any of",
+        &Read(|v: &mut Veb, _, cx| v.drops(cx)),
+    ),
+    Handler::read(
+        "stats",
+        "what was counted, a line each: `PORT in FRAMES BYTES out FRAMES BYTES` for ports, then `NAME COUNT`",
+        &Read(|v: &mut Veb, _, cx| v.stats(cx)),
+    ),
+    Handler::read(
+        "moves",
+        "addresses that moved lately, a line each: `AGE MAC[@VID] FROM TO`, with `damped` where it wasn't believed",
+        &Read(|v: &mut Veb, _, cx| v.moves(cx)),
+    ),
+    Handler::read(
+        "explain",
+        "`IF DST SRC [VID] [TYPE]`: what becomes of such a frame, step by step; nothing is learned by it",
+        &Read(|v: &mut Veb, frame, cx| v.explain(frame, cx)),
+    )
+    .parameters(),
+];
