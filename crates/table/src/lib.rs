@@ -137,6 +137,7 @@ mod runs;
 mod simd;
 #[allow(unsafe_code)]
 mod storage;
+pub mod switch;
 pub mod synthetic;
 mod table;
 
@@ -153,6 +154,6 @@ pub use limbo::Limbo;
 pub use policy::{NotAPolicy, Policy};
 pub use port::PortId;
 pub use runs::{Group, Holes, NO_GROUP, Runs};
-pub use simd::Simd;
+pub use simd::{Simd, prefetch};
 pub use storage::{HugePages, Pages, Region, Storage, Word, Words};
 pub use table::{Family, RouteReader, RouteTable, TableError};

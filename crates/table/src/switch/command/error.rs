@@ -1,0 +1,93 @@
+//! What is wrong with words, and what helps.
+use std::error::Error;
+use std::fmt;
+
+/// Why words are no commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// A word is none of those that can stand where it stands.
+    Unknown {
+        /// The word.
+        word: String,
+        /// What it should have been, such as `command of a switch`.
+        place: &'static str,
+        /// A word that is like it.
+        meant: Option<&'static str>,
+    },
+    /// The words end before all is said.
+    Missing {
+        /// The command as far as it was said.
+        command: String,
+        /// What must follow, with an example.
+        wants: String,
+    },
+    /// A word is not what the command needs there.
+    Wrong {
+        /// The command as far as it was said.
+        command: String,
+        /// The word.
+        word: String,
+        /// What must stand there, with an example.
+        wants: String,
+    },
+    /// Something is said twice.
+    Twice {
+        /// What is said again.
+        word: String,
+    },
+}
+
+impl CommandError {
+    /// Returns the word that is wrong, or behind which one is missing.
+    pub fn word(&self) -> &str {
+        match self {
+            CommandError::Unknown { word, .. }
+            | CommandError::Wrong { word, .. }
+            | CommandError::Twice { word } => word,
+            CommandError::Missing { command, .. } => command.rsplit(' ').next().unwrap_or(command),
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::Unknown { word, place, meant: Some(meant) } => {
+                write!(f, "'{word}' is no {place}; did you mean '{meant}'?")
+            }
+            CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is no {place}"),
+            CommandError::Missing { command, wants } => write!(f, "'{command}' needs {wants}"),
+            CommandError::Wrong { command, word, wants } => {
+                write!(f, "'{command} {word}': not '{word}', but {wants}")
+            }
+            CommandError::Twice { word } => write!(f, "'{word}' is said twice; leave one of them out"),
+        }
+    }
+}
+
+impl Error for CommandError {}
+
+/// Which of `names` is so like `wanted` that it may have been meant.
+pub(super) fn nearest(wanted: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+    // What is longer than any name is none, and need not be compared letter by letter.
+    if wanted.len() > 32 {
+        return None;
+    }
+    let (distance, name) = names.into_iter().map(|name| (edits(wanted, name), name)).min()?;
+    (distance <= 1 + wanted.chars().count() / 4).then_some(name)
+}
+
+/// How many letters must be put in, left out or changed to make `b` of `a`.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.chars().enumerate() {
+            let changed = diagonal + usize::from(letter != other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

@@ -1,0 +1,480 @@
+//! From words to commands.
+use super::error::nearest;
+use super::{
+    ArpKind, ArpOperation, ArpRule, Command, CommandError, Domains, LONGEST_NAME, LONGEST_TAG,
+    MOST_ADDRESSES, MOST_DOMAIN, MOST_STORM, PortFlag, Priority, Rule, RuleAction, RuleDirection,
+    SpanningTree, StormKind, StpProtocol, TIMEOUTS, TaggedChange, Untagged, VlanId, VlanSet,
+};
+use artery_wire::EtherAddr;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+/// Reads the commands of a line, one behind the other; `rule` takes all that follows it.
+pub fn parse(words: &[&str]) -> Result<Vec<Command>, CommandError> {
+    let mut words = Words::new(words);
+    let mut commands = Vec::new();
+    while let Some(word) = words.begin() {
+        commands.push(command(word, &mut words)?);
+    }
+    Ok(commands)
+}
+
+/// Reads a rule, with or without the word `rule` in front of it.
+pub fn parse_rule(words: &[&str]) -> Result<Rule, CommandError> {
+    let mut words = Words::new(words);
+    if words.peek() == Some("rule") {
+        words.begin();
+    }
+    rule(&mut words)
+}
+
+/// All words that begin a command, without those that take something back by a minus sign.
+const COMMANDS: [&str; 39] = [
+    "create",
+    "destroy",
+    "up",
+    "down",
+    "add",
+    "del",
+    "addspan",
+    "delspan",
+    "protected",
+    "maxaddr",
+    "ifmaxaddr",
+    "evict",
+    "timeout",
+    "static",
+    "deladdr",
+    "flush",
+    "flushall",
+    "addr",
+    "rule",
+    "rulefile",
+    "rules",
+    "flushrule",
+    "link0",
+    "link1",
+    "link2",
+    "vnetid",
+    "untagged",
+    "tagged",
+    "rxprio",
+    "txprio",
+    "storm",
+    "proto",
+    "spanpriority",
+    "hellotime",
+    "fwddelay",
+    "maxage",
+    "holdcnt",
+    "ifpriority",
+    "ifcost",
+];
+
+/// What may stand in a rule.
+const RULE_WORDS: [&str; 19] = [
+    "block", "pass", "match", "in", "out", "in/out", "on", "src", "dst", "tag", "arp", "rarp", "request",
+    "reply", "sha", "tha", "spa", "tpa", "rule",
+];
+
+const NAME: &str = "the name of an interface";
+const AN_INTERFACE: &str = "em0";
+const AN_ADDRESS: &str = "02:00:00:00:00:01";
+
+/// The command that begins with `word`.
+fn command(word: &str, words: &mut Words) -> Result<Command, CommandError> {
+    if let Some(command) = simple(word) {
+        return Ok(command);
+    }
+    let (name, on) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
+    for family in [flag, of_port, of_addresses, of_rules, of_vlans, of_limits, of_spanning_tree] {
+        if let Some(command) = family(name, on, words)? {
+            return Ok(command);
+        }
+    }
+    let names = COMMANDS.into_iter().chain(PortFlag::ALL.map(PortFlag::word));
+    Err(CommandError::Unknown {
+        word: word.to_string(),
+        place: "command of a switch",
+        meant: nearest(name, names),
+    })
+}
+
+/// A command of one word.
+fn simple(word: &str) -> Option<Command> {
+    Some(match word {
+        "create" => Command::Create,
+        "destroy" => Command::Destroy,
+        "up" => Command::Up,
+        "down" => Command::Down,
+        "flush" => Command::Flush,
+        "flushall" => Command::FlushAll,
+        "addr" => Command::Addresses,
+        "evict" => Command::Evict(true),
+        "-evict" => Command::Evict(false),
+        "-vnetid" => Command::VnetId(None),
+        "link0" | "link1" | "link2" | "-link0" | "-link1" | "-link2" => {
+            let number = if word.ends_with('0') { 0 } else { 1 + u8::from(word.ends_with('2')) };
+            Command::Link { number, on: !word.starts_with('-') }
+        }
+        _ => return None,
+    })
+}
+
+/// What a word makes of those behind it; nothing if it is none of the family.
+type Read = Result<Option<Command>, CommandError>;
+
+fn flag(name: &str, on: bool, words: &mut Words) -> Read {
+    let Some(flag) = PortFlag::ALL.into_iter().find(|flag| flag.word() == name) else { return Ok(None) };
+    Ok(Some(Command::Flag { port: words.name()?, flag, on }))
+}
+
+fn of_port(name: &str, on: bool, words: &mut Words) -> Read {
+    Ok(Some(match (name, on) {
+        ("add", true) => Command::Add(words.name()?),
+        ("del", true) => Command::Del(words.name()?),
+        ("addspan", true) => Command::AddSpan(words.name()?),
+        ("delspan", true) => Command::DelSpan(words.name()?),
+        ("protected", true) => {
+            let what = format!("groups from 1 to {MOST_DOMAIN} with commas between");
+            Command::Protected { port: words.name()?, domains: words.value(&what, "1,2", domains)? }
+        }
+        ("protected", false) => Command::Protected { port: words.name()?, domains: Domains::default() },
+        ("storm", _) => {
+            let port = words.name()?;
+            let what = "'broadcast', 'multicast' or 'unknown'";
+            let kind = |word: &str| StormKind::ALL.into_iter().find(|kind| kind.word() == word);
+            let kind = words.value(what, "broadcast", kind)?;
+            let limit = on.then(|| words.number(0..=MOST_STORM, "1000")).transpose()?;
+            Command::Storm { port, kind, limit }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn of_addresses(name: &str, on: bool, words: &mut Words) -> Read {
+    Ok(Some(match (name, on) {
+        ("maxaddr", true) => Command::MaxAddresses(words.number(1..=MOST_ADDRESSES, "100")?),
+        ("ifmaxaddr", _) => Command::PortMaxAddresses {
+            port: words.name()?,
+            limit: on.then(|| words.number(1..=MOST_ADDRESSES, "10")).transpose()?,
+        },
+        ("timeout", true) => {
+            let what = format!("seconds from {} to {}, or 0 for never", TIMEOUTS.start(), TIMEOUTS.end());
+            let seconds = |word: &str| number(word).filter(|n| *n == 0 || TIMEOUTS.contains(n));
+            Command::Timeout(words.value(&what, "240", seconds)?)
+        }
+        ("static", true) => {
+            let port = words.name()?;
+            let (address, vlan) = words.station()?;
+            Command::Static { port, address, vlan }
+        }
+        ("deladdr", true) => {
+            let (address, vlan) = words.station()?;
+            Command::DelAddress { address, vlan }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn of_rules(name: &str, on: bool, words: &mut Words) -> Read {
+    Ok(Some(match (name, on) {
+        ("rule", true) => Command::Rule(Box::new(rule(words)?)),
+        ("rulefile", true) => {
+            let file = |word: &str| {
+                (!word.is_empty() && !word.contains(char::is_whitespace)).then(|| word.to_string())
+            };
+            Command::RuleFile(words.value("the name of a file, without blanks", "/etc/rules", file)?)
+        }
+        ("rules", true) => Command::Rules(words.name()?),
+        ("flushrule", true) => Command::FlushRules(words.name()?),
+        _ => return Ok(None),
+    }))
+}
+
+fn of_vlans(name: &str, on: bool, words: &mut Words) -> Read {
+    Ok(Some(match (name, on) {
+        ("vnetid", true) => {
+            Command::VnetId(Some(words.value("a VLAN from 1 to 4094", "10", VlanId::read)?))
+        }
+        ("untagged", true) => {
+            let port = words.name()?;
+            let to = |word: &str| match word {
+                "passthrough" => Some(Untagged::Passthrough),
+                _ => VlanId::read(word).map(Untagged::Vlan),
+            };
+            Command::Untagged { port, to: words.value("a VLAN from 1 to 4094, or 'passthrough'", "10", to)? }
+        }
+        ("untagged", false) => Command::Untagged { port: words.name()?, to: Untagged::Dropped },
+        ("tagged", true) => {
+            let port = words.name()?;
+            let what = "VLANs from 1 to 4094, with + or - in front to add them or take them away";
+            Command::Tagged { port, change: words.value(what, "10,20-29", tagged)? }
+        }
+        ("tagged", false) => {
+            Command::Tagged { port: words.name()?, change: TaggedChange::Set(VlanSet::new()) }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn of_limits(name: &str, on: bool, words: &mut Words) -> Read {
+    Ok(Some(match (name, on) {
+        ("rxprio", true) => {
+            let what = "a priority from 0 to 7, 'packet', 'outer' or 'payload'";
+            Command::RxPriority(words.value(what, "packet", priority)?)
+        }
+        ("txprio", true) => {
+            let what = "a priority from 0 to 7, 'packet' or 'payload'";
+            let outgoing = |word: &str| priority(word).filter(|priority| *priority != Priority::Outer);
+            Command::TxPriority(words.value(what, "packet", outgoing)?)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn of_spanning_tree(name: &str, on: bool, words: &mut Words) -> Read {
+    let command = match (name, on) {
+        ("proto", true) => {
+            let protocol = |word: &str| {
+                [StpProtocol::Rstp, StpProtocol::Stp].into_iter().find(|known| known.to_string() == word)
+            };
+            SpanningTree::Protocol(words.value("'rstp' or 'stp'", "rstp", protocol)?)
+        }
+        ("spanpriority", true) => SpanningTree::Priority(words.steps(0..=61440, 4096, "32768")?),
+        ("hellotime", true) => SpanningTree::HelloTime(words.number(1..=2, "2")?),
+        ("fwddelay", true) => SpanningTree::ForwardDelay(words.number(4..=30, "15")?),
+        ("maxage", true) => SpanningTree::MaxAge(words.number(6..=40, "20")?),
+        ("holdcnt", true) => SpanningTree::HoldCount(words.number(1..=10, "6")?),
+        ("ifpriority", true) => {
+            SpanningTree::PortPriority { port: words.name()?, priority: words.steps(0..=240, 16, "128")? }
+        }
+        ("ifcost", _) => SpanningTree::PortCost {
+            port: words.name()?,
+            cost: on.then(|| words.number(1..=200_000_000, "20000")).transpose()?,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(Command::SpanningTree(command)))
+}
+
+/// All that is left, as a rule.
+fn rule(words: &mut Words) -> Result<Rule, CommandError> {
+    let action = words.value("'block', 'pass' or 'match'", "pass", |word| match word {
+        "block" => Some(RuleAction::Block),
+        "pass" => Some(RuleAction::Pass),
+        "match" => Some(RuleAction::Match),
+        _ => None,
+    })?;
+    let direction = words.peek().and_then(direction);
+    if direction.is_some() {
+        words.next();
+    }
+    words.value("'in', 'out' or 'in/out', or at once 'on' and an interface", "on em0", |word| {
+        (word == "on").then_some(())
+    })?;
+    let mut rule = Rule {
+        action,
+        direction: direction.unwrap_or_default(),
+        port: words.name()?,
+        source: None,
+        destination: None,
+        tag: None,
+        arp: None,
+    };
+    while let Some(word) = words.next() {
+        field(word, &mut rule, words)?;
+    }
+    match rule.action {
+        RuleAction::Match if rule.tag.is_none() => {
+            Err(words.missing("a tag, as nothing else comes of it, such as 'tag guests'"))
+        }
+        _ => Ok(rule),
+    }
+}
+
+fn direction(word: &str) -> Option<RuleDirection> {
+    match word {
+        "in" => Some(RuleDirection::In),
+        "out" => Some(RuleDirection::Out),
+        "in/out" => Some(RuleDirection::Both),
+        _ => None,
+    }
+}
+
+/// Reads what `word` begins into a rule.
+fn field(word: &str, rule: &mut Rule, words: &mut Words) -> Result<(), CommandError> {
+    let twice = || CommandError::Twice { word: word.to_string() };
+    match (word, &mut rule.arp) {
+        ("src", _) => fill(&mut rule.source, words.ether()?, twice),
+        ("dst", _) => fill(&mut rule.destination, words.ether()?, twice),
+        ("tag", _) => fill(&mut rule.tag, words.tag()?, twice),
+        ("arp", arp) => fill(arp, ArpRule::new(ArpKind::Arp), twice),
+        ("rarp", arp) => fill(arp, ArpRule::new(ArpKind::Rarp), twice),
+        ("request", Some(arp)) => fill(&mut arp.operation, ArpOperation::Request, twice),
+        ("reply", Some(arp)) => fill(&mut arp.operation, ArpOperation::Reply, twice),
+        ("sha", Some(arp)) => fill(&mut arp.sender_link, words.ether()?, twice),
+        ("tha", Some(arp)) => fill(&mut arp.target_link, words.ether()?, twice),
+        ("spa", Some(arp)) => fill(&mut arp.sender, words.ipv4()?, twice),
+        ("tpa", Some(arp)) => fill(&mut arp.target, words.ipv4()?, twice),
+        ("request" | "reply" | "sha" | "tha" | "spa" | "tpa", None) => {
+            Err(CommandError::Unknown { word: word.to_string(), place: ARP_ONLY, meant: Some("arp") })
+        }
+        _ => {
+            let meant = nearest(word, RULE_WORDS);
+            Err(CommandError::Unknown { word: word.to_string(), place: "part of a rule", meant })
+        }
+    }
+}
+
+/// Where the fields of ARP stand.
+const ARP_ONLY: &str = "part of a rule unless 'arp' or 'rarp' stands before it";
+
+fn fill<T>(place: &mut Option<T>, value: T, twice: impl Fn() -> CommandError) -> Result<(), CommandError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(twice()),
+    }
+}
+
+fn domains(word: &str) -> Option<Domains> {
+    let bit = |part: &str| number(part).filter(|n| (1..=u32::from(MOST_DOMAIN)).contains(n)).map(|n| 1 << n);
+    word.split(',').map(bit).try_fold(0, |bits, bit| Some(bits | bit?)).map(Domains::from_bits)
+}
+
+fn tagged(word: &str) -> Option<TaggedChange> {
+    match word.as_bytes().first()? {
+        b'+' => VlanSet::read(&word[1..]).ok().map(TaggedChange::Add),
+        b'-' => VlanSet::read(&word[1..]).ok().map(TaggedChange::Remove),
+        _ => VlanSet::read(word).ok().map(TaggedChange::Set),
+    }
+}
+
+fn priority(word: &str) -> Option<Priority> {
+    match word {
+        "packet" => Some(Priority::Packet),
+        "outer" => Some(Priority::Outer),
+        "payload" => Some(Priority::Payload),
+        _ => number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 7).map(Priority::Fixed),
+    }
+}
+
+/// Digits only: `parse` alone would take a plus sign.
+fn number(word: &str) -> Option<u32> {
+    let is_number = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| word.parse().ok()).flatten()
+}
+
+/// Whether Linux could call an interface so, and a configuration as well.
+fn is_name(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
+    (1..=LONGEST_NAME).contains(&word.len()) && word.chars().all(is_plain) && !word.starts_with(['-', '.'])
+}
+
+/// The words of a line, and how far they were read.
+struct Words<'a> {
+    words: &'a [&'a str],
+    /// Where the command begins that is being read.
+    command: usize,
+    /// The word that is to be read.
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn new(words: &'a [&'a str]) -> Words<'a> {
+        Words { words, command: 0, at: 0 }
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let word = self.peek()?;
+        self.at += 1;
+        Some(word)
+    }
+
+    /// The first word of a command.
+    fn begin(&mut self) -> Option<&'a str> {
+        self.command = self.at;
+        self.next()
+    }
+
+    /// The next word, which must be `what`; `example` is one.
+    fn value<T>(
+        &mut self,
+        what: &str,
+        example: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, CommandError> {
+        let said = self.words[self.command..self.at].join(" ");
+        let wants = || match said.is_empty() {
+            true => format!("{what}, as in '{example}'"),
+            false => format!("{what}, as in '{said} {example}'"),
+        };
+        let Some(word) = self.next() else { return Err(self.missing(&wants())) };
+        read(word).ok_or_else(|| CommandError::Wrong {
+            wants: wants(),
+            command: said.clone(),
+            word: word.to_string(),
+        })
+    }
+
+    fn missing(&self, wants: &str) -> CommandError {
+        let command = self.words[self.command..].join(" ");
+        CommandError::Missing { command, wants: wants.to_string() }
+    }
+
+    fn name(&mut self) -> Result<String, CommandError> {
+        self.value(NAME, AN_INTERFACE, |word| is_name(word).then(|| word.to_string()))
+    }
+
+    fn number<T: TryFrom<u32>>(
+        &mut self,
+        bounds: RangeInclusive<u32>,
+        example: &str,
+    ) -> Result<T, CommandError> {
+        self.steps(bounds, 1, example)
+    }
+
+    /// A number of those that come step by step.
+    fn steps<T: TryFrom<u32>>(
+        &mut self,
+        bounds: RangeInclusive<u32>,
+        step: u32,
+        example: &str,
+    ) -> Result<T, CommandError> {
+        let multiple = if step == 1 { String::new() } else { format!(" that {step} divides") };
+        let what = format!("a number from {} to {}{multiple}", bounds.start(), bounds.end());
+        let read = |word: &str| number(word).filter(|n| bounds.contains(n) && n % step == 0);
+        self.value(&what, example, |word| read(word).and_then(|n| T::try_from(n).ok()))
+    }
+
+    fn ether(&mut self) -> Result<EtherAddr, CommandError> {
+        self.value("an Ethernet address", AN_ADDRESS, |word| word.parse().ok())
+    }
+
+    fn ipv4(&mut self) -> Result<Ipv4Addr, CommandError> {
+        self.value("an IPv4 address", "192.0.2.1", |word| word.parse().ok())
+    }
+
+    fn tag(&mut self) -> Result<String, CommandError> {
+        let what = format!("a word of at most {LONGEST_TAG} letters");
+        let is_tag = |word: &str| {
+            (1..=LONGEST_TAG).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        self.value(&what, "guests", |word| is_tag(word).then(|| word.to_string()))
+    }
+
+    /// A station's address, perhaps with a VLAN behind it.
+    fn station(&mut self) -> Result<(EtherAddr, Option<VlanId>), CommandError> {
+        self.value("the address of a station, with @ and a VLAN if you like", AN_ADDRESS, |word| {
+            let (address, vlan) =
+                word.split_once('@').map_or((word, None), |(address, vlan)| (address, Some(vlan)));
+            let address: EtherAddr = address.parse().ok()?;
+            let vlan = vlan.map(|vlan| VlanId::read(vlan).ok_or(())).transpose().ok()?;
+            (!address.is_group() && address != EtherAddr::ZERO).then_some((address, vlan))
+        })
+    }
+}
