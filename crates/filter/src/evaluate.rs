@@ -1,0 +1,211 @@
+//! What the rules say of a packet that has no state.
+//!
+//! A [`Compiled`] is a rule set with its anchors, made ready by control and never changed; workers hold packets against it.
+//! Rules are asked from the first to the last: the last that matches decides, `quick` ends it, `match` rules act at once.
+//! What the compiled form leaves out or asks in another order never changes an answer (see `candidates` and `walk`).
+//!
+//! Not here: states, what becomes of addresses in a translation ([`Translate`]), and packets themselves.
+use crate::facts::{Direction, Facts, Interface, Tag};
+use crate::names::Tags;
+use crate::rule::{Answer, Keep, Rule, RouteKind, Scrub};
+use artery_rcu::Turn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+mod address;
+mod candidates;
+mod compile;
+mod counters;
+mod skip;
+mod steps;
+mod test;
+mod threshold;
+mod walk;
+
+pub use compile::CompileError;
+pub use counters::{Counters, RuleTotals};
+pub use skip::skip_steps;
+pub(crate) use steps::Steps;
+pub use threshold::Threshold;
+pub use walk::Scratch;
+
+/// How deep anchors may call anchors; what goes deeper is blocked.
+pub const MAX_DEPTH: usize = 64;
+
+/// A rule of a [`Compiled`], by its place among all of its rules, those of anchors among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
+/// What becomes of a packet, and what is to be done with it on its way.
+///
+/// The `match` rules that it met and what is to be logged are lists, and stay in the [`Scratch`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Whether it passes.
+    pub decision: Decision,
+    /// The rule that decided; None is the rule that lets pass what no rule speaks of, and keeps no state of it.
+    pub rule: Option<RuleId>,
+    /// The innermost `anchor` rule through which that rule was reached.
+    pub anchor: Option<RuleId>,
+    /// The state that the deciding rule asks for; its options are those of the rule.
+    pub keep: Keep,
+    /// Whether it may have options.
+    pub allows_options: bool,
+    /// The tag it has from now on.
+    pub tag: Tag,
+    /// What rules asked for on the way; the deciding rule's wishes go over those of `match` rules.
+    pub actions: Actions,
+    /// The last rule that translated its source (`nat-to`).
+    pub nat: Option<RuleId>,
+    /// The last rule that translated its destination (`rdr-to`).
+    pub redirect: Option<RuleId>,
+    /// The way around the routing table that the deciding rule asks for; the pool is the rule's.
+    pub route: Option<RouteKind>,
+}
+
+/// Whether a packet passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It passes.
+    Pass,
+    /// A rule blocks it; the sender is told so much. `Answer::Return` is left as it is.
+    Block(Answer),
+    /// It is dropped, though no rule says so.
+    Fail(Failure),
+}
+
+/// Why a packet is dropped without a rule that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// It could not be translated: counter `translate`.
+    Translate,
+    /// Anchors called anchors deeper than [`MAX_DEPTH`].
+    Depth,
+}
+
+/// What rules ask for besides the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Actions {
+    /// `set tos`, also that of old files' `scrub`.
+    pub tos: Option<u8>,
+    /// `set prio`: of all, and of those with low delay and empty acknowledgements.
+    pub priority: Option<(u8, u8)>,
+    /// `rtable`.
+    pub routing_table: Option<u32>,
+    /// `scrub`, all of them together; `tos` is above.
+    pub scrub: Scrub,
+    /// Whether each packet of the state is logged (`log (all)`), and to which interface.
+    pub log_all: Option<u16>,
+}
+
+/// A record for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The rule that matched.
+    pub rule: RuleId,
+    /// The innermost `anchor` rule through which it was reached.
+    pub anchor: Option<RuleId>,
+    /// The log: 0 is pflog0.
+    pub interface: u16,
+}
+
+/// Does what `nat-to` and `rdr-to` say.
+pub trait Translate {
+    /// Gives a packet the addresses and ports that a rule's `nat` and `redirect` ask for, one of which there is at least.
+    /// Called as soon as a `match` rule matches, so that later rules see the new ones, and for the deciding rule at last.
+    fn translate(&mut self, id: RuleId, rule: &Rule, facts: &mut Facts) -> Result<(), CannotTranslate>;
+}
+
+/// No address or port is left for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CannotTranslate;
+
+/// The routing table, as far as rules ask for it.
+pub trait Routes {
+    /// Whether there is a route to an address.
+    fn has_route(&self, address: IpAddr) -> bool;
+    /// Whether packets to an address would leave by an interface: what `urpf-failed` asks.
+    fn leads_to(&self, address: IpAddr, interface: Interface) -> bool;
+    /// Whether the route to an address has a label.
+    fn has_label(&self, address: IpAddr, label: &str) -> bool;
+}
+
+/// What an evaluation looks at besides packet and rules.
+pub struct Surroundings<'a, 'r> {
+    /// The turn that tables are read in.
+    pub turn: &'a Turn<'r>,
+    /// The routing table.
+    pub routes: &'a dyn Routes,
+    /// The time, for `max-pkt-rate`, from any fixed instant on.
+    pub now: Duration,
+    /// Numbers for `probability`.
+    pub random: &'a mut dyn FnMut() -> u32,
+    /// What translates.
+    pub translate: &'a mut dyn Translate,
+}
+
+/// A rule set and its anchors, ready to be held against packets by any number of workers.
+pub struct Compiled {
+    rules: Box<[RuleRecord]>,
+    program: walk::Program,
+    tags: Tags,
+    skipped: Box<[bool]>,
+}
+
+/// A rule and where it stands.
+#[derive(Clone, Debug)]
+pub struct RuleRecord {
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The path of its anchor; empty for the main rule set.
+    pub anchor: Arc<str>,
+    /// Its number in its rule set, which is what `pfctl` shows.
+    pub number: u32,
+}
+
+impl Compiled {
+    /// Says what becomes of a packet. Addresses and ports in `facts` are the translated ones afterwards.
+    pub fn evaluate(
+        &self,
+        facts: &mut Facts,
+        surroundings: &mut Surroundings<'_, '_>,
+        scratch: &mut Scratch,
+        counters: &Counters,
+    ) -> Outcome {
+        walk::evaluate(&self.program, &self.rules, facts, surroundings, scratch, counters)
+    }
+
+    /// Whether packets at an interface are none of the filter's business: `set skip on`.
+    pub fn skips(&self, interface: Interface) -> bool {
+        self.skipped.get(usize::from(interface.0)).copied().unwrap_or(false)
+    }
+
+    /// All rules, by [`RuleId`]: the main rule set's first, in order, then those of anchors.
+    pub fn rules(&self) -> &[RuleRecord] {
+        &self.rules
+    }
+
+    /// A rule and where it stands; the id must be one of this rule set.
+    pub fn rule(&self, id: RuleId) -> &RuleRecord {
+        &self.rules[id.0 as usize]
+    }
+
+    /// The names of tags.
+    pub fn tags(&self) -> &Tags {
+        &self.tags
+    }
+
+    /// Counts a packet for the rules that it met, as `pfctl -v -s rules` shows, and for their tables.
+    pub fn count(&self, outcome: &Outcome, scratch: &Scratch, facts: &Facts, counters: &Counters) {
+        let rules = outcome.rule.iter().chain(&outcome.anchor).chain(scratch.matched());
+        rules.for_each(|id| counters.add_packet(*id, facts.direction, facts.length));
+    }
+}
+
+impl Direction {
+    /// Its place in pairs of counters: in, then out.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,203 @@
+//! Names that become numbers: interfaces with their groups and addresses, and tags.
+use crate::facts::{Interface, Tag};
+use crate::rule::{HostAddress, InterfaceName, InterfacePart};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The interfaces that rules can speak of, by [`Interface`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces(pub Vec<InterfaceRecord>);
+
+/// What is known of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceRecord {
+    /// Its name.
+    pub name: String,
+    /// The groups that it is in, besides the one that its name says (`em` of `em0`).
+    pub groups: Vec<String>,
+    /// Whether it is a loopback.
+    pub is_loopback: bool,
+    /// Its routing domain.
+    pub domain: u32,
+    /// Its addresses, aliases behind the first of a family.
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its network's prefix.
+    pub length: u8,
+    /// The other end, where there is but one.
+    pub peer: Option<IpAddr>,
+}
+
+/// The names of tags, by [`Tag`]; no packet has a tag that no rule names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags(Vec<String>);
+
+impl Tags {
+    /// The tag of a name, which is remembered; None for the empty one, which is no tag.
+    pub fn number(&mut self, name: &str) -> Tag {
+        if name.is_empty() {
+            return Tag(0);
+        }
+        let place = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_string());
+            self.0.len() - 1
+        });
+        Tag(place as u16 + 1)
+    }
+
+    /// The name of a tag; empty for none.
+    pub fn name(&self, tag: Tag) -> &str {
+        usize::from(tag.0).checked_sub(1).and_then(|place| self.0.get(place)).map_or("", String::as_str)
+    }
+}
+
+impl Interfaces {
+    /// The number of an interface.
+    pub fn number(&self, name: &str) -> Option<Interface> {
+        self.0.iter().position(|known| known.name == name).map(|place| Interface(place as u16))
+    }
+
+    /// An interface.
+    pub fn get(&self, interface: Interface) -> Option<&InterfaceRecord> {
+        self.0.get(usize::from(interface.0))
+    }
+
+    /// The networks that an address of a rule stands for now: one, or those of the interfaces it names.
+    pub fn networks(&self, address: &HostAddress) -> Vec<(IpAddr, u8)> {
+        match address {
+            HostAddress::Network(address, length) => vec![(*address, *length)],
+            HostAddress::Masked(..) => Vec::new(),
+            HostAddress::Dynamic { interface, part, without_aliases, length } => self
+                .0
+                .iter()
+                .filter(|record| interface.0 == "self" || record.is_called(interface))
+                .flat_map(|record| record.parts(*part, *without_aliases))
+                .map(|(address, own)| (address, length.unwrap_or(own).min(bits(address))))
+                .collect(),
+        }
+    }
+}
+
+impl InterfaceRecord {
+    /// Whether a name of rules means it: its own, the beginning of its own up to the digits, or that of a group.
+    pub fn is_called(&self, name: &InterfaceName) -> bool {
+        let family = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        name.0 == self.name || name.0 == family || self.groups.contains(&name.0)
+    }
+
+    fn parts(&self, part: InterfacePart, without_aliases: bool) -> Vec<(IpAddr, u8)> {
+        let mut seen = [false; 2];
+        let first = |address: &&InterfaceAddress| {
+            let is_alias = std::mem::replace(&mut seen[usize::from(address.address.is_ipv6())], true);
+            !(without_aliases && is_alias)
+        };
+        self.addresses.iter().filter(first).filter_map(|address| address.part(part)).collect()
+    }
+}
+
+impl InterfaceAddress {
+    fn part(&self, part: InterfacePart) -> Option<(IpAddr, u8)> {
+        let host = |address: IpAddr| (address, bits(address));
+        match part {
+            InterfacePart::Address => Some(host(self.address)),
+            InterfacePart::Network => Some((masked(self.address, self.length), self.length)),
+            InterfacePart::Broadcast => broadcast(self.address, self.length).map(host),
+            InterfacePart::Peer => self.peer.map(host),
+        }
+    }
+}
+
+/// The bits of an address of this family.
+pub fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// An address without the bits behind a prefix.
+pub fn masked(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    }
+}
+
+fn broadcast(address: IpAddr, length: u8) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(address) if length < 31 => {
+            Some(Ipv4Addr::from_bits(address.to_bits() | (u32::MAX >> length)).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interfaces() -> Interfaces {
+        let address = |address: &str, length| InterfaceAddress {
+            address: address.parse().unwrap(),
+            length,
+            peer: None,
+        };
+        Interfaces(vec![InterfaceRecord {
+            name: "em0".into(),
+            groups: vec!["egress".into()],
+            addresses: vec![address("10.0.0.9", 24), address("10.1.0.9", 16), address("2001:db8::9", 64)],
+            ..InterfaceRecord::default()
+        }])
+    }
+
+    fn dynamic(interface: &str, part: InterfacePart, without_aliases: bool) -> HostAddress {
+        HostAddress::Dynamic {
+            interface: InterfaceName(interface.into()),
+            part,
+            without_aliases,
+            length: None,
+        }
+    }
+
+    fn text(networks: &[(IpAddr, u8)]) -> String {
+        networks.iter().map(|(address, length)| format!("{address}/{length}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_interface_answers_to_its_name_its_kind_and_its_groups_only() {
+        let interfaces = interfaces();
+        let is_called = |name: &str| interfaces.0[0].is_called(&InterfaceName(name.into()));
+        assert!(is_called("em0") && is_called("em") && is_called("egress"));
+        assert!(!is_called("e") && !is_called("em00") && !is_called("em1"));
+    }
+
+    #[test]
+    fn parts_of_interfaces_are_what_their_names_say() {
+        let interfaces = interfaces();
+        let networks =
+            |interface: &str, part, first: bool| text(&interfaces.networks(&dynamic(interface, part, first)));
+        assert_eq!(networks("em0", InterfacePart::Address, false), "10.0.0.9/32 10.1.0.9/32 2001:db8::9/128");
+        assert_eq!(networks("self", InterfacePart::Address, true), "10.0.0.9/32 2001:db8::9/128");
+        assert_eq!(networks("egress", InterfacePart::Network, true), "10.0.0.0/24 2001:db8::/64");
+        assert_eq!(networks("em", InterfacePart::Broadcast, false), "10.0.0.255/32 10.1.255.255/32");
+        assert_eq!(networks("em1", InterfacePart::Address, false), "");
+    }
+
+    #[test]
+    fn tags_have_numbers_from_one_and_keep_them() {
+        let mut tags = Tags::default();
+        assert_eq!(
+            [tags.number("a"), tags.number("b"), tags.number("a"), tags.number("")],
+            [1, 2, 1, 0].map(Tag)
+        );
+        assert_eq!([tags.name(Tag(2)), tags.name(Tag(0)), tags.name(Tag(9))], ["b", "", ""]);
+    }
+}
