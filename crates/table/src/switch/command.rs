@@ -6,6 +6,8 @@
 mod error;
 mod parse;
 mod rule;
+#[cfg(test)]
+mod tests;
 mod vlan;
 
 pub use error::CommandError;

@@ -77,17 +77,33 @@ pub(super) fn nearest(wanted: &str, names: impl IntoIterator<Item = &'static str
     (distance <= 1 + wanted.chars().count() / 4).then_some(name)
 }
 
-/// How many letters must be put in, left out or changed to make `b` of `a`.
+/// How many letters must be put in, left out, changed, or swapped with the next, to make `b` of `a`.
 fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.chars().enumerate() {
-            let changed = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // Row i has what the first i letters of `a` need.
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row.last().copied().unwrap_or(0)
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted_each_once() {
+        let pairs = [("", "abc"), ("abc", "abc"), ("kitten", "sitting"), ("ab", ""), ("scr", "src")];
+        assert_eq!(pairs.map(|(a, b)| edits(a, b)), [3, 0, 3, 2, 1]);
+    }
 }
