@@ -60,6 +60,8 @@ pub struct TableAddress {
     pub is_negated: bool,
     /// What it is.
     pub address: HostAddress,
+    /// `weight`, how often a pool chooses it beside others; 0 where none was written.
+    pub weight: u16,
 }
 
 /// What decides about packets, and on which.
