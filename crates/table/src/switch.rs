@@ -1,2 +1,250 @@
 //! A switch of layer 2 after veb(4): its ports, its addresses, and what becomes of a frame.
+//!
+//! [`Switch`] is what all workers share. A worker reads two published values, what the switch was told ([`View`]) and
+//! where stations are ([`MacTable`]), and asks the pure functions of [`decide`] what becomes of a frame. Who changes
+//! either holds a lock that no frame waits for: a worker that can't learn at once learns with the next frame.
 pub mod command;
+pub mod config;
+pub mod counts;
+pub mod decide;
+mod explain;
+mod learn;
+mod mac;
+mod meter;
+mod rules;
+mod show;
+mod sight;
+mod view;
+
+pub use config::{Config, Port, PortState, Role, SwitchError};
+pub use explain::Question;
+pub use learn::{AddressError, Learned, Limits, Move, seconds};
+pub use mac::{Entry, Kind, MOST_ENTRIES, MOST_PORTS, MacKey, MacTable, Sought};
+pub use rules::{Direction, Mark};
+pub use sight::Sight;
+pub use view::View;
+
+use artery_rcu::{Domain, Published, Turn};
+use command::Command;
+use counts::Counts;
+use decide::Many;
+use learn::Learner;
+use meter::Meter;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// A switch, as all workers share it.
+pub struct Switch {
+    config: Mutex<Config>,
+    view: Published<View>,
+    learner: Mutex<Learner>,
+    table: Arc<Published<Arc<MacTable>>>,
+    /// Whether nothing can be learned until an address goes: then nobody need try.
+    is_full: AtomicBool,
+    storms: Box<[[Meter; 3]]>,
+    counts: Mutex<Vec<Arc<Counts>>>,
+}
+
+impl Switch {
+    /// A switch that was told this; addresses are to be learned.
+    pub fn new(domain: &Arc<Domain>, config: Config) -> Result<Switch, SwitchError> {
+        let mut learner = Learner::new(domain, config.limits).map_err(|_| SwitchError::NoMemory)?;
+        (0..).zip(&config.ports).for_each(|(at, port)| learner.set_port_limit(at, port.limit));
+        Ok(Switch {
+            view: Published::new(domain, View::new(&config)),
+            table: learner.shown(),
+            is_full: AtomicBool::new(learner.is_full()),
+            storms: config.ports.iter().map(|_| Default::default()).collect(),
+            config: Mutex::new(config),
+            learner: Mutex::new(learner),
+            counts: Mutex::default(),
+        })
+    }
+
+    /// What it was told, as of this turn.
+    #[inline]
+    pub fn view<'t>(&'t self, turn: &'t Turn<'_>) -> &'t View {
+        self.view.read(turn)
+    }
+
+    /// Where stations are, as of this turn.
+    #[inline]
+    pub fn table<'t>(&'t self, turn: &'t Turn<'_>) -> &'t MacTable {
+        self.table.read(turn)
+    }
+
+    /// Counters for a worker.
+    pub fn counts(&self) -> Arc<Counts> {
+        let counts = Arc::new(Counts::new(self.config().ports.len()));
+        held(&self.counts).push(counts.clone());
+        counts
+    }
+
+    fn config(&self) -> MutexGuard<'_, Config> {
+        held(&self.config)
+    }
+
+    /// Learns that an address was seen at a port, unless somebody else changes the table at this moment.
+    pub fn learn(&self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
+        let mut learner = match self.learner.try_lock() {
+            Ok(learner) => learner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Learned::Busy,
+        };
+        let learned = learner.learn(key, port, sticks, now);
+        self.note_full(&learner);
+        learned
+    }
+
+    /// Whether an address that isn't known can't be learned anyway.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    fn note_full(&self, learner: &Learner) {
+        if learner.is_full() != self.is_full() {
+            self.is_full.store(learner.is_full(), Relaxed);
+        }
+    }
+
+    /// Whether a port may send another frame to many at this time.
+    #[inline]
+    pub fn may_flood(&self, view: &View, port: u16, many: Many, now: Duration) -> bool {
+        let kind = many as usize;
+        match (view.storm(port, kind), self.storms.get(usize::from(port))) {
+            (Some(limit), Some(meters)) => meters[kind].take(limit, now),
+            _ => true,
+        }
+    }
+
+    /// Forgets a part of the addresses that are too old: of all, when it was called a hundred times.
+    pub fn sweep(&self, now: Duration) {
+        let mut learner = held(&self.learner);
+        learner.sweep(now);
+        self.note_full(&learner);
+    }
+
+    /// Does what a command says. What [`Command::RuleFile`] and [`Command::Destroy`] say is refused: a table reads no
+    /// files and ends nothing.
+    pub fn apply(&self, command: &Command, now: Duration) -> Result<(), SwitchError> {
+        let mut config = self.config();
+        let mut changed = config.clone();
+        changed.change(command)?;
+        let mut learner = held(&self.learner);
+        if changed.limits != config.limits {
+            learner.set_limits(changed.limits).map_err(|_| SwitchError::NoMemory)?;
+        }
+        self.apply_to_addresses(&changed, &mut learner, command, now)?;
+        self.note_full(&learner);
+        drop(learner);
+        if !matches!(command, Command::Static { .. } | Command::DelAddress { .. } | Command::Flush) {
+            self.view.publish(View::new(&changed));
+            *config = changed;
+        }
+        Ok(())
+    }
+
+    fn apply_to_addresses(
+        &self,
+        config: &Config,
+        learner: &mut Learner,
+        command: &Command,
+        now: Duration,
+    ) -> Result<(), SwitchError> {
+        let key = |address, vlan: &Option<command::VlanId>| {
+            MacKey::of(address, vlan.map_or(config.default_vlan(), command::VlanId::get))
+        };
+        let place = |name: &str| config.find(name).map(|at| at as u16);
+        let refused =
+            |key, why| SwitchError::Address { address: show::address(key, config.default_vlan()), why };
+        match command {
+            Command::Static { port, address, vlan } => {
+                let key = key(*address, vlan);
+                config.clone().member(port)?;
+                let at = place(port).unwrap_or_default();
+                learner.add_static(key, at, now).map_err(|why| refused(key, why))
+            }
+            Command::DelAddress { address, vlan } => {
+                let key = key(*address, vlan);
+                learner.delete(key).map_err(|why| refused(key, why))
+            }
+            Command::Flush => {
+                learner.flush(|_, entry| !entry.is_static());
+                Ok(())
+            }
+            Command::FlushAll => {
+                learner.flush(|_, _| true);
+                Ok(())
+            }
+            Command::Del(name) | Command::Add(name) => {
+                if let Some(at) = place(name) {
+                    learner.flush(|_, entry| entry.port() == at);
+                    learner.set_port_limit(at, None);
+                }
+                Ok(())
+            }
+            Command::PortMaxAddresses { port, limit } => {
+                place(port).into_iter().for_each(|at| learner.set_port_limit(at, *limit));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether the link of a port is up.
+    pub fn set_running(&self, port: u16, is_running: bool) {
+        self.change_port(port, |port| std::mem::replace(&mut port.is_running, is_running) != is_running);
+    }
+
+    /// Says what the spanning tree lets a port do.
+    pub fn set_state(&self, port: u16, state: PortState) {
+        self.change_port(port, |port| std::mem::replace(&mut port.state, state) != state);
+    }
+
+    /// Forgets what was learned at a port, as the spanning tree wants it when the network changes.
+    pub fn flush_port(&self, port: u16) {
+        let mut learner = held(&self.learner);
+        learner.flush(|_, entry| entry.port() == port && !entry.is_static());
+        self.note_full(&learner);
+    }
+
+    fn change_port(&self, port: u16, change: impl FnOnce(&mut Port) -> bool) {
+        let mut config = self.config();
+        if config.ports.get_mut(usize::from(port)).is_some_and(change) {
+            self.view.publish(View::new(&config));
+        }
+    }
+
+    /// Takes over the addresses that another switch knows, by the names of ports.
+    pub fn take_over(&self, old: &Switch, now: Duration) {
+        let names: Vec<Option<u16>> = {
+            let ours = self.config();
+            let place = |port: &Port| ours.find(&port.name).map(|at| at as u16);
+            old.config().ports.iter().map(place).collect()
+        };
+        let known = held(&old.learner).list(now);
+        let mut learner = held(&self.learner);
+        for (key, entry) in known {
+            if let Some(Some(port)) = names.get(usize::from(entry.port())) {
+                learner.take_in(key, *port, entry);
+            }
+        }
+        self.note_full(&learner);
+    }
+
+    /// Everything that workers have counted.
+    fn all_counts(&self) -> Vec<Arc<Counts>> {
+        held(&self.counts).clone()
+    }
+}
+
+/// What is held while a panic comes is left as it was before, or as it is after: both are legal.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

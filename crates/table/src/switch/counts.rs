@@ -1,0 +1,72 @@
+//! What a worker counts of a switch: plain stores of its own, which others read.
+use super::decide::Cause;
+use super::learn::Learned;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A number that one thread counts up.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Counts more.
+    #[inline(always)]
+    pub fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+    /// How many there are.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Of a port.
+#[derive(Debug)]
+pub struct PortCounts {
+    /// Frames that came in, and their bytes.
+    pub received: [Count; 2],
+    /// Frames that left, and their bytes.
+    pub sent: [Count; 2],
+    /// Frames that went no further, or not to this port, by [`Cause`].
+    pub causes: [Count; Cause::ALL.len()],
+}
+
+/// Of a worker.
+#[derive(Debug)]
+pub struct Counts {
+    /// By port.
+    pub ports: Box<[PortCounts]>,
+    /// What became of addresses, by [`Learned`].
+    pub learned: [Count; Learned::ALL.len()],
+    /// Frames that went to many ports.
+    pub flooded: Count,
+    /// Copies for ports that get them.
+    pub copied: Count,
+}
+
+impl PortCounts {
+    fn new() -> PortCounts {
+        PortCounts {
+            received: Default::default(),
+            sent: Default::default(),
+            causes: std::array::from_fn(|_| Count::default()),
+        }
+    }
+    /// Counts a frame that went no further, or not to this port.
+    #[inline]
+    pub fn stop(&self, cause: Cause) {
+        self.causes[cause as usize].add(1);
+    }
+}
+
+impl Counts {
+    /// For so many ports.
+    pub fn new(ports: usize) -> Counts {
+        Counts {
+            ports: (0..ports).map(|_| PortCounts::new()).collect(),
+            learned: Default::default(),
+            flooded: Count::default(),
+            copied: Count::default(),
+        }
+    }
+}

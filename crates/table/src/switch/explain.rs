@@ -1,0 +1,124 @@
+//! What would become of a frame, in words.
+use super::decide::{Change, Decision, Many, Stop, Way, decide};
+use super::show::address;
+use super::{MacKey, Sight, Switch, seconds};
+use artery_rcu::Turn;
+use artery_wire::{EtherAddr, EtherType};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A frame that somebody asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The port that it comes by.
+    pub port: u16,
+    /// Where it goes.
+    pub destination: EtherAddr,
+    /// Where it comes from.
+    pub source: EtherAddr,
+    /// The VLAN of its tag, if it has one.
+    pub vlan: Option<u16>,
+    /// What it carries.
+    pub ether_type: EtherType,
+}
+
+impl Question {
+    /// The frame; what it carries is zero.
+    fn frame(&self) -> Vec<u8> {
+        let tag =
+            self.vlan.map(|vlan| [EtherType::VLAN.0.to_be_bytes(), (vlan & 0xfff).to_be_bytes()].concat());
+        let addresses = [self.destination.0, self.source.0].concat();
+        [addresses, tag.unwrap_or_default(), self.ether_type.0.to_be_bytes().into(), vec![0; 46]].concat()
+    }
+}
+
+impl Switch {
+    /// What would become of a frame, a step in each line.
+    pub fn explain(&self, question: &Question, now: Duration, turn: &Turn<'_>) -> String {
+        let (view, table) = (self.view(turn), self.table(turn));
+        let bytes = question.frame();
+        let Some(sight) = Sight::new(&bytes) else { return String::new() };
+        let find = |key: MacKey| {
+            table.find(table.place(key)).filter(|entry| !entry.is_old(seconds(now), view.timeout()))
+        };
+        let decision = decide(view, question.port, &sight, find);
+        let known = |key: MacKey| find(key).map(|entry| entry.port());
+        self.words(&decision, question, known)
+    }
+
+    fn words(
+        &self,
+        decision: &Decision,
+        question: &Question,
+        known: impl Fn(MacKey) -> Option<u16>,
+    ) -> String {
+        let names = self.names();
+        let default_vlan = self.config().default_vlan();
+        let name = |at: u16| names.get(usize::from(at)).map_or("?", |name| &**name);
+        let mut text = String::new();
+        for copy in &decision.copies {
+            let _ = writeln!(text, "a copy goes to {}", name(*copy));
+        }
+        let entered = match &decision.entered {
+            Ok(entered) => entered,
+            Err(stop) => {
+                let end = if matches!(stop, Stop::Host(_)) { "left to the host" } else { "dropped" };
+                let _ = writeln!(text, "{end} at {}: {}", name(question.port), said(stop.cause().sentence()));
+                return text;
+            }
+        };
+        let _ = writeln!(text, "taken in at {}, in VLAN {}", name(entered.port), entered.place.vlan);
+        if let Some(mark) = &entered.mark {
+            let _ = writeln!(text, "marked {mark} by a rule");
+        }
+        if entered.is_filtered {
+            let _ = writeln!(text, "the packet filter is asked here, and where it leaves");
+        }
+        if let Some(key) = decision.learns {
+            let address = address(key, default_vlan);
+            let _ = match known(key) {
+                Some(port) if port == question.port => writeln!(text, "{address} is known to be here"),
+                Some(port) => writeln!(text, "{address} moves here from {}", name(port)),
+                None => writeln!(text, "{address} is learned, if there is room"),
+            };
+        }
+        let _ = match &decision.way {
+            Some(Ok(Way::One(port))) => writeln!(text, "its destination is at {}", name(*port)),
+            Some(Ok(Way::Many(many))) => writeln!(text, "{}", to_many(*many)),
+            Some(Err(cause)) => {
+                writeln!(text, "dropped at {}: {}", name(question.port), said(cause.sentence()))
+            }
+            None => Ok(()),
+        };
+        for (to, outcome) in &decision.targets {
+            let _ = match outcome {
+                Ok(change) => writeln!(text, "leaves by {}{}", name(*to), changed(*change)),
+                Err(cause) => writeln!(text, "not by {}: {}", name(*to), said(cause.sentence())),
+            };
+        }
+        text
+    }
+}
+
+fn to_many(many: Many) -> &'static str {
+    match many {
+        Many::Broadcast => "goes to all ports: it is a broadcast",
+        Many::Multicast => "goes to all ports: it is for a group",
+        Many::Unknown => "goes to all ports that discover: where its destination is isn't known",
+    }
+}
+
+fn changed(change: Change) -> String {
+    match change {
+        Change::Keep => String::new(),
+        Change::Untag => ", without its tag".into(),
+        Change::Tag(tag) | Change::Retag(tag) => format!(", with the tag of VLAN {}", tag & 0xfff),
+    }
+}
+
+/// A sentence inside another.
+fn said(sentence: &str) -> String {
+    let sentence = sentence.trim().trim_end_matches('.');
+    let mut chars = sentence.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}

@@ -1,0 +1,418 @@
+//! How the table of addresses changes: what is learned, moves, gets old, is given and taken away, within limits.
+//!
+//! There is one [`Learner`], behind a mutex. Workers that find it taken learn with the next frame instead.
+use super::mac::{Entry, Kind, MOST_PORTS, MacKey, MacTable, Put};
+use artery_rcu::{Domain, Published};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Seconds in which every address has been looked at whether it is too old.
+const SWEEP: u32 = 100;
+/// Moves of an address that are believed in a time of damping.
+const MOVES: u32 = 5;
+/// Addresses of which moves are counted at a time.
+const MOVERS: usize = 256;
+/// Moves that are kept to be told.
+const MOST_TOLD: usize = 64;
+/// Buckets that an old entry is looked for in when there is no room: in this many, and until some were compared.
+const HUNT: u32 = 1024;
+const COMPARED: usize = 16;
+/// Least time between two new addresses, of those that may be learned at once after a rest.
+const BURST: Duration = Duration::from_millis(100);
+
+/// What became of an address that was to be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Learned {
+    /// It is known now.
+    New,
+    /// It is known at its new port now.
+    Moved,
+    /// It was known at this port.
+    Known,
+    /// It is known at another port, and stays there.
+    Stays,
+    /// It has moved too often lately: nothing is believed for a while.
+    Damped,
+    /// There are as many addresses as may be, of the switch or of the port, or no room.
+    Full,
+    /// Too many came in a short time.
+    TooFast,
+    /// Somebody else changes the table at this moment.
+    Busy,
+}
+
+impl Learned {
+    /// All of them.
+    pub const ALL: [Learned; 8] = [
+        Learned::New,
+        Learned::Moved,
+        Learned::Known,
+        Learned::Stays,
+        Learned::Damped,
+        Learned::Full,
+        Learned::TooFast,
+        Learned::Busy,
+    ];
+
+    /// The name that counters have.
+    pub fn name(self) -> &'static str {
+        match self {
+            Learned::New => "learned",
+            Learned::Moved => "moved",
+            Learned::Known => "known",
+            Learned::Stays => "stayed",
+            Learned::Damped => "damped",
+            Learned::Full => "not-learned-full",
+            Learned::TooFast => "not-learned-too-fast",
+            Learned::Busy => "not-learned-busy",
+        }
+    }
+}
+
+/// Why an address can't be given or taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressError {
+    /// It is known already.
+    Exists,
+    /// It isn't known.
+    Unknown,
+    /// There are as many as may be.
+    Full,
+    /// It is a group, or no address at all.
+    NoStation,
+}
+
+/// An address that moved, or was not believed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The address.
+    pub key: MacKey,
+    /// Where it was.
+    pub from: u16,
+    /// Where it was seen.
+    pub to: u16,
+    /// When, in seconds.
+    pub at: u32,
+    /// Whether it was not believed.
+    pub is_damped: bool,
+}
+
+/// What bounds the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most addresses.
+    pub entries: u32,
+    /// Seconds after which they are too old; `u32::MAX` for never.
+    pub timeout: u32,
+    /// Whether an old address makes room for a new one.
+    pub evicts: bool,
+    /// Most new addresses and moves a second; 0 for no limit.
+    pub rate: u32,
+    /// In what time so many moves of an address are believed; zero for all.
+    pub damping: Duration,
+}
+
+/// The moves of an address within a time.
+#[derive(Clone, Copy)]
+struct Mover {
+    key: MacKey,
+    since: u32,
+    moves: u32,
+}
+
+/// See the module.
+pub(super) struct Learner {
+    table: Arc<MacTable>,
+    shown: Arc<Published<Arc<MacTable>>>,
+    limits: Limits,
+    count: u32,
+    of_port: Vec<u32>,
+    /// Most addresses of a port, where it has a limit of its own.
+    port_limits: Vec<Option<u32>>,
+    movers: Box<[Option<Mover>; MOVERS]>,
+    told: VecDeque<Move>,
+    /// Up to when permits to learn have been handed out.
+    taken_until: Duration,
+    /// The next bucket to be swept, and the one that the next old entry is looked for from.
+    swept: u32,
+    hunted: u32,
+}
+
+impl Learner {
+    /// With an empty table.
+    pub(super) fn new(domain: &Arc<Domain>, limits: Limits) -> io::Result<Learner> {
+        let table = Arc::new(MacTable::new(limits.entries)?);
+        Ok(Learner {
+            shown: Arc::new(Published::new(domain, table.clone())),
+            table,
+            limits,
+            count: 0,
+            of_port: vec![0; MOST_PORTS],
+            port_limits: vec![None; MOST_PORTS],
+            movers: Box::new([None; MOVERS]),
+            told: VecDeque::new(),
+            taken_until: Duration::ZERO,
+            swept: 0,
+            hunted: 0,
+        })
+    }
+
+    /// The table as readers see it.
+    pub(super) fn shown(&self) -> Arc<Published<Arc<MacTable>>> {
+        self.shown.clone()
+    }
+
+    /// Number of addresses.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether nothing can be learned until an address goes.
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= self.limits.entries && !self.limits.evicts
+    }
+
+    /// Sets the bounds. For more entries, or many fewer, there is another table, which has what this one has.
+    pub(super) fn set_limits(&mut self, limits: Limits) -> io::Result<()> {
+        let room = limits.entries.max(self.count);
+        let other = MacTable::new(room)?;
+        if other.buckets() != self.table.buckets() {
+            self.take_over(other);
+        }
+        self.limits = limits;
+        Ok(())
+    }
+
+    fn take_over(&mut self, other: MacTable) {
+        for (key, entry) in self.table.entries(0..self.table.buckets()) {
+            if other.put(key, entry.port(), entry.kind(), entry.seen()) == Put::Crowded {
+                self.count -= 1;
+                self.of_port[usize::from(entry.port())] -= 1;
+            }
+        }
+        self.table = Arc::new(other);
+        (self.swept, self.hunted) = (0, 0);
+        self.shown.publish(self.table.clone());
+    }
+
+    /// Sets how many addresses a port may have.
+    pub(super) fn set_port_limit(&mut self, port: u16, limit: Option<u32>) {
+        self.port_limits[usize::from(port)] = limit;
+    }
+
+    fn find(&self, key: MacKey) -> Option<Entry> {
+        self.table.find(self.table.place(key))
+    }
+
+    /// Learns that an address was seen at a port.
+    pub(super) fn learn(&mut self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
+        let kind = if sticks { Kind::Sticky } else { Kind::Dynamic };
+        let seconds = seconds(now);
+        match self.find(key) {
+            Some(entry) if entry.port() == port => {
+                self.table.refresh(entry, seconds);
+                Learned::Known
+            }
+            Some(entry) if entry.is_static() => Learned::Stays,
+            Some(entry) if entry.stays() && !entry.is_old(seconds, self.limits.timeout) => Learned::Stays,
+            Some(entry) => self.move_to(key, entry, port, kind, now),
+            None => self.add(key, port, kind, now),
+        }
+    }
+
+    fn add(&mut self, key: MacKey, port: u16, kind: Kind, now: Duration) -> Learned {
+        if self.port_is_full(port) || self.is_full() {
+            return Learned::Full;
+        }
+        if !self.take_permit(now) {
+            return Learned::TooFast;
+        }
+        if self.count >= self.limits.entries && !self.evict() {
+            return Learned::Full;
+        }
+        if self.table.put(key, port, kind, seconds(now)) == Put::Crowded {
+            return Learned::Full;
+        }
+        self.count_in(port);
+        Learned::New
+    }
+
+    fn move_to(&mut self, key: MacKey, entry: Entry, port: u16, kind: Kind, now: Duration) -> Learned {
+        if self.port_is_full(port) {
+            return Learned::Full;
+        }
+        let is_damped = self.moves_too_often(key, seconds(now));
+        if !is_damped && !self.take_permit(now) {
+            return Learned::TooFast;
+        }
+        let is_news = self.told.back().is_none_or(|last| {
+            (last.key, last.from, last.to, last.is_damped) != (key, entry.port(), port, is_damped)
+                || !is_damped
+        });
+        if is_news {
+            self.tell(Move { key, from: entry.port(), to: port, at: seconds(now), is_damped });
+        }
+        if is_damped {
+            return Learned::Damped;
+        }
+        self.count_out(entry.port());
+        self.count_in(port);
+        self.table.set(entry, port, kind, seconds(now));
+        Learned::Moved
+    }
+
+    fn tell(&mut self, news: Move) {
+        if self.told.len() >= MOST_TOLD {
+            self.told.pop_front();
+        }
+        self.told.push_back(news);
+    }
+
+    /// Counts a move. Addresses share places here: one that is pushed out begins anew.
+    fn moves_too_often(&mut self, key: MacKey, now: u32) -> bool {
+        let damping = self.limits.damping.as_secs() as u32;
+        if damping == 0 {
+            return false;
+        }
+        let place = self.table.place(key).hash() as usize % MOVERS;
+        let is_current = |mover: &Mover| mover.key == key && now.wrapping_sub(mover.since) <= damping;
+        let mut mover = self.movers[place].filter(is_current).unwrap_or(Mover { key, since: now, moves: 0 });
+        mover.moves = mover.moves.saturating_add(1);
+        if mover.moves == MOVES + 1 {
+            // It is quiet for as long again from here.
+            mover.since = now;
+        }
+        self.movers[place] = Some(mover);
+        mover.moves > MOVES
+    }
+
+    fn port_is_full(&self, port: u16) -> bool {
+        let port = usize::from(port);
+        self.port_limits[port].is_some_and(|limit| self.of_port[port] >= limit)
+    }
+
+    fn take_permit(&mut self, now: Duration) -> bool {
+        if self.limits.rate == 0 {
+            return true;
+        }
+        let interval = Duration::from_secs(1) / self.limits.rate;
+        let until = self.taken_until.max(now) + interval;
+        let is_allowed = until <= now + BURST.max(interval);
+        if is_allowed {
+            self.taken_until = until;
+        }
+        is_allowed
+    }
+
+    /// Removes the oldest of some addresses that were learned, and says whether there was one.
+    fn evict(&mut self) -> bool {
+        let mut oldest: Option<Entry> = None;
+        let mut compared = 0;
+        for _ in 0..HUNT.min(self.table.buckets()) {
+            for (_, entry) in self.table.entries(self.hunted..self.hunted + 1) {
+                if !entry.is_static() {
+                    compared += 1;
+                    oldest = oldest.filter(|old| old.seen() <= entry.seen()).or(Some(entry));
+                }
+            }
+            self.hunted = (self.hunted + 1) % self.table.buckets();
+            if compared >= COMPARED {
+                break;
+            }
+        }
+        oldest.is_some_and(|entry| {
+            self.forget(entry);
+            true
+        })
+    }
+
+    fn count_in(&mut self, port: u16) {
+        self.count += 1;
+        self.of_port[usize::from(port)] += 1;
+    }
+    fn count_out(&mut self, port: u16) {
+        self.count -= 1;
+        self.of_port[usize::from(port)] -= 1;
+    }
+
+    fn forget(&mut self, entry: Entry) {
+        self.table.remove(entry);
+        self.count_out(entry.port());
+    }
+
+    /// Gives an address a port for good.
+    pub(super) fn add_static(&mut self, key: MacKey, port: u16, now: Duration) -> Result<(), AddressError> {
+        if key.address().is_group() || key.address() == artery_wire::EtherAddr::ZERO {
+            return Err(AddressError::NoStation);
+        }
+        match self.find(key) {
+            Some(entry) if entry.is_static() => return Err(AddressError::Exists),
+            Some(entry) => self.forget(entry),
+            None => {}
+        }
+        if self.count >= self.limits.entries && !(self.limits.evicts && self.evict()) {
+            return Err(AddressError::Full);
+        }
+        match self.table.put(key, port, Kind::Static, seconds(now)) {
+            Put::Done => {
+                self.count_in(port);
+                Ok(())
+            }
+            Put::Crowded => Err(AddressError::Full),
+        }
+    }
+
+    /// Takes in what another switch knew, if there is room and nothing is known here.
+    pub(super) fn take_in(&mut self, key: MacKey, port: u16, entry: Entry) {
+        let has_room = self.count < self.limits.entries && !self.port_is_full(port);
+        let is_new = has_room && self.find(key).is_none();
+        if is_new && self.table.put(key, port, entry.kind(), entry.seen()) == Put::Done {
+            self.count_in(port);
+        }
+    }
+
+    /// Forgets an address.
+    pub(super) fn delete(&mut self, key: MacKey) -> Result<(), AddressError> {
+        self.find(key).map(|entry| self.forget(entry)).ok_or(AddressError::Unknown)
+    }
+
+    /// Forgets those addresses for which `is` holds.
+    pub(super) fn flush(&mut self, is: impl Fn(MacKey, Entry) -> bool) {
+        let table = self.table.clone();
+        let gone = table.entries(0..table.buckets()).filter(|(key, entry)| is(*key, *entry));
+        gone.for_each(|(_, entry)| self.forget(entry));
+    }
+
+    /// Forgets old addresses of the buckets whose turn it is, when a second has passed: in the end, of all.
+    pub(super) fn sweep(&mut self, now: Duration) {
+        let share = self.table.buckets().div_ceil(SWEEP);
+        let from = if self.swept < self.table.buckets() { self.swept } else { 0 };
+        let to = (from + share).min(self.table.buckets());
+        let (table, now, timeout) = (self.table.clone(), seconds(now), self.limits.timeout);
+        let old = table.entries(from..to).filter(|(_, entry)| entry.is_old(now, timeout));
+        old.for_each(|(_, entry)| self.forget(entry));
+        self.swept = to;
+    }
+
+    /// All addresses that are not too old, by VLAN and address.
+    pub(super) fn list(&self, now: Duration) -> Vec<(MacKey, Entry)> {
+        let (now, timeout) = (seconds(now), self.limits.timeout);
+        let all = self.table.entries(0..self.table.buckets());
+        let mut all: Vec<_> = all.filter(|(_, entry)| !entry.is_old(now, timeout)).collect();
+        all.sort_by_key(|(key, _)| (key.vlan(), key.address()));
+        all
+    }
+
+    /// Moves of late, the last one at the end.
+    pub(super) fn moves(&self) -> impl Iterator<Item = &Move> {
+        self.told.iter()
+    }
+}
+
+/// Whole seconds, as entries count them.
+#[inline]
+pub fn seconds(now: Duration) -> u32 {
+    now.as_secs() as u32
+}

@@ -1,0 +1,627 @@
+//! Where stations are: an address and a VLAN lead to a port, found without a lock while one writer changes the table.
+//!
+//! The table is an array of buckets of one cache line. A key of 60 bits goes through a permutation that depends on a
+//! secret; its low bits choose a bucket, the others are the tag that stands there. So a bucket and a tag give the key
+//! back, and no key is kept beside. Where the bucket is full, an entry goes to a second one that follows from the first
+//! and the tag; the first counts how many did, so that a lookup of what isn't there seldom looks at two lines.
+//!
+//! | word of a bucket | holds |
+//! |---|---|
+//! | 0 to 4 | an entry each: see [`Entry`] |
+//! | 5 to 7 | six halves: when each of the five was last seen, in seconds, and how many went on to their second bucket |
+//!
+//! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
+//! moves an entry only from its first bucket to its second, in which it stands before it is overwritten in the first;
+//! who looks at the first, then at the second, finds it.
+use crate::simd::prefetch;
+use crate::storage::{HugePages, Pages, Storage, Words};
+use artery_wire::EtherAddr;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Most ports that entries can name.
+pub const MOST_PORTS: usize = 2048;
+/// Most addresses that a table is made for.
+pub const MOST_ENTRIES: u32 = 1 << 22;
+
+/// Entries of a bucket.
+const PLACES: usize = 5;
+/// Words of a bucket.
+const WORDS: usize = 8;
+/// The first word with seconds.
+const SECONDS: usize = 5;
+/// The half word that counts entries which went on.
+const OVERFLOW: u32 = 5;
+/// Fewest buckets, as a power of two: with fewer, tags would have more bits than there is room for.
+const LEAST_BITS: u32 = 11;
+/// From so many buckets on huge pages are asked for.
+const HUGE_BITS: u32 = 14;
+
+const KEY_BITS: u32 = 60;
+const KEY: u64 = (1 << KEY_BITS) - 1;
+
+/// An address in a VLAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MacKey(u64);
+
+impl MacKey {
+    /// The key of an address, of which 48 bits count, in a VLAN, of which 12 do.
+    #[inline]
+    pub fn new(address: u64, vlan: u16) -> MacKey {
+        MacKey((address << 12 | u64::from(vlan & 0xfff)) & KEY)
+    }
+    /// The key of an address in a VLAN.
+    pub fn of(address: EtherAddr, vlan: u16) -> MacKey {
+        MacKey::new(bits_of(address), vlan)
+    }
+    /// The address.
+    pub fn address(self) -> EtherAddr {
+        let [_, _, address @ ..] = (self.0 >> 12).to_be_bytes();
+        EtherAddr(address)
+    }
+    /// The VLAN.
+    pub fn vlan(self) -> u16 {
+        (self.0 & 0xfff) as u16
+    }
+}
+
+/// An address as a number.
+pub(super) fn bits_of(address: EtherAddr) -> u64 {
+    let [a, b, c, d, e, f] = address.0;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// A permutation of keys that who doesn't know the seed can't foresee.
+#[derive(Clone, Copy)]
+struct Mix {
+    mask: u64,
+    factors: [u64; 2],
+    inverses: [u64; 2],
+}
+
+impl Mix {
+    fn new(seed: [u64; 3]) -> Mix {
+        let factors = [seed[1] | 1, seed[2] | 1];
+        Mix { mask: seed[0] & KEY, factors, inverses: factors.map(inverse) }
+    }
+
+    #[inline(always)]
+    fn mix(&self, key: MacKey) -> u64 {
+        let mut word = key.0 ^ self.mask;
+        word ^= word >> 30;
+        word = word.wrapping_mul(self.factors[0]) & KEY;
+        word ^= word >> 31;
+        word = word.wrapping_mul(self.factors[1]) & KEY;
+        word ^ word >> 30
+    }
+
+    /// A shift by half the bits or more is undone by itself.
+    fn unmix(&self, mixed: u64) -> MacKey {
+        let mut word = mixed ^ mixed >> 30;
+        word = word.wrapping_mul(self.inverses[1]) & KEY;
+        word ^= word >> 31;
+        word = word.wrapping_mul(self.inverses[0]) & KEY;
+        word ^= word >> 30;
+        MacKey(word ^ self.mask)
+    }
+}
+
+/// What an odd number must be multiplied with for 1, modulo 2⁶⁴ (Newton's method doubles the bits that are right).
+fn inverse(odd: u64) -> u64 {
+    (0..6).fold(odd, |guess, _| guess.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(guess))))
+}
+
+/// An entry as it stands in a bucket.
+///
+/// | bits | |
+/// |---|---|
+/// | 15 to 63 | tag |
+/// | 14 | whether this is the key's second bucket |
+/// | 13 | 1; a place is free where it is 0 |
+/// | 12 | static: it neither moves nor gets old |
+/// | 11 | sticky: it gets old, and doesn't move |
+/// | 0 to 10 | port |
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+const TAG_SHIFT: u32 = 15;
+const SECOND: u64 = 1 << 14;
+const PRESENT: u64 = 1 << 13;
+const STATIC: u64 = 1 << 12;
+const STICKY: u64 = 1 << 11;
+const PORT: u64 = STICKY - 1;
+/// What stands below what a key is recognised by.
+const MATCH_SHIFT: u32 = 13;
+
+impl Word {
+    fn is_free(self) -> bool {
+        self.0 & PRESENT == 0
+    }
+    fn tag(self) -> u64 {
+        self.0 >> TAG_SHIFT
+    }
+    fn is_second(self) -> bool {
+        self.0 & SECOND != 0
+    }
+}
+
+/// How an entry is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It was learned: it moves, and gets old.
+    #[default]
+    Dynamic,
+    /// It was learned at a port whose addresses don't move.
+    Sticky,
+    /// It was given: it neither moves nor gets old.
+    Static,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    word: u64,
+    /// When it was last seen, in seconds.
+    seen: u32,
+    place: u32,
+}
+
+impl Entry {
+    const NONE: Entry = Entry { word: 0, seen: 0, place: 0 };
+
+    /// The port.
+    #[inline(always)]
+    pub fn port(self) -> u16 {
+        (self.word & PORT) as u16
+    }
+    /// Whether it never moves nor gets old.
+    #[inline(always)]
+    pub fn is_static(self) -> bool {
+        self.word & STATIC != 0
+    }
+    /// Whether it stays at its port.
+    #[inline(always)]
+    pub fn stays(self) -> bool {
+        self.word & (STATIC | STICKY) != 0
+    }
+    /// When it was last seen, in seconds.
+    #[inline(always)]
+    pub fn seen(self) -> u32 {
+        self.seen
+    }
+    /// How it is kept.
+    pub fn kind(self) -> Kind {
+        match (self.word & STATIC != 0, self.word & STICKY != 0) {
+            (true, _) => Kind::Static,
+            (false, true) => Kind::Sticky,
+            (false, false) => Kind::Dynamic,
+        }
+    }
+    /// Whether it is so old after `timeout` seconds that it counts as absent; `u32::MAX` is never.
+    #[inline(always)]
+    pub fn is_old(self, now: u32, timeout: u32) -> bool {
+        // Of two workers one may be a moment behind: a time to come is none that is long past.
+        let age = now.wrapping_sub(self.seen) as i32;
+        age > timeout.min(i32::MAX as u32) as i32 && !self.is_static() && timeout != u32::MAX
+    }
+    #[inline(always)]
+    fn is_none(self) -> bool {
+        self.word == 0
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} at port {} seen {}", self.kind(), self.port(), self.seen)
+    }
+}
+
+/// Where a key is to be looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sought {
+    bucket: u32,
+    tag: u64,
+}
+
+impl Sought {
+    /// Bits that spread keys.
+    pub(super) fn hash(self) -> u64 {
+        self.tag
+    }
+}
+
+/// What became of an address that was to be put into a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    Done,
+    /// Both buckets, and those that their entries could go to, are full.
+    Crowded,
+}
+
+/// Addresses and their ports; see the module. Whoever changes it must be alone in that.
+pub struct MacTable {
+    words: Words<AtomicU64>,
+    bits: u32,
+    mix: Mix,
+}
+
+impl MacTable {
+    /// An empty one with room for so many entries.
+    pub fn new(entries: u32) -> io::Result<MacTable> {
+        MacTable::seeded(entries, [0_u8, 1, 2].map(|word| RandomState::new().hash_one(word)))
+    }
+
+    /// One whose order of keys follows from words.
+    pub(super) fn seeded(entries: u32, seed: [u64; 3]) -> io::Result<MacTable> {
+        let entries = u64::from(entries.min(MOST_ENTRIES));
+        // Five have room in a bucket, and chance deals them unevenly: 3.2 are meant for each.
+        let is_enough = |bits: &u32| entries * 5 <= 16 << bits;
+        let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
+        let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
+        let words = Words::new(storage, "stations", WORDS << bits)?;
+        Ok(MacTable { words, bits, mix: Mix::new(seed) })
+    }
+
+    /// Number of buckets.
+    pub(super) fn buckets(&self) -> u32 {
+        1 << self.bits
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> &[AtomicU64; WORDS] {
+        &self.words.as_chunks().0[bucket as usize]
+    }
+
+    /// Where a key is to be looked for.
+    #[inline(always)]
+    pub fn place(&self, key: MacKey) -> Sought {
+        let mixed = self.mix.mix(key);
+        Sought { bucket: mixed as u32 & (self.buckets() - 1), tag: mixed >> self.bits }
+    }
+
+    /// The same, and asks for the line that it will be looked for in.
+    #[inline(always)]
+    pub fn begin(&self, key: MacKey) -> Sought {
+        let sought = self.place(key);
+        prefetch(self.bucket(sought.bucket));
+        sought
+    }
+
+    /// The other bucket of a tag.
+    #[inline(always)]
+    fn other(&self, bucket: u32, tag: u64) -> u32 {
+        bucket ^ (tag as u32 & (self.buckets() - 1) | 1)
+    }
+
+    /// What is known of a key.
+    #[inline(always)]
+    pub fn find(&self, sought: Sought) -> Option<Entry> {
+        let bucket = self.bucket(sought.bucket);
+        let entry = in_bucket(bucket, sought.bucket, sought.tag << 2 | 1);
+        if !entry.is_none() {
+            return Some(entry);
+        }
+        if half(bucket, OVERFLOW) == 0 { None } else { self.find_beyond(sought) }
+    }
+
+    /// The same, in the key's second bucket.
+    #[inline(never)]
+    fn find_beyond(&self, sought: Sought) -> Option<Entry> {
+        let second = self.other(sought.bucket, sought.tag);
+        let entry = in_bucket(self.bucket(second), second, sought.tag << 2 | 3);
+        (!entry.is_none()).then_some(entry)
+    }
+
+    /// Notes that an address was seen, if that is not known of this second already.
+    #[inline(always)]
+    pub fn refresh(&self, entry: Entry, now: u32) {
+        if entry.seen != now {
+            self.set_seen(entry.place, now);
+        }
+    }
+
+    /// Two places share a word. Where another's second changes at the same time, the next frame notes it.
+    #[cold]
+    #[inline(never)]
+    fn set_seen(&self, place: u32, now: u32) {
+        let (bucket, place) = (self.bucket(place / WORDS as u32), place % WORDS as u32);
+        let word = &bucket[SECONDS + place as usize / 2];
+        let old = word.load(Relaxed);
+        let _ = word.compare_exchange(old, with_half(old, place, now), Relaxed, Relaxed);
+    }
+
+    /// Adds a key that is not there.
+    pub(super) fn put(&self, key: MacKey, port: u16, kind: Kind, now: u32) -> Put {
+        let Sought { bucket, tag } = self.place(key);
+        let kind = match kind {
+            Kind::Dynamic => 0,
+            Kind::Sticky => STICKY,
+            Kind::Static => STATIC,
+        };
+        let word = tag << TAG_SHIFT | PRESENT | kind | u64::from(port) & PORT;
+        let second = self.other(bucket, tag);
+        if let Some(place) = self.free(bucket) {
+            self.write(bucket, place, word, now);
+        } else if let Some(place) = self.free(second).or_else(|| self.make_room(second)) {
+            self.count_beyond(bucket, true);
+            self.write(second, place, word | SECOND, now);
+        } else if let Some(place) = self.make_room(bucket) {
+            self.write(bucket, place, word, now);
+        } else {
+            return Put::Crowded;
+        }
+        Put::Done
+    }
+
+    fn word(&self, bucket: u32, place: u32) -> Word {
+        Word(self.bucket(bucket)[place as usize].load(Relaxed))
+    }
+
+    fn free(&self, bucket: u32) -> Option<u32> {
+        (0..PLACES as u32).find(|place| self.word(bucket, *place).is_free())
+    }
+
+    /// Moves an entry of a full bucket to its second one. Its place is to be written over.
+    fn make_room(&self, bucket: u32) -> Option<u32> {
+        (0..PLACES as u32).find(|place| {
+            let word = self.word(bucket, *place);
+            let second = self.other(bucket, word.tag());
+            let Some(free) = self.free(second).filter(|_| !word.is_second()) else { return false };
+            self.count_beyond(bucket, true);
+            self.write(second, free, word.0 | SECOND, half(self.bucket(bucket), *place));
+            true
+        })
+    }
+
+    /// The second is there before who could read it.
+    fn write(&self, bucket: u32, place: u32, word: u64, seen: u32) {
+        let line = self.bucket(bucket);
+        let seconds = &line[SECONDS + place as usize / 2];
+        let _ = seconds.fetch_update(Relaxed, Relaxed, |old| Some(with_half(old, place, seen)));
+        line[place as usize].store(word, Release);
+    }
+
+    /// Counts that one more entry, or one less, is in its second bucket and not in this one.
+    fn count_beyond(&self, bucket: u32, is_more: bool) {
+        let word = &self.bucket(bucket)[SECONDS + OVERFLOW as usize / 2];
+        let change = |old| {
+            let count = old_half(old, OVERFLOW);
+            Some(with_half(old, OVERFLOW, if is_more { count + 1 } else { count.saturating_sub(1) }))
+        };
+        let _ = word.fetch_update(Release, Relaxed, change);
+    }
+
+    /// Sets the port of an entry, and that it was seen.
+    pub(super) fn set(&self, entry: Entry, port: u16, kind: Kind, now: u32) {
+        let kind = match kind {
+            Kind::Dynamic => 0,
+            Kind::Sticky => STICKY,
+            Kind::Static => STATIC,
+        };
+        let word = entry.word & !(PORT | STATIC | STICKY) | kind | u64::from(port) & PORT;
+        let places = WORDS as u32;
+        self.write(entry.place / places, entry.place % places, word, now);
+    }
+
+    /// Removes an entry.
+    pub(super) fn remove(&self, entry: Entry) {
+        let (bucket, place) = (entry.place / WORDS as u32, entry.place % WORDS as u32);
+        self.bucket(bucket)[place as usize].store(0, Release);
+        if Word(entry.word).is_second() {
+            self.count_beyond(self.other(bucket, Word(entry.word).tag()), false);
+        }
+    }
+
+    /// The entries of some buckets.
+    pub(super) fn entries(&self, buckets: Range<u32>) -> impl Iterator<Item = (MacKey, Entry)> + '_ {
+        let all = buckets.flat_map(|bucket| (0..PLACES as u32).map(move |place| (bucket, place)));
+        all.filter_map(|(bucket, place)| {
+            let word = Word(self.bucket(bucket)[place as usize].load(Acquire));
+            if word.is_free() {
+                return None;
+            }
+            let first = if word.is_second() { self.other(bucket, word.tag()) } else { bucket };
+            let key = self.mix.unmix(word.tag() << self.bits | u64::from(first));
+            let seen = half(self.bucket(bucket), place);
+            Some((key, Entry { word: word.0, seen, place: bucket * WORDS as u32 + place }))
+        })
+    }
+}
+
+/// The entry of a bucket that is recognised by these bits; all places are looked at, so that nothing has to be guessed.
+#[inline(always)]
+fn in_bucket(bucket: &[AtomicU64; WORDS], number: u32, wanted: u64) -> Entry {
+    let mut place = PLACES;
+    for (n, word) in bucket[..PLACES].iter().enumerate() {
+        place = if word.load(Acquire) >> MATCH_SHIFT == wanted { n } else { place };
+    }
+    if place == PLACES {
+        return Entry::NONE;
+    }
+    // The writer may have put another there since.
+    let word = bucket[place].load(Acquire);
+    if word >> MATCH_SHIFT != wanted {
+        return Entry::NONE;
+    }
+    Entry { word, seen: half(bucket, place as u32), place: number * WORDS as u32 + place as u32 }
+}
+
+/// A half of the last three words.
+#[inline(always)]
+fn half(bucket: &[AtomicU64; WORDS], half: u32) -> u32 {
+    old_half(bucket[SECONDS + half as usize / 2].load(Relaxed), half)
+}
+
+#[inline(always)]
+fn old_half(word: u64, half: u32) -> u32 {
+    (word >> (half % 2 * 32)) as u32
+}
+
+#[inline(always)]
+fn with_half(word: u64, half: u32, value: u32) -> u64 {
+    let shift = half % 2 * 32;
+    word & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::Random;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn table(entries: u32) -> MacTable {
+        MacTable::seeded(entries, [1, 2, 3]).unwrap()
+    }
+    fn find(table: &MacTable, key: MacKey) -> Option<Entry> {
+        table.find(table.place(key))
+    }
+    fn all(table: &MacTable) -> HashMap<MacKey, u16> {
+        table.entries(0..table.buckets()).map(|(key, entry)| (key, entry.port())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_mixed_one_to_one(seed: [u64; 3], address in 0..1_u64 << 48, vlan in 0..4096_u16) {
+            let (mix, key) = (Mix::new(seed), MacKey::new(address, vlan));
+            prop_assert_eq!(mix.unmix(mix.mix(key)), key);
+            prop_assert_eq!((bits_of(key.address()), key.vlan()), (address, vlan));
+            prop_assert!(mix.mix(key) <= KEY);
+        }
+
+        #[test]
+        fn a_table_is_a_map_whatever_is_done_to_it(
+            seed: [u64; 3],
+            steps in prop::collection::vec((0..4_u8, 0..12_u64, 0..8_u16), 1..200),
+        ) {
+            let table = MacTable::seeded(10, seed).unwrap();
+            let mut model: HashMap<MacKey, (u16, u32)> = HashMap::new();
+            for (now, (step, address, port)) in (1..).zip(steps) {
+                let key = MacKey::new(address, 1);
+                match (step, find(&table, key)) {
+                    (0, None) => {
+                        prop_assert_eq!(table.put(key, port, Kind::Dynamic, now), Put::Done);
+                        model.insert(key, (port, now));
+                    }
+                    (1, Some(entry)) => {
+                        table.set(entry, port, Kind::Sticky, now);
+                        model.insert(key, (port, now));
+                    }
+                    (2, Some(entry)) => {
+                        table.remove(entry);
+                        model.remove(&key);
+                    }
+                    (3, Some(entry)) => {
+                        table.refresh(entry, now);
+                        model.get_mut(&key).unwrap().1 = now;
+                    }
+                    _ => {}
+                }
+                let found = find(&table, key).map(|entry| (entry.port(), entry.seen()));
+                prop_assert_eq!(found, model.get(&key).copied());
+            }
+            prop_assert_eq!(all(&table), model.into_iter().map(|(key, (port, _))| (key, port)).collect());
+        }
+    }
+
+    #[test]
+    fn as_many_entries_as_it_is_made_for_have_room_and_are_found_and_can_all_go() {
+        for entries in [100, 6000, 200_000] {
+            let table = table(entries);
+            let mut random = Random::new(entries.into());
+            let keys: Vec<MacKey> =
+                (0..entries).map(|n| MacKey::new(random.next() >> 16, n as u16)).collect();
+            for (n, key) in keys.iter().enumerate() {
+                assert_eq!(table.put(*key, n as u16 % 2048, Kind::Dynamic, 1), Put::Done, "{n} of {entries}");
+            }
+            for (n, key) in keys.iter().enumerate() {
+                assert_eq!(find(&table, *key).map(Entry::port), Some(n as u16 % 2048));
+            }
+            let stranger = |n: u64| MacKey::new(n << 8 | 0xff << 40, 4095);
+            assert!((0..10_000).all(|n| find(&table, stranger(n)).is_none()));
+            assert_eq!(all(&table).len(), keys.len());
+            keys.iter().for_each(|key| table.remove(find(&table, *key).unwrap()));
+            assert!(table.words.chunks(WORDS).all(|line| half(line.first_chunk().unwrap(), OVERFLOW) == 0));
+            assert!(all(&table).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_table_too_full_says_so_and_loses_nothing() {
+        let table = table(1);
+        let mut kept = Vec::new();
+        for n in 0..20_000 {
+            let key = MacKey::new(n, 1);
+            if table.put(key, 1, Kind::Dynamic, 1) == Put::Done {
+                kept.push(key);
+            }
+        }
+        let room = table.buckets() as usize * PLACES;
+        assert!(kept.len() < 20_000 && kept.len() > room * 9 / 10, "{} of {room}", kept.len());
+        assert!(kept.iter().all(|key| find(&table, *key).is_some()));
+    }
+
+    #[test]
+    fn buckets_are_as_many_as_entries_need() {
+        let buckets = |entries| table(entries).buckets();
+        assert_eq!([buckets(0), buckets(100), buckets(4096)], [2048; 3]);
+        assert_eq!((buckets(200_000), buckets(210_000)), (65_536, 131_072));
+        assert_eq!(buckets(u32::MAX), buckets(MOST_ENTRIES));
+    }
+
+    #[test]
+    fn addresses_get_old_by_time_alone_and_never_if_they_are_static() {
+        let table = table(10);
+        let [moving, fixed] = [1, 2].map(|n| MacKey::new(n, 1));
+        table.put(moving, 1, Kind::Dynamic, 1000);
+        table.put(fixed, 1, Kind::Static, 1000);
+        let is_old = |key, now, timeout| find(&table, key).unwrap().is_old(now, timeout);
+        assert!(!is_old(moving, 1240, 240) && is_old(moving, 1241, 240) && !is_old(moving, 999, 240));
+        assert!(!is_old(moving, 900_000, u32::MAX) && !is_old(fixed, 900_000, 240));
+        assert!(is_old(moving, 1001, 0));
+    }
+
+    #[test]
+    fn readers_find_what_is_there_while_others_come_and_go() {
+        let table = table(6000);
+        let key = |n: u64| MacKey::new(n * 7919, 1);
+        for n in 0..3000 {
+            table.put(key(n), (n % 2000) as u16, Kind::Dynamic, 1);
+        }
+        let (table, done) = (&table, &std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2_u64)
+                .map(|reader| {
+                    scope.spawn(move || {
+                        let mut random = Random::new(reader);
+                        let mut lookups = 0_u64;
+                        while !done.load(Relaxed) || lookups < 10_000 {
+                            let n = random.below(6000);
+                            let found = find(table, key(n));
+                            if n < 3000 {
+                                assert_eq!(found.map(Entry::port), Some((n % 2000) as u16), "seed {reader}");
+                            } else if let Some(entry) = found {
+                                assert_eq!(entry.port(), 2047, "seed {reader}");
+                            }
+                            found.inspect(|entry| table.refresh(*entry, lookups as u32));
+                            lookups += 1;
+                        }
+                    })
+                })
+                .collect();
+            let mut random = Random::new(99);
+            for _ in 0..200_000 {
+                let key = key(3000 + random.below(3000));
+                match find(table, key) {
+                    Some(entry) => table.remove(entry),
+                    None => assert_eq!(table.put(key, 2047, Kind::Dynamic, 1), Put::Done),
+                }
+            }
+            done.store(true, Relaxed);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+    }
+}

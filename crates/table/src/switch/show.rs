@@ -1,0 +1,212 @@
+//! A switch as `ifconfig` prints it.
+use super::command::{Command, PortFlag, Untagged};
+use super::config::{Config, Port, Role, SPAN_BIT, flag_bit};
+use super::decide::Cause;
+use super::learn::{Learned, seconds};
+use super::mac::{Entry, Kind, MacKey};
+use super::{Switch, SwitchError, held};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Bits that every switch has: broadcast, simplex, multicast; and those that it has while it is up.
+const ALWAYS: u16 = 0x8802;
+const WHEN_UP: u16 = 0x41;
+const SWITCH_FLAGS: [(u16, &str); 8] = [
+    (0x1, "UP"),
+    (0x2, "BROADCAST"),
+    (0x40, "RUNNING"),
+    (0x800, "SIMPLEX"),
+    (0x1000, "LINK0"),
+    (0x2000, "LINK1"),
+    (0x4000, "LINK2"),
+    (0x8000, "MULTICAST"),
+];
+const PORT_FLAGS: [(u16, &str); 13] = [
+    (flag_bit(PortFlag::Learn), "LEARNING"),
+    (flag_bit(PortFlag::Discover), "DISCOVER"),
+    (flag_bit(PortFlag::BlockNonIp), "BLOCKNONIP"),
+    (flag_bit(PortFlag::Stp), "STP"),
+    (flag_bit(PortFlag::Edge), "EDGE"),
+    (flag_bit(PortFlag::AutoEdge), "AUTOEDGE"),
+    (flag_bit(PortFlag::Ptp), "PTP"),
+    (flag_bit(PortFlag::AutoPtp), "AUTOPTP"),
+    (SPAN_BIT, "SPAN"),
+    (flag_bit(PortFlag::Locked), "LOCKED"),
+    (flag_bit(PortFlag::BpduGuard), "BPDUGUARD"),
+    (flag_bit(PortFlag::BpduFilter), "BPDUFILTER"),
+    (flag_bit(PortFlag::RootGuard), "ROOTGUARD"),
+];
+
+/// A number in hex with the names of its bits.
+fn bits(number: u16, names: &[(u16, &str)]) -> String {
+    let set: Vec<&str> = names.iter().filter(|(bit, _)| number & bit != 0).map(|(_, name)| *name).collect();
+    format!("flags={number:x}<{}>", set.join(","))
+}
+
+/// An address, with its VLAN where that isn't what is meant without.
+pub(super) fn address(key: MacKey, default_vlan: u16) -> String {
+    match key.vlan() == default_vlan {
+        true => key.address().to_string(),
+        false => format!("{}@{}", key.address(), key.vlan()),
+    }
+}
+
+impl Switch {
+    /// All of it, as `ifconfig` prints a switch.
+    pub fn show(&self, now: Duration) -> String {
+        let config = self.config().clone();
+        let mut text = head(&config);
+        let shown = config.ports.iter().filter(|port| port.role != Role::Detached);
+        shown.for_each(|port| port_lines(&mut text, &config, port));
+        let timeout = if config.limits.timeout == u32::MAX { 0 } else { config.limits.timeout };
+        let _ = writeln!(text, "\tAddresses (max cache: {}, timeout: {timeout}):", config.limits.entries);
+        self.addresses(now).lines().for_each(|line| {
+            let _ = writeln!(text, "\t\t{line}");
+        });
+        text
+    }
+
+    /// Its addresses, as `ifconfig` prints them: a line each.
+    pub fn addresses(&self, now: Duration) -> String {
+        let config = self.config().clone();
+        let known = held(&self.learner).list(now);
+        let mut text = String::new();
+        for (key, entry) in known {
+            let name = config.ports.get(usize::from(entry.port())).map_or("?", |port| &*port.name);
+            let (age, flags) = (age(entry, now), entry_flags(entry));
+            let _ = writeln!(text, "{} {name} {age} {flags}", address(key, config.default_vlan()));
+        }
+        text
+    }
+
+    /// The rules of a port, or of all, a line each.
+    pub fn rules(&self, port: Option<&str>) -> Result<String, SwitchError> {
+        let config = self.config().clone();
+        if let Some(name) = port {
+            config.clone().member(name)?;
+        }
+        let meant = config.ports.iter().filter(|of| port.is_none_or(|name| of.name == name));
+        Ok(meant.flat_map(|port| &port.rules).map(|rule| format!("{rule}\n")).collect())
+    }
+
+    /// Frames that went no further: a line `CAUSE PORT COUNT` for each cause and port that there were any of.
+    pub fn drops(&self) -> String {
+        let (names, counts) = (self.names(), self.all_counts());
+        let mut text = String::new();
+        for cause in Cause::ALL {
+            for (at, name) in names.iter().enumerate() {
+                let count: u64 = counts.iter().map(|of| of.ports[at].causes[*cause as usize].get()).sum();
+                if count > 0 {
+                    let _ = writeln!(text, "{} {name} {count}", cause.name());
+                }
+            }
+        }
+        text
+    }
+
+    /// What was counted: a line for each port, then a line for each counter.
+    pub fn stats(&self) -> String {
+        let (names, counts) = (self.names(), self.all_counts());
+        let mut text = String::new();
+        for (at, name) in names.iter().enumerate() {
+            let [mut received, mut sent] = [[0; 2]; 2];
+            for port in counts.iter().map(|of| &of.ports[at]) {
+                (0..2).for_each(|n| received[n] += port.received[n].get());
+                (0..2).for_each(|n| sent[n] += port.sent[n].get());
+            }
+            let _ = writeln!(text, "{name} in {} {} out {} {}", received[0], received[1], sent[0], sent[1]);
+        }
+        let sum = |count: &dyn Fn(&super::counts::Counts) -> u64| -> u64 {
+            counts.iter().map(|of| count(of)).sum()
+        };
+        let _ = writeln!(text, "addresses {}", held(&self.learner).count());
+        for learned in Learned::ALL {
+            let _ = writeln!(text, "{} {}", learned.name(), sum(&|of| of.learned[learned as usize].get()));
+        }
+        let _ = writeln!(text, "flooded {}", sum(&|of| of.flooded.get()));
+        let _ = writeln!(text, "copied {}", sum(&|of| of.copied.get()));
+        text
+    }
+
+    /// Moves of late, a line each.
+    pub fn moves(&self, now: Duration) -> String {
+        let config = self.config().clone();
+        let name = |at: u16| config.ports.get(usize::from(at)).map_or("?", |port| &*port.name);
+        let line = |news: &super::Move| {
+            let (age, damped) =
+                (seconds(now).wrapping_sub(news.at), if news.is_damped { " damped" } else { "" });
+            let address = address(news.key, config.default_vlan());
+            format!("{age} {address} {} {}{damped}\n", name(news.from), name(news.to))
+        };
+        held(&self.learner).moves().map(line).collect()
+    }
+
+    /// The names of its ports.
+    pub fn names(&self) -> Vec<String> {
+        self.config().ports.iter().map(|port| port.name.clone()).collect()
+    }
+
+    /// The commands that make another switch with the same ports what this one is; addresses that were learned are
+    /// not among them.
+    pub fn commands(&self, now: Duration) -> Vec<Command> {
+        let config = self.config().clone();
+        let mut commands = config.commands();
+        let fixed = held(&self.learner).list(now).into_iter().filter(|(_, entry)| entry.is_static());
+        commands.extend(fixed.filter_map(|(key, entry)| {
+            let port = config.ports.get(usize::from(entry.port()))?.name.clone();
+            Some(Command::Static {
+                port,
+                address: key.address(),
+                vlan: super::command::VlanId::new(key.vlan()),
+            })
+        }));
+        commands
+    }
+}
+
+fn head(config: &Config) -> String {
+    let links = config.links.iter().zip([0x1000, 0x2000, 0x4000]).filter(|(is_set, _)| **is_set);
+    let flags = links.fold(ALWAYS | if config.is_up { WHEN_UP } else { 0 }, |flags, (_, bit)| flags | bit);
+    format!("{}: {}\n", config.name, bits(flags, &SWITCH_FLAGS))
+}
+
+fn port_lines(text: &mut String, config: &Config, port: &Port) {
+    let flags = port.flags | if port.role == Role::Span { SPAN_BIT } else { 0 };
+    let _ = writeln!(text, "\t{} {}", port.name, bits(flags, &PORT_FLAGS));
+    if port.role == Role::Span {
+        return;
+    }
+    let number = config.find(&port.name).map_or(0, |at| at + 1);
+    let _ = write!(text, "\t\tport {number} ifpriority 0 ifcost 0");
+    if !port.domains.is_empty() {
+        let _ = write!(text, " protected {}", port.domains);
+    }
+    match port.untagged {
+        Some(Untagged::Vlan(vlan)) => {
+            let _ = write!(text, " untagged {vlan}");
+        }
+        Some(Untagged::Passthrough) => text.push_str(" untagged passthrough"),
+        Some(Untagged::Dropped) => text.push_str(" untagged none"),
+        None => {}
+    }
+    if !port.tagged.is_empty() {
+        let _ = write!(text, " tagged {}", port.tagged);
+    }
+    text.push('\n');
+    for rule in &port.rules {
+        let _ = writeln!(text, "\t\t{rule}");
+    }
+}
+
+fn age(entry: Entry, now: Duration) -> u32 {
+    if entry.is_static() { 0 } else { seconds(now).saturating_sub(entry.seen()) }
+}
+
+fn entry_flags(entry: Entry) -> String {
+    match entry.kind() {
+        Kind::Static => "flags=1<STATIC>",
+        Kind::Sticky => "flags=2<STICKY>",
+        Kind::Dynamic => "flags=0<>",
+    }
+    .into()
+}

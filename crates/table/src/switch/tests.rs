@@ -1,0 +1,637 @@
+//! The switch as its users meet it: told by commands, asked about frames.
+use super::command::{StormKind, parse};
+use super::decide::{Cause, Change, Decision, Many, Stop, Way, decide, note, quick};
+use super::*;
+use crate::synthetic::Random;
+use artery_rcu::Reader;
+use artery_wire::build::ether;
+use artery_wire::{EtherAddr, EtherType};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+const A: &str = "02:00:00:00:00:0a";
+const B: &str = "02:00:00:00:00:0b";
+const C: &str = "02:00:00:00:00:0c";
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(1_000_000 + seconds)
+}
+
+struct Lab {
+    switch: Switch,
+    reader: Reader,
+}
+
+impl Lab {
+    /// With ports p0, p1 and so on, of which the first so many are part of the switch.
+    fn new(ports: usize, members: usize) -> Lab {
+        let domain = Domain::new();
+        let mut config = Config::new("veb0");
+        for at in 0..ports {
+            let role = if at < members { Role::Member } else { Role::Detached };
+            config.connect(Port::new(format!("p{at}"), role)).unwrap();
+        }
+        Lab { reader: domain.reader(), switch: Switch::new(&domain, config).unwrap() }
+    }
+    fn of(ports: usize, lines: &[&str]) -> Lab {
+        let lab = Lab::new(ports, ports);
+        lines.iter().for_each(|line| lab.tell(line).unwrap_or_else(|error| panic!("{line}: {error}")));
+        lab
+    }
+    fn tell(&self, line: &str) -> Result<(), SwitchError> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let commands = parse(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        commands.iter().try_for_each(|command| self.switch.apply(command, at(0)))
+    }
+    fn learn(&self, address: &str, vlan: u16, port: u16, seconds: u64) -> Learned {
+        self.switch.learn(MacKey::of(address.parse().unwrap(), vlan), port, false, at(seconds))
+    }
+    fn ask(&mut self, port: u16, bytes: &[u8], seconds: u64) -> Decision {
+        let turn = self.reader.turn();
+        let (view, table) = (self.switch.view(&turn), self.switch.table(&turn));
+        let find = |key| {
+            table
+                .find(table.place(key))
+                .filter(|entry| !entry.is_old(super::seconds(at(seconds)), view.timeout()))
+        };
+        decide(view, port, &Sight::new(bytes).unwrap(), find)
+    }
+    /// Where a frame goes and how it leaves.
+    fn leaves(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Change)> {
+        let targets = self.ask(port, bytes, 0).targets;
+        targets.into_iter().filter_map(|(to, outcome)| Some((to, outcome.ok()?))).collect()
+    }
+    fn ports(&mut self, port: u16, bytes: &[u8]) -> Vec<u16> {
+        self.leaves(port, bytes).into_iter().map(|(to, _)| to).collect()
+    }
+    fn why(&mut self, port: u16, bytes: &[u8]) -> Option<Cause> {
+        let decision = self.ask(port, bytes, 0);
+        match (decision.entered, decision.way) {
+            (Err(stop), _) => Some(stop.cause()),
+            (Ok(_), Some(Err(cause))) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+fn plain(dst: &str, src: &str) -> Vec<u8> {
+    ether(dst, src).raw(EtherType::IPV4, [0; 46]).bytes()
+}
+fn tagged(dst: &str, src: &str, vlan: u16) -> Vec<u8> {
+    ether(dst, src).vlan(vlan).raw(EtherType::IPV4, [0; 46]).bytes()
+}
+
+#[test]
+fn frames_go_where_their_destination_was_seen_and_to_all_others_before() {
+    let mut lab = Lab::of(4, &[]);
+    assert_eq!(lab.ports(0, &plain(B, A)), [1, 2, 3]);
+    assert_eq!(lab.learn(B, 1, 2, 0), Learned::New);
+    assert_eq!(lab.ports(0, &plain(B, A)), [2]);
+    assert_eq!(lab.learn(B, 1, 3, 1), Learned::Moved);
+    assert_eq!(lab.ports(0, &plain(B, A)), [3]);
+    let own = lab.ask(3, &plain(B, A), 0);
+    assert_eq!((own.way, own.targets), (Some(Ok(Way::One(3))), vec![(3, Err(Cause::SamePort))]));
+    assert_eq!(lab.ports(1, &plain("ff:ff:ff:ff:ff:ff", A)), [0, 2, 3]);
+    assert_eq!(lab.ask(1, &plain("01:00:5e:00:00:01", A), 0).way, Some(Ok(Way::Many(Many::Multicast))));
+}
+
+#[test]
+fn a_static_address_stays_where_it_is_and_never_gets_old() {
+    let mut lab = Lab::of(3, &[&format!("static p1 {B}")]);
+    assert_eq!(lab.learn(B, 1, 2, 5), Learned::Stays);
+    lab.switch.sweep(at(100_000));
+    assert_eq!(lab.ports(0, &plain(B, A)), [1]);
+    lab.tell("flush").unwrap();
+    assert_eq!(lab.ports(0, &plain(B, A)), [1]);
+    assert_eq!(
+        lab.tell(&format!("static p2 {B}")).unwrap_err().to_string(),
+        format!("{B} is known already; `deladdr {B}` forgets it")
+    );
+    lab.tell(&format!("deladdr {B}")).unwrap();
+    assert_eq!(lab.ports(0, &plain(B, A)), [1, 2]);
+    for wrong in [
+        "static p1 ff:ff:ff:ff:ff:ff",
+        "static p1 0:0:0:0:0:0",
+        "static p9 2:0:0:0:0:9",
+        &format!("deladdr {B}"),
+    ] {
+        assert!(lab.tell(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_full_table_learns_nothing_and_an_evicting_one_forgets_an_old_address() {
+    let lab = Lab::of(2, &["maxaddr 3"]);
+    let address = |n: u64| EtherAddr([2, 0, 0, 0, 0, n as u8]).to_string();
+    let learned = |n: u64| lab.learn(&address(n), 1, 0, n);
+    assert_eq!([1, 2, 3, 4].map(learned), [Learned::New, Learned::New, Learned::New, Learned::Full]);
+    assert!(lab.switch.is_full() && lab.switch.addresses(at(9)).lines().count() == 3);
+    lab.tell("evict").unwrap();
+    assert!(!lab.switch.is_full());
+    assert_eq!(learned(4), Learned::New);
+    let known = lab.switch.addresses(at(9));
+    assert!(
+        known.lines().count() == 3 && !known.contains(&address(1)) && known.contains(&address(4)),
+        "{known}"
+    );
+    lab.tell("-evict ifmaxaddr p0 2 flushall").unwrap();
+    assert_eq!([1, 2, 3].map(learned), [Learned::New, Learned::New, Learned::Full]);
+    assert_eq!(lab.learn(&address(3), 1, 1, 9), Learned::New);
+    assert_eq!(
+        lab.learn(&address(3), 1, 0, 9),
+        Learned::Full,
+        "nor do addresses move to a port that has enough"
+    );
+}
+
+#[test]
+fn an_address_is_absent_when_its_time_is_over_and_gone_when_it_was_swept() {
+    let mut lab = Lab::of(3, &[]);
+    lab.learn(B, 1, 1, 0);
+    let way = |lab: &mut Lab, seconds| lab.ask(0, &plain(B, A), seconds).way;
+    assert_eq!(way(&mut lab, 240), Some(Ok(Way::One(1))));
+    assert_eq!(way(&mut lab, 241), Some(Ok(Way::Many(Many::Unknown))));
+    assert!(lab.switch.stats().contains("addresses 1\n"));
+    (0..99).for_each(|_| lab.switch.sweep(at(240)));
+    lab.tell("timeout 0").unwrap();
+    assert_eq!(way(&mut lab, 900_000), Some(Ok(Way::One(1))));
+    lab.tell("timeout 240").unwrap();
+    (0..100).for_each(|_| lab.switch.sweep(at(241)));
+    assert!(lab.switch.stats().contains("addresses 0\n"));
+}
+
+#[test]
+fn an_address_that_moves_too_often_is_not_believed_for_a_while() {
+    let lab = Lab::of(3, &[]);
+    assert_eq!(lab.learn(B, 1, 0, 0), Learned::New);
+    let moves: Vec<Learned> = (0..8).map(|n| lab.learn(B, 1, 1 - n % 2, 1)).collect();
+    assert_eq!(moves[..5], [Learned::Moved; 5]);
+    assert!(!moves[5..].contains(&Learned::Moved) && moves.contains(&Learned::Damped), "{moves:?}");
+    assert_eq!(lab.learn(B, 1, 2, 11), Learned::Damped);
+    assert_eq!(lab.learn(B, 1, 2, 23), Learned::Moved, "until it was quiet");
+    let told = lab.switch.moves(at(23));
+    assert_eq!(told.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{told}");
+    assert!(told.lines().last().unwrap().ends_with("p2"), "{told}");
+}
+
+#[test]
+fn learning_has_a_rate() {
+    let domain = Domain::new();
+    let mut config = Config::new("veb0");
+    config.connect(Port::new("p0", Role::Member)).unwrap();
+    config.limits = Limits { rate: 100, entries: 4096, ..config.limits };
+    let switch = Switch::new(&domain, config).unwrap();
+    let learned = (0..10_000_u64).filter(|n| {
+        let now = at(0) + Duration::from_micros(n * 200);
+        switch.learn(MacKey::new(n + 1, 1), 0, false, now) == Learned::New
+    });
+    assert!((200..=212).contains(&learned.count()));
+}
+
+#[test]
+fn ports_in_a_common_group_do_not_talk_to_each_other() {
+    let mut lab = Lab::of(31, &[]);
+    for n in 0..31 {
+        lab.tell(&format!("protected p{n} {}", n + 1)).unwrap();
+    }
+    assert_eq!(lab.ports(0, &plain(B, A)).len(), 30, "each has a group of its own");
+    for (from, to) in (0..31_u16).flat_map(|from| (0..31_u16).map(move |to| (from, to))) {
+        lab.tell(&format!("-protected p{to} protected p{to} {},{}", to + 1, from + 1)).unwrap();
+        assert_eq!(lab.ports(from, &plain(B, A)).contains(&to), false, "{from} to {to}");
+        lab.tell(&format!("protected p{to} {}", to + 1)).unwrap();
+        assert_eq!(lab.ports(from, &plain(B, A)).contains(&to), from != to);
+    }
+    lab.learn(B, 1, 1, 0);
+    lab.tell("protected p0 7 protected p1 7").unwrap();
+    assert_eq!(lab.ask(0, &plain(B, A), 0).targets, [(1, Err(Cause::Protected))]);
+}
+
+#[test]
+fn ports_that_do_not_discover_get_what_is_for_them_alone() {
+    let mut lab = Lab::of(3, &["-discover p1"]);
+    assert_eq!(lab.ports(0, &plain(B, A)), [2]);
+    assert_eq!(lab.ports(0, &plain("ff:ff:ff:ff:ff:ff", A)), [1, 2]);
+    lab.learn(B, 1, 1, 0);
+    assert_eq!(lab.ports(0, &plain(B, A)), [1]);
+    lab.tell("-learn p0").unwrap();
+    assert_eq!(
+        (lab.ask(0, &plain(B, A), 0).learns, lab.ask(1, &plain(B, C), 0).learns.is_some()),
+        (None, true)
+    );
+}
+
+#[test]
+fn a_locked_port_takes_frames_from_addresses_that_are_known_there() {
+    let mut lab = Lab::of(2, &["locked p0"]);
+    assert_eq!(lab.why(0, &plain(B, A)), Some(Cause::Locked));
+    lab.tell(&format!("static p0 {A}")).unwrap();
+    assert_eq!(lab.why(0, &plain(B, A)), None);
+    lab.tell(&format!("deladdr {A} static p1 {A}")).unwrap();
+    assert_eq!(lab.why(0, &plain(B, A)), Some(Cause::Locked));
+    assert!(lab.switch.show(at(0)).contains("\tp0 flags=200<LOCKED>\n"));
+    lab.tell("learn p0").unwrap();
+    assert_eq!(lab.why(0, &plain(B, A)), None);
+}
+
+#[test]
+fn only_ip_and_arp_pass_a_port_that_blocks_the_rest_in_both_directions() {
+    let mut lab = Lab::of(3, &["blocknonip p0"]);
+    for (kind, passes) in
+        [(0x0800, true), (0x0806, true), (0x8035, true), (0x86dd, true), (0x88cc, false), (0x0042, false)]
+    {
+        let frame = ether(B, A).raw(EtherType(kind), [0; 46]).bytes();
+        assert_eq!(lab.why(0, &frame), (!passes).then_some(Cause::NonIp), "{kind:x}");
+        assert_eq!(lab.ports(1, &frame).contains(&0), passes, "{kind:x}");
+    }
+}
+
+#[test]
+fn reserved_addresses_pass_as_link0_and_the_configuration_say() {
+    let address = |last: u8| plain(&format!("01:80:c2:00:00:{last:02x}"), A);
+    let passed =
+        |lab: &mut Lab| (0..16).filter(|last| lab.why(0, &address(*last)).is_none()).collect::<Vec<u8>>();
+    let mut lab = Lab::of(2, &[]);
+    assert_eq!((passed(&mut lab), lab.why(0, &address(0))), (vec![], Some(Cause::Reserved)));
+    lab.tell("link0").unwrap();
+    assert_eq!(passed(&mut lab), [0, 0xb, 0xc, 0xd, 0xf]);
+    assert_eq!(lab.why(0, &plain("01:80:c2:00:00:10", A)), None);
+}
+
+#[test]
+fn the_same_address_in_two_vlans_is_two_stations() {
+    let mut lab = Lab::of(4, &["untagged p2 7 untagged p3 7"]);
+    lab.learn(B, 1, 1, 0);
+    lab.learn(B, 7, 3, 0);
+    assert_eq!((lab.ports(0, &plain(B, A)), lab.ports(2, &plain(B, A))), (vec![1], vec![3]));
+    assert_eq!(lab.ports(0, &plain(C, A)), [1], "others of the VLAN only");
+    lab.learn(C, 1, 2, 0);
+    assert_eq!(lab.ask(0, &plain(C, A), 0).targets, [(2, Err(Cause::Vlan))]);
+}
+
+#[test]
+fn tags_come_and_go_as_ports_want_them() {
+    let mut lab = Lab::of(4, &["untagged p0 7 tagged p1 5-8 untagged p2 7 tagged p3 7"]);
+    let all = "ff:ff:ff:ff:ff:ff";
+    assert_eq!(lab.leaves(0, &plain(all, A)), [(1, Change::Tag(7)), (2, Change::Keep), (3, Change::Tag(7))]);
+    assert_eq!(
+        lab.leaves(1, &tagged(all, A, 7)),
+        [(0, Change::Untag), (2, Change::Untag), (3, Change::Keep)]
+    );
+    assert_eq!(
+        lab.leaves(0, &tagged(all, A, 0)),
+        [(1, Change::Retag(7)), (2, Change::Untag), (3, Change::Retag(7))]
+    );
+    assert_eq!(lab.leaves(1, &tagged(all, A, 5)), []);
+    lab.tell("txprio 3").unwrap();
+    assert_eq!(lab.leaves(0, &plain(all, A))[0], (1, Change::Tag(0x6007)));
+    for (port, frame) in [(1, tagged(all, A, 9)), (0, tagged(all, A, 7)), (1, tagged(all, A, 4095))] {
+        assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
+    }
+    let double = ether(all, A).vlan(9).vlan(7).raw(EtherType::IPV4, [0; 46]).bytes();
+    assert_eq!(lab.why(1, &double), Some(Cause::DoubleTag), "nobody hops into another VLAN");
+    lab.tell("-untagged p0").unwrap();
+    assert_eq!(lab.why(0, &plain(all, A)), Some(Cause::Vlan));
+}
+
+#[test]
+fn a_new_port_has_no_tags_and_with_link0_they_pass_as_what_is_carried() {
+    let mut lab = Lab::of(3, &[]);
+    let all = "ff:ff:ff:ff:ff:ff";
+    let service = ether(all, A).raw(EtherType::QINQ, [0; 46]).bytes();
+    for frame in [tagged(all, A, 1), tagged(all, A, 9), service.clone()] {
+        assert_eq!(lab.why(0, &frame), Some(Cause::Vlan));
+    }
+    lab.tell("link0").unwrap();
+    for frame in [tagged(all, A, 1), tagged(all, A, 9), service] {
+        assert_eq!(lab.leaves(0, &frame), [(1, Change::Keep), (2, Change::Keep)]);
+    }
+}
+
+#[test]
+fn the_host_keeps_what_is_not_the_switchs() {
+    let mut lab = Lab::of(2, &["untagged p0 passthrough tagged p0 7 tagged p1 7"]);
+    let entered = |lab: &mut Lab, frame: &[u8]| lab.ask(0, frame, 0).entered;
+    assert_eq!(entered(&mut lab, &plain(B, A)), Err(Stop::Host(Cause::Passthrough)));
+    assert_eq!(lab.ports(0, &tagged(B, A, 7)), [1]);
+    assert_eq!(lab.ports(1, &plain(B, A)), []);
+    lab.tell("del p0").unwrap();
+    assert_eq!(entered(&mut lab, &tagged(B, A, 7)), Err(Stop::Host(Cause::Detached)));
+    lab.tell("add p0 down").unwrap();
+    assert_eq!(entered(&mut lab, &plain(B, A)), Err(Stop::Host(Cause::Down)));
+}
+
+#[test]
+fn copies_are_made_of_what_is_dropped_later_too_and_span_ports_take_nothing() {
+    let mut lab = Lab::new(4, 2);
+    ["addspan p2", "blocknonip p0", "rule block in on p1"].iter().for_each(|line| lab.tell(line).unwrap());
+    let other = ether(B, A).raw(EtherType(0x88b5), [0; 46]).bytes();
+    let decision = lab.ask(0, &other, 0);
+    assert_eq!((decision.copies, decision.entered), (vec![2], Err(Stop::Drop(Cause::NonIp))));
+    assert_eq!(lab.ask(1, &plain(B, A), 0).copies, [2]);
+    assert_eq!(lab.why(1, &plain(B, A)), Some(Cause::Rule));
+    assert_eq!((lab.why(2, &plain(B, A)), lab.ports(0, &plain(B, A))), (Some(Cause::SpanInput), vec![1]));
+    assert!(lab.switch.show(at(0)).contains("\tp2 flags=100<SPAN>\n\tAddresses"));
+    for (line, said) in [
+        ("del p2", "p2 is a span port; `delspan p2` ends that"),
+        ("delspan p0", "p0 is no span port; `del p0` takes it out"),
+        ("learn p2", "p2 is a span port; `delspan p2` ends that"),
+        ("add p0", "p0 is in the switch already"),
+        ("learn p3", "p3 is not in the switch; `add p3` puts it in"),
+        ("add p9", "p9 is not connected to the switch; name it as a PORT and start anew"),
+        ("destroy", "'destroy' is not for the switch itself"),
+        ("stp p0", "this switch takes part in no spanning tree"),
+    ] {
+        assert_eq!(lab.tell(line).unwrap_err().to_string(), said, "{line}");
+    }
+}
+
+#[test]
+fn rules_decide_in_their_order_for_each_way_and_mark_for_the_filter() {
+    let mut lab =
+        Lab::of(3, &[&format!("rule match in on p0 src {A} tag lab"), "rule block out on p2", "link1"]);
+    let decision = lab.ask(0, &plain(B, A), 0);
+    let entered = decision.entered.unwrap();
+    assert_eq!((entered.mark.as_deref(), entered.is_filtered), (Some("lab"), true));
+    assert_eq!(decision.targets[2], (2, Err(Cause::Rule)));
+    let arp = ether(B, A).raw(EtherType::ARP, [0; 28]).bytes();
+    assert!(!lab.ask(0, &arp, 0).entered.unwrap().is_filtered);
+    lab.tell("tagged p0 9").unwrap();
+    assert!(!lab.ask(0, &tagged(B, A, 9), 0).entered.unwrap().is_filtered, "filters see what has no tag");
+}
+
+#[test]
+fn the_spanning_tree_holds_ports_back() {
+    let mut lab = Lab::of(3, &[]);
+    lab.switch.set_state(0, PortState::Learning);
+    let decision = lab.ask(0, &plain(B, A), 0);
+    assert_eq!((decision.learns.is_some(), decision.way), (true, Some(Err(Cause::Blocked))));
+    assert_eq!(lab.ports(1, &plain(B, A)), [2]);
+    lab.switch.set_state(0, PortState::Discarding);
+    assert_eq!(lab.why(0, &plain(B, A)), Some(Cause::Blocked));
+    lab.switch.set_state(0, PortState::Forwarding);
+    lab.switch.set_running(1, false);
+    assert_eq!(lab.ports(0, &plain(B, A)), [2]);
+    lab.learn(B, 1, 2, 0);
+    lab.switch.flush_port(2);
+    assert!(lab.switch.addresses(at(0)).is_empty());
+}
+
+#[test]
+fn storms_are_held_down_by_kind_and_port() {
+    let mut lab = Lab::of(2, &["storm p0 broadcast 10"]);
+    let turn = lab.reader.turn();
+    let view = lab.switch.view(&turn);
+    let passed = |port, many| {
+        (0..1000)
+            .filter(|n| lab.switch.may_flood(view, port, many, at(0) + Duration::from_millis(*n)))
+            .count()
+    };
+    assert_eq!(StormKind::ALL.map(|kind| kind as usize), [0, 1, 2]);
+    assert!((10..=11).contains(&passed(0, Many::Broadcast)));
+    assert_eq!((passed(0, Many::Unknown), passed(1, Many::Broadcast)), (1000, 1000));
+}
+
+#[test]
+fn it_is_shown_as_ifconfig_shows_it() {
+    let lab = Lab::of(
+        2,
+        &["protected p1 1,2", &format!("rule block in on p0 src {C}"), &format!("static p1 {B} link1")],
+    );
+    lab.learn(A, 1, 0, 0);
+    lab.learn(C, 9, 0, 3);
+    let expected = format!(
+        "veb0: flags=a843<UP,BROADCAST,RUNNING,SIMPLEX,LINK1,MULTICAST>
+\tp0 flags=3<LEARNING,DISCOVER>
+\t\tport 1 ifpriority 0 ifcost 0
+\t\tblock in on p0 src {C}
+\tp1 flags=3<LEARNING,DISCOVER>
+\t\tport 2 ifpriority 0 ifcost 0 protected 1,2
+\tAddresses (max cache: 100, timeout: 240):
+\t\t{A} p0 10 flags=0<>
+\t\t{B} p1 0 flags=1<STATIC>
+\t\t{C}@9 p0 7 flags=0<>
+"
+    );
+    assert_eq!(lab.switch.show(at(10)), expected);
+    assert_eq!(lab.switch.rules(Some("p0")).unwrap(), format!("block in on p0 src {C}\n"));
+    assert!(lab.switch.rules(Some("p1")).unwrap().is_empty() && lab.switch.rules(Some("p7")).is_err());
+    lab.tell("down -link1").unwrap();
+    assert!(lab.switch.show(at(10)).starts_with("veb0: flags=8802<BROADCAST,SIMPLEX,MULTICAST>\n"));
+}
+
+#[test]
+fn what_would_become_of_a_frame_is_said_step_by_step() {
+    let mut lab = Lab::of(3, &["blocknonip p2"]);
+    lab.learn(B, 1, 1, 0);
+    let question = |destination: &str, ether_type| Question {
+        port: 0,
+        destination: destination.parse().unwrap(),
+        source: A.parse().unwrap(),
+        vlan: None,
+        ether_type,
+    };
+    let mut said = |question| {
+        let turn = lab.reader.turn();
+        lab.switch.explain(&question, at(1), &turn)
+    };
+    assert_eq!(
+        said(question(B, EtherType::IPV4)),
+        format!(
+            "taken in at p0, in VLAN 1\n{A} is learned, if there is room\nits destination is at p1\nleaves by p1\n"
+        )
+    );
+    let unknown = said(question(C, EtherType(0x88b5)));
+    assert!(unknown.ends_with("leaves by p1\nnot by p2: it carries neither IP nor ARP\n"), "{unknown}");
+    assert!(
+        said(question("01:80:c2:00:00:00", EtherType(0x42)))
+            .starts_with("dropped at p0: its destination is one that")
+    );
+    assert!(lab.switch.addresses(at(1)).lines().count() == 1, "nothing is learned by asking");
+}
+
+#[test]
+fn a_switch_that_is_told_all_commands_of_another_is_the_same() {
+    let told = [
+        "down link0 -link1 vnetid 9 maxaddr 500 timeout 100 evict txprio 3",
+        "addspan p3 locked p1 protected p1 1,5-7 ifmaxaddr p1 8 untagged p1 passthrough tagged p2 +5-9,12",
+        &format!(
+            "static p2 {B}@7 static p1 {A} rule block in on p1 src {C} rule pass on p2 arp request spa 10.0.0.1"
+        ),
+        "storm p2 unknown 100 -discover p2 blocknonip p2",
+    ];
+    let lab = Lab::new(5, 0);
+    lab.tell("add p1 add p2").unwrap();
+    told.iter().for_each(|line| lab.tell(line).unwrap_or_else(|error| panic!("{line}: {error}")));
+    let other = Lab::new(5, 0);
+    for command in lab.switch.commands(at(0)) {
+        other.switch.apply(&command, at(0)).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+    assert_eq!(other.switch.show(at(0)), lab.switch.show(at(0)));
+    assert_eq!(other.switch.commands(at(0)), lab.switch.commands(at(0)));
+    assert!(lab.switch.show(at(0)).contains("p4").eq(&false));
+}
+
+#[test]
+fn a_switch_that_takes_the_place_of_another_knows_its_addresses_by_the_names_of_ports() {
+    let old = Lab::of(3, &[]);
+    old.learn(A, 1, 0, 5);
+    old.learn(B, 1, 2, 6);
+    let domain = Domain::new();
+    let mut config = Config::new("veb0");
+    ["p2", "p7"].iter().for_each(|name| config.connect(Port::new(*name, Role::Member)).unwrap());
+    let new = Switch::new(&domain, config).unwrap();
+    new.take_over(&old.switch, at(7));
+    assert_eq!(new.addresses(at(7)), format!("{B} p2 1 flags=0<>\n"));
+}
+
+#[test]
+fn another_limit_makes_another_table_with_the_same_addresses() {
+    let mut lab = Lab::of(2, &[]);
+    lab.learn(B, 1, 1, 0);
+    let buckets = |lab: &mut Lab| {
+        let turn = lab.reader.turn();
+        lab.switch.table(&turn).buckets()
+    };
+    let mut config = Config::new("veb0");
+    config.limits.entries = 100_000;
+    let before = buckets(&mut lab);
+    held(&lab.switch.learner).set_limits(config.limits).unwrap();
+    assert!(buckets(&mut lab) > before);
+    assert_eq!(lab.ports(0, &plain(B, A)), [1]);
+    lab.learn(C, 1, 0, 0);
+    lab.tell("maxaddr 100").unwrap();
+    assert_eq!((buckets(&mut lab), lab.switch.addresses(at(0)).lines().count()), (before, 2));
+}
+
+/// Lines that ports and the switch may be told.
+fn line(random: &mut Random) -> String {
+    let port = random.below(6);
+    let n = random.below(3) + 1;
+    let lines = [
+        format!("learn p{port}"),
+        format!("-learn p{port}"),
+        format!("-discover p{port}"),
+        format!("locked p{port}"),
+        format!("blocknonip p{port}"),
+        format!("protected p{port} {n},7"),
+        format!("-protected p{port}"),
+        format!("untagged p{port} {n}"),
+        format!("untagged p{port} passthrough"),
+        format!("tagged p{port} +{n}"),
+        format!("rule block in on p{port} src 02:00:00:00:00:0{n}"),
+        format!("rule block out on p{port} dst 02:00:00:00:00:0{n}"),
+        format!("flushrule p{port}"),
+        "link0".into(),
+        "-link0".into(),
+        "link1".into(),
+        "down".into(),
+        "up".into(),
+        "up".into(),
+    ];
+    lines[random.below(lines.len() as u64) as usize].clone()
+}
+
+#[test]
+fn what_is_decided_quickly_is_what_is_decided() {
+    let mut quickly = 0;
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut lab = Lab::of(6, &[]);
+        if random.percent(10) {
+            lab.tell("del p5 addspan p5").unwrap();
+        }
+        for _ in 0..random.below(12) {
+            let _ = lab.tell(&line(&mut random));
+        }
+        for address in 1..9 {
+            let key = MacKey::new(0x0200_0000_0000 + address, 1 + random.below(2) as u16);
+            lab.switch.learn(key, random.below(5) as u16, random.percent(20), at(random.below(400)));
+        }
+        let now = at(400);
+        let turn = lab.reader.turn();
+        let (view, table) = (lab.switch.view(&turn), lab.switch.table(&turn));
+        let find = |key| {
+            table.find(table.place(key)).filter(|entry| !entry.is_old(super::seconds(now), view.timeout()))
+        };
+        for _ in 0..300 {
+            let mut station =
+                || EtherAddr([if random.percent(5) { 3 } else { 2 }, 0, 0, 0, 0, random.below(10) as u8]);
+            let frame = ether(station(), station());
+            let kind = EtherType([0x0800, 0x0806, 0x88b5][random.below(3) as usize]);
+            let frame = if random.percent(20) { frame.vlan(random.below(4) as u16) } else { frame };
+            let bytes = frame.raw(kind, [0; 46]).bytes();
+            let port = random.below(6) as u16;
+            let Some(vlan) = view.vlan(port).filter(|_| view.is_plain(port)) else { continue };
+            let noted = note(table, vlan, &bytes);
+            let Some((to, source)) = quick(view, table, port, &noted, super::seconds(now)) else { continue };
+            quickly += 1;
+            let decision = decide(view, port, &Sight::new(&bytes).unwrap(), find);
+            let said = format!("seed {seed}: {to} and {decision:?}");
+            assert_eq!(decision.targets, [(to, Ok(Change::Keep))], "{said}");
+            assert_eq!((source.port(), decision.copies.len()), (port, 0), "{said}");
+            assert!(decision.learns.is_some() && decision.way == Some(Ok(Way::One(to))), "{said}");
+        }
+    }
+    assert!(quickly > 2000, "{quickly}");
+}
+
+proptest! {
+    /// The table against a map of what was learned, with the limits that hold.
+    #[test]
+    fn what_is_learned_is_what_a_map_would_know(
+        steps in prop::collection::vec((0..5_u8, 0..20_u64, 0..3_u16, 0..30_u64), 1..150),
+        most in 1..12_u32,
+    ) {
+        let lab = Lab::of(3, &["timeout 60", &format!("maxaddr {most}")]);
+        let mut model: HashMap<u64, (u16, bool, u64)> = HashMap::new();
+        let mut now = 0;
+        for (step, address, port, passed) in steps {
+            now += passed;
+            let key = MacKey::new(address + 1, 1);
+            let mac = key.address();
+            match step {
+                0 => {
+                    let told = lab.switch.apply(&Command::Static { port: format!("p{port}"), address: mac, vlan: None }, at(now));
+                    let was = model.get(&address).copied();
+                    let has_room = model.len() < most as usize || was.is_some();
+                    prop_assert_eq!(told.is_ok(), has_room && was.is_none_or(|was| !was.1));
+                    if told.is_ok() {
+                        model.insert(address, (port, true, now));
+                    } else if !has_room && was.is_some_and(|was| !was.1) {
+                        model.remove(&address);
+                    }
+                }
+                1 => {
+                    let told = lab.switch.apply(&Command::DelAddress { address: mac, vlan: None }, at(now));
+                    prop_assert_eq!(told.is_ok(), model.remove(&address).is_some());
+                }
+                2 => {
+                    (0..100).for_each(|_| lab.switch.sweep(at(now)));
+                    model.retain(|_, (_, is_static, seen)| *is_static || now - *seen <= 60);
+                }
+                _ => {
+                    let learned = lab.switch.learn(key, port, false, at(now));
+                    match (learned, model.get(&address).copied()) {
+                        (Learned::New, None) => prop_assert!(model.insert(address, (port, false, now)).is_none() && model.len() <= most as usize),
+                        (Learned::Full, None) => prop_assert_eq!(model.len(), most as usize),
+                        (Learned::Known, Some((at, is_static, _))) => {
+                            prop_assert_eq!(at, port);
+                            if !is_static {
+                                model.insert(address, (port, false, now));
+                            }
+                        }
+                        (Learned::Moved, Some((at, false, _))) => {
+                            prop_assert!(at != port);
+                            model.insert(address, (port, false, now));
+                        }
+                        (Learned::Stays, Some((_, true, _))) | (Learned::Damped, Some((_, false, _))) => {}
+                        other => prop_assert!(false, "{other:?}"),
+                    }
+                }
+            }
+            let listed = lab.switch.addresses(at(now));
+            let current = model.iter().filter(|(_, (_, is_static, seen))| *is_static || now - *seen <= 60);
+            prop_assert_eq!(listed.lines().count(), current.count(), "{}", listed);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A switch as frames meet it: what it was told, in the form that is quickest to ask; never changed, only replaced.
+use super::command::{Domains, PortFlag, Priority, Untagged, VlanSet};
+use super::config::{Config, Port, PortState, Role};
+use super::rules::{Direction, Rules};
+
+/// See the module.
+#[derive(Debug)]
+pub struct View {
+    pub(super) is_up: bool,
+    /// Tags that no port list names pass.
+    pub(super) passes_tags: bool,
+    /// A packet filter sees IP.
+    pub(super) filters: bool,
+    /// Reserved addresses that are forwarded, a bit for each.
+    pub(super) reserved: u16,
+    /// Seconds after which addresses count as absent.
+    pub(super) timeout: u32,
+    /// The priority of tags that are put on, where it should be.
+    pub(super) priority: u16,
+    pub(super) ports: Box<[PortView]>,
+    /// Ports that get copies.
+    pub(super) spans: Box<[u16]>,
+    /// By the port that a frame comes from, a bit for each port it may go to without further questions.
+    plain: Box<[u64]>,
+    stride: usize,
+}
+
+/// A port, likewise.
+#[derive(Debug)]
+pub(super) struct PortView {
+    pub(super) role: Role,
+    pub(super) is_vport: bool,
+    pub(super) is_sticky: bool,
+    pub(super) is_running: bool,
+    pub(super) state: PortState,
+    pub(super) learns: bool,
+    pub(super) discovers: bool,
+    pub(super) is_locked: bool,
+    pub(super) blocks_non_ip: bool,
+    pub(super) domains: Domains,
+    pub(super) untagged: Untagged,
+    pub(super) tagged: VlanSet,
+    pub(super) rules: [Rules; 2],
+    pub(super) storm: [Option<u32>; 3],
+    /// Whether a frame without a tag that comes in here meets nothing but the table.
+    is_plain: bool,
+}
+
+/// The priority of reserved addresses that a bridge of providers passes on (IEEE 802.1Q, table 8-2).
+const PROVIDER: u16 = 1 | 1 << 0xb | 1 << 0xc | 1 << 0xd | 1 << 0xf;
+
+impl View {
+    /// Of what a switch was told.
+    pub fn new(config: &Config) -> View {
+        let of_role = |role| (0..).zip(&config.ports).filter(move |(_, port)| port.role == role);
+        let spans: Box<[u16]> = of_role(Role::Span).map(|(at, _)| at).collect();
+        let ports = config.ports.iter().map(|port| PortView::new(port, config, spans.is_empty())).collect();
+        let passes_tags = config.links[0];
+        let mut view = View {
+            is_up: config.is_up,
+            passes_tags,
+            filters: config.links[1],
+            reserved: config.reserved | if passes_tags { PROVIDER } else { 0 },
+            timeout: config.limits.timeout,
+            priority: match config.tx_priority {
+                Priority::Fixed(priority) => u16::from(priority & 7) << 13,
+                _ => 0,
+            },
+            ports,
+            spans,
+            plain: Box::default(),
+            stride: config.ports.len().div_ceil(64),
+        };
+        view.plain = view.matrix();
+        view
+    }
+
+    fn matrix(&self) -> Box<[u64]> {
+        let mut words = vec![0; self.stride * self.ports.len()];
+        for (from, to) in
+            (0..self.ports.len()).flat_map(|from| (0..self.ports.len()).map(move |to| (from, to)))
+        {
+            if from != to && self.ports[from].is_plainly_open_to(&self.ports[to]) {
+                words[from * self.stride + to / 64] |= 1 << (to % 64);
+            }
+        }
+        words.into()
+    }
+
+    /// Whether frames that come in by a port meet nothing but the table.
+    #[inline(always)]
+    pub fn is_plain(&self, from: u16) -> bool {
+        self.ports.get(usize::from(from)).is_some_and(|port| port.is_plain)
+    }
+
+    /// Whether they may go to another without further questions.
+    #[inline(always)]
+    pub fn is_plain_between(&self, from: u16, to: u16) -> bool {
+        let word = usize::from(from) * self.stride + usize::from(to) / 64;
+        usize::from(to) < self.ports.len()
+            && self.plain.get(word).is_some_and(|word| word >> (to % 64) & 1 != 0)
+    }
+
+    /// Whether a packet filter sees IP.
+    #[inline]
+    pub fn has_filter(&self) -> bool {
+        self.filters
+    }
+
+    /// Number of ports.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ports.len()
+    }
+    /// Whether there is no port.
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    /// Ports that get copies of all frames.
+    #[inline]
+    pub fn spans(&self) -> &[u16] {
+        &self.spans
+    }
+
+    /// Whether a port is the host's own door.
+    pub fn is_vport(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|port| port.is_vport)
+    }
+
+    /// Seconds after which addresses count as absent.
+    #[inline]
+    pub fn timeout(&self) -> u32 {
+        self.timeout
+    }
+
+    /// The VLAN of a port's frames without a tag.
+    #[inline]
+    pub fn vlan(&self, port: u16) -> Option<u16> {
+        self.ports.get(usize::from(port)).and_then(PortView::vlan)
+    }
+
+    /// Whether addresses that are learned at a port stay there.
+    pub fn is_sticky(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|port| port.is_sticky)
+    }
+
+    /// Frames a second of a kind that a port may send.
+    pub(super) fn storm(&self, port: u16, kind: usize) -> Option<u32> {
+        self.ports.get(usize::from(port))?.storm[kind]
+    }
+}
+
+impl PortView {
+    fn new(port: &Port, config: &Config, is_unseen: bool) -> PortView {
+        let rules = [Direction::In, Direction::Out].map(|direction| Rules::new(&port.rules, direction));
+        let untagged = port.untagged.unwrap_or(config.vnetid.map_or(Untagged::Dropped, Untagged::Vlan));
+        let (learns, is_locked) = (port.has(PortFlag::Learn), port.has(PortFlag::Locked));
+        let blocks_non_ip = port.has(PortFlag::BlockNonIp);
+        let is_plain = config.is_up
+            && port.role == Role::Member
+            && port.state == PortState::Forwarding
+            && matches!(untagged, Untagged::Vlan(_))
+            && rules[Direction::In as usize].is_empty()
+            && learns
+            && is_unseen
+            && !is_locked
+            && !blocks_non_ip;
+        PortView {
+            role: port.role,
+            is_vport: port.is_vport,
+            is_sticky: port.is_sticky,
+            is_running: port.is_running,
+            state: port.state,
+            learns,
+            discovers: port.has(PortFlag::Discover),
+            is_locked,
+            blocks_non_ip,
+            domains: port.domains,
+            untagged,
+            tagged: port.tagged.clone(),
+            rules,
+            storm: port.storm,
+            is_plain,
+        }
+    }
+
+    /// The VLAN of frames without a tag.
+    #[inline]
+    pub(super) fn vlan(&self) -> Option<u16> {
+        match self.untagged {
+            Untagged::Vlan(vlan) => Some(vlan.get()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn rules(&self, direction: Direction) -> &Rules {
+        &self.rules[direction as usize]
+    }
+
+    fn is_plainly_open_to(&self, to: &PortView) -> bool {
+        self.is_plain
+            && to.role == Role::Member
+            && to.is_running
+            && to.state == PortState::Forwarding
+            && to.untagged == self.untagged
+            && to.rules(Direction::Out).is_empty()
+            && !to.blocks_non_ip
+            && !to.domains.meets(self.domains)
+    }
+}
