@@ -8,10 +8,12 @@ use super::error::{Result, RigError};
 use super::host::{Host, parse_address};
 
 /// The summary of a run of iperf3, as the receiver saw it where both ends know.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Throughput {
     /// Payload that arrived.
     pub bits_per_second: f64,
+    /// Payload that was sent in each second.
+    pub seconds: Vec<f64>,
     /// Segments TCP sent again; `None` with UDP.
     pub retransmits: Option<u64>,
     /// Datagrams lost, in percent; `None` with TCP.
@@ -26,7 +28,14 @@ pub struct Throughput {
 
 #[derive(Deserialize)]
 struct Report {
+    #[serde(default)]
+    intervals: Vec<Interval>,
     end: End,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    sum: Sum,
 }
 
 #[derive(Deserialize)]
@@ -70,11 +79,12 @@ impl Host {
 }
 
 fn parse(json: &str) -> Option<Throughput> {
-    let end = serde_json::from_str::<Report>(json).ok()?.end;
+    let Report { intervals, end } = serde_json::from_str(json).ok()?;
     let datagrams = end.sum.as_ref();
     let arrived = end.sum_received.as_ref().or(datagrams)?;
     Some(Throughput {
         bits_per_second: arrived.bits_per_second,
+        seconds: intervals.iter().map(|interval| interval.sum.bits_per_second).collect(),
         retransmits: end.sum_sent.as_ref().and_then(|sent| sent.retransmits),
         lost_percent: datagrams.and_then(|sum| sum.lost_percent),
         jitter_ms: datagrams.and_then(|sum| sum.jitter_ms),
@@ -91,12 +101,12 @@ mod tests {
     fn tcp_has_retransmits_and_udp_has_loss() {
         let cpu = r#""cpu_utilization_percent":{"host_total":44.0,"remote_total":21.5}"#;
         let tcp = format!(
-            r#"{{"end":{{"sum_sent":{{"bits_per_second":20.0,"retransmits":7}},
+            r#"{{"intervals":[{{"sum":{{"bits_per_second":18.0}}}}],"end":{{"sum_sent":{{"bits_per_second":20.0,"retransmits":7}},
                "sum_received":{{"bits_per_second":19.0}},{cpu}}}}}"#
         );
         let tcp = parse(&tcp).unwrap();
         assert_eq!((tcp.bits_per_second, tcp.retransmits, tcp.lost_percent), (19.0, Some(7), None));
-        assert_eq!(tcp.server_cpu_percent, 21.5);
+        assert_eq!((tcp.server_cpu_percent, tcp.seconds), (21.5, vec![18.0]));
         let udp = format!(
             r#"{{"end":{{"sum":{{"bits_per_second":5.0,"lost_percent":1.5,"jitter_ms":0.25}},{cpu}}}}}"#
         );

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a program may take to begin or to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the kernel may take to begin with frames.
 const SLOW_START: Duration = Duration::from_millis(60);
 /// How long after the last frame was sent the next look at the counters.
@@ -24,42 +24,45 @@ const BEFORE_ALL: [&str; 3] = ["chrt", "--fifo", "20"];
 
 /// What forwards: addresses, or frames as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A router between two networks.
     Routed,
     /// A wire between two hosts of one network.
     Wired,
+    /// The two hosts joined, and nothing in between.
+    Direct,
 }
 
 /// Two hosts with the forwarder's host between them, by a veth pair each.
-pub(super) struct Bed {
-    pub(super) a: Host,
+pub(crate) struct Bed {
+    pub(crate) a: Host,
     /// Where the forwarder runs, between eth0 and eth1.
-    pub(super) r: Host,
-    pub(super) b: Host,
+    pub(crate) r: Host,
+    pub(crate) b: Host,
     source: &'static str,
     /// The address of `b`.
-    pub(super) target: &'static str,
+    pub(crate) target: &'static str,
     /// What frames from `a` to `b` are addressed to.
     next_hop: String,
     this: PathBuf,
 }
 
 impl Bed {
-    pub(super) fn new(shape: Shape) -> Result<Bed> {
+    pub(crate) fn new(shape: Shape) -> Result<Bed> {
         let rig = Rig::new("wire")?;
         let bed = match shape {
             Shape::Routed => routed(&rig)?,
             Shape::Wired => wired(&rig)?,
+            Shape::Direct => direct(&rig)?,
         };
         // Frames would wait for replies to ARP, and under load these get lost.
         let gateway = |net: &str| match shape {
             Shape::Routed => format!("10.0.{net}.1"),
-            Shape::Wired => if net == "1" { bed.target } else { bed.source }.to_string(),
+            Shape::Wired | Shape::Direct => if net == "1" { bed.target } else { bed.source }.to_string(),
         };
         let (near_a, near_b) = match shape {
             Shape::Routed => (bed.r.mac("eth0")?, bed.r.mac("eth1")?),
-            Shape::Wired => (bed.b.mac("eth0")?, bed.a.mac("eth0")?),
+            Shape::Wired | Shape::Direct => (bed.b.mac("eth0")?, bed.a.mac("eth0")?),
         };
         know(&bed.a, "eth0", &gateway("1"), &near_a)?;
         know(&bed.b, "eth0", &gateway("2"), &near_b)?;
@@ -71,7 +74,7 @@ impl Bed {
     }
 
     /// Whether a packet gets through and back, within a time.
-    pub(super) fn forwards_within(&self, limit: Duration) -> Result<bool> {
+    pub(crate) fn forwards_within(&self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         while self.a.ping(self.target, 1)?.received == 0 {
             if Instant::now() > deadline {
@@ -82,14 +85,23 @@ impl Bed {
     }
 
     /// Makes ready for frames from the generator, which end at `b` without troubling its stack.
-    pub(super) fn prepare_load(&self) -> Result<()> {
+    pub(crate) fn prepare_load(&self) -> Result<()> {
         self.r.run(["ethtool", "-K", "eth0", "gro", "on"])?;
         self.b.drop_one_in("eth0", 1, &format!("udp dport {PORT}"))?;
         Ok(())
     }
 
+    /// Lets the hosts' links carry so many bits a second, as the slower of two Ethernets would.
+    pub(crate) fn limit(&self, rate: &str) -> Result<()> {
+        for host in [&self.a, &self.b] {
+            let queue = ["tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate];
+            host.run([&queue[..], &["burst", "128kb", "latency", "20ms"]].concat())?;
+        }
+        Ok(())
+    }
+
     /// Lets what arrives at `eth0` of the forwarder's host be handled by another processor than the sender's.
-    pub(super) fn steer(&self, processor: usize) -> Result<()> {
+    pub(crate) fn steer(&self, processor: usize) -> Result<()> {
         for interface in ["eth0", "eth1"] {
             let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
             self.r.run(["sh", "-c", &format!("echo {:x} > {file}", 1 << processor)])?;
@@ -99,7 +111,7 @@ impl Bed {
 
     /// Sends frames of 60 bytes at a rate (none: as many as can be), and does something else meanwhile. Gives what
     /// became of the frames.
-    pub(super) fn load<T>(
+    pub(crate) fn load<T>(
         &self,
         rate: Option<f64>,
         time: Duration,
@@ -122,7 +134,7 @@ impl Bed {
     }
 
     /// Sends frames and gives what became of them.
-    pub(super) fn offer(&self, rate: Option<f64>, time: Duration) -> Result<Outcome> {
+    pub(crate) fn offer(&self, rate: Option<f64>, time: Duration) -> Result<Outcome> {
         Ok(self.load(rate, time, || Ok(()))?.0)
     }
 
@@ -181,13 +193,29 @@ fn routed(rig: &Rig) -> Result<Bed> {
 }
 
 fn wired(rig: &Rig) -> Result<Bed> {
+    let bed = unjoined(rig)?;
+    rig.link(&bed.a, "eth0", &bed.r, "eth0")?;
+    rig.link(&bed.b, "eth0", &bed.r, "eth1")?;
+    addressed(bed)
+}
+
+fn direct(rig: &Rig) -> Result<Bed> {
+    let bed = unjoined(rig)?;
+    rig.link(&bed.a, "eth0", &bed.b, "eth0")?;
+    addressed(bed)
+}
+
+/// Hosts of one network without a link.
+fn unjoined(rig: &Rig) -> Result<Bed> {
     let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
-    rig.link(&a, "eth0", &r, "eth0")?;
-    rig.link(&b, "eth0", &r, "eth1")?;
     let (source, target) = ("10.0.1.2", "10.0.1.3");
-    a.address("eth0", &format!("{source}/24"))?;
-    b.address("eth0", &format!("{target}/24"))?;
     Ok(Bed { a, r, b, source, target, next_hop: String::new(), this: this()? })
+}
+
+fn addressed(bed: Bed) -> Result<Bed> {
+    bed.a.address("eth0", &format!("{}/24", bed.source))?;
+    bed.b.address("eth0", &format!("{}/24", bed.target))?;
+    Ok(bed)
 }
 
 fn know(host: &Host, interface: &str, address: &str, mac: &str) -> Result<()> {

@@ -4,13 +4,13 @@
 //! as they come, then frames from the generator, as many as can be, then the greatest rate without loss, and pings at
 //! half and nine tenths of that. What can't be measured here is said, with the reason.
 
-mod bed;
+pub(crate) mod bed;
 mod forwarder;
 mod memory;
 mod part;
-mod processor;
+pub(crate) mod processor;
 mod report;
-mod search;
+pub(crate) mod search;
 
 pub use part::{Part, SUBCOMMAND, run as run_part};
 

@@ -6,13 +6,13 @@ use std::fs;
 const TICKS: f64 = 100.0;
 
 /// The processor that frames are sent and received on.
-pub(super) const ENDS: usize = 0;
+pub(crate) const ENDS: usize = 0;
 /// The processor of the forwarder.
-pub(super) const FORWARDER: usize = 1;
+pub(crate) const FORWARDER: usize = 1;
 
 /// Whose time is counted.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Account {
+pub(crate) enum Account {
     /// A process, its threads, and what the kernel does in their name.
     Process(u32),
     /// All that the processor of the forwarder does: for a forwarder that is no process.
@@ -21,7 +21,7 @@ pub(super) enum Account {
 
 impl Account {
     /// Seconds of processor time up to now; 0 where nobody knows.
-    pub(super) fn seconds(self) -> f64 {
+    pub(crate) fn seconds(self) -> f64 {
         let ticks = match self {
             Account::Process(id) => {
                 fs::read_to_string(format!("/proc/{id}/stat")).ok().and_then(|text| process_ticks(&text))
@@ -32,6 +32,19 @@ impl Account {
         };
         ticks.unwrap_or(0) as f64 / TICKS
     }
+}
+
+/// Seconds of processor time of each thread of a process that has used any, the busiest first.
+pub(crate) fn threads(process: u32) -> Vec<(u32, f64)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let used = |id: u32| {
+        let text = fs::read_to_string(format!("/proc/{process}/task/{id}/stat")).ok()?;
+        Some((id, process_ticks(&text)? as f64 / TICKS))
+    };
+    let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
+    let mut threads: Vec<(u32, f64)> = ids.filter_map(used).collect();
+    threads.sort_by(|a, b| b.1.total_cmp(&a.1));
+    threads
 }
 
 /// User and system time from a process's line. Its name, in parentheses, may hold anything.
@@ -74,5 +87,7 @@ mod tests {
     fn this_process_has_used_some_time_at_most() {
         assert!(Account::Process(std::process::id()).seconds() >= 0.0);
         assert_eq!(Account::Process(u32::MAX).seconds(), 0.0);
+        assert!(threads(std::process::id()).iter().any(|(id, _)| *id == std::process::id()));
+        assert_eq!(threads(u32::MAX), []);
     }
 }

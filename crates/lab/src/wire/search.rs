@@ -2,13 +2,13 @@
 
 /// What became of frames that were sent at some rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Frames sent.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Frames that arrived, at most those sent.
-    pub(super) arrived: u64,
+    pub(crate) arrived: u64,
     /// Seconds that frames were sent for.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 /// Percent that may be lost, since on shared machines others have the processors for moments.
@@ -20,35 +20,35 @@ const DOUBLINGS: u32 = 4;
 
 /// How hard to look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Care {
+pub(crate) struct Care {
     /// Halvings of the interval that the rate lies in.
-    pub(super) halvings: u32,
+    pub(crate) halvings: u32,
     /// How often a rate is tried until it is carried.
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
 }
 
 impl Outcome {
     /// Frames a second that were sent.
-    pub(super) fn offered(&self) -> f64 {
+    pub(crate) fn offered(&self) -> f64 {
         self.sent as f64 / self.seconds
     }
     /// Frames a second that arrived.
-    pub(super) fn forwarded(&self) -> f64 {
+    pub(crate) fn forwarded(&self) -> f64 {
         self.arrived as f64 / self.seconds
     }
     /// Percent that was lost.
-    pub(super) fn loss(&self) -> f64 {
+    pub(crate) fn loss(&self) -> f64 {
         100.0 * self.sent.saturating_sub(self.arrived) as f64 / self.sent.max(1) as f64
     }
     /// Whether a rate was sent, and no more lost than may be.
-    pub(super) fn carries(&self, rate: f64) -> bool {
+    pub(crate) fn carries(&self, rate: f64) -> bool {
         self.sent > 0 && self.loss() <= LOSS && self.offered() >= SENT * rate
     }
 }
 
 /// The greatest rate that is carried, in frames a second; none where even the least that was tried is not. `guess` is
 /// about what is expected.
-pub(super) fn loss_free<E>(
+pub(crate) fn loss_free<E>(
     guess: f64,
     care: Care,
     mut trial: impl FnMut(f64) -> Result<Outcome, E>,
