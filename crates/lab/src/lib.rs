@@ -14,6 +14,7 @@ pub mod program;
 pub mod results;
 pub mod rig;
 pub mod seed0;
+pub mod seed1;
 pub mod seed2;
 pub mod seed3;
 pub mod seed4;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{demo, engine_bench, fib, flows, forward, seed0, seed2, seed3, seed4, voice, wire};
+use artery_lab::{demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, voice, wire};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -22,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench flows --quick                   what a table of flows costs, and which flows move when servers change
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
+  artery-bench seed1 --quick                   as root: the experiment of 2021, a switch and the bridge before it
   artery-bench seed2 --quick                   the experiment of 2009: routes and neighbors in one table or two
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
@@ -40,6 +41,15 @@ enum Command {
     Fib(fib::Options),
     /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
     Seed0(seed0::Options),
+    /// Switch as in May 2021: veb, with pf and without, and the old bridge, by iperf3 between two hosts
+    Seed1(Delivery),
+    /// Carry out one part of seed1 in a host of its own
+    #[command(name = seed1::SUBCOMMAND, hide = true)]
+    Seed1Part {
+        /// Which part
+        #[command(subcommand)]
+        part: seed1::Part,
+    },
     /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without locks: each claim judged
     Seed2(seed2::Options),
     /// Carry out one run of seed2 and print its figures
@@ -114,6 +124,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Forward(options) => forward::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
+        Command::Seed1(delivery) => seed1::run(&delivery),
+        Command::Seed1Part { part } => seed1::run_part(&part),
         Command::Seed2(options) => seed2::run(&options),
         Command::Seed2Run(case) => seed2::run_one(&case),
         Command::Seed2Writes { engine, whole } => seed2::run_marked(engine, whole),

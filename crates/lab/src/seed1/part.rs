@@ -1,0 +1,63 @@
+//! What runs in a process of its own, inside a host: the old bridge.
+
+use super::bridge::BRIDGE;
+use crate::program::checked_with;
+use crate::voice::print;
+use artery_elements::CLASSES;
+use artery_engine::{Class, Classes, Settings, Sink};
+use clap::Subcommand;
+use std::sync::OnceLock;
+
+/// The hidden subcommand that carries out a part.
+pub const SUBCOMMAND: &str = "seed1-part";
+/// What the bridge says when it begins.
+pub(super) const BEGINS: &str = "begins";
+
+/// A part of the experiment.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Part {
+    /// Be the old bridge(4) between these interfaces, until SIGINT or SIGTERM
+    Bridge {
+        /// Its ports
+        #[arg(required = true)]
+        ports: Vec<String>,
+    },
+}
+
+/// All classes, and those of this experiment.
+pub(crate) fn classes() -> Classes {
+    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
+    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&BRIDGE]).collect()))
+}
+
+/// Carries out a part.
+pub fn run(part: &Part) -> anyhow::Result<()> {
+    let Part::Bridge { ports } = part;
+    let settings = Settings { chatter: Sink::Stderr, ..Settings::default() };
+    let router = checked_with(classes(), "bridge", &configuration(ports), &[])?.build(settings)?;
+    let running = router.start();
+    print(BEGINS)?;
+    running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
+    Ok(())
+}
+
+fn configuration(ports: &[String]) -> String {
+    let port = |(n, name): (usize, &String)| {
+        format!(
+            "FromDevice({name}, PROMISC true, SNIFFER false) -> [{n}] bridge;\nbridge[{n}] -> ToDevice({name});\n"
+        )
+    };
+    "bridge :: Bridge;\n".to_string() + &ports.iter().enumerate().map(port).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bridge_is_a_configuration_of_all_its_ports() {
+        let text = configuration(&["eth0", "eth1", "eth2"].map(String::from));
+        checked_with(classes(), "bridge", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(text.matches("ToDevice").count(), 3);
+    }
+}

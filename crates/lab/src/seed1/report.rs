@@ -1,0 +1,351 @@
+//! What was measured, beside what was published: a table, charts, and what was claimed.
+
+use super::plan::Plan;
+use super::way::{ALL, Way};
+use crate::machine::Machine;
+use crate::results::{Align, Chart, Finding, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::rig::Throughput;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The unit of frames.
+pub(super) const FRAMES: &str = "Mpps of 60-byte frames";
+/// A thread that works less than this part of the time, in percent, does not count as one that forwards.
+const IDLE: f64 = 5.0;
+
+/// What the hosts' links carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Links {
+    Gigabit,
+    Unlimited,
+}
+
+impl Links {
+    /// As `tc` wants it.
+    pub(super) fn rate(self) -> Option<&'static str> {
+        (self == Links::Gigabit).then_some("1gbit")
+    }
+}
+
+impl fmt::Display for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Links::Gigabit { "links of 1 Gbit/s" } else { "links without a limit" })
+    }
+}
+
+/// A run of iperf3.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figure {
+    /// Megabits a second that arrived.
+    received: f64,
+    /// Least and greatest of the seconds but the first, which has TCP's slow start.
+    steady: Option<(f64, f64)>,
+    /// Per cent of the time that each thread of the switch worked, the busiest first.
+    busy: Vec<f64>,
+}
+
+impl Figure {
+    pub(super) fn new(throughput: &Throughput, busy: Vec<f64>) -> Figure {
+        let seconds = throughput.seconds.iter().skip(1).map(|bits| bits / 1e6);
+        let steady = seconds.fold(None, |range: Option<(f64, f64)>, second| {
+            let (least, greatest) = range.unwrap_or((second, second));
+            Some((least.min(second), greatest.max(second)))
+        });
+        Figure { received: throughput.bits_per_second / 1e6, steady, busy }
+    }
+
+    /// Threads that forwarded.
+    fn busy(&self) -> impl Iterator<Item = f64> {
+        self.busy.iter().copied().filter(|part| *part >= IDLE)
+    }
+}
+
+/// Everything measured.
+pub(super) struct Report {
+    machine: Machine,
+    plan: Plan,
+    tcp: BTreeMap<(Links, Way), Vec<Figure>>,
+    frames: BTreeMap<Way, Vec<f64>>,
+    remarks: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, plan: Plan) -> Report {
+        Report { machine, plan, tcp: BTreeMap::new(), frames: BTreeMap::new(), remarks: Vec::new() }
+    }
+    pub(super) fn add(&mut self, links: Links, way: Way, figure: Figure) {
+        self.tcp.entry((links, way)).or_default().push(figure);
+    }
+    pub(super) fn add_frames(&mut self, way: Way, mpps: f64) {
+        self.frames.entry(way).or_default().push(mpps);
+    }
+    /// Says once why something was not measured.
+    pub(super) fn skip(&mut self, what: &str, why: &str) {
+        let line = format!("Not measured: {what}: {why}");
+        if !self.remarks.contains(&line) {
+            self.remarks.push(line);
+        }
+    }
+
+    /// Megabits a second of all rounds.
+    fn received(&self, links: Links, way: Way) -> Option<Vec<f64>> {
+        Some(self.tcp.get(&(links, way))?.iter().map(|figure| figure.received).collect())
+    }
+    fn median(&self, links: Links, way: Way) -> Option<f64> {
+        Some(Summary::of(&self.received(links, way)?).median)
+    }
+    /// The run in the middle.
+    fn middle(&self, links: Links, way: Way) -> Option<&Figure> {
+        let mut figures: Vec<&Figure> = self.tcp.get(&(links, way))?.iter().collect();
+        figures.sort_by(|a, b| a.received.total_cmp(&b.received));
+        Some(figures[figures.len() / 2])
+    }
+    fn frames(&self, way: Way) -> Option<f64> {
+        Some(Summary::of(self.frames.get(&way)?).median)
+    }
+
+    fn table(&self) -> Table {
+        let (left, right) = (Align::Left, Align::Right);
+        let mut table = Table::new(&[
+            ("way", left),
+            ("2021: Mbit/s", right),
+            ("in a second", right),
+            ("processors", left),
+            ("here, 1 Gbit/s: Mbit/s", right),
+            ("in a second", right),
+            ("threads at work", left),
+            ("no limit: Mbit/s", right),
+            ("threads at work", left),
+            (FRAMES, right),
+        ]);
+        for way in ALL {
+            let published = way.published();
+            let then = published.map_or("".into(), |row| number(row.receiver));
+            let cells = [
+                way.name().to_string(),
+                then,
+                published.map_or("", |row| row.steady).to_string(),
+                published.map_or("", |row| row.processors).to_string(),
+                self.cell(Links::Gigabit, way),
+                self.middle(Links::Gigabit, way).map_or("-".into(), steady),
+                self.middle(Links::Gigabit, way).map_or("-".into(), |figure| threads(way, figure)),
+                self.cell(Links::Unlimited, way),
+                self.middle(Links::Unlimited, way).map_or("-".into(), |figure| threads(way, figure)),
+                self.frames(way).map_or("-".into(), number),
+            ];
+            table.row(cells);
+        }
+        table
+    }
+
+    fn cell(&self, links: Links, way: Way) -> String {
+        self.median(links, way).map_or("-".into(), number)
+    }
+
+    fn claims(&self) -> Vec<Verdict> {
+        let gigabit = |way| self.median(Links::Gigabit, way);
+        let free = |way| self.median(Links::Unlimited, way);
+        vec![
+            ratio(
+                "veb forwards as much as a cable does (909 of 919 Mbit/s)",
+                gigabit(Way::Veb),
+                gigabit(Way::Direct),
+                "of the direct link",
+                |r| r >= 0.95,
+            ),
+            ratio(
+                "bridge forwards less than half of what veb does (417 of 909 Mbit/s)",
+                free(Way::Bridge),
+                free(Way::Veb),
+                "of veb, by links without a limit",
+                |r| r < 0.5,
+            ),
+            ratio(
+                "with pf in its path veb is slower (645 of 909 Mbit/s)",
+                free(Way::VebWithPf),
+                free(Way::Veb),
+                "of veb, by links without a limit",
+                |r| r < 0.95,
+            ),
+            ratio(
+                "with pf in its path veb still forwards more than bridge (645 to 417 Mbit/s)",
+                free(Way::VebWithPf),
+                free(Way::Bridge),
+                "of bridge, by links without a limit",
+                |r| r > 1.1,
+            ),
+            self.threads("bridge works on one processor however many there are", Way::Bridge, |threads| {
+                threads == 1
+            }),
+            self.threads(
+                "veb works on two processors, as data and acknowledgments come by two ports",
+                Way::Veb,
+                |threads| threads == 2,
+            ),
+            ratio(
+                "TCP through veb has 0.95 of its rate through our program without a switch",
+                free(Way::Veb),
+                free(Way::Cable),
+                "of the cable, by links without a limit",
+                |r| r >= 0.95,
+            ),
+        ]
+    }
+
+    fn threads(&self, claim: &'static str, way: Way, holds: impl Fn(usize) -> bool) -> Verdict {
+        match self.middle(Links::Unlimited, way) {
+            Some(figure) => {
+                let why = format!("threads at work: {}", threads(way, figure));
+                Verdict { claim, finding: holds(figure.busy().count()).into(), why }
+            }
+            None => Verdict { claim, finding: Finding::NotMeasured, why: "it did not run".into() },
+        }
+    }
+
+    fn chart(&self, links: Links) -> String {
+        let mut chart = Chart::new(&format!("TCP between two hosts by {links}"), "Mbit/s, more is better");
+        for way in ALL {
+            if let Some(runs) = self.received(links, way) {
+                let Summary { median, min, max, .. } = Summary::of(&runs);
+                chart = chart.bar(way.name(), median, Some((min, max)));
+            }
+            if let Some(published) = way.published().filter(|_| links == Links::Gigabit) {
+                chart = chart.reference(&format!("{}, 2021", way.name()), published.receiver);
+            }
+        }
+        chart.svg()
+    }
+}
+
+impl Findings for Report {
+    const NAME: &'static str = "seed1";
+
+    fn text(&self) -> String {
+        let Plan { rounds, seconds, .. } = self.plan;
+        let mut text = format!(
+            "# Seed 1: veb and bridge as in May 2021\n\n{}.\nMedians of {rounds} rounds; TCP by iperf3 for {seconds} s, default \
+             offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 between two hosts by Ethernet of 1 Gbit/s.\n\n",
+            self.machine
+        );
+        ALL.iter().for_each(|way| text += &format!("- *{}*: {}\n", way.name(), way.what()));
+        text += &format!("\n{}\n{}", self.table(), EXPLAINED);
+        text += &list(&self.claims());
+        self.remarks.iter().for_each(|line| text += &format!("\n{line}\n"));
+        text
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        let tcp = self.tcp.iter().map(|((links, way), figures)| {
+            let runs: Vec<f64> = figures.iter().map(|figure| figure.received).collect();
+            let busy: Vec<String> = figures[0].busy().map(number).collect();
+            Measurement::of("seed1", way.name(), "Mbit/s", &runs)
+                .param("links", links)
+                .param("threads_percent", busy.join(" "))
+                .threads(busy.len().max(1))
+        });
+        let frames = self.frames.iter().map(|(way, runs)| {
+            Measurement::of("seed1", way.name(), "Mpps", runs)
+                .param("links", Links::Unlimited)
+                .param("frame", 60)
+        });
+        tcp.chain(frames).map(|one| one.cpu(&self.machine.cpu).notes("veth pairs in namespaces")).collect()
+    }
+
+    fn charts(&self) -> Vec<(String, String)> {
+        let names = [("seed1-gigabit.svg", Links::Gigabit), ("seed1-unlimited.svg", Links::Unlimited)];
+        let measured =
+            names.into_iter().filter(|(_, links)| ALL.iter().any(|way| self.median(*links, *way).is_some()));
+        measured.map(|(name, links)| (name.to_string(), self.chart(links))).collect()
+    }
+}
+
+const EXPLAINED: &str = "
+Hosts, their kernels and the switch share the machine's processors, which in 2021 they did not. Segments of TCP pass our program whole, up to
+64 kB, as they do the kernel's bridge; over links of 1 Gbit/s in 2021 each was 1,500 bytes. Threads are those of the switch that worked 5 % of
+the time or more, in percent of a processor.
+";
+
+/// Judges a ratio of two medians.
+fn ratio(
+    claim: &'static str,
+    figure: Option<f64>,
+    of: Option<f64>,
+    what: &str,
+    holds: impl Fn(f64) -> bool,
+) -> Verdict {
+    match (figure, of) {
+        (Some(figure), Some(of)) if of > 0.0 => {
+            let why = format!("{} to {} Mbit/s, {:.2} {what}", number(figure), number(of), figure / of);
+            Verdict { claim, finding: holds(figure / of).into(), why }
+        }
+        _ => Verdict { claim, finding: Finding::NotMeasured, why: "one of both did not run".into() },
+    }
+}
+
+fn steady(figure: &Figure) -> String {
+    let range = |(least, greatest): (f64, f64)| format!("{}–{}", number(least), number(greatest));
+    figure.steady.map_or("-".into(), range)
+}
+
+fn threads(way: Way, figure: &Figure) -> String {
+    if matches!(way, Way::Direct | Way::LinuxBridge) {
+        return "those of the hosts".into();
+    }
+    let parts: Vec<String> = figure.busy().map(|part| format!("{part:.0} %")).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(received: f64, busy: &[f64]) -> Figure {
+        let throughput = Throughput {
+            bits_per_second: received * 1e6,
+            seconds: [100.0, received, received + 1.0].map(|second| second * 1e6).to_vec(),
+            retransmits: None,
+            lost_percent: None,
+            jitter_ms: None,
+            client_cpu_percent: 0.0,
+            server_cpu_percent: 0.0,
+        };
+        Figure::new(&throughput, busy.to_vec())
+    }
+
+    fn measured(rows: &[(Way, f64, &[f64])]) -> Report {
+        let mut report = Report::new(Machine::here(), Plan::QUICK);
+        for links in [Links::Gigabit, Links::Unlimited] {
+            rows.iter().for_each(|(way, received, busy)| report.add(links, *way, figure(*received, busy)));
+        }
+        report
+    }
+
+    #[test]
+    fn the_figures_of_2021_are_judged_as_its_author_did() {
+        let report = measured(&[
+            (Way::Direct, 919.0, &[]),
+            (Way::Bridge, 417.0, &[99.0, 1.0]),
+            (Way::Veb, 909.0, &[40.0, 30.0]),
+            (Way::VebWithPf, 645.0, &[50.0]),
+            (Way::Cable, 919.0, &[]),
+        ]);
+        for verdict in report.claims() {
+            assert_eq!(verdict.finding, Finding::Holds, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn others_are_judged_otherwise_and_nothing_is_said_of_what_did_not_run() {
+        let report = measured(&[(Way::Bridge, 900.0, &[99.0, 98.0]), (Way::Veb, 909.0, &[40.0])]);
+        let findings: Vec<Finding> = report.claims().into_iter().map(|verdict| verdict.finding).collect();
+        let (no, unknown) = (Finding::DoesNotHold, Finding::NotMeasured);
+        assert_eq!(findings, [unknown, no, unknown, unknown, no, no, unknown]);
+    }
+
+    #[test]
+    fn the_first_second_is_not_steady() {
+        assert_eq!(steady(&figure(900.0, &[])), "900–901");
+        let text = measured(&[(Way::Veb, 909.0, &[40.0, 30.0, 2.0])]).text();
+        assert!(text.contains("40 %, 30 %") && !text.contains("2 %,"), "{text}");
+    }
+}
