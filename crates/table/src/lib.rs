@@ -86,6 +86,10 @@
 //!
 //! [`balance`] shares flows out among servers that come and go, and says which flows keep theirs.
 //!
+//! # Spanning tree
+//!
+//! [`stp`] says which ports of a bridge forward (IEEE 802.1D-2004), as a pure machine.
+//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A change
@@ -137,6 +141,7 @@ mod runs;
 mod simd;
 #[allow(unsafe_code)]
 mod storage;
+pub mod stp;
 pub mod switch;
 pub mod synthetic;
 mod table;

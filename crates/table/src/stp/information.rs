@@ -1,0 +1,165 @@
+//! What a port makes of the messages it hears, and how long it believes them: the machine of port information
+//! (802.1D-2004, 17.27) and its procedures.
+
+use super::port::{Heard, Info, Port};
+use super::settings::{Times, Version};
+use super::vector::{Meaning, Vector};
+use artery_wire::{BpduFlags, BpduRole};
+use std::time::Duration;
+
+impl Port {
+    /// Does one step, if there is one to do.
+    pub(super) fn step_information(&mut self, version: Version, now: Duration) -> bool {
+        if !self.is_enabled() {
+            return self.message.take().is_some() | self.forget_information();
+        }
+        match self.info {
+            Info::Disabled => self.age(),
+            _ if self.selected && self.updt_info => self.update(),
+            Info::Aged => return false,
+            Info::Received if self.has_aged(now) => self.age(),
+            _ => return self.understand(version, now),
+        }
+        true
+    }
+
+    fn has_aged(&self, now: Duration) -> bool {
+        self.rcvd_info_while.is_over(now) && !self.updt_info && self.message.is_none()
+    }
+
+    /// Says whether there was anything to forget.
+    fn forget_information(&mut self) -> bool {
+        if self.info == Info::Disabled {
+            return false;
+        }
+        (self.proposing, self.proposed, self.agree, self.agreed) = (false, false, false, false);
+        self.rcvd_info_while.stop();
+        self.info = Info::Disabled;
+        self.reselect();
+        true
+    }
+
+    fn age(&mut self) {
+        self.info = Info::Aged;
+        self.reselect();
+    }
+
+    /// From now on the port says what its bridge found out.
+    fn update(&mut self) {
+        (self.proposing, self.proposed) = (false, false);
+        self.agreed &= self.info == Info::Mine && self.designated_priority <= self.port_priority;
+        self.synced &= self.agreed;
+        (self.port_priority, self.port_times) = (self.designated_priority, self.designated_times);
+        self.updt_info = false;
+        self.info = Info::Mine;
+        self.new_info = true;
+    }
+
+    /// Says whether there was a message that could be looked at.
+    fn understand(&mut self, version: Version, now: Duration) -> bool {
+        if self.updt_info {
+            return false;
+        }
+        let Some(heard) = self.message.take() else { return false };
+        match self.meaning(&heard) {
+            Meaning::Superior if self.is_guarded_from(&heard) => self.hold(now),
+            Meaning::Superior => self.record(&heard, now),
+            Meaning::Repeated => {
+                self.record_proposal(&heard);
+                self.set_tc_flags(&heard);
+                self.restart_age(now);
+            }
+            Meaning::Inferior => self.record_dispute(&heard),
+            Meaning::Answer => {
+                self.record_agreement(&heard, version);
+                self.set_tc_flags(&heard);
+            }
+            Meaning::Other => {}
+        }
+        true
+    }
+
+    /// 17.21.8.
+    fn meaning(&self, heard: &Heard) -> Meaning {
+        let (vector, times) = (Vector::told_by(&heard.told), Times::told_by(&heard.told));
+        match heard.role() {
+            BpduRole::Designated => {
+                let is_same = vector == self.port_priority && times == self.port_times;
+                if is_same && self.info == Info::Received {
+                    Meaning::Repeated
+                } else if vector < self.port_priority || vector.is_of_same_sender(&self.port_priority) {
+                    Meaning::Superior
+                } else {
+                    Meaning::Inferior
+                }
+            }
+            BpduRole::Root | BpduRole::Alternate if vector >= self.port_priority => Meaning::Answer,
+            _ => Meaning::Other,
+        }
+    }
+
+    /// Whether the port would have to lead to the root by this, which it must not.
+    fn is_guarded_from(&self, heard: &Heard) -> bool {
+        self.settings.root_guard && Vector::told_by(&heard.told) < self.designated_priority
+    }
+
+    /// Keeps the port from forwarding until this has not been heard three times.
+    pub(super) fn hold(&mut self, now: Duration) {
+        let hello = self.hello_time();
+        self.held_while.set(now, 3 * hello);
+        self.counters.held += 1;
+    }
+
+    fn record(&mut self, heard: &Heard, now: Duration) {
+        let vector = Vector::told_by(&heard.told);
+        (self.agreed, self.proposing) = (false, false);
+        self.record_proposal(heard);
+        self.set_tc_flags(heard);
+        self.agree &= self.info == Info::Received && vector <= self.port_priority;
+        self.port_priority = vector;
+        self.port_times = Times::told_by(&heard.told);
+        self.restart_age(now);
+        self.info = Info::Received;
+        self.reselect();
+    }
+
+    /// 17.21.23: good for three repetitions, unless it has come too far.
+    fn restart_age(&mut self, now: Duration) {
+        match self.port_times.is_young() {
+            true => self.rcvd_info_while.set(now, 3 * self.port_times.hello_time.duration()),
+            false => self.rcvd_info_while.stop(),
+        }
+    }
+
+    /// 17.21.11.
+    fn record_proposal(&mut self, heard: &Heard) {
+        self.proposed |= heard.is_rapid && heard.told.flags.has(BpduFlags::PROPOSAL);
+    }
+
+    /// 17.21.9.
+    fn record_agreement(&mut self, heard: &Heard, version: Version) {
+        let agrees = heard.is_rapid && heard.told.flags.has(BpduFlags::AGREEMENT);
+        self.agreed = agrees && version == Version::Rstp && self.is_point_to_point();
+        self.proposing &= !self.agreed;
+    }
+
+    /// 17.21.10: the other side takes itself for the better one, and learns already.
+    fn record_dispute(&mut self, heard: &Heard) {
+        if heard.is_rapid && heard.told.flags.has(BpduFlags::LEARNING) {
+            (self.disputed, self.agreed) = (true, false);
+        }
+    }
+
+    /// 17.21.17.
+    fn set_tc_flags(&mut self, heard: &Heard) {
+        self.rcvd_tc |= heard.told.flags.has(BpduFlags::TOPOLOGY_CHANGE);
+        self.rcvd_tc_ack |= heard.told.flags.has(BpduFlags::TOPOLOGY_CHANGE_ACK);
+    }
+}
+
+impl Heard {
+    /// Configurations of the old protocol come from designated ports only.
+    fn role(&self) -> BpduRole {
+        if self.is_rapid { self.told.flags.role() } else { BpduRole::Designated }
+    }
+}

@@ -1,0 +1,288 @@
+//! What a bridge keeps for each port: the variables and timers of 802.1D-2004, 17.17 and 17.19, under their names there.
+
+use super::limits::{Flushes, Window};
+use super::settings::{Link, PortSettings, Settings, Times, Version};
+use super::vector::Vector;
+use super::{PortCounters, PortState, Role};
+use artery_wire::{BridgeId, Configuration, EtherAddr};
+use std::time::Duration;
+
+/// How long a bridge waits before it believes which protocol a neighbor speaks, and that none is there (17.13.9).
+pub(super) const MIGRATE_TIME: Duration = Duration::from_secs(3);
+
+/// Runs until a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timer(pub(super) Duration);
+
+impl Timer {
+    pub(super) fn set(&mut self, now: Duration, time: Duration) {
+        self.0 = now.saturating_add(time);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.0 = Duration::ZERO;
+    }
+
+    pub(super) fn is_over(self, now: Duration) -> bool {
+        self.0 <= now
+    }
+}
+
+/// Whose word a port goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Info {
+    Disabled,
+    /// A neighbor's.
+    Received,
+    /// This bridge's own.
+    Mine,
+    /// A neighbor's that wasn't repeated.
+    Aged,
+}
+
+/// What the port knows about its neighbors' protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Migration {
+    CheckingRapid,
+    SelectingOld,
+    Sensing,
+}
+
+/// How far the port's part in topology changes has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Topology {
+    Inactive,
+    Learning,
+    Active,
+}
+
+/// A message that waits to be understood.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) told: Configuration,
+    pub(super) is_rapid: bool,
+}
+
+pub(super) struct Port {
+    pub(super) number: u16,
+    pub(super) address: EtherAddr,
+    pub(super) settings: PortSettings,
+    pub(super) link: Option<Link>,
+    /// A BPDU came where none may.
+    pub(super) is_shut: bool,
+
+    pub(super) agree: bool,
+    pub(super) agreed: bool,
+    pub(super) designated_priority: Vector,
+    pub(super) designated_times: Times,
+    pub(super) disputed: bool,
+    pub(super) forward: bool,
+    pub(super) info: Info,
+    pub(super) learn: bool,
+    pub(super) message: Option<Heard>,
+    pub(super) new_info: bool,
+    pub(super) oper_edge: bool,
+    pub(super) port_priority: Vector,
+    pub(super) port_times: Times,
+    pub(super) proposed: bool,
+    pub(super) proposing: bool,
+    pub(super) rcvd_rstp: bool,
+    pub(super) rcvd_stp: bool,
+    pub(super) rcvd_tc: bool,
+    pub(super) rcvd_tc_ack: bool,
+    pub(super) rcvd_tcn: bool,
+    pub(super) re_root: bool,
+    pub(super) reselect: bool,
+    pub(super) role: Role,
+    pub(super) selected: bool,
+    pub(super) selected_role: Role,
+    pub(super) send_rstp: bool,
+    pub(super) sync: bool,
+    pub(super) synced: bool,
+    pub(super) tc_ack: bool,
+    pub(super) tc_prop: bool,
+    pub(super) tx_count: u8,
+    pub(super) updt_info: bool,
+    /// A port without a part in the tree has let go of what it did before.
+    pub(super) is_at_rest: bool,
+    pub(super) migration: Migration,
+    pub(super) topology: Topology,
+    /// What was last told to whoever forwards.
+    pub(super) state: PortState,
+
+    pub(super) edge_delay_while: Timer,
+    pub(super) fd_while: Timer,
+    pub(super) hello_when: Timer,
+    pub(super) mdelay_while: Timer,
+    /// Not in the standard: a guard, or the bridge's own message coming back, holds the port.
+    pub(super) held_while: Timer,
+    pub(super) rb_while: Timer,
+    pub(super) rcvd_info_while: Timer,
+    pub(super) rr_while: Timer,
+    pub(super) tc_while: Timer,
+    /// When the count of messages sent goes down by one.
+    pub(super) tx_less: Timer,
+
+    pub(super) heard: Window,
+    pub(super) flushes: Flushes,
+    pub(super) counters: PortCounters,
+}
+
+impl Port {
+    /// A port whose link is down.
+    pub(super) fn new(number: u16, address: EtherAddr, settings: PortSettings, bridge: &Settings) -> Port {
+        let times = bridge.times();
+        Port {
+            number,
+            address,
+            settings,
+            link: None,
+            is_shut: false,
+            agree: false,
+            agreed: false,
+            designated_priority: Vector::default(),
+            designated_times: times,
+            disputed: false,
+            forward: false,
+            info: Info::Disabled,
+            learn: false,
+            message: None,
+            new_info: false,
+            oper_edge: settings.edge,
+            port_priority: Vector::default(),
+            port_times: times,
+            proposed: false,
+            proposing: false,
+            rcvd_rstp: false,
+            rcvd_stp: false,
+            rcvd_tc: false,
+            rcvd_tc_ack: false,
+            rcvd_tcn: false,
+            re_root: true,
+            reselect: true,
+            role: Role::Disabled,
+            selected: false,
+            selected_role: Role::Disabled,
+            send_rstp: bridge.version == Version::Rstp,
+            sync: true,
+            synced: false,
+            tc_ack: false,
+            tc_prop: false,
+            tx_count: 0,
+            updt_info: false,
+            is_at_rest: false,
+            migration: Migration::CheckingRapid,
+            topology: Topology::Inactive,
+            state: PortState::Discarding,
+            edge_delay_while: Timer::default(),
+            fd_while: Timer::default(),
+            hello_when: Timer::default(),
+            mdelay_while: Timer::default(),
+            held_while: Timer::default(),
+            rb_while: Timer::default(),
+            rcvd_info_while: Timer::default(),
+            rr_while: Timer::default(),
+            tc_while: Timer::default(),
+            tx_less: Timer::default(),
+            heard: Window::default(),
+            flushes: Flushes::default(),
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// Its identifier: four bits of priority, twelve of its number (9.2.7).
+    pub(super) fn id(&self) -> u16 {
+        u16::from(self.settings.priority) << 8 | self.number
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.link.is_some() && !self.is_shut
+    }
+
+    /// Begins anew with the timers that stand still while a port is down.
+    pub(super) fn enable(&mut self, version: Version, now: Duration) {
+        self.edge_delay_while.set(now, MIGRATE_TIME);
+        self.check_for_rapid(version, now);
+    }
+
+    /// Speaks the bridge's own protocol for a while, whatever is heard (17.24).
+    pub(super) fn check_for_rapid(&mut self, version: Version, now: Duration) {
+        self.migration = Migration::CheckingRapid;
+        self.send_rstp = version == Version::Rstp;
+        self.mdelay_while.set(now, MIGRATE_TIME);
+    }
+
+    pub(super) fn reselect(&mut self) {
+        (self.reselect, self.selected) = (true, false);
+    }
+
+    /// Whether its role is settled, and what it says is in step with it.
+    pub(super) fn is_selected(&self) -> bool {
+        self.selected && !self.updt_info
+    }
+
+    pub(super) fn path_cost(&self, version: Version) -> u32 {
+        let by_link = || self.link.map_or(Link::GIGABIT.cost(version), |link| link.cost(version));
+        self.settings.cost.unwrap_or_else(by_link)
+    }
+
+    pub(super) fn is_point_to_point(&self) -> bool {
+        self.settings.point_to_point.unwrap_or(self.link.is_some_and(|link| link.full_duplex))
+    }
+
+    pub(super) fn is_learning(&self) -> bool {
+        self.state != PortState::Discarding
+    }
+
+    pub(super) fn is_forwarding(&self) -> bool {
+        self.state == PortState::Forwarding
+    }
+
+    pub(super) fn is_root_or_designated(&self) -> bool {
+        matches!(self.role, Role::Root | Role::Designated)
+    }
+
+    pub(super) fn is_held(&self, now: Duration) -> bool {
+        !self.held_while.is_over(now)
+    }
+
+    pub(super) fn hello_time(&self) -> Duration {
+        self.designated_times.hello_time.duration()
+    }
+
+    pub(super) fn long_forward_delay(&self) -> Duration {
+        self.designated_times.forward_delay.duration()
+    }
+
+    /// How long it waits before it learns and before it forwards: less where bridges tell each other (17.20.5).
+    pub(super) fn forward_delay(&self) -> Duration {
+        if self.send_rstp { self.hello_time() } else { self.long_forward_delay() }
+    }
+
+    pub(super) fn max_age(&self) -> Duration {
+        self.designated_times.max_age.duration()
+    }
+
+    /// The vector by which it offers a way to that root.
+    pub(super) fn offer(&self, root: &Vector, own: BridgeId) -> Vector {
+        Vector { root: root.root, cost: root.cost, bridge: own, port: self.id() }
+    }
+
+    /// When something may happen by time alone, if anything may.
+    pub(super) fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let timers = [
+            self.edge_delay_while,
+            self.fd_while,
+            self.hello_when,
+            self.mdelay_while,
+            self.held_while,
+            self.rb_while,
+            self.rcvd_info_while,
+            self.rr_while,
+            self.tc_while,
+            self.tx_less,
+        ];
+        let flush = self.flushes.due().map(|due| due.max(now));
+        timers.into_iter().map(|timer| timer.0).filter(|end| *end > now).chain(flush).min()
+    }
+}
