@@ -6,7 +6,7 @@ pub(crate) use run::RunOptions;
 
 use crate::job::Input;
 use crate::load::Reading;
-use crate::{explain, flow, neighbor, route, router, show, watch};
+use crate::{bsd, explain, flow, neighbor, route, router, show, watch};
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
@@ -128,6 +128,18 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Run an IP router, or print its configuration: ports, addresses, routes and neighbors in one command
     #[command(disable_help_flag = true, after_long_help = router::options::EXAMPLES)]
     Router(Box<router::options::RouterOptions>),
+    /// Run a switch from the files that BSD starts one from: hostname.veb0, hostname.em0, pf.conf
+    #[command(disable_help_flag = true, after_long_help = bsd::up::EXAMPLES)]
+    Up(Box<bsd::up::UpOptions>),
+    /// Say what becomes of each line of such files, or print the configuration that they make
+    #[command(after_long_help = bsd::import::EXAMPLES)]
+    Import(bsd::import::ImportOptions),
+    /// Show the switches of a running router, or change one, in the words of BSD's ifconfig
+    #[command(
+        override_usage = "artery ifconfig [OPTIONS] [IF [WORD]...]",
+        after_long_help = bsd::ifconfig::EXAMPLES
+    )]
+    Ifconfig(bsd::ifconfig::IfconfigOptions),
     /// Show routes, neighbors, next hops, ports, drops or elements of a running router
     #[command(after_long_help = show::EXAMPLES)]
     Show(show::ShowOptions),

@@ -60,6 +60,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         allow_replace: false,
         stats: None,
         json: false,
+        commands: Vec::new(),
     };
     let mut has_input = false;
     let mut options = Options::new(args);

@@ -78,6 +78,8 @@ pub(crate) struct Job {
     pub(crate) stats: Option<Duration>,
     /// Whether the report is JSON.
     pub(crate) json: bool,
+    /// Commands that the shell runs once the router forwards, each with the place that it stands at.
+    pub(crate) commands: Vec<(String, String)>,
 }
 
 #[cfg(test)]

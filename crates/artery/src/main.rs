@@ -3,9 +3,11 @@
 
 mod ask;
 mod bench;
+mod bsd;
 mod check;
 mod cli;
 mod click;
+mod commands;
 mod control_socket;
 mod devices;
 mod elements;
@@ -72,6 +74,9 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Netstat(options) => netstat::command(&options),
         Command::Trace(options) => trace::command(&options),
         Command::Router(options) => router::command(*options),
+        Command::Up(options) => bsd::up::command(*options),
+        Command::Import(options) => bsd::import::command(&options),
+        Command::Ifconfig(options) => bsd::ifconfig::command(&options),
         Command::Show(options) => show::command(&options),
         Command::Route(options) => route::command(&options),
         Command::Neighbor(options) => neighbor::command(&options),

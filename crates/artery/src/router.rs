@@ -1,7 +1,7 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
 mod host;
 mod judge;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod options;
 mod read;
 mod service;
@@ -60,7 +60,7 @@ fn listed(mistakes: &[String]) -> String {
 }
 
 /// The arguments that the program was called with, as a shell takes them.
-fn called() -> String {
+pub(crate) fn called() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/@%+".contains(c);
     let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
         true => word,
@@ -92,6 +92,7 @@ fn job(options: RouterOptions, text: String) -> Job {
         allow_replace: options.allow_replace,
         stats: options.stats(),
         json: options.json,
+        commands: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Running a router from its configuration to its exit status.
 use crate::ask::ask;
+use crate::commands;
 use crate::control_socket::{Listeners, Service};
 use crate::job::Job;
 use crate::load::load;
@@ -100,6 +101,7 @@ fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Fin
     }
     let watcher = Watcher::start(handle.clone(), replacer.clone(), job.voice)?;
     listeners.serve(&Service::new(handle.clone(), replacer))?;
+    commands::run(job.commands.clone(), job.voice);
     let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
     table.into_iter().for_each(report::LiveTable::end);

@@ -60,6 +60,25 @@ impl Interface {
     pub fn list() -> Vec<String> {
         sys::interface_names()
     }
+    /// Brings it up.
+    pub fn bring_up(&self) -> Result<(), DeviceError> {
+        let doing = "bringing it up";
+        let [a, b, ..] = self.ask(Ask::Flags, &[], doing)?;
+        let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
+        self.ask(Ask::SetFlags, &flags.to_ne_bytes(), doing).map(drop)
+    }
+    /// Sets the length of the longest packet that it carries.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), DeviceError> {
+        self.ask(Ask::SetMtu, &mtu.to_ne_bytes(), "setting its MTU").map(drop)
+    }
+    fn ask(&self, ask: Ask, value: &[u8], doing: &'static str) -> Result<Value, DeviceError> {
+        let socket = control_socket(&self.name)?;
+        match sys::request(socket.as_fd(), ask, &self.name, value) {
+            Ok((_, value)) => Ok(value),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Err(no_such(&self.name)),
+            Err(e) => Err(DeviceError::from_io(&self.name, doing, "CAP_NET_ADMIN", &e)),
+        }
+    }
     /// Whether this very interface still exists under its name.
     pub fn exists(&self) -> bool {
         Interface::find(&self.name).is_ok_and(|now| now.index == self.index)

@@ -108,6 +108,7 @@ impl RunOptions {
             allow_replace: self.allow_replace,
             stats: self.stats.map(|period| period.every),
             json: self.json,
+            commands: Vec::new(),
         })
     }
 

@@ -54,7 +54,7 @@ fn look(port: &Port) -> Result<Interface, String> {
 /// Takes an interface for as long as this process lives, unless another router has it. Packet sockets could be had by
 /// both, who would both answer and forward; so whoever has it listens at a name that the kernel keeps for the network
 /// namespace.
-fn claim(interface: &Interface) -> Result<(), String> {
+pub(crate) fn claim(interface: &Interface) -> Result<(), String> {
     // By its number, which stays when it is renamed.
     let Ok(name) = SocketAddr::from_abstract_name(format!("artery/port/{}", interface.index)) else {
         return Ok(());

@@ -401,6 +401,30 @@ impl fmt::Display for Command {
 }
 
 impl Command {
+    /// Returns the port that it is about, if it is about one.
+    pub fn port(&self) -> Option<&str> {
+        match self {
+            Command::Add(port)
+            | Command::Del(port)
+            | Command::AddSpan(port)
+            | Command::DelSpan(port)
+            | Command::Flag { port, .. }
+            | Command::Protected { port, .. }
+            | Command::PortMaxAddresses { port, .. }
+            | Command::Static { port, .. }
+            | Command::Rules(port)
+            | Command::FlushRules(port)
+            | Command::Untagged { port, .. }
+            | Command::Tagged { port, .. }
+            | Command::Storm { port, .. }
+            | Command::SpanningTree(
+                SpanningTree::PortPriority { port, .. } | SpanningTree::PortCost { port, .. },
+            ) => Some(port),
+            Command::Rule(rule) => Some(&rule.port),
+            _ => None,
+        }
+    }
+
     /// Prints what is there or not, much or little.
     fn fmt_property(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

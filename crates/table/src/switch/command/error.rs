@@ -56,6 +56,10 @@ impl fmt::Display for CommandError {
                 write!(f, "'{word}' is no {place}; did you mean '{meant}'?")
             }
             CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is no {place}"),
+            CommandError::Missing { command, wants } if command.is_empty() => write!(f, "missing is {wants}"),
+            CommandError::Wrong { command, word, wants } if command.is_empty() => {
+                write!(f, "not '{word}', but {wants}")
+            }
             CommandError::Missing { command, wants } => write!(f, "'{command}' needs {wants}"),
             CommandError::Wrong { command, word, wants } => {
                 write!(f, "'{command} {word}': not '{word}', but {wants}")

@@ -1,0 +1,47 @@
+//! `artery import`: what becomes of each line of BSD's files, or the configuration that they make.
+use super::etc;
+use super::plan::{Wishes, plan};
+use super::verdict::{Judged, json, text};
+use crate::router::called;
+use crate::voice::{complain, print};
+use clap::Args;
+use std::path::PathBuf;
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery import --explain conf/seed1
+  artery import --explain --json /mnt/openbsd/etc
+  artery import /mnt/openbsd/etc > switch.click
+
+Each line of hostname.veb0, of the files of its ports and of pf.conf is honoured: it does what it says; approximated:
+something else is done, which is said; or refused, with the reason and what helps. The status is 1 if one is refused.";
+
+#[derive(Args)]
+pub(crate) struct ImportOptions {
+    /// The folder with the files
+    #[arg(value_name = "DIR")]
+    etc: PathBuf,
+    /// Say of each line what becomes of it
+    #[arg(long)]
+    explain: bool,
+    /// Say it as JSON
+    #[arg(long, requires = "explain")]
+    json: bool,
+    /// Take this switch and those named so as well, and no others
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    switch: Vec<String>,
+}
+
+/// Explains the files, or prints the configuration that they make.
+pub(crate) fn command(options: &ImportOptions) -> anyhow::Result<u8> {
+    let etc = etc::read(&options.etc)?;
+    let plan = plan(&etc, &Wishes { switches: options.switch.clone(), runs_commands: false })?;
+    let refusals: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
+    match (options.explain, options.json) {
+        (true, true) => print(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,
+        (true, false) => print(&text(&plan.judged, &plan.notes))?,
+        (false, _) if refusals.is_empty() => print(&super::text::configuration(&plan, &called())?)?,
+        (false, _) => complain(&refusals.iter().map(|why| format!("error: {why}\n")).collect::<String>()),
+    }
+    Ok(u8::from(!refusals.is_empty()))
+}

@@ -1,0 +1,307 @@
+//! What the files of a folder say together: switches, their ports, and commands of the host.
+use super::etc::{Etc, File, Kind};
+use super::hostname::{Line, lines, words};
+use super::members;
+use super::switch_file;
+use super::verdict::{Judged, Note, Place, Verdict};
+use anyhow::bail;
+use artery_table::switch::command::Command;
+use artery_wire::EtherAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What is to be started, and what becomes of each line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) switches: Vec<Switch>,
+    /// Commands of the host, in the order of the files.
+    pub(super) shell: Vec<Shell>,
+    pub(super) judged: Vec<Judged>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// A switch.
+#[derive(Clone, Debug)]
+pub(super) struct Switch {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) is_up: bool,
+    pub(super) description: Option<String>,
+    pub(super) ports: Vec<Port>,
+    /// What is said of it but for its ports, in order.
+    pub(super) commands: Vec<Command>,
+}
+
+impl Switch {
+    pub(super) fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+}
+
+/// A port of a switch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Port {
+    /// As the files call it.
+    pub(super) name: String,
+    pub(super) kind: PortKind,
+    /// Whether its file says `up`.
+    pub(super) is_up: bool,
+    pub(super) description: Option<String>,
+    pub(super) mtu: Option<u32>,
+    pub(super) station: Option<EtherAddr>,
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+}
+
+impl Port {
+    pub(super) fn new(name: String, kind: PortKind) -> Port {
+        Port { name, kind, is_up: false, description: None, mtu: None, station: None, addresses: Vec::new() }
+    }
+}
+
+/// What a port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PortKind {
+    /// An interface of the machine.
+    Link,
+    /// An interface of the machine that gets a copy of everything.
+    Span,
+    /// An interface that is made for the host.
+    Door,
+}
+
+/// A command of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shell {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+/// What is wanted of the files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wishes {
+    /// The switches to start; all if none is named.
+    pub(super) switches: Vec<String>,
+    /// Whether commands of the host are run.
+    pub(super) runs_commands: bool,
+}
+
+/// Judges all files but pf.conf.
+pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
+    check(etc, wishes)?;
+    let mut plan = Plan::default();
+    let mut owners = BTreeMap::new();
+    for (n, file) in etc.switches.iter().enumerate() {
+        let reader = switch_file::Reader::new(etc, file, wishes.runs_commands, &owners);
+        let read = reader.read();
+        match left_out(etc, wishes, n) {
+            Some(why) => plan.judged.extend(read.judged.into_iter().map(|judged| leave_out(judged, &why))),
+            None => {
+                let ports = read.switch.ports.iter().map(|port| port.name.clone());
+                owners.extend(ports.map(|port| (port, read.switch.name.clone())));
+                plan.notes.extend(bridge_note(etc, file));
+                plan.judged.extend(read.judged);
+                plan.shell.extend(read.shell);
+                plan.switches.push(read.switch);
+            }
+        }
+    }
+    etc.interfaces.iter().for_each(|file| interface(etc, file, wishes, &mut plan));
+    Ok(plan)
+}
+
+/// Refuses names of switches that the folder doesn't have.
+fn check(etc: &Etc, wishes: &Wishes) -> anyhow::Result<()> {
+    let has = |name: &str| etc.switches.iter().any(|file| file.interface == name);
+    let Some(missing) = wishes.switches.iter().find(|name| !has(name)) else { return Ok(()) };
+    let names: Vec<&str> = etc.switches.iter().map(|file| file.interface.as_str()).collect();
+    bail!("{} has no switch '{missing}'; it has {}", etc.folder.display(), names.join(", "))
+}
+
+/// Why a switch is not started: others are asked for, or another one has the same ports.
+fn left_out(etc: &Etc, wishes: &Wishes, n: usize) -> Option<String> {
+    let file = &etc.switches[n];
+    let is_wanted = |file: &File| wishes.switches.is_empty() || wishes.switches.contains(&file.interface);
+    if !is_wanted(file) {
+        return Some("left out, as --switch names another".to_string());
+    }
+    let ports = added(file);
+    let before = etc.switches[..n].iter().filter(|before| is_wanted(before));
+    let other = before.into_iter().find(|before| !ports.is_empty() && added(before) == ports)?;
+    Some(format!(
+        "left out, as {} has the same ports; '--switch {}' starts this one instead",
+        other.interface, file.interface
+    ))
+}
+
+/// The interfaces that a file makes ports.
+fn added(file: &File) -> BTreeSet<String> {
+    let of_line = |line: &Line| {
+        let words = words(&line.text).unwrap_or_default();
+        words.windows(2).filter(|pair| pair[0] == "add").map(|pair| pair[1].clone()).collect::<Vec<_>>()
+    };
+    lines(&file.text).iter().flat_map(of_line).collect()
+}
+
+/// A line of a switch that is not started; what is wrong with it is said nevertheless.
+fn leave_out(judged: Judged, why: &str) -> Judged {
+    let verdict = match judged.verdict {
+        // The ports are another's in this case.
+        Verdict::Refused(why) if !why.contains(switch_file::OTHERS) => Verdict::Refused(why),
+        _ => Verdict::Approximated(why.to_string()),
+    };
+    Judged { verdict, ..judged }
+}
+
+/// In what the whole differs where bridge(4) is asked for.
+fn bridge_note(etc: &Etc, file: &File) -> Option<Note> {
+    let text = "a bridge is started as a Veb whose packet filter is always on (as by link1), as bridge(4) asks pf about \
+                all IP; its ports have no address of the host, as those of veb(4) have none, and frames are switched on \
+                all workers instead of by one thread";
+    let note = || Note { file: etc.folder.join(file.name()).display().to_string(), text: text.to_string() };
+    (Kind::of(&file.interface) == Kind::Bridge).then(note)
+}
+
+/// Judges the file of an interface, and has the ports that it is about do what it says.
+fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
+    let has_its_own = |name: &str| etc.interfaces.iter().any(|other| other.interface == name);
+    let is_pattern = file.interface.ends_with('*');
+    let is_about = |port: &Port| file.is_about(&port.name) && (!is_pattern || !has_its_own(&port.name));
+    let ports =
+        || plan.switches.iter().flat_map(|switch| switch.ports.iter().map(move |port| (switch, port)));
+    let meant: Vec<(String, Port)> = ports()
+        .filter(|(_, port)| is_about(port))
+        .map(|(switch, port)| (switch.name.clone(), port.clone()))
+        .collect();
+    if is_pattern && !meant.is_empty() {
+        let names: Vec<&str> = meant.iter().map(|(_, port)| port.name.as_str()).collect();
+        let file = etc.folder.join(file.name()).display().to_string();
+        plan.notes.push(Note { file, text: format!("stands for {}", names.join(", ")) });
+    }
+    for line in lines(&file.text) {
+        let place = Place { file: etc.folder.join(file.name()).display().to_string(), line: line.number };
+        if let Some(text) = line.text.strip_prefix('!') {
+            plan.shell.push(shell(&place, text, &file.interface));
+            let verdict = shell_verdict(wishes.runs_commands);
+            plan.judged.push(Judged { place, text: line.text, verdict });
+            continue;
+        }
+        let (settings, verdict) = members::judge(&file.interface, &line, meant.first());
+        let switches = plan.switches.iter_mut();
+        let ports = switches.flat_map(|switch| &mut switch.ports).filter(|port| is_about(port));
+        ports.for_each(|port| members::apply(port, &settings));
+        plan.judged.push(Judged { place, text: line.text, verdict });
+    }
+}
+
+/// A command of the host about an interface, which it calls `$if`.
+pub(super) fn shell(place: &Place, text: &str, interface: &str) -> Shell {
+    Shell { place: place.clone(), text: text.trim().replace("$if", interface) }
+}
+
+pub(super) fn shell_verdict(is_run: bool) -> Verdict {
+    match is_run {
+        true => Verdict::Honoured,
+        false => Verdict::Approximated(
+            "not run; with --run-commands the shell runs it once the switch is there".to_string(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn etc(files: &[(&str, &str)]) -> Etc {
+        let file = |(name, text): &(&str, &str)| File { interface: name.to_string(), text: text.to_string() };
+        let (switches, interfaces) =
+            files.iter().map(file).partition(|file| Kind::of(&file.interface).is_switch());
+        Etc { folder: "etc".into(), switches, interfaces, pf: None }
+    }
+
+    fn planned(files: &[(&str, &str)]) -> Plan {
+        plan(&etc(files), &Wishes::default()).unwrap()
+    }
+
+    fn refusals(plan: &Plan) -> Vec<String> {
+        plan.judged.iter().filter_map(Judged::refusal).collect()
+    }
+
+    const FOUR: &str = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nup\n";
+
+    #[test]
+    fn the_files_of_the_benchmark_are_a_switch_of_four_ports() {
+        for (name, file) in [("cnmac*", "up"), ("cnmac0", "up")] {
+            let plan = planned(&[("veb0", FOUR), (name, file)]);
+            let [switch] = &plan.switches[..] else { panic!("{plan:?}") };
+            assert!(switch.is_up && switch.kind == Kind::Veb && switch.commands.is_empty());
+            let ports: Vec<(&str, bool)> =
+                switch.ports.iter().map(|port| (port.name.as_str(), port.is_up)).collect();
+            let rest = name == "cnmac*";
+            assert_eq!(ports, [("cnmac0", true), ("cnmac1", rest), ("cnmac2", rest), ("cnmac3", rest)]);
+            assert!(plan.judged.iter().all(|line| line.verdict == Verdict::Honoured), "{:?}", plan.judged);
+        }
+    }
+
+    #[test]
+    fn of_two_switches_with_the_same_ports_the_first_starts_unless_the_other_is_named() {
+        let files = etc(&[("veb0", FOUR), ("bridge0", FOUR)]);
+        let first = plan(&files, &Wishes::default()).unwrap();
+        assert_eq!((first.switches.len(), first.switches[0].name.as_str()), (1, "veb0"));
+        let says = first.judged.iter().filter_map(Judged::approximation).collect::<Vec<_>>();
+        assert_eq!(says.len(), 5);
+        assert!(says[0].ends_with("'--switch bridge0' starts this one instead"), "{}", says[0]);
+        let named = Wishes { switches: vec!["bridge0".into()], ..Wishes::default() };
+        let other = plan(&files, &named).unwrap();
+        assert_eq!((other.switches.len(), other.switches[0].kind), (1, Kind::Bridge));
+        assert!(other.notes[0].text.contains("always on"));
+        let unknown = Wishes { switches: vec!["veb1".into()], ..Wishes::default() };
+        assert_eq!(
+            plan(&files, &unknown).unwrap_err().to_string(),
+            "etc has no switch 'veb1'; it has veb0, bridge0"
+        );
+    }
+
+    #[test]
+    fn an_interface_is_a_port_of_one_switch() {
+        let plan = planned(&[("veb0", "add em0\nadd em1"), ("veb1", "add em1\nadd em2")]);
+        assert_eq!(
+            refusals(&plan),
+            ["etc/hostname.veb1:1: em1 is a port of veb0 already; it can be one of one switch only"]
+        );
+    }
+
+    #[test]
+    fn a_file_of_its_own_goes_before_one_with_a_star() {
+        let plan = planned(&[("veb0", FOUR), ("cnmac*", "up mtu 9000"), ("cnmac1", "mtu 1400")]);
+        let mtus: Vec<_> = plan.switches[0].ports.iter().map(|port| port.mtu).collect();
+        assert_eq!(mtus, [Some(9000), Some(1400), Some(9000), Some(9000)]);
+        assert_eq!(plan.notes[0].text, "stands for cnmac0, cnmac2, cnmac3");
+    }
+
+    #[test]
+    fn the_host_has_addresses_at_its_door_and_none_at_other_ports() {
+        let plan = planned(&[
+            ("veb0", "add em0\nadd vport0\nup"),
+            ("em0", "inet 10.0.0.1/24"),
+            ("vport0", "inet 10.0.0.1 255.255.255.0\n!route add default 10.0.0.254 # by $if"),
+            ("vport1", "up"),
+            ("em9", "inet 10.0.9.1/24"),
+        ]);
+        assert_eq!(plan.switches[0].ports[1].addresses, [("10.0.0.1".parse().unwrap(), 24)]);
+        assert_eq!(plan.shell[0].text, "route add default 10.0.0.254 # by vport0");
+        let refused = refusals(&plan);
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(
+            refused[0].starts_with("etc/hostname.em0:1: em0 is a port of veb0, and a port has no address")
+        );
+        assert!(
+            refused[1].starts_with("etc/hostname.vport1:1: vport1 is no port of a switch"),
+            "{refused:?}"
+        );
+        let approximated = plan.judged.iter().filter(|line| line.approximation().is_some());
+        assert_eq!(
+            approximated.map(|line| line.place.file.as_str()).collect::<Vec<_>>(),
+            ["etc/hostname.vport0", "etc/hostname.em9"]
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! `artery up`: a switch from the files that BSD would start it from.
+use super::machine::{Map, look};
+use super::plan::{Plan, Wishes, plan};
+use super::verdict::Judged;
+use super::{etc, text, verdict};
+use crate::cli::values::{Period, device, number, period, processor, seconds};
+use crate::cli::{default_socket, map_devices};
+use crate::job::{Input, Job};
+use crate::load::Reading;
+use crate::router::called;
+use crate::run::run;
+use crate::voice::{Voice, complain, print};
+use artery_engine::Settings;
+use artery_lang::Dialect;
+use clap::{ArgAction, Args};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery up --etc conf/seed1 --map cnmac0=eth1,cnmac1=eth2,cnmac2=eth3,cnmac3=eth4
+  artery up --etc conf/seed1 --switch bridge0 --dry-run     what would be done, line by line, and what the machine lacks
+  artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
+
+Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and
+hostname.vport0, and pf.conf. A file whose name ends with a star, as hostname.em*, is for all ports whose names begin so
+and that have no file of their own. Ports are interfaces of the machine, which sees nothing of what arrives there; vport0
+and its like are made, and are the host's own door to the switch. Where two switches have the same ports the first
+starts, unless --switch names the other.
+
+Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain' shows all.
+Meanwhile 'artery ifconfig' looks into the switch and changes it.";
+
+#[derive(Args)]
+pub(crate) struct UpOptions {
+    /// The folder with the files
+    #[arg(long, value_name = "DIR", default_value = "/etc")]
+    etc: PathBuf,
+    /// Start this switch and those named so as well, and no others
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    switch: Vec<String>,
+    /// Take this machine's interface MACHINE for what the files call PORT
+    #[arg(long, value_name = "PORT=MACHINE", value_delimiter = ',', value_parser = device)]
+    map: Vec<(String, String)>,
+    /// Have the shell run the lines that begin with an exclamation mark, in order, once the switch is there
+    #[arg(long)]
+    run_commands: bool,
+    /// Say what would be done, and what the machine lacks, and start nothing
+    #[arg(long, conflicts_with = "print")]
+    dry_run: bool,
+    /// Print the configuration, and do not run it
+    #[arg(long)]
+    print: bool,
+    /// Number of workers
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
+    workers: u16,
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    awake: Option<Duration>,
+    /// Bind workers to processors, the first to processor N
+    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    affinity: Option<usize>,
+    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
+    #[arg(short = 'u', long, value_name = "PATH")]
+    socket: Vec<PathBuf>,
+    /// Let `write hotconfig` replace the running configuration
+    #[arg(short = 'R', long)]
+    allow_replace: bool,
+    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    stats: Option<Period>,
+    /// Write the report at the end as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+/// Starts the switch, or says what it would be.
+pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
+    let etc = etc::read(&options.etc)?;
+    let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
+    let plan = plan(&etc, &wishes)?;
+    if options.dry_run {
+        return dry_run(&plan, &options);
+    }
+    let refusals = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
+    if !refusals.is_empty() {
+        return Ok(refused(&refusals, "; 'artery import --explain' shows all lines"));
+    }
+    let text = text::configuration(&plan, &called())?;
+    if options.print {
+        return print(&text).map(|()| 0);
+    }
+    let mut mistakes = Vec::new();
+    let found = look(&plan, &Map(&options.map), &mut mistakes);
+    if mistakes.is_empty() {
+        warn(&plan, &options, &found.warnings());
+        mistakes = found.take();
+    }
+    match mistakes.is_empty() {
+        true => run(job(options, plan, text)),
+        false => Ok(refused(&mistakes, "")),
+    }
+}
+
+/// Says what is wrong; gives the exit status.
+fn refused(mistakes: &[String], hint: &str) -> u8 {
+    complain(&mistakes.iter().map(|mistake| format!("error: {mistake}\n")).collect::<String>());
+    let s = if mistakes.len() == 1 { "" } else { "s" };
+    Voice::artery().error(&format!("{} mistake{s}; nothing was started{hint}", mistakes.len()));
+    1
+}
+
+/// Says what is done otherwise than the files say, and what the user should know before the switch starts.
+fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
+    let voice = Voice::artery();
+    plan.judged.iter().filter_map(Judged::approximation).for_each(|how| voice.warning(&how));
+    plan.notes.iter().for_each(|note| voice.say(&format!("{}: {}", note.file, note.text)));
+    of_machine.iter().for_each(|warning| voice.warning(warning));
+    options.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
+}
+
+/// Prints what would be done; the status says whether it could be.
+fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
+    let mut mistakes = Vec::new();
+    let found = look(plan, &Map(&options.map), &mut mistakes);
+    let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
+    let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
+    print(&text)?;
+    let warnings = found.warnings();
+    warnings.iter().for_each(|warning| Voice::artery().warning(warning));
+    complain(&mistakes.iter().map(|mistake| format!("error: {mistake}\n")).collect::<String>());
+    let is_refused = plan.judged.iter().any(Judged::is_refused);
+    Ok(u8::from(is_refused || !mistakes.is_empty()))
+}
+
+fn job(options: UpOptions, plan: Plan, text: String) -> Job {
+    let mut settings = Settings {
+        workers: options.workers.into(),
+        awake: options.awake,
+        affinity: options.affinity,
+        ..Settings::default()
+    };
+    map_devices(&options.map, &mut settings);
+    let sockets = if options.socket.is_empty() { vec![default_socket()] } else { options.socket };
+    let commands = plan.shell.into_iter().filter(|_| options.run_commands);
+    Job {
+        input: Input::Text(text),
+        reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
+        voice: Voice::artery(),
+        settings,
+        handlers: Vec::new(),
+        exit_handler: None,
+        output: None,
+        quit: false,
+        time: false,
+        ports: Vec::new(),
+        sockets,
+        allow_replace: options.allow_replace,
+        stats: options.stats.map(|period| period.every),
+        json: options.json,
+        commands: commands.map(|shell| (shell.place.to_string(), shell.text)).collect(),
+    }
+}
