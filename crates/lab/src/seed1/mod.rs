@@ -39,7 +39,7 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
 
 fn over_the_wire(plan: &Plan, report: &mut Report) {
     for round in 1..=plan.rounds {
-        for (links, way) in [Links::Gigabit, Links::Unlimited].into_iter().flat_map(|l| ALL.map(|w| (l, w))) {
+        for (links, way) in Links::ALL.into_iter().flat_map(|l| ALL.map(|w| (l, w))) {
             progress(&format!("round {round} of {}: {} by {links}", plan.rounds, way.name()));
             if let Err(error) = turn(plan, links, way, report) {
                 report.skip(&format!("{} by {links}", way.name()), &error.to_string());
@@ -54,6 +54,10 @@ fn turn(plan: &Plan, links: Links, way: Way, report: &mut Report) -> Result<()> 
     let running = way.start(&bed)?;
     if let Some(rate) = links.rate() {
         bed.limit(rate)?;
+    }
+    if links == Links::Frames {
+        bed.a.offloads("eth0", false)?;
+        bed.b.offloads("eth0", false)?;
     }
     tcp(plan, &bed, &running, |figure| report.add(links, way, figure))?;
     if links == Links::Unlimited && way != Way::Direct {

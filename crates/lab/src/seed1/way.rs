@@ -178,10 +178,14 @@ impl Running {
     }
 }
 
-/// Two ports at which nobody is.
+/// Two ports more, each with nobody at its other end.
 fn more_ports(bed: &Bed) -> Result<()> {
-    bed.r.run(["ip", "link", "add", PORTS[2], "type", "veth", "peer", "name", PORTS[3]])?;
-    PORTS[2..].iter().try_for_each(|port| bed.r.up(port).map(|_| ()))
+    for port in &PORTS[2..] {
+        let end = format!("{port}-end");
+        bed.r.run(["ip", "link", "add", port, "type", "veth", "peer", "name", &end])?;
+        bed.r.up(port)?.up(&end)?;
+    }
+    Ok(())
 }
 
 /// The kernel's own bridge between the forwarder's interfaces.
