@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn roots_count_before_costs_and_costs_before_bridges_and_ports() {
-        let vector = |root, cost, bridge, port| Vector {
+        let vector = |root, cost, bridge, port: u16| Vector {
             root: id(root),
             cost,
             bridge: id(bridge),

@@ -84,8 +84,9 @@ struct Mix {
 
 impl Mix {
     fn new(seed: [u64; 3]) -> Mix {
-        let factors = [seed[1] | 1, seed[2] | 1];
-        Mix { mask: seed[0] & KEY, factors, inverses: factors.map(inverse) }
+        let [mask, first, second] = seed.map(scramble);
+        let factors = [first | 1, second | 1];
+        Mix { mask: mask & KEY, factors, inverses: factors.map(inverse) }
     }
 
     #[inline(always)]
@@ -107,6 +108,14 @@ impl Mix {
         word ^= word >> 30;
         MacKey(word ^ self.mask)
     }
+}
+
+/// Words of which each bit hangs on every bit of what they are made of: small factors would mix little.
+fn scramble(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }
 
 /// What an odd number must be multiplied with for 1, modulo 2⁶⁴ (Newton's method doubles the bits that are right).
@@ -546,6 +555,18 @@ mod tests {
             keys.iter().for_each(|key| table.remove(find(&table, *key).unwrap()));
             assert!(table.words.chunks(WORDS).all(|line| half(line.first_chunk().unwrap(), OVERFLOW) == 0));
             assert!(all(&table).is_empty());
+        }
+    }
+
+    #[test]
+    fn addresses_in_a_row_find_room_too_whatever_the_seed() {
+        for seed in 0..40 {
+            let table = MacTable::seeded(6500, [seed, seed + 1, seed + 2]).unwrap();
+            let start = 0x0200_0000_0000 + (seed << 24);
+            for n in 0..6500 {
+                let key = MacKey::new(start + n, 1);
+                assert_eq!(table.put(key, 1, Kind::Dynamic, 1), Put::Done, "{n}, seed {seed}");
+            }
         }
     }
 
