@@ -201,6 +201,16 @@ impl Limits {
         self.limits[limit as usize]
     }
 
+    /// Makes adaptive timeouts follow the limit of states, as far as none were `set`.
+    pub fn adapt(&mut self, is_set: impl Fn(Timeout) -> bool) {
+        let states = u64::from(self.limit(Limit::States));
+        for (timeout, tenths) in [(Timeout::AdaptiveStart, 6), (Timeout::AdaptiveEnd, 12)] {
+            if !is_set(timeout) {
+                self.timeouts[timeout as usize] = (states * tenths / 10).min(u32::MAX.into()) as u32;
+            }
+        }
+    }
+
     /// Makes an option hold.
     pub fn apply(&mut self, option: &SetOption) {
         match option {

@@ -2,7 +2,7 @@
 //!
 //! This is what the parser makes, the printer prints (`pfctl -n -v`), and the evaluator compiles.
 use crate::facts::{Direction, Family};
-use crate::options::{Limits, OptionLine, Timeout};
+use crate::options::{Limits, OptionLine, SetOption, Timeout};
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 
@@ -189,7 +189,7 @@ pub struct Log {
 }
 
 /// Where a packet must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum On {
     /// At an interface, or one of a group; whether it is negated.
     Interface(bool, InterfaceName),
@@ -507,6 +507,9 @@ impl Ruleset {
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         self.options.iter().for_each(|line| limits.apply(&line.option));
+        limits.adapt(|timeout| {
+            self.options.iter().any(|line| matches!(line.option, SetOption::Timeout(set, _) if set == timeout))
+        });
         limits
     }
 }

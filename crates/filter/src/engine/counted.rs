@@ -1,0 +1,330 @@
+//! What the filter counts, and how `pfctl -s info` prints it.
+use super::{Filter, Look, Verdict};
+use crate::dissect::{Dissected, Reason, word};
+use crate::facts::{Direction, Family};
+use crate::options::Syncookies;
+use crate::scrub;
+use crate::sources::Exceeded;
+use crate::states::Extra;
+use crate::track::at_or_after;
+use artery_wire::IpProtocol;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// Limits that were met, in the order of `pfctl -v -s info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // their names are those of pf
+pub enum LimitCounter {
+    MaxStates,
+    MaxSourceStates,
+    MaxSourceNodes,
+    MaxSourceConnections,
+    MaxSourceRate,
+    OverloadTable,
+    OverloadFlush,
+    Synfloods,
+    SyncookiesSent,
+    SyncookiesValidated,
+}
+
+const LIMIT_NAMES: [&str; 10] = [
+    "max states per rule",
+    "max-src-states",
+    "max-src-nodes",
+    "max-src-conn",
+    "max-src-conn-rate",
+    "overload table insertion",
+    "overload flush states",
+    "synfloods detected",
+    "syncookies sent",
+    "syncookies validated",
+];
+
+/// What a worker counts; those of several are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// States that there are, and those among them whose handshake is not over.
+    pub states: [u64; 2],
+    /// Searches, inserts and removals of states.
+    pub state_table: [u64; 3],
+    /// Sources that there are.
+    pub sources: u64,
+    /// Searches, inserts and removals of sources.
+    pub source_table: [u64; 3],
+    /// Fragments that wait.
+    pub fragments: u64,
+    /// Searches, inserts and removals of packets in fragments.
+    pub fragment_table: [u64; 3],
+    /// By [`Reason`].
+    pub reasons: [u64; 17],
+    /// By [`LimitCounter`].
+    pub limits: [u64; 10],
+    /// At the interface of `set loginterface`: bytes by family and direction.
+    pub bytes: [[u64; 2]; 2],
+    /// Packets by family and direction, and whether they were blocked.
+    pub packets: [[[u64; 2]; 2]; 2],
+    /// Answers and events that nobody took in time.
+    pub lost_answers: u64,
+    /// See `lost_answers`.
+    pub lost_events: u64,
+}
+
+/// What is printed beside what is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status<'a> {
+    /// Whether the filter is on.
+    pub is_enabled: bool,
+    /// For how long it has been on or off.
+    pub since: Option<Duration>,
+    /// `set debug`.
+    pub debug: &'a str,
+    /// `set hostid`.
+    pub host_id: u32,
+    /// The checksum of the rules.
+    pub checksum: [u8; 16],
+    /// `set loginterface`.
+    pub log_interface: Option<&'a str>,
+    /// `set syncookies`, and the limit of states that it has marks of.
+    pub syncookies: Syncookies,
+    /// The limit of states.
+    pub state_limit: u32,
+}
+
+impl Counted {
+    /// Adds what another worker counted.
+    pub fn add(&mut self, other: &Counted) {
+        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        add(&mut self.states, &other.states);
+        add(&mut self.state_table, &other.state_table);
+        add(&mut self.source_table, &other.source_table);
+        add(&mut self.fragment_table, &other.fragment_table);
+        add(&mut self.reasons, &other.reasons);
+        add(&mut self.limits, &other.limits);
+        add(self.bytes.as_flattened_mut(), other.bytes.as_flattened());
+        add(self.packets.as_flattened_mut().as_flattened_mut(), other.packets.as_flattened().as_flattened());
+        self.sources += other.sources;
+        self.fragments += other.fragments;
+        self.lost_answers += other.lost_answers;
+        self.lost_events += other.lost_events;
+    }
+
+    pub(super) fn note_exceeded(&mut self, exceeded: Exceeded) {
+        let counter = match exceeded {
+            Exceeded::MaxStatesPerRule => LimitCounter::MaxStates,
+            Exceeded::MaxSourceStates => LimitCounter::MaxSourceStates,
+            Exceeded::MaxSourceNodes => LimitCounter::MaxSourceNodes,
+            Exceeded::MaxSourceConnections => LimitCounter::MaxSourceConnections,
+            Exceeded::MaxSourceRate => LimitCounter::MaxSourceRate,
+        };
+        self.limits[counter as usize] += 1;
+    }
+
+    /// Prints it as `pfctl -s info` does, with `is_verbose` as with `-v`.
+    pub fn print(&self, status: &Status<'_>, is_verbose: bool, out: &mut impl Write) -> fmt::Result {
+        let seconds = status.since.map_or(0, |since| since.as_secs());
+        status.print_head(is_verbose, out)?;
+        if let Some(interface) = status.log_interface {
+            self.print_interface(interface, out)?;
+        }
+        writeln!(out, "{:<27} {:>14} {:>16}", "State Table", "Total", "Rate")?;
+        print_plain(out, "current entries", self.states[0])?;
+        print_plain(out, "half-open tcp", self.states[1])?;
+        print_table(out, &self.state_table, seconds)?;
+        if is_verbose {
+            writeln!(out, "Source Tracking Table")?;
+            print_plain(out, "current entries", self.sources)?;
+            print_table(out, &self.source_table, seconds)?;
+            writeln!(out, "Fragments")?;
+            print_plain(out, "current entries", self.fragments)?;
+            print_table(out, &self.fragment_table, seconds)?;
+        }
+        writeln!(out, "Counters")?;
+        for (reason, name) in Reason::NAMES {
+            print_rate(out, name, self.reasons[reason as usize], seconds)?;
+        }
+        if is_verbose {
+            writeln!(out, "Limit Counters")?;
+            LIMIT_NAMES
+                .iter()
+                .zip(self.limits)
+                .try_for_each(|(name, n)| print_rate(out, name, n, seconds))?;
+            status.print_marks(out)?;
+        }
+        Ok(())
+    }
+
+    fn print_interface(&self, interface: &str, out: &mut impl Write) -> fmt::Result {
+        const IN: usize = Direction::In as usize;
+        const OUT: usize = Direction::Out as usize;
+        let [four, six] = self.bytes;
+        writeln!(out, "Interface Stats for {interface:<16} {:>5} {:>16}", "IPv4", "IPv6")?;
+        writeln!(out, "  {:<25} {:>14} {:>16}", "Bytes In", four[IN], six[IN])?;
+        writeln!(out, "  {:<25} {:>14} {:>16}", "Bytes Out", four[OUT], six[OUT])?;
+        for (title, way) in [("Packets In", IN), ("Packets Out", OUT)] {
+            writeln!(out, "  {title}")?;
+            for (name, n) in [("Passed", 0), ("Blocked", 1)] {
+                let [four, six] = self.packets.map(|family| family[way][n]);
+                writeln!(out, "    {name:<23} {four:>14} {six:>16}")?;
+            }
+        }
+        writeln!(out)
+    }
+}
+
+impl Status<'_> {
+    fn print_head(&self, is_verbose: bool, out: &mut impl Write) -> fmt::Result {
+        let state = if self.is_enabled { "Enabled" } else { "Disabled" };
+        let line = match self.since.map(|since| since.as_secs()) {
+            None => format!("Status: {state}"),
+            Some(s) => {
+                let (days, hours) = (s / 86_400, s / 3600 % 24);
+                format!("Status: {state} for {days} days {hours:02}:{:02}:{:02}", s / 60 % 60, s % 60)
+            }
+        };
+        writeln!(out, "{line:<44}{:>15}\n", format!("Debug: {}", self.debug))?;
+        if is_verbose {
+            writeln!(out, "Hostid:   0x{:08x}", self.host_id)?;
+            write!(out, "Checksum: 0x")?;
+            self.checksum.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+            writeln!(out, "\n")?;
+        }
+        Ok(())
+    }
+
+    fn print_marks(&self, out: &mut impl Write) -> fmt::Result {
+        let (start, end) = match self.syncookies {
+            Syncookies::Adaptive(start, end) => (start, end),
+            Syncookies::Never | Syncookies::Always => (25, 12),
+        };
+        writeln!(out, "Adaptive Syncookies Watermarks")?;
+        for (name, percent) in [("start", start), ("end", end)] {
+            let states = u64::from(self.state_limit) * u64::from(percent) / 100;
+            writeln!(out, "  {name:<25} {states:>14} states")?;
+        }
+        Ok(())
+    }
+}
+
+fn print_plain(out: &mut impl Write, name: &str, n: u64) -> fmt::Result {
+    writeln!(out, "  {name:<25} {n:>14} {:>14}", "")
+}
+
+fn print_table(out: &mut impl Write, counts: &[u64; 3], seconds: u64) -> fmt::Result {
+    ["searches", "inserts", "removals"]
+        .iter()
+        .zip(counts)
+        .try_for_each(|(name, n)| print_rate(out, name, *n, seconds))
+}
+
+fn print_rate(out: &mut impl Write, name: &str, n: u64, seconds: u64) -> fmt::Result {
+    match seconds {
+        0 => print_plain(out, name, n),
+        seconds => writeln!(out, "  {name:<25} {n:>14} {:>14.1}/s", n as f64 / seconds as f64),
+    }
+}
+
+impl Filter {
+    /// What was counted so far.
+    pub fn counted(&self) -> Counted {
+        Counted {
+            states: [self.states.len().into(), self.states.half_open.into()],
+            state_table: self.states.counters,
+            sources: self.sources.len().into(),
+            source_table: self.sources.counters,
+            fragments: self.fragments.len().into(),
+            fragment_table: self.fragments.counters,
+            ..self.counted.clone()
+        }
+    }
+
+    /// Counts what became of a packet. Those that pass with a state are no match of a rule.
+    #[inline]
+    pub(super) fn count(&mut self, look: &Look, length: usize, verdict: &Verdict) {
+        if let Verdict::Drop(reason) = verdict {
+            self.counted.reasons[*reason as usize] += 1;
+        }
+        if self.settings.log_interface == Some(look.at.interface) {
+            self.count_at_interface(look, length, matches!(verdict, Verdict::Drop(_)));
+        }
+    }
+
+    fn count_at_interface(&mut self, look: &Look, length: usize, is_blocked: bool) {
+        let family = look.seen.as_ref().map_or(Family::Inet, |seen| seen.family) as usize;
+        let way = look.at.direction as usize;
+        self.counted.bytes[family][way] += length as u64;
+        self.counted.packets[family][way][usize::from(is_blocked)] += 1;
+    }
+}
+
+/// What `scrub (reassemble tcp)` asks of segments: their time to live never falls below the greatest that their sender had,
+/// and timestamps (RFC 7323) don't go back.
+pub(super) fn check_tcp(
+    extra: &mut Extra,
+    bytes: &mut [u8],
+    seen: &Dissected,
+    from: usize,
+    now_ms: u32,
+    patience: Duration,
+) -> Result<(), Reason> {
+    const TIMESTAMP: u8 = 8;
+    if seen.protocol != IpProtocol::TCP {
+        return Ok(());
+    }
+    extra.ttl[from] = extra.ttl[from].max(seen.ttl);
+    let scrubbed = crate::rule::Scrub { min_ttl: Some(extra.ttl[from]), ..Default::default() };
+    scrub::apply(bytes, seen, &scrubbed, 0);
+    let Some(at) = scrub::option(bytes, seen, TIMESTAMP, 10) else { return Ok(()) };
+    let stamp = word(bytes, at + 2);
+    let is_old = extra.stamps[from].is_some_and(|(last, seen_ms)| {
+        let is_recent = u128::from(now_ms.wrapping_sub(seen_ms)) < patience.as_millis();
+        is_recent && !at_or_after(stamp, last)
+    });
+    if is_old && seen.payload > 0 {
+        return Err(Reason::BadTimestamp);
+    }
+    if !is_old {
+        extra.stamps[from] = Some((stamp, now_ms));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_printed_as_the_manual_shows() {
+        let counted = Counted {
+            states: [3, 1],
+            state_table: [1000, 7, 4],
+            packets: [[[5, 6], [7, 8]], [[0; 2]; 2]],
+            ..Counted::default()
+        };
+        let status = Status {
+            is_enabled: true,
+            since: Some(Duration::from_secs(86_400 + 3661)),
+            debug: "err",
+            host_id: 0xabcd,
+            checksum: [1; 16],
+            log_interface: Some("em0"),
+            syncookies: Syncookies::Never,
+            state_limit: 100_000,
+        };
+        let mut text = String::new();
+        counted.print(&status, true, &mut text).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "Status: Enabled for 1 days 01:01:01               Debug: err");
+        assert_eq!(lines[2], "Hostid:   0x0000abcd");
+        assert_eq!(lines[5], "Interface Stats for em0               IPv4             IPv6");
+        assert_eq!(lines[9], "    Passed                               5                0");
+        let at = lines.iter().position(|line| line.starts_with("State Table")).unwrap();
+        assert_eq!(lines[at], "State Table                          Total             Rate");
+        assert_eq!(lines[at + 1], "  current entries                        3               ");
+        assert_eq!(lines[at + 3], "  searches                            1000            0.0/s");
+        let counters = lines.iter().position(|line| *line == "Counters").unwrap();
+        assert!(
+            lines[counters + 1].starts_with("  match ") && lines[counters + 17].starts_with("  no-route ")
+        );
+        assert_eq!(lines.last(), Some(&"  end                                12000 states"));
+    }
+}

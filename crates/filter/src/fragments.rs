@@ -1,0 +1,441 @@
+//! Fragments, put together before rules see them.
+//!
+//! Where fragments of IPv4 overlap, what came first stays: the later fragment is cut, or the part of an earlier one that lies
+//! behind its beginning. Fragments of IPv6 that overlap are dropped with all of their packet (RFC 5722).
+use crate::dissect::{Dissected, Reason, half, word};
+use crate::facts::Family;
+use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use std::collections::{HashMap, VecDeque};
+
+/// Most fragments of a packet.
+const MOST_OF_PACKET: usize = 256;
+const LONGEST: usize = 65_535;
+
+/// What the fragments of a packet have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Whole {
+    addresses: [u128; 2],
+    id: u32,
+    protocol: IpProtocol,
+    family: Family,
+}
+
+/// A piece of a packet.
+#[derive(Clone, Debug)]
+struct Piece {
+    start: usize,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> usize {
+        self.start + self.bytes.len()
+    }
+}
+
+/// What there is of a packet.
+#[derive(Clone, Debug, Default)]
+struct Pieces {
+    /// The headers before the fragmented part, without that of fragments, once the first fragment came.
+    header: Vec<u8>,
+    pieces: Vec<Piece>,
+    end: Option<usize>,
+    /// The longest fragment that came.
+    longest: u16,
+    /// Whether nothing of it may pass any more.
+    is_spoilt: bool,
+    began_ms: u64,
+}
+
+/// What became of a fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assembled {
+    /// It waits for others.
+    Waiting,
+    /// The packet is whole.
+    Whole {
+        /// The packet.
+        bytes: Vec<u8>,
+        /// The longest of its fragments: those that it is split into again may be as long.
+        longest: u16,
+    },
+    /// It is dropped.
+    Dropped(Reason),
+}
+
+/// Fragments that wait.
+#[derive(Debug, Default)]
+pub struct Fragments {
+    packets: HashMap<Whole, Pieces>,
+    /// In the order in which they began; some may be whole by now.
+    order: VecDeque<(Whole, u64)>,
+    count: u32,
+    /// How often packets were looked for, came and went.
+    pub counters: [u64; 3],
+}
+
+/// A fragment, taken apart.
+struct Fragment<'a> {
+    whole: Whole,
+    start: usize,
+    more: bool,
+    header: Vec<u8>,
+    bytes: &'a [u8],
+}
+
+impl Fragments {
+    /// How many fragments wait.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a fragment.
+    pub fn add(&mut self, bytes: &[u8], seen: &Dissected, now_ms: u64, limit: u32) -> Assembled {
+        let Some(fragment) = Fragment::of(bytes, seen) else { return Assembled::Dropped(Reason::Fragment) };
+        if fragment.is_odd() {
+            return Assembled::Dropped(Reason::Fragment);
+        }
+        while self.count >= limit.max(1) {
+            self.forget_oldest();
+        }
+        let whole = fragment.whole;
+        self.counters[0] += 1;
+        if !self.packets.contains_key(&whole) {
+            self.counters[1] += 1;
+            self.order.push_back((whole, now_ms));
+        }
+        let pieces =
+            self.packets.entry(whole).or_insert_with(|| Pieces { began_ms: now_ms, ..Pieces::default() });
+        let before = pieces.pieces.len();
+        let result = pieces.add(fragment, seen.end as u16);
+        self.count = self.count + pieces.pieces.len() as u32 - before as u32;
+        if result.is_err() && pieces.is_spoilt {
+            self.count -= pieces.pieces.len() as u32;
+            pieces.pieces.clear();
+        }
+        match result {
+            Ok(true) => self.finish(&whole),
+            Ok(false) => Assembled::Waiting,
+            Err(reason) => Assembled::Dropped(reason),
+        }
+    }
+
+    fn finish(&mut self, whole: &Whole) -> Assembled {
+        let Some(pieces) = self.remove(whole) else { return Assembled::Waiting };
+        match pieces.whole(whole.family) {
+            Some(bytes) => Assembled::Whole { bytes, longest: pieces.longest },
+            None => Assembled::Dropped(Reason::Fragment),
+        }
+    }
+
+    /// Forgets packets that began so long ago.
+    pub fn expire(&mut self, now_ms: u64, keep_ms: u64) {
+        while self.order.front().is_some_and(|(_, began)| now_ms.saturating_sub(*began) >= keep_ms) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((whole, began_ms)) = self.order.pop_front() else {
+            self.count = 0;
+            return;
+        };
+        if self.packets.get(&whole).is_some_and(|pieces| pieces.began_ms == began_ms) {
+            self.remove(&whole);
+        }
+    }
+
+    fn remove(&mut self, whole: &Whole) -> Option<Pieces> {
+        let pieces = self.packets.remove(whole)?;
+        self.count -= pieces.pieces.len() as u32;
+        self.counters[2] += 1;
+        Some(pieces)
+    }
+}
+
+impl<'a> Fragment<'a> {
+    fn of(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
+        match seen.family {
+            Family::Inet => Fragment::of_inet(bytes, seen),
+            Family::Inet6 => Fragment::of_inet6(bytes, seen),
+        }
+    }
+
+    fn of_inet(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
+        let ip = Ipv4::new(bytes).ok()?;
+        let whole = Whole {
+            addresses: seen.addresses,
+            id: ip.id().into(),
+            protocol: seen.protocol,
+            family: Family::Inet,
+        };
+        let (upper, end) = (seen.upper as usize, seen.end as usize);
+        Some(Fragment {
+            whole,
+            start: ip.fragment_offset(),
+            more: ip.more_fragments(),
+            header: bytes[..upper].to_vec(),
+            bytes: &bytes[upper..end],
+        })
+    }
+
+    fn of_inet6(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
+        const FRAGMENT_HEADER: usize = 8;
+        let found = Ip6Headers::read(bytes).ok()?.fragment?;
+        let (whole_protocol, at) = (IpProtocol(0), found.at);
+        let next = *bytes.get(at)?;
+        let mut header = bytes.get(..at)?.to_vec();
+        let named_at = naming_place(&header)?;
+        header[named_at] = next;
+        let whole = Whole {
+            addresses: seen.addresses,
+            id: word(bytes, at + 4),
+            protocol: whole_protocol,
+            family: Family::Inet6,
+        };
+        let bytes = bytes.get(at + FRAGMENT_HEADER..seen.end as usize)?;
+        Some(Fragment { whole, start: found.offset, more: found.more, header, bytes })
+    }
+
+    /// Whether it can be no part of a packet.
+    fn is_odd(&self) -> bool {
+        let is_uneven = self.more && !self.bytes.len().is_multiple_of(8);
+        self.bytes.is_empty() || is_uneven || self.start + self.bytes.len() > LONGEST
+    }
+}
+
+/// Where the last of these headers names what follows it.
+fn naming_place(headers: &[u8]) -> Option<usize> {
+    let (mut named_at, mut at) = (6, Ipv6::<&[u8]>::LEN);
+    while at < headers.len() {
+        named_at = at;
+        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
+    }
+    (at == headers.len()).then_some(named_at)
+}
+
+impl Pieces {
+    /// Adds a fragment; says whether all are there.
+    fn add(&mut self, fragment: Fragment<'_>, length: u16) -> Result<bool, Reason> {
+        let end = fragment.start + fragment.bytes.len();
+        let last = self.pieces.last().map_or(0, Piece::end);
+        let is_beyond = self.end.is_some_and(|known| end > known || !fragment.more && end != known);
+        let ends_early = !fragment.more && end < last;
+        if self.is_spoilt || is_beyond || ends_early || self.pieces.len() >= MOST_OF_PACKET {
+            self.is_spoilt |= fragment.whole.family == Family::Inet6;
+            return Err(Reason::Fragment);
+        }
+        let (is_last, is_first) = (!fragment.more, fragment.start == 0);
+        let header = fragment.header;
+        let piece = Piece { start: fragment.start, bytes: fragment.bytes.to_vec() };
+        match fragment.whole.family {
+            Family::Inet => self.add_cut(piece)?,
+            Family::Inet6 => self.add_whole(piece)?,
+        }
+        if is_last {
+            self.end = Some(end);
+        }
+        if is_first && self.header.is_empty() {
+            self.header = header;
+        }
+        self.longest = self.longest.max(length);
+        Ok(self.is_whole())
+    }
+
+    /// Adds a piece less what is there.
+    fn add_cut(&mut self, mut piece: Piece) -> Result<(), Reason> {
+        let mut at = self.pieces.partition_point(|there| there.start <= piece.start);
+        if let Some(before) = at.checked_sub(1).map(|before| &self.pieces[before]) {
+            let overlap = before.end().saturating_sub(piece.start);
+            if overlap >= piece.bytes.len() {
+                return Err(Reason::Fragment);
+            }
+            piece.bytes.drain(..overlap);
+            piece.start += overlap;
+        }
+        while let Some(after) = self.pieces.get_mut(at).filter(|after| after.start < piece.end()) {
+            let overlap = piece.end() - after.start;
+            if overlap < after.bytes.len() {
+                after.bytes.drain(..overlap);
+                after.start += overlap;
+                break;
+            }
+            self.pieces.remove(at);
+        }
+        at = self.pieces.partition_point(|there| there.start < piece.start);
+        self.pieces.insert(at, piece);
+        Ok(())
+    }
+
+    /// Adds a piece that overlaps none; one that is there already is passed over.
+    fn add_whole(&mut self, piece: Piece) -> Result<(), Reason> {
+        let overlapped =
+            self.pieces.iter().find(|there| there.start < piece.end() && piece.start < there.end());
+        match overlapped {
+            Some(there) if there.start == piece.start && there.bytes == piece.bytes => Ok(()),
+            Some(_) => {
+                self.is_spoilt = true;
+                Err(Reason::Fragment)
+            }
+            None => {
+                let at = self.pieces.partition_point(|there| there.start < piece.start);
+                self.pieces.insert(at, piece);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let mut reached = 0;
+        let has_no_gap = self.pieces.iter().all(|piece| {
+            let meets = piece.start == reached;
+            reached = piece.end();
+            meets
+        });
+        has_no_gap && self.end == Some(reached) && !self.header.is_empty()
+    }
+
+    /// The packet.
+    fn whole(&self, family: Family) -> Option<Vec<u8>> {
+        let mut bytes = self.header.clone();
+        self.pieces.iter().for_each(|piece| bytes.extend(&piece.bytes));
+        match family {
+            Family::Inet => {
+                let total = u16::try_from(bytes.len()).ok()?;
+                let mut ip = Ipv4::new(&mut bytes).ok()?;
+                ip.set_total_length(total);
+                ip.set_fragment_field(0);
+                ip.fill_checksum();
+            }
+            Family::Inet6 => {
+                let length = u16::try_from(bytes.len() - Ipv6::<&[u8]>::LEN).ok()?;
+                Ipv6::new(&mut bytes).ok()?.set_payload_length(length);
+            }
+        }
+        Some(bytes)
+    }
+}
+
+/// Whether a packet of IPv4 says that it must not be a fragment.
+pub(crate) fn must_not_be_one(bytes: &[u8], seen: &Dissected) -> bool {
+    seen.family == Family::Inet && half(bytes, 6) & 0x4000 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dissect::dissect;
+    use artery_wire::Ipv4Fragments;
+    use artery_wire::build::{ip4, ip6};
+    use proptest::prelude::*;
+
+    fn add(fragments: &mut Fragments, bytes: &[u8]) -> Assembled {
+        fragments.add(bytes, &dissect(bytes).unwrap(), 0, 1000)
+    }
+
+    /// A fragment with `count` units of a byte.
+    fn four(at: usize, byte: u8, count: usize, more: bool) -> Vec<u8> {
+        ip4().fragment(at * 8, more).raw(253, vec![byte; count * 8]).bytes()
+    }
+
+    fn six(at: usize, byte: u8, count: usize, more: bool) -> Vec<u8> {
+        ip6().fragment(at * 8, more, 77).raw(253, vec![byte; count * 8]).bytes()
+    }
+
+    /// The bytes of units that make up the packet.
+    #[track_caller]
+    fn expect(parts: &[Vec<u8>], units: Option<&[u8]>) {
+        let mut fragments = Fragments::default();
+        let results: Vec<_> = parts.iter().map(|part| add(&mut fragments, part)).collect();
+        let whole = results.iter().find_map(|result| match result {
+            Assembled::Whole { bytes, .. } => Some(bytes.clone()),
+            _ => None,
+        });
+        let payload: Option<Vec<u8>> = units.map(|units| units.iter().flat_map(|unit| [*unit; 8]).collect());
+        let expected = payload.map(|payload| match dissect(&parts[0]).unwrap().family {
+            Family::Inet => ip4().raw(253, payload).bytes(),
+            Family::Inet6 => ip6().raw(253, payload).bytes(),
+        });
+        assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn of_overlapping_fragments_of_ipv4_the_earlier_part_stays() {
+        // Its beginning lies in an earlier one: cut, or dropped as a whole.
+        expect(&[four(0, 1, 2, true), four(1, 2, 3, true), four(4, 3, 1, false)], Some(&[1, 1, 2, 2, 3]));
+        expect(&[four(0, 1, 3, true), four(1, 2, 1, true), four(3, 3, 1, false)], Some(&[1, 1, 1, 3]));
+        // Its end lies in one that came before it: that is cut, or dropped as a whole.
+        expect(&[four(2, 2, 2, false), four(0, 1, 3, true)], Some(&[1, 1, 1, 2]));
+        expect(&[four(1, 2, 1, true), four(0, 1, 3, true), four(3, 3, 1, false)], Some(&[1, 1, 1, 3]));
+    }
+
+    #[test]
+    fn overlapping_fragments_of_ipv6_spoil_the_packet() {
+        expect(&[six(0, 1, 2, true), six(2, 2, 1, false)], Some(&[1, 1, 2]));
+        expect(&[six(0, 1, 2, true), six(0, 1, 2, true), six(2, 2, 1, false)], Some(&[1, 1, 2]));
+        expect(&[six(0, 1, 2, true), six(1, 2, 2, true), six(2, 2, 1, false), six(0, 1, 2, true)], None);
+    }
+
+    #[test]
+    fn fragments_that_contradict_the_end_are_dropped() {
+        expect(&[four(1, 2, 1, false), four(2, 2, 1, true), four(0, 1, 1, true)], Some(&[1, 2]));
+        expect(&[four(0, 1, 3, true), four(1, 2, 1, false)], None);
+        let uneven = ip4().fragment(0, true).raw(253, [0; 9]).bytes();
+        assert_eq!(add(&mut Fragments::default(), &uneven), Assembled::Dropped(Reason::Fragment));
+        let long = ip4().fragment(65_528, false).raw(253, [0; 8]).bytes();
+        assert_eq!(add(&mut Fragments::default(), &long), Assembled::Dropped(Reason::Fragment));
+    }
+
+    #[test]
+    fn extension_headers_before_that_of_fragments_stay() {
+        let part =
+            |at, more| ip6().extension(60, [1, 4, 0, 0, 0, 0]).fragment(at, more, 5).raw(253, [9; 8]).bytes();
+        let mut fragments = Fragments::default();
+        assert_eq!(add(&mut fragments, &part(8, false)), Assembled::Waiting);
+        let expected = ip6().extension(60, [1, 4, 0, 0, 0, 0]).raw(253, [9; 16]).bytes();
+        assert!(
+            matches!(add(&mut fragments, &part(0, true)), Assembled::Whole { bytes, .. } if bytes == expected)
+        );
+        assert!(fragments.is_empty());
+    }
+
+    #[test]
+    fn fragments_that_wait_are_bounded_in_number_and_in_time() {
+        let mut fragments = Fragments::default();
+        for id in 0..50 {
+            let bytes = ip4().id(id).fragment(0, true).raw(253, [0; 8]).bytes();
+            fragments.add(&bytes, &dissect(&bytes).unwrap(), u64::from(id), 10);
+            assert!(fragments.len() <= 10);
+        }
+        fragments.expire(49 + 60_000, 60_000);
+        assert!(fragments.is_empty());
+        assert_eq!(fragments.counters[1], fragments.counters[2]);
+    }
+
+    proptest! {
+        #[test]
+        fn fragments_in_any_order_make_the_packet(
+            payload in prop::collection::vec(any::<u8>(), 0..3000), mtu in 68_usize..900,
+            order in prop::collection::vec(any::<u16>(), 90),
+        ) {
+            let packet = ip4().id(7).options([131, 3, 4]).raw(253, &payload).bytes();
+            let mut parts: Vec<_> = Ipv4Fragments::of(&packet, mtu).unwrap().map(|part| part.bytes()).collect();
+            prop_assume!(parts.len() > 1);
+            let mut keys = order.into_iter();
+            parts.sort_by_cached_key(|_| keys.next());
+            let mut fragments = Fragments::default();
+            let (last, before) = parts.split_last().unwrap();
+            let seen = |bytes: &[u8]| dissect(bytes).unwrap();
+            for part in before {
+                prop_assert_eq!(fragments.add(part, &seen(part), 0, 1000), Assembled::Waiting);
+            }
+            let whole = fragments.add(last, &seen(last), 0, 1000);
+            prop_assert!(matches!(whole, Assembled::Whole { bytes, .. } if bytes == packet));
+        }
+    }
+}

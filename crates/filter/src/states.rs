@@ -1,0 +1,35 @@
+//! States: what is remembered of connections that rules let pass.
+//!
+//! A state is found by a [`Key`]: packets that come in by that of its *wire* side, those that go out by that of its *stack*
+//! side; the two differ where it translates. A connection that is forwarded has a state where it comes in and one where it
+//! goes out, which know of one another, so that a packet that was found in one need not be looked for in the other.
+//!
+//! What every packet needs is in two lines of the cache: one that tells the state apart and tracks it, one that counts.
+//! What few states need is elsewhere. Time is in milliseconds of 32 bits, which wrap after 49 days: no timeout may be longer
+//! than half of that.
+mod dump;
+mod entry;
+mod key;
+mod kill;
+mod list;
+mod records;
+mod table;
+
+pub use dump::{DumpError, Dumped, MAGIC};
+pub(crate) use entry::{Cold, Extra, Hot, flag};
+pub use key::Key;
+pub(crate) use key::Secret;
+pub use kill::Kill;
+pub use list::{Names, StateView, Verbosity};
+pub(crate) use records::{Record, Records};
+pub(crate) use table::{Birth, CannotInsert, States};
+
+/// A state, as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateId {
+    pub(crate) number: u32,
+    pub(crate) generation: u32,
+}
+
+/// No state, no record.
+pub(crate) const NONE: u32 = u32::MAX;

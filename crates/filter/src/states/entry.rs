@@ -1,0 +1,160 @@
+//! What a state consists of, by how often it is needed.
+use crate::facts::{Direction, Family, Interface, Tag};
+use crate::options::Timeout;
+use crate::rule::Scrub;
+use crate::states::{Key, NONE};
+use crate::track::Peer;
+use artery_wire::IpProtocol;
+use std::net::IpAddr;
+
+/// Flags of a state.
+pub(crate) mod flag {
+    /// There is a state here.
+    pub(crate) const LIVE: u8 = 1;
+    /// It was made by a packet that went out.
+    pub(crate) const OUT: u8 = 2;
+    /// It holds at its interface only.
+    pub(crate) const BOUND: u8 = 4;
+    /// Its addresses are those of IPv6.
+    pub(crate) const SIX: u8 = 8;
+    /// Its two keys differ.
+    pub(crate) const TRANSLATED: u8 = 16;
+    /// Its sequence numbers are moved.
+    pub(crate) const MOVED: u8 = 32;
+    /// It wants things of packets that few states want.
+    pub(crate) const EXTRA: u8 = 64;
+    /// Its windows are not tracked.
+    pub(crate) const SLOPPY: u8 = 128;
+}
+
+/// The line that each packet needs.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    /// Of the wire's key and the stack's.
+    pub(crate) narrow: [[u32; 3]; 2],
+    /// The end that sent the first packet, and the other.
+    pub(crate) peers: [Peer; 2],
+    /// The state of the same connection at another interface.
+    pub(crate) link: u32,
+    /// When the last packet came that kept it alive, in milliseconds.
+    pub(crate) seen: u32,
+    /// What its rule asks and has.
+    pub(crate) record: u32,
+    pub(crate) protocol: IpProtocol,
+    pub(crate) flags: u8,
+    /// The kind of timeout that holds.
+    pub(crate) class: u8,
+}
+
+const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
+
+impl Hot {
+    pub(crate) const FREE: Hot = Hot {
+        narrow: [[0; 3]; 2],
+        peers: [Peer {
+            low: 0,
+            high: 0,
+            max_window: 0,
+            stage: crate::track::Stage(0),
+            scale: crate::track::Scale::UNKNOWN,
+        }; 2],
+        link: NONE,
+        seen: 0,
+        record: NONE,
+        protocol: IpProtocol(0),
+        flags: 0,
+        class: 0,
+    };
+
+    #[inline(always)]
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn direction(&self) -> Direction {
+        if self.has(flag::OUT) { Direction::Out } else { Direction::In }
+    }
+
+    pub(crate) fn family(&self) -> Family {
+        if self.has(flag::SIX) { Family::Inet6 } else { Family::Inet }
+    }
+
+    /// The kind of timeout that holds.
+    pub(crate) fn timeout(&self) -> Timeout {
+        Timeout::NAMES[usize::from(self.class) % Timeout::NAMES.len()].0
+    }
+
+    /// Whether the handshake of TCP is not over.
+    #[inline(always)]
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.class <= Timeout::TcpOpening as u8 && self.protocol == IpProtocol::TCP
+    }
+}
+
+/// The line that counts.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Cold {
+    /// In the direction of the first packet, and in the other.
+    pub(crate) packets: [u64; 2],
+    pub(crate) bytes: [u64; 2],
+    pub(crate) created_ms: u64,
+    /// What tells it from all others, here and elsewhere.
+    pub(crate) id: u64,
+    /// What is added to the sequence numbers of the first end, and of the other.
+    pub(crate) moved: [u32; 2],
+    /// Where it was made.
+    pub(crate) interface: Interface,
+    pub(crate) generation: u32,
+}
+
+impl Cold {
+    pub(crate) const FREE: Cold = Cold {
+        packets: [0; 2],
+        bytes: [0; 2],
+        created_ms: 0,
+        id: 0,
+        moved: [0; 2],
+        interface: Interface(0),
+        generation: 0,
+    };
+}
+
+/// What few states have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    /// The source that it counts for, that whose address it keeps, and whether the first has it as a connection.
+    pub(crate) sources: [Option<u32>; 2],
+    pub(crate) is_connection: bool,
+    /// The address that `least-states` gave it.
+    pub(crate) led: Option<IpAddr>,
+    /// Records of rules that count its packets, too: those of `match` and `anchor`.
+    pub(crate) also: Vec<u32>,
+    pub(crate) scrub: Scrub,
+    pub(crate) tos: Option<u8>,
+    pub(crate) priority: Option<(u8, u8)>,
+    pub(crate) tag: Tag,
+    pub(crate) routing_table: Option<u32>,
+    /// Log of each packet.
+    pub(crate) log_all: Option<u16>,
+    /// Where packets of the first direction are led, and those of the other.
+    pub(crate) routes: [Option<IpAddr>; 2],
+    /// Whether its rule has a `max-pkt-rate`.
+    pub(crate) has_rate: bool,
+    /// Whether it is as good as ended: none of its packets passes.
+    pub(crate) is_dead: bool,
+    /// The segment size of the first SYN, for the filter's own handshake.
+    pub(crate) segment_size: Option<u16>,
+    /// Whether the filter shook hands for both ends.
+    pub(crate) is_proxied: bool,
+    /// The greatest time to live that each end had, and its latest timestamp, for `reassemble tcp`.
+    pub(crate) ttl: [u8; 2],
+    pub(crate) stamps: [Option<(u32, u32)>; 2],
+    /// Who made it; 0 is this filter.
+    pub(crate) creator: u32,
+}
+
+/// Both keys of a state of IPv6, of which an entry has no room for all.
+pub(crate) type Wide = Option<Box<[Key; 2]>>;

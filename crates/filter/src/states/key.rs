@@ -1,0 +1,97 @@
+//! What tells states apart, and its hash.
+use crate::dissect::address;
+use crate::facts::{Direction, Family};
+use artery_wire::IpProtocol;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+/// Both ends of a connection as they are seen at an interface: first the end beyond the interface, then that on this side of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Addresses; of IPv4 in the lowest 32 bits.
+    pub addresses: [u128; 2],
+    /// Ports.
+    pub ports: [u16; 2],
+    /// The protocol.
+    pub protocol: IpProtocol,
+    /// The family of the addresses.
+    pub family: Family,
+}
+
+impl Key {
+    /// That of no packet.
+    pub(crate) const NONE: Key =
+        Key { addresses: [0; 2], ports: [0; 2], protocol: IpProtocol(255), family: Family::Inet };
+
+    /// The part that an entry keeps beside what changes: all of it for IPv4, enough for a first look for IPv6.
+    #[inline(always)]
+    pub(super) fn narrow(&self) -> [u32; 3] {
+        let [a, b] = self.addresses;
+        let ports = u32::from(self.ports[0]) << 16 | u32::from(self.ports[1]);
+        match self.family {
+            Family::Inet => [a as u32, b as u32, ports],
+            Family::Inet6 => [a as u32 ^ (a >> 64) as u32, b as u32 ^ (b >> 64) as u32, ports],
+        }
+    }
+
+    /// The key of IPv4 with this narrow part.
+    pub(super) fn of_narrow(narrow: [u32; 3], protocol: IpProtocol) -> Key {
+        let [a, b, ports] = narrow;
+        Key {
+            addresses: [a.into(), b.into()],
+            ports: [(ports >> 16) as u16, ports as u16],
+            protocol,
+            family: Family::Inet,
+        }
+    }
+
+    /// An end's address: 0 is that beyond the interface.
+    pub fn address(&self, end: usize) -> IpAddr {
+        address(self.addresses[end], self.family)
+    }
+
+    /// Source and destination, address and port, of a packet with this key that goes this way.
+    #[inline]
+    pub(crate) fn ends(&self, direction: Direction) -> ([u128; 2], [u16; 2]) {
+        let ([a, b], [p, q]) = (self.addresses, self.ports);
+        match direction {
+            Direction::In => ([a, b], [p, q]),
+            Direction::Out => ([b, a], [q, p]),
+        }
+    }
+}
+
+/// Secret words on which hashes depend.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret([u64; 4]);
+
+impl Secret {
+    /// Words that the system chose.
+    pub(crate) fn random() -> Secret {
+        Secret([0_u8, 1, 2, 3].map(|word| RandomState::new().hash_one(word) | 1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        let [a, b] = key.addresses;
+        let ports = u64::from(key.ports[0]) << 48 | u64::from(key.ports[1]) << 32 | u64::from(key.protocol.0);
+        let state = match key.family {
+            Family::Inet => fold(self.0[2] ^ ((a as u64) << 32 | b as u64), self.0[0]),
+            Family::Inet6 => {
+                let state = fold(self.0[3] ^ a as u64, self.0[0]);
+                let state = fold(state ^ (a >> 64) as u64, self.0[1]);
+                let state = fold(state ^ b as u64, self.0[0]);
+                fold(state ^ (b >> 64) as u64, self.0[1])
+            }
+        };
+        let state = fold(state ^ ports, self.0[1]);
+        fold(state ^ self.0[2].rotate_left(32), self.0[3])
+    }
+}
+
+/// Both halves of a product, one over the other.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}

@@ -1,0 +1,143 @@
+//! What states have of their rules: options that hold for as long as they live, also when the rules are gone.
+use super::NONE;
+use crate::evaluate::RuleId;
+use crate::rule::{Flush, Rule, SourceTrack};
+use crate::sources::Allowance;
+use crate::timeouts::OwnTimeouts;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A rule as its states see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// The rule among those that hold now; None if it is gone.
+    pub(crate) rule: Option<RuleId>,
+    /// Its number in its rule set, and the `anchor` rule's that led there.
+    pub(crate) number: u32,
+    pub(crate) anchor_number: Option<u32>,
+    pub(crate) label: Arc<str>,
+    /// Its states now, and states or rules that lead here otherwise.
+    pub(crate) states: u32,
+    pub(crate) users: u32,
+    pub(crate) max: Option<u32>,
+    pub(crate) allows_options: bool,
+    pub(crate) timeouts: OwnTimeouts,
+    pub(crate) has_own_timeouts: bool,
+    pub(crate) source_track: Option<SourceTrack>,
+    pub(crate) allowance: Allowance,
+    pub(crate) overload: Option<(Arc<str>, Flush)>,
+}
+
+/// All records, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    records: Vec<Option<Record>>,
+    free: Vec<u32>,
+    by_rule: HashMap<RuleId, u32>,
+    /// Those with timeouts of their own.
+    pub(crate) with_timeouts: u32,
+}
+
+impl Records {
+    pub(crate) fn get(&self, number: u32) -> Option<&Record> {
+        self.records.get(number as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Record> {
+        self.records.get_mut(number as usize)?.as_mut()
+    }
+
+    /// The record of a rule that holds now.
+    pub(crate) fn of_rule(&mut self, id: RuleId, rule: &Rule, number: u32, anchor: Option<u32>) -> u32 {
+        if let Some(known) = self.by_rule.get(&id) {
+            return *known;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            self.records.len() as u32 - 1
+        });
+        let record = Record::new(id, rule, number, anchor);
+        self.with_timeouts += u32::from(record.has_own_timeouts);
+        self.records[place as usize] = Some(record);
+        self.by_rule.insert(id, place);
+        place
+    }
+
+    /// Makes a record stay for another state.
+    pub(crate) fn use_by_state(&mut self, number: u32, is_its_rule: bool) {
+        if let Some(record) = self.get_mut(number) {
+            record.users += 1;
+            record.states += u32::from(is_its_rule);
+        }
+    }
+
+    /// Ends that; a record of a rule that is gone goes with its last state.
+    pub(crate) fn leave_by_state(&mut self, number: u32, was_its_rule: bool) {
+        let Some(record) = self.get_mut(number) else { return };
+        record.users = record.users.saturating_sub(1);
+        record.states = record.states.saturating_sub(was_its_rule.into());
+        if record.users == 0 && record.rule.is_none() {
+            self.free(number);
+        }
+    }
+
+    fn free(&mut self, number: u32) {
+        if let Some(record) = self.records[number as usize].take() {
+            self.with_timeouts -= u32::from(record.has_own_timeouts);
+            self.free.push(number);
+        }
+    }
+
+    /// Notes that other rules hold from now on.
+    pub(crate) fn forget_rules(&mut self) {
+        self.by_rule.clear();
+        for number in 0..self.records.len() as u32 {
+            match self.get_mut(number) {
+                Some(record) if record.users > 0 => record.rule = None,
+                _ => self.free(number),
+            }
+        }
+    }
+
+    /// The record of a rule that holds now, if states were made of it.
+    pub(crate) fn find(&self, id: RuleId) -> Option<&Record> {
+        self.get(*self.by_rule.get(&id).unwrap_or(&NONE))
+    }
+}
+
+impl Record {
+    fn new(id: RuleId, rule: &Rule, number: u32, anchor_number: Option<u32>) -> Record {
+        let options = &rule.state.options;
+        let mut timeouts = [0; 20];
+        options.timeouts.iter().for_each(|(timeout, seconds)| timeouts[*timeout as usize] = *seconds);
+        Record {
+            rule: Some(id),
+            number,
+            anchor_number,
+            label: rule.label.as_str().into(),
+            states: 0,
+            users: 0,
+            max: options.max,
+            allows_options: rule.allows_options,
+            has_own_timeouts: !options.timeouts.is_empty(),
+            timeouts,
+            source_track: tracked(options),
+            allowance: Allowance {
+                nodes: options.max_source_nodes,
+                states: options.max_source_states,
+                connections: options.max_source_connections,
+                rate: options.max_source_rate,
+            },
+            overload: options.overload.as_ref().map(|(table, flush)| (table.as_str().into(), *flush)),
+        }
+    }
+}
+
+/// Limits of sources imply that they are tracked: those of connections and states by the rule.
+fn tracked(options: &crate::rule::StateOptions) -> Option<SourceTrack> {
+    let has_limit = options.max_source_nodes.is_some()
+        || options.max_source_states.is_some()
+        || options.max_source_connections.is_some()
+        || options.max_source_rate.is_some();
+    options.source_track.or(has_limit.then_some(SourceTrack::Rule))
+}

@@ -1,0 +1,348 @@
+//! The table of states: entries, and the index by which they are found.
+use super::entry::Wide;
+use super::{Cold, Extra, Hot, Key, NONE, Secret, StateId, flag};
+use crate::facts::{Direction, Interface};
+use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
+use artery_table::{Pages, prefetch};
+use std::io;
+
+/// States that room is made for at once; more than these are moved when they become more.
+const MOST_RESERVED: usize = 1 << 20;
+/// Most buckets that are split or merged for a state.
+const STEPS: usize = 2;
+
+/// Where keys are in pairs of them.
+const WIRE: usize = 0;
+const STACK: usize = 1;
+
+/// All states of a worker. A state's keys are in the index by twice its number, plus one for that of the stack.
+pub(crate) struct States {
+    index: TagIndex,
+    pub(crate) hot: Vec<Hot>,
+    pub(crate) cold: Vec<Cold>,
+    wide: Vec<Wide>,
+    extra: Vec<Option<Box<Extra>>>,
+    free: Vec<u32>,
+    secret: Secret,
+    limit: u32,
+    keys: u32,
+    next_id: u64,
+    pub(crate) half_open: u32,
+    /// How often states were looked for, came and went.
+    pub(crate) counters: [u64; 3],
+}
+
+/// What a state begins with.
+pub(crate) struct Birth {
+    pub(crate) keys: [Key; 2],
+    pub(crate) hot: Hot,
+    pub(crate) cold: Cold,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// Why a state could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CannotInsert {
+    /// There are as many as there may be.
+    Full,
+    /// There is one with one of its keys.
+    Taken,
+}
+
+impl States {
+    pub(crate) fn new(limit: u32) -> io::Result<States> {
+        let reserved = (limit as usize).min(MOST_RESERVED);
+        Ok(States {
+            index: TagIndex::new(limit.saturating_mul(2), &Pages)?,
+            hot: Vec::with_capacity(reserved),
+            cold: Vec::with_capacity(reserved),
+            wide: Vec::with_capacity(reserved),
+            extra: Vec::with_capacity(reserved),
+            free: Vec::new(),
+            secret: Secret::random(),
+            limit,
+            keys: 0,
+            next_id: 1,
+            half_open: 0,
+            counters: [0; 3],
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        (self.hot.len() - self.free.len()) as u32
+    }
+
+    /// Allows another number of states; those above it stay until they end.
+    pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
+        if limit > self.limit {
+            let mut index = TagIndex::new(limit.saturating_mul(2), &Pages)?;
+            std::mem::swap(&mut self.index, &mut index);
+            self.keys = 0;
+            let numbers: Vec<u32> = self.numbers().collect();
+            numbers.iter().for_each(|number| {
+                self.index_keys(*number);
+            });
+        }
+        self.limit = limit;
+        Ok(())
+    }
+
+    pub(crate) fn is_live(&self, number: u32) -> bool {
+        self.hot.get(number as usize).is_some_and(|hot| hot.has(flag::LIVE))
+    }
+
+    /// The number of a state that lives.
+    #[inline]
+    pub(crate) fn resolve(&self, id: StateId) -> Option<u32> {
+        let cold = self.cold.get(id.number as usize)?;
+        (cold.generation == id.generation && self.is_live(id.number)).then_some(id.number)
+    }
+
+    #[inline]
+    pub(crate) fn id(&self, number: u32) -> StateId {
+        StateId { number, generation: self.cold[number as usize].generation }
+    }
+
+    /// A key of a state: that of the wire, or that of the stack.
+    pub(crate) fn key(&self, number: u32, side: usize) -> Key {
+        key_of(&self.hot, &self.wide, number, side)
+    }
+
+    pub(crate) fn extra(&self, number: u32) -> Option<&Extra> {
+        self.extra[number as usize].as_deref()
+    }
+
+    /// What few states have, to change, if this one has it.
+    pub(crate) fn extra_of(&mut self, number: u32) -> Option<&mut Extra> {
+        self.extra[number as usize].as_deref_mut()
+    }
+
+    pub(crate) fn extra_mut(&mut self, number: u32) -> &mut Extra {
+        self.hot[number as usize].flags |= flag::EXTRA;
+        self.extra[number as usize].get_or_insert_default()
+    }
+
+    /// The numbers of all states.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.hot.len() as u32).filter(|n| self.is_live(*n))
+    }
+
+    #[inline(always)]
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        self.secret.hash(key)
+    }
+
+    /// Asks for the line of the index in which a hash is; says which it is.
+    #[inline(always)]
+    pub(crate) fn begin(&self, hash: u64) -> u32 {
+        self.index.begin(hash)
+    }
+
+    /// Asks for the lines of the state that may be the one with this hash; says which it is.
+    #[inline(always)]
+    pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
+        let likely = self.index.candidate(hash, bucket, |entry| self.prefetch(entry / 2));
+        if likely == NO_ENTRY || likely == BEYOND_LINE { NONE } else { likely / 2 }
+    }
+
+    /// Asks for the lines of a state.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, number: u32) {
+        if let (Some(hot), Some(cold)) = (self.hot.get(number as usize), self.cold.get(number as usize)) {
+            prefetch(hot);
+            prefetch(cold);
+        }
+    }
+
+    /// Whether a state is that of packets with this key that go this way here.
+    #[inline(always)]
+    pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
+        let Some(hot) = self.hot.get(number as usize) else { return false };
+        let side = side(direction);
+        hot.narrow[side] == key.narrow()
+            && hot.protocol == key.protocol
+            && hot.has(flag::LIVE)
+            && hot.family() == key.family
+            && (!hot.has(flag::SIX | flag::BOUND) || self.is_exactly(number, key, side, interface))
+    }
+
+    #[inline(never)]
+    fn is_exactly(&self, number: u32, key: &Key, side: usize, interface: Interface) -> bool {
+        let hot = &self.hot[number as usize];
+        let is_here = !hot.has(flag::BOUND) || self.cold[number as usize].interface == interface;
+        is_here && self.wide[number as usize].as_ref().is_none_or(|keys| keys[side] == *key)
+    }
+
+    /// The state of packets with this key that go this way here.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        key: &Key,
+        hash: u64,
+        direction: Direction,
+        interface: Interface,
+    ) -> Option<u32> {
+        self.index.find(hash, |entry| self.is(entry / 2, key, direction, interface)).map(|entry| entry / 2)
+    }
+
+    /// Whether a state has this key on a side, at whatever interface.
+    pub(crate) fn is_taken(&self, key: &Key, direction: Direction) -> bool {
+        let side = side(direction);
+        self.index.find(self.hash(key), |entry| self.key(entry / 2, side) == *key).is_some()
+    }
+
+    /// Adds a state.
+    pub(crate) fn insert(&mut self, birth: Birth) -> Result<u32, CannotInsert> {
+        if self.len() >= self.limit {
+            return Err(CannotInsert::Full);
+        }
+        if self.collides(&birth) {
+            return Err(CannotInsert::Taken);
+        }
+        let number = self.place(birth);
+        if !self.index_keys(number) {
+            self.vacate(number);
+            return Err(CannotInsert::Full);
+        }
+        self.half_open += u32::from(self.hot[number as usize].is_half_open());
+        self.counters[1] += 1;
+        Ok(number)
+    }
+
+    fn collides(&self, birth: &Birth) -> bool {
+        let interface = birth.cold.interface;
+        let is_there = |direction, side: usize| {
+            let key = &birth.keys[side];
+            self.find(key, self.hash(key), direction, interface).is_some()
+        };
+        is_there(Direction::In, WIRE) || is_there(Direction::Out, STACK)
+    }
+
+    /// Puts a state into a free place.
+    fn place(&mut self, birth: Birth) -> u32 {
+        let Birth { keys, mut hot, mut cold, extra } = birth;
+        hot.narrow = [keys[WIRE].narrow(), keys[STACK].narrow()];
+        hot.flags |= flag::LIVE | if keys[WIRE] == keys[STACK] { 0 } else { flag::TRANSLATED };
+        hot.flags |= if extra.is_some() { flag::EXTRA } else { 0 };
+        let wide: Wide = hot.has(flag::SIX).then(|| Box::new(keys));
+        if cold.id == 0 {
+            cold.id = self.next_id;
+            self.next_id += 1;
+        }
+        let Some(number) = self.free.pop() else {
+            self.hot.push(hot);
+            self.cold.push(cold);
+            self.wide.push(wide);
+            self.extra.push(extra);
+            return self.hot.len() as u32 - 1;
+        };
+        let n = number as usize;
+        cold.generation = self.cold[n].generation;
+        (self.hot[n], self.cold[n], self.wide[n], self.extra[n]) = (hot, cold, wide, extra);
+        number
+    }
+
+    /// Adds the keys of a state to the index; says whether there was room.
+    fn index_keys(&mut self, number: u32) -> bool {
+        let hashes = [WIRE, STACK].map(|side| self.hash(&self.key(number, side)));
+        if !self.index.insert(hashes[WIRE], number * 2) {
+            return false;
+        }
+        self.keys += 1;
+        if self.hot[number as usize].has(flag::TRANSLATED) {
+            if !self.index.insert(hashes[STACK], number * 2 + 1) {
+                self.index.remove(hashes[WIRE], number * 2);
+                self.keys -= 1;
+                return false;
+            }
+            self.keys += 1;
+        }
+        self.grow();
+        true
+    }
+
+    fn grow(&mut self) {
+        let States { index, hot, wide, secret, .. } = self;
+        for _ in 0..STEPS {
+            if !index.is_full(self.keys) {
+                break;
+            }
+            let hash = |entry: u32| secret.hash(&key_of(hot, wide, entry / 2, entry as usize % 2));
+            index.grow(hash, |entry| prefetch(&hot[entry as usize / 2]));
+        }
+    }
+
+    /// Removes a state; returns what few states have.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Extra>> {
+        let hot = self.hot[number as usize];
+        self.index.remove(self.hash(&self.key(number, WIRE)), number * 2);
+        self.keys -= 1;
+        if hot.has(flag::TRANSLATED) {
+            self.index.remove(self.hash(&self.key(number, STACK)), number * 2 + 1);
+            self.keys -= 1;
+        }
+        if let Some(linked) = self.hot.get_mut(hot.link as usize)
+            && linked.link == number
+        {
+            linked.link = NONE;
+        }
+        self.half_open -= u32::from(hot.is_half_open());
+        self.counters[2] += 1;
+        for _ in 0..STEPS {
+            if !self.index.is_sparse(self.keys) || !self.index.shrink() {
+                break;
+            }
+        }
+        self.vacate(number)
+    }
+
+    fn vacate(&mut self, number: u32) -> Option<Box<Extra>> {
+        let n = number as usize;
+        let generation = self.cold[n].generation.wrapping_add(1);
+        (self.hot[n], self.cold[n], self.wide[n]) = (Hot::FREE, Cold { generation, ..Cold::FREE }, None);
+        self.free.push(number);
+        self.extra[n].take()
+    }
+
+    /// Makes two states of a connection know of one another.
+    #[inline]
+    pub(crate) fn link(&mut self, one: u32, other: u32) {
+        if one != other && self.is_live(one) && self.is_live(other) {
+            for (from, to) in [(one, other), (other, one)] {
+                if self.hot[from as usize].link == NONE {
+                    self.hot[from as usize].link = to;
+                }
+            }
+        }
+    }
+
+    /// Notes which timeout holds for a state from now on.
+    #[inline(always)]
+    pub(crate) fn set_class(&mut self, number: u32, class: u8) {
+        let hot = &mut self.hot[number as usize];
+        if hot.class != class {
+            let was = hot.is_half_open();
+            hot.class = class;
+            self.half_open = self.half_open + u32::from(hot.is_half_open()) - u32::from(was);
+        }
+    }
+}
+
+/// A key of a state.
+fn key_of(hot: &[Hot], wide: &[Wide], number: u32, side: usize) -> Key {
+    let hot = &hot[number as usize];
+    match &wide[number as usize] {
+        Some(keys) => keys[side],
+        None => Key::of_narrow(hot.narrow[side], hot.protocol),
+    }
+}
+
+/// The side whose key packets have that go this way.
+#[inline(always)]
+pub(crate) fn side(direction: Direction) -> usize {
+    match direction {
+        Direction::In => WIRE,
+        Direction::Out => STACK,
+    }
+}

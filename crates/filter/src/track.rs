@@ -1,0 +1,385 @@
+//! Whether a segment of TCP belongs to a connection, by the windows that both ends have told (after Guido van Rooij, "Real
+//! Stateful TCP Packet Filtering in IP Filter").
+//!
+//! Of each end is known how far it has sent, how far it may send, the greatest window that it has offered and how that is
+//! scaled. A segment is accepted if it lies within what its sender may send and acknowledges what the other has sent. Where
+//! the beginning was not seen, or the end is near, less is asked. Nothing here knows a packet or a table.
+use crate::options::Timeout;
+use artery_wire::TcpFlags;
+
+/// Largest distance that is not mistrusted: a window without scale and a segment.
+const SLACK: u32 = 65_535 + 1500;
+/// Largest window without scale.
+const MOST_WINDOW: u32 = 65_535;
+
+/// How far an end of a connection has come, in the order of the progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stage(pub u8);
+
+impl Stage {
+    /// Nothing was seen of it.
+    pub const CLOSED: Stage = Stage(0);
+    /// It has sent.
+    pub const SYN_SENT: Stage = Stage(2);
+    /// What it sent was acknowledged.
+    pub const ESTABLISHED: Stage = Stage(4);
+    /// It has sent its last byte.
+    pub const CLOSING: Stage = Stage(7);
+    /// Its last byte was acknowledged.
+    pub const FIN_WAIT_2: Stage = Stage(9);
+    /// The connection was reset.
+    pub const TIME_WAIT: Stage = Stage(10);
+    /// The filter shakes hands with the client in the server's place.
+    pub const PROXY_SOURCE: Stage = Stage(11);
+    /// The filter shakes hands with the server in the client's place.
+    pub const PROXY_DESTINATION: Stage = Stage(12);
+
+    const NAMES: [&'static str; 11] = [
+        "CLOSED",
+        "LISTEN",
+        "SYN_SENT",
+        "SYN_RCVD",
+        "ESTABLISHED",
+        "CLOSE_WAIT",
+        "FIN_WAIT_1",
+        "CLOSING",
+        "LAST_ACK",
+        "FIN_WAIT_2",
+        "TIME_WAIT",
+    ];
+
+    /// No packet of a protocol other than TCP came from this end.
+    pub const NO_TRAFFIC: Stage = Stage(0);
+    /// One end has sent.
+    pub const SINGLE: Stage = Stage(1);
+    /// Both ends have sent.
+    pub const MULTIPLE: Stage = Stage(2);
+
+    /// Its name for TCP; none of those that belong to the filter.
+    pub fn tcp_name(self) -> Option<&'static str> {
+        Stage::NAMES.get(usize::from(self.0)).copied()
+    }
+
+    /// Its name for other protocols.
+    pub fn other_name(self) -> Option<&'static str> {
+        ["NO_TRAFFIC", "SINGLE", "MULTIPLE"].get(usize::from(self.0)).copied()
+    }
+}
+
+/// How an end's windows are scaled (RFC 7323): known only if its SYN was seen with the option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scale(u8);
+
+impl Scale {
+    const KNOWN: u8 = 0x80;
+    /// No SYN with the option was seen.
+    pub const UNKNOWN: Scale = Scale(0);
+    /// Greatest shift that there is.
+    pub const MOST: u8 = 14;
+
+    /// What a SYN said.
+    pub fn of(option: Option<u8>) -> Scale {
+        option.map_or(Scale(0), |shift| Scale(shift.min(Scale::MOST) | Scale::KNOWN))
+    }
+
+    /// Whether the SYN was seen and had the option.
+    #[inline]
+    pub fn is_known(self) -> bool {
+        self.0 & Scale::KNOWN != 0
+    }
+
+    /// The shift.
+    #[inline]
+    pub fn shift(self) -> u32 {
+        u32::from(self.0 & 15)
+    }
+
+    /// As one byte, and back.
+    pub(crate) fn byte(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn of_byte(byte: u8) -> Scale {
+        Scale((byte & 15).min(Scale::MOST) | byte & Scale::KNOWN)
+    }
+}
+
+/// What is known of an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// One more than the highest number that it has sent; 0 if it has not.
+    pub low: u32,
+    /// One more than the highest number that it may send.
+    pub high: u32,
+    /// The greatest window that it has offered, unscaled; at least 1.
+    pub max_window: u16,
+    /// How far it has come.
+    pub stage: Stage,
+    /// How its windows are scaled.
+    pub scale: Scale,
+}
+
+impl Peer {
+    /// The end that sends the first packet that is seen of a connection.
+    pub fn first(segment: &Segment) -> Peer {
+        let mut peer = Peer {
+            low: segment.seq,
+            high: segment.end().wrapping_add(1),
+            max_window: segment.window.max(1),
+            stage: Stage::SYN_SENT,
+            scale: Scale::default(),
+        };
+        if segment.flags.contains(TcpFlags::SYN) {
+            peer.scale = Scale::of(segment.scale);
+            let shift = peer.scale.shift();
+            peer.max_window = rounded_up(u32::from(peer.max_window), shift) as u16;
+        }
+        peer
+    }
+
+    /// The end that has not sent yet.
+    pub fn silent() -> Peer {
+        Peer { high: 1, max_window: 1, ..Peer::default() }
+    }
+}
+
+/// A segment, with its acknowledgment in the numbers that its addressee chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Its control bits.
+    pub flags: TcpFlags,
+    /// Its first number.
+    pub seq: u32,
+    /// What it acknowledges.
+    pub ack: u32,
+    /// The window, unscaled.
+    pub window: u16,
+    /// Bytes of its payload.
+    pub payload: u32,
+    /// The option of window scale; looked at in a SYN only.
+    pub scale: Option<u8>,
+}
+
+impl Segment {
+    /// One more than its last number: SYN and FIN have one, too.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        let flags = self.flags.0;
+        let extra = u32::from(flags & TcpFlags::SYN.0 != 0) + u32::from(flags & TcpFlags::FIN.0 != 0);
+        self.seq.wrapping_add(self.payload).wrapping_add(extra)
+    }
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracked {
+    /// It belongs to the connection.
+    Accepted,
+    /// It may belong to the connection, which it must not keep alive.
+    Loose,
+    /// It doesn't belong to the connection.
+    Mismatch,
+    /// So, and its sender shall be reset: neither end's beginning is known for sure.
+    MismatchInHandshake,
+}
+
+/// The two windows' shifts, that of the sender and that of its peer; both or none are used.
+#[derive(Clone, Copy)]
+struct Shifts {
+    from: u32,
+    to: u32,
+}
+
+/// Holds a segment against what is known of its sender and of the other end, and notes what it tells.
+#[inline]
+pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
+    let mut shifts = Shifts { from: 0, to: 0 };
+    if from.scale.is_known() && to.scale.is_known() && !segment.flags.contains(TcpFlags::SYN) {
+        shifts = Shifts { from: from.scale.shift(), to: to.scale.shift() };
+    }
+    let mut window = u32::from(segment.window);
+    if from.low == 0 {
+        meet(from, to, segment, &mut window, &mut shifts);
+    }
+    let (mut seq, mut end) = (segment.seq, segment.end());
+    if seq == end {
+        (seq, end) = (from.low, from.low);
+    }
+    let ack = acknowledged(to, segment);
+    let skew = to.low.wrapping_sub(ack) as i32;
+    if is_within(from, to, segment, [seq, end], skew, shifts) {
+        note(from, to, end, ack, window, shifts);
+        advance(from, to, segment.flags);
+        return Tracked::Accepted;
+    }
+    let may_be_loose =
+        to.stage < Stage::SYN_SENT || to.stage >= Stage::FIN_WAIT_2 || from.stage >= Stage::FIN_WAIT_2;
+    let is_near =
+        at_or_after(from.high.wrapping_add(SLACK), end) && at_or_after(seq, from.low.wrapping_sub(SLACK));
+    if may_be_loose && is_near {
+        note(from, to, end, ack, window, shifts);
+        end_loosely(from, to, segment.flags);
+        return Tracked::Loose;
+    }
+    if from.stage == Stage::SYN_SENT && to.stage == Stage::SYN_SENT {
+        (from.low, from.high, from.max_window) = (0, 1, 1);
+        return Tracked::MismatchInHandshake;
+    }
+    Tracked::Mismatch
+}
+
+/// Takes the first segment that an end sends.
+#[cold]
+fn meet(from: &mut Peer, to: &mut Peer, segment: &Segment, window: &mut u32, shifts: &mut Shifts) {
+    if segment.flags.contains(TcpFlags::SYN) && to.scale.is_known() {
+        from.scale = Scale::of(segment.scale);
+        if from.scale.is_known() {
+            // The window of a SYN is not scaled, those that it is held against are.
+            *shifts = Shifts { from: from.scale.shift(), to: to.scale.shift() };
+            *window = rounded_up(*window, shifts.from);
+        } else {
+            let unscaled = (u32::from(to.max_window) << to.scale.shift()).min(MOST_WINDOW);
+            (to.max_window, to.scale) = (unscaled as u16, Scale::default());
+        }
+    }
+    from.low = segment.seq;
+    from.stage = from.stage.max(Stage::SYN_SENT);
+    let allowed = segment.end().wrapping_add((u32::from(to.max_window) << shifts.to).max(1));
+    if from.high == 1 || at_or_after(allowed, from.high) {
+        from.high = allowed;
+    }
+    from.max_window = from.max_window.max(*window as u16);
+}
+
+/// What a segment acknowledges; all that was sent if it does not say or is known not to mean it.
+#[inline]
+fn acknowledged(to: &Peer, segment: &Segment) -> u32 {
+    let reset_without = TcpFlags::ACK | TcpFlags::RST;
+    let says_nothing =
+        !segment.flags.contains(TcpFlags::ACK) || segment.ack == 0 && segment.flags.contains(reset_without);
+    if says_nothing { to.low } else { segment.ack }
+}
+
+/// The conditions of an ordinary segment.
+#[inline]
+fn is_within(
+    from: &Peer,
+    to: &Peer,
+    segment: &Segment,
+    [seq, end]: [u32; 2],
+    skew: i32,
+    shifts: Shifts,
+) -> bool {
+    at_or_after(from.high, end)
+        && at_or_after(seq, from.low.wrapping_sub(u32::from(to.max_window) << shifts.to))
+        && skew >= -(SLACK as i32)
+        && skew <= (SLACK << shifts.from) as i32
+        && (!segment.flags.contains(TcpFlags::RST) || is_exact(from, segment, skew))
+}
+
+/// Whether a reset has the number that only those know who see the connection.
+fn is_exact(from: &Peer, segment: &Segment, skew: i32) -> bool {
+    let distance = segment.seq.wrapping_sub(from.low) as i32;
+    (-1..=1).contains(&distance) || segment.flags.contains(TcpFlags::ACK) && skew == 0
+}
+
+/// Moves what the sender has sent, and what the other end may send.
+#[inline]
+fn note(from: &mut Peer, to: &mut Peer, end: u32, ack: u32, window: u32, shifts: Shifts) {
+    from.max_window = from.max_window.max(window as u16);
+    if end != from.low && at_or_after(end, from.low) {
+        from.low = end;
+    }
+    let window = window << shifts.from;
+    if at_or_after(ack.wrapping_add(window), to.high) {
+        to.high = ack.wrapping_add(window.max(1));
+    }
+}
+
+/// Moves both ends' stages.
+#[inline]
+fn advance(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
+    if flags.contains(TcpFlags::SYN) {
+        from.stage = from.stage.max(Stage::SYN_SENT);
+    }
+    if flags.contains(TcpFlags::FIN) {
+        from.stage = from.stage.max(Stage::CLOSING);
+    }
+    if flags.contains(TcpFlags::ACK) {
+        acknowledge(to);
+    }
+    if flags.contains(TcpFlags::RST) {
+        (from.stage, to.stage) = (Stage::TIME_WAIT, Stage::TIME_WAIT);
+    }
+}
+
+#[inline]
+fn acknowledge(to: &mut Peer) {
+    if to.stage == Stage::SYN_SENT {
+        to.stage = Stage::ESTABLISHED;
+    } else if to.stage == Stage::CLOSING {
+        to.stage = Stage::FIN_WAIT_2;
+    }
+}
+
+fn end_loosely(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
+    if flags.contains(TcpFlags::FIN) {
+        from.stage = from.stage.max(Stage::CLOSING);
+    }
+    if flags.contains(TcpFlags::RST) {
+        (from.stage, to.stage) = (Stage::TIME_WAIT, Stage::TIME_WAIT);
+    }
+}
+
+/// As [`track`], by control bits alone: for those who see one direction, or asked for it.
+pub fn track_sloppily(from: &mut Peer, to: &mut Peer, flags: TcpFlags) -> Tracked {
+    let is_half_seen = from.stage == Stage::SYN_SENT && to.stage == Stage::CLOSED;
+    if flags.contains(TcpFlags::SYN) {
+        from.stage = from.stage.max(Stage::SYN_SENT);
+    }
+    if flags.contains(TcpFlags::FIN) {
+        from.stage = from.stage.max(Stage::CLOSING);
+    }
+    if flags.contains(TcpFlags::ACK) {
+        match is_half_seen {
+            // The other direction goes elsewhere.
+            true => (from.stage, to.stage) = (from.stage.max(Stage::ESTABLISHED), Stage::ESTABLISHED),
+            false => acknowledge(to),
+        }
+    }
+    if flags.contains(TcpFlags::RST) {
+        (from.stage, to.stage) = (Stage::TIME_WAIT, Stage::TIME_WAIT);
+    }
+    Tracked::Accepted
+}
+
+/// Which timeout holds for a connection of TCP.
+#[inline]
+pub fn tcp_class(one: Stage, other: Stage) -> Timeout {
+    let (least, most) = (one.min(other), one.max(other));
+    if least >= Stage::FIN_WAIT_2 {
+        Timeout::TcpClosed
+    } else if least >= Stage::CLOSING {
+        Timeout::TcpFinwait
+    } else if least < Stage::ESTABLISHED {
+        Timeout::TcpOpening
+    } else if most >= Stage::CLOSING {
+        Timeout::TcpClosing
+    } else {
+        Timeout::TcpEstablished
+    }
+}
+
+/// Whether a number is at another or after it, in a circle.
+#[inline(always)]
+pub(crate) fn at_or_after(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other) as i32 >= 0
+}
+
+/// A window in units of a shift.
+fn rounded_up(window: u32, shift: u32) -> u32 {
+    (window + (1 << shift) - 1) >> shift
+}
+
+#[cfg(test)]
+mod tests;
