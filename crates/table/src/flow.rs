@@ -61,6 +61,7 @@ mod young;
 
 pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
+pub use index::{BEYOND as BEYOND_LINE, Index as TagIndex, NONE as NO_ENTRY};
 pub use key::{Flow4, Flow6, FlowKey, Pattern, Scope, Seed, Seen, Sight};
 pub use limits::{FlowLimits, FlowSettings, Full};
 pub use state::{FlowState, IdleTimes};

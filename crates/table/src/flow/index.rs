@@ -31,16 +31,16 @@ const SPARSE: u64 = 25;
 const RELEASED: u32 = 1024;
 
 /// No entry.
-pub(super) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 /// No entry that is known without looking into overflow lines.
-pub(super) const BEYOND: u32 = u32::MAX - 1;
+pub const BEYOND: u32 = u32::MAX - 1;
 /// A bit for each place.
 const ALL_PLACES: u32 = (1 << PLACES) - 1;
 /// The first word with numbers.
 const NUMBERS: usize = 2;
 
 /// Where flows are found by their hash.
-pub(super) struct Index {
+pub struct Index {
     /// Buckets, and overflow lines behind the most of those.
     words: Words<AtomicU64>,
     most: u32,
@@ -66,7 +66,7 @@ struct Place {
 
 impl Index {
     /// Room for `flows` flows; memory is taken as they come.
-    pub(super) fn new(flows: u32, storage: &dyn Storage) -> io::Result<Index> {
+    pub fn new(flows: u32, storage: &dyn Storage) -> io::Result<Index> {
         let most = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 2).max(LEAST.into()) as u32;
         let most_overflow = most / 2 + 16;
         let words = Words::new(storage, "flow index", (most + most_overflow) as usize * 8)?;
@@ -84,18 +84,18 @@ impl Index {
     }
 
     /// Bytes of the buckets and overflow lines in use.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         u64::from(self.count + self.hanging) * size_of::<Line>() as u64
     }
 
     /// Buckets.
-    pub(super) fn buckets(&self) -> u32 {
+    pub fn buckets(&self) -> u32 {
         self.count
     }
 
     /// Takes memory for the buckets of `flows` flows from the system, and for as many overflow lines as these
     /// have need of.
-    pub(super) fn populate(&mut self, flows: u32) {
+    pub fn populate(&mut self, flows: u32) {
         let buckets = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 1).min(self.most.into()) as u32;
         let overflow = (buckets / 4).min(self.most_overflow);
         for (first, lines) in [(0, buckets), (self.most, overflow)] {
@@ -118,13 +118,13 @@ impl Index {
 
     /// Asks for the line in which a hash will be looked for.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         prefetch(self.line(self.bucket(hash)));
     }
 
     /// The bucket of a hash, whose line is asked for.
     #[inline(always)]
-    pub(super) fn begin(&self, hash: u64) -> u32 {
+    pub fn begin(&self, hash: u64) -> u32 {
         let bucket = self.bucket(hash);
         prefetch(self.line(bucket));
         bucket
@@ -133,7 +133,7 @@ impl Index {
     /// The entry in a bucket that may be the one of a hash: [`NONE`], or [`BEYOND`] if it could only be in an overflow line,
     /// which is asked for then. `soon` is told of the candidate, and of a second one if there are more.
     #[inline(always)]
-    pub(super) fn candidate(&self, hash: u64, bucket: u32, soon: impl Fn(u32)) -> u32 {
+    pub fn candidate(&self, hash: u64, bucket: u32, soon: impl Fn(u32)) -> u32 {
         let line = self.line(bucket);
         let places = with_tag(line, tag(hash));
         if places == 0 {
@@ -152,7 +152,7 @@ impl Index {
 
     /// As [`candidate`](Self::candidate), in a bucket's first overflow line.
     #[inline]
-    pub(super) fn candidate_beyond(&self, hash: u64, bucket: u32) -> u32 {
+    pub fn candidate_beyond(&self, hash: u64, bucket: u32) -> u32 {
         let Some(next) = overflow(self.line(bucket)) else { return NONE };
         let line = self.line(self.most + next);
         match (with_tag(line, tag(hash)), overflow(line)) {
@@ -164,7 +164,7 @@ impl Index {
 
     /// The entry with this hash for which `is` holds.
     #[inline(always)]
-    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut line = self.line(self.bucket(hash));
         loop {
             let mut places = with_tag(line, tag(hash));
@@ -180,7 +180,7 @@ impl Index {
     }
 
     /// Adds an entry; says whether there was room.
-    pub(super) fn insert(&mut self, hash: u64, number: u32) -> bool {
+    pub fn insert(&mut self, hash: u64, number: u32) -> bool {
         let bucket = self.bucket(hash);
         self.add(bucket, tag(hash), number)
     }
@@ -227,7 +227,7 @@ impl Index {
     }
 
     /// Removes an entry; says whether it was there.
-    pub(super) fn remove(&mut self, hash: u64, number: u32) -> bool {
+    pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let bucket = self.bucket(hash);
         let Some(place) = self.place(bucket, tag(hash), number) else { return false };
         // The last place of the last line fills the gap, so that a line that is empty can go.
@@ -286,18 +286,18 @@ impl Index {
 
     /// Says whether `flows` flows are too many for the buckets that there are.
     #[inline]
-    pub(super) fn is_full(&self, flows: u32) -> bool {
+    pub fn is_full(&self, flows: u32) -> bool {
         u64::from(flows) * 100 > u64::from(self.count * PLACES) * FULL && self.count < self.most
     }
 
     /// Says whether `flows` flows could do with fewer buckets.
     #[inline]
-    pub(super) fn is_sparse(&self, flows: u32) -> bool {
+    pub fn is_sparse(&self, flows: u32) -> bool {
         u64::from(flows) * 100 < u64::from(self.count * PLACES) * SPARSE && self.count > LEAST
     }
 
     /// Splits a bucket. `hash` is that of an entry, `soon` asks for the entry's line.
-    pub(super) fn grow(&mut self, hash: impl Fn(u32) -> u64, soon: impl Fn(u32)) {
+    pub fn grow(&mut self, hash: impl Fn(u32) -> u64, soon: impl Fn(u32)) {
         let new = self.count;
         if new > self.mask {
             self.mask = self.mask << 1 | 1;
@@ -360,7 +360,7 @@ impl Index {
     }
 
     /// Merges the last bucket with the one that it was split off; says whether there was room for that.
-    pub(super) fn shrink(&mut self) -> bool {
+    pub fn shrink(&mut self) -> bool {
         let last = self.count - 1;
         let old = last & self.mask >> 1;
         if !self.could_merge(old, last) {
