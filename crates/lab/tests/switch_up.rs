@@ -1,0 +1,212 @@
+//! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and `artery ifconfig` while it runs.
+
+mod support;
+
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Host, Process, Result, Rig};
+use std::path::{Path, PathBuf};
+use support::{SOON, end};
+
+/// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
+/// no addresses; nobody is at the last.
+struct Net {
+    hosts: [Host; 3],
+    s: Host,
+}
+
+/// The address of a host.
+fn address(host: usize) -> String {
+    format!("10.0.0.{}", host + 1)
+}
+
+fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let hosts = [rig.host("a")?, rig.host("b")?, rig.host("c")?];
+        let (s, nobody) = (rig.host("s")?, rig.host("d")?);
+        for (n, host) in hosts.iter().chain([&nobody]).enumerate() {
+            let port = format!("eth{n}");
+            rig.link(host, "eth0", &s, &port)?;
+            host.address("eth0", &format!("{}/24", address(n)))?;
+            s.down(&port)?;
+        }
+        body(&Net { hosts, s })
+    });
+}
+
+/// What the files call the ports, and what `s` does.
+const MAP: &str = "cnmac0=eth0,cnmac1=eth1,cnmac2=eth2,cnmac3=eth3";
+
+fn seed1() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/seed1")
+}
+
+/// A folder with these files.
+fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// A switch that runs, and where it is reached.
+struct Running {
+    process: Process,
+    host: Host,
+    socket: PathBuf,
+    /// Holds the socket.
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    /// Starts one, and waits until it forwards from the first host to the second.
+    fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        let command = net.s.command([artery()?]).arg("up").arg("--etc").arg(etc).args(options);
+        let mut process = command.arg("-u").arg(&socket).spawn()?;
+        support::until_answered(&net.hosts[0], &address(1), &mut process)?;
+        Ok(Running { process, host: net.s.clone(), socket, _folder: folder })
+    }
+
+    /// What `artery ifconfig` says: its status, and both its outputs.
+    fn ifconfig(&self, words: &str) -> Result<(Option<i32>, String)> {
+        let command = self.host.command([artery()?]).arg("ifconfig").args(words.split_whitespace());
+        let output = command.env("ARTERY_SOCKET", &self.socket).output()?;
+        Ok((output.code(), output.stdout + &output.stderr))
+    }
+
+    /// The same of a success.
+    fn says(&self, words: &str) -> Result<String> {
+        let (status, said) = self.ifconfig(words)?;
+        assert_eq!(status, Some(0), "{words}: {said}");
+        Ok(said)
+    }
+
+    /// Why it refuses.
+    fn refuses(&self, words: &str) -> Result<String> {
+        let (status, said) = self.ifconfig(words)?;
+        assert_eq!(status, Some(1), "{words}: {said}");
+        Ok(said)
+    }
+}
+
+fn answers(net: &Net, from: usize, to: usize) -> Result<u64> {
+    Ok(net.hosts[from].ping(&address(to), 2)?.received)
+}
+
+#[test]
+fn the_files_of_the_benchmark_switch_between_hosts_and_ifconfig_shows_their_addresses() {
+    on_the_net("up-seed1", |net| {
+        for (switch, workers) in [("veb0", "1"), ("veb0", "2"), ("bridge0", "1")] {
+            let options = ["--map", MAP, "--switch", switch, "--workers", workers];
+            let running = Running::start(net, &seed1(), &options)?;
+            for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+                assert_eq!(answers(net, from, to)?, 2, "{switch}: {from} to {to}");
+            }
+            let shown = running.says("")?;
+            assert!(shown.starts_with(&format!("{switch}: flags=")), "{shown}");
+            assert!(shown.contains("\tAddresses (max cache: 100, timeout: 240):\n"), "{shown}");
+            for (n, host) in net.hosts.iter().enumerate() {
+                let learned = format!("\t\t{} cnmac{n} ", host.mac("eth0")?);
+                assert!(shown.contains(&learned), "{learned}: {shown}");
+            }
+            assert!(shown.contains("\tcnmac3 flags=3<LEARNING,DISCOVER>\n"), "{shown}");
+            assert_eq!(running.says(switch)?.lines().count(), shown.lines().count());
+            let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
+            assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+            end(running.process)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_switch_is_changed_while_frames_pass() {
+    on_the_net("up-ifconfig", |net| {
+        let running = Running::start(net, &seed1(), &["--map", MAP])?;
+        running.says("veb0 protected cnmac0 1 protected cnmac1 1")?;
+        assert_eq!((answers(net, 0, 1)?, answers(net, 0, 2)?), (0, 2), "ports of a group don't talk");
+        running.says("veb0 -protected cnmac0")?;
+        assert_eq!(answers(net, 0, 1)?, 2);
+
+        running.says("veb0 rule block in on cnmac0 arp")?;
+        assert_eq!(running.says("veb0 rules cnmac0")?, "block in on cnmac0 arp\n");
+        net.hosts[0].run(["ip", "neigh", "flush", "all"])?;
+        assert_eq!(answers(net, 0, 1)?, 0, "nobody is asked for");
+        running.says("veb0 flushrule cnmac0")?;
+        assert_eq!(answers(net, 0, 1)?, 2);
+
+        let (known, there) = ("02:00:00:00:00:77", "cnmac3");
+        running.says(&format!("veb0 static {there} {known} timeout 600"))?;
+        assert!(running.says("veb0 addr")?.contains(&format!("{known} {there} 0 flags=1<STATIC>")));
+        running.says("veb0 flushall")?;
+        assert!(!running.says("veb0 addr")?.contains(known));
+        assert!(running.says("veb0")?.contains("timeout: 600):"));
+
+        running.says("veb0 down")?;
+        assert_eq!(answers(net, 0, 1)?, 0);
+        running.says("veb0 up")?;
+        assert_eq!(answers(net, 0, 1)?, 2);
+
+        for (words, expected) in [
+            ("veb1", "artery: veb1: no such interface; the switches of this router are veb0\n"),
+            ("cnmac0", "artery: cnmac0 is a port of veb0, which 'artery ifconfig veb0' shows"),
+            ("veb0 add em9", "artery: veb0: em9 is not connected to the switch"),
+            ("veb0 maxaddr 0", "artery: veb0: 'maxaddr 0': not '0', but a number from 1 to 4096"),
+            ("veb0 destroy", "artery: a switch ends with its router"),
+        ] {
+            let refusal = running.refuses(words)?;
+            assert!(refusal.contains(expected), "{words}: {refusal}");
+        }
+        end(running.process).map(drop)
+    });
+}
+
+#[test]
+fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
+    on_the_net("up-vport", |net| {
+        let marked = tempfile::tempdir().unwrap();
+        let mark = marked.path().join("mark");
+        let door = format!("inet 10.0.0.9 255.255.255.0\n!ip -br address show $if > {}\n", mark.display());
+        let etc = etc(&[
+            ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup"),
+            ("hostname.em*", "up"),
+            ("hostname.vport0", &door),
+        ]);
+        let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
+        let running = Running::start(net, etc.path(), &options)?;
+        for host in [0, 1] {
+            assert_eq!(net.hosts[host].ping("10.0.0.9", 2)?.received, 2);
+            assert_eq!(net.s.ping(&address(host), 2)?.received, 2);
+        }
+        let tcp = net.hosts[0].iperf3(&net.s, "10.0.0.9", &["-t", "1"])?;
+        assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+        running.process.wait_for("hostname.vport0:2: runs ip ", SOON)?;
+        assert_eq!(answers(net, 0, 1)?, 2);
+        let said = std::fs::read_to_string(&mark).unwrap_or_default();
+        assert!(said.contains("10.0.0.9/24"), "{said}: {}", running.process.stderr_so_far());
+        end(running.process)?;
+        assert_eq!(net.s.interfaces()?.iter().filter(|name| name.starts_with("vport")).count(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn interfaces_that_others_have_or_that_are_missing_are_refused() {
+    on_the_net("up-refusals", |net| {
+        let running = Running::start(net, &seed1(), &["--map", MAP])?;
+        let second = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(seed1());
+        let second = second.env("ARTERY_SOCKET", running.socket.with_extension("second")).output()?;
+        assert_eq!(second.code(), Some(1), "{}", second.stderr);
+        assert!(second.stderr.contains("another router has eth0 as its port"), "{}", second.stderr);
+        let missing = net.s.command([artery()?]).args(["up", "--etc"]).arg(seed1()).output()?;
+        assert_eq!(missing.code(), Some(1), "{}", missing.stderr);
+        let expected =
+            "cnmac3: no such interface; there are lo, eth0, eth1, eth2, eth3; '--map cnmac3=NAME' says";
+        assert!(missing.stderr.contains(expected), "{}", missing.stderr);
+        assert_eq!(answers(net, 0, 1)?, 2, "the first goes on");
+        end(running.process).map(drop)
+    });
+}
