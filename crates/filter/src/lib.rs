@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod facts;
+pub mod names;
 pub mod options;
 pub mod rule;
+pub mod syntax;

@@ -1,0 +1,94 @@
+//! The language of pf.conf(5): text to rules, and rules to text.
+//!
+//! Reading goes on after a mistake, so that all are told at once, each with its file and line. Lists are multiplied out
+//! as they are read: what comes out says one thing a rule. Printing gives what `pfctl -n -v` prints, which reads as the
+//! same rules again.
+mod consistency;
+mod ends;
+mod environment;
+mod expand;
+mod hosts;
+mod label;
+mod lexer;
+mod md5;
+mod numbers;
+mod parser;
+mod pools;
+pub mod print;
+mod queues;
+mod rule_options;
+mod rules;
+mod settings;
+mod state_options;
+mod table_lines;
+mod unsupported;
+mod ways;
+mod words;
+
+pub use environment::{Environment, FindHost, Names, ReadFile};
+pub use table_lines::addresses_of;
+pub use unsupported::unsupported;
+
+use crate::rule::{Place, Ruleset};
+use parser::Parser;
+use print::Style;
+use std::fmt;
+
+/// How a text is read, beside what it says itself.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Macros that the text can't change, with their values.
+    pub macros: Vec<(String, String)>,
+}
+
+/// What a text says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// Its rules, tables and options.
+    pub ruleset: Ruleset,
+    /// Macros, options and tables in their order, as they are echoed.
+    pub echoed: Vec<String>,
+}
+
+impl Parsed {
+    /// All of it as `pfctl -n -v` prints it.
+    pub fn text(&self, style: &Style) -> String {
+        let echoed: String = self.echoed.iter().map(|line| format!("{line}\n")).collect();
+        echoed + &print::rules(&self.ruleset, style)
+    }
+}
+
+/// A mistake in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it is.
+    pub place: Place,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.place.file, self.place.line, self.message)
+    }
+}
+
+/// Reads a text whose file is called `name`; all its mistakes if it has any.
+pub fn parse(
+    name: &str,
+    text: &[u8],
+    environment: &Environment,
+    settings: &Settings,
+) -> Result<Parsed, Vec<Fault>> {
+    let (parsed, faults) = read(name, text, environment, settings);
+    if faults.is_empty() { Ok(parsed) } else { Err(faults) }
+}
+
+/// Reads a text as far as it can be read: what was understood, and all mistakes.
+pub fn read(name: &str, text: &[u8], environment: &Environment, settings: &Settings) -> (Parsed, Vec<Fault>) {
+    let mut parser = Parser::new(name, text, environment, settings);
+    parser.read();
+    let mut ruleset = parser.ruleset;
+    ruleset.queues = queues::lines(&parser.queues);
+    (Parsed { ruleset, echoed: parser.echoed }, parser.faults)
+}

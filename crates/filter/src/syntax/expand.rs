@@ -1,0 +1,305 @@
+//! One statement becomes many rules: one for each combination of its lists that makes sense.
+//!
+//! The last list varies fastest: interfaces, protocols, types of ICMP, sources, their ports and systems, destinations,
+//! their ports, users, groups.
+use super::consistency::{flags_without_tcp, problems};
+use super::ends::End;
+use super::hosts::Host;
+use super::label::put_in_values;
+use super::parser::{Parser, Step};
+use super::rule_options::{Divert, RuleOptions};
+use super::ways::way_back;
+use crate::facts::Family;
+use crate::rule::{
+    Action, AddressMatch, Binding, Comparison, Endpoint, Flags, HostAddress, InterfaceName, Keep, On, Rule,
+};
+use artery_wire::IpProtocol;
+
+/// The most rules that one statement may become.
+const MOST_COMBINATIONS: usize = 100_000;
+
+/// The most rules of all statements.
+const MOST_RULES: usize = 300_000;
+
+/// SYN, of SYN and ACK.
+const FIRST_OF_CONNECTION: (u8, u8) = (0x02, 0x12);
+
+/// A statement with its lists.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    /// What all its rules have in common.
+    pub(crate) rule: Rule,
+    pub(crate) on: Vec<On>,
+    pub(crate) protocols: Vec<IpProtocol>,
+    pub(crate) source: End,
+    pub(crate) destination: End,
+    pub(crate) options: RuleOptions,
+}
+
+/// One choice from each list.
+#[derive(Clone, Copy)]
+struct Choice<'t> {
+    on: Option<&'t On>,
+    protocol: Option<IpProtocol>,
+    icmp: Option<(u8, Option<u8>)>,
+    source: &'t Host,
+    source_port: Option<Comparison<u16>>,
+    system: Option<&'t String>,
+    destination: &'t Host,
+    destination_port: Option<Comparison<u16>>,
+    user: Option<Comparison<u32>>,
+    group: Option<Comparison<u32>>,
+}
+
+impl Template {
+    fn icmp(&self) -> &[(u8, Option<u8>)] {
+        self.options.icmp.as_ref().map_or(&[], |(_, types)| types)
+    }
+
+    fn combinations(&self) -> usize {
+        let lists = [
+            self.on.len(),
+            self.protocols.len(),
+            self.icmp().len(),
+            self.source.hosts.len(),
+            self.source.ports.len(),
+            self.source.systems.len(),
+            self.destination.hosts.len(),
+            self.destination.ports.len(),
+            self.options.users.len(),
+            self.options.groups.len(),
+        ];
+        lists.iter().fold(1, |product: usize, length| product.saturating_mul(*length.max(&1)))
+    }
+}
+
+impl Parser<'_> {
+    /// Adds the rules of a statement.
+    pub(crate) fn expand(&mut self, mut template: Template) -> Step<()> {
+        if let Some(why) = flags_without_tcp(&template) {
+            return Err(self.stop(why));
+        }
+        self.settle_states(&mut template);
+        settle_family(&mut template);
+        let count = template.combinations();
+        if count > MOST_COMBINATIONS || self.rule_count + count > MOST_RULES {
+            let most = format!("{MOST_COMBINATIONS} of one rule or {MOST_RULES} of all");
+            return Err(self.stop(format!("the rule has {count} combinations; there may be {most}")));
+        }
+        if template.options.is_binat {
+            self.check_binat(&template)?;
+        }
+        let mut added = 0;
+        let any = Host::new(AddressMatch::Any);
+        for number in 0..count {
+            let choice = choose(&template, &any, number);
+            added += usize::from(self.add_choice(&template, &choice, added > 0));
+        }
+        if added == 0 {
+            self.fault("rule expands to no valid combination");
+        }
+        Ok(())
+    }
+
+    /// Decides on states: `pass` keeps them if nothing is said, with the options that are said for all.
+    fn settle_states(&mut self, template: &mut Template) {
+        let is_pass = template.rule.action == Action::Pass;
+        let state = &mut template.rule.state;
+        match template.options.keep.take() {
+            Some((keep, options)) => (state.keep, state.options) = (keep, options.unwrap_or_default()),
+            None if is_pass => {
+                state.keep = Keep::Keep;
+                state.options = self.defaults.state.clone().unwrap_or_default();
+            }
+            None => (),
+        }
+        let binding = &mut state.options.binding;
+        *binding = match (state.keep, *binding, self.defaults.is_bound) {
+            (Keep::No, ..) => None,
+            (_, None, true) => Some(Binding::Bound),
+            (_, Some(Binding::Floating), false) => None,
+            (_, said, _) => said,
+        };
+        let takes_flags = is_pass && state.keep != Keep::No && !template.options.is_fragment;
+        if takes_flags {
+            template.options.flags.get_or_insert(FIRST_OF_CONNECTION);
+        }
+    }
+
+    /// Adds the rule of a combination if it makes sense.
+    fn add_choice(&mut self, template: &Template, choice: &Choice, is_further: bool) -> bool {
+        let Some(family) = common_family(template.rule.family, choice) else { return false };
+        let Some(on) = place(choice) else { return false };
+        let mut rule = rule_of(template, choice, family);
+        rule.on = on;
+        let before = self.faults.len();
+        self.check_choice(template, &rule, choice);
+        self.set_ways(template, &mut rule);
+        problems(&rule).into_iter().for_each(|problem| self.fault(problem));
+        if self.faults.len() > before {
+            self.fault("skipping rule due to errors");
+            return false;
+        }
+        if let (Action::Anchor(call), true) = (&mut rule.action, is_further) {
+            // Further calls of a named anchor find the rules that the first one brought.
+            call.inline = call.inline.take().filter(|_| call.name.is_none());
+        }
+        let back = if template.options.is_binat { way_back(&mut rule, choice.source) } else { None };
+        self.add_named(template, rule);
+        if let Some(back) = back {
+            self.add_named(template, back);
+        }
+        true
+    }
+
+    fn check_choice(&mut self, template: &Template, rule: &Rule, choice: &Choice) {
+        if let Some((family, _)) = &template.options.icmp {
+            let wanted = if *family == Family::Inet { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
+            if rule.protocol != Some(wanted) {
+                let name = if *family == Family::Inet { "icmp" } else { "icmp6" };
+                self.fault(format!("icmp-type mismatch: write 'proto {name}'"));
+            }
+        }
+        if choice.source.at.is_some() || choice.destination.at.is_some() {
+            self.fault("@if syntax not permitted in from or to");
+        }
+        if choice.destination.address == AddressMatch::UrpfFailed {
+            self.fault("urpf-failed is for sources only");
+        }
+    }
+
+    /// Adds a rule, with its values put into its label and tags.
+    fn add_named(&mut self, template: &Template, mut rule: Rule) {
+        let names = &self.environment.names;
+        let options = &template.options;
+        let put_in = |text: &Option<String>| put_in_values(text.as_deref().unwrap_or(""), &rule, names);
+        let (label, tag) = (put_in(&options.label), put_in(&options.tag));
+        let tagged = options.tagged.as_ref().map(|(not, tag)| (*not, put_in_values(tag, &rule, names)));
+        (rule.label, rule.tag, rule.tagged) = (label, tag, tagged);
+        rule.place = self.place();
+        self.add_rule(rule);
+    }
+}
+
+/// Takes the family that all addresses of an end have, or that all addresses of a pool have, for the rule's.
+fn settle_family(template: &mut Template) {
+    let options = &template.options;
+    let pools =
+        [options.nat.as_ref(), options.redirect.as_ref(), options.route.as_ref().map(|(_, pool)| pool)];
+    let diverted = match &options.divert {
+        Some(Divert::To(host, _)) => std::slice::from_ref(host),
+        _ => &[],
+    };
+    let lists = [&template.source.hosts[..], &template.destination.hosts[..]];
+    let lists = lists.into_iter().chain(pools.into_iter().flatten().map(|pool| &pool.hosts[..]));
+    for list in lists.chain([diverted]) {
+        template.rule.family = template.rule.family.or_else(|| shared_family(list));
+    }
+}
+
+fn shared_family(hosts: &[Host]) -> Option<Family> {
+    let family = hosts.first()?.family?;
+    hosts.iter().all(|host| host.family == Some(family)).then_some(family)
+}
+
+/// The combination of a number, the last list varying fastest.
+fn choose<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Choice<'t> {
+    let mut pick = |length: usize| {
+        let place = number % length.max(1);
+        number /= length.max(1);
+        place
+    };
+    let options = &template.options;
+    let (source, destination) = (&template.source, &template.destination);
+    let group = options.groups.get(pick(options.groups.len()));
+    let user = options.users.get(pick(options.users.len()));
+    let destination_port = destination.ports.get(pick(destination.ports.len()));
+    let destination_host = destination.hosts.get(pick(destination.hosts.len()));
+    let system = source.systems.get(pick(source.systems.len()));
+    let source_port = source.ports.get(pick(source.ports.len()));
+    let source_host = source.hosts.get(pick(source.hosts.len()));
+    let icmp = template.icmp().get(pick(template.icmp().len()));
+    let protocol = template.protocols.get(pick(template.protocols.len()));
+    let on = template.on.get(pick(template.on.len()));
+    Choice {
+        on,
+        protocol: protocol.copied(),
+        icmp: icmp.copied(),
+        source: source_host.unwrap_or(any),
+        source_port: source_port.copied(),
+        system,
+        destination: destination_host.unwrap_or(any),
+        destination_port: destination_port.copied(),
+        user: user.copied(),
+        group: group.copied(),
+    }
+}
+
+/// The family that the rule and both addresses have, if any has one; None outside if they differ.
+fn common_family(of_rule: Option<Family>, choice: &Choice) -> Option<Option<Family>> {
+    let families = [of_rule, choice.source.family, choice.destination.family];
+    let mut said = families.into_iter().flatten();
+    let first = said.next();
+    said.all(|family| Some(family) == first).then_some(first)
+}
+
+/// The place of the rule: addresses of a link hold at its interface only. None outside if it is another.
+fn place(choice: &Choice) -> Option<Option<On>> {
+    let scopes = [choice.source.scope.as_ref(), choice.destination.scope.as_ref()];
+    let named = match choice.on {
+        Some(On::Interface(_, name)) => Some(&name.0),
+        Some(On::Any) => return Some(Some(On::Any)),
+        _ => None,
+    };
+    let mut places = named.into_iter().chain(scopes.into_iter().flatten());
+    let first = places.next();
+    if !places.all(|place| Some(place) == first) {
+        return None;
+    }
+    let of_scope = first.map(|name| On::Interface(false, InterfaceName(name.clone())));
+    Some(choice.on.cloned().or(of_scope))
+}
+
+fn rule_of(template: &Template, choice: &Choice, family: Option<Family>) -> Rule {
+    let options = &template.options;
+    let mut rule = template.rule.clone();
+    rule.family = family;
+    rule.protocol = choice.protocol;
+    rule.source = endpoint(choice.source, choice.source_port);
+    rule.source.os = choice.system.cloned();
+    rule.destination = endpoint(choice.destination, choice.destination_port);
+    rule.received_on = options.received_on.clone();
+    (rule.user, rule.group) = (choice.user, choice.group);
+    rule.icmp = choice.icmp;
+    rule.tos = options.tos.filter(|tos| *tos != 0);
+    rule.priority = options.priority;
+    rule.max_packet_rate = options.max_packet_rate;
+    rule.set = options.set.clone();
+    rule.probability = options.probability;
+    rule.is_fragment = options.is_fragment;
+    rule.scrub = options.scrub;
+    rule.allows_options = options.allows_options;
+    rule.is_once = options.is_once;
+    rule.routing_table = options.routing_table;
+    let may_be_tcp = choice.protocol.is_none_or(|protocol| protocol == IpProtocol::TCP);
+    if !may_be_tcp && rule.state.keep != Keep::No {
+        rule.state.keep = Keep::Keep;
+    }
+    rule.flags = flags(&rule, options.flags.filter(|_| may_be_tcp), may_be_tcp);
+    rule
+}
+
+fn flags(rule: &Rule, said: Option<(u8, u8)>, may_be_tcp: bool) -> Flags {
+    let (set, of) = said.unwrap_or_default();
+    let keeps = rule.state.keep != Keep::No && !rule.is_fragment;
+    Flags { set, of, is_any: set == 0 && of == 0 && may_be_tcp && keeps }
+}
+
+/// An end of a rule. All addresses of a family are any address, in that family.
+fn endpoint(host: &Host, port: Option<Comparison<u16>>) -> Endpoint {
+    let address = match &host.address {
+        AddressMatch::Host(HostAddress::Network(address, 0)) if address.is_unspecified() => AddressMatch::Any,
+        other => other.clone(),
+    };
+    Endpoint { is_negated: host.is_negated, address, port, os: None }
+}

@@ -1,0 +1,56 @@
+//! What `$if`, `$srcaddr` and the like stand for in labels and tags.
+use super::environment::Names;
+use super::print;
+use crate::facts::Family;
+use crate::rule::{AddressMatch, Comparison, Endpoint, HostAddress, On, Rule};
+use artery_wire::IpProtocol;
+
+/// Puts the values of a rule in the places of their names. The number of the rule is put in when it is known.
+pub(crate) fn put_in_values(text: &str, rule: &Rule, names: &Names) -> String {
+    if !text.contains('$') {
+        return text.to_string();
+    }
+    let interface = match &rule.on {
+        Some(On::Interface(_, name)) => name.0.clone(),
+        _ => "any".to_string(),
+    };
+    let IpProtocol(number) = rule.protocol.unwrap_or(IpProtocol(0));
+    let protocol = names.protocol_name(number).map_or_else(|| number.to_string(), str::to_string);
+    text.replace("$if", &interface)
+        .replace("$srcaddr", &address(&rule.source, rule.family))
+        .replace("$dstaddr", &address(&rule.destination, rule.family))
+        .replace("$srcport", &port(rule.source.port))
+        .replace("$dstport", &port(rule.destination.port))
+        .replace("$proto", &protocol)
+}
+
+fn address(end: &Endpoint, family: Option<Family>) -> String {
+    let text = match &end.address {
+        AddressMatch::Any => "any".to_string(),
+        AddressMatch::Host(HostAddress::Dynamic { interface, .. }) => format!("({})", interface.0),
+        AddressMatch::Host(_) if family.is_none() => "any".to_string(),
+        AddressMatch::Host(host) => print::host(host),
+        AddressMatch::Range(first, last) => format!("{} - {}", print::ip(*first), print::ip(*last)),
+        AddressMatch::Table(name) => format!("<{name}>"),
+        AddressMatch::NoRoute => "no-route".to_string(),
+        AddressMatch::UrpfFailed => "urpf-failed".to_string(),
+        AddressMatch::RouteLabel(label) => label.clone(),
+    };
+    if end.is_negated { format!("! {text}") } else { text }
+}
+
+/// A test of ports without blanks.
+fn port(test: Option<Comparison<u16>>) -> String {
+    match test {
+        None => String::new(),
+        Some(Comparison::Equal(port)) => port.to_string(),
+        Some(Comparison::Unequal(port)) => format!("!={port}"),
+        Some(Comparison::Less(port)) => format!("<{port}"),
+        Some(Comparison::LessOrEqual(port)) => format!("<={port}"),
+        Some(Comparison::Greater(port)) => format!(">{port}"),
+        Some(Comparison::GreaterOrEqual(port)) => format!(">={port}"),
+        Some(Comparison::Range(from, to)) => format!("{from}:{to}"),
+        Some(Comparison::Between(from, to)) => format!("{from}><{to}"),
+        Some(Comparison::Except(from, to)) => format!("{from}<>{to}"),
+    }
+}

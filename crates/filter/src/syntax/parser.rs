@@ -1,0 +1,416 @@
+//! The reader of statements: tokens with one ahead, complaints, and how it goes on after a mistake.
+//!
+//! A mistake ends its statement; reading goes on behind the end of its line. Right behind a mistake, before three tokens
+//! were taken, further bad order is not told, since it is mostly the same mistake once more.
+use super::environment::Environment;
+use super::lexer::{Lexer, Token};
+use super::queues::Queue;
+use super::{Fault, Settings};
+use crate::options::OptionLine;
+use crate::rule::{Place, Rule, Ruleset, StateOptions, TableAddress, TableDefinition};
+
+/// How deep braces may stand in braces.
+const MOST_BRACES: usize = 64;
+
+/// Tokens that must be taken before bad order is told again.
+const QUIET_TOKENS: u8 = 3;
+
+/// That a statement can't be read on; why was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop;
+
+/// Something read, unless the statement ended by a mistake.
+pub(crate) type Step<T> = Result<T, Stop>;
+
+/// What options said that matters for the rules behind them.
+#[derive(Default)]
+pub(crate) struct Defaults {
+    /// Whether `block` alone tells the sender.
+    pub(crate) block_returns: bool,
+    /// Whether states are bound to interfaces.
+    pub(crate) is_bound: bool,
+    /// The options of states of rules that say nothing of states.
+    pub(crate) state: Option<StateOptions>,
+}
+
+/// The reader.
+pub(crate) struct Parser<'e> {
+    lexer: Lexer,
+    ahead: Option<Token>,
+    quiet: u8,
+    depth: usize,
+    /// Where names come from.
+    pub(crate) environment: &'e Environment<'e>,
+    /// Everything wrong so far.
+    pub(crate) faults: Vec<Fault>,
+    /// The lines that pfctl echoes as it reads.
+    pub(crate) echoed: Vec<String>,
+    /// What options said.
+    pub(crate) defaults: Defaults,
+    /// The main rule set.
+    pub(crate) ruleset: Ruleset,
+    /// The rules of anchors that are being read, the innermost last.
+    pub(crate) anchors: Vec<Vec<Rule>>,
+    /// Queues, the roots first.
+    pub(crate) queues: Vec<Queue>,
+    /// How many rules there are.
+    pub(crate) rule_count: usize,
+    automatic: usize,
+}
+
+impl<'e> Parser<'e> {
+    /// A reader of `text`.
+    pub(crate) fn new(
+        name: &str,
+        text: &[u8],
+        environment: &'e Environment<'e>,
+        settings: &Settings,
+    ) -> Self {
+        let mut lexer = Lexer::new(name, text);
+        settings.macros.iter().for_each(|(name, value)| lexer.define(name, value, true));
+        Parser {
+            lexer,
+            ahead: None,
+            quiet: 0,
+            depth: 0,
+            environment,
+            faults: Vec::new(),
+            echoed: Vec::new(),
+            defaults: Defaults::default(),
+            ruleset: Ruleset::default(),
+            anchors: Vec::new(),
+            queues: Vec::new(),
+            rule_count: 0,
+            automatic: 0,
+        }
+    }
+
+    /// Reads to the end.
+    pub(crate) fn read(&mut self) {
+        loop {
+            match self.peek() {
+                Token::End => return,
+                Token::Newline => {
+                    self.take();
+                }
+                _ => {
+                    if self.statement().and_then(|()| self.line_end()).is_err() {
+                        self.recover();
+                    }
+                }
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Step<()> {
+        match self.peek() {
+            Token::Key("pass" | "block" | "match") => self.filter_rule(),
+            Token::Key("anchor") => self.anchor_rule(),
+            Token::Key("load") => self.load_anchor(),
+            Token::Key("antispoof") => self.antispoof(),
+            Token::Key("table") => self.table(),
+            Token::Key("queue") => self.queue(),
+            Token::Key("set") => self.set_option(),
+            Token::Key("include") => self.include(),
+            Token::Text(_) => self.macro_definition(),
+            _ => Err(self.syntax_error()),
+        }
+    }
+
+    fn line_end(&mut self) -> Step<()> {
+        if self.peek() != &Token::Newline {
+            return Err(self.syntax_error());
+        }
+        self.take();
+        Ok(())
+    }
+
+    /// Goes to behind the end of the line.
+    fn recover(&mut self) {
+        (self.depth, self.anchors) = (0, Vec::new());
+        loop {
+            match self.peek() {
+                Token::End => return,
+                Token::Newline => {
+                    self.take();
+                    return;
+                }
+                _ => self.ahead = None,
+            }
+        }
+    }
+
+    fn macro_definition(&mut self) -> Step<()> {
+        let name = self.text()?;
+        self.sign("=")?;
+        let mut words = vec![self.number_or_text()?];
+        while matches!(self.peek(), Token::Text(_) | Token::Number(_)) {
+            words.push(self.number_or_text()?);
+        }
+        let value = words.join(" ");
+        self.echo(format!("{name} = \"{value}\""));
+        if name.contains(char::is_whitespace) {
+            return Err(self.stop(format!("macro name '{name}' cannot contain whitespace")));
+        }
+        self.lexer.define(&name, &value, false);
+        Ok(())
+    }
+
+    fn include(&mut self) -> Step<()> {
+        self.take();
+        let name = self.text()?;
+        // The end of the line belongs to this file, not to the other.
+        if self.peek() != &Token::Newline {
+            return Err(self.syntax_error());
+        }
+        match (self.environment.read_file)(&name) {
+            Ok(text) => match self.lexer.include(&name, text) {
+                true => Ok(()),
+                false => {
+                    Err(self.stop(format!("failed to include file {name}: files are included too deeply")))
+                }
+            },
+            Err(why) => Err(self.stop(format!("failed to include file {name}: {why}"))),
+        }
+    }
+
+    /// The token that comes next, which stays.
+    pub(crate) fn peek(&mut self) -> &Token {
+        if self.ahead.is_none() {
+            let token = self.lexer.next();
+            if let Some(complaint) = self.lexer.complaint.take() {
+                self.fault(complaint);
+            }
+            self.ahead = Some(token);
+        }
+        self.ahead.as_ref().expect("it was just put there")
+    }
+
+    /// Takes the next token.
+    pub(crate) fn take(&mut self) -> Token {
+        self.peek();
+        self.quiet = self.quiet.saturating_sub(1);
+        self.ahead.take().unwrap_or(Token::End)
+    }
+
+    /// Takes a reserved word if it is the next token.
+    pub(crate) fn eat(&mut self, word: &'static str) -> bool {
+        let is_next = self.peek() == &Token::Key(word);
+        if is_next {
+            self.take();
+        }
+        is_next
+    }
+
+    /// Takes a sign if it is the next token.
+    pub(crate) fn eat_sign(&mut self, sign: &'static str) -> bool {
+        let is_next = self.peek() == &Token::Sign(sign);
+        if is_next {
+            self.take();
+        }
+        is_next
+    }
+
+    /// Takes a reserved word that must be next.
+    pub(crate) fn key(&mut self, word: &'static str) -> Step<()> {
+        if self.eat(word) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// Takes a sign that must be next.
+    pub(crate) fn sign(&mut self, sign: &'static str) -> Step<()> {
+        if self.eat_sign(sign) { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// Takes a word that is not reserved.
+    pub(crate) fn text(&mut self) -> Step<String> {
+        match self.peek() {
+            Token::Text(_) => match self.take() {
+                Token::Text(text) => Ok(text),
+                _ => unreachable!("a text was seen"),
+            },
+            _ => Err(self.syntax_error()),
+        }
+    }
+
+    /// Takes words as long as there are some: a name may consist of several.
+    pub(crate) fn texts(&mut self) -> Step<String> {
+        let mut all = self.text()?;
+        while matches!(self.peek(), Token::Text(_)) {
+            all = format!("{all} {}", self.text()?);
+        }
+        Ok(all)
+    }
+
+    /// Takes a number.
+    pub(crate) fn number(&mut self) -> Step<i64> {
+        match *self.peek() {
+            Token::Number(number) => {
+                self.take();
+                Ok(number)
+            }
+            _ => Err(self.syntax_error()),
+        }
+    }
+
+    /// Takes a number from a range; `what` names it in a complaint.
+    pub(crate) fn number_within(&mut self, what: &str, from: i64, to: i64) -> Step<i64> {
+        let number = self.number()?;
+        if (from..=to).contains(&number) {
+            return Ok(number);
+        }
+        Err(self.stop(format!("{what} {number} is out of range: it may be {from} to {to}")))
+    }
+
+    /// Takes a number, or a word that stands for one.
+    pub(crate) fn number_or_text(&mut self) -> Step<String> {
+        match *self.peek() {
+            Token::Number(number) => {
+                self.take();
+                Ok(number.to_string())
+            }
+            _ => self.text(),
+        }
+    }
+
+    /// Takes a comma if there is one.
+    pub(crate) fn comma(&mut self) -> bool {
+        self.eat_sign(",")
+    }
+
+    /// Takes the ends of lines, which mean nothing within braces.
+    pub(crate) fn newlines(&mut self) {
+        while self.peek() == &Token::Newline {
+            self.take();
+        }
+    }
+
+    /// Reads one item, or those of a list in braces, which may have lists within.
+    pub(crate) fn list<T>(
+        &mut self,
+        item: &mut dyn FnMut(&mut Self, &mut Vec<T>) -> Step<()>,
+    ) -> Step<Vec<T>> {
+        let mut all = Vec::new();
+        self.list_into(item, &mut all)?;
+        Ok(all)
+    }
+
+    fn list_into<T>(
+        &mut self,
+        item: &mut dyn FnMut(&mut Self, &mut Vec<T>) -> Step<()>,
+        all: &mut Vec<T>,
+    ) -> Step<()> {
+        if !self.eat_sign("{") {
+            return item(self, all);
+        }
+        self.enter()?;
+        self.newlines();
+        loop {
+            self.list_into(item, all)?;
+            self.newlines();
+            let has_comma = self.comma();
+            if has_comma {
+                self.newlines();
+            } else if self.eat_sign("}") {
+                break;
+            }
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// Counts braces that are entered, which are bounded.
+    pub(crate) fn enter(&mut self) -> Step<()> {
+        self.depth += 1;
+        if self.depth > MOST_BRACES {
+            return Err(self.stop(format!("braces stand in braces more than {MOST_BRACES} deep")));
+        }
+        Ok(())
+    }
+
+    /// Counts braces that are left.
+    pub(crate) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// The place of the last token.
+    pub(crate) fn place(&self) -> Place {
+        Place { file: self.lexer.file.clone(), line: self.lexer.line }
+    }
+
+    /// Tells of a mistake.
+    pub(crate) fn fault(&mut self, message: impl Into<String>) {
+        let place = self.place();
+        self.faults.push(Fault { place, message: message.into() });
+    }
+
+    /// Tells of a mistake that ends the statement.
+    pub(crate) fn stop(&mut self, message: impl Into<String>) -> Stop {
+        self.fault(message);
+        self.quiet = QUIET_TOKENS;
+        Stop
+    }
+
+    /// Tells that the next token can't stand here.
+    pub(crate) fn syntax_error(&mut self) -> Stop {
+        let what = match self.peek() {
+            Token::Key(word) => format!(" at '{word}'"),
+            Token::Text(text) => format!(" at '{text}'"),
+            Token::Number(number) => format!(" at '{number}'"),
+            Token::Sign(sign) => format!(" at '{sign}'"),
+            Token::Strange(c) => format!(" at '{c}'"),
+            Token::Newline => ": the line ends too soon".to_string(),
+            Token::Bad => String::new(),
+            Token::End => ": the text ends too soon".to_string(),
+        };
+        if self.quiet == 0 {
+            self.fault(format!("syntax error{what}"));
+        }
+        self.quiet = QUIET_TOKENS;
+        Stop
+    }
+
+    /// Remembers a line that is echoed.
+    pub(crate) fn echo(&mut self, line: String) {
+        self.echoed.push(line);
+    }
+
+    /// Remembers an option.
+    pub(crate) fn add_option(&mut self, option: crate::options::SetOption) {
+        let place = self.place();
+        self.ruleset.options.push(OptionLine { option, place });
+    }
+
+    /// Adds a rule to the rule set that is being read, and says its number there.
+    pub(crate) fn add_rule(&mut self, mut rule: Rule) {
+        let rules = self.anchors.last_mut().unwrap_or(&mut self.ruleset.rules);
+        let number = rules.len().to_string();
+        for text in [&mut rule.label, &mut rule.tag] {
+            *text = text.replace("$nr", &number);
+        }
+        if let Some((_, tag)) = &mut rule.tagged {
+            *tag = tag.replace("$nr", &number);
+        }
+        rules.push(rule);
+        self.rule_count += 1;
+    }
+
+    /// Makes a table for a list of addresses of a rule, and tells its name.
+    pub(crate) fn automatic_table(&mut self, addresses: Vec<TableAddress>) -> String {
+        let name = format!("__automatic_{}", self.automatic);
+        self.automatic += 1;
+        let table = TableDefinition {
+            name: name.clone(),
+            is_const: true,
+            is_persistent: false,
+            has_counters: false,
+            is_automatic: true,
+            has_list: true,
+            addresses,
+            files: Vec::new(),
+            place: self.place(),
+        };
+        self.echo(super::print::table(&table));
+        self.ruleset.tables.push(table);
+        name
+    }
+}

@@ -1,0 +1,84 @@
+//! Pools: the addresses behind `nat-to`, `rdr-to`, `route-to` and the like, and how one of them is chosen.
+use super::ends::PortWord;
+use super::hosts::Host;
+use super::lexer::Token;
+use super::md5;
+use super::parser::{Parser, Step};
+use crate::rule::PoolChoice;
+
+/// A pool as it is written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolText {
+    /// Its addresses.
+    pub(crate) hosts: Vec<Host>,
+    /// Its ports.
+    pub(crate) ports: Option<PortWord>,
+    /// How an address is chosen, if that is said.
+    pub(crate) choice: Option<PoolChoice>,
+    /// Whether a source keeps its address.
+    pub(crate) is_sticky: bool,
+    /// Whether ports stay.
+    pub(crate) has_static_port: bool,
+}
+
+impl Parser<'_> {
+    /// Reads a pool and its options; `may_have_ports` where ports can be translated.
+    pub(crate) fn pool(&mut self, may_have_ports: bool) -> Step<PoolText> {
+        let mut pool = PoolText::default();
+        pool.hosts = self.list(&mut |parser, hosts| {
+            hosts.append(&mut parser.host()?);
+            Ok(())
+        })?;
+        if may_have_ports && self.eat("port") {
+            pool.ports = Some(self.port_word(true)?);
+        }
+        while self.pool_option(&mut pool)? {}
+        Ok(pool)
+    }
+
+    /// Reads one option; false where there is none.
+    fn pool_option(&mut self, pool: &mut PoolText) -> Step<bool> {
+        let choice = match self.peek() {
+            Token::Key("bitmask") => PoolChoice::Bitmask,
+            Token::Key("random") => PoolChoice::Random,
+            Token::Key("round-robin") => PoolChoice::RoundRobin,
+            Token::Key("least-states") => PoolChoice::LeastStates,
+            Token::Key("source-hash") => PoolChoice::SourceHash(None),
+            Token::Key("static-port") => return self.pool_flag(&mut pool.has_static_port, "static-port"),
+            Token::Key("sticky-address") => return self.pool_flag(&mut pool.is_sticky, "sticky-address"),
+            _ => return Ok(false),
+        };
+        self.take();
+        if pool.choice.is_some() {
+            return Err(self.stop("pool type cannot be redefined"));
+        }
+        pool.choice = Some(match choice {
+            PoolChoice::SourceHash(_) => PoolChoice::SourceHash(self.key_of_hash()?),
+            other => other,
+        });
+        Ok(true)
+    }
+
+    fn pool_flag(&mut self, flag: &mut bool, word: &str) -> Step<bool> {
+        self.take();
+        if std::mem::replace(flag, true) {
+            return Err(self.stop(format!("{word} cannot be redefined")));
+        }
+        Ok(true)
+    }
+
+    /// The key of a hash: 128 bits in hexadecimal, or any other word.
+    fn key_of_hash(&mut self) -> Step<Option<[u32; 4]>> {
+        if !matches!(self.peek(), Token::Text(_)) {
+            return Ok(None);
+        }
+        let text = self.texts()?;
+        let Some(digits) = text.strip_prefix("0x") else { return Ok(Some(md5::digest(text.as_bytes()))) };
+        let number =
+            u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32 && !digits.starts_with('+'));
+        let Some(number) = number else {
+            return Err(self.stop("hex key must be 128 bits (32 hex digits) long"));
+        };
+        Ok(Some([96, 64, 32, 0].map(|shift| (number >> shift) as u32)))
+    }
+}

@@ -1,0 +1,61 @@
+//! What packets are translated to and led to.
+use super::Style;
+use super::address::{in_rule, table};
+use crate::facts::Family;
+use crate::rule::{Comparison, Pool, PoolAddress, PoolChoice, PoolPorts};
+
+/// What a pool is for, which decides how its ports are said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `nat-to`.
+    Nat,
+    /// `rdr-to` of a rule with these ports as destination.
+    Redirect(Option<Comparison<u16>>),
+    /// `route-to` and others.
+    Route,
+}
+
+/// A pool with all that is said of it.
+pub(crate) fn pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style: &Style) -> String {
+    let mut text = address(&pool.address, family, style);
+    text += &ports(pool, purpose);
+    text += &match &pool.choice {
+        PoolChoice::Single => String::new(),
+        PoolChoice::Bitmask => " bitmask".into(),
+        PoolChoice::Random => " random".into(),
+        PoolChoice::RoundRobin => " round-robin".into(),
+        PoolChoice::SourceHash(None) => " source-hash".into(),
+        PoolChoice::SourceHash(Some([a, b, c, d])) => format!(" source-hash 0x{a:08x}{b:08x}{c:08x}{d:08x}"),
+        PoolChoice::LeastStates => " least-states".into(),
+    };
+    if pool.is_sticky {
+        text += " sticky-address";
+    }
+    if pool.has_static_port && purpose == Purpose::Nat {
+        text += " static-port";
+    }
+    text
+}
+
+fn address(address: &PoolAddress, family: Option<Family>, style: &Style) -> String {
+    match address {
+        PoolAddress::Host(host, None) => in_rule(host, family, style),
+        PoolAddress::Host(host, Some(interface)) => {
+            format!("{}@{}", in_rule(host, family, style), interface.0)
+        }
+        PoolAddress::Table(name) => table(name, style),
+        PoolAddress::Interface(interface) => format!("({})", interface.0),
+    }
+}
+
+fn ports(pool: &Pool, purpose: Purpose) -> String {
+    match (pool.ports, purpose) {
+        (None, _) | (_, Purpose::Route) => String::new(),
+        (Some(PoolPorts::One(port)), _) => format!(" port {port}"),
+        (Some(PoolPorts::Range(first, last)), _) => format!(" port {first}:{last}"),
+        (Some(PoolPorts::Moved(first)), Purpose::Redirect(Some(Comparison::Range(from, to)))) => {
+            format!(" port {first}:{}", first.wrapping_add(to.wrapping_sub(from)))
+        }
+        (Some(PoolPorts::Moved(first)), _) => format!(" port {first}"),
+    }
+}

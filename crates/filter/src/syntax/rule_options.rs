@@ -1,0 +1,459 @@
+//! The options of a rule, which may stand in any order, each once.
+use super::ends::PortWord;
+use super::hosts::Host;
+use super::lexer::Token;
+use super::numbers::{flags, icmp_code, icmp_type, type_of_service};
+use super::parser::{Parser, Step};
+use super::pools::PoolText;
+use crate::facts::Family;
+use crate::rule::{Comparison, InterfaceName, Keep, RouteKind, Scrub, Set, StateOptions};
+
+/// What the options of a rule say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleOptions {
+    pub(crate) users: Vec<Comparison<u32>>,
+    pub(crate) groups: Vec<Comparison<u32>>,
+    /// Flags that must be set, of those that are looked at; none of either is `flags any`.
+    pub(crate) flags: Option<(u8, u8)>,
+    /// Types and codes, all of one family.
+    pub(crate) icmp: Option<(Family, Vec<(u8, Option<u8>)>)>,
+    pub(crate) tos: Option<u8>,
+    pub(crate) priority: Option<u8>,
+    pub(crate) max_packet_rate: Option<(u32, u32)>,
+    pub(crate) set: Set,
+    pub(crate) keep: Option<(Keep, Option<StateOptions>)>,
+    pub(crate) is_fragment: bool,
+    pub(crate) scrub: Scrub,
+    pub(crate) allows_options: bool,
+    pub(crate) label: Option<String>,
+    pub(crate) is_once: bool,
+    pub(crate) tag: Option<String>,
+    pub(crate) tagged: Option<(bool, String)>,
+    pub(crate) routing_table: Option<u32>,
+    pub(crate) probability: Option<u32>,
+    pub(crate) divert: Option<Divert>,
+    pub(crate) nat: Option<PoolText>,
+    /// Whether `nat` was written as `binat-to`.
+    pub(crate) is_binat: bool,
+    pub(crate) redirect: Option<PoolText>,
+    pub(crate) family_to: Option<FamilyTo>,
+    pub(crate) route: Option<(RouteKind, PoolText)>,
+    pub(crate) received_on: Option<(bool, InterfaceName)>,
+}
+
+/// Where packets go instead of where they were going.
+#[derive(Clone, Debug)]
+pub(crate) enum Divert {
+    To(Host, u16),
+    Reply,
+    Packet(u16),
+}
+
+/// `af-to`.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyTo {
+    pub(crate) family: Family,
+    pub(crate) from: PoolText,
+    pub(crate) to: Option<PoolText>,
+}
+
+impl Parser<'_> {
+    /// Reads options up to what is none.
+    pub(crate) fn rule_options(&mut self) -> Step<RuleOptions> {
+        let mut options = RuleOptions::default();
+        while self.rule_option(&mut options)? {
+            if self.comma() && !matches!(self.peek(), Token::Key(_) | Token::Sign("!")) {
+                return Err(self.syntax_error());
+            }
+        }
+        Ok(options)
+    }
+
+    /// Reads one option; false where there is none.
+    fn rule_option(&mut self, options: &mut RuleOptions) -> Step<bool> {
+        let word = match *self.peek() {
+            Token::Key(word) => word,
+            Token::Sign("!") => return self.negated_option(options).map(|()| true),
+            _ => return Ok(false),
+        };
+        if !self.matching_option(word, options)? && !self.acting_option(word, options)? {
+            return self.leading_option(word, options);
+        }
+        Ok(true)
+    }
+
+    /// Options that packets are held against.
+    fn matching_option(&mut self, word: &'static str, options: &mut RuleOptions) -> Step<bool> {
+        match word {
+            "user" | "group" => {
+                self.take();
+                let tests = self.list(&mut |parser, all| parser.account_test(word == "user", all))?;
+                if word == "user" { &mut options.users } else { &mut options.groups }.extend(tests);
+            }
+            "flags" => {
+                self.take();
+                let flags = self.flags()?;
+                self.once_only(options.flags.replace(flags).is_some(), word)?;
+            }
+            "icmp-type" | "icmp6-type" => {
+                self.take();
+                let family = if word == "icmp-type" { Family::Inet } else { Family::Inet6 };
+                let types = self.list(&mut |parser, all| parser.icmp(family, all))?;
+                self.once_only(options.icmp.replace((family, types)).is_some(), "icmp-type")?;
+            }
+            "tos" => {
+                self.take();
+                let tos = self.type_of_service()?;
+                self.once_only(options.tos.replace(tos).is_some(), word)?;
+            }
+            "prio" => {
+                self.take();
+                let priority = self.number_within("prio", 0, 7)? as u8;
+                self.once_only(options.priority.replace(priority).is_some(), word)?;
+            }
+            "tagged" => {
+                self.take();
+                options.tagged = Some((false, self.tag_name()?));
+            }
+            "received-on" => self.received_on(false, options)?,
+            "fragment" => return self.flag_option(&mut options.is_fragment, word),
+            "probability" => {
+                self.take();
+                options.probability = Some(self.probability()?);
+            }
+            "max-pkt-rate" => {
+                self.take();
+                let n = self.number_within("max-pkt-rate", 1, u32::MAX.into())? as u32;
+                self.sign("/")?;
+                let seconds = self.number_within("max-pkt-rate interval", 1, u32::MAX.into())? as u32;
+                self.once_only(options.max_packet_rate.replace((n, seconds)).is_some(), word)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Options that say what is done beside passing and blocking.
+    fn acting_option(&mut self, word: &'static str, options: &mut RuleOptions) -> Step<bool> {
+        match word {
+            "no" | "keep" | "modulate" | "synproxy" => {
+                let keep = self.keep(word)?;
+                self.once_only(options.keep.replace(keep).is_some(), "state")?;
+            }
+            "allow-opts" => return self.flag_option(&mut options.allows_options, word),
+            "once" => return self.flag_option(&mut options.is_once, word),
+            "label" => {
+                self.take();
+                let label = self.texts()?;
+                if label.len() > 63 {
+                    return Err(self.stop("rule label too long, it may have 63 characters"));
+                }
+                self.once_only(options.label.replace(label).is_some(), word)?;
+            }
+            "tag" => {
+                self.take();
+                options.tag = Some(self.tag_name()?);
+            }
+            "rtable" => {
+                self.take();
+                options.routing_table = Some(self.number_within("rtable", 0, 255)? as u32);
+            }
+            "scrub" => {
+                self.take();
+                let was_there = options.scrub.is_given;
+                self.once_only(was_there, word)?;
+                options.scrub = self.scrub()?;
+            }
+            "set" => {
+                self.take();
+                self.set_options(&mut options.set)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Options that change where packets come from or go to.
+    fn leading_option(&mut self, word: &'static str, options: &mut RuleOptions) -> Step<bool> {
+        match word {
+            "divert-to" | "divert-reply" | "divert-packet" => {
+                self.take();
+                let divert = self.divert(word)?;
+                self.once_only(options.divert.replace(divert).is_some(), "divert")?;
+            }
+            "nat-to" | "binat-to" => {
+                self.take();
+                let pool = self.pool(true)?;
+                options.is_binat = word == "binat-to";
+                self.once_only(options.nat.replace(pool).is_some(), word)?;
+            }
+            "rdr-to" => {
+                self.take();
+                let pool = self.pool(true)?;
+                self.once_only(options.redirect.replace(pool).is_some(), word)?;
+            }
+            "af-to" => {
+                self.take();
+                let to = self.family_to()?;
+                self.once_only(options.family_to.replace(to).is_some(), word)?;
+            }
+            "route-to" | "reply-to" | "dup-to" => {
+                self.take();
+                let kind = match word {
+                    "route-to" => RouteKind::RouteTo,
+                    "reply-to" => RouteKind::ReplyTo,
+                    _ => RouteKind::DupTo,
+                };
+                let pool = self.pool(false)?;
+                self.once_only(options.route.replace((kind, pool)).is_some(), "route-to/reply-to/dup-to")?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn once_only(&mut self, was_there: bool, word: &str) -> Step<()> {
+        if was_there { Err(self.stop(format!("{word} cannot be redefined"))) } else { Ok(()) }
+    }
+
+    fn flag_option(&mut self, flag: &mut bool, word: &str) -> Step<bool> {
+        self.take();
+        let was_there = std::mem::replace(flag, true);
+        self.once_only(was_there, word).map(|()| true)
+    }
+
+    /// `! tagged`, `! received-on`.
+    fn negated_option(&mut self, options: &mut RuleOptions) -> Step<()> {
+        self.sign("!")?;
+        if self.eat("tagged") {
+            options.tagged = Some((true, self.tag_name()?));
+            return Ok(());
+        }
+        if self.peek() == &Token::Key("received-on") {
+            return self.received_on(true, options);
+        }
+        Err(self.syntax_error())
+    }
+
+    fn received_on(&mut self, is_negated: bool, options: &mut RuleOptions) -> Step<()> {
+        self.key("received-on")?;
+        let name = if self.eat("any") { "any".to_string() } else { self.interface_name()? };
+        let was_there = options.received_on.replace((is_negated, InterfaceName(name))).is_some();
+        self.once_only(was_there, "received-on")
+    }
+
+    fn tag_name(&mut self) -> Step<String> {
+        let name = self.texts()?;
+        if name.len() > 63 {
+            return Err(self.stop("tag too long, it may have 63 characters"));
+        }
+        Ok(name)
+    }
+
+    fn account_test(&mut self, is_user: bool, tests: &mut Vec<Comparison<u32>>) -> Step<()> {
+        let operator = self.operator();
+        let first = self.account(is_user)?;
+        let test = match (operator, self.binary_operator()) {
+            (None, None) => Comparison::Equal(first),
+            (None, Some(binary)) => {
+                let second = self.account(is_user)?;
+                binary.test(first, second)
+            }
+            (Some(unary), None) => unary.test(first),
+            (Some(_), Some(_)) => return Err(self.syntax_error()),
+        };
+        let is_simple = matches!(test, Comparison::Equal(_) | Comparison::Unequal(_));
+        if first == u32::MAX && !is_simple {
+            return Err(self.stop("unknown requires operator = or !="));
+        }
+        tests.push(test);
+        Ok(())
+    }
+
+    fn account(&mut self, is_user: bool) -> Step<u32> {
+        if let Token::Number(_) = *self.peek() {
+            let what = if is_user { "uid" } else { "gid" };
+            return Ok(self.number_within(what, 0, i64::from(u32::MAX) - 1)? as u32);
+        }
+        let name = self.text()?;
+        if name == "unknown" {
+            return Ok(u32::MAX);
+        }
+        let names = &self.environment.names;
+        let known = if is_user { &names.users } else { &names.groups };
+        let found = known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+        let what = if is_user { "user" } else { "group" };
+        found.ok_or(()).map_err(|()| self.stop(format!("unknown {what} {name}")))
+    }
+
+    fn flags(&mut self) -> Step<(u8, u8)> {
+        if self.eat("any") {
+            return Ok((0, 0));
+        }
+        let set = if let Token::Text(_) = *self.peek() { self.flag_set()? } else { 0 };
+        self.sign("/")?;
+        Ok((set, self.flag_set()?))
+    }
+
+    fn flag_set(&mut self) -> Step<u8> {
+        let letters = self.text()?;
+        let known = flags(&letters).ok_or(());
+        known.map_err(|()| self.stop(format!("bad flags {letters}: they are letters of FSRPAUEW")))
+    }
+
+    fn icmp(&mut self, family: Family, all: &mut Vec<(u8, Option<u8>)>) -> Step<()> {
+        let of = match *self.peek() {
+            Token::Number(_) => self.number_within("icmp-type", 0, 255)? as u8,
+            _ => {
+                let name = self.text()?;
+                let known = icmp_type(&name, family).ok_or(());
+                known.map_err(|()| self.stop(format!("unknown icmp-type {name}")))?
+            }
+        };
+        let code = if self.eat("code") { Some(self.icmp_code(of, family)?) } else { None };
+        all.push((of, code));
+        Ok(())
+    }
+
+    /// A code of ICMP, by number or name.
+    pub(crate) fn icmp_code(&mut self, of: u8, family: Family) -> Step<u8> {
+        if let Token::Number(_) = *self.peek() {
+            return Ok(self.number_within("icmp-code", 0, 255)? as u8);
+        }
+        let name = self.text()?;
+        icmp_code(of, &name, family).ok_or(()).map_err(|()| self.stop(format!("unknown icmp code {name}")))
+    }
+
+    fn type_of_service(&mut self) -> Step<u8> {
+        if let Token::Number(_) = *self.peek() {
+            return Ok(self.number_within("tos", 0, 255)? as u8);
+        }
+        let word = self.text()?;
+        let hexadecimal = || u8::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+        let known = type_of_service(&word).or_else(hexadecimal).ok_or(());
+        known.map_err(|()| self.stop(format!("illegal tos value {word}")))
+    }
+
+    /// A share of packets, of 2³² so many.
+    fn probability(&mut self) -> Step<u32> {
+        let word = self.number_or_text()?;
+        let (digits, scale) = word.strip_suffix('%').map_or((word.as_str(), 1.0), |digits| (digits, 0.01));
+        let share =
+            digits.parse::<f64>().ok().map(|share| share * scale).filter(|share| (0.0..=1.0).contains(share));
+        let Some(share) = share else {
+            return Err(self.stop(format!("invalid probability: {word}, it is from 0% to 100%")));
+        };
+        Ok(((share * f64::from(u32::MAX) + 0.5).floor() as u32).max(1))
+    }
+
+    fn keep(&mut self, word: &'static str) -> Step<(Keep, Option<StateOptions>)> {
+        self.take();
+        self.key("state")?;
+        let keep = match word {
+            "no" => return Ok((Keep::No, None)),
+            "keep" => Keep::Keep,
+            "modulate" => Keep::Modulate,
+            _ => Keep::Synproxy,
+        };
+        if !self.eat_sign("(") {
+            return Ok((keep, None));
+        }
+        let options = self.state_options()?;
+        self.sign(")")?;
+        Ok((keep, Some(options)))
+    }
+
+    fn scrub(&mut self) -> Step<Scrub> {
+        let mut scrub = Scrub { is_given: true, ..Scrub::default() };
+        self.sign("(")?;
+        loop {
+            let Token::Key(word) = *self.peek() else { return Err(self.syntax_error()) };
+            self.take();
+            match word {
+                "no-df" => scrub.clears_df = true,
+                "random-id" => scrub.randomises_id = true,
+                "min-ttl" => scrub.min_ttl = Some(self.number_within("min-ttl", 0, 255)? as u8),
+                "max-mss" => scrub.max_mss = Some(self.number_within("max-mss", 0, 65535)? as u16),
+                "set-tos" => scrub.tos = Some(self.type_of_service()?),
+                "reassemble" => {
+                    let what = self.text()?;
+                    if what != "tcp" {
+                        return Err(self.stop(format!("scrub reassemble supports only 'tcp', not '{what}'")));
+                    }
+                    scrub.reassembles_tcp = true;
+                }
+                _ => return Err(self.syntax_error()),
+            }
+            if !self.comma() && self.eat_sign(")") {
+                return Ok(scrub);
+            }
+        }
+    }
+
+    fn set_options(&mut self, set: &mut Set) -> Step<()> {
+        if !self.eat_sign("(") {
+            return self.set_one(set);
+        }
+        loop {
+            self.set_one(set)?;
+            if !self.comma() && self.eat_sign(")") {
+                return Ok(());
+            }
+        }
+    }
+
+    fn set_one(&mut self, set: &mut Set) -> Step<()> {
+        let Token::Key(word) = *self.peek() else { return Err(self.syntax_error()) };
+        self.take();
+        let was_there = match word {
+            "prio" => {
+                let both = self.pair(&mut |parser| Ok(parser.number_within("set prio", 0, 7)? as u8))?;
+                set.priority.replace((both.0, both.1.unwrap_or(both.0))).is_some()
+            }
+            "queue" => {
+                let (all, urgent) = self.pair(&mut Self::text)?;
+                set.queue.replace((all, urgent.unwrap_or_default())).is_some()
+            }
+            "tos" => set.tos.replace(self.type_of_service()?).is_some(),
+            "delay" => set.delay.replace(self.number_within("delay", 0, 65535)? as u16).is_some(),
+            _ => return Err(self.syntax_error()),
+        };
+        self.once_only(was_there, word)
+    }
+
+    /// One, or in parentheses one or two.
+    fn pair<T>(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<T>) -> Step<(T, Option<T>)> {
+        if !self.eat_sign("(") {
+            return Ok((item(self)?, None));
+        }
+        let first = item(self)?;
+        let has_comma = self.comma();
+        let second = if has_comma || self.peek() != &Token::Sign(")") { Some(item(self)?) } else { None };
+        self.sign(")")?;
+        Ok((first, second))
+    }
+
+    fn divert(&mut self, word: &str) -> Step<Divert> {
+        let host = match word {
+            "divert-reply" => return Ok(Divert::Reply),
+            "divert-to" => self.host()?.into_iter().next(),
+            _ => None,
+        };
+        self.key("port")?;
+        let PortWord::One(port) = self.port_word(false)? else {
+            return Err(self.stop("divert takes a single port"));
+        };
+        if port == 0 {
+            return Err(self.stop("invalid divert port 0"));
+        }
+        Ok(host.map_or(Divert::Packet(port), |host| Divert::To(host, port)))
+    }
+
+    fn family_to(&mut self) -> Step<FamilyTo> {
+        let Some(family) = self.family() else { return Err(self.syntax_error()) };
+        self.key("from")?;
+        let from = self.pool(true)?;
+        let to = if self.eat("to") { Some(self.pool(true)?) } else { None };
+        Ok(FamilyTo { family, from, to })
+    }
+}
