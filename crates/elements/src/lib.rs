@@ -18,6 +18,11 @@ pub mod flows {
     pub use crate::balance::flow_words::{protocol_name, protocol_of, state_name, state_of};
 }
 
+/// The door of a switch for a packet filter.
+pub mod switching {
+    pub use crate::switch::filter::{Filters, FrameFilter, MakeFilter, Passage, Spot};
+}
+
 pub use script::script::ClaimedSignals;
 
 /// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
@@ -66,6 +71,8 @@ elements! {
 
     balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, others, service, shared, tally,
         translate): flow_balancer;
+
+    switch(filter, handlers, shared, tag, worker): veb;
 
     files(network_header, trace): from_dump, to_dump;
 

@@ -80,6 +80,36 @@ reasons! {
     BadFragment "bad-fragment",
     /// The other fragments of the packet did not come in time, or there was no room to wait for them.
     Incomplete "incomplete",
+    /// The switch is down, and there is no host behind it.
+    SwitchDown "switch-down",
+    /// The port that it came by is no part of the switch.
+    NotAPort "not-a-port",
+    /// Frames without a tag are the host's at the port that it came by, and there is no host behind it.
+    Passthrough "passthrough",
+    /// It came by a port that only gets copies.
+    SpanInput "span-input",
+    /// Its destination is one that bridges keep to themselves (IEEE 802.1Q, table 8-1).
+    ReservedAddress "reserved-address",
+    /// A port is not in its VLAN, or it has a tag that is not let through.
+    VlanDenied "vlan-denied",
+    /// It has a second tag behind the first.
+    DoubleTag "double-tag",
+    /// It came by a locked port at which its source is not known to be.
+    SourceLocked "source-locked",
+    /// A rule of a port of the switch blocks it.
+    BlockedByRule "blocked-by-rule",
+    /// The packet filter blocks it.
+    Filtered "filtered",
+    /// The spanning tree holds a port back that it would pass.
+    PortBlocked "port-blocked",
+    /// It would leave the switch by the port that it came by.
+    SamePort "same-port",
+    /// It came by a port that doesn't talk to the one that it would leave by.
+    ProtectedPort "protected-port",
+    /// Too many frames for many stations came by its port in a short time.
+    Storm "storm",
+    /// There is no port of the switch that it could go to.
+    NoTarget "no-target",
     /// None of those who share a service can take it.
     NoMember "no-member",
     /// No pattern of a classifier matched.

@@ -6,8 +6,8 @@ use artery_engine::{Handler, Read, Write};
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::write(
         "ifconfig",
-        "words as of `ifconfig veb0 …`, such as `add em0` or `static em1 02:00:00:00:00:01`: changes the switch; all \
-         words hold, or none",
+        "words as of `ifconfig veb0 …`, such as `add em0` or `static em1 02:00:00:00:00:01`: changes the switch, \
+         command by command until one is refused",
         &Write(|v: &mut Veb, words, cx| v.ifconfig(words, cx)),
     )
     .once(),
@@ -20,18 +20,23 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "rules",
         "rules as `ifconfig veb0 rules IF` prints them, a line each; without parameters those of all ports",
-        &Read(|v: &mut Veb, port, cx| v.rules(port, cx)),
+        &Read(|v: &mut Veb, port, _| v.rules(port)),
     )
     .parameters(),
     Handler::read(
+        "config",
+        "the commands that make a switch with the same ports what this one is, a line each",
+        &Read(|v: &mut Veb, _, cx| v.commands(cx)),
+    ),
+    Handler::read(
         "drops",
         "dropped frames, a line `REASON PORT COUNT` for each reason and port that there were any of",
-        &Read(|v: &mut Veb, _, cx| v.drops(cx)),
+        &Read(|v: &mut Veb, _, _| v.drops()),
     ),
     Handler::read(
         "stats",
         "what was counted, a line each: `PORT in FRAMES BYTES out FRAMES BYTES` for ports, then `NAME COUNT`",
-        &Read(|v: &mut Veb, _, cx| v.stats(cx)),
+        &Read(|v: &mut Veb, _, _| v.stats()),
     ),
     Handler::read(
         "moves",

@@ -1,7 +1,11 @@
+use super::filter::{Filters, FrameFilter};
 use super::handlers::HANDLERS;
-use super::shared::SharedSwitch;
-use super::worker::Worker;
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, StartError, Time};
+use super::shared::{SharedSwitch, refused};
+use super::worker::{Batches, Scratch};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, StartError, Time};
+use artery_table::switch::Question;
+use artery_table::switch::counts::Counts;
+use artery_wire::EtherType;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +22,11 @@ came from. Every frame belongs to a VLAN: that of its tag, if the port is in it 
 (`untagged`, which is VNETID if nothing else was said). Addresses are known by VLAN.
 
 What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start, and by the
-handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [vport] [detached] [FLAG…]`. A `vport` is the
+handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [vport] [detached] [sticky] [FLAG…]`. A `vport` is the
 host's own door to the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. A `detached`
-port becomes part of the switch when `add` names it. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
-with a `-`.
+port becomes part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they are
+forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
+with a `-`. Without PORT and SPAN there are as many ports as inputs or outputs are connected, called p0, p1 and so on.
 
 With LINK0 tags of VLANs that the port is not in pass untouched, as part of a frame of the port's own VLAN, and so do frames to
 those reserved addresses (01:80:c2:00:00:00 to 0f) that a bridge of providers passes on; RESERVED names further ones by
@@ -40,7 +45,7 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
     ports: "1-/1-",
     processing: "h/h",
     args: &[
-        Arg::keyword("PORT", "NAME [vport] [detached] [FLAG…]", "", "a port; any number of them"),
+        Arg::keyword("PORT", "NAME [vport] [detached] [sticky] [FLAG…]", "", "a port; any number of them"),
         Arg::keyword("SPAN", "NAME", "", "a port that gets a copy of every frame and takes none; any number of them"),
         Arg::keyword("VNETID", "VLAN", "1", "the VLAN of untagged frames, where the port says nothing else"),
         Arg::keyword("MAXADDR", "addresses", "100", "most addresses that are known"),
@@ -60,3 +65,149 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
     build: |args| Ok(Box::new(Veb::new(args)?)),
     ..Class::DEFAULT
 };
+
+/// How often addresses are looked at whether they are too old.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A switch on one worker.
+pub(super) struct Veb {
+    shared: Arc<SharedSwitch>,
+    counts: Arc<Counts>,
+    filter: Option<Box<dyn FrameFilter>>,
+    filters: Arc<Filters>,
+    scratch: Scratch,
+    /// Whether this is the copy that looks after the addresses of all.
+    is_first: bool,
+}
+
+impl Veb {
+    fn new(args: &mut Args<'_>) -> Result<Veb, ArgError> {
+        let shared = match args.already_shared::<SharedSwitch>() {
+            Some(shared) => shared,
+            None => {
+                let shared = SharedSwitch::new(args)?;
+                args.shared(|| shared)
+            }
+        };
+        Ok(Veb {
+            counts: shared.switch.counts(),
+            shared,
+            filter: None,
+            filters: args.resource(),
+            scratch: Scratch::default(),
+            is_first: args.copy().0 == 0,
+        })
+    }
+
+    /// Does what words of ifconfig say.
+    pub(super) fn ifconfig(&mut self, words: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.shared.tell(words, now(cx))
+    }
+
+    pub(super) fn show(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch.show(now(cx)))
+    }
+
+    pub(super) fn addresses(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch.addresses(now(cx)))
+    }
+
+    pub(super) fn rules(&mut self, port: &str) -> Result<String, HandlerError> {
+        let port = Some(port.trim()).filter(|port| !port.is_empty());
+        self.shared.switch.rules(port).map_err(refused)
+    }
+
+    pub(super) fn commands(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let commands = self.shared.switch.commands(now(cx));
+        Ok(commands.iter().map(|command| format!("{command}\n")).collect())
+    }
+
+    pub(super) fn drops(&mut self) -> Result<String, HandlerError> {
+        Ok(self.shared.switch.drops())
+    }
+
+    pub(super) fn stats(&mut self) -> Result<String, HandlerError> {
+        Ok(self.shared.switch.stats())
+    }
+
+    pub(super) fn moves(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch.moves(now(cx)))
+    }
+
+    /// What would become of `IF DST SRC [VID] [TYPE]`.
+    pub(super) fn explain(&mut self, frame: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let question = self.question(frame).ok_or_else(|| {
+            let wanted =
+                "wanted is IF DST SRC [VID] [TYPE], such as em0 02:00:00:00:00:01 02:00:00:00:00:02 7 0x0806";
+            refused(format!("'{frame}' is no frame; {wanted}"))
+        })?;
+        Ok(self.shared.switch.explain(&question, now(cx), cx.turn()))
+    }
+
+    fn question(&self, frame: &str) -> Option<Question> {
+        let words: Vec<&str> = frame.split_whitespace().collect();
+        let (port, [destination, source, rest @ ..]) = words.split_first()? else { return None };
+        let hex = |word: &str| u16::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+        let (vlan, ether_type) = match rest {
+            [] => (None, None),
+            [word] if hex(word).is_some() => (None, hex(word)),
+            [vlan] => (Some(vlan.parse::<u16>().ok()?), None),
+            [vlan, word] => (Some(vlan.parse::<u16>().ok()?), Some(hex(word)?)),
+            _ => return None,
+        };
+        Some(Question {
+            port: self.shared.port(port)?,
+            destination: destination.parse().ok()?,
+            source: source.parse().ok()?,
+            vlan: vlan.filter(|vlan| *vlan < 4096),
+            ether_type: ether_type.map_or(EtherType::IPV4, EtherType),
+        })
+    }
+}
+
+fn now(cx: &mut Context<'_>) -> Duration {
+    cx.now().since(Time::ZERO)
+}
+
+impl Element for Veb {
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.filter = self.filters.make(&self.shared.name, &self.shared.names);
+        if self.is_first {
+            let then = cx.now() + SWEEP;
+            cx.wake_at(then);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let Veb { shared, counts, filter, scratch, .. } = self;
+        let (switch, turn, now) = (&shared.switch, cx.turn(), now(cx));
+        let mut batches = Batches {
+            switch,
+            view: switch.view(turn),
+            table: switch.table(turn),
+            counts,
+            filter: filter.as_deref_mut(),
+            port: input as u16,
+            now,
+        };
+        batches.switch(batch, scratch, cx);
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        let time = cx.now();
+        self.shared.switch.sweep(now(cx));
+        cx.wake_at(time + SWEEP);
+        true
+    }
+
+    /// Takes over the addresses that a switch of the same name has learned.
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<Veb>().filter(|_| self.is_first) {
+            self.shared.switch.take_over(&old.shared.switch, now(cx));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

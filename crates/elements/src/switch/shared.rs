@@ -1,0 +1,174 @@
+//! What the copies of a Veb on several workers share, made of its arguments.
+use artery_engine::{ArgError, Args, HandlerError};
+use artery_lang::args::unquote;
+use artery_table::switch::command::{Command, PortFlag, VlanId, parse, parse_rule};
+use artery_table::switch::{Config, MOST_ENTRIES, Port, Role, Switch};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Longest file with rules that is read.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// A switch, as its copies know it.
+pub(super) struct SharedSwitch {
+    pub(super) switch: Switch,
+    pub(super) name: String,
+    /// The names of its ports, in the order of inputs and outputs.
+    pub(super) names: Vec<String>,
+    /// What IFCONFIG said, until the first copy starts.
+    first_words: Vec<String>,
+}
+
+impl SharedSwitch {
+    pub(super) fn new(args: &Args<'_>) -> Result<SharedSwitch, ArgError> {
+        let config = config(args)?;
+        let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
+        check_ports(args, names.len())?;
+        let name = config.name.clone();
+        let switch = Switch::new(args.domain(), config).map_err(|why| ArgError::wrong(why.to_string()))?;
+        let shared = SharedSwitch {
+            switch,
+            name,
+            names,
+            first_words: args.rest("IFCONFIG").iter().map(|text| unquote(text)).collect(),
+        };
+        for words in &shared.first_words {
+            // Addresses get their age by the clock, which runs when the router does.
+            shared.tell(words, Duration::ZERO).map_err(|why| wrong("IFCONFIG", words, why))?;
+        }
+        Ok(shared)
+    }
+
+    /// Does what words of ifconfig say, up to the first command that is refused.
+    pub(super) fn tell(&self, words: &str, now: Duration) -> Result<(), HandlerError> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        for command in parse(&words).map_err(refused)? {
+            match &command {
+                Command::RuleFile(file) => self.add_rules(file, now)?,
+                command => self.switch.apply(command, now).map_err(refused)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rules of a file, one a line; empty lines and those that begin with `#` say nothing.
+    fn add_rules(&self, file: &str, now: Duration) -> Result<(), HandlerError> {
+        let length = std::fs::metadata(file).map_err(|why| refused(format!("{file}: {why}")))?.len();
+        if length > LONGEST_FILE {
+            return Err(refused(format!("{file}: {length} bytes are too many for a file of rules")));
+        }
+        let text = std::fs::read_to_string(file).map_err(|why| refused(format!("{file}: {why}")))?;
+        let mut rules = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words.first().is_some_and(|word| !word.starts_with('#')) {
+                rules.push(parse_rule(&words).map_err(|why| refused(format!("{file}:{number}: {why}")))?);
+            }
+        }
+        let apply = |rule| self.switch.apply(&Command::Rule(Box::new(rule)), now);
+        rules.into_iter().try_for_each(apply).map_err(|why| refused(format!("{file}: {why}")))
+    }
+
+    /// The number of a port.
+    pub(super) fn port(&self, name: &str) -> Option<u16> {
+        self.names.iter().position(|of| of == name).map(|at| at as u16)
+    }
+}
+
+pub(super) fn refused(why: impl Display) -> HandlerError {
+    HandlerError::refused(why.to_string())
+}
+
+fn wrong(argument: &str, text: &str, why: impl Display) -> ArgError {
+    ArgError::wrong_at(text, format!("{argument} {text}: {why}"))
+}
+
+fn config(args: &Args<'_>) -> Result<Config, ArgError> {
+    let mut config = Config::new(args.name());
+    config.is_up = args.read("UP")?;
+    config.links = [args.read("LINK0")?, args.read("LINK1")?, args.read("LINK2")?];
+    let vlan: u16 = args.read("VNETID")?;
+    config.vnetid =
+        Some(VlanId::new(vlan).ok_or_else(|| wrong("VNETID", &vlan.to_string(), "is none of 1 to 4094"))?);
+    for digits in args.rest("RESERVED") {
+        config.reserved |= 1 << reserved(digits)?;
+    }
+    limit(args, &mut config)?;
+    for text in args.rest("PORT") {
+        connect(&mut config, text)?;
+    }
+    for name in args.rest("SPAN") {
+        config.connect(Port::new(name.trim(), Role::Span)).map_err(|why| wrong("SPAN", name, why))?;
+    }
+    if config.ports.is_empty() {
+        for at in 0..args.inputs().max(args.outputs()) {
+            config
+                .connect(Port::new(format!("p{at}"), Role::Member))
+                .map_err(|why| ArgError::wrong(why.to_string()))?;
+        }
+    }
+    Ok(config)
+}
+
+fn limit(args: &Args<'_>, config: &mut Config) -> Result<(), ArgError> {
+    let limits = &mut config.limits;
+    (limits.entries, limits.rate) = (args.read("MAXADDR")?, args.read("LEARN_RATE")?);
+    if !(1..=MOST_ENTRIES).contains(&limits.entries) {
+        return Err(wrong("MAXADDR", &limits.entries.to_string(), format!("is none of 1 to {MOST_ENTRIES}")));
+    }
+    limits.timeout = match args.read::<u32>("TIMEOUT")? {
+        0 => u32::MAX,
+        seconds => seconds,
+    };
+    (limits.evicts, limits.damping) = (args.read("EVICT")?, args.read("DAMPING")?);
+    Ok(())
+}
+
+/// The last digit of an address that bridges keep to themselves.
+fn reserved(digits: &str) -> Result<u8, ArgError> {
+    let digits = digits.trim();
+    let last = u8::from_str_radix(digits, 16).ok().filter(|last| *last < 16);
+    last.ok_or_else(|| wrong("RESERVED", digits, "is none of 00 to 0f"))
+}
+
+/// `NAME [vport] [detached] [sticky] [FLAG…]`.
+fn connect(config: &mut Config, text: &str) -> Result<(), ArgError> {
+    let text = unquote(text);
+    let mut words = text.split_whitespace();
+    let name = words.next().ok_or_else(|| wrong("PORT", &text, "wants a name"))?;
+    let mut port = Port::new(name, Role::Member);
+    let mut flags = Vec::new();
+    for word in words {
+        let (on, bare) = word.strip_prefix('-').map_or((true, word), |bare| (false, bare));
+        match (word, PortFlag::ALL.into_iter().find(|flag| flag.word() == bare)) {
+            (_, Some(flag)) => flags.push((flag, on)),
+            ("vport", _) => port.is_vport = true,
+            ("sticky", _) => port.is_sticky = true,
+            ("detached", _) => port.role = Role::Detached,
+            _ => {
+                let wants = "is none of vport, detached, sticky, learn, discover, locked and blocknonip; IFCONFIG takes all words";
+                return Err(wrong("PORT", &text, format!("'{word}' {wants}")));
+            }
+        }
+    }
+    config.connect(port).map_err(|why| wrong("PORT", &text, why))?;
+    flags
+        .into_iter()
+        .try_for_each(|(flag, on)| config.set_flag(name, flag, on))
+        .map_err(|why| wrong("PORT", &text, why))
+}
+
+/// Refuses inputs and outputs that belong to no port.
+fn check_ports(args: &Args<'_>, ports: usize) -> Result<(), ArgError> {
+    let (inputs, outputs) = (args.inputs(), args.outputs());
+    let fits = inputs <= ports && (outputs == ports || outputs == 2 * ports);
+    let (named, plural) = (format!("{ports} port"), if ports == 1 { "" } else { "s" });
+    match fits {
+        true => Ok(()),
+        false => Err(ArgError::wrong(format!(
+            "{inputs} inputs and {outputs} outputs are connected; {named}{plural} {} as many outputs, or twice as many for what \
+             is the host's",
+            if ports == 1 { "needs" } else { "need" }
+        ))),
+    }
+}

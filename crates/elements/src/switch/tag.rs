@@ -1,0 +1,69 @@
+//! Tags of frames: put on, taken off, changed.
+use artery_engine::Packet;
+use artery_table::switch::decide::Change;
+use artery_wire::EtherType;
+
+/// Bytes of two addresses, and of a tag behind them.
+const ADDRESSES: usize = 12;
+const TAG: usize = 4;
+
+/// Changes the tag of a frame; says whether there was room. A frame without a tag keeps what it has.
+#[inline]
+pub(super) fn change(frame: &mut Packet, change: Change) -> bool {
+    match change {
+        Change::Keep => true,
+        Change::Untag => take_off(frame),
+        Change::Tag(tag) => put_on(frame, tag),
+        Change::Retag(tag) => {
+            let bits = frame.data_mut().get_mut(ADDRESSES + 2..ADDRESSES + TAG);
+            bits.map(|bits| bits.copy_from_slice(&tag.to_be_bytes())).is_some()
+        }
+    }
+}
+
+fn take_off(frame: &mut Packet) -> bool {
+    if frame.len() < ADDRESSES + TAG {
+        return false;
+    }
+    frame.data_mut().copy_within(..ADDRESSES, TAG);
+    let is_off = frame.strip(TAG).is_ok();
+    frame.set_mac_header(0);
+    is_off
+}
+
+fn put_on(frame: &mut Packet, tag: u16) -> bool {
+    if frame.len() < ADDRESSES || frame.prepend(TAG).is_err() {
+        return false;
+    }
+    let data = frame.data_mut();
+    data.copy_within(TAG..TAG + ADDRESSES, 0);
+    data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
+    data[ADDRESSES + 2..ADDRESSES + TAG].copy_from_slice(&tag.to_be_bytes());
+    frame.set_mac_header(0);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Pool;
+    use artery_wire::build::ether;
+
+    #[test]
+    fn tags_are_put_on_changed_and_taken_off() {
+        let pool = Pool::new(8, 1).unwrap();
+        let frame = |vlan: Option<u16>| {
+            let frame = ether([1; 6], [2; 6]);
+            let frame = vlan.map_or(frame.clone(), |vlan| frame.vlan(vlan));
+            frame.raw(EtherType::IPV4, b"payload").bytes()
+        };
+        let mut packet = pool.packet_from(&frame(None)).unwrap();
+        assert!(change(&mut packet, Change::Tag(7)) && packet.data() == frame(Some(7)));
+        assert!(change(&mut packet, Change::Retag(9)) && packet.data() == frame(Some(9)));
+        assert!(change(&mut packet, Change::Keep) && packet.data() == frame(Some(9)));
+        assert!(change(&mut packet, Change::Untag) && packet.data() == frame(None));
+        let mut short = pool.packet_from(&[0; 11]).unwrap();
+        assert!(!change(&mut short, Change::Tag(7)) && !change(&mut short, Change::Untag));
+        assert!(!change(&mut short, Change::Retag(7)) && short.data() == [0; 11]);
+    }
+}

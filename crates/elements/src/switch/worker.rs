@@ -1,0 +1,315 @@
+//! A batch of frames on its way through a switch.
+use super::filter::{FrameFilter, Passage, Spot};
+use super::tag;
+use artery_engine::{Batch, Context, DropReason, Packet};
+use artery_table::switch::counts::Counts;
+use artery_table::switch::decide::{self, Cause, Change, Entered, Many, Note, Stop, Way};
+use artery_table::switch::{Direction, Learned, MacKey, MacTable, Sight, Switch, View, seconds};
+use std::time::Duration;
+
+/// No port: the frame is looked at one by one.
+const ODD: u16 = u16::MAX;
+
+/// What is kept from batch to batch, so that it need not be made anew.
+#[derive(Default)]
+pub(super) struct Scratch {
+    notes: Vec<Note>,
+    ways: Vec<u16>,
+}
+
+/// The switch for the time of a batch.
+pub(super) struct Batches<'a> {
+    pub(super) switch: &'a Switch,
+    pub(super) view: &'a View,
+    pub(super) table: &'a MacTable,
+    pub(super) counts: &'a Counts,
+    pub(super) filter: Option<&'a mut (dyn FrameFilter + 'static)>,
+    /// The port that frames come by.
+    pub(super) port: u16,
+    pub(super) now: Duration,
+}
+
+impl Batches<'_> {
+    /// Switches frames: all at once what meets nothing but the table, and the rest one by one.
+    #[inline]
+    pub(super) fn switch(&mut self, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
+        let Some(counts) = self.counts.ports.get(usize::from(self.port)) else {
+            return cx.discard_all(batch, DropReason::NotAPort);
+        };
+        counts.received[0].add(batch.len() as u64);
+        match self.view.vlan(self.port).filter(|_| self.view.is_plain(self.port)) {
+            Some(vlan) => self.switch_plain(vlan, batch, scratch, cx),
+            None => {
+                counts.received[1].add(batch.iter().map(|frame| frame.len() as u64).sum());
+                batch.drain().for_each(|frame| self.one(frame, cx));
+            }
+        }
+    }
+
+    fn switch_plain(&mut self, vlan: u16, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
+        let Scratch { notes, ways } = scratch;
+        let mut bytes = 0;
+        notes.clear();
+        notes.extend(batch.iter().map(|frame| {
+            bytes += frame.len() as u64;
+            decide::note(self.table, vlan, frame.data())
+        }));
+        self.counts.ports[usize::from(self.port)].received[1].add(bytes);
+        ways.clear();
+        match self.filter.is_some() && self.view.has_filter() {
+            false => ways.extend(notes.iter().map(|note| self.quick(note))),
+            true => self.filter_plain(notes, ways, batch, cx),
+        }
+        let Some(first) = ways.first().copied() else { return };
+        if first != ODD && ways.iter().all(|way| *way == first) {
+            self.count_sent(first, batch.len() as u64, bytes);
+            return cx.send_all(usize::from(first), batch);
+        }
+        for (frame, way) in batch.drain().zip(ways.iter()) {
+            match *way {
+                ODD => self.one(frame, cx),
+                way => self.send(frame, way, cx),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn quick(&self, note: &Note) -> u16 {
+        let now = seconds(self.now);
+        decide::quick(self.view, self.table, self.port, note, now).map_or(ODD, |(to, source)| {
+            self.table.refresh(source, now);
+            to
+        })
+    }
+
+    /// The same, with a packet filter on the way. Frames that it blocks end here.
+    fn filter_plain(
+        &mut self,
+        notes: &mut Vec<Note>,
+        ways: &mut Vec<u16>,
+        batch: &mut Batch,
+        cx: &mut Context<'_>,
+    ) {
+        let mut notes = notes.iter();
+        let now = seconds(self.now);
+        batch.filter_map(|mut frame| {
+            let note = notes.next()?;
+            let Some((to, source)) = decide::quick(self.view, self.table, self.port, note, now) else {
+                ways.push(ODD);
+                return Some(frame);
+            };
+            if note.is_ip && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
+                self.drop(frame, self.port, Cause::Filter, cx);
+                return None;
+            }
+            self.table.refresh(source, now);
+            if note.is_ip && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
+                self.drop(frame, to, Cause::Filter, cx);
+                return None;
+            }
+            ways.push(to);
+            Some(frame)
+        });
+    }
+
+    /// Switches a frame, step by step.
+    fn one(&mut self, mut frame: Packet, cx: &mut Context<'_>) {
+        let Some(sight) = Sight::new(frame.data()) else {
+            return self.drop(frame, self.port, Cause::TooShort, cx);
+        };
+        if let Err(stop) = decide::meet(self.view, self.port, &sight) {
+            return self.stop(frame, stop, cx);
+        }
+        self.copy(&frame, cx);
+        let sight = Sight::new(frame.data()).unwrap_or(sight);
+        let entered = match decide::enter(self.view, self.port, &sight, |key| self.find(key)) {
+            Ok(entered) => entered,
+            Err(cause) => return self.drop(frame, self.port, cause, cx),
+        };
+        let key = decide::learns(self.view, &sight, &entered);
+        if entered.is_filtered
+            && !self.pass_marked(&mut frame, Spot::Port(self.port), Direction::In, &entered, cx)
+        {
+            return self.drop(frame, self.port, Cause::Filter, cx);
+        }
+        key.into_iter().for_each(|key| self.learn(key));
+        self.go(frame, &entered, cx);
+    }
+
+    /// Sends a frame that was taken in where it goes.
+    fn go(&mut self, mut frame: Packet, entered: &Entered, cx: &mut Context<'_>) {
+        let Some(sight) = Sight::new(frame.data()) else {
+            return self.drop(frame, self.port, Cause::TooShort, cx);
+        };
+        let to = match decide::way(self.view, &sight, entered, |key| self.find(key)) {
+            Ok(Way::One(to)) => to,
+            Ok(Way::Many(many)) => return self.flood(frame, entered, many, cx),
+            Err(cause) => return self.drop(frame, self.port, cause, cx),
+        };
+        let change = match decide::leave(self.view, &sight, entered, to, None) {
+            Ok(change) => change,
+            Err(cause) => return self.drop(frame, to, cause, cx),
+        };
+        let is_filtered = decide::is_filtered_out(self.view, entered, to);
+        if is_filtered && !self.pass_marked(&mut frame, Spot::Port(to), Direction::Out, entered, cx) {
+            return self.drop(frame, to, Cause::Filter, cx);
+        }
+        self.leave(frame, to, change, cx);
+    }
+
+    /// Sends a frame to all ports that may have it: copies, and the frame itself to the last one.
+    fn flood(&mut self, mut frame: Packet, entered: &Entered, many: Many, cx: &mut Context<'_>) {
+        if !self.switch.may_flood(self.view, self.port, many, self.now) {
+            return self.drop(frame, self.port, Cause::Storm, cx);
+        }
+        if entered.is_filtered && !self.pass_marked(&mut frame, Spot::Switch, Direction::Out, entered, cx) {
+            return self.drop(frame, self.port, Cause::Filter, cx);
+        }
+        let mut last: Option<(u16, Change)> = None;
+        for to in 0..self.view.len() as u16 {
+            let Some(sight) = Sight::new(frame.data()) else { continue };
+            match decide::leave(self.view, &sight, entered, to, Some(many)) {
+                Ok(change) => {
+                    if let Some((to, change)) = last.replace((to, change))
+                        && let Some(copy) = cx.duplicate(&frame)
+                    {
+                        self.leave(copy, to, change, cx);
+                    }
+                }
+                Err(cause @ (Cause::Protected | Cause::Rule | Cause::NonIp)) => self.count_stop(to, cause),
+                Err(_) => {}
+            }
+        }
+        self.counts.flooded.add(1);
+        match last {
+            Some((to, change)) => self.leave(frame, to, change, cx),
+            None => self.drop(frame, self.port, Cause::Nowhere, cx),
+        }
+    }
+
+    /// What is known of an address, if that isn't too old.
+    fn find(&self, key: MacKey) -> Option<artery_table::switch::Entry> {
+        let entry = self.table.find(self.table.place(key))?;
+        (!entry.is_old(seconds(self.now), self.view.timeout())).then_some(entry)
+    }
+
+    /// Learns that an address is here: without a lock where that is known, or can't be learned.
+    fn learn(&self, key: MacKey) {
+        let learned = match self.table.find(self.table.place(key)) {
+            Some(entry) if entry.port() == self.port => {
+                self.table.refresh(entry, seconds(self.now));
+                return;
+            }
+            Some(entry) if entry.is_static() => Learned::Stays,
+            None if self.switch.is_full() => Learned::Full,
+            _ => self.switch.learn(key, self.port, self.view.is_sticky(self.port), self.now),
+        };
+        self.counts.learned[learned as usize].add(1);
+    }
+
+    /// Sends copies to the ports that get them.
+    fn copy(&self, frame: &Packet, cx: &mut Context<'_>) {
+        for to in self.view.spans() {
+            if let Some(copy) = cx.duplicate(frame) {
+                self.counts.copied.add(1);
+                self.send(copy, *to, cx);
+            }
+        }
+    }
+
+    fn leave(&self, mut frame: Packet, to: u16, change: Change, cx: &mut Context<'_>) {
+        match tag::change(&mut frame, change) {
+            true => self.send(frame, to, cx),
+            false => cx.discard(frame, DropReason::NoRoom),
+        }
+    }
+
+    #[inline]
+    fn send(&self, frame: Packet, to: u16, cx: &mut Context<'_>) {
+        self.count_sent(to, 1, frame.len() as u64);
+        cx.send(usize::from(to), frame);
+    }
+
+    #[inline]
+    fn count_sent(&self, to: u16, frames: u64, bytes: u64) {
+        if let Some(counts) = self.counts.ports.get(usize::from(to)) {
+            counts.sent[0].add(frames);
+            counts.sent[1].add(bytes);
+        }
+    }
+
+    fn pass_marked(
+        &mut self,
+        frame: &mut Packet,
+        spot: Spot,
+        direction: Direction,
+        entered: &Entered,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        self.pass(frame, spot, direction, entered.mark.as_deref(), entered.is_tagged(), cx)
+    }
+
+    /// Asks the packet filter, if there is one.
+    fn pass(
+        &mut self,
+        frame: &mut Packet,
+        spot: Spot,
+        direction: Direction,
+        mark: Option<&str>,
+        is_tagged: bool,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let is_reversed = matches!(spot, Spot::Port(port) if self.view.is_vport(port));
+        let direction = match (direction, is_reversed) {
+            (Direction::In, false) | (Direction::Out, true) => Direction::In,
+            _ => Direction::Out,
+        };
+        let passage = Passage { spot, direction, mark, is_tagged };
+        self.filter.as_mut().is_none_or(|filter| filter.test(frame, &passage, cx))
+    }
+
+    fn stop(&self, frame: Packet, stop: Stop, cx: &mut Context<'_>) {
+        match stop {
+            Stop::Drop(cause) => self.drop(frame, self.port, cause, cx),
+            Stop::Host(cause) if cx.outputs() > self.view.len() => {
+                self.count_stop(self.port, cause);
+                cx.send_or_discard(self.view.len() + usize::from(self.port), frame, reason(cause));
+            }
+            Stop::Host(cause) => self.drop(frame, self.port, cause, cx),
+        }
+    }
+
+    #[cold]
+    fn drop(&self, frame: Packet, port: u16, cause: Cause, cx: &mut Context<'_>) {
+        self.count_stop(port, cause);
+        cx.discard(frame, reason(cause));
+    }
+
+    fn count_stop(&self, port: u16, cause: Cause) {
+        self.counts.ports.get(usize::from(port)).into_iter().for_each(|counts| counts.stop(cause));
+    }
+}
+
+/// The reason under which the engine counts a frame.
+fn reason(cause: Cause) -> DropReason {
+    match cause {
+        Cause::Down => DropReason::SwitchDown,
+        Cause::Detached => DropReason::NotAPort,
+        Cause::Passthrough => DropReason::Passthrough,
+        Cause::SpanInput => DropReason::SpanInput,
+        Cause::TooShort => DropReason::TooShort,
+        Cause::Reserved => DropReason::ReservedAddress,
+        Cause::NonIp => DropReason::UnknownEtherType,
+        Cause::Vlan => DropReason::VlanDenied,
+        Cause::DoubleTag => DropReason::DoubleTag,
+        Cause::Locked => DropReason::SourceLocked,
+        Cause::Rule => DropReason::BlockedByRule,
+        Cause::Filter => DropReason::Filtered,
+        Cause::Blocked => DropReason::PortBlocked,
+        Cause::SamePort => DropReason::SamePort,
+        Cause::Protected => DropReason::ProtectedPort,
+        Cause::LinkDown => DropReason::PortDown,
+        Cause::NotDiscovered | Cause::Nowhere => DropReason::NoTarget,
+        Cause::Storm => DropReason::Storm,
+    }
+}
