@@ -8,6 +8,7 @@ pub(crate) mod ifconfig;
 pub(crate) mod import;
 mod machine;
 mod members;
+mod pf;
 mod plan;
 mod switch_file;
 mod text;

@@ -167,6 +167,20 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
 }
 
 #[test]
+fn a_mistake_in_pf_conf_is_named_with_its_line_and_nothing_starts() {
+    let pf = "set skip on lo0\npass in on nosuch from any to any prot tcp\npass in proto tcp user root\n";
+    let folder = etc(&[("hostname.veb0", "add em0\nlink1\nup"), ("pf.conf", pf)]);
+    let outcome = artery(&["up", "--etc", &text(&folder)]);
+    assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");
+    let wrong = |line: usize| format!("error: {}/pf.conf:{line}: ", text(&folder));
+    assert!(outcome.err.contains(&wrong(2)) && !outcome.err.contains(&wrong(1)), "{}", outcome.err);
+    assert!(outcome.err.contains("nothing was started"), "{}", outcome.err);
+    let explained = artery(&["import", "--explain", &text(&folder)]);
+    assert_eq!(explained.status, 1);
+    assert!(explained.out.contains("pf.conf:1: honoured: set skip on lo0\n"), "{}", explained.out);
+}
+
+#[test]
 fn what_the_machine_lacks_is_said_and_nothing_starts() {
     let outcome = artery(&["up", "--etc", &seed1(), "--map", "cnmac0=nonsuch0,cnmac1=nonsuch0,em0=lo"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");

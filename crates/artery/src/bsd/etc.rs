@@ -15,6 +15,14 @@ pub(super) struct Etc {
     pub(super) pf: Option<String>,
 }
 
+impl Etc {
+    /// Where a file is that BSD would look for in /etc.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        let within = self.folder.join(name.strip_prefix("/etc/").unwrap_or(name));
+        if within.exists() || !name.starts_with('/') { within } else { name.into() }
+    }
+}
+
 /// A hostname.if file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct File {

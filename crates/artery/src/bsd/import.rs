@@ -1,7 +1,7 @@
 //! `artery import`: what becomes of each line of BSD's files, or the configuration that they make.
-use super::etc;
 use super::plan::{Wishes, plan};
 use super::verdict::{Judged, json, text};
+use super::{etc, pf};
 use crate::router::called;
 use crate::voice::{complain, print};
 use clap::Args;
@@ -35,7 +35,8 @@ pub(crate) struct ImportOptions {
 /// Explains the files, or prints the configuration that they make.
 pub(crate) fn command(options: &ImportOptions) -> anyhow::Result<u8> {
     let etc = etc::read(&options.etc)?;
-    let plan = plan(&etc, &Wishes { switches: options.switch.clone(), runs_commands: false })?;
+    let mut plan = plan(&etc, &Wishes { switches: options.switch.clone(), runs_commands: false })?;
+    pf::judge(&etc, &mut plan);
     let refusals: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
     match (options.explain, options.json) {
         (true, true) => print(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,

@@ -8,7 +8,6 @@ use artery_rcu::Domain;
 use artery_table::switch::command::{Command, Untagged, parse, parse_rule};
 use artery_table::switch::{self, Config, Role, SwitchError};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a port of another switch is refused with, in part.
@@ -214,7 +213,7 @@ impl<'a> Reader<'a> {
 
     /// Adds the rules of a file.
     fn rules_of(&mut self, name: &str) -> Verdict {
-        let path = path(&self.etc.folder, name);
+        let path = self.etc.path(name);
         let text = match std::fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => return Verdict::Refused(format!("{}: {}", path.display(), system_message(&error))),
@@ -252,12 +251,6 @@ fn passthrough(port: &str) -> Verdict {
         "the host sees nothing of what arrives at {port}, which is all the switch's; give the host a door instead: 'add \
          vport0', and 'untagged vport0' with the VLAN"
     ))
-}
-
-/// Where a file is that BSD would look for in /etc.
-fn path(folder: &Path, name: &str) -> PathBuf {
-    let within = folder.join(name.strip_prefix("/etc/").unwrap_or(name));
-    if within.exists() || !name.starts_with('/') { within } else { name.into() }
 }
 
 /// What link0 to link2 mean for bridge(4), which is nothing like what they mean for veb(4).

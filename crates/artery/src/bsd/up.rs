@@ -2,7 +2,7 @@
 use super::machine::{Map, look};
 use super::plan::{Plan, Wishes, plan};
 use super::verdict::Judged;
-use super::{etc, text, verdict};
+use super::{etc, pf, text, verdict};
 use crate::cli::values::{Period, device, number, period, processor, seconds};
 use crate::cli::{default_socket, map_devices};
 use crate::job::{Input, Job};
@@ -81,7 +81,8 @@ pub(crate) struct UpOptions {
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let etc = etc::read(&options.etc)?;
     let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
-    let plan = plan(&etc, &wishes)?;
+    let mut plan = plan(&etc, &wishes)?;
+    pf::judge(&etc, &mut plan);
     if options.dry_run {
         return dry_run(&plan, &options);
     }

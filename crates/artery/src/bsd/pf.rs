@@ -1,0 +1,162 @@
+//! pf.conf: what becomes of its lines, and which switches show the packet filter what passes.
+use super::etc::{Etc, Kind};
+use super::hostname::lines;
+use super::plan::{Plan, Port, PortKind, Switch};
+use super::verdict::{Judged, Note, Place, Verdict};
+use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::syntax::{Environment, Names, Settings, read, unsupported};
+use artery_table::switch::command::Command;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
+
+/// Judges pf.conf, if there is one.
+pub(super) fn judge(etc: &Etc, plan: &mut Plan) {
+    let Some(text) = &etc.pf else { return };
+    let file = etc.folder.join("pf.conf").display().to_string();
+    let mut wrong = wrong(etc, plan, &file, text);
+    let lines = lines(text);
+    for (n, line) in lines.iter().enumerate() {
+        // A rule may go on behind its first line.
+        let next = lines.get(n + 1).map_or(usize::MAX, |next| next.number);
+        let why = take(&mut wrong, &file, line.number..next);
+        let verdict = why.map_or(Verdict::Honoured, Verdict::Refused);
+        let place = Place { file: file.clone(), line: line.number };
+        plan.judged.push(Judged { place, text: line.text.clone(), verdict });
+    }
+    // What stands in front of all lines, or in other files.
+    for ((file, line), why) in wrong {
+        let place = Place { file, line };
+        plan.judged.push(Judged { place, text: "(the file)".to_string(), verdict: Verdict::Refused(why) });
+    }
+    let notes: Vec<Note> = plan.switches.iter().filter_map(unseen).collect();
+    plan.notes.extend(notes.into_iter().map(|note| Note { file: file.clone(), ..note }));
+}
+
+/// What is wrong, by file and line.
+type Wrong = BTreeMap<(String, usize), String>;
+
+fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
+    let (parsed, faults) = read(file, text.as_bytes(), &environment(etc, plan), &Settings::default());
+    let unsupported = unsupported(&parsed.ruleset).into_iter();
+    let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
+    let mut wrong = Wrong::new();
+    for (place, why) in faults.into_iter().map(|fault| (fault.place, fault.message)).chain(unsupported) {
+        let name = if place.file.is_empty() { file.to_string() } else { place.file.to_string() };
+        let all = wrong.entry((name, place.line as usize)).or_default();
+        if !all.split("; ").any(|said| said == why) {
+            *all += &if all.is_empty() { why } else { format!("; {why}") };
+        }
+    }
+    wrong
+}
+
+/// Takes out what is wrong with some lines of a file.
+fn take(wrong: &mut Wrong, file: &str, lines: std::ops::Range<usize>) -> Option<String> {
+    let keys: Vec<_> = wrong
+        .range((file.into(), lines.start)..(file.into(), lines.end))
+        .map(|(key, _)| key.clone())
+        .collect();
+    let why: Vec<String> = keys.iter().filter_map(|key| wrong.remove(key)).collect();
+    (!why.is_empty()).then(|| why.join("; "))
+}
+
+/// What the rules can refer to: the interfaces that the other files name, and files of the same folder.
+fn environment<'a>(etc: &'a Etc, plan: &Plan) -> Environment<'a> {
+    let own = |address: IpAddr, length| InterfaceAddress { address, length, peer: None };
+    let of_port =
+        |port: &Port| record(&port.name, port.addresses.iter().map(|(ip, len)| own(*ip, *len)).collect());
+    let loopback = vec![own(Ipv4Addr::LOCALHOST.into(), 8), own(Ipv6Addr::LOCALHOST.into(), 128)];
+    let mut records = vec![InterfaceRecord { is_loopback: true, ..record("lo0", loopback) }];
+    for switch in &plan.switches {
+        records.push(record(&switch.name, Vec::new()));
+        records.extend(switch.ports.iter().map(of_port));
+    }
+    Environment {
+        interfaces: Interfaces(records),
+        names: Names::builtin(),
+        read_file: Box::new(|name| {
+            std::fs::read(etc.path(name)).map_err(|error| crate::load::system_message(&error))
+        }),
+        find_host: Box::new(|name| {
+            (name, 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default()
+        }),
+    }
+}
+
+fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
+    InterfaceRecord {
+        name: name.to_string(),
+        groups: vec!["all".into()],
+        addresses,
+        ..InterfaceRecord::default()
+    }
+}
+
+/// Says of a switch that the filter sees little or nothing of it.
+fn unseen(switch: &Switch) -> Option<Note> {
+    let set = |command: &Command| match command {
+        Command::Link { number: 1, on } => Some(*on),
+        _ => None,
+    };
+    if switch.kind == Kind::Bridge || switch.commands.iter().filter_map(set).next_back() == Some(true) {
+        return None;
+    }
+    let doors = switch.ports.iter().filter(|port| port.kind == PortKind::Door).map(|port| port.name.as_str());
+    let doors: Vec<&str> = doors.collect();
+    let sees = match doors.is_empty() {
+        true => "nothing".to_string(),
+        false => format!("nothing but what passes {}", doors.join(", ")),
+    };
+    let name = &switch.name;
+    let text = format!(
+        "the packet filter sees {sees} of what {name} switches; 'link1' in hostname.{name} shows it all IP"
+    );
+    Some(Note { file: String::new(), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bsd::etc::File;
+    use crate::bsd::plan::{Wishes, plan};
+
+    fn judged(veb: &str, pf: &str) -> Plan {
+        let file = File { interface: "veb0".into(), text: veb.into() };
+        let etc = Etc { folder: "etc".into(), switches: vec![file], pf: Some(pf.into()), ..Etc::default() };
+        let mut plan = plan(&etc, &Wishes::default()).unwrap();
+        judge(&etc, &mut plan);
+        plan
+    }
+
+    #[test]
+    fn the_lines_of_the_benchmark_are_honoured_and_the_switch_shows_them_nothing_without_link1() {
+        let plan = judged("add em0", "set skip on lo0\n\npass\n");
+        let lines: Vec<(usize, &str, &Verdict)> =
+            plan.judged[1..].iter().map(|one| (one.place.line, one.text.as_str(), &one.verdict)).collect();
+        assert_eq!(lines, [(1, "set skip on lo0", &Verdict::Honoured), (3, "pass", &Verdict::Honoured)]);
+        assert_eq!(plan.notes.len(), 1);
+        assert!(plan.notes[0].text.starts_with("the packet filter sees nothing of what veb0 switches"));
+        assert!(judged("add em0\nlink1", "pass").notes.is_empty());
+        let door = judged("add vport0\nlink1\n-link1", "pass");
+        assert!(door.notes[0].text.contains("nothing but what passes vport0 of"), "{:?}", door.notes);
+    }
+
+    #[test]
+    fn a_mistake_is_that_of_the_line_that_it_belongs_to() {
+        let plan = judged(
+            "add em0",
+            "pass in on em0\nblock from nobody.invalid.\npass to any port {\n  22\n  nosuch }\npass",
+        );
+        let refused: Vec<usize> =
+            plan.judged.iter().filter(|line| line.is_refused()).map(|line| line.place.line).collect();
+        assert!(refused.len() >= 2 && refused[0] == 2, "{:?}", plan.judged);
+        assert!(refused[1..].iter().all(|line| (3..=5).contains(line)), "{refused:?}");
+    }
+
+    #[test]
+    fn what_is_read_and_not_done_is_refused_by_name() {
+        let plan = judged("add em0", "pass\npass in proto tcp user root");
+        let refusal = plan.judged.last().unwrap().refusal().unwrap();
+        assert!(refusal.starts_with("etc/pf.conf:2: not supported: user"), "{refusal}");
+    }
+}
