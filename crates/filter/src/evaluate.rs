@@ -7,14 +7,16 @@
 //! Not here: states, what becomes of addresses in a translation ([`Translate`]), and packets themselves.
 use crate::facts::{Direction, Facts, Interface, Tag};
 use crate::names::Tags;
-use crate::rule::{Answer, Keep, Rule, RouteKind, Scrub};
+use crate::rule::{Answer, HostAddress, Keep, RouteKind, Rule, Scrub};
+use crate::tables::{NamelessTable, Table};
 use artery_rcu::Turn;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 mod address;
 mod candidates;
+mod check;
 mod compile;
 mod counters;
 mod skip;
@@ -23,10 +25,10 @@ mod test;
 mod threshold;
 mod walk;
 
-pub use compile::CompileError;
+pub use check::{CompileError, Reason, check, load};
 pub use counters::{Counters, RuleTotals};
 pub use skip::skip_steps;
-pub(crate) use steps::Steps;
+pub(crate) use steps::{Key, Steps};
 pub use threshold::Threshold;
 pub use walk::Scratch;
 
@@ -151,10 +153,12 @@ pub struct Compiled {
     program: walk::Program,
     tags: Tags,
     skipped: Box<[bool]>,
+    /// Tables of the addresses of interfaces, in the hands of control.
+    dynamic: Mutex<Vec<(HostAddress, NamelessTable)>>,
 }
 
 /// A rule and where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RuleRecord {
     /// The rule.
     pub rule: Arc<Rule>,
@@ -162,6 +166,12 @@ pub struct RuleRecord {
     pub anchor: Arc<str>,
     /// Its number in its rule set, which is what `pfctl` shows.
     pub number: u32,
+    /// What `nat-to` chooses from, where that is a table or the addresses of an interface.
+    pub nat_table: Option<Arc<Table>>,
+    /// The same of `rdr-to`.
+    pub redirect_table: Option<Arc<Table>>,
+    /// The same of `route-to` and `reply-to`.
+    pub route_table: Option<Arc<Table>>,
 }
 
 impl Compiled {
@@ -196,10 +206,31 @@ impl Compiled {
         &self.tags
     }
 
-    /// Counts a packet for the rules that it met, as `pfctl -v -s rules` shows, and for their tables.
+    /// Counts a packet for the rules that it met, as `pfctl -v -s rules` shows.
     pub fn count(&self, outcome: &Outcome, scratch: &Scratch, facts: &Facts, counters: &Counters) {
         let rules = outcome.rule.iter().chain(&outcome.anchor).chain(scratch.matched());
         rules.for_each(|id| counters.add_packet(*id, facts.direction, facts.length));
+    }
+
+    /// Counts a packet for the tables that a rule asks for its addresses, as `pfctl -vv -s Tables` shows.
+    pub fn count_tables(&self, id: RuleId, facts: &Facts, passes: bool, worker: usize, turn: &Turn<'_>) {
+        let test = &self.program.tests[id.0 as usize];
+        for (end, address) in [(test.source, facts.source), (test.destination, facts.destination)] {
+            if let address::AddressTest::Table(table) = end.address {
+                let table = &self.program.conditions.addresses.tables[table as usize];
+                table.count(turn, worker, address, facts.direction, (passes, end.is_negated), facts.length);
+            }
+        }
+    }
+
+    /// Counts a packet of a state for its rule's `max-pkt-rate`; false if there are more than may be.
+    pub fn rate_holds(&self, id: RuleId, now: Duration) -> bool {
+        self.program.rate(id).is_none_or(|rate| rate.count(now))
+    }
+
+    /// Whether a rule has matched that was to match but once.
+    pub fn is_expired(&self, id: RuleId) -> bool {
+        self.program.is_expired(id)
     }
 }
 

@@ -5,8 +5,21 @@
 //! [`Facts`](facts::Facts), an interface a name.
 #![forbid(unsafe_code)]
 
+pub mod anchors;
+pub mod dissect;
+pub mod engine;
+pub mod evaluate;
 pub mod facts;
+pub mod fragments;
+pub mod log;
 pub mod names;
 pub mod options;
 pub mod rule;
+pub mod scrub;
+pub mod sources;
+pub mod states;
 pub mod syntax;
+pub mod tables;
+pub mod timeouts;
+pub mod track;
+pub mod translate;

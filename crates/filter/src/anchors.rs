@@ -1,0 +1,155 @@
+//! The tree of anchors: which rule set a path names, and what `anchor` rules call.
+//!
+//! A path is names with `/` between them; the empty one is the main rule set. Rules in braces are loaded into the anchor
+//! that they stand in, those without a name into one whose name begins with `_` and that nobody else can call.
+use crate::rule::{Action, AnchorCall, Rule, Ruleset};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All loaded rule sets by path.
+#[derive(Clone, Debug, Default)]
+pub struct Anchors(BTreeMap<String, Arc<Ruleset>>);
+
+/// What an `anchor` rule calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// A rule set.
+    One(String),
+    /// All rule sets right below a path, in the order of their names: `path/*`.
+    Below(String),
+}
+
+impl Anchors {
+    /// Puts a rule set at a path, and those in its braces below; what was there is replaced, other anchors stay.
+    pub fn load(&mut self, path: &str, ruleset: Ruleset) {
+        let unnamed = below(path, "_");
+        self.0.retain(|known, _| !known.starts_with(&unnamed));
+        for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
+            match (&rule.action, called) {
+                (Action::Anchor(AnchorCall { inline: Some(inline), .. }), Some(Called::One(path))) => {
+                    self.load(&path, (**inline).clone());
+                }
+                (_, Some(Called::One(path))) => {
+                    self.0.entry(path).or_default();
+                }
+                _ => (),
+            }
+        }
+        self.0.insert(path.to_string(), Arc::new(ruleset));
+    }
+
+    /// Forgets the rules at a path, not those below.
+    pub fn flush(&mut self, path: &str) {
+        if let Some(ruleset) = self.0.get_mut(path) {
+            *ruleset = Arc::default();
+        }
+    }
+
+    /// The rule set at a path.
+    pub fn get(&self, path: &str) -> Option<&Arc<Ruleset>> {
+        self.0.get(path)
+    }
+
+    /// All paths with their rule sets, in the order of paths.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Ruleset>)> {
+        self.0.iter().map(|(path, ruleset)| (path.as_str(), ruleset))
+    }
+
+    /// The paths right below one, in the order of names.
+    pub fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a str> {
+        let begin = below(path, "");
+        let paths = self.0.range(begin.clone()..).map(|(path, _)| path.as_str());
+        let inside = paths.take_while({
+            let begin = begin.clone();
+            move |path| path.starts_with(&begin)
+        });
+        inside.filter(move |path| path.len() > begin.len() && !path[begin.len()..].contains('/'))
+    }
+
+    /// The anchors below a path as `pfctl -s Anchors` shows them, a line each; with those below these (`-v`).
+    pub fn list(&self, path: &str, is_deep: bool) -> String {
+        let mut text = String::new();
+        for child in self.children(path).filter(|path| !name(path).starts_with('_')) {
+            text.push_str(&format!("  {child}\n"));
+            if is_deep {
+                text.push_str(&self.list(child, true));
+            }
+        }
+        text
+    }
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn below(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}/{name}") }
+}
+
+/// What each rule of the rule set at a path calls. None where it calls nothing, or climbs above the main rule set.
+pub fn calls(path: &str, rules: &[Rule]) -> Vec<Option<Called>> {
+    let mut unnamed = 0;
+    let called = |rule: &Rule| match &rule.action {
+        Action::Anchor(AnchorCall { name: Some(name), .. }) => resolve(path, name),
+        Action::Anchor(_) => {
+            unnamed += 1;
+            Some(Called::One(below(path, &format!("_{unnamed}"))))
+        }
+        _ => None,
+    };
+    rules.iter().map(called).collect()
+}
+
+/// What a name means in the rule set at a path.
+fn resolve(path: &str, name: &str) -> Option<Called> {
+    let (mut path, mut name) = (path, name);
+    if let Some(absolute) = name.strip_prefix('/') {
+        (path, name) = ("", absolute);
+    }
+    while let Some(rest) = name.strip_prefix("../") {
+        if path.is_empty() {
+            return None;
+        }
+        path = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        name = rest;
+    }
+    Some(match name.strip_suffix("/*") {
+        _ if name == "*" => Called::Below(path.to_string()),
+        Some(name) => Called::Below(below(path, name)),
+        None => Called::One(below(path, name)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_from_where_they_stand() {
+        let one = |path: &str| Some(Called::One(path.to_string()));
+        let all = |path: &str| Some(Called::Below(path.to_string()));
+        assert_eq!(resolve("", "a"), one("a"));
+        assert_eq!(resolve("a", "b/c"), one("a/b/c"));
+        assert_eq!(resolve("a/b", "/c"), one("c"));
+        assert_eq!(resolve("a/b", "../c"), one("a/c"));
+        assert_eq!(resolve("a/b", "../../c"), one("c"));
+        assert_eq!(resolve("a", "../../c"), None);
+        assert_eq!(resolve("", "a/*"), all("a"));
+        assert_eq!(resolve("a", "*"), all("a"));
+    }
+
+    #[test]
+    fn children_are_those_right_below() {
+        let mut anchors = Anchors::default();
+        for path in ["", "a", "a/c", "a/b", "a/b/d", "ab", "a/_1"] {
+            anchors.load(path, Ruleset::default());
+        }
+        assert_eq!(anchors.children("").collect::<Vec<_>>(), ["a", "ab"]);
+        assert_eq!(anchors.children("a").collect::<Vec<_>>(), ["a/_1", "a/b", "a/c"]);
+        assert_eq!(anchors.children("a/c").count(), 0);
+        assert_eq!(anchors.list("", true), "  a\n  a/b\n  a/b/d\n  a/c\n  ab\n");
+        anchors.load("a", Ruleset::default());
+        assert!(anchors.get("a/_1").is_none() && anchors.get("a/b").is_some());
+    }
+}

@@ -1,0 +1,149 @@
+//! What can't be loaded, and why: found before anything is changed.
+use super::Compiled;
+use crate::anchors::{Anchors, Called, calls};
+use crate::names::Interfaces;
+use crate::rule::{Action, Place, RouteKind, Rule, Ruleset};
+use crate::tables::Tables;
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a rule set is not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompileError {
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What is wrong with a rule that is well written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It asks for what Artery can't do.
+    NotSupported(&'static str),
+    /// The name of its anchor leads above the main rule set.
+    AboveMain,
+    /// Tables hold more addresses than may be.
+    TableEntries,
+    /// There are more tags than have numbers.
+    Tags,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.place.file, self.place.line)?;
+        match self.reason {
+            Reason::NotSupported(what) => write!(f, "{what} is not supported"),
+            Reason::AboveMain => f.write_str("anchor name leads above the main ruleset"),
+            Reason::TableEntries => f.write_str("too many table entries"),
+            Reason::Tags => f.write_str("too many tags"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+/// Loads a rule set into the anchor of a path (the empty one is the main rule set) with its tables, and compiles all. With
+/// errors nothing changes.
+pub fn load(
+    (path, ruleset): (&str, Ruleset),
+    anchors: &mut Anchors,
+    tables: &mut Tables,
+    interfaces: &Interfaces,
+    now: Duration,
+) -> Result<Compiled, Vec<CompileError>> {
+    let errors = check(path, &ruleset, tables.most_entries);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    define(path, &ruleset, tables, interfaces, now)
+        .map_err(|place| vec![CompileError { place, reason: Reason::TableEntries }])?;
+    anchors.load(path, ruleset);
+    Ok(Compiled::new(anchors, tables, interfaces))
+}
+
+/// Says what is wrong with a rule set that is to be loaded at a path, and with those in its braces.
+pub fn check(path: &str, ruleset: &Ruleset, most_entries: usize) -> Vec<CompileError> {
+    let mut errors = Vec::new();
+    check_rules(path, ruleset, &mut errors);
+    let (mut entries, mut tags) = (0, HashSet::new());
+    count(ruleset, &mut entries, &mut tags);
+    let mut all = |reason| errors.push(CompileError { place: first_place(ruleset), reason });
+    if entries > most_entries {
+        all(Reason::TableEntries);
+    }
+    if tags.len() >= usize::from(u16::MAX) {
+        all(Reason::Tags);
+    }
+    errors
+}
+
+fn first_place(ruleset: &Ruleset) -> Place {
+    let table = ruleset.tables.first().map(|table| &table.place);
+    table.or(ruleset.rules.first().map(|rule| &rule.place)).cloned().unwrap_or_default()
+}
+
+fn check_rules(path: &str, ruleset: &Ruleset, errors: &mut Vec<CompileError>) {
+    for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
+        let mut error = |reason| errors.push(CompileError { place: rule.place.clone(), reason });
+        unsupported(rule).map(Reason::NotSupported).into_iter().for_each(&mut error);
+        let Action::Anchor(call) = &rule.action else { continue };
+        match (called, &call.inline) {
+            (None, _) => error(Reason::AboveMain),
+            (Some(Called::One(path)), Some(inline)) => check_rules(&path, inline, errors),
+            _ => (),
+        }
+    }
+}
+
+/// What a rule asks for that is read and printed, and no more.
+fn unsupported(rule: &Rule) -> Option<&'static str> {
+    let asked = [
+        (rule.source.os.is_some() || rule.destination.os.is_some(), "os"),
+        (rule.user.is_some(), "user"),
+        (rule.group.is_some(), "group"),
+        (rule.divert.is_some(), "divert"),
+        (rule.family_to.is_some(), "af-to"),
+        (rule.route.as_ref().is_some_and(|(kind, _)| *kind == RouteKind::DupTo), "dup-to"),
+        (rule.set.queue.is_some(), "set queue"),
+        (rule.set.delay.is_some(), "set delay"),
+        (rule.state.options.is_pflow, "pflow"),
+    ];
+    asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)
+}
+
+fn inline(ruleset: &Ruleset) -> impl Iterator<Item = &Ruleset> {
+    ruleset.rules.iter().filter_map(|rule| match &rule.action {
+        Action::Anchor(call) => call.inline.as_deref(),
+        _ => None,
+    })
+}
+
+fn count<'a>(ruleset: &'a Ruleset, entries: &mut usize, tags: &mut HashSet<&'a str>) {
+    *entries += ruleset.tables.iter().map(|table| table.addresses.len()).sum::<usize>();
+    for rule in &ruleset.rules {
+        tags.insert(&rule.tag);
+        tags.extend(rule.tagged.iter().map(|(_, tag)| tag.as_str()));
+    }
+    inline(ruleset).for_each(|ruleset| count(ruleset, entries, tags));
+}
+
+/// Makes the tables of a rule set and of those in its braces; the error is where it failed.
+fn define(
+    path: &str,
+    ruleset: &Ruleset,
+    tables: &mut Tables,
+    interfaces: &Interfaces,
+    now: Duration,
+) -> Result<(), Place> {
+    for table in &ruleset.tables {
+        tables.define(path, table, interfaces, now).map_err(|_| table.place.clone())?;
+    }
+    for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
+        if let (Action::Anchor(call), Some(Called::One(path))) = (&rule.action, called) {
+            call.inline.iter().try_for_each(|inline| define(&path, inline, tables, interfaces, now))?;
+        }
+    }
+    Ok(())
+}

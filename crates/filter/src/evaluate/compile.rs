@@ -1,0 +1,370 @@
+//! From rule sets with names to what is held against packets.
+use super::address::{AddressTest, Addresses, EndTest};
+use super::candidates::Candidates;
+use super::test::{Conditions, PortTest, Rare, Test};
+use super::threshold::Threshold;
+use super::walk::{Block, Effect, Kind, Program};
+use super::{Compiled, RuleId, RuleRecord};
+use crate::anchors::{Anchors, Called, calls};
+use crate::names::{Interfaces, Tags};
+use crate::options::SetOption;
+use crate::rule::{
+    Action, AddressMatch, Endpoint, HostAddress, InterfaceName, On, Pool, PoolAddress, Rule, Ruleset,
+};
+use crate::tables::{NamelessTable, Table, Tables};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+impl Compiled {
+    /// Compiles the main rule set and the anchors that it leads to. Rules must have been [`check`](super::check)ed.
+    pub fn new(anchors: &Anchors, tables: &mut Tables, interfaces: &Interfaces) -> Compiled {
+        tables.begin();
+        let mut compiler = Compiler::new(anchors, tables, interfaces);
+        compiler.find("");
+        let mut at = 0;
+        while let Some(path) = compiler.paths.get(at).cloned() {
+            compiler.add_ruleset(&path);
+            at += 1;
+        }
+        let compiled = compiler.finish();
+        tables.finish();
+        compiled
+    }
+
+    /// Makes rules that speak of the addresses of interfaces follow these. New interfaces need a new compilation.
+    pub fn follow(&self, interfaces: &Interfaces) {
+        let mut dynamic = self.dynamic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        dynamic.iter_mut().for_each(|(address, table)| table.follow(address, interfaces));
+    }
+}
+
+struct Compiler<'a> {
+    anchors: &'a Anchors,
+    tables: &'a mut Tables,
+    interfaces: &'a Interfaces,
+    /// Paths of rule sets by their block.
+    paths: Vec<String>,
+    block_of: HashMap<String, u32>,
+    rules: Vec<RuleRecord>,
+    tests: Vec<Test>,
+    effects: Vec<Effect>,
+    calls: Vec<Box<[u32]>>,
+    /// First and last but one rule of each block.
+    ranges: Vec<(usize, usize)>,
+    conditions: Conditions,
+    place_of: HashMap<Option<On>, u16>,
+    table_of: HashMap<*const Table, u32>,
+    dynamic: Vec<(HostAddress, NamelessTable)>,
+    tags: Tags,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(anchors: &'a Anchors, tables: &'a mut Tables, interfaces: &'a Interfaces) -> Compiler<'a> {
+        let everywhere = vec![true; interfaces.0.len() + 1].into();
+        let conditions =
+            Conditions { places: vec![everywhere], rare: Vec::new(), addresses: Addresses::default() };
+        Compiler {
+            anchors,
+            tables,
+            interfaces,
+            paths: Vec::new(),
+            block_of: HashMap::new(),
+            rules: Vec::new(),
+            tests: Vec::new(),
+            effects: Vec::new(),
+            calls: Vec::new(),
+            ranges: Vec::new(),
+            conditions,
+            place_of: HashMap::from([(None, 0)]),
+            table_of: HashMap::new(),
+            dynamic: Vec::new(),
+            tags: Tags::default(),
+        }
+    }
+
+    /// The block of a path, which is compiled in its turn.
+    fn find(&mut self, path: &str) -> u32 {
+        *self.block_of.entry(path.to_string()).or_insert_with_key(|path| {
+            self.paths.push(path.clone());
+            self.paths.len() as u32 - 1
+        })
+    }
+
+    fn add_ruleset(&mut self, path: &str) {
+        let ruleset: Arc<Ruleset> = self.anchors.get(path).cloned().unwrap_or_default();
+        let first = self.rules.len();
+        let anchor: Arc<str> = path.into();
+        for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
+            let test = self.test(rule, path);
+            self.tests.push(test);
+            let effect = self.effect(rule, called);
+            self.effects.push(effect);
+            let record = self.record(rule, &anchor, number as u32);
+            self.rules.push(record);
+        }
+        self.ranges.push((first, self.rules.len()));
+    }
+
+    fn record(&mut self, rule: &Rule, anchor: &Arc<str>, number: u32) -> RuleRecord {
+        let mut table = |pool: &Pool| self.pool_table(pool, anchor);
+        let (nat_table, redirect_table) =
+            (rule.nat.as_ref().and_then(&mut table), rule.redirect.as_ref().and_then(&mut table));
+        let route_table = rule.route.as_ref().and_then(|(_, pool)| table(pool));
+        if let Some((name, _)) = &rule.state.options.overload {
+            self.tables.table(anchor, name); // it must not go while the rule is there
+        }
+        RuleRecord {
+            rule: Arc::new(rule.clone()),
+            anchor: anchor.clone(),
+            number,
+            nat_table,
+            redirect_table,
+            route_table,
+        }
+    }
+
+    fn pool_table(&mut self, pool: &Pool, anchor: &str) -> Option<Arc<Table>> {
+        match &pool.address {
+            PoolAddress::Table(name) => Some(self.tables.pool_table(anchor, name)),
+            PoolAddress::Host(address @ HostAddress::Dynamic { .. }, _) => Some(self.dynamic_table(address)),
+            _ => None,
+        }
+    }
+
+    fn effect(&mut self, rule: &Rule, called: Option<Called>) -> Effect {
+        let kind = match &rule.action {
+            Action::Pass | Action::Block(_) => Kind::Decide,
+            Action::Match => Kind::Match,
+            Action::Anchor(_) => {
+                let blocks = self.blocks(called);
+                self.calls.push(blocks);
+                Kind::Call(self.calls.len() as u32 - 1)
+            }
+        };
+        Effect {
+            kind,
+            is_quick: rule.is_quick,
+            tag: self.tags.number(&rule.tag),
+            translates: rule.nat.is_some() || rule.redirect.is_some(),
+            log: rule.log.clone(),
+        }
+    }
+
+    fn blocks(&mut self, called: Option<Called>) -> Box<[u32]> {
+        let anchors = self.anchors;
+        match called {
+            Some(Called::One(path)) => [self.find(&path)].into(),
+            Some(Called::Below(path)) => anchors.children(&path).map(|path| self.find(path)).collect(),
+            None => [].into(),
+        }
+    }
+
+    fn test(&mut self, rule: &Rule, anchor: &str) -> Test {
+        let source = self.end(&rule.source, anchor);
+        let destination = self.end(&rule.destination, anchor);
+        Test {
+            source,
+            destination,
+            source_port: PortTest::new(rule.source.port),
+            destination_port: PortTest::new(rule.destination.port),
+            place: self.place(rule.on.as_ref()),
+            direction: rule.direction,
+            family: rule.family,
+            protocol: rule.protocol,
+            flags: rule.flags,
+            icmp: rule.icmp,
+            rare: self.rare(rule),
+        }
+    }
+
+    fn rare(&mut self, rule: &Rule) -> u32 {
+        let received_on = rule
+            .received_on
+            .as_ref()
+            .map(|(is_negated, name)| (*is_negated, self.place(Some(&On::Interface(false, name.clone())))));
+        let tagged = rule.tagged.as_ref().map(|(is_negated, name)| (*is_negated, self.tags.number(name)));
+        let rare = Rare {
+            is_fragment: rule.is_fragment,
+            tos: rule.tos,
+            priority: rule.priority,
+            tagged,
+            received_on,
+            probability: rule.probability,
+            rate: rule.max_packet_rate.map(|(packets, seconds)| Threshold::new(packets, seconds)),
+            once: rule.is_once.then(|| AtomicBool::new(false)),
+        };
+        if !rare.asks() {
+            return 0;
+        }
+        self.conditions.rare.push(rare);
+        self.conditions.rare.len() as u32
+    }
+
+    /// The number of the set of interfaces that a rule means.
+    fn place(&mut self, on: Option<&On>) -> u16 {
+        if let Some(place) = self.place_of.get(&on.cloned()) {
+            return *place;
+        }
+        let set = place_set(on, self.interfaces);
+        let places = &mut self.conditions.places;
+        let place = places.iter().position(|known| **known == *set).unwrap_or_else(|| {
+            places.push(set);
+            places.len() - 1
+        });
+        self.place_of.insert(on.cloned(), place as u16);
+        place as u16
+    }
+
+    fn end(&mut self, end: &Endpoint, anchor: &str) -> EndTest {
+        let address = match &end.address {
+            AddressMatch::Any => AddressTest::Any,
+            AddressMatch::Host(host) => self.host(host),
+            AddressMatch::Range(first, last) => self.range(*first, *last),
+            AddressMatch::Table(name) => {
+                let table = self.tables.table(anchor, name);
+                self.table(table)
+            }
+            AddressMatch::NoRoute => AddressTest::NoRoute,
+            AddressMatch::UrpfFailed => AddressTest::UrpfFailed,
+            AddressMatch::RouteLabel(label) => {
+                self.conditions.addresses.labels.push(label.clone());
+                AddressTest::Label(self.conditions.addresses.labels.len() as u32 - 1)
+            }
+        };
+        EndTest { address, is_negated: end.is_negated }
+    }
+
+    fn host(&mut self, host: &HostAddress) -> AddressTest {
+        match host {
+            HostAddress::Network(IpAddr::V4(address), length) => {
+                let behind = u32::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
+                AddressTest::Range4(address.to_bits() & !behind, address.to_bits() | behind)
+            }
+            HostAddress::Network(IpAddr::V6(address), length) => {
+                let behind = u128::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
+                self.range6(address.to_bits() & !behind, address.to_bits() | behind)
+            }
+            HostAddress::Masked(address, mask) => {
+                self.conditions.addresses.masks.push((*address, *mask));
+                AddressTest::Masked(self.conditions.addresses.masks.len() as u32 - 1)
+            }
+            HostAddress::Dynamic { .. } => {
+                let table = self.dynamic_table(host);
+                self.table(table)
+            }
+        }
+    }
+
+    fn range(&mut self, first: IpAddr, last: IpAddr) -> AddressTest {
+        match (first, last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => AddressTest::Range4(first.to_bits(), last.to_bits()),
+            (IpAddr::V6(first), IpAddr::V6(last)) => self.range6(first.to_bits(), last.to_bits()),
+            _ => AddressTest::Range4(1, 0),
+        }
+    }
+
+    fn range6(&mut self, first: u128, last: u128) -> AddressTest {
+        self.conditions.addresses.ranges.push((first, last));
+        AddressTest::Range6(self.conditions.addresses.ranges.len() as u32 - 1)
+    }
+
+    fn table(&mut self, table: Arc<Table>) -> AddressTest {
+        let tables = &mut self.conditions.addresses.tables;
+        AddressTest::Table(*self.table_of.entry(Arc::as_ptr(&table)).or_insert_with(|| {
+            tables.push(table);
+            tables.len() as u32 - 1
+        }))
+    }
+
+    fn dynamic_table(&mut self, address: &HostAddress) -> Arc<Table> {
+        if let Some((_, table)) = self.dynamic.iter().find(|(known, _)| known == address) {
+            return table.table().clone();
+        }
+        let mut nameless = self.tables.nameless();
+        nameless.follow(address, self.interfaces);
+        let table = nameless.table().clone();
+        self.dynamic.push((address.clone(), nameless));
+        table
+    }
+
+    fn finish(self) -> Compiled {
+        // Where rules may ask to hear of all that match, all must be asked in order.
+        let hears = |effect: &Effect| effect.log.as_ref().is_some_and(|log| log.is_matches);
+        let all_in_order = self.effects.iter().any(hears);
+        let block = |&(first, end): &(usize, usize)| {
+            let candidates = Candidates::new(&self.tests[first..end], &self.conditions);
+            let mut eager = vec![0; candidates.everything().len()];
+            for place in (0..end - first).filter(|place| all_in_order || self.is_eager(first + place)) {
+                eager[place / 64] |= 1 << (place % 64);
+            }
+            Block { first: first as u32, len: (end - first) as u32, candidates, eager: eager.into() }
+        };
+        let blocks = self.ranges.iter().map(block).collect();
+        let skipped = skipped(self.anchors.get(""), self.interfaces);
+        Compiled {
+            rules: self.rules.into(),
+            program: Program {
+                blocks,
+                tests: self.tests.into(),
+                effects: self.effects.into(),
+                conditions: self.conditions,
+                calls: self.calls.into(),
+            },
+            tags: self.tags,
+            skipped,
+            dynamic: Mutex::new(self.dynamic),
+        }
+    }
+
+    fn is_eager(&self, rule: usize) -> bool {
+        let (test, effect) = (&self.tests[rule], &self.effects[rule]);
+        let rare = (test.rare as usize).checked_sub(1).map(|rare| &self.conditions.rare[rare]);
+        effect.kind != Kind::Decide
+            || effect.is_quick
+            || effect.tag.0 != 0
+            || rare.is_some_and(Rare::must_be_asked_in_order)
+    }
+}
+
+/// Which interfaces are meant; the last answer is for those that are not known.
+fn place_set(on: Option<&On>, interfaces: &Interfaces) -> Box<[bool]> {
+    let known = interfaces.0.iter().map(|record| match on {
+        None => true,
+        Some(On::Interface(is_negated, name)) => record.is_called(name) != *is_negated,
+        Some(On::Any) => !record.is_loopback,
+        Some(On::Domain(is_negated, domain)) => (record.domain == *domain) != *is_negated,
+    });
+    let unknown = match on {
+        None | Some(On::Any) => true,
+        Some(On::Interface(is_negated, _)) => *is_negated,
+        Some(On::Domain(is_negated, domain)) => (*domain == 0) != *is_negated,
+    };
+    known.chain([unknown]).collect()
+}
+
+fn skipped(main: Option<&Arc<Ruleset>>, interfaces: &Interfaces) -> Box<[bool]> {
+    let options = main.into_iter().flat_map(|ruleset| &ruleset.options);
+    let names: Vec<&InterfaceName> = options
+        .filter_map(|line| match &line.option {
+            SetOption::Skip(names) => Some(names),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    interfaces.0.iter().map(|record| names.iter().any(|name| record.is_called(name))).collect()
+}
+
+impl RuleRecord {
+    /// How log and counters name it: its anchor and its number.
+    pub fn path(&self) -> (&str, u32) {
+        (&self.anchor, self.number)
+    }
+}
+
+impl From<RuleId> for usize {
+    fn from(id: RuleId) -> usize {
+        id.0 as usize
+    }
+}

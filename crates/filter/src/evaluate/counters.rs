@@ -1,0 +1,135 @@
+//! What is counted for rules. Each worker has its own; whoever asks adds them up.
+use super::{Compiled, RuleId};
+use crate::facts::Direction;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a worker counts for the rules of a [`Compiled`]. One thread writes, any may read.
+#[derive(Debug)]
+pub struct Counters(Box<[RuleCounters]>);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct RuleCounters {
+    evaluations: AtomicU64,
+    packets: [AtomicU64; 2],
+    bytes: [AtomicU64; 2],
+    created: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// What was counted for a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleTotals {
+    /// Times that it was held against a packet. Rules that could not match are mostly not held against it.
+    pub evaluations: u64,
+    /// Packets that it decided about, and those of its states: in, out.
+    pub packets: [u64; 2],
+    /// Their bytes.
+    pub bytes: [u64; 2],
+    /// States that it made and that are still there.
+    pub states: u64,
+    /// States that it made.
+    pub created: u64,
+}
+
+/// Adds to a counter that only this thread writes.
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Counters {
+    /// Counters for the rules of a rule set.
+    pub fn new(compiled: &Compiled) -> Counters {
+        Counters(compiled.rules().iter().map(|_| RuleCounters::default()).collect())
+    }
+
+    /// Counts that a rule was held against a packet.
+    #[inline]
+    pub(super) fn add_evaluation(&self, id: RuleId) {
+        add(&self.0[id.0 as usize].evaluations, 1);
+    }
+
+    /// Counts a packet of a rule.
+    #[inline]
+    pub fn add_packet(&self, id: RuleId, direction: Direction, length: u32) {
+        let counters = &self.0[id.0 as usize];
+        add(&counters.packets[direction.index()], 1);
+        add(&counters.bytes[direction.index()], u64::from(length));
+    }
+
+    /// Counts a state that a rule made.
+    pub fn add_state(&self, id: RuleId) {
+        add(&self.0[id.0 as usize].created, 1);
+    }
+
+    /// Counts a state that ended.
+    pub fn end_state(&self, id: RuleId) {
+        add(&self.0[id.0 as usize].ended, 1);
+    }
+
+    /// What all workers counted for a rule.
+    pub fn total<'a>(workers: impl IntoIterator<Item = &'a Counters>, id: RuleId) -> RuleTotals {
+        let mut total = RuleTotals::default();
+        for counters in workers.into_iter().filter_map(|counters| counters.0.get(id.0 as usize)) {
+            let read = |counter: &AtomicU64| counter.load(Relaxed);
+            total.evaluations += read(&counters.evaluations);
+            for way in 0..2 {
+                total.packets[way] += read(&counters.packets[way]);
+                total.bytes[way] += read(&counters.bytes[way]);
+            }
+            total.created += read(&counters.created);
+            total.states =
+                total.states.wrapping_add(read(&counters.created)).wrapping_sub(read(&counters.ended));
+        }
+        total
+    }
+}
+
+impl RuleTotals {
+    /// The lines that `pfctl -v -s rules` shows below a rule.
+    pub fn text(&self, (user, process): (u32, u32)) -> String {
+        let (packets, bytes) = (self.packets[0] + self.packets[1], self.bytes[0] + self.bytes[1]);
+        format!(
+            "  [ Evaluations: {:<8}  Packets: {packets:<8}  Bytes: {bytes:<10}  States: {:<6}]\n\
+             \u{20} [ Inserted: uid {user} pid {process} State Creations: {:<6}]\n",
+            self.evaluations, self.states, self.created,
+        )
+    }
+
+    /// The line that `pfctl -s labels` shows for a rule with a label.
+    pub fn label_line(&self, label: &str) -> String {
+        let (packets, bytes) = (self.packets[0] + self.packets[1], self.bytes[0] + self.bytes[1]);
+        let [packets_in, packets_out] = self.packets;
+        let [bytes_in, bytes_out] = self.bytes;
+        format!(
+            "{label} {} {packets} {bytes} {packets_in} {bytes_in} {packets_out} {bytes_out} {}\n",
+            self.evaluations, self.created,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_the_sum_of_all_workers_and_states_may_end_elsewhere() {
+        let counters =
+            [(); 2].map(|()| Counters(Box::new([RuleCounters::default(), RuleCounters::default()])));
+        let id = RuleId(1);
+        counters[0].add_packet(id, Direction::In, 100);
+        counters[1].add_packet(id, Direction::Out, 50);
+        counters[0].add_state(id);
+        counters[0].add_state(id);
+        counters[1].end_state(id);
+        counters[1].add_evaluation(id);
+        let total = Counters::total(&counters, id);
+        let expected =
+            RuleTotals { evaluations: 1, packets: [1, 1], bytes: [100, 50], states: 1, created: 2 };
+        assert_eq!(total, expected);
+        let text = "  [ Evaluations: 1         Packets: 2         Bytes: 150         States: 1     ]\n\
+                    \u{20} [ Inserted: uid 0 pid 7 State Creations: 2     ]\n";
+        assert_eq!(total.text((0, 7)), text);
+        assert_eq!(total.label_line("web"), "web 1 2 150 1 100 1 50 2\n");
+    }
+}

@@ -1,0 +1,50 @@
+//! A rate that many may count and that is forgotten little by little, as `max-pkt-rate` and `max-src-conn-rate` need it.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What one event counts: the forgetting is done in thousandths.
+const ONE: u64 = 1000;
+
+/// A rate of events in a time, and what was seen of it.
+#[derive(Debug, Default)]
+pub struct Threshold {
+    limit: u64,
+    seconds: u64,
+    /// The second of the last event, and above it (32 bits) the count.
+    seen: AtomicU64,
+}
+
+impl Threshold {
+    /// So many events in so many seconds.
+    pub fn new(events: u32, seconds: u32) -> Threshold {
+        let limit = (u64::from(events) * ONE).min(u64::from(u32::MAX) - ONE);
+        Threshold { limit, seconds: u64::from(seconds.max(1)), seen: AtomicU64::new(0) }
+    }
+
+    /// Counts an event; false if there are more than may be.
+    pub fn count(&self, now: Duration) -> bool {
+        let now = now.as_secs() & u64::from(u32::MAX);
+        let next = |seen: u64| {
+            let (count, last) = (seen >> 32, seen & u64::from(u32::MAX));
+            let passed = now.saturating_sub(last).min(self.seconds);
+            let left = count - count * passed / self.seconds;
+            (left + ONE).min(self.limit + ONE) << 32 | now.max(last)
+        };
+        let before = self.seen.fetch_update(Relaxed, Relaxed, |seen| Some(next(seen)));
+        next(before.unwrap_or_else(|seen| seen)) >> 32 <= self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_events_pass_in_the_time_and_more_when_it_is_over() {
+        let threshold = Threshold::new(3, 10);
+        let count = |seconds| threshold.count(Duration::from_secs(seconds));
+        assert_eq!([0, 0, 1, 1, 2].map(count), [true, true, true, false, false]);
+        assert!(count(12));
+        assert_eq!([12, 12, 12].map(count), [true, true, false]);
+    }
+}

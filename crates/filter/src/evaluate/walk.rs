@@ -1,0 +1,413 @@
+//! The way of a packet through the rules.
+//!
+//! Rules whose matching does something, or whose answer depends on when they are asked, are *eager* and asked in order. Of
+//! the others only the last that matches counts, so these are asked from the end, and only where something depends on
+//! which it was: before the packet changes or evaluation leaves a rule set. [`Walk::settle`] does that.
+use super::address::Memo;
+use super::candidates::Candidates;
+use super::counters::Counters;
+use super::test::{Conditions, Rare, Test};
+use super::threshold::Threshold;
+use super::{
+    Actions, Compiled, Decision, Failure, Logged, MAX_DEPTH, Outcome, RuleId, RuleRecord, Surroundings,
+};
+use crate::facts::{Facts, Tag};
+use crate::rule::{Action, Keep, Log, Rule};
+use std::ops::Range;
+
+/// Calls of anchors that one packet may cause: rule sets that call each other twice each would keep it for years.
+const MAX_CALLS: usize = 4096;
+
+/// All rule sets of a [`Compiled`].
+pub(super) struct Program {
+    /// The first is the main rule set.
+    pub(super) blocks: Box<[Block]>,
+    /// By [`RuleId`].
+    pub(super) tests: Box<[Test]>,
+    /// By [`RuleId`].
+    pub(super) effects: Box<[Effect]>,
+    pub(super) conditions: Conditions,
+    /// The blocks that anchors call.
+    pub(super) calls: Box<[Box<[u32]>]>,
+}
+
+impl Program {
+    fn rare(&self, id: RuleId) -> Option<&Rare> {
+        let place = (self.tests[id.0 as usize].rare as usize).checked_sub(1)?;
+        Some(&self.conditions.rare[place])
+    }
+
+    pub(super) fn rate(&self, id: RuleId) -> Option<&Threshold> {
+        self.rare(id)?.rate.as_ref()
+    }
+
+    pub(super) fn is_expired(&self, id: RuleId) -> bool {
+        self.rare(id).is_some_and(Rare::is_expired)
+    }
+}
+
+/// A rule set.
+pub(super) struct Block {
+    /// The id of its first rule.
+    pub(super) first: u32,
+    pub(super) len: u32,
+    pub(super) candidates: Candidates,
+    /// A row of the rules that are asked in order.
+    pub(super) eager: Box<[u64]>,
+}
+
+/// What happens when a rule matches.
+#[derive(Debug)]
+pub(super) struct Effect {
+    pub(super) kind: Kind,
+    pub(super) is_quick: bool,
+    pub(super) tag: Tag,
+    /// Whether it has a pool.
+    pub(super) translates: bool,
+    pub(super) log: Option<Log>,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Decide,
+    Match,
+    /// One of [`Program::calls`].
+    Call(u32),
+}
+
+impl Effect {
+    /// Whether later rules may see another packet.
+    fn may_change_the_packet(&self) -> bool {
+        matches!(self.kind, Kind::Call(_)) || (self.kind == Kind::Match && self.translates)
+    }
+}
+
+/// What a worker needs for evaluations of one [`Compiled`], and what the last one left: lists.
+pub struct Scratch {
+    matched: Vec<RuleId>,
+    logged: Vec<Logged>,
+    /// Rows of candidates of the rule sets that evaluation is in.
+    row: Vec<u64>,
+    memo: Memo,
+    /// Whether every rule is asked, one by one. For comparisons: the answers are the same.
+    pub is_plain: bool,
+}
+
+impl Scratch {
+    /// For a worker and a rule set.
+    pub fn new(compiled: &Compiled, worker: usize) -> Scratch {
+        let program = &compiled.program;
+        Scratch {
+            matched: Vec::with_capacity(64),
+            logged: Vec::with_capacity(64),
+            row: Vec::with_capacity(
+                program.blocks.iter().map(|block| block.candidates.everything().len()).sum(),
+            ),
+            memo: Memo::new(program.conditions.addresses.tables.len(), worker),
+            is_plain: false,
+        }
+    }
+
+    /// The `match` rules that matched, in order.
+    pub fn matched(&self) -> &[RuleId] {
+        &self.matched
+    }
+
+    /// What is to be logged, in order.
+    pub fn logged(&self) -> &[Logged] {
+        &self.logged
+    }
+
+    /// Adds what was counted for tables to their counters; before it is dropped, and when these are asked for.
+    pub fn tell(&mut self, compiled: &Compiled) {
+        self.memo.tell(&compiled.program.conditions.addresses.tables);
+    }
+}
+
+struct Walk<'a, 's, 'r> {
+    program: &'a Program,
+    rules: &'a [RuleRecord],
+    counters: &'a Counters,
+    facts: &'a mut Facts,
+    surroundings: &'a mut Surroundings<'s, 'r>,
+    scratch: &'a mut Scratch,
+    /// The anchor rule that called the rule set that evaluation is in.
+    anchor: Option<RuleId>,
+    depth: usize,
+    calls: usize,
+    /// The last rule that decided, and the anchor rule it was reached by.
+    last: Option<(RuleId, Option<RuleId>)>,
+    decisions: u32,
+    translations: u32,
+    actions: Actions,
+    nat: Option<RuleId>,
+    redirect: Option<RuleId>,
+}
+
+pub(super) fn evaluate(
+    program: &Program,
+    rules: &[RuleRecord],
+    facts: &mut Facts,
+    surroundings: &mut Surroundings<'_, '_>,
+    scratch: &mut Scratch,
+    counters: &Counters,
+) -> Outcome {
+    scratch.matched.clear();
+    scratch.logged.clear();
+    scratch.row.clear();
+    scratch.memo.forget();
+    let mut walk = Walk {
+        program,
+        rules,
+        counters,
+        facts,
+        surroundings,
+        scratch,
+        anchor: None,
+        depth: 0,
+        calls: 0,
+        last: None,
+        decisions: 0,
+        translations: 0,
+        actions: Actions::default(),
+        nat: None,
+        redirect: None,
+    };
+    let decision = walk.block(0).and_then(|_| walk.conclude());
+    walk.outcome(decision.unwrap_or_else(Decision::Fail))
+}
+
+impl Walk<'_, '_, '_> {
+    /// Asks the rules of a rule set; true if that ends the evaluation.
+    fn block(&mut self, number: u32) -> Result<bool, Failure> {
+        let program = self.program;
+        let block = &program.blocks[number as usize];
+        let base = self.scratch.row.len();
+        self.scratch.row.resize(base + block.candidates.everything().len(), 0);
+        let is_over = self.ask(block, base);
+        self.scratch.row.truncate(base);
+        is_over
+    }
+
+    fn ask(&mut self, block: &Block, base: usize) -> Result<bool, Failure> {
+        self.write_row(block, base);
+        let mut translations = self.translations;
+        // All rules before `settled` are asked, or overruled by one that is.
+        let (mut settled, mut at) = (0, 0);
+        while let Some(next) = self.next(block, base, at) {
+            at = next + 1;
+            let id = RuleId(block.first + next as u32);
+            if !self.holds(id) {
+                continue;
+            }
+            let effect = &self.program.effects[id.0 as usize];
+            let decides = effect.kind == Kind::Decide;
+            if !decides && (effect.is_quick || effect.may_change_the_packet()) {
+                self.settle(block, base, settled..next);
+                settled = at;
+            }
+            if self.apply(id, effect)? {
+                return Ok(true);
+            }
+            if decides {
+                settled = at;
+            }
+            if std::mem::replace(&mut translations, self.translations) != self.translations {
+                self.write_row(block, base);
+            }
+        }
+        self.settle(block, base, settled..block.len as usize);
+        Ok(false)
+    }
+
+    fn write_row(&mut self, block: &Block, base: usize) {
+        let row = &mut self.scratch.row[base..];
+        if self.scratch.is_plain {
+            row[..block.candidates.everything().len()].copy_from_slice(block.candidates.everything());
+        } else {
+            block.candidates.write(self.facts, row);
+        }
+    }
+
+    /// The next candidate of those that are asked in order.
+    fn next(&self, block: &Block, base: usize, from: usize) -> Option<usize> {
+        let eager = self.in_order(block);
+        let mut above = u64::MAX << (from % 64);
+        for word in from / 64..eager.len() {
+            let bits = self.scratch.row[base + word] & eager[word] & above;
+            if bits != 0 {
+                return Some(word * 64 + bits.trailing_zeros() as usize);
+            }
+            above = u64::MAX;
+        }
+        None
+    }
+
+    fn in_order<'b>(&self, block: &'b Block) -> &'b [u64] {
+        if self.scratch.is_plain { block.candidates.everything() } else { &block.eager }
+    }
+
+    /// Finds the last rule that matches among those in a range that are not asked in order.
+    fn settle(&mut self, block: &Block, base: usize, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let (first, last) = (range.start / 64, (range.end - 1) / 64);
+        for word in (first..=last).rev() {
+            let mut bits = self.scratch.row[base + word] & !self.in_order(block)[word];
+            if word == last {
+                bits &= u64::MAX >> (63 - (range.end - 1) % 64);
+            }
+            if word == first {
+                bits &= u64::MAX << (range.start % 64);
+            }
+            while bits != 0 {
+                let place = 63 - bits.leading_zeros();
+                let id = RuleId(block.first + word as u32 * 64 + place);
+                if self.holds(id) {
+                    return self.decide(id);
+                }
+                bits &= !(1 << place);
+            }
+        }
+    }
+
+    fn holds(&mut self, id: RuleId) -> bool {
+        self.counters.add_evaluation(id);
+        let test = &self.program.tests[id.0 as usize];
+        test.holds(self.facts, &self.program.conditions, self.surroundings, &mut self.scratch.memo)
+    }
+
+    fn decide(&mut self, id: RuleId) {
+        self.last = Some((id, self.anchor));
+        self.decisions += 1;
+    }
+
+    /// Does what a rule that matches says; true if that ends the evaluation.
+    fn apply(&mut self, id: RuleId, effect: &Effect) -> Result<bool, Failure> {
+        if effect.tag != Tag::default() {
+            self.facts.tag = effect.tag;
+        }
+        match effect.kind {
+            Kind::Call(call) => return self.call(id, &self.program.calls[call as usize], effect.is_quick),
+            Kind::Decide => self.decide(id),
+            Kind::Match => {
+                self.scratch.matched.push(id);
+                let rules = self.rules;
+                self.act(&rules[id.0 as usize].rule);
+                self.translate(id, effect)?;
+                self.log(id, effect);
+            }
+        }
+        self.log_matches(id, effect);
+        Ok(effect.is_quick)
+    }
+
+    fn call(&mut self, id: RuleId, blocks: &[u32], is_quick: bool) -> Result<bool, Failure> {
+        self.calls += 1;
+        if self.depth == MAX_DEPTH || self.calls > MAX_CALLS {
+            return Err(Failure::Depth);
+        }
+        let outer = self.anchor.replace(id);
+        let decisions = self.decisions;
+        self.depth += 1;
+        let mut is_over = false;
+        for block in blocks {
+            is_over = self.block(*block)?;
+            if is_over {
+                break;
+            }
+        }
+        self.depth -= 1;
+        self.anchor = outer;
+        Ok(is_over || (is_quick && self.decisions != decisions))
+    }
+
+    fn translate(&mut self, id: RuleId, effect: &Effect) -> Result<(), Failure> {
+        if !effect.translates {
+            return Ok(());
+        }
+        let rule = &self.rules[id.0 as usize].rule;
+        self.surroundings.translate.translate(id, rule, self.facts).map_err(|_| Failure::Translate)?;
+        self.translations += 1;
+        self.scratch.memo.forget();
+        self.nat = rule.nat.as_ref().map(|_| id).or(self.nat);
+        self.redirect = rule.redirect.as_ref().map(|_| id).or(self.redirect);
+        Ok(())
+    }
+
+    /// Takes a rule's wishes over those of earlier rules.
+    fn act(&mut self, rule: &Rule) {
+        let actions = &mut self.actions;
+        actions.tos = rule.set.tos.or(rule.scrub.tos).or(actions.tos);
+        actions.priority = rule.set.priority.or(actions.priority);
+        actions.routing_table = rule.routing_table.or(actions.routing_table);
+        if let Some(log) = rule.log.as_ref().filter(|log| log.is_all) {
+            actions.log_all = Some(log.interface);
+        }
+        let (all, scrub) = (&mut actions.scrub, &rule.scrub);
+        all.is_given |= scrub.is_given;
+        all.clears_df |= scrub.clears_df;
+        all.randomises_id |= scrub.randomises_id;
+        all.reassembles_tcp |= scrub.reassembles_tcp;
+        all.min_ttl = scrub.min_ttl.or(all.min_ttl);
+        all.max_mss = scrub.max_mss.or(all.max_mss);
+    }
+
+    fn log(&mut self, id: RuleId, effect: &Effect) {
+        if let Some(log) = &effect.log {
+            self.scratch.logged.push(Logged { rule: id, anchor: self.anchor, interface: log.interface });
+        }
+    }
+
+    /// Logs a rule that matched for each earlier one that asked to hear of it; those are logged by themselves.
+    fn log_matches(&mut self, id: RuleId, effect: &Effect) {
+        if effect.log.as_ref().is_some_and(|log| log.is_matches) {
+            return;
+        }
+        let Scratch { matched, logged, .. } = &mut *self.scratch;
+        for earlier in matched.iter() {
+            let log = self.program.effects[earlier.0 as usize].log.as_ref();
+            if let Some(log) = log.filter(|log| log.is_matches) {
+                logged.push(Logged { rule: id, anchor: self.anchor, interface: log.interface });
+            }
+        }
+    }
+
+    /// Does what the deciding rule says.
+    fn conclude(&mut self) -> Result<Decision, Failure> {
+        let Some((id, anchor)) = self.last else {
+            return Ok(Decision::Pass);
+        };
+        let rules = self.rules;
+        let (rule, effect) = (&rules[id.0 as usize].rule, &self.program.effects[id.0 as usize]);
+        self.act(rule);
+        self.anchor = anchor;
+        if rule.action == Action::Pass {
+            self.translate(id, effect)?;
+        }
+        self.log(id, effect);
+        Ok(match rule.action {
+            Action::Block(answer) => Decision::Block(answer),
+            _ => Decision::Pass,
+        })
+    }
+
+    fn outcome(&self, decision: Decision) -> Outcome {
+        let rule = self.last.map(|(id, _)| &self.rules[id.0 as usize].rule);
+        let passing = rule.filter(|_| decision == Decision::Pass);
+        Outcome {
+            decision,
+            rule: self.last.map(|(id, _)| id),
+            anchor: self.last.and_then(|(_, anchor)| anchor),
+            keep: passing.map_or(Keep::No, |rule| rule.state.keep),
+            allows_options: passing.is_some_and(|rule| rule.allows_options),
+            tag: self.facts.tag,
+            actions: self.actions,
+            nat: self.nat,
+            redirect: self.redirect,
+            route: passing.and_then(|rule| rule.route.as_ref()).map(|(kind, _)| *kind),
+        }
+    }
+}

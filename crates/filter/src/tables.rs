@@ -1,0 +1,408 @@
+//! Tables of addresses: `table <name>`, and what `pfctl -t` does with them.
+//!
+//! [`Tables`] belongs to control; what rules and pools hold are [`Table`]s, which workers read without a lock while control
+//! changes them. An address is in a table if the longest network of the table that contains it is there without `!`.
+use crate::evaluate::Key;
+use crate::facts::Direction;
+use crate::names::{Interfaces, bits, masked};
+use crate::rule::{HostAddress, TableDefinition};
+use artery_rcu::{Domain, Published, Turn};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+mod change;
+mod command;
+mod networks;
+mod text;
+
+pub use change::{CannotChange, Feedback};
+pub use command::{Command, Reply, Tone, command};
+pub use text::parse;
+
+use networks::{EntryCounters, Networks, Snapshot};
+
+/// A network of a table, or an exception from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableEntry {
+    /// Its first address.
+    pub address: IpAddr,
+    /// The length of its prefix.
+    pub length: u8,
+    /// Whether it is an exception.
+    pub is_negated: bool,
+}
+
+/// A table as rules and workers see it.
+pub struct Table {
+    name: String,
+    v4: Published<Snapshot<u32>>,
+    v6: Published<Snapshot<u128>>,
+    /// What pools choose from; empty unless one does.
+    members: Published<Box<[(IpAddr, u8)]>>,
+    is_of_pool: AtomicBool,
+    counts: AtomicBool,
+    /// By worker, so that they don't meet.
+    counters: [TableCounters; STRIPES],
+}
+
+/// How many workers count without meeting another.
+const STRIPES: usize = 8;
+
+/// What is counted for a table.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct TableCounters {
+    /// Times that an address was looked for and not found.
+    no_match: AtomicU64,
+    /// Times that it was found.
+    matches: AtomicU64,
+    /// Packets and bytes, of those blocked, passed, and met though the table no longer holds them; in and out.
+    packets: [[[AtomicU64; 2]; 3]; 2],
+}
+
+/// All tables, in the hands of control.
+pub struct Tables {
+    domain: Arc<Domain>,
+    /// By anchor and name.
+    records: BTreeMap<(String, String), Record>,
+    /// How many entries all tables together may have.
+    pub most_entries: usize,
+    /// How many tables there may be.
+    pub most_tables: usize,
+}
+
+struct Record {
+    table: Arc<Table>,
+    is_const: bool,
+    is_persistent: bool,
+    /// Whether it exists for `pfctl`: rules may speak of tables that nobody made.
+    is_active: bool,
+    has_counters: bool,
+    /// Rules that speak of it.
+    references: u32,
+    since: Duration,
+    v4: Networks<u32>,
+    v6: Networks<u128>,
+}
+
+impl Table {
+    fn new(domain: &Arc<Domain>, name: &str) -> Table {
+        Table {
+            name: name.to_string(),
+            v4: Published::new(domain, Networks::default().snapshot()),
+            v6: Published::new(domain, Networks::default().snapshot()),
+            members: Published::new(domain, Box::default()),
+            is_of_pool: AtomicBool::new(false),
+            counts: AtomicBool::new(false),
+            counters: Default::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether an address is in it.
+    #[inline]
+    pub fn contains(&self, turn: &Turn<'_>, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.v4.read(turn).contains(address.to_bits()),
+            IpAddr::V6(address) => self.v6.read(turn).contains(address.to_bits()),
+        }
+    }
+
+    /// The networks that a pool chooses from, in order, without exceptions; kept for tables that rules name in pools.
+    pub fn members<'t>(&'t self, turn: &'t Turn<'_>) -> &'t [(IpAddr, u8)] {
+        self.members.read(turn)
+    }
+
+    /// Counts addresses that were looked for: those found, and those not.
+    pub(crate) fn count_lookups(&self, worker: usize, matches: u32, no_match: u32) {
+        let counters = &self.counters[worker % STRIPES];
+        counters.matches.fetch_add(u64::from(matches), Relaxed);
+        counters.no_match.fetch_add(u64::from(no_match), Relaxed);
+    }
+
+    /// Begins to count anew.
+    fn clear_counters(&self) {
+        self.counters.iter().for_each(TableCounters::clear);
+    }
+
+    /// What is counted for it, of all workers together.
+    fn total(&self, of: impl Fn(&TableCounters) -> &AtomicU64) -> u64 {
+        self.counters.iter().map(|counters| of(counters).load(Relaxed)).sum()
+    }
+
+    /// Counts a packet of a rule that speaks of this table; `is_negated` if it speaks of what is not in it.
+    pub fn count(
+        &self,
+        turn: &Turn<'_>,
+        worker: usize,
+        address: IpAddr,
+        direction: Direction,
+        (passes, is_negated): (bool, bool),
+        length: u32,
+    ) {
+        let holds = self.contains(turn, address) != is_negated;
+        let kind = if holds { usize::from(passes) } else { 2 };
+        count(&self.counters[worker % STRIPES].packets[direction.index()][kind], length);
+        if holds && self.counts.load(Relaxed) {
+            let entry = match address {
+                IpAddr::V4(address) => self.v4.read(turn).counters(address.to_bits()),
+                IpAddr::V6(address) => self.v6.read(turn).counters(address.to_bits()),
+            };
+            if let Some(EntryCounters(entry)) = entry {
+                count(&entry[direction.index()][kind], length);
+            }
+        }
+    }
+}
+
+impl TableCounters {
+    fn clear(&self) {
+        let packets = self.packets.iter().flatten().flatten();
+        packets.chain([&self.no_match, &self.matches]).for_each(|counter| counter.store(0, Relaxed));
+    }
+}
+
+/// Counts a packet and its bytes.
+fn count([packets, bytes]: &[AtomicU64; 2], length: u32) {
+    packets.fetch_add(1, Relaxed);
+    bytes.fetch_add(u64::from(length), Relaxed);
+}
+
+impl Record {
+    fn new(domain: &Arc<Domain>, name: &str) -> Record {
+        Record {
+            table: Arc::new(Table::new(domain, name)),
+            is_const: false,
+            is_persistent: false,
+            is_active: false,
+            has_counters: false,
+            references: 0,
+            since: Duration::ZERO,
+            v4: Networks::default(),
+            v6: Networks::default(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.v4.entries.len() + self.v6.entries.len()
+    }
+
+    /// Makes workers see what control has changed.
+    fn publish(&mut self, changed: &[TableEntry]) {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for entry in changed {
+            match entry.address {
+                IpAddr::V4(address) => v4.push((address.to_bits(), entry.length)),
+                IpAddr::V6(address) => v6.push((address.to_bits(), entry.length)),
+            }
+        }
+        if !v4.is_empty() {
+            self.v4.changed(&v4);
+            self.table.v4.publish(self.v4.snapshot());
+        }
+        if !v6.is_empty() {
+            self.v6.changed(&v6);
+            self.table.v6.publish(self.v6.snapshot());
+        }
+        self.table.counts.store(self.has_counters, Relaxed);
+        self.publish_members();
+    }
+
+    fn publish_members(&self) {
+        if self.table.is_of_pool.load(Relaxed) {
+            let members = self.entries().filter(|entry| !entry.is_negated);
+            self.table.members.publish(members.map(|entry| (entry.address, entry.length)).collect());
+        }
+    }
+
+    /// All entries, IPv4 first, in the order of addresses.
+    fn entries(&self) -> impl Iterator<Item = TableEntry> {
+        let v4 = self.v4.entries.iter().map(|(&(address, length), entry)| TableEntry {
+            address: Ipv4Addr::from_bits(address).into(),
+            length,
+            is_negated: entry.is_negated,
+        });
+        v4.chain(self.v6.entries.iter().map(|(&(address, length), entry)| TableEntry {
+            address: Ipv6Addr::from_bits(address).into(),
+            length,
+            is_negated: entry.is_negated,
+        }))
+    }
+
+    fn get(&self, entry: &TableEntry) -> Option<&networks::Entry> {
+        match entry.address {
+            IpAddr::V4(address) => self.v4.entries.get(&(address.to_bits(), entry.length)),
+            IpAddr::V6(address) => self.v6.entries.get(&(address.to_bits(), entry.length)),
+        }
+    }
+
+    fn insert(&mut self, entry: &TableEntry, now: Duration) {
+        let counters = self.has_counters.then(Arc::default);
+        let record = networks::Entry { is_negated: entry.is_negated, counters, since: now };
+        match entry.address {
+            IpAddr::V4(address) => drop(self.v4.entries.insert((address.to_bits(), entry.length), record)),
+            IpAddr::V6(address) => drop(self.v6.entries.insert((address.to_bits(), entry.length), record)),
+        }
+    }
+
+    fn remove(&mut self, entry: &TableEntry) {
+        match entry.address {
+            IpAddr::V4(address) => drop(self.v4.entries.remove(&(address.to_bits(), entry.length))),
+            IpAddr::V6(address) => drop(self.v6.entries.remove(&(address.to_bits(), entry.length))),
+        }
+    }
+
+    /// The entry that decides about an address.
+    fn longest(&self, address: IpAddr) -> Option<TableEntry> {
+        match address {
+            IpAddr::V4(address) => {
+                found(self.v4.longest(address.to_bits()), |bits| Ipv4Addr::from_bits(bits).into())
+            }
+            IpAddr::V6(address) => {
+                found(self.v6.longest(address.to_bits()), |bits| Ipv6Addr::from_bits(bits).into())
+            }
+        }
+    }
+}
+
+fn found<K: Key>(
+    found: Option<((K, u8), &networks::Entry)>,
+    address: impl Fn(K) -> IpAddr,
+) -> Option<TableEntry> {
+    let ((bits, length), entry) = found?;
+    Some(TableEntry { address: address(bits), length, is_negated: entry.is_negated })
+}
+
+impl TableEntry {
+    /// An entry, without the bits behind its prefix.
+    pub fn new(address: IpAddr, length: u8, is_negated: bool) -> TableEntry {
+        let length = length.min(bits(address));
+        TableEntry { address: masked(address, length), length, is_negated }
+    }
+}
+
+impl Tables {
+    /// No tables, for workers of a domain.
+    pub fn new(domain: &Arc<Domain>) -> Tables {
+        let limits = crate::options::Limits::default();
+        Tables {
+            domain: domain.clone(),
+            records: BTreeMap::new(),
+            most_entries: limits.limit(crate::options::Limit::TableEntries) as usize,
+            most_tables: limits.limit(crate::options::Limit::Tables) as usize,
+        }
+    }
+
+    /// The domain of those who read.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// The table of a name that rules of an anchor mean: its own if it exists, else that of the main rule set. Where there
+    /// is none, an empty one waits to be filled.
+    pub fn table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
+        let own = (anchor.to_string(), name.to_string());
+        let key = if self.records.get(&own).is_some_and(|record| record.is_active) {
+            own
+        } else {
+            (String::new(), name.to_string())
+        };
+        let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, name));
+        record.references += 1;
+        record.table.clone()
+    }
+
+    /// The table of a name that a pool chooses from.
+    pub fn pool_table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
+        let table = self.table(anchor, name);
+        table.is_of_pool.store(true, Relaxed);
+        let records = self.records.values().filter(|record| Arc::ptr_eq(&record.table, &table));
+        records.for_each(Record::publish_members);
+        table
+    }
+
+    /// A table that no name leads to, such as one of the addresses of an interface.
+    pub(crate) fn nameless(&self) -> NamelessTable {
+        let record = Record::new(&self.domain, "");
+        record.table.is_of_pool.store(true, Relaxed);
+        NamelessTable(record)
+    }
+
+    /// Begins a load of rules: what they speak of is counted anew.
+    pub fn begin(&mut self) {
+        self.records.values_mut().for_each(|record| record.references = 0);
+    }
+
+    /// Ends it: tables that are neither spoken of nor to persist go.
+    pub fn finish(&mut self) {
+        self.records.retain(|_, record| {
+            record.is_active &= record.is_persistent || record.references > 0;
+            record.is_active || record.references > 0
+        });
+    }
+
+    /// Makes a table as a rule set of an anchor defines it. Where no addresses are given, those it had stay.
+    pub fn define(
+        &mut self,
+        anchor: &str,
+        definition: &TableDefinition,
+        interfaces: &Interfaces,
+        now: Duration,
+    ) -> Result<(), CannotChange> {
+        let key = (anchor.to_string(), definition.name.clone());
+        if !self.records.get(&key).is_some_and(|record| record.is_active) {
+            self.check_tables(1)?;
+        }
+        let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, &definition.name));
+        if !std::mem::replace(&mut record.is_active, true) {
+            record.since = now;
+        }
+        record.is_const = definition.is_const;
+        record.is_persistent = definition.is_persistent;
+        record.has_counters = definition.has_counters;
+        if definition.has_list || !definition.files.is_empty() {
+            let entries: Vec<TableEntry> = entries_of(definition, interfaces).collect();
+            self.fill(anchor, &definition.name, &entries, now)?;
+        }
+        Ok(())
+    }
+
+    fn check_tables(&self, more: usize) -> Result<(), CannotChange> {
+        let active = self.records.values().filter(|record| record.is_active).count();
+        if active + more > self.most_tables { Err(CannotChange::NoMemory) } else { Ok(()) }
+    }
+}
+
+fn entries_of(definition: &TableDefinition, interfaces: &Interfaces) -> impl Iterator<Item = TableEntry> {
+    definition.addresses.iter().flat_map(|address| {
+        let networks = interfaces.networks(&address.address).into_iter();
+        networks.map(|(network, length)| TableEntry::new(network, length, address.is_negated))
+    })
+}
+
+/// A table that follows the addresses of an interface.
+pub(crate) struct NamelessTable(Record);
+
+impl NamelessTable {
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0.table
+    }
+
+    /// Makes it hold what an address of a rule stands for now.
+    pub(crate) fn follow(&mut self, address: &HostAddress, interfaces: &Interfaces) {
+        let new = interfaces.networks(address).into_iter();
+        let new: Vec<TableEntry> =
+            new.map(|(network, length)| TableEntry::new(network, length, false)).collect();
+        let gone: Vec<TableEntry> = self.0.entries().filter(|entry| !new.contains(entry)).collect();
+        gone.iter().for_each(|entry| self.0.remove(entry));
+        new.iter().for_each(|entry| self.0.insert(entry, Duration::ZERO));
+        self.0.publish(&[gone, new].concat());
+    }
+}

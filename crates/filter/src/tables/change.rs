@@ -1,0 +1,308 @@
+//! Changes of tables, all or nothing, with what each address met.
+use super::networks::Entry;
+use super::{Record, TableEntry, Tables};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a table stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CannotChange {
+    /// There is no table of that name.
+    NoTable,
+    /// The table is `const`.
+    Constant,
+    /// There would be more entries, or more tables, than may be.
+    NoMemory,
+}
+
+impl fmt::Display for CannotChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CannotChange::NoTable => "Table does not exist",
+            CannotChange::Constant => "Operation not permitted",
+            CannotChange::NoMemory => "Cannot allocate memory",
+        })
+    }
+}
+
+/// What an address met in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Nothing was to be done.
+    Unchanged,
+    /// It is in the table.
+    Match,
+    /// An exception keeps it out.
+    Exception,
+    /// It came.
+    Added,
+    /// It went.
+    Deleted,
+    /// It became an exception, or is one no more.
+    Changed,
+    /// Its counters began anew.
+    Cleared,
+    /// It was named twice.
+    Duplicate,
+    /// It is there with `!` and was named without, or the other way.
+    Conflict,
+}
+
+/// What each of the named addresses met, and others that were touched.
+pub(super) type Feedbacks = Vec<(TableEntry, Feedback)>;
+
+impl Tables {
+    pub(super) fn record(&self, anchor: &str, name: &str) -> Result<&Record, CannotChange> {
+        let record = self.records.get(&(anchor.to_string(), name.to_string()));
+        record.filter(|record| record.is_active).ok_or(CannotChange::NoTable)
+    }
+
+    fn record_mut(&mut self, anchor: &str, name: &str) -> Result<&mut Record, CannotChange> {
+        let record = self.records.get_mut(&(anchor.to_string(), name.to_string()));
+        let record = record.filter(|record| record.is_active).ok_or(CannotChange::NoTable)?;
+        if record.is_const { Err(CannotChange::Constant) } else { Ok(record) }
+    }
+
+    /// Makes a table that stays though no rule speaks of it; false if there is one.
+    pub(super) fn create(&mut self, anchor: &str, name: &str, now: Duration) -> Result<bool, CannotChange> {
+        if self.record(anchor, name).is_ok() {
+            return Ok(false);
+        }
+        self.check_tables(1)?;
+        let record = self.records.entry((anchor.to_string(), name.to_string()));
+        let record = record.or_insert_with(|| Record::new(&self.domain, name));
+        (record.is_active, record.is_persistent, record.since) = (true, true, now);
+        Ok(true)
+    }
+
+    /// Adds addresses, as `overload` does, to a table which is made if need be; says how many were new.
+    pub fn add(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        now: Duration,
+    ) -> Result<usize, CannotChange> {
+        self.create(anchor, name, now)?;
+        let feedback = self.add_entries(anchor, name, entries, now, false)?;
+        Ok(feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count())
+    }
+
+    pub(super) fn add_entries(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        now: Duration,
+        is_dummy: bool,
+    ) -> Result<Feedbacks, CannotChange> {
+        let room = self.room();
+        let record = self.record_mut(anchor, name)?;
+        let feedback =
+            judged(record, entries, |there| if there { Feedback::Unchanged } else { Feedback::Added });
+        if feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count() > room {
+            return Err(CannotChange::NoMemory);
+        }
+        if !is_dummy {
+            record.apply(&feedback, now);
+        }
+        Ok(feedback)
+    }
+
+    pub(super) fn delete_entries(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        is_dummy: bool,
+    ) -> Result<Feedbacks, CannotChange> {
+        let record = self.record_mut(anchor, name)?;
+        let feedback =
+            judged(record, entries, |there| if there { Feedback::Deleted } else { Feedback::Unchanged });
+        if !is_dummy {
+            record.apply(&feedback, Duration::ZERO);
+        }
+        Ok(feedback)
+    }
+
+    pub(super) fn replace_entries(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        now: Duration,
+        is_dummy: bool,
+    ) -> Result<Feedbacks, CannotChange> {
+        self.record_mut(anchor, name)?;
+        let feedback = self.replacement(anchor, name, entries)?;
+        if !is_dummy {
+            self.record_mut(anchor, name)?.apply(&feedback, now);
+        }
+        Ok(feedback)
+    }
+
+    /// Makes a table, also a constant one, hold just these.
+    pub(super) fn fill(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        now: Duration,
+    ) -> Result<(), CannotChange> {
+        let feedback = self.replacement(anchor, name, entries)?;
+        if let Some(record) = self.records.get_mut(&(anchor.to_string(), name.to_string())) {
+            record.follow_counters(now);
+            record.apply(&feedback, now);
+        }
+        Ok(())
+    }
+
+    fn replacement(
+        &self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+    ) -> Result<Feedbacks, CannotChange> {
+        let record = self.record(anchor, name)?;
+        let mut named = BTreeMap::new();
+        let mut feedback: Feedbacks = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let is_new = named.insert((entry.address, entry.length), ()).is_none();
+            let met = match record.get(entry) {
+                _ if !is_new => Feedback::Duplicate,
+                None => Feedback::Added,
+                Some(there) if there.is_negated != entry.is_negated => Feedback::Changed,
+                Some(_) => Feedback::Unchanged,
+            };
+            feedback.push((*entry, met));
+        }
+        if named.len() > self.room() + record.len() {
+            return Err(CannotChange::NoMemory);
+        }
+        let gone = record.entries().filter(|entry| !named.contains_key(&(entry.address, entry.length)));
+        feedback.extend(gone.map(|entry| (entry, Feedback::Deleted)));
+        Ok(feedback)
+    }
+
+    /// Deletes all entries; says how many there were.
+    pub(super) fn flush(&mut self, anchor: &str, name: &str, is_dummy: bool) -> Result<usize, CannotChange> {
+        let record = self.record_mut(anchor, name)?;
+        let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Deleted)).collect();
+        if !is_dummy {
+            record.apply(&all, Duration::ZERO);
+        }
+        Ok(all.len())
+    }
+
+    /// Deletes entries whose counters have not been cleared for so long.
+    pub(super) fn expire(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        age: Duration,
+        now: Duration,
+        is_dummy: bool,
+    ) -> Result<Feedbacks, CannotChange> {
+        let record = self.record_mut(anchor, name)?;
+        let is_old = |entry: &TableEntry| {
+            record.get(entry).is_some_and(|known| now.saturating_sub(known.since) >= age)
+        };
+        let met = |entry: &TableEntry| if is_old(entry) { Feedback::Deleted } else { Feedback::Unchanged };
+        let feedback: Feedbacks = record.entries().map(|entry| (entry, met(&entry))).collect();
+        if !is_dummy {
+            record.apply(&feedback, now);
+        }
+        Ok(feedback)
+    }
+
+    /// Begins the counters of entries anew.
+    pub(super) fn clear_entries(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        entries: &[TableEntry],
+        now: Duration,
+        is_dummy: bool,
+    ) -> Result<Feedbacks, CannotChange> {
+        let record = self.record_mut(anchor, name)?;
+        let feedback =
+            judged(record, entries, |there| if there { Feedback::Cleared } else { Feedback::Unchanged });
+        if !is_dummy {
+            record.apply(&feedback, now);
+        }
+        Ok(feedback)
+    }
+
+    /// Begins the counters of a table and of all its entries anew.
+    pub(super) fn clear(&mut self, anchor: &str, name: &str, now: Duration) -> Result<(), CannotChange> {
+        self.record(anchor, name)?;
+        if let Some(record) = self.records.get_mut(&(anchor.to_string(), name.to_string())) {
+            record.table.clear_counters();
+            record.since = now;
+            let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Cleared)).collect();
+            record.apply(&all, now);
+        }
+        Ok(())
+    }
+
+    /// Forgets a table. Rules that speak of it find it empty.
+    pub(super) fn kill(&mut self, anchor: &str, name: &str) -> Result<(), CannotChange> {
+        self.record(anchor, name)?;
+        let key = (anchor.to_string(), name.to_string());
+        if let Some(record) = self.records.get_mut(&key) {
+            let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Deleted)).collect();
+            record.apply(&all, Duration::ZERO);
+            record.is_active = false;
+            if record.references == 0 {
+                self.records.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.most_entries.saturating_sub(self.records.values().map(Record::len).sum())
+    }
+}
+
+/// What each address meets; those that come twice, or with the wrong sign, are not looked at further.
+fn judged(record: &Record, entries: &[TableEntry], judge: impl Fn(bool) -> Feedback) -> Feedbacks {
+    let mut named = BTreeMap::new();
+    let mut met = |entry: &TableEntry| {
+        if let Some(is_negated) = named.insert((entry.address, entry.length), entry.is_negated) {
+            return if is_negated == entry.is_negated { Feedback::Duplicate } else { Feedback::Conflict };
+        }
+        match record.get(entry) {
+            Some(there) if there.is_negated != entry.is_negated => Feedback::Conflict,
+            there => judge(there.is_some()),
+        }
+    };
+    entries.iter().map(|entry| (*entry, met(entry))).collect()
+}
+
+impl Record {
+    /// Does what the feedback says, and makes workers see it.
+    fn apply(&mut self, feedback: &Feedbacks, now: Duration) {
+        let mut touched = Vec::new();
+        for (entry, met) in feedback {
+            match met {
+                Feedback::Added | Feedback::Changed | Feedback::Cleared => self.insert(entry, now),
+                Feedback::Deleted => self.remove(entry),
+                _ => continue,
+            }
+            touched.push(*entry);
+        }
+        self.publish(&touched);
+    }
+
+    /// Gives entries counters, or takes them away, where the definition of the table changed.
+    fn follow_counters(&mut self, now: Duration) {
+        let all: Vec<TableEntry> = self.entries().collect();
+        let differs = |entry: &Entry| entry.counters.is_some() != self.has_counters;
+        if all.iter().any(|entry| self.get(entry).is_some_and(differs)) {
+            all.iter().for_each(|entry| self.insert(entry, now));
+            self.publish(&all);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Tables and their entries as text: what files hold, and what `pfctl -t` and `pfctl -s Tables` show.
+use super::change::Feedback;
+use super::networks::EntryCounters;
+use super::{Record, TableEntry, Tables};
+use crate::names::bits;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How a time is written; times of tables count from where the caller's do.
+pub(super) type TimeText<'a> = &'a dyn Fn(std::time::Duration) -> String;
+
+/// Reads addresses as files of tables hold them: apart by blanks, `!` before exceptions, `#` before what is no address.
+/// The error is the first text that is none, and its line.
+pub fn parse(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
+    let mut entries = Vec::new();
+    for (line, text) in text.lines().enumerate() {
+        let mut is_negated = false;
+        let words = text.split('#').next().unwrap_or("").split([' ', '\t', '\r', ',']);
+        for word in words.filter(|word| !word.is_empty()) {
+            let address = word.trim_start_matches('!');
+            is_negated ^= (word.len() - address.len()) % 2 == 1;
+            if !address.is_empty() {
+                let (address, length) = network(address).ok_or_else(|| (line + 1, word.to_string()))?;
+                entries.push(TableEntry::new(address, length, std::mem::take(&mut is_negated)));
+            }
+        }
+        if is_negated {
+            return Err((line + 1, "!".to_string()));
+        }
+    }
+    Ok(entries)
+}
+
+fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().ok()?;
+    let length = length.map_or(Some(bits(address)), |length| length.parse().ok())?;
+    (length <= bits(address)).then_some((address, length))
+}
+
+impl TableEntry {
+    /// The address as tables show it: `!`, the address, and the length if it is a network.
+    fn text(&self) -> String {
+        let sign = if self.is_negated { '!' } else { ' ' };
+        match self.length == bits(self.address) {
+            true => format!("{sign}{}", self.address),
+            false => format!("{sign}{}/{}", self.address, self.length),
+        }
+    }
+}
+
+impl Feedback {
+    fn letter(self) -> char {
+        match self {
+            Feedback::Unchanged | Feedback::Exception => ' ',
+            Feedback::Match => 'M',
+            Feedback::Added => 'A',
+            Feedback::Deleted => 'D',
+            Feedback::Changed => 'C',
+            Feedback::Cleared => 'Z',
+            Feedback::Duplicate => 'X',
+            Feedback::Conflict => 'Y',
+        }
+    }
+}
+
+/// A line that shows what an address met.
+pub(super) fn entry_line(entry: &TableEntry, met: Feedback) -> String {
+    format!("{} {}\n", met.letter(), entry.text())
+}
+
+/// A line that shows which entry decided about an address.
+pub(super) fn test_line(entry: &TableEntry, met: Feedback, decides: Option<TableEntry>) -> String {
+    let decides = decides.map_or(String::new(), |entry| format!("\t{}", entry.text()));
+    format!("{} {}{decides}\n", met.letter(), entry.text())
+}
+
+impl Record {
+    /// All entries, a line each, with their counters if these are wanted.
+    pub(super) fn show(&self, with_counters: bool, time: TimeText<'_>) -> String {
+        let mut text = String::new();
+        for entry in self.entries() {
+            text.push_str(&entry_line(&entry, Feedback::Unchanged));
+            if let Some(known) = self.get(&entry).filter(|_| with_counters) {
+                let _ = writeln!(text, "\tCleared:     {}", time(known.since));
+                known.counters.as_ref().into_iter().for_each(|counters| entry_counters(&mut text, counters));
+            }
+        }
+        text
+    }
+
+    fn flags(&self) -> String {
+        let flag = |is_set: bool, letter| if is_set { letter } else { '-' };
+        [
+            flag(self.is_const, 'c'),
+            flag(self.is_persistent, 'p'),
+            flag(self.is_active, 'a'),
+            '-',
+            flag(self.references > 0, 'r'),
+            '-',
+            flag(self.has_counters, 'C'),
+        ]
+        .iter()
+        .collect()
+    }
+
+    fn totals(&self, time: TimeText<'_>) -> String {
+        let table = &self.table;
+        let (no_match, matches) =
+            (table.total(|counters| &counters.no_match), table.total(|counters| &counters.matches));
+        let mut text = format!(
+            "\tAddresses:   {}\n\tCleared:     {}\n\tReferences:  [ Anchors: {:<18} Rules: {:<18} ]\n\
+             \tEvaluations: [ NoMatch: {no_match:<18} Match: {matches:<18} ]\n",
+            self.len(),
+            time(self.since),
+            0,
+            self.references,
+        );
+        for (direction, way) in ["In", "Out"].iter().enumerate() {
+            let mut line = |name: &str, kind: usize| {
+                let total = |what: usize| table.total(|counters| &counters.packets[direction][kind][what]);
+                packets_line(&mut text, &format!("{way}/{name}:"), [total(0), total(1)]);
+            };
+            ["Block", "Pass", "XPass"].iter().enumerate().for_each(|(kind, name)| line(name, kind));
+        }
+        text
+    }
+}
+
+fn entry_counters(text: &mut String, counters: &Arc<EntryCounters>) {
+    for (way, [block, pass]) in ["In", "Out"].iter().zip(&counters.0) {
+        let mut line = |name: &str, counters: &[AtomicU64; 2]| {
+            packets_line(
+                text,
+                &format!("{way}/{name}:"),
+                counters.each_ref().map(|counter| counter.load(Relaxed)),
+            );
+        };
+        line("Block", block);
+        line("Pass", pass);
+    }
+}
+
+fn packets_line(text: &mut String, name: &str, [packets, bytes]: [u64; 2]) {
+    let _ = writeln!(text, "\t{name:<12} [ Packets: {packets:<18} Bytes: {bytes:<18} ]");
+}
+
+impl Tables {
+    /// The tables of an anchor, a line each: what `pfctl -s Tables` shows; with their flags (`-v`), and with what was
+    /// counted for them (`-vv`).
+    pub fn list(&self, anchor: &str, verbosity: u8, time: TimeText<'_>) -> String {
+        let records = self.records.iter().filter(|((of, _), record)| of == anchor && record.is_active);
+        let mut text = String::new();
+        for ((_, name), record) in records {
+            if verbosity > 0 {
+                let _ = write!(text, "{}\t", record.flags());
+            }
+            text.push_str(name);
+            if verbosity > 0 && !anchor.is_empty() {
+                let _ = write!(text, "\t{anchor}");
+            }
+            text.push('\n');
+            if verbosity > 1 {
+                text.push_str(&record.totals(time));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hold_addresses_exceptions_and_comments() {
+        let entries = parse("10.0.0.1/8 ! 10.1.0.0/16 # 1.1.1.1\n\n!2001:db8::1\t10.2.2.2\n").unwrap();
+        let text: Vec<String> = entries.iter().map(TableEntry::text).collect();
+        assert_eq!(text, [" 10.0.0.0/8", "!10.1.0.0/16", "!2001:db8::1", " 10.2.2.2"]);
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_with_its_line() {
+        assert_eq!(parse("10.0.0.1\n10.0.0.0/33"), Err((2, "10.0.0.0/33".to_string())));
+        assert_eq!(parse("::/x"), Err((1, "::/x".to_string())));
+        assert_eq!(parse("1.2.3.4 !"), Err((1, "!".to_string())));
+        assert_eq!(parse("\u{0}\u{ff}"), Err((1, "\u{0}\u{ff}".to_string())));
+    }
+}
