@@ -1,5 +1,10 @@
 //! What a port makes of the messages it hears, and how long it believes them: the machine of port information
 //! (802.1D-2004, 17.27) and its procedures.
+//!
+//! The standard believes an agreement whenever it comes. When bridges have gone on to a worse way meanwhile, it may be
+//! about the better one from before, whose end the neighbor has not heard of, and then frames go in circles until it
+//! has. So an agreement counts here only if the neighbor has had time to hear what is said now, and is asked for again
+//! otherwise.
 
 use super::port::{Heard, Info, Port};
 use super::settings::{Times, Version};
@@ -15,10 +20,10 @@ impl Port {
         }
         match self.info {
             Info::Disabled => self.age(),
-            _ if self.selected && self.updt_info => self.update(),
+            _ if self.selected && self.updt_info => self.update(now),
             Info::Aged => return false,
             Info::Received if self.has_aged(now) => self.age(),
-            _ => return self.understand(version, now),
+            _ => return self.understand(version, now) || self.ask_again(now),
         }
         true
     }
@@ -45,7 +50,11 @@ impl Port {
     }
 
     /// From now on the port says what its bridge found out.
-    fn update(&mut self) {
+    fn update(&mut self, now: Duration) {
+        // As long as things get worse, silence means nothing.
+        if self.designated_priority > self.port_priority && !self.forward {
+            self.fd_while.set(now, self.forward_delay());
+        }
         (self.proposing, self.proposed) = (false, false);
         self.agreed &= self.info == Info::Mine && self.designated_priority <= self.port_priority;
         self.synced &= self.agreed;
@@ -71,7 +80,7 @@ impl Port {
             }
             Meaning::Inferior => self.record_dispute(&heard),
             Meaning::Answer => {
-                self.record_agreement(&heard, version);
+                self.record_agreement(&heard, version, now);
                 self.set_tc_flags(&heard);
             }
             Meaning::Other => {}
@@ -137,10 +146,32 @@ impl Port {
     }
 
     /// 17.21.9.
-    fn record_agreement(&mut self, heard: &Heard, version: Version) {
+    fn record_agreement(&mut self, heard: &Heard, version: Version, now: Duration) {
         let agrees = heard.is_rapid && heard.told.flags.has(BpduFlags::AGREEMENT);
-        self.agreed = agrees && version == Version::Rstp && self.is_point_to_point();
+        let counts = agrees && version == Version::Rstp && self.is_point_to_point();
+        self.is_doubted |= counts && self.is_doubtful(now);
+        self.agreed = counts && !self.is_doubtful(now);
         self.proposing &= !self.agreed;
+    }
+
+    /// Whether what is heard may be an answer to a better offer than the one that stands.
+    fn is_doubtful(&self, now: Duration) -> bool {
+        self.is_worse_than_told() || !self.doubt_while.is_over(now)
+    }
+
+    /// Whether the neighbor goes by a better offer.
+    pub(super) fn is_worse_than_told(&self) -> bool {
+        self.told.is_some_and(|told| self.designated_priority > told)
+    }
+
+    /// Asks again for an agreement that was not believed.
+    fn ask_again(&mut self, now: Duration) -> bool {
+        if !self.is_doubted || self.is_doubtful(now) {
+            return false;
+        }
+        self.is_doubted = false;
+        self.new_info |= self.proposing;
+        true
     }
 
     /// 17.21.10: the other side takes itself for the better one, and learns already.

@@ -10,6 +10,13 @@ use std::time::Duration;
 /// How long a bridge waits before it believes which protocol a neighbor speaks, and that none is there (17.13.9).
 pub(super) const MIGRATE_TIME: Duration = Duration::from_secs(3);
 
+/// How long an answer may be under way that was given before the neighbor heard the latest.
+pub(super) const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+/// The shortest time between two messages of a port: what changes several times meanwhile is said once, and the few
+/// messages that a second has are left for what comes later.
+pub(super) const PACE: Duration = Duration::from_millis(5);
+
 /// Runs until a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timer(pub(super) Duration);
@@ -114,12 +121,18 @@ pub(super) struct Port {
     pub(super) fd_while: Timer,
     pub(super) hello_when: Timer,
     pub(super) mdelay_while: Timer,
+    /// Not in the standard: the vector that was last sent; answers to better ones may still be under way.
+    pub(super) told: Option<Vector>,
+    pub(super) doubt_while: Timer,
+    /// An agreement was not believed, and is to be asked for again.
+    pub(super) is_doubted: bool,
     /// Not in the standard: a guard, or the bridge's own message coming back, holds the port.
     pub(super) held_while: Timer,
     pub(super) rb_while: Timer,
     pub(super) rcvd_info_while: Timer,
     pub(super) rr_while: Timer,
     pub(super) tc_while: Timer,
+    pub(super) pace_while: Timer,
     /// When the count of messages sent goes down by one.
     pub(super) tx_less: Timer,
 
@@ -178,11 +191,15 @@ impl Port {
             fd_while: Timer::default(),
             hello_when: Timer::default(),
             mdelay_while: Timer::default(),
+            told: None,
+            doubt_while: Timer::default(),
+            is_doubted: false,
             held_while: Timer::default(),
             rb_while: Timer::default(),
             rcvd_info_while: Timer::default(),
             rr_while: Timer::default(),
             tc_while: Timer::default(),
+            pace_while: Timer::default(),
             tx_less: Timer::default(),
             heard: Window::default(),
             flushes: Flushes::default(),
@@ -203,6 +220,9 @@ impl Port {
     pub(super) fn enable(&mut self, version: Version, now: Duration) {
         self.edge_delay_while.set(now, MIGRATE_TIME);
         self.check_for_rapid(version, now);
+        // Whoever is there now was told nothing.
+        (self.told, self.is_doubted) = (None, false);
+        self.doubt_while.stop();
     }
 
     /// Speaks the bridge's own protocol for a while, whatever is heard (17.24).
@@ -254,9 +274,11 @@ impl Port {
         self.designated_times.forward_delay.duration()
     }
 
-    /// How long it waits before it learns and before it forwards: less where bridges tell each other (17.20.5).
+    /// How long it waits before it learns and before it forwards: less where two bridges tell each other (17.20.5). The
+    /// standard has this for links of more than two as well, where nobody can agree for all.
     pub(super) fn forward_delay(&self) -> Duration {
-        if self.send_rstp { self.hello_time() } else { self.long_forward_delay() }
+        let is_told = self.send_rstp && self.is_point_to_point();
+        if is_told { self.hello_time() } else { self.long_forward_delay() }
     }
 
     pub(super) fn max_age(&self) -> Duration {
@@ -276,10 +298,12 @@ impl Port {
             self.hello_when,
             self.mdelay_while,
             self.held_while,
+            self.doubt_while,
             self.rb_while,
             self.rcvd_info_while,
             self.rr_while,
             self.tc_while,
+            self.pace_while,
             self.tx_less,
         ];
         let flush = self.flushes.due().map(|due| due.max(now));

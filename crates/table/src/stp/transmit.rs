@@ -1,7 +1,7 @@
 //! What a port says, in which protocol, and whether anybody is there: the machines of port transmission, protocol
 //! migration and bridge detection (802.1D-2004, 17.24 to 17.26).
 
-use super::port::{Migration, Port};
+use super::port::{MIGRATE_TIME, Migration, PACE, Port, ROUND_TRIP};
 use super::settings::{Settings, Version};
 use super::{Action, PortState, Role};
 use artery_wire::{Bpdu, BpduFlags, BpduRole, Configuration};
@@ -47,7 +47,7 @@ impl Port {
         } else if self.send_rstp && self.rcvd_stp {
             self.migration = Migration::SelectingOld;
             self.send_rstp = false;
-            self.mdelay_while.set(now, super::port::MIGRATE_TIME);
+            self.mdelay_while.set(now, MIGRATE_TIME);
         } else {
             return false;
         }
@@ -70,7 +70,7 @@ impl Port {
             self.hello_when.set(now, self.hello_time());
             return true;
         }
-        if !self.new_info || self.tx_count >= bridge.hold_count {
+        if !self.new_info || self.tx_count >= bridge.hold_count || !self.pace_while.is_over(now) {
             return false;
         }
         let Some(bpdu) = self.bpdu(now) else { return false };
@@ -82,6 +82,11 @@ impl Port {
         actions.push(Action::Send { port: self.number, frame: bpdu.frame(self.address) });
         self.counters.sent += 1;
         self.new_info = false;
+        if self.is_worse_than_told() {
+            self.doubt_while.set(now, ROUND_TRIP);
+        }
+        self.told = Some(self.designated_priority);
+        self.pace_while.set(now, PACE);
         self.tc_ack &= bpdu == Bpdu::Notification;
         if self.tx_count == 0 {
             self.tx_less.set(now, Duration::from_secs(1));
