@@ -130,14 +130,14 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_benchmark_are_honoured_and_the_switch_shows_them_nothing_without_link1() {
-        let plan = judged("add em0", "set skip on lo0\n\npass\n");
+        let plan = judged("add em0 up", "set skip on lo0\n\npass\n");
         let lines: Vec<(usize, &str, &Verdict)> =
             plan.judged[1..].iter().map(|one| (one.place.line, one.text.as_str(), &one.verdict)).collect();
         assert_eq!(lines, [(1, "set skip on lo0", &Verdict::Honoured), (3, "pass", &Verdict::Honoured)]);
         assert_eq!(plan.notes.len(), 1);
         assert!(plan.notes[0].text.starts_with("the packet filter sees nothing of what veb0 switches"));
-        assert!(judged("add em0\nlink1", "pass").notes.is_empty());
-        let door = judged("add vport0\nlink1\n-link1", "pass");
+        assert!(judged("add em0 up\nlink1", "pass").notes.is_empty());
+        let door = judged("add vport0 up\nlink1\n-link1", "pass");
         assert!(door.notes[0].text.contains("nothing but what passes vport0 of"), "{:?}", door.notes);
     }
 

@@ -99,7 +99,9 @@ pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
                 let ports = read.switch.ports.iter().map(|port| port.name.clone());
                 owners.extend(ports.map(|port| (port, read.switch.name.clone())));
                 plan.notes.extend(bridge_note(etc, file));
+                plan.notes.extend(down_note(etc, file, &read.switch));
                 plan.judged.extend(read.judged);
+                plan.judged.extend(without_ports(etc, file, &read.switch));
                 plan.shell.extend(read.shell);
                 plan.switches.push(read.switch);
             }
@@ -161,6 +163,24 @@ fn bridge_note(etc: &Etc, file: &File) -> Option<Note> {
     (Kind::of(&file.interface) == Kind::Bridge).then(note)
 }
 
+/// Refuses a switch that nothing could come to.
+fn without_ports(etc: &Etc, file: &File, switch: &Switch) -> Option<Judged> {
+    let place = Place { file: etc.folder.join(file.name()).display().to_string(), line: 0 };
+    let verdict =
+        Verdict::Refused(format!("{} has no port; write 'add' and the name of an interface", switch.name));
+    switch.ports.is_empty().then(|| Judged { place, text: "(the file)".to_string(), verdict })
+}
+
+/// What a switch does that nobody has brought up.
+fn down_note(etc: &Etc, file: &File, switch: &Switch) -> Option<Note> {
+    let text = format!(
+        "no line says 'up': frames are dropped until 'artery ifconfig {} up', as the host sees nothing of what arrives at \
+         the ports",
+        switch.name
+    );
+    (!switch.is_up).then(|| Note { file: etc.folder.join(file.name()).display().to_string(), text })
+}
+
 /// Judges the file of an interface, and has the ports that it is about do what it says.
 fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
     let has_its_own = |name: &str| etc.interfaces.iter().any(|other| other.interface == name);
@@ -210,6 +230,7 @@ pub(super) fn shell_verdict(is_run: bool) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn etc(files: &[(&str, &str)]) -> Etc {
         let file = |(name, text): &(&str, &str)| File { interface: name.to_string(), text: text.to_string() };
@@ -227,6 +248,63 @@ mod tests {
     }
 
     const FOUR: &str = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nup\n";
+
+    /// Words that mean something, and some that don't.
+    fn word() -> impl Strategy<Value = String> {
+        const WORDS: &str = "up down add del addspan em0 em1 vport0 vport1 learn -learn protected 1,2 rule pass block in \
+            out on src 2:0:0:0:0:1 tag a\"b arp spa 10.0.0.1 static maxaddr 100 timeout 240 untagged tagged +10-20 10 \
+            passthrough link0 link1 -link1 vnetid storm broadcast inet 10.0.0.9/24 inet6 fd00::1 64 255.255.255.0 mtu \
+            1400 lladdr description 'a \"b #c !d # \\ ! \\\" stp proto rstp $x (, ) // /* */";
+        let words: Vec<String> = WORDS.split_whitespace().map(str::to_string).collect();
+        prop_oneof![9 => proptest::sample::select(words), 1 => "[ -~]{1,5}", 1 => any::<String>()]
+    }
+
+    fn file() -> impl Strategy<Value = String> {
+        let line = proptest::collection::vec(word(), 0..5).prop_map(|words| words.join(" "));
+        // So that much of what follows is about ports.
+        proptest::collection::vec(line, 0..6)
+            .prop_map(|lines| "add em0\nadd vport0\n".to_string() + &lines.join("\n"))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_refused_makes_a_configuration(
+            switch in file(),
+            link in file(),
+            door in file(),
+            pf in "[ -~\n]{0,40}",
+        ) {
+            let mut etc = etc(&[("veb0", &switch), ("em0", &link), ("vport0", &door)]);
+            etc.pf = Some(pf);
+            let mut plan = plan(&etc, &Wishes::default()).unwrap();
+            crate::bsd::pf::judge(&etc, &mut plan);
+            // Also of what is refused all that is left can be written.
+            let text = crate::bsd::text::configuration(&plan, "artery up");
+            prop_assert!(text.is_ok(), "{text:?}");
+            let loaded = crate::load::load("text", &text.unwrap(), &crate::load::Reading::default());
+            prop_assert!(loaded.compiled);
+            prop_assert!(!loaded.has_errors() || plan.switches[0].ports.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_switch_that_is_not_brought_up_says_what_it_does() {
+        assert!(
+            planned(&[("veb0", "add em0")]).notes[0]
+                .text
+                .starts_with("no line says 'up': frames are dropped")
+        );
+        assert!(planned(&[("veb0", "up\nadd em0")]).notes.is_empty());
+    }
+
+    #[test]
+    fn a_switch_without_ports_is_refused() {
+        let plan = planned(&[("veb0", "add em0\nup\ndel em0")]);
+        assert_eq!(
+            refusals(&plan),
+            ["etc/hostname.veb0: veb0 has no port; write 'add' and the name of an interface"]
+        );
+    }
 
     #[test]
     fn the_files_of_the_benchmark_are_a_switch_of_four_ports() {
