@@ -195,6 +195,10 @@ impl<'e> Parser<'e> {
 
     /// Takes a reserved word if it is the next token.
     pub(crate) fn eat(&mut self, word: &'static str) -> bool {
+        debug_assert!(
+            super::words::reserved(word).is_some(),
+            "{word} must be reserved to be told from names"
+        );
         let is_next = self.peek() == &Token::Key(word);
         if is_next {
             self.take();

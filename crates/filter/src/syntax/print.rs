@@ -81,7 +81,8 @@ fn append_rules(text: &mut String, ruleset: &Ruleset, style: &Style, depth: usiz
             Action::Anchor(call) => call.inline.as_deref(),
             _ => None,
         };
-        match inline {
+        // An anchor that has a name and no rules is just named.
+        match inline.filter(|inner| !(inner.rules.is_empty() && is_named(one))) {
             Some(inner) => {
                 *text += " {\n";
                 append_rules(text, inner, style, depth + 1);
@@ -91,6 +92,10 @@ fn append_rules(text: &mut String, ruleset: &Ruleset, style: &Style, depth: usiz
             None => text.push('\n'),
         }
     }
+}
+
+fn is_named(rule: &Rule) -> bool {
+    matches!(&rule.action, Action::Anchor(call) if call.name.is_some())
 }
 
 fn indent(text: &mut String, style: &Style, depth: usize) {

@@ -74,6 +74,7 @@ impl Parser<'_> {
         let word = match *self.peek() {
             Token::Key(word) => word,
             Token::Sign("!") => return self.negated_option(options).map(|()| true),
+            Token::Sign("(") => return self.late_state_options(options),
             _ => return Ok(false),
         };
         if !self.matching_option(word, options)? && !self.acting_option(word, options)? {
@@ -361,6 +362,22 @@ impl Parser<'_> {
         let options = self.state_options()?;
         self.sign(")")?;
         Ok((keep, Some(options)))
+    }
+
+    /// Options of states that a probability stands before, which is how they are printed.
+    fn late_state_options(&mut self, options: &mut RuleOptions) -> Step<bool> {
+        let may_have_some =
+            matches!(options.keep, Some((Keep::Keep | Keep::Modulate | Keep::Synproxy, None)));
+        if !may_have_some || options.probability.is_none() {
+            return Ok(false);
+        }
+        self.sign("(")?;
+        let late = self.state_options()?;
+        self.sign(")")?;
+        if let Some((_, states)) = &mut options.keep {
+            *states = Some(late);
+        }
+        Ok(true)
     }
 
     fn scrub(&mut self) -> Step<Scrub> {

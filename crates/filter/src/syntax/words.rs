@@ -2,13 +2,13 @@
 
 /// All of them, sorted.
 #[rustfmt::skip]
-const RESERVED: [&str; 121] = [
+const RESERVED: [&str; 122] = [
     "af-to", "all", "allow-opts", "anchor", "antispoof", "any", "bandwidth", "binat-to", "bitmask", "block",
     "block-policy", "burst", "code", "debug", "default", "delay", "divert-packet", "divert-reply",
-    "divert-to", "drop", "dup-to", "file", "fingerprints", "floating", "flows", "flush", "for", "fragment",
-    "from", "global", "group", "hostid", "icmp-type", "icmp6-type", "if-bound", "in", "include", "inet",
-    "inet6", "keep", "label", "least-states", "limit", "load", "log", "loginterface", "match", "matches",
-    "max", "max-mss", "max-pkt-rate", "max-src-conn", "max-src-conn-rate", "max-src-nodes",
+    "divert-to", "drop", "dup-to", "file", "fingerprints", "flags", "floating", "flows", "flush", "for",
+    "fragment", "from", "global", "group", "hostid", "icmp-type", "icmp6-type", "if-bound", "in", "include",
+    "inet", "inet6", "keep", "label", "least-states", "limit", "load", "log", "loginterface", "match",
+    "matches", "max", "max-mss", "max-pkt-rate", "max-src-conn", "max-src-conn-rate", "max-src-nodes",
     "max-src-states", "min", "min-ttl", "modulate", "nat-to", "no", "no-df", "no-route", "no-sync", "on",
     "once", "optimization", "os", "out", "overload", "parent", "pass", "pflow", "port", "prio",
     "probability", "proto", "qlimit", "quantum", "queue", "quick", "random", "random-id", "rdomain",

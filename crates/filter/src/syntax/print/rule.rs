@@ -76,7 +76,7 @@ fn place(rule: &Rule, style: &Style) -> String {
     let mut text = match &rule.on {
         None => String::new(),
         Some(On::Any) => " on any".into(),
-        Some(On::Interface(is_negated, name)) => format!(" on {}{}", not(*is_negated), bare(&name.0)),
+        Some(On::Interface(is_negated, name)) => format!(" on {}{}", not(*is_negated), interface(&name.0)),
         Some(On::Domain(is_negated, n)) => format!(" on {}rdomain {n}", not(*is_negated)),
     };
     text += match rule.family {
@@ -91,11 +91,16 @@ fn place(rule: &Rule, style: &Style) -> String {
     text
 }
 
+/// The name of an interface; `any` is all of them, and no name.
+fn interface(name: &str) -> String {
+    if name == "any" { name.to_string() } else { bare(name) }
+}
+
 /// What else is asked of a packet.
 fn conditions(rule: &Rule) -> String {
     let mut text = String::new();
     if let Some((is_negated, name)) = &rule.received_on {
-        text += &format!(" {}received-on {}", if *is_negated { "!" } else { "" }, bare(&name.0));
+        text += &format!(" {}received-on {}", if *is_negated { "!" } else { "" }, interface(&name.0));
     }
     text += &rule.user.as_ref().map_or(String::new(), |user| format!(" user {}", account(user)));
     text += &rule.group.as_ref().map_or(String::new(), |group| format!(" group {}", account(group)));
