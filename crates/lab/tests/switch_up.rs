@@ -172,11 +172,12 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
         let door = format!("inet 10.0.0.9 255.255.255.0\n!ip -br address show $if > {}\n", mark.display());
         let etc = etc(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup"),
-            ("hostname.em*", "up"),
+            ("hostname.em*", "up mtu 1600"),
             ("hostname.vport0", &door),
         ]);
         let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
         let running = Running::start(net, etc.path(), &options)?;
+        assert!(net.s.run(["ip", "link", "show", "eth1"])?.stdout.contains(" mtu 1600 "));
         for host in [0, 1] {
             assert_eq!(net.hosts[host].ping("10.0.0.9", 2)?.received, 2);
             assert_eq!(net.s.ping(&address(host), 2)?.received, 2);

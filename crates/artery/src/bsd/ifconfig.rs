@@ -1,5 +1,7 @@
 //! `artery ifconfig`: the switches of a running router, shown and changed in the words of ifconfig(8).
+use super::etc::Kind;
 use super::hostname::lines;
+use super::switch_file::link_of_bridge;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
@@ -118,7 +120,8 @@ impl Switches {
     /// Has a switch do what the commands say, and prints what they ask.
     fn tell(&mut self, switch: &str, commands: &[Command]) -> anyhow::Result<()> {
         self.known(switch)?;
-        for step in steps(commands)? {
+        let commands = of_kind(Kind::of(switch), commands).map_err(|why| anyhow!("{switch}: {why}"))?;
+        for step in steps(&commands)? {
             let done = match &step {
                 Step::Ask(handler, parameters) => {
                     self.ask(switch, handler, parameters).and_then(|answer| print(&answer))
@@ -129,6 +132,23 @@ impl Switches {
         }
         Ok(())
     }
+}
+
+/// The commands as a switch of this kind means them: what veb(4) has link0 to link2 for, bridge(4) does in any case or
+/// not at all.
+fn of_kind(kind: Kind, commands: &[Command]) -> Result<Vec<Command>, &'static str> {
+    let mut kept = commands.to_vec();
+    if kind == Kind::Bridge {
+        let link = |command: &Command| match command {
+            Command::Link { number, on } => Some((*number, *on)),
+            _ => None,
+        };
+        if let Some((number, _)) = commands.iter().filter_map(link).find(|(_, on)| *on) {
+            return Err(link_of_bridge(number));
+        }
+        kept.retain(|command| link(command).is_none());
+    }
+    Ok(kept)
 }
 
 /// The name without its number.
@@ -218,6 +238,15 @@ mod tests {
                      \tAddresses (max cache: 100, timeout: 240):\n\t\t02:00:00:00:00:01 em1 0 flags=0<>\n";
         assert!(has_port(shown, "em0") && !has_port(shown, "em1") && !has_port(shown, "port"));
         assert_eq!((class("veb12"), class("veb")), ("veb", "veb"));
+    }
+
+    #[test]
+    fn a_bridge_keeps_its_packet_filter_whatever_is_said_of_links() {
+        let commands = parse(&["-link1", "up"]).unwrap();
+        assert_eq!(of_kind(Kind::Bridge, &commands), Ok(vec![Command::Up]));
+        assert_eq!(of_kind(Kind::Veb, &commands), Ok(commands));
+        let refusal = of_kind(Kind::Bridge, &parse(&["up", "link1"]).unwrap()).unwrap_err();
+        assert!(refusal.starts_with("link1 of bridge(4) drops multicast"), "{refusal}");
     }
 
     #[test]

@@ -130,7 +130,10 @@ impl<'a> Reader<'a> {
                 ))
             }
             Command::RuleFile(file) => self.rules_of(&file),
-            Command::Link { number, on } if self.read.switch.kind == Kind::Bridge => of_bridge(number, on),
+            Command::Link { number, on } if self.read.switch.kind == Kind::Bridge => match on {
+                true => Verdict::Refused(link_of_bridge(number).to_string()),
+                false => Verdict::Honoured,
+            },
             command => self.property(command),
         }
     }
@@ -253,21 +256,19 @@ fn passthrough(port: &str) -> Verdict {
     ))
 }
 
-/// What link0 to link2 mean for bridge(4), which is nothing like what they mean for veb(4).
-fn of_bridge(number: u8, on: bool) -> Verdict {
-    let why = match (number, on) {
-        (_, false) => return Verdict::Honoured,
-        (0, true) => {
+/// Why link0 to link2 of bridge(4), which mean nothing like those of veb(4), can't be set.
+pub(super) fn link_of_bridge(number: u8) -> &'static str {
+    match number {
+        0 => {
             "link0 of bridge(4) drops IP multicast, for which a Veb has no word; have the packet filter do it, as by \
              'block drop quick to 224.0.0.0/4' in pf.conf"
         }
-        (1, true) => {
+        1 => {
             "link1 of bridge(4) drops multicast other than IP's, for which a Veb has no word; limit it by 'storm IF \
              multicast 0', or block addresses by 'rule block in on IF dst ADDRESS'"
         }
         _ => "link2 of bridge(4) has IPsec look at what passes, which is not done here; take it away",
-    };
-    Verdict::Refused(why.to_string())
+    }
 }
 
 #[cfg(test)]
