@@ -75,7 +75,12 @@ impl Port {
     fn take_role(&mut self, now: Duration) {
         match self.role {
             Role::Disabled => self.fd_while.set(now, self.max_age()),
-            Role::Root => self.rr_while.set(now, self.long_forward_delay()),
+            Role::Root => {
+                self.rr_while.set(now, self.long_forward_delay());
+                // The standard leaves it open if the new root port is. But whoever is behind it may lead to the new
+                // root another way, and count on the agreement that the old root port gave.
+                self.re_root = true;
+            }
             Role::Designated => {}
             Role::Alternate => self.fd_while.set(now, self.forward_delay()),
             Role::Backup => {
