@@ -8,14 +8,17 @@ pub const HELLO: &str = include_str!("../../../conf/hello.click");
 pub const ROUTER: &str = include_str!("../../../conf/router.click");
 /// A router whose right side has servers that share a service.
 pub const BALANCER: &str = include_str!("../../../conf/balancer.click");
+/// A switch of two interfaces and the host.
+pub const SWITCH: &str = include_str!("../../../conf/switch.click");
 /// A router from one capture to another.
 pub const PCAP_ROUTER: &str = include_str!("../../../conf/pcap-router.click");
 
 /// All of them, by file name.
-pub const ALL: [(&str, &str); 5] = [
+pub const ALL: [(&str, &str); 6] = [
     ("1999.click", CLICK_1999),
     ("hello.click", HELLO),
     ("router.click", ROUTER),
     ("balancer.click", BALANCER),
     ("pcap-router.click", PCAP_ROUTER),
+    ("switch.click", SWITCH),
 ];

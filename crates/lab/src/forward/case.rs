@@ -38,6 +38,9 @@ pub struct Case {
     /// Packets are of so many flows to a service that a balancer shares out, instead of to routes
     #[arg(long)]
     pub flows: Option<u32>,
+    /// Frames go between so many stations through a switch, instead of packets through a router
+    #[arg(long)]
+    pub stations: Option<u32>,
     /// The balancer remembers no flow
     #[arg(long)]
     pub stateless: bool,
@@ -70,6 +73,7 @@ impl Case {
             table: None,
             neighbors: None,
             flows: None,
+            stations: None,
             stateless: false,
             packets: PACKETS,
             frames: FRAMES,
@@ -86,6 +90,11 @@ impl Case {
         Case { flows: Some(flows), stateless: !remembers, packets, ..Case::bare(4) }
     }
 
+    /// A switch between so many stations, half of them on each side.
+    pub(crate) fn of_stations(stations: u32) -> Case {
+        Case { stations: Some(stations), ..Case::bare(4) }
+    }
+
     /// The words that a child is told it by.
     pub(super) fn words(&self) -> Vec<String> {
         let traffic = self.traffic.to_possible_value().map_or(String::new(), |value| value.get_name().into());
@@ -96,6 +105,7 @@ impl Case {
         say("table", self.table.as_ref().map(|table| table.display().to_string()));
         say("neighbors", self.neighbors.map(|count| count.to_string()));
         say("flows", self.flows.map(|count| count.to_string()));
+        say("stations", self.stations.map(|count| count.to_string()));
         say("packets", Some(self.packets.to_string()));
         say("frames", Some(self.frames.to_string()));
         say("workers", Some(self.workers.to_string()));
@@ -132,7 +142,7 @@ pub(super) mod testing {
             limit: Some(7),
             ..small(6)
         };
-        for case in [all, small(4), Case::of_flows(1 << 20, false)] {
+        for case in [all, small(4), Case::of_flows(1 << 20, false), Case::of_stations(1000)] {
             let words = ["child".to_string()].into_iter().chain(case.words());
             assert_eq!(<Child as clap::Parser>::parse_from(words).case, case);
         }

@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[test]
+    fn frames_go_round_in_a_switch_and_none_comes_back() {
+        let case = Case { packets: 500, frames: 200, ..Case::of_stations(64) };
+        let circuit = Circuit::new(&case).unwrap();
+        assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 0);
+        let known = circuit.handle().read("forward0.addr", "").unwrap();
+        assert_eq!(known.lines().filter(|line| line.ends_with("flags=0<>")).count(), 32, "{known}");
+        assert_eq!(circuit.handle().read("forward0.drops", "").unwrap(), "");
+        circuit.end().unwrap();
+    }
+
+    #[test]
     fn as_many_packets_go_round_as_there_may_be() {
         let circuit = Circuit::new(&Case { limit: Some(6400), frames: 64, ..small(4) }).unwrap();
         assert_eq!(circuit.run_out().unwrap(), 6400);

@@ -15,6 +15,7 @@ mod play;
 mod report;
 mod rival;
 mod rows;
+mod stations;
 
 pub use case::{Case, Traffic};
 pub(crate) use child::Race;
@@ -38,6 +39,9 @@ pub struct Options {
     /// Only packets of this kind, and nothing but their rate
     #[arg(long, value_enum)]
     pub traffic: Option<Traffic>,
+    /// Only frames through a switch, and nothing but their rate
+    #[arg(long, conflicts_with = "traffic")]
+    pub stations: bool,
     /// So many workers, each with frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
@@ -51,6 +55,9 @@ pub struct Options {
 
 impl Options {
     fn families(&self) -> Vec<u8> {
+        if self.stations {
+            return Vec::new();
+        }
         let wanted = |family: &u8| self.family.as_deref().is_none_or(|wanted| wanted == family.to_string());
         [4, 6].into_iter().filter(wanted).collect()
     }
@@ -61,7 +68,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let plan = Plan::new(options)?;
     let mut report = Report::new(Machine::here(), options.json);
     rows::rates(&plan, &mut report)?;
-    if options.traffic.is_none() {
+    if options.traffic.is_none() && !options.stations {
         for family in options.families() {
             rows::changes(&plan, family, &mut report)?;
         }

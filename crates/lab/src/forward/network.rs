@@ -3,6 +3,7 @@
 //! Each worker has a cable from its port called out to its port called in, so that frames go round.
 
 use super::case::{Case, NEXT_HOPS, Traffic};
+use super::stations;
 use crate::fib;
 use anyhow::ensure;
 use artery_table::load::AnyPrefix;
@@ -75,13 +76,16 @@ fn balancer(case: &Case, flows: u32) -> String {
 }
 
 /// Each worker has a part of its own.
-fn placed(case: &Case) -> String {
+pub(super) fn placed(case: &Case) -> String {
     let places: Vec<String> = (0..case.workers).map(|n| format!("receive{n} {n}")).collect();
     if case.workers > 1 { format!("StaticThreadSched({});\n", places.join(", ")) } else { String::new() }
 }
 
 /// The configuration.
 pub(super) fn text(case: &Case) -> String {
+    if let Some(stations) = case.stations {
+        return stations::text(case, stations);
+    }
     let ports = match case.family {
         4 => ["198.18.0.1/24", "198.19.0.1/24 10.64.0.1/15"],
         _ => ["2001:2:0:0::1/64", "2001:2:0:1::1/64 2001:2:0:2::1/64"],
@@ -111,6 +115,9 @@ forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
 
 /// What is to be made known in the run: handlers, and what to write to them.
 pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
+    if let Some(stations) = case.stations {
+        return stations::known(case, stations);
+    }
     let line = |number| {
         ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), station(number)))
     };
@@ -156,6 +163,9 @@ pub(super) struct Frame(pub(super) [u8; FRAME]);
 
 /// The packets of a worker.
 pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
+    if let Some(stations) = case.stations {
+        return Ok(stations::frames(stations, case.packets, worker));
+    }
     if let Some(flows) = case.flows {
         return Ok(frames_of(flows, case.packets, worker));
     }

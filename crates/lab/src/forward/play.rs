@@ -6,6 +6,7 @@
 //! kept of each: whole ones would be fetched from memory, which a driver lets the card do.
 
 use super::network::{FRAME, Frame, was_forwarded};
+use super::stations::was_switched;
 use anyhow::Context as _;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
 use std::slice::IterMut;
@@ -68,9 +69,10 @@ impl<const AT: usize, const N: usize> Series<AT, N> {
     }
 }
 
-/// The packets of a worker, by what differs in the packets of a family: from identification to checksum of UDP, or from
-/// version to destination.
+/// The packets of a worker, by what differs in them: from identification to checksum of UDP, from version to destination,
+/// or in both addresses of the link.
 enum Packets {
+    Link(Series<0, 12>),
     V4(Series<18, 24>),
     V6(Series<14, 40>),
 }
@@ -78,12 +80,21 @@ enum Packets {
 impl Packets {
     fn write(&self, from: usize, frames: &mut IterMut<'_, Packet>) -> usize {
         match self {
+            Packets::Link(series) => series.write(from, frames),
             Packets::V4(packets) => packets.write(from, frames),
             Packets::V6(packets) => packets.write(from, frames),
         }
     }
+    /// Whether a frame is as it must be when it has been sent.
+    fn is_done(&self, frame: &[u8; FRAME]) -> bool {
+        match self {
+            Packets::Link(_) => was_switched(frame),
+            _ => was_forwarded(frame),
+        }
+    }
     fn len(&self) -> usize {
         match self {
+            Packets::Link(frames) => frames.differ.len(),
             Packets::V4(packets) => packets.differ.len(),
             Packets::V6(packets) => packets.differ.len(),
         }
@@ -98,7 +109,9 @@ impl Library {
     /// Puts a worker's packets behind those of others.
     pub(super) fn put(&self, packets: &[Frame]) -> anyhow::Result<()> {
         let v4 = Series::new(packets).map(Packets::V4);
-        let all = v4.or_else(|| Series::new(packets).map(Packets::V6)).context("packets differ in more")?;
+        let v4_or_v6 = v4.or_else(|| Series::new(packets).map(Packets::V6));
+        let all =
+            v4_or_v6.or_else(|| Series::new(packets).map(Packets::Link)).context("packets differ in more")?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(all));
         Ok(())
     }
@@ -137,7 +150,7 @@ impl Play {
         if self.batches.is_multiple_of(SAMPLE)
             && let Some(frame) = batch.iter().next().and_then(|packet| packet.data().first_chunk())
             && frame[0] != 0
-            && !was_forwarded(frame)
+            && !self.packets.is_done(frame)
         {
             self.wrong += 1;
         }

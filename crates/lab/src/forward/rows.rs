@@ -29,6 +29,15 @@ struct Row {
 fn rows(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |name: String, case: Case, least| rows.push(Row { name, case, least, rates: Vec::new() });
+    if plan.options.traffic.is_none() {
+        for (stations, least) in [(1000, 0.85), (200_000, 0.45)] {
+            let case = Case { workers: plan.options.workers.into(), ..Case::of_stations(stations) };
+            add(format!("l2-{}k-stations-rnd", stations / 1000), case, Some(least));
+        }
+    }
+    if plan.options.stations {
+        return rows;
+    }
     for family in plan.options.families() {
         for (traffic, least4, least6) in [(Traffic::Random, 0.49, 0.37), (Traffic::One, 0.85, 0.0)] {
             let wanted = plan.options.traffic.is_none_or(|wanted| wanted == traffic);
@@ -56,7 +65,9 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let mut rows = rows(plan);
     let mut race = Race::start(rows.iter().map(|row| &row.case))?;
     let traffic = plan.options.traffic.unwrap_or(Traffic::Random);
-    let rival = FastClick::new(plan, traffic).filter(|_| plan.options.workers == 1).transpose()?;
+    let rival = FastClick::new(plan, traffic)
+        .filter(|_| plan.options.workers == 1 && !plan.options.stations)
+        .transpose()?;
     let (mut yardstick, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         yardstick.extend(macswap_rate());
