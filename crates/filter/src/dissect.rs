@@ -288,9 +288,11 @@ fn inet6(bytes: &[u8]) -> Result<Dissected, Reason> {
 
 #[inline(always)]
 fn upper_layer(seen: &mut Dissected, bytes: &[u8]) -> Result<(), Reason> {
+    // A first fragment may be too short for its header: that shows once the packet is whole.
+    if seen.is_fragment {
+        return Ok(());
+    }
     match seen.protocol {
-        // The ports of a first fragment are there for those who don't put fragments together.
-        _ if seen.is_later_fragment => Ok(()),
         IpProtocol::TCP => tcp(seen, bytes),
         IpProtocol::UDP => udp(seen, bytes),
         IpProtocol::SCTP => {
@@ -311,7 +313,7 @@ fn tcp(seen: &mut Dissected, bytes: &[u8]) -> Result<(), Reason> {
     if length < 20 {
         return Err(Reason::BadOffset);
     }
-    if length > bytes.len() && !seen.is_fragment {
+    if length > bytes.len() {
         return Err(Reason::Short);
     }
     seen.ports = [half(header, 0), half(header, 2)];
@@ -325,7 +327,7 @@ fn tcp(seen: &mut Dissected, bytes: &[u8]) -> Result<(), Reason> {
 fn udp(seen: &mut Dissected, bytes: &[u8]) -> Result<(), Reason> {
     let header = bytes.first_chunk::<8>().ok_or(Reason::Short)?;
     let length = usize::from(half(header, 4));
-    if length < 8 || length > bytes.len() && !seen.is_fragment {
+    if length < 8 || length > bytes.len() {
         return Err(Reason::Short);
     }
     seen.ports = [half(header, 0), half(header, 2)];

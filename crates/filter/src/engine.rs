@@ -421,6 +421,3 @@ impl Filter {
 fn is_forward(direction: Direction, flags: u8) -> bool {
     (direction == Direction::Out) == (flags & flag::OUT != 0)
 }
-
-#[cfg(test)]
-mod tests;

@@ -435,7 +435,8 @@ mod tests {
                 prop_assert_eq!(fragments.add(part, &seen(part), 0, 1000), Assembled::Waiting);
             }
             let whole = fragments.add(last, &seen(last), 0, 1000);
-            prop_assert!(matches!(whole, Assembled::Whole { bytes, .. } if bytes == packet));
+            let is_packet = matches!(whole, Assembled::Whole { bytes, .. } if bytes == packet);
+            prop_assert!(is_packet);
         }
     }
 }

@@ -313,7 +313,7 @@ mod tests {
         let mut text = String::new();
         counted.print(&status, true, &mut text).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "Status: Enabled for 1 days 01:01:01               Debug: err");
+        assert_eq!(lines[0], "Status: Enabled for 1 days 01:01:01              Debug: err");
         assert_eq!(lines[2], "Hostid:   0x0000abcd");
         assert_eq!(lines[5], "Interface Stats for em0               IPv4             IPv6");
         assert_eq!(lines[9], "    Passed                               5                0");

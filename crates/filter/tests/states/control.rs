@@ -1,0 +1,97 @@
+//! Other rules under way, dumps, counters of rules, switching off.
+use crate::connections::{client, connect, server};
+use crate::world::{ACK, EM0, InterfaceNames, World, interface};
+use artery_filter::dissect::Reason;
+use artery_filter::engine::Verdict;
+use artery_filter::evaluate::{Counters, RuleId};
+use artery_filter::facts::{Direction, Interface};
+use artery_filter::states::{DumpError, Verbosity};
+use artery_wire::build::ip4;
+
+#[test]
+fn connections_outlive_their_rules() {
+    let mut world =
+        World::new("set timeout tcp.established 5000\nblock in\npass out keep state (tcp.established 77)");
+    connect(&mut world);
+    world.reload("block all");
+    world.comes(server().flags(ACK).seq(5001).ack(1001).payload([1; 9]));
+    world.withholds(client().src("10.0.0.8").seq(1), Reason::Match);
+    // What the rule said of the state holds on.
+    world.sleep(76.0);
+    world.maintain();
+    assert_eq!(world.states(), 1);
+    world.sleep(2.0);
+    world.maintain();
+    assert_eq!(world.states(), 0);
+}
+
+#[test]
+fn no_packet_of_a_connection_is_lost_by_a_thousand_reloads() {
+    let mut world = World::new("block in\npass out");
+    connect(&mut world);
+    for n in 0..1000_u32 {
+        if n.is_multiple_of(10) {
+            world.reload(if n.is_multiple_of(20) { "block in\npass out label x" } else { "block all" });
+        }
+        let data = server().flags(ACK).seq(5001 + n * 9).ack(1001).payload([n as u8; 9]);
+        world.comes(data);
+        world.leaves(client().flags(ACK).seq(1001).ack(5001 + n * 9 + 9));
+    }
+    assert_eq!(world.filter.counted().state_table[1], 1);
+}
+
+#[test]
+fn rules_count_the_packets_of_their_states() {
+    let mut world = World::new("match out label m\nblock in\npass out");
+    connect(&mut world);
+    world.comes(server().flags(ACK).seq(5001).ack(1001).payload([1; 9]));
+    let counters = world.filter.counters();
+    let totals = [0, 2].map(|rule| Counters::total([&*counters], RuleId(rule)));
+    assert!(totals.iter().all(|total| (total.packets, total.bytes) == ([2, 2], [89, 80])), "{totals:?}");
+    assert_eq!((totals[1].states, totals[1].created), (1, 1));
+    world.filter.flush_states();
+    assert_eq!(Counters::total([&*counters], RuleId(2)).states, 0);
+}
+
+#[test]
+fn another_filter_goes_on_where_a_dump_was_taken() {
+    let rules = "set state-policy if-bound\nblock in\npass out inet from 10.0.0.0/24 nat-to 192.0.2.1";
+    let mut world = World::new(rules);
+    let datagram = || ip4().src("10.0.0.9").dst("7.7.7.7").udp(1000, 53);
+    let sent = world.leaves(datagram());
+    world.leaves(ip4().src("10.0.0.8").dst("7.7.7.7").tcp(1, 2));
+    world.sleep(2.0);
+    world.maintain();
+    let dump = world.filter.dump(&InterfaceNames);
+    let mut other = World::new(&format!("set hostid 7\n{rules}"));
+    other.now = std::time::Duration::from_secs(50);
+    other.maintain();
+    assert_eq!(other.filter.restore(&dump, interface, &other.compiled), Ok(2));
+    assert_eq!(other.filter.restore(&dump, interface, &other.compiled), Ok(0), "they are there");
+    assert_eq!(other.leaves(datagram()), sent);
+    let list = other.list(Verbosity::VeryVerbose);
+    assert!(list.contains("age 00:00:02") && list.contains("creatorid: 00000001"), "{list}");
+    assert_eq!(other.filter.restore(b"rubbish", interface, &other.compiled), Err(DumpError::Magic));
+}
+
+#[test]
+fn skipped_interfaces_and_a_filter_that_is_off_let_everything_pass() {
+    let mut world = World::new("set skip on lo0\nblock all");
+    world.refuses(ip4().udp(1, 2), Reason::Match);
+    let passed = world.test(Interface(0), Direction::In, &mut ip4().udp(1, 2).bytes());
+    assert!(matches!(passed, Verdict::Pass(_)));
+    world.filter.enable(false);
+    world.comes(ip4().udp(1, 2));
+}
+
+#[test]
+fn traffic_at_the_log_interface_is_counted() {
+    let mut world = World::new("set loginterface em0\npass\nblock in proto tcp");
+    world.comes(ip4().udp(1, 2));
+    world.refuses(ip4().tcp(1, 2), Reason::Match);
+    world.test(crate::world::EM1, Direction::In, &mut ip4().udp(3, 4).bytes());
+    world.test(EM0, Direction::Out, &mut artery_wire::build::ip6().udp(3, 4).bytes());
+    let counted = world.filter.counted();
+    assert_eq!(counted.packets, [[[1, 1], [0, 0]], [[0, 0], [1, 0]]]);
+    assert_eq!(counted.bytes, [[28 + 40, 0], [0, 48]]);
+}

@@ -1,0 +1,213 @@
+//! A filter with three interfaces (`lo0`, `em0`, `em1`), rules of a text, and a clock.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+use artery_filter::anchors::Anchors;
+use artery_filter::dissect::{At, Reason};
+use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settings, Verdict};
+use artery_filter::evaluate::{Compiled, Routes, load};
+use artery_filter::facts::{Direction, Interface};
+use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::states::{Kill, Names, StateId, Verbosity};
+use artery_filter::syntax::{self, Environment};
+use artery_filter::tables::Tables;
+use artery_rcu::{Domain, Reader};
+use artery_wire::TcpFlags;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(crate) const EM0: Interface = Interface(1);
+pub(crate) const EM1: Interface = Interface(2);
+
+pub(crate) const SYN: TcpFlags = TcpFlags::SYN;
+pub(crate) const ACK: TcpFlags = TcpFlags::ACK;
+pub(crate) const FIN_ACK: TcpFlags = TcpFlags(0x11);
+pub(crate) const SYN_ACK: TcpFlags = TcpFlags(0x12);
+pub(crate) const RST: TcpFlags = TcpFlags::RST;
+
+struct NoRoutes;
+
+impl Routes for NoRoutes {
+    fn has_route(&self, _: IpAddr) -> bool {
+        true
+    }
+
+    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
+        true
+    }
+
+    fn has_label(&self, _: IpAddr, _: &str) -> bool {
+        false
+    }
+}
+
+pub(crate) struct InterfaceNames;
+
+impl Names for InterfaceNames {
+    fn interface(&self, interface: Interface) -> &str {
+        ["lo0", "em0", "em1"][usize::from(interface.0)]
+    }
+}
+
+/// The number of an interface.
+pub(crate) fn interface(name: &str) -> Option<Interface> {
+    interfaces().number(name)
+}
+
+fn interfaces() -> Interfaces {
+    let address =
+        |text: &str, length| InterfaceAddress { address: text.parse().unwrap(), length, peer: None };
+    let record = |name: &str, addresses| InterfaceRecord {
+        name: name.into(),
+        is_loopback: name == "lo0",
+        addresses,
+        ..InterfaceRecord::default()
+    };
+    Interfaces(vec![
+        record("lo0", vec![address("127.0.0.1", 8)]),
+        record("em0", vec![address("192.0.2.1", 24), address("2001:db8::1", 64)]),
+        record("em1", vec![address("10.0.0.1", 24)]),
+    ])
+}
+
+pub(crate) struct World {
+    pub(crate) filter: Filter,
+    pub(crate) compiled: Compiled,
+    anchors: Anchors,
+    pub(crate) tables: Tables,
+    reader: Reader,
+    pub(crate) now: Duration,
+    pub(crate) hint: Option<StateId>,
+}
+
+impl World {
+    /// With rules of a text.
+    #[track_caller]
+    pub(crate) fn new(text: &str) -> World {
+        let domain = Domain::new();
+        let (mut anchors, mut tables) = (Anchors::default(), Tables::new(&domain));
+        let (compiled, settings) = compile(text, &mut anchors, &mut tables);
+        let filter = Filter::new(settings, &compiled, 0, Random::of(42)).unwrap();
+        let reader = domain.reader();
+        World { filter, compiled, anchors, tables, reader, now: Duration::from_secs(1000), hint: None }
+    }
+
+    /// Takes other rules.
+    #[track_caller]
+    pub(crate) fn reload(&mut self, text: &str) {
+        let (compiled, settings) = compile(text, &mut self.anchors, &mut self.tables);
+        self.compiled = compiled;
+        self.filter.load(settings, &self.compiled).unwrap();
+    }
+
+    pub(crate) fn sleep(&mut self, seconds: f64) {
+        self.now += Duration::from_secs_f64(seconds);
+    }
+
+    /// What becomes of a packet; it is changed as is due.
+    pub(crate) fn test(&mut self, interface: Interface, direction: Direction, bytes: &mut [u8]) -> Verdict {
+        self.filter.begin(self.now);
+        let turn = self.reader.turn();
+        let (routes, names) = (NoRoutes, InterfaceNames);
+        let rules = Rules { compiled: &self.compiled, turn: &turn, routes: &routes, names: &names };
+        let mut look = self.filter.look(bytes, At::new(interface, direction), self.hint.take());
+        self.filter.approach(&mut look);
+        self.filter.test(bytes, &look, &rules)
+    }
+
+    #[track_caller]
+    fn pass(
+        &mut self,
+        interface: Interface,
+        direction: Direction,
+        bytes: impl Into<Vec<u8>>,
+    ) -> (Vec<u8>, Passed) {
+        let mut bytes = bytes.into();
+        match self.test(interface, direction, &mut bytes) {
+            Verdict::Pass(passed) => (bytes, passed),
+            other => panic!("{other:?} at {interface:?} {direction:?}"),
+        }
+    }
+
+    /// A packet that must pass as it comes in by `em0`; returns it as it goes on.
+    #[track_caller]
+    pub(crate) fn comes(&mut self, bytes: impl Into<Vec<u8>>) -> Vec<u8> {
+        self.pass(EM0, Direction::In, bytes).0
+    }
+
+    /// A packet that must pass as it leaves by `em0`; returns it as it goes on.
+    #[track_caller]
+    pub(crate) fn leaves(&mut self, bytes: impl Into<Vec<u8>>) -> Vec<u8> {
+        self.pass(EM0, Direction::Out, bytes).0
+    }
+
+    /// The same, with what it goes on with.
+    #[track_caller]
+    pub(crate) fn passes(
+        &mut self,
+        at: Interface,
+        direction: Direction,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Passed {
+        self.pass(at, direction, bytes).1
+    }
+
+    /// A packet that must end as it comes in by `em0`.
+    #[track_caller]
+    pub(crate) fn refuses(&mut self, bytes: impl Into<Vec<u8>>, why: Reason) {
+        let verdict = self.test(EM0, Direction::In, &mut bytes.into());
+        assert_eq!(verdict, Verdict::Drop(why));
+    }
+
+    /// A packet that must end as it leaves by `em0`.
+    #[track_caller]
+    pub(crate) fn withholds(&mut self, bytes: impl Into<Vec<u8>>, why: Reason) {
+        let verdict = self.test(EM0, Direction::Out, &mut bytes.into());
+        assert_eq!(verdict, Verdict::Drop(why));
+    }
+
+    pub(crate) fn states(&self) -> usize {
+        self.filter.states().count()
+    }
+
+    pub(crate) fn maintain(&mut self) -> usize {
+        self.filter.begin(self.now);
+        self.filter.maintain(1_000_000)
+    }
+
+    /// All states as they are listed.
+    pub(crate) fn list(&mut self, verbosity: Verbosity) -> String {
+        self.filter.begin(self.now);
+        let mut text = String::new();
+        self.filter.states().for_each(|state| state.print(&InterfaceNames, verbosity, &mut text).unwrap());
+        text
+    }
+
+    pub(crate) fn kill(&mut self, kill: Kill) -> usize {
+        self.filter.kill(&kill).0
+    }
+
+    /// The only answer that waits.
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut answers = self.filter.take_answers();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0)
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        self.filter.take_events()
+    }
+
+    pub(crate) fn reason(&self, reason: Reason) -> u64 {
+        self.filter.counted().reasons[reason as usize]
+    }
+}
+
+#[track_caller]
+fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
+    let environment = Environment { interfaces: interfaces(), ..Environment::fixture() };
+    let parsed = syntax::parse("stdin", text.as_bytes(), &environment, &syntax::Settings::default());
+    let ruleset = parsed.unwrap_or_else(|faults| panic!("{faults:?}")).ruleset;
+    let settings = Settings::of(&ruleset, interface);
+    let compiled = load(("", ruleset), anchors, tables, &interfaces(), Duration::ZERO);
+    (compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings)
+}
