@@ -6,7 +6,7 @@ pub(crate) use run::RunOptions;
 
 use crate::job::Input;
 use crate::load::Reading;
-use crate::{bsd, explain, flow, neighbor, route, router, show, watch};
+use crate::{bsd, explain, flow, neighbor, pfctl, route, router, show, watch};
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
@@ -140,6 +140,9 @@ shows what there is so far. While packets are followed, all are handled somewhat
         after_long_help = bsd::ifconfig::EXAMPLES
     )]
     Ifconfig(bsd::ifconfig::IfconfigOptions),
+    /// Check and print the rules of a packet filter, as BSD's pfctl does
+    #[command(after_long_help = pfctl::EXAMPLES)]
+    Pfctl(pfctl::PfctlOptions),
     /// Show routes, neighbors, next hops, ports, drops or elements of a running router
     #[command(after_long_help = show::EXAMPLES)]
     Show(show::ShowOptions),

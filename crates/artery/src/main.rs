@@ -19,6 +19,7 @@ mod job;
 mod load;
 mod neighbor;
 mod netstat;
+mod pfctl;
 mod replace;
 mod report;
 mod route;
@@ -77,6 +78,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Up(options) => bsd::up::command(*options),
         Command::Import(options) => bsd::import::command(&options),
         Command::Ifconfig(options) => bsd::ifconfig::command(&options),
+        Command::Pfctl(options) => pfctl::command(&options),
         Command::Show(options) => show::command(&options),
         Command::Route(options) => route::command(&options),
         Command::Neighbor(options) => neighbor::command(&options),

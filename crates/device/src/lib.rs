@@ -15,6 +15,7 @@ mod driver;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod forged;
+mod host_addresses;
 mod interface;
 mod link;
 mod link_news;
@@ -42,6 +43,7 @@ mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use error::{Damage, DeviceError, Half};
+pub use host_addresses::{HostAddress, host_addresses};
 pub use interface::Interface;
 pub use link_news::LinkNews;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
