@@ -7,8 +7,8 @@
 //! Not here: states, what becomes of addresses in a translation ([`Translate`]), and packets themselves.
 use crate::facts::{Direction, Facts, Interface, Tag};
 use crate::names::Tags;
-use crate::rule::{Answer, HostAddress, Keep, RouteKind, Rule, Scrub};
-use crate::tables::{NamelessTable, Table};
+use crate::rule::{Action, Answer, HostAddress, Keep, RouteKind, Rule, Scrub};
+use crate::tables::{CountedPacket, NamelessTable, Table, Use};
 use artery_rcu::Turn;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -196,6 +196,11 @@ impl Compiled {
         &self.rules
     }
 
+    /// The ids of all rules.
+    pub fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
+        (0..self.rules.len() as u32).map(RuleId)
+    }
+
     /// A rule and where it stands; the id must be one of this rule set.
     pub fn rule(&self, id: RuleId) -> &RuleRecord {
         &self.rules[id.0 as usize]
@@ -213,12 +218,21 @@ impl Compiled {
     }
 
     /// Counts a packet for the tables that a rule asks for its addresses, as `pfctl -vv -s Tables` shows.
-    pub fn count_tables(&self, id: RuleId, facts: &Facts, passes: bool, worker: usize, turn: &Turn<'_>) {
+    pub fn count_tables(&self, id: RuleId, facts: &Facts, worker: usize, turn: &Turn<'_>) {
         let test = &self.program.tests[id.0 as usize];
+        let by = match self.rule(id).rule.action {
+            Action::Pass => Use::Pass,
+            Action::Block(_) => Use::Block,
+            _ => Use::Match,
+        };
+        let packet = CountedPacket { turn, worker, direction: facts.direction, by, length: facts.length };
         for (end, address) in [(test.source, facts.source), (test.destination, facts.destination)] {
             if let address::AddressTest::Table(table) = end.address {
-                let table = &self.program.conditions.addresses.tables[table as usize];
-                table.count(turn, worker, address, facts.direction, (passes, end.is_negated), facts.length);
+                self.program.conditions.addresses.tables[table as usize].count(
+                    &packet,
+                    address,
+                    end.is_negated,
+                );
             }
         }
     }

@@ -59,8 +59,8 @@ struct TableCounters {
     no_match: AtomicU64,
     /// Times that it was found.
     matches: AtomicU64,
-    /// Packets and bytes, of those blocked, passed, and met though the table no longer holds them; in and out.
-    packets: [[[AtomicU64; 2]; 3]; 2],
+    /// Packets and bytes by direction and [`Use`].
+    packets: [[[AtomicU64; 2]; 4]; 2],
 }
 
 /// All tables, in the hands of control.
@@ -137,29 +137,41 @@ impl Table {
         self.counters.iter().map(|counters| of(counters).load(Relaxed)).sum()
     }
 
-    /// Counts a packet of a rule that speaks of this table; `is_negated` if it speaks of what is not in it.
-    pub fn count(
-        &self,
-        turn: &Turn<'_>,
-        worker: usize,
-        address: IpAddr,
-        direction: Direction,
-        (passes, is_negated): (bool, bool),
-        length: u32,
-    ) {
-        let holds = self.contains(turn, address) != is_negated;
-        let kind = if holds { usize::from(passes) } else { 2 };
-        count(&self.counters[worker % STRIPES].packets[direction.index()][kind], length);
+    /// Counts a packet of a rule that asks whether an address is in this table, or with `is_negated` whether it is not.
+    pub(crate) fn count(&self, packet: &CountedPacket<'_, '_>, address: IpAddr, is_negated: bool) {
+        let holds = self.contains(packet.turn, address) != is_negated;
+        let (direction, kind) = (packet.direction.index(), if holds { packet.by } else { Use::Other });
+        let counters = &self.counters[packet.worker % STRIPES];
+        count(&counters.packets[direction][kind as usize], packet.length);
         if holds && self.counts.load(Relaxed) {
             let entry = match address {
-                IpAddr::V4(address) => self.v4.read(turn).counters(address.to_bits()),
-                IpAddr::V6(address) => self.v6.read(turn).counters(address.to_bits()),
+                IpAddr::V4(address) => self.v4.read(packet.turn).counters(address.to_bits()),
+                IpAddr::V6(address) => self.v6.read(packet.turn).counters(address.to_bits()),
             };
             if let Some(EntryCounters(entry)) = entry {
-                count(&entry[direction.index()][kind], length);
+                count(&entry[direction][kind as usize], packet.length);
             }
         }
     }
+}
+
+/// What rule a table served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Block,
+    Match,
+    Pass,
+    /// One of a state that is still there though the table changed.
+    Other,
+}
+
+/// A packet that is counted for a table.
+pub(crate) struct CountedPacket<'a, 't> {
+    pub(crate) turn: &'a Turn<'t>,
+    pub(crate) worker: usize,
+    pub(crate) direction: Direction,
+    pub(crate) by: Use,
+    pub(crate) length: u32,
 }
 
 impl TableCounters {

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Intervals that a list of changes may have before everything is cut anew.
 const MOST_CHANGES: usize = 512;
 
-/// What is counted for each address: packets and bytes, of those blocked and passed, in and out.
+/// What is counted for each address: packets and bytes, of those blocked, matched and passed, in and out.
 #[derive(Debug, Default)]
-pub(crate) struct EntryCounters(pub(crate) [[[AtomicU64; 2]; 2]; 2]);
+pub(crate) struct EntryCounters(pub(crate) [[[AtomicU64; 2]; 3]; 2]);
 
 /// What control knows of a network in a table.
 #[derive(Clone, Debug)]

@@ -124,14 +124,14 @@ impl Record {
                 let total = |what: usize| table.total(|counters| &counters.packets[direction][kind][what]);
                 packets_line(&mut text, &format!("{way}/{name}:"), [total(0), total(1)]);
             };
-            ["Block", "Pass", "XPass"].iter().enumerate().for_each(|(kind, name)| line(name, kind));
+            ["Block", "Match", "Pass", "XPass"].iter().enumerate().for_each(|(kind, name)| line(name, kind));
         }
         text
     }
 }
 
 fn entry_counters(text: &mut String, counters: &Arc<EntryCounters>) {
-    for (way, [block, pass]) in ["In", "Out"].iter().zip(&counters.0) {
+    for (way, [block, matched, pass]) in ["In", "Out"].iter().zip(&counters.0) {
         let mut line = |name: &str, counters: &[AtomicU64; 2]| {
             packets_line(
                 text,
@@ -140,6 +140,7 @@ fn entry_counters(text: &mut String, counters: &Arc<EntryCounters>) {
             );
         };
         line("Block", block);
+        line("Match", matched);
         line("Pass", pass);
     }
 }
