@@ -162,7 +162,8 @@ impl Parser<'_> {
     fn log_and_quick(&mut self) -> Step<(Option<Log>, bool)> {
         let is_quick = self.eat("quick");
         let log = if self.eat("log") { Some(self.log()?) } else { None };
-        Ok((log, is_quick || self.eat("quick")))
+        let is_quick = is_quick || self.eat("quick");
+        Ok((log, is_quick))
     }
 
     fn log(&mut self) -> Step<Log> {

@@ -1,0 +1,80 @@
+//! `artery pfctl -n`: rules are read, printed and refused as by OpenBSD's pfctl.
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// Calls `artery pfctl` on the machine that tests assume: its status, what it printed, what it told.
+fn pfctl(args: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    command.arg("pfctl").args(args).env("ARTERY_PF_FIXTURE", "1");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Wrong usage ends it before it reads.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+const RULES: &str = "if = \"lo0\"\nset skip on $if\npass in on $if proto tcp to port { ssh 81 }\n";
+
+#[test]
+fn rules_are_checked_silently_and_printed_when_asked() {
+    assert_eq!(pfctl(&["-nf", "-"], RULES), (0, String::new(), String::new()));
+    let printed = "if = \"lo0\"\nset skip on { lo0 }\n\
+        pass in on lo0 proto tcp from any to any port = 22 flags S/SA\n\
+        pass in on lo0 proto tcp from any to any port = 81 flags S/SA\n";
+    assert_eq!(pfctl(&["-o", "none", "-nv", "-f", "-"], RULES), (0, printed.into(), String::new()));
+    assert_eq!(pfctl(&["-nvqf", "-"], RULES).1, "");
+}
+
+#[test]
+fn numbers_names_and_macros_are_as_asked() {
+    let (_, out, _) = pfctl(&["-nvvPf", "-", "-D", "if=tun1000000"], RULES);
+    assert_eq!(
+        out.lines().last(),
+        Some("@1 pass in on tun1000000 proto tcp from any to any port = 81 flags S/SA")
+    );
+    assert!(
+        out.contains("@0 pass in on tun1000000 proto tcp from any to any port = ssh flags S/SA\n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_their_lines_and_nothing_is_loaded() {
+    let (status, out, err) =
+        pfctl(&["-nvf", "-"], "a = \"1\"\npass\npass on\n\nblock proto tcp from ::1 to 1.2.3.4\n");
+    assert_eq!((status, out.as_str()), (1, "a = \"1\"\n"));
+    let lines: Vec<&str> = err.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(lines, ["stdin:3", "stdin:5", "pfctl"], "{err}");
+    let (status, _, err) = pfctl(&["-nf", "/nonexistent/pf.conf"], "");
+    assert_eq!((status, err.contains("No such file")), (1, true), "{err}");
+    let (status, _, err) = pfctl(&["-f", "-"], "pass\n");
+    assert_eq!((status, err.contains("no router")), (1, true), "{err}");
+}
+
+#[test]
+fn anchors_are_loaded_from_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("spam.conf");
+    std::fs::write(&file, "block from <spam>\nload anchor inner from \"/nonexistent\"\n").unwrap();
+    let text = format!("anchor spam\nload anchor spam from \"{}\"\n", file.display());
+    let (status, out, err) = pfctl(&["-nvf", "-"], &text);
+    assert_eq!(status, 1);
+    assert_eq!(out, "anchor \"spam\" all\nblock drop from <spam> to any\n");
+    assert!(
+        err.contains("Loading anchor spam from") && err.contains("Loading anchor spam/inner from"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_names_of_this_machine_are_found_where_none_are_assumed() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    command.args(["pfctl", "-nvf", "-"]).env_remove("ARTERY_PF_FIXTURE").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"pass inet proto tcp from 127.0.0.1 to self port ssh\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("pass inet proto tcp from 127.0.0.1 to 127.0.0.1 port = 22 flags S/SA\n"), "{out}");
+}
