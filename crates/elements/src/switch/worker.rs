@@ -98,12 +98,12 @@ impl Batches<'_> {
                 ways.push(ODD);
                 return Some(frame);
             };
-            if note.is_ip && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
+            if note.is_ip() && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
                 self.drop(frame, self.port, Cause::Filter, cx);
                 return None;
             }
             self.table.refresh(source, now);
-            if note.is_ip && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
+            if note.is_ip() && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
                 self.drop(frame, to, Cause::Filter, cx);
                 return None;
             }

@@ -367,20 +367,28 @@ pub struct Note {
     destination: Sought,
     /// Whether the frame may be one that meets nothing but the table.
     is_simple: bool,
-    /// Whether it carries IPv4 or IPv6.
-    pub is_ip: bool,
+    ether_type: u16,
+}
+
+impl Note {
+    /// Whether the frame carries IPv4 or IPv6, if it has no tag.
+    #[inline]
+    pub fn is_ip(&self) -> bool {
+        matches!(EtherType(self.ether_type), EtherType::IPV4 | EtherType::IPV6)
+    }
 }
 
 /// Notes where the addresses of a frame are to be looked for, and asks for these lines; `vlan` is that of the port.
 #[inline(always)]
 pub fn note(table: &MacTable, vlan: u16, bytes: &[u8]) -> Note {
     let Some((destination, source, ether_type)) = header(bytes) else { return Note::default() };
-    let ether_type = EtherType(ether_type);
+    // Without branches: what comes next can't be foreseen.
+    let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
     Note {
         source: table.begin(MacKey::new(source, vlan)),
         destination: table.begin(MacKey::new(destination, vlan)),
-        is_simple: !ether_type.is_vlan() && !is_group(destination),
-        is_ip: ether_type == EtherType::IPV4 || ether_type == EtherType::IPV6,
+        is_simple: !is_tagged & !is_group(destination),
+        ether_type,
     }
 }
 

@@ -91,10 +91,8 @@ impl Mix {
 
     #[inline(always)]
     fn mix(&self, key: MacKey) -> u64 {
-        let mut word = key.0 ^ self.mask;
+        let mut word = (key.0 ^ self.mask).wrapping_mul(self.factors[0]) & KEY;
         word ^= word >> 30;
-        word = word.wrapping_mul(self.factors[0]) & KEY;
-        word ^= word >> 31;
         word = word.wrapping_mul(self.factors[1]) & KEY;
         word ^ word >> 30
     }
@@ -103,10 +101,8 @@ impl Mix {
     fn unmix(&self, mixed: u64) -> MacKey {
         let mut word = mixed ^ mixed >> 30;
         word = word.wrapping_mul(self.inverses[1]) & KEY;
-        word ^= word >> 31;
-        word = word.wrapping_mul(self.inverses[0]) & KEY;
         word ^= word >> 30;
-        MacKey(word ^ self.mask)
+        MacKey(word.wrapping_mul(self.inverses[0]) & KEY ^ self.mask)
     }
 }
 
@@ -173,13 +169,13 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     word: u64,
-    /// When it was last seen, in seconds.
-    seen: u32,
-    place: u32,
+    /// Its place, over the second when it was last seen. Two fields would be written apart and read together, which
+    /// processors wait for.
+    place_and_seen: u64,
 }
 
 impl Entry {
-    const NONE: Entry = Entry { word: 0, seen: 0, place: 0 };
+    const NONE: Entry = Entry { word: 0, place_and_seen: 0 };
 
     /// The port.
     #[inline(always)]
@@ -199,7 +195,15 @@ impl Entry {
     /// When it was last seen, in seconds.
     #[inline(always)]
     pub fn seen(self) -> u32 {
-        self.seen
+        self.place_and_seen as u32
+    }
+    #[inline(always)]
+    fn place(self) -> u32 {
+        (self.place_and_seen >> 32) as u32
+    }
+    #[inline(always)]
+    fn at(word: u64, seen: u32, place: u32) -> Entry {
+        Entry { word, place_and_seen: u64::from(place) << 32 | u64::from(seen) }
     }
     /// How it is kept.
     pub fn kind(self) -> Kind {
@@ -213,8 +217,8 @@ impl Entry {
     #[inline(always)]
     pub fn is_old(self, now: u32, timeout: u32) -> bool {
         // Of two workers one may be a moment behind: a time to come is none that is long past.
-        let age = now.wrapping_sub(self.seen) as i32;
-        age > timeout.min(i32::MAX as u32) as i32 && !self.is_static() && timeout != u32::MAX
+        let age = now.wrapping_sub(self.seen()) as i32;
+        age > timeout.min(i32::MAX as u32) as i32 && !self.is_static()
     }
     #[inline(always)]
     fn is_none(self) -> bool {
@@ -224,7 +228,7 @@ impl Entry {
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} at port {} seen {}", self.kind(), self.port(), self.seen)
+        write!(f, "{:?} at port {} seen {}", self.kind(), self.port(), self.seen())
     }
 }
 
@@ -254,6 +258,8 @@ pub(super) enum Put {
 pub struct MacTable {
     words: Words<AtomicU64>,
     bits: u32,
+    /// One less than the number of buckets.
+    mask: u32,
     mix: Mix,
 }
 
@@ -271,12 +277,12 @@ impl MacTable {
         let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
         let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
         let words = Words::new(storage, "stations", WORDS << bits)?;
-        Ok(MacTable { words, bits, mix: Mix::new(seed) })
+        Ok(MacTable { words, bits, mask: (1 << bits) - 1, mix: Mix::new(seed) })
     }
 
     /// Number of buckets.
     pub(super) fn buckets(&self) -> u32 {
-        1 << self.bits
+        self.mask + 1
     }
 
     #[inline(always)]
@@ -288,7 +294,7 @@ impl MacTable {
     #[inline(always)]
     pub fn place(&self, key: MacKey) -> Sought {
         let mixed = self.mix.mix(key);
-        Sought { bucket: mixed as u32 & (self.buckets() - 1), tag: mixed >> self.bits }
+        Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
     }
 
     /// The same, and asks for the line that it will be looked for in.
@@ -302,7 +308,7 @@ impl MacTable {
     /// The other bucket of a tag.
     #[inline(always)]
     fn other(&self, bucket: u32, tag: u64) -> u32 {
-        bucket ^ (tag as u32 & (self.buckets() - 1) | 1)
+        bucket ^ (tag as u32 & self.mask | 1)
     }
 
     /// What is known of a key.
@@ -327,8 +333,8 @@ impl MacTable {
     /// Notes that an address was seen, if that is not known of this second already.
     #[inline(always)]
     pub fn refresh(&self, entry: Entry, now: u32) {
-        if entry.seen != now {
-            self.set_seen(entry.place, now);
+        if entry.seen() != now {
+            self.set_seen(entry.place(), now);
         }
     }
 
@@ -412,12 +418,12 @@ impl MacTable {
         };
         let word = entry.word & !(PORT | STATIC | STICKY) | kind | u64::from(port) & PORT;
         let places = WORDS as u32;
-        self.write(entry.place / places, entry.place % places, word, now);
+        self.write(entry.place() / places, entry.place() % places, word, now);
     }
 
     /// Removes an entry.
     pub(super) fn remove(&self, entry: Entry) {
-        let (bucket, place) = (entry.place / WORDS as u32, entry.place % WORDS as u32);
+        let (bucket, place) = (entry.place() / WORDS as u32, entry.place() % WORDS as u32);
         self.bucket(bucket)[place as usize].store(0, Release);
         if Word(entry.word).is_second() {
             self.count_beyond(self.other(bucket, Word(entry.word).tag()), false);
@@ -435,7 +441,7 @@ impl MacTable {
             let first = if word.is_second() { self.other(bucket, word.tag()) } else { bucket };
             let key = self.mix.unmix(word.tag() << self.bits | u64::from(first));
             let seen = half(self.bucket(bucket), place);
-            Some((key, Entry { word: word.0, seen, place: bucket * WORDS as u32 + place }))
+            Some((key, Entry::at(word.0, seen, bucket * WORDS as u32 + place)))
         })
     }
 }
@@ -455,7 +461,7 @@ fn in_bucket(bucket: &[AtomicU64; WORDS], number: u32, wanted: u64) -> Entry {
     if word >> MATCH_SHIFT != wanted {
         return Entry::NONE;
     }
-    Entry { word, seen: half(bucket, place as u32), place: number * WORDS as u32 + place as u32 }
+    Entry::at(word, half(bucket, place as u32), number * WORDS as u32 + place as u32)
 }
 
 /// A half of the last three words.
