@@ -131,6 +131,14 @@ fn a_switch_is_changed_while_frames_pass() {
         running.says("veb0 -protected cnmac0")?;
         assert_eq!(answers(net, 0, 1)?, 2);
 
+        running.says("veb0 untagged cnmac0 10")?;
+        assert_eq!((answers(net, 0, 1)?, answers(net, 1, 2)?), (0, 2), "VLANs don't talk");
+        running.says("veb0 untagged cnmac1 10")?;
+        assert_eq!((answers(net, 0, 1)?, answers(net, 1, 2)?), (2, 0));
+        let at = format!("{}@10 cnmac0 ", net.hosts[0].mac("eth0")?);
+        assert!(running.says("veb0 addr")?.contains(&at), "{at}");
+        running.says("veb0 untagged cnmac0 1 untagged cnmac1 1")?;
+
         running.says("veb0 rule block in on cnmac0 arp")?;
         assert_eq!(running.says("veb0 rules cnmac0")?, "block in on cnmac0 arp\n");
         net.hosts[0].run(["ip", "neigh", "flush", "all"])?;
@@ -191,6 +199,27 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
         end(running.process)?;
         assert_eq!(net.s.interfaces()?.iter().filter(|name| name.starts_with("vport")).count(), 0);
         Ok(())
+    });
+}
+
+#[test]
+fn two_switches_of_one_router_are_apart_and_a_port_goes_and_comes() {
+    on_the_net("up-two", |net| {
+        let etc = etc(&[
+            ("hostname.veb0", "add em0\nadd em1\nup"),
+            ("hostname.veb1", "add em2\nadd em3\nup"),
+            ("hostname.em*", "up"),
+        ]);
+        let running = Running::start(net, etc.path(), &["--map", "em0=eth0,em1=eth1,em2=eth2,em3=eth3"])?;
+        assert_eq!((answers(net, 0, 1)?, answers(net, 0, 2)?), (2, 0));
+        let shown = running.says("veb")?;
+        assert!(shown.starts_with("veb0: flags=") && shown.contains("\nveb1: flags="), "{shown}");
+        running.says("veb0 del em1")?;
+        assert_eq!(answers(net, 0, 1)?, 0);
+        assert!(!running.says("veb0")?.contains("em1"));
+        running.says("veb0 add em1")?;
+        assert_eq!(answers(net, 0, 1)?, 2);
+        end(running.process).map(drop)
     });
 }
 

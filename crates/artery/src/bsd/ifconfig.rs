@@ -36,8 +36,8 @@ pub(crate) struct IfconfigOptions {
     /// All switches, which is what is shown if none is named
     #[arg(short = 'a')]
     _all: bool,
-    /// The switch, and what it is to do
-    #[arg(value_name = "IF [WORD]...", trailing_var_arg = true, allow_hyphen_values = true)]
+    /// The switch, and behind it what it is to do
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
