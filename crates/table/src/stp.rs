@@ -2,8 +2,7 @@
 //!
 //! IEEE 802.1D-2004, clause 17 (the rapid protocol), which falls back to the protocol of 1998 for neighbors that speak
 //! nothing else. A [`Bridge`] is a pure machine: it is told what happens and when, and says what to do
-//! ([`Action`]). It knows no thread, no clock and no packet. Whoever forwards looks at [`States`], which control keeps
-//! in step with the actions.
+//! ([`Action`]). It knows no thread, no clock and no packet. A [`Tree`] does that to a switch.
 //!
 //! Numbers in comments are clauses of the standard, and variables have its names. Where it is departed from:
 //!
@@ -35,15 +34,17 @@ mod port;
 mod selection;
 mod settings;
 mod show;
-mod states;
 mod topology;
 mod transition;
 mod transmit;
+mod tree;
 mod vector;
 
 pub use settings::{Link, PortSettings, Settings, StpError, Version};
-pub use show::{BridgeView, PortCounters, PortView, RootView};
-pub use states::{PortState, Role, States};
+pub use show::{BridgeView, PortCounters, PortView, Role, RootView};
+pub use tree::{Outgoing, Tree};
+
+pub use crate::switch::PortState;
 
 use artery_wire::{Bpdu, BridgeId, EtherAddr};
 use port::{Heard, MIGRATE_TIME, Port};

@@ -1,9 +1,36 @@
 //! What a bridge says about itself: figures, and the lines of ifconfig(8).
 
 use super::port::Port;
-use super::{Bridge, PortState, Role, Settings, StpError, Version};
+use super::{Bridge, PortState, Settings, StpError, Version};
 use artery_wire::BridgeId;
 use std::fmt;
+
+/// What a port is for its bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Nothing.
+    Disabled,
+    /// The way to the root.
+    Root,
+    /// The way to the root for who is behind it.
+    Designated,
+    /// Another way to the root, in case the first one fails.
+    Alternate,
+    /// A second port to a link that this bridge leads to the root.
+    Backup,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Disabled => "disabled",
+            Role::Root => "root",
+            Role::Designated => "designated",
+            Role::Alternate => "alternate",
+            Role::Backup => "backup",
+        })
+    }
+}
 
 /// What a port has met since it was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,3 +7,4 @@ mod guards;
 mod net;
 mod old;
 mod oracle;
+mod switch;

@@ -195,7 +195,7 @@ impl Net {
     fn look_for_circles(&mut self) {
         let mut groups = Groups::new(self.bridges.len() + self.cables.len());
         let joined = |(at, end): (usize, End)| groups.join(end.0, self.bridges.len() + at);
-        if self.forwarding_ends().map(joined).all(|is_new| is_new) {
+        if self.forwarding_ends().all(joined) {
             return;
         }
         match &mut self.circles {
