@@ -47,7 +47,7 @@ impl Filters {
     }
 
     /// Makes the filter of a switch, if it has one.
-    pub(super) fn make(&self, switch: &str, ports: &[String]) -> Option<Box<dyn FrameFilter>> {
+    pub fn make(&self, switch: &str, ports: &[String]) -> Option<Box<dyn FrameFilter>> {
         let makers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         makers.get(switch).map(|make| make(switch, ports))
     }

@@ -2,16 +2,19 @@
 //!
 //! On OpenBSD 6.9 every frame of every port was put into one queue of 1,024; one soft interrupt took the kernel's lock
 //! for all that it found there, compared each frame with every port's address, learned and looked up under a mutex, and
-//! always asked pf. All of that is here, and nothing else of the kernel. An element runs on one worker, so nobody else
+//! always asked pf, on the way in and at each port on the way out. All of that is here, and nothing else of the kernel. An
+//! element runs on one worker, so nobody else
 //! wants the locks, as nobody did then: they cost what locks cost.
 
 use super::addresses::Addresses;
+use artery_elements::switching::{Filters, FrameFilter, Passage, Spot};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
-use artery_wire::{EtherAddr, Ethernet};
+use artery_table::switch::Direction;
+use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The class; configurations of the lab only have one.
@@ -21,7 +24,9 @@ pub(crate) static BRIDGE: Class = Class {
     summary: "is the old bridge(4)",
     manual: "
 Input I takes the frames of port I, output I leads to port I. STATION, which can be given several times, is the address of a
-port, in their order; frames to one of them are the host's, and end here. LINK0 drops IP multicast, LINK1 other multicast.",
+port, in their order; frames to one of them are the host's, and end here. LINK0 drops IP multicast, LINK1 other multicast.
+LINK2 is accepted: there is no IPsec here. If the router has a packet filter under the bridge's name, IP meets it where it comes
+in and wherever it goes out, whatever the links say.",
     example: "b :: Bridge; Idle -> b -> Discard; Idle -> [1] b; b[1] -> Discard;",
     ports: "-/-",
     processing: "h/h",
@@ -32,6 +37,7 @@ port, in their order; frames to one of them are the host's, and end here. LINK0 
         Arg::keyword("STATION", "Ethernet address", "", "the address of a port; any number of them"),
         Arg::keyword("LINK0", "bool", "false", "whether IP multicast is dropped"),
         Arg::keyword("LINK1", "bool", "false", "whether other multicast is dropped"),
+        Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
     ],
     handlers: &[Handler::read("addresses", "addresses learned", &Read(|b: &mut Bridge, _, _| Ok(lock(&b.addresses).len().to_string())))],
     build: |args| Ok(Box::new(Bridge::new(args)?)),
@@ -53,6 +59,10 @@ pub(super) struct Bridge {
     timeout: Duration,
     /// When the hand passes next.
     ages: Option<Time>,
+    name: String,
+    filters: Arc<Filters>,
+    /// pf.
+    filter: Option<Box<dyn FrameFilter>>,
 }
 
 /// What becomes of a frame.
@@ -71,6 +81,7 @@ impl Bridge {
             .iter()
             .map(|text| text.parse().map_err(|_| wrong(text)))
             .collect::<Result<_, _>>()?;
+        args.read::<bool>("LINK2")?;
         Ok(Bridge {
             kernel: Mutex::default(),
             queue: Mutex::default(),
@@ -81,6 +92,9 @@ impl Bridge {
             drops_other_multicast: args.read("LINK1")?,
             timeout: Duration::from_secs(args.read::<u32>("TIMEOUT")?.into()),
             ages: None,
+            name: args.name().to_string(),
+            filters: args.resource(),
+            filter: None,
         })
     }
 
@@ -117,15 +131,18 @@ impl Bridge {
     }
 
     /// Serves all that waits, under the one lock.
-    fn serve(&self, cx: &mut Context<'_>) -> bool {
+    fn serve(&self, pf: &mut Pf<'_>, cx: &mut Context<'_>) -> bool {
         let _kernel = lock(&self.kernel);
         let mut served = false;
-        while let Some((from, packet)) = next(&self.queue) {
+        while let Some((from, mut packet)) = next(&self.queue) {
             served = true;
             match self.judge(from, packet.data()) {
-                Verdict::To(to) => cx.send(to, packet),
-                Verdict::Flood => flood(usize::from(from), packet, cx),
                 Verdict::Drop(reason) => cx.discard(packet, reason),
+                _ if !pf.passes(&mut packet, from.into(), Direction::In, cx) => {
+                    cx.discard(packet, DropReason::Filtered);
+                }
+                Verdict::To(to) => send(packet, to, pf, cx),
+                Verdict::Flood => flood(usize::from(from), packet, pf, cx),
             }
         }
         served
@@ -148,16 +165,48 @@ impl Bridge {
     }
 }
 
-/// A copy by each port but its own.
-fn flood(from: usize, packet: Packet, cx: &mut Context<'_>) {
+/// pf, if the router has it.
+struct Pf<'f>(Option<&'f mut (dyn FrameFilter + 'static)>);
+
+impl Pf<'_> {
+    /// Whether a frame may pass; what isn't IP always may.
+    fn passes(
+        &mut self,
+        packet: &mut Packet,
+        port: usize,
+        direction: Direction,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let Some(filter) = &mut self.0 else { return true };
+        let is_ip = |ethernet: Ethernet<&[u8]>| {
+            ethernet.ether_type() == EtherType::IPV4 || ethernet.ether_type() == EtherType::IPV6
+        };
+        if !Ethernet::new(packet.data()).is_ok_and(is_ip) {
+            return true;
+        }
+        let passage = Passage { spot: Spot::Port(port as u16), direction, mark: None, is_tagged: false };
+        filter.test(packet, &passage, cx)
+    }
+}
+
+/// Sends a frame by a port, if pf lets it.
+fn send(mut packet: Packet, to: usize, pf: &mut Pf<'_>, cx: &mut Context<'_>) {
+    match pf.passes(&mut packet, to, Direction::Out, cx) {
+        true => cx.send(to, packet),
+        false => cx.discard(packet, DropReason::Filtered),
+    }
+}
+
+/// A copy by each port but its own; pf looks at each.
+fn flood(from: usize, packet: Packet, pf: &mut Pf<'_>, cx: &mut Context<'_>) {
     let ports = (0..cx.outputs()).filter(|port| *port != from);
     let Some(last) = ports.clone().next_back() else { return cx.discard(packet, DropReason::NoOutput) };
     for port in ports.filter(|port| *port != last) {
         if let Some(copy) = cx.duplicate(&packet) {
-            cx.send(port, copy);
+            send(copy, port, pf, cx);
         }
     }
-    cx.send(last, packet);
+    send(packet, last, pf, cx);
 }
 
 /// The lock is let go of before the packet is looked at.
@@ -170,6 +219,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Element for Bridge {
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let ports: Vec<String> = (0..cx.outputs()).map(|port| format!("p{port}")).collect();
+        self.filter = self.filters.make(&self.name, &ports);
+        Ok(())
+    }
+
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
             let mut queue = lock(&self.queue);
@@ -185,14 +240,17 @@ impl Element for Bridge {
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         self.age(cx);
-        self.serve(cx)
+        let mut filter = self.filter.take();
+        let served = self.serve(&mut Pf(filter.as_deref_mut()), cx);
+        self.filter = filter;
+        served
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, Resources};
     use artery_wire::build::{ether, ip4};
 
     const A: &str = "02:00:00:00:00:0a";
@@ -254,6 +312,54 @@ mod tests {
         let mut bench = bridge("QUEUE 5");
         (0..8).for_each(|_| bench.push(2, frame(A, B)));
         bench.expect_dropped(DropReason::QueueFull, 3);
+    }
+
+    #[test]
+    fn addresses_are_forgotten_when_the_hand_has_passed_twice() {
+        let mut bench = bridge("TIMEOUT 240");
+        sent(&mut bench, 1, &frame(A, B));
+        for (seconds, ports) in [(239, vec![1]), (2, vec![1]), (238, vec![1]), (2, vec![1, 2])] {
+            bench.pass(Duration::from_secs(seconds));
+            assert_eq!(sent(&mut bench, 0, &frame(B, A)), ports, "{seconds} s later");
+        }
+        let mut bench = bridge("TIMEOUT 0");
+        sent(&mut bench, 1, &frame(A, B));
+        bench.pass(Duration::from_secs(1_000_000));
+        assert_eq!(sent(&mut bench, 0, &frame(B, A)), [1]);
+    }
+
+    type Asked = Arc<Mutex<Vec<(Spot, Direction)>>>;
+
+    /// A filter that blocks what leaves by port 2.
+    struct Recorder(Asked);
+
+    impl FrameFilter for Recorder {
+        fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, _: &mut Context<'_>) -> bool {
+            assert_eq!(frame.data()[12..14], [8, 0]);
+            lock(&self.0).push((passage.spot, passage.direction));
+            (passage.spot, passage.direction) != (Spot::Port(2), Direction::Out)
+        }
+    }
+
+    #[test]
+    fn pf_sees_ip_where_it_comes_in_and_at_every_port_it_leaves_by() {
+        let (resources, asked): (Arc<Resources>, Asked) = Default::default();
+        let kept = asked.clone();
+        // A bench calls its element e.
+        let make = move |_: &str, _: &[String]| -> Box<dyn FrameFilter> { Box::new(Recorder(kept.clone())) };
+        resources.get::<Filters>().put("e", Box::new(make));
+        let setup = Bench::setup(&BRIDGE, "LINK2 true").resources(resources).inputs(3).outputs(3);
+        let mut bench = setup.build().unwrap();
+        let seen = || std::mem::take(&mut *lock(&asked));
+        let at = |port, direction| (Spot::Port(port), direction);
+        assert_eq!(sent(&mut bench, 0, &frame(ALL, A)), [1]);
+        assert_eq!(seen(), [at(0, Direction::In), at(1, Direction::Out), at(2, Direction::Out)]);
+        bench.expect_dropped(DropReason::Filtered, 1);
+        assert_eq!(sent(&mut bench, 1, &frame(A, B)), [0]);
+        assert_eq!(seen(), [at(1, Direction::In), at(0, Direction::Out)]);
+        let arp = ether(ALL, B).raw(EtherType::ARP, [0; 28]).bytes();
+        assert_eq!(sent(&mut bench, 1, &arp), [0, 2]);
+        assert_eq!(seen(), []);
     }
 
     #[test]
