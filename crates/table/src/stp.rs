@@ -7,6 +7,9 @@
 //! Numbers in comments are clauses of the standard, and variables have its names. Where it is departed from:
 //!
 //! * Timers are times at which they end, not counts of seconds, so that nothing waits for a tick.
+//! * No frames go in circles while bridges learn that a root is gone. The standard lets them; what is stricter here, and
+//!   how that was found, is in decision 0019.
+//! * A port's messages are 5 ms apart, so that the few it may send in a second are not spent on what nobody need know.
 //! * Times in messages count as the nearest that a bridge may be set to.
 //! * A port whose own messages come back, or that is guarded and hears a better root, is held: it stays
 //!   designated and forwards nothing until that has not been heard for three hello times.
