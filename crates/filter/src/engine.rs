@@ -13,6 +13,7 @@ mod counted;
 mod create;
 mod known;
 mod proxy;
+mod quick;
 mod quoted;
 mod random;
 mod translator;
@@ -34,6 +35,7 @@ use crate::states::{Key, NONE, Names, Records, StateId, States, flag};
 use crate::timeouts::{OfRule, lifetime};
 use crate::translate::pool::Rotation;
 use artery_rcu::Turn;
+use quick::Quick;
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -78,19 +80,25 @@ pub struct Passed {
     pub tag: Tag,
     /// The priority that it gets.
     pub priority: Option<u8>,
-    /// The routing table that it is looked up in.
+    /// Whether it has a way of its own: [`Filter::way`].
+    pub has_way: bool,
+}
+
+/// Where a packet goes instead of where it would.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// The routing table that it is looked up in: `rtable`.
     pub routing_table: Option<u32>,
-    /// Where it is led instead of where routes lead.
+    /// The neighbor that it is led to: `route-to` and `reply-to`.
     pub gateway: Option<IpAddr>,
 }
 
 /// A packet that was looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    at: At,
-    seen: Result<Dissected, Reason>,
-    key: Key,
     hash: u64,
+    quick: Quick,
+    at: At,
     bucket: u32,
     /// The state that it may have.
     likely: u32,
@@ -144,6 +152,7 @@ pub struct Filter {
     answers: Vec<Answer>,
     events: Vec<Event>,
     assembled: Option<(Vec<u8>, u16)>,
+    way: Way,
     /// Where the search for states that are over goes on.
     hand: u32,
     swept_ms: u64,
@@ -171,6 +180,7 @@ impl Filter {
             answers: Vec::new(),
             events: Vec::new(),
             assembled: None,
+            way: Way::default(),
             hand: 0,
             swept_ms: 0,
         };
@@ -184,23 +194,28 @@ impl Filter {
         self.now_ms = now.as_secs().saturating_mul(1000).saturating_add(now.subsec_millis().into());
     }
 
-    /// Takes a packet apart that begins with its header of IP; `came` is the state that it had where it came in.
+    /// Looks at a packet that begins with its header of IP; `came` is the state that it had where it came in.
     #[inline]
     pub fn look(&self, bytes: &[u8], at: At, came: Option<StateId>) -> Look {
-        let seen = dissect(bytes);
-        let key = match &seen {
-            Ok(seen) => seen.key(at.direction),
-            Err(_) => Key::NONE,
-        };
+        let quick = Quick::of(bytes, at.direction);
         let hint = came.and_then(|came| self.states.resolve(came)).unwrap_or(NONE);
-        let linked = self.states.hot.get(hint as usize).map_or(NONE, |hot| hot.link);
+        let linked = self.states.entries.get(hint as usize).map_or(NONE, |entry| entry.hot.link);
+        let mut look = Look { hash: 0, quick, at, bucket: NONE, likely: linked, hint };
         if linked != NONE {
             self.states.prefetch(linked);
-            return Look { at, seen, key, hash: 0, bucket: NONE, likely: linked, hint };
+        } else if let Some(hash) = self.hash(bytes, &look) {
+            (look.hash, look.bucket) = (hash, self.states.begin(hash));
         }
-        let hash = self.states.hash(&key);
-        let bucket = self.states.begin(hash);
-        Look { at, seen, key, hash, bucket, likely: NONE, hint }
+        look
+    }
+
+    /// The hash of a packet's key, if it has one.
+    #[inline]
+    fn hash(&self, bytes: &[u8], look: &Look) -> Option<u64> {
+        match look.quick.length {
+            0 => Some(self.states.hash(&dissect(bytes).ok()?.key(look.at.direction))),
+            _ => Some(self.states.hash_narrow(look.quick.narrow, look.quick.protocol)),
+        }
     }
 
     /// Asks for the state that a packet may have.
@@ -217,15 +232,23 @@ impl Filter {
         if rules.compiled.skips(look.at.interface) || !self.settings.is_enabled {
             return Verdict::Pass(Passed { tag: look.at.tag, ..Passed::default() });
         }
-        let verdict = match &look.seen {
-            Ok(seen) => self.test_dissected(bytes, look, *seen, rules),
-            Err(reason) => Verdict::Drop(*reason),
+        let is_quick = look.quick.length > 0 && self.settings.log_interface != Some(look.at.interface);
+        match if is_quick { self.test_quickly(bytes, look) } else { None } {
+            Some(passed) => Verdict::Pass(passed),
+            None => self.test_fully(bytes, look, rules),
+        }
+    }
+
+    #[inline(never)]
+    fn test_fully(&mut self, bytes: &mut [u8], look: &Look, rules: &Rules<'_, '_>) -> Verdict {
+        let verdict = match dissect(bytes) {
+            Ok(seen) => self.test_dissected(bytes, look, seen, rules),
+            Err(reason) => Verdict::Drop(reason),
         };
-        self.count(look, bytes.len(), &verdict);
+        self.count(look, bytes, &verdict);
         verdict
     }
 
-    #[inline]
     fn test_dissected(
         &mut self,
         bytes: &mut [u8],
@@ -240,7 +263,7 @@ impl Filter {
             return self.test_error(bytes, look, seen, rules);
         }
         self.states.counters[0] += 1;
-        if let Some(number) = self.find(look)
+        if let Some(number) = self.find(look, &seen.key(look.at.direction))
             && let Some(verdict) = self.pass_known(number, bytes, &mut seen, look, rules)
         {
             return verdict;
@@ -249,39 +272,29 @@ impl Filter {
     }
 
     /// The state of a packet; none that is over.
-    #[inline]
-    fn find(&mut self, look: &Look) -> Option<u32> {
-        let Look { at, key, likely, .. } = look;
-        let number = if self.states.is(*likely, key, at.direction, at.interface) {
-            *likely
-        } else {
-            self.find_further(look)?
+    fn find(&mut self, look: &Look, key: &Key) -> Option<u32> {
+        let At { direction, interface, .. } = look.at;
+        let number = match self.states.is(look.likely, key, direction, interface) {
+            true => look.likely,
+            false => self.states.find(key, self.states.hash(key), direction, interface)?,
         };
-        let age = (self.now_ms as u32).wrapping_sub(self.states.hot[number as usize].seen);
-        if age < self.least_lifetime_ms || !self.is_over(number) {
+        if !self.is_over(number) {
             return Some(number);
         }
         self.end_state(number);
         None
     }
 
-    /// Finds what was not in the likely place.
-    #[inline(never)]
-    fn find_further(&self, look: &Look) -> Option<u32> {
-        let hash = self.states.hash(&look.key);
-        self.states.find(&look.key, hash, look.at.direction, look.at.interface)
-    }
-
     /// Whether a state has lived for too long without a packet.
     fn is_over(&self, number: u32) -> bool {
-        let hot = &self.states.hot[number as usize];
+        let hot = &self.states.entries[number as usize].hot;
         // A packet from the future, where the clock went back, was seen now.
         let age = (self.now_ms as u32).wrapping_sub(hot.seen) as i32;
         age >= 0 && age as u128 >= self.lifetime(number).as_millis()
     }
 
     fn lifetime(&self, number: u32) -> Duration {
-        let hot = &self.states.hot[number as usize];
+        let hot = &self.states.entries[number as usize].hot;
         let record = self.records.get(hot.record).filter(|record| record.has_own_timeouts);
         let of_rule = record.map(|record| OfRule { timeouts: &record.timeouts, states: record.states });
         lifetime(&self.settings.limits, hot.timeout(), self.states.len(), of_rule)
@@ -323,6 +336,11 @@ impl Filter {
         std::mem::take(&mut self.answers)
     }
 
+    /// Where the packet that passed last goes instead of where it would.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
     /// Whether there are answers or events to take.
     #[inline]
     pub fn has_news(&self) -> bool {
@@ -351,9 +369,9 @@ impl Filter {
 
     /// Removes a state, and what it counted for.
     fn end_state(&mut self, number: u32) {
-        let record = self.states.hot[number as usize].record;
+        let record = self.states.entries[number as usize].hot.record;
         let extra = self.states.remove(number);
-        if let Some(rule) = self.records.get(record).and_then(|record| record.rule) {
+        if let Some(rule) = self.records.rule(record) {
             self.counters.end_state(rule);
         }
         self.records.leave_by_state(record, true);
@@ -382,9 +400,9 @@ impl Filter {
     /// it after each batch, and where nothing happens, too.
     pub fn maintain(&mut self, budget: usize) -> usize {
         let mut ended = 0;
-        for _ in 0..budget.min(self.states.hot.len()) {
+        for _ in 0..budget.min(self.states.entries.len()) {
             let number = self.hand;
-            self.hand = if number as usize + 1 >= self.states.hot.len() { 0 } else { number + 1 };
+            self.hand = if number as usize + 1 >= self.states.entries.len() { 0 } else { number + 1 };
             if self.states.is_live(number) && self.is_over(number) {
                 self.end_state(number);
                 ended += 1;

@@ -13,6 +13,8 @@ mod lists;
 mod odd;
 #[path = "states/proxy.rs"]
 mod proxy;
+#[path = "states/quick.rs"]
+mod quick;
 #[path = "states/timeouts.rs"]
 mod timeouts;
 #[path = "states/translation.rs"]

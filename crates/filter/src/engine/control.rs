@@ -104,7 +104,8 @@ impl Filter {
     }
 
     fn view(&self, number: u32) -> StateView<'_> {
-        let (hot, cold) = (&self.states.hot[number as usize], &self.states.cold[number as usize]);
+        let (hot, cold) =
+            (&self.states.entries[number as usize].hot, &self.states.entries[number as usize].cold);
         let age_ms = (self.now_ms as u32).wrapping_sub(hot.seen);
         let left = self.lifetime(number).as_millis().saturating_sub(age_ms.into());
         StateView {
@@ -169,11 +170,11 @@ impl Filter {
         let numbers: Vec<u32> = self.states.numbers().collect();
         for number in numbers {
             let is_its = self.view(number).first_ends()[0] == address;
-            let hot = &mut self.states.hot[number as usize];
+            let hot = &mut self.states.entries[number as usize].hot;
             if is_its && record.is_none_or(|record| record == hot.record) {
                 hot.peers.iter_mut().for_each(|peer| peer.stage = crate::track::Stage::TIME_WAIT);
                 self.states.set_class(number, crate::options::Timeout::TcpClosed as u8);
-                self.states.hot[number as usize].flags |= flag::EXTRA;
+                self.states.entries[number as usize].hot.flags |= flag::EXTRA;
                 self.states.extra_mut(number).is_dead = true;
             }
         }
@@ -183,7 +184,7 @@ impl Filter {
     pub fn dump(&self, names: &dyn Names) -> Vec<u8> {
         let mut bytes = crate::states::MAGIC.to_vec();
         for number in self.states.numbers() {
-            let hot = &self.states.hot[number as usize];
+            let hot = &self.states.entries[number as usize].hot;
             if hot.peers.iter().all(|peer| peer.stage.tcp_name().is_some()) {
                 self.dumped(number, names).write(&mut bytes);
             }
@@ -264,7 +265,7 @@ impl Filter {
         let extra = (!is_own).then(|| Box::new(Extra { creator: state.creator, ..Extra::default() }));
         self.states.insert(Birth { keys: state.keys, hot, cold, extra }).ok()?;
         self.records.use_by_state(record, true);
-        if let Some(rule) = self.records.get(record).and_then(|record| record.rule) {
+        if let Some(rule) = self.records.rule(record) {
             self.counters.add_state(rule);
         }
         Some(())

@@ -238,20 +238,20 @@ impl Filter {
     }
 
     /// Counts what became of a packet. Those that pass with a state are no match of a rule.
-    #[inline]
-    pub(super) fn count(&mut self, look: &Look, length: usize, verdict: &Verdict) {
+    pub(super) fn count(&mut self, look: &Look, bytes: &[u8], verdict: &Verdict) {
         if let Verdict::Drop(reason) = verdict {
             self.counted.reasons[*reason as usize] += 1;
         }
         if self.settings.log_interface == Some(look.at.interface) {
-            self.count_at_interface(look, length, matches!(verdict, Verdict::Drop(_)));
+            self.count_at_interface(look, bytes, matches!(verdict, Verdict::Drop(_)));
         }
     }
 
-    fn count_at_interface(&mut self, look: &Look, length: usize, is_blocked: bool) {
-        let family = look.seen.as_ref().map_or(Family::Inet, |seen| seen.family) as usize;
+    fn count_at_interface(&mut self, look: &Look, bytes: &[u8], is_blocked: bool) {
+        let is_six = bytes.first().is_some_and(|first| first >> 4 == 6);
+        let family = if is_six { Family::Inet6 } else { Family::Inet } as usize;
         let way = look.at.direction as usize;
-        self.counted.bytes[family][way] += length as u64;
+        self.counted.bytes[family][way] += bytes.len() as u64;
         self.counted.packets[family][way][usize::from(is_blocked)] += 1;
     }
 }

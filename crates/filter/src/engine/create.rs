@@ -1,6 +1,6 @@
 //! Packets without a state: rules are asked, and a state may come of it.
 use super::translator::{Translator, key};
-use super::{Filter, LimitCounter, Look, Passed, Random, Rules, Verdict, answer};
+use super::{Filter, LimitCounter, Look, Passed, Random, Rules, Verdict, Way, answer};
 use crate::dissect::{Dissected, Reason};
 use crate::evaluate::{Decision, Failure, Outcome, RuleId, Surroundings};
 use crate::facts::{Direction, Facts, Family};
@@ -132,8 +132,8 @@ impl Filter {
             let number = self.create(bytes, seen, look, rules, ruling, id)?;
             passed.state = Some(self.states.id(number));
             self.states.link(look.hint, number);
-            if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE {
-                let high = self.states.hot[number as usize].peers[0].high;
+            if self.states.entries[number as usize].hot.peers[0].stage == Stage::PROXY_SOURCE {
+                let high = self.states.entries[number as usize].hot.peers[0].high;
                 self.greet(number, seen, high);
                 return Err(Reason::Synproxy);
             }
@@ -157,8 +157,9 @@ impl Filter {
         }
         passed.priority =
             actions.priority.map(|(all, urgent)| if seen.tos & 0x10 != 0 { urgent } else { all });
-        passed.routing_table = actions.routing_table;
-        passed.gateway = ruling.gateway.filter(|_| ruling.outcome.route == Some(RouteKind::RouteTo));
+        let gateway = ruling.gateway.filter(|_| ruling.outcome.route == Some(RouteKind::RouteTo));
+        self.way = Way { routing_table: actions.routing_table, gateway };
+        passed.has_way = self.way != Way::default();
     }
 
     /// Makes a state.
@@ -315,8 +316,8 @@ impl Filter {
     fn keys(&self, seen: &Dissected, look: &Look, facts: &Facts) -> [Key; 2] {
         let translated = key(facts, seen);
         match look.at.direction {
-            Direction::In => [look.key, translated],
-            Direction::Out => [translated, look.key],
+            Direction::In => [seen.key(Direction::In), translated],
+            Direction::Out => [translated, seen.key(Direction::Out)],
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Packets that have a state.
-use super::{Event, Filter, Look, Passed, Rules, Verdict, answer, is_forward};
+use super::{Event, Filter, Look, Passed, Rules, Verdict, Way, answer, is_forward};
 use crate::dissect::{Dissected, Reason};
 use crate::evaluate::RuleId;
 use crate::log::{LogAction, LogRecord};
@@ -33,7 +33,7 @@ impl Filter {
         rules: &Rules<'_, '_>,
     ) -> Option<Verdict> {
         let n = number as usize;
-        let is_forward = is_forward(look.at.direction, self.states.hot[n].flags);
+        let is_forward = is_forward(look.at.direction, self.states.entries[n].hot.flags);
         let found = match seen.protocol {
             IpProtocol::TCP => self.know_tcp(number, bytes, seen, is_forward),
             _ => self.know_other(number, is_forward),
@@ -47,14 +47,14 @@ impl Filter {
             return Some(Verdict::Drop(Reason::IpOption));
         }
         let side = usize::from(!is_forward);
-        let cold = &mut self.states.cold[n];
+        let cold = &mut self.states.entries[n].cold;
         cold.packets[side] += 1;
         cold.bytes[side] += u64::from(seen.end);
-        if look.hint != NONE && self.states.hot[n].link != look.hint {
+        if look.hint != NONE && self.states.entries[n].hot.link != look.hint {
             self.states.link(look.hint, number);
         }
-        let hot = &self.states.hot[n];
-        if let Some(rule) = self.records.get(hot.record).and_then(|record| record.rule) {
+        let hot = &self.states.entries[n].hot;
+        if let Some(rule) = self.records.rule(hot.record) {
             self.counters.add_packet(rule, look.at.direction, seen.end);
         }
         let mut passed =
@@ -75,7 +75,7 @@ impl Filter {
     fn know_tcp(&mut self, number: u32, bytes: &[u8], seen: &Dissected, is_forward: bool) -> Found {
         let n = number as usize;
         let from = usize::from(!is_forward);
-        let hot = &mut self.states.hot[n];
+        let hot = &mut self.states.entries[n].hot;
         if hot.peers[0].stage >= Stage::PROXY_SOURCE {
             return self.shake_hands(number, seen, is_forward).map_or(Found::Pass, Found::Drop);
         }
@@ -98,7 +98,7 @@ impl Filter {
             payload: seen.payload,
             scale: if is_syn { scrub::window_scale(bytes, seen) } else { None },
         };
-        let hot = &mut self.states.hot[n];
+        let hot = &mut self.states.entries[n].hot;
         let [first, second] = &mut hot.peers;
         let (source, destination) = if is_forward { (first, second) } else { (second, first) };
         let tracked = match hot.flags & flag::SLOPPY {
@@ -120,7 +120,7 @@ impl Filter {
 
     #[inline]
     fn keep_alive(&mut self, number: u32) -> Found {
-        let hot = &mut self.states.hot[number as usize];
+        let hot = &mut self.states.entries[number as usize].hot;
         hot.seen = self.now_ms as u32;
         let (before, [one, other]) = (hot.class, hot.peers.map(|peer| peer.stage));
         let class = tcp_class(one, other) as u8;
@@ -140,13 +140,13 @@ impl Filter {
     /// begins a new one.
     #[cold]
     fn meet_syn(&mut self, number: u32, seen: &Dissected, from: usize) -> Found {
-        let peers = self.states.hot[number as usize].peers;
+        let peers = self.states.entries[number as usize].hot.peers;
         if peers.iter().all(|peer| peer.stage >= Stage::FIN_WAIT_2) {
             self.end_state(number);
             return Found::Gone;
         }
         let (source, destination) = (peers[from], peers[1 - from]);
-        let moved = self.states.cold[number as usize].moved[1 - from];
+        let moved = self.states.entries[number as usize].cold.moved[1 - from];
         self.answer(Some(answer::challenge(seen, &source, &destination, moved)));
         Found::Drop(Reason::StateMismatch)
     }
@@ -157,8 +157,8 @@ impl Filter {
     fn unmoved_ack(&mut self, number: u32, seen: &Dissected, from: usize) -> u32 {
         let n = number as usize;
         let is_proxied = self.states.extra(number).is_some_and(|extra| extra.is_proxied);
-        let cold = &mut self.states.cold[n];
-        if self.states.hot[n].peers[from].low == 0 && cold.moved[from] == 0 && !is_proxied {
+        let crate::states::Entry { hot, cold } = &mut self.states.entries[n];
+        if hot.peers[from].low == 0 && cold.moved[from] == 0 && !is_proxied {
             cold.moved[from] = self.random.half().wrapping_sub(seen.seq).max(1);
         }
         seen.ack.wrapping_sub(cold.moved[1 - from])
@@ -168,7 +168,7 @@ impl Filter {
     fn know_other(&mut self, number: u32, is_forward: bool) -> Found {
         let n = number as usize;
         let from = usize::from(!is_forward);
-        let hot = &mut self.states.hot[n];
+        let hot = &mut self.states.entries[n].hot;
         hot.seen = self.now_ms as u32;
         if matches!(hot.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6) {
             self.states.set_class(number, Timeout::IcmpError as u8);
@@ -190,7 +190,7 @@ impl Filter {
     }
 
     fn allows_options(&self, number: u32) -> bool {
-        let record = self.states.hot[number as usize].record;
+        let record = self.states.entries[number as usize].hot.record;
         self.records.get(record).is_some_and(|record| record.allows_options)
     }
 
@@ -205,22 +205,22 @@ impl Filter {
         rules: &Rules<'_, '_>,
         passed: &mut Passed,
     ) -> Result<(), Reason> {
-        let is_forward = is_forward(look.at.direction, self.states.hot[number as usize].flags);
+        let is_forward = is_forward(look.at.direction, self.states.entries[number as usize].hot.flags);
         let tsdiff = self.settings.limits.timeout(Timeout::TcpTsdiff);
         let id = self.random.half() as u16;
-        let record = self.states.hot[number as usize].record;
+        let record = self.states.entries[number as usize].hot.record;
         let Some(extra) = self.states.extra_of(number) else { return Ok(()) };
         if extra.is_dead {
             return Err(Reason::StateMismatch);
         }
         if extra.has_rate
-            && let Some(rule) = self.records.get(record).and_then(|record| record.rule)
+            && let Some(rule) = self.records.rule(record)
             && !rules.compiled.rate_holds(rule, Duration::from_millis(self.now_ms))
         {
             return Err(Reason::Match);
         }
         for also in &extra.also {
-            if let Some(rule) = self.records.get(*also).and_then(|record| record.rule) {
+            if let Some(rule) = self.records.rule(*also) {
                 self.counters.add_packet(rule, look.at.direction, seen.end);
             }
         }
@@ -240,9 +240,10 @@ impl Filter {
         if let Some(tos) = extra.tos {
             scrub::set_tos(bytes, seen.family, tos);
         }
-        wishes(extra, seen, is_forward, passed);
+        self.way = wishes(extra, seen, is_forward, passed);
+        passed.has_way = self.way != Way::default();
         if let Some(log) = extra.log_all {
-            let rule = self.records.get(record).and_then(|record| record.rule);
+            let rule = self.records.rule(record);
             self.log(bytes, seen, look, rules, log, rule, None, LogAction::Pass);
         }
         Ok(())
@@ -258,9 +259,9 @@ impl Filter {
         look: &Look,
         is_forward: bool,
     ) {
-        let hot = &self.states.hot[number as usize];
+        let hot = &self.states.entries[number as usize].hot;
         if hot.has(flag::MOVED) && seen.protocol == IpProtocol::TCP {
-            let moved = self.states.cold[number as usize].moved;
+            let moved = self.states.entries[number as usize].cold.moved;
             let from = usize::from(!is_forward);
             set_word(bytes, seen, 4, seen.seq.wrapping_add(moved[from]));
             if seen.flags.contains(TcpFlags::ACK) {
@@ -268,7 +269,7 @@ impl Filter {
                 move_sack(bytes, seen, moved[1 - from]);
             }
         }
-        if self.states.hot[number as usize].has(flag::TRANSLATED) {
+        if self.states.entries[number as usize].hot.has(flag::TRANSLATED) {
             let (addresses, ports) = self.other_key(number, look).ends(look.at.direction);
             rewrite(bytes, seen, Ends { addresses, ports });
         }
@@ -285,7 +286,7 @@ impl Filter {
 
     /// Notes that a connection was established, for its source; says whether that was allowed.
     pub(super) fn note_connection(&mut self, number: u32) -> bool {
-        let record = self.states.hot[number as usize].record;
+        let record = self.states.entries[number as usize].hot.record;
         let Some(extra) = self.states.extra_of(number) else { return true };
         let Some(source) = extra.sources[0] else { return true };
         extra.is_connection = true;
@@ -303,11 +304,11 @@ impl Filter {
     /// A source went too far: it may come into a table, and lose its states.
     fn overload(&mut self, number: u32, source: u32, exceeded: Exceeded) {
         self.counted.note_exceeded(exceeded);
-        let record_number = self.states.hot[number as usize].record;
+        let record_number = self.states.entries[number as usize].hot.record;
         let overload = self.records.get(record_number).and_then(|record| record.overload.clone());
         let Some(address) = self.sources.get(source).map(|source| source.key.address) else { return };
         // The state goes by its timeout: none of its packets passes any more.
-        for peer in &mut self.states.hot[number as usize].peers {
+        for peer in &mut self.states.entries[number as usize].hot.peers {
             peer.stage = Stage::TIME_WAIT;
         }
         self.states.set_class(number, Timeout::TcpClosed as u8);
@@ -355,7 +356,7 @@ impl Filter {
 }
 
 /// What a state wants for a packet on its way.
-fn wishes(extra: &Extra, seen: &Dissected, is_forward: bool, passed: &mut Passed) {
+fn wishes(extra: &Extra, seen: &Dissected, is_forward: bool, passed: &mut Passed) -> Way {
     const LOW_DELAY: u8 = 0x10;
     if extra.tag.0 != 0 {
         passed.tag = extra.tag;
@@ -364,6 +365,5 @@ fn wishes(extra: &Extra, seen: &Dissected, is_forward: bool, passed: &mut Passed
     passed.priority = extra
         .priority
         .map(|(all, urgent)| if seen.tos & LOW_DELAY != 0 || is_empty_ack { urgent } else { all });
-    passed.routing_table = extra.routing_table;
-    passed.gateway = extra.routes[usize::from(!is_forward)];
+    Way { routing_table: extra.routing_table, gateway: extra.routes[usize::from(!is_forward)] }
 }

@@ -47,6 +47,14 @@ pub(crate) struct Hot {
     pub(crate) class: u8,
 }
 
+/// Both lines, side by side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Entry {
+    pub(crate) hot: Hot,
+    pub(crate) cold: Cold,
+}
+
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 impl Hot {

@@ -19,10 +19,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// That of no packet.
-    pub(crate) const NONE: Key =
-        Key { addresses: [0; 2], ports: [0; 2], protocol: IpProtocol(255), family: Family::Inet };
-
     /// The part that an entry keeps beside what changes: all of it for IPv4, enough for a first look for IPv6.
     #[inline(always)]
     pub(super) fn narrow(&self) -> [u32; 3] {
@@ -74,17 +70,21 @@ impl Secret {
     #[inline(always)]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         let [a, b] = key.addresses;
+        if key.family == Family::Inet {
+            return self.hash_narrow(key.narrow(), key.protocol.0);
+        }
         let ports = u64::from(key.ports[0]) << 48 | u64::from(key.ports[1]) << 32 | u64::from(key.protocol.0);
-        let state = match key.family {
-            Family::Inet => fold(self.0[2] ^ ((a as u64) << 32 | b as u64), self.0[0]),
-            Family::Inet6 => {
-                let state = fold(self.0[3] ^ a as u64, self.0[0]);
-                let state = fold(state ^ (a >> 64) as u64, self.0[1]);
-                let state = fold(state ^ b as u64, self.0[0]);
-                fold(state ^ (b >> 64) as u64, self.0[1])
-            }
-        };
-        let state = fold(state ^ ports, self.0[1]);
+        let halves = [a as u64, (a >> 64) as u64, b as u64, (b >> 64) as u64, ports];
+        let keys = [self.0[0], self.0[1], self.0[0], self.0[1], self.0[0]];
+        let state = halves.iter().zip(keys).fold(self.0[3], |state, (half, key)| fold(state ^ half, key));
+        fold(state ^ self.0[2].rotate_left(32), self.0[3])
+    }
+
+    /// The hash of a key of IPv4, by its narrow part.
+    #[inline(always)]
+    pub(crate) fn hash_narrow(&self, [a, b, ports]: [u32; 3], protocol: u8) -> u64 {
+        let state = fold(self.0[2] ^ (u64::from(a) << 32 | u64::from(b)), self.0[0]);
+        let state = fold(state ^ (u64::from(ports) << 32 | u64::from(protocol)), self.0[1]);
         fold(state ^ self.0[2].rotate_left(32), self.0[3])
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Record {
 pub(crate) struct Records {
     records: Vec<Option<Record>>,
     free: Vec<u32>,
+    /// The rules of records, which each packet asks for.
+    rules: Vec<u32>,
     by_rule: HashMap<RuleId, u32>,
     /// Those with timeouts of their own.
     pub(crate) with_timeouts: u32,
@@ -47,6 +49,12 @@ impl Records {
         self.records.get_mut(number as usize)?.as_mut()
     }
 
+    /// The rule of a record, if it holds now.
+    #[inline(always)]
+    pub(crate) fn rule(&self, number: u32) -> Option<RuleId> {
+        self.rules.get(number as usize).filter(|rule| **rule != NONE).map(|rule| RuleId(*rule))
+    }
+
     /// The record of a rule that holds now.
     pub(crate) fn of_rule(&mut self, id: RuleId, rule: &Rule, number: u32, anchor: Option<u32>) -> u32 {
         if let Some(known) = self.by_rule.get(&id) {
@@ -54,11 +62,13 @@ impl Records {
         }
         let place = self.free.pop().unwrap_or_else(|| {
             self.records.push(None);
+            self.rules.push(NONE);
             self.records.len() as u32 - 1
         });
         let record = Record::new(id, rule, number, anchor);
         self.with_timeouts += u32::from(record.has_own_timeouts);
         self.records[place as usize] = Some(record);
+        self.rules[place as usize] = id.0;
         self.by_rule.insert(id, place);
         place
     }
@@ -91,6 +101,7 @@ impl Records {
     /// Notes that other rules hold from now on.
     pub(crate) fn forget_rules(&mut self) {
         self.by_rule.clear();
+        self.rules.fill(NONE);
         for number in 0..self.records.len() as u32 {
             match self.get_mut(number) {
                 Some(record) if record.users > 0 => record.rule = None,

@@ -1,9 +1,9 @@
 //! The table of states: entries, and the index by which they are found.
 use super::entry::Wide;
-use super::{Cold, Extra, Hot, Key, NONE, Secret, StateId, flag};
+use super::{Cold, Entry, Extra, Hot, Key, NONE, Secret, StateId, flag};
 use crate::facts::{Direction, Interface};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
-use artery_table::{Pages, prefetch};
+use artery_table::{HugePages, prefetch};
 use std::io;
 
 /// States that room is made for at once; more than these are moved when they become more.
@@ -18,8 +18,7 @@ const STACK: usize = 1;
 /// All states of a worker. A state's keys are in the index by twice its number, plus one for that of the stack.
 pub(crate) struct States {
     index: TagIndex,
-    pub(crate) hot: Vec<Hot>,
-    pub(crate) cold: Vec<Cold>,
+    pub(crate) entries: Vec<Entry>,
     wide: Vec<Wide>,
     extra: Vec<Option<Box<Extra>>>,
     free: Vec<u32>,
@@ -53,9 +52,8 @@ impl States {
     pub(crate) fn new(limit: u32) -> io::Result<States> {
         let reserved = (limit as usize).min(MOST_RESERVED);
         Ok(States {
-            index: TagIndex::new(limit.saturating_mul(2), &Pages)?,
-            hot: Vec::with_capacity(reserved),
-            cold: Vec::with_capacity(reserved),
+            index: TagIndex::new(limit.saturating_mul(2), &HugePages)?,
+            entries: Vec::with_capacity(reserved),
             wide: Vec::with_capacity(reserved),
             extra: Vec::with_capacity(reserved),
             free: Vec::new(),
@@ -70,13 +68,13 @@ impl States {
 
     /// How many there are.
     pub(crate) fn len(&self) -> u32 {
-        (self.hot.len() - self.free.len()) as u32
+        (self.entries.len() - self.free.len()) as u32
     }
 
     /// Allows another number of states; those above it stay until they end.
     pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
         if limit > self.limit {
-            let mut index = TagIndex::new(limit.saturating_mul(2), &Pages)?;
+            let mut index = TagIndex::new(limit.saturating_mul(2), &HugePages)?;
             std::mem::swap(&mut self.index, &mut index);
             self.keys = 0;
             let numbers: Vec<u32> = self.numbers().collect();
@@ -89,24 +87,24 @@ impl States {
     }
 
     pub(crate) fn is_live(&self, number: u32) -> bool {
-        self.hot.get(number as usize).is_some_and(|hot| hot.has(flag::LIVE))
+        self.entries.get(number as usize).is_some_and(|entry| entry.hot.has(flag::LIVE))
     }
 
     /// The number of a state that lives.
     #[inline]
     pub(crate) fn resolve(&self, id: StateId) -> Option<u32> {
-        let cold = self.cold.get(id.number as usize)?;
+        let cold = &self.entries.get(id.number as usize)?.cold;
         (cold.generation == id.generation && self.is_live(id.number)).then_some(id.number)
     }
 
     #[inline]
     pub(crate) fn id(&self, number: u32) -> StateId {
-        StateId { number, generation: self.cold[number as usize].generation }
+        StateId { number, generation: self.entries[number as usize].cold.generation }
     }
 
     /// A key of a state: that of the wire, or that of the stack.
     pub(crate) fn key(&self, number: u32, side: usize) -> Key {
-        key_of(&self.hot, &self.wide, number, side)
+        key_of(&self.entries, &self.wide, number, side)
     }
 
     pub(crate) fn extra(&self, number: u32) -> Option<&Extra> {
@@ -119,18 +117,24 @@ impl States {
     }
 
     pub(crate) fn extra_mut(&mut self, number: u32) -> &mut Extra {
-        self.hot[number as usize].flags |= flag::EXTRA;
+        self.entries[number as usize].hot.flags |= flag::EXTRA;
         self.extra[number as usize].get_or_insert_default()
     }
 
     /// The numbers of all states.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.hot.len() as u32).filter(|n| self.is_live(*n))
+        (0..self.entries.len() as u32).filter(|n| self.is_live(*n))
     }
 
     #[inline(always)]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         self.secret.hash(key)
+    }
+
+    /// The hash of a key of IPv4, by its narrow part.
+    #[inline(always)]
+    pub(crate) fn hash_narrow(&self, narrow: [u32; 3], protocol: u8) -> u64 {
+        self.secret.hash_narrow(narrow, protocol)
     }
 
     /// Asks for the line of the index in which a hash is; says which it is.
@@ -149,16 +153,16 @@ impl States {
     /// Asks for the lines of a state.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        if let (Some(hot), Some(cold)) = (self.hot.get(number as usize), self.cold.get(number as usize)) {
-            prefetch(hot);
-            prefetch(cold);
+        if let Some(entry) = self.entries.get(number as usize) {
+            prefetch(&entry.hot);
+            prefetch(&entry.cold);
         }
     }
 
     /// Whether a state is that of packets with this key that go this way here.
     #[inline(always)]
     pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
-        let Some(hot) = self.hot.get(number as usize) else { return false };
+        let Some(Entry { hot, .. }) = self.entries.get(number as usize) else { return false };
         let side = side(direction);
         hot.narrow[side] == key.narrow()
             && hot.protocol == key.protocol
@@ -169,8 +173,8 @@ impl States {
 
     #[inline(never)]
     fn is_exactly(&self, number: u32, key: &Key, side: usize, interface: Interface) -> bool {
-        let hot = &self.hot[number as usize];
-        let is_here = !hot.has(flag::BOUND) || self.cold[number as usize].interface == interface;
+        let hot = &self.entries[number as usize].hot;
+        let is_here = !hot.has(flag::BOUND) || self.entries[number as usize].cold.interface == interface;
         is_here && self.wide[number as usize].as_ref().is_none_or(|keys| keys[side] == *key)
     }
 
@@ -205,7 +209,7 @@ impl States {
             self.vacate(number);
             return Err(CannotInsert::Full);
         }
-        self.half_open += u32::from(self.hot[number as usize].is_half_open());
+        self.half_open += u32::from(self.entries[number as usize].hot.is_half_open());
         self.counters[1] += 1;
         Ok(number)
     }
@@ -228,18 +232,18 @@ impl States {
         let wide: Wide = hot.has(flag::SIX).then(|| Box::new(keys));
         if cold.id == 0 {
             cold.id = self.next_id;
-            self.next_id += 1;
         }
+        // An id that came with a dump of this filter's is not given again.
+        self.next_id = self.next_id.max(cold.id.wrapping_add(1));
         let Some(number) = self.free.pop() else {
-            self.hot.push(hot);
-            self.cold.push(cold);
+            self.entries.push(Entry { hot, cold });
             self.wide.push(wide);
             self.extra.push(extra);
-            return self.hot.len() as u32 - 1;
+            return self.entries.len() as u32 - 1;
         };
         let n = number as usize;
-        cold.generation = self.cold[n].generation;
-        (self.hot[n], self.cold[n], self.wide[n], self.extra[n]) = (hot, cold, wide, extra);
+        cold.generation = self.entries[n].cold.generation;
+        (self.entries[n], self.wide[n], self.extra[n]) = (Entry { hot, cold }, wide, extra);
         number
     }
 
@@ -250,7 +254,7 @@ impl States {
             return false;
         }
         self.keys += 1;
-        if self.hot[number as usize].has(flag::TRANSLATED) {
+        if self.entries[number as usize].hot.has(flag::TRANSLATED) {
             if !self.index.insert(hashes[STACK], number * 2 + 1) {
                 self.index.remove(hashes[WIRE], number * 2);
                 self.keys -= 1;
@@ -263,29 +267,29 @@ impl States {
     }
 
     fn grow(&mut self) {
-        let States { index, hot, wide, secret, .. } = self;
+        let States { index, entries, wide, secret, .. } = self;
         for _ in 0..STEPS {
             if !index.is_full(self.keys) {
                 break;
             }
-            let hash = |entry: u32| secret.hash(&key_of(hot, wide, entry / 2, entry as usize % 2));
-            index.grow(hash, |entry| prefetch(&hot[entry as usize / 2]));
+            let hash = |entry: u32| secret.hash(&key_of(entries, wide, entry / 2, entry as usize % 2));
+            index.grow(hash, |entry| prefetch(&entries[entry as usize / 2].hot));
         }
     }
 
     /// Removes a state; returns what few states have.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Extra>> {
-        let hot = self.hot[number as usize];
+        let hot = self.entries[number as usize].hot;
         self.index.remove(self.hash(&self.key(number, WIRE)), number * 2);
         self.keys -= 1;
         if hot.has(flag::TRANSLATED) {
             self.index.remove(self.hash(&self.key(number, STACK)), number * 2 + 1);
             self.keys -= 1;
         }
-        if let Some(linked) = self.hot.get_mut(hot.link as usize)
-            && linked.link == number
+        if let Some(linked) = self.entries.get_mut(hot.link as usize)
+            && linked.hot.link == number
         {
-            linked.link = NONE;
+            linked.hot.link = NONE;
         }
         self.half_open -= u32::from(hot.is_half_open());
         self.counters[2] += 1;
@@ -299,8 +303,9 @@ impl States {
 
     fn vacate(&mut self, number: u32) -> Option<Box<Extra>> {
         let n = number as usize;
-        let generation = self.cold[n].generation.wrapping_add(1);
-        (self.hot[n], self.cold[n], self.wide[n]) = (Hot::FREE, Cold { generation, ..Cold::FREE }, None);
+        let generation = self.entries[n].cold.generation.wrapping_add(1);
+        self.entries[n] = Entry { hot: Hot::FREE, cold: Cold { generation, ..Cold::FREE } };
+        self.wide[n] = None;
         self.free.push(number);
         self.extra[n].take()
     }
@@ -310,8 +315,8 @@ impl States {
     pub(crate) fn link(&mut self, one: u32, other: u32) {
         if one != other && self.is_live(one) && self.is_live(other) {
             for (from, to) in [(one, other), (other, one)] {
-                if self.hot[from as usize].link == NONE {
-                    self.hot[from as usize].link = to;
+                if self.entries[from as usize].hot.link == NONE {
+                    self.entries[from as usize].hot.link = to;
                 }
             }
         }
@@ -320,7 +325,7 @@ impl States {
     /// Notes which timeout holds for a state from now on.
     #[inline(always)]
     pub(crate) fn set_class(&mut self, number: u32, class: u8) {
-        let hot = &mut self.hot[number as usize];
+        let hot = &mut self.entries[number as usize].hot;
         if hot.class != class {
             let was = hot.is_half_open();
             hot.class = class;
@@ -330,8 +335,8 @@ impl States {
 }
 
 /// A key of a state.
-fn key_of(hot: &[Hot], wide: &[Wide], number: u32, side: usize) -> Key {
-    let hot = &hot[number as usize];
+fn key_of(entries: &[Entry], wide: &[Wide], number: u32, side: usize) -> Key {
+    let hot = &entries[number as usize].hot;
     match &wide[number as usize] {
         Some(keys) => keys[side],
         None => Key::of_narrow(hot.narrow[side], hot.protocol),

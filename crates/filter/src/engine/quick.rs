@@ -1,0 +1,136 @@
+//! The quick way: what nearly all packets need, in few steps.
+//!
+//! A plain packet of TCP or UDP over IPv4 whose state is where it was expected, and changes nothing but numbers. Whatever is
+//! otherwise goes the full way, which would come to the same answer.
+use super::{Filter, Look, Passed, is_forward};
+use crate::dissect::{half, word};
+use crate::facts::Direction;
+use crate::options::Timeout;
+use crate::states::{StateId, flag, side};
+use crate::track::{Segment, Stage, Tracked, track};
+use artery_wire::{IpProtocol, TcpFlags};
+
+const TCP: u8 = IpProtocol::TCP.0;
+const UDP: u8 = IpProtocol::UDP.0;
+/// Segments with one of these may change more than numbers.
+const CHANGES: u8 = TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0;
+
+/// What is seen of a plain packet at first sight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quick {
+    /// Its key, as entries keep it.
+    pub(super) narrow: [u32; 3],
+    /// Its length by its own account; 0 if it is not plain.
+    pub(super) length: u16,
+    pub(super) protocol: u8,
+}
+
+impl Quick {
+    /// Of a packet that is not plain.
+    pub(super) const NONE: Quick = Quick { narrow: [0; 3], length: 0, protocol: 0 };
+
+    /// Looks at a packet.
+    #[inline(always)]
+    pub(super) fn of(bytes: &[u8], direction: Direction) -> Quick {
+        let Some(header) = bytes.first_chunk::<28>() else { return Quick::NONE };
+        let (length, protocol) = (half(header, 2), header[9]);
+        let room = usize::from(length).wrapping_sub(20);
+        let is_plain = header[0] == 0x45
+            && half(header, 6) & 0x3fff == 0
+            && (20..=bytes.len()).contains(&usize::from(length))
+            && match protocol {
+                UDP => (8..=room).contains(&usize::from(half(header, 24))),
+                TCP => bytes.get(32).is_some_and(|byte| (20..=room).contains(&(usize::from(byte >> 4) * 4))),
+                _ => false,
+            };
+        if !is_plain {
+            return Quick::NONE;
+        }
+        let (source, destination, ports) = (word(header, 12), word(header, 16), word(header, 20));
+        let narrow = match direction {
+            Direction::In => [source, destination, ports],
+            Direction::Out => [destination, source, ports.rotate_left(16)],
+        };
+        Quick { narrow, length, protocol }
+    }
+}
+
+impl Filter {
+    /// Lets a plain packet of a state pass; None if it must go the full way, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
+        const ODD: u8 = !flag::OUT;
+        let (number, quick) = (look.likely, &look.quick);
+        let entry = self.states.entries.get_mut(number as usize)?;
+        let hot = &mut entry.hot;
+        let now = self.now_ms as u32;
+        let is_its = hot.narrow[side(look.at.direction)] == quick.narrow
+            && hot.protocol.0 == quick.protocol
+            && hot.flags & ODD == flag::LIVE
+            && now.wrapping_sub(hot.seen) < self.least_lifetime_ms;
+        if !is_its {
+            return None;
+        }
+        let from = usize::from(!is_forward(look.at.direction, hot.flags));
+        let [mut first, mut second] = hot.peers;
+        let (source, destination) =
+            if from == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
+        let stages = (source.stage, destination.stage);
+        match quick.protocol {
+            TCP => {
+                let segment = plain_segment(bytes, quick)?;
+                if stages != (Stage::ESTABLISHED, Stage::ESTABLISHED)
+                    || hot.class != Timeout::TcpEstablished as u8
+                    || track(source, destination, &segment) != Tracked::Accepted
+                {
+                    return None;
+                }
+                hot.peers = [first, second];
+            }
+            _ => {
+                let is_single =
+                    stages == (Stage::SINGLE, Stage::NO_TRAFFIC) && hot.class == Timeout::UdpSingle as u8;
+                let is_multiple =
+                    stages == (Stage::MULTIPLE, Stage::MULTIPLE) && hot.class == Timeout::UdpMultiple as u8;
+                if !is_single && !is_multiple {
+                    return None;
+                }
+            }
+        }
+        hot.seen = now;
+        entry.cold.packets[from] += 1;
+        entry.cold.bytes[from] += u64::from(quick.length);
+        let (link, record, generation) = (hot.link, hot.record, entry.cold.generation);
+        self.note_quickly(look, link, record);
+        let state = Some(StateId { number, generation });
+        Some(Passed { state, tag: look.at.tag, ..Passed::default() })
+    }
+
+    /// Counts what is counted beside the state, and links it where it was found anew.
+    #[inline(always)]
+    fn note_quickly(&mut self, look: &Look, link: u32, record: u32) {
+        self.states.counters[0] += 1;
+        if look.hint != crate::states::NONE && link != look.hint {
+            self.states.link(look.hint, look.likely);
+        }
+        if let Some(rule) = self.records.rule(record) {
+            self.counters.add_packet(rule, look.at.direction, look.quick.length.into());
+        }
+    }
+}
+
+/// A segment that changes numbers at most.
+#[inline(always)]
+fn plain_segment(bytes: &[u8], quick: &Quick) -> Option<Segment> {
+    let header = bytes.get(20..40)?;
+    let flags = header[13];
+    let payload = u32::from(quick.length) - 20 - u32::from(header[12] >> 4) * 4;
+    (flags & CHANGES == 0).then(|| Segment {
+        flags: TcpFlags(flags),
+        seq: word(header, 4),
+        ack: word(header, 8),
+        window: half(header, 14),
+        payload,
+        scale: None,
+    })
+}

@@ -1,0 +1,93 @@
+//! The quick way of plain packets against the full way, which all packets go at the log interface.
+use crate::world::{EM0, World};
+use artery_filter::facts::Direction;
+use artery_filter::states::Verbosity;
+use artery_wire::TcpFlags;
+use artery_wire::build::ip4;
+use proptest::prelude::*;
+
+const RULES: &str = "block in all\npass out all\npass in proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
+                     pass out proto tcp to port 81 modulate state\npass out inet to 7.7.7.9 nat-to 192.0.2.1";
+
+/// A packet of one of a few connections.
+#[derive(Clone, Debug)]
+struct Sent {
+    host: u8,
+    port: u16,
+    is_reply: bool,
+    is_tcp: bool,
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    payload: usize,
+    after_ms: u16,
+}
+
+impl Sent {
+    fn bytes(&self) -> Vec<u8> {
+        let (inside, outside) = ([10, 0, 0, 9], [7, 7, 7, self.host]);
+        let (source, destination) = if self.is_reply { (outside, inside) } else { (inside, outside) };
+        let (from, to) = if self.is_reply { (self.port, 1000) } else { (1000, self.port) };
+        let packet = ip4().src(source).dst(destination);
+        match self.is_tcp {
+            true => packet.tcp(from, to).flags(TcpFlags(self.flags)).seq(self.seq).ack(self.ack).window(2000),
+            false => packet.udp(from, to),
+        }
+        .payload(vec![7; self.payload])
+        .bytes()
+    }
+}
+
+fn sent() -> impl Strategy<Value = Sent> {
+    let flags = prop_oneof![8 => Just(0x10_u8), 2 => Just(2), 2 => Just(0x12), 1 => Just(0x11), 1 => Just(4), 1 => Just(0x18)];
+    let number = || prop_oneof![6 => 1000..1010_u32, 1 => any::<u32>(), 2 => 1000..6000_u32];
+    let after = prop_oneof![9 => 0..50_u16, 1 => 0..40_000_u16];
+    (7..10_u8, 80..82_u16, any::<bool>(), any::<bool>(), flags, number(), number(), 0..20_usize, after)
+        .prop_map(|(host, port, is_reply, is_tcp, flags, seq, ack, payload, after_ms)| Sent {
+            host,
+            port,
+            is_reply,
+            is_tcp,
+            flags,
+            seq,
+            ack,
+            payload,
+            after_ms,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn both_ways_come_to_the_same(packets in prop::collection::vec(sent(), 1..150)) {
+        let mut quick = World::new(RULES);
+        let mut full = World::new(&format!("set loginterface em0\n{RULES}"));
+        for sent in packets {
+            let direction = if sent.is_reply { Direction::In } else { Direction::Out };
+            let results = [&mut quick, &mut full].map(|world| {
+                world.sleep(f64::from(sent.after_ms) / 1000.0);
+                world.maintain();
+                let mut bytes = sent.bytes();
+                let verdict = world.test(EM0, direction, &mut bytes);
+                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+            });
+            prop_assert_eq!(&results[0], &results[1]);
+        }
+        let [one, other] = [&quick, &full].map(|world| world.filter.counted());
+        prop_assert_eq!((one.state_table, one.reasons), (other.state_table, other.reasons));
+    }
+}
+
+#[test]
+fn an_established_connection_goes_the_quick_way_across_the_wrap_of_its_numbers() {
+    let mut world = World::new("block in\npass out");
+    let (client, server) = (crate::connections::client(), crate::connections::server());
+    let start = u32::MAX - 500;
+    world.leaves(client.clone().seq(start));
+    world.comes(server.clone().flags(crate::world::SYN_ACK).seq(5000).ack(start.wrapping_add(1)));
+    for n in 0..20_u32 {
+        let seq = start.wrapping_add(1 + n * 100);
+        world.leaves(client.clone().flags(crate::world::ACK).seq(seq).ack(5001).payload([1; 100]));
+        world.comes(server.clone().flags(crate::world::ACK).seq(5001).ack(seq.wrapping_add(100)));
+    }
+}
