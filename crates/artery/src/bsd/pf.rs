@@ -4,6 +4,7 @@ use super::hostname::lines;
 use super::plan::{Plan, Port, PortKind, Switch};
 use super::verdict::{Judged, Note, Place, Verdict};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::rule::{Action, Place as RulePlace, Rule, Ruleset};
 use artery_filter::syntax::{Environment, Names, Settings, read, unsupported};
 use artery_table::switch::command::Command;
 use std::collections::BTreeMap;
@@ -39,8 +40,10 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
     let (parsed, faults) = read(file, text.as_bytes(), &environment(etc, plan), &Settings::default());
     let unsupported = unsupported(&parsed.ruleset).into_iter();
     let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
+    let idle = unasked(plan, &parsed.ruleset).into_iter().map(|place| (place, UNASKED.to_string()));
     let mut wrong = Wrong::new();
-    for (place, why) in faults.into_iter().map(|fault| (fault.place, fault.message)).chain(unsupported) {
+    let faults = faults.into_iter().map(|fault| (fault.place, fault.message));
+    for (place, why) in faults.chain(unsupported).chain(idle) {
         let name = if place.file.is_empty() { file.to_string() } else { place.file.to_string() };
         let all = wrong.entry((name, place.line as usize)).or_default();
         if !all.split("; ").any(|said| said == why) {
@@ -48,6 +51,24 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
         }
     }
     wrong
+}
+
+/// Why a rule is refused that would not hold.
+const UNASKED: &str = "the switches that are started here let all pass that pf would see, so that this rule would not hold; \
+                       block by 'rule' in hostname.veb0, or take the line away";
+
+/// The rules that do more than let packets pass, where a switch has packets for them.
+fn unasked(plan: &Plan, ruleset: &Ruleset) -> Vec<RulePlace> {
+    let is_plain = |rule: &Rule| {
+        let changes = rule.nat.is_some() || rule.redirect.is_some() || rule.route.is_some();
+        rule.action == Action::Pass && !changes && rule.max_packet_rate.is_none()
+    };
+    let sees =
+        |switch: &Switch| shows_all(switch) || switch.ports.iter().any(|port| port.kind == PortKind::Door);
+    match plan.switches.iter().any(sees) {
+        true => ruleset.rules.iter().filter(|rule| !is_plain(rule)).map(|rule| rule.place.clone()).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Takes out what is wrong with some lines of a file.
@@ -92,13 +113,18 @@ fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
     }
 }
 
-/// Says of a switch that the filter sees little or nothing of it.
-fn unseen(switch: &Switch) -> Option<Note> {
+/// Whether a switch shows the packet filter all IP that it switches.
+fn shows_all(switch: &Switch) -> bool {
     let set = |command: &Command| match command {
         Command::Link { number: 1, on } => Some(*on),
         _ => None,
     };
-    if switch.kind == Kind::Bridge || switch.commands.iter().filter_map(set).next_back() == Some(true) {
+    switch.kind == Kind::Bridge || switch.commands.iter().filter_map(set).next_back() == Some(true)
+}
+
+/// Says of a switch that the filter sees little or nothing of it.
+fn unseen(switch: &Switch) -> Option<Note> {
+    if shows_all(switch) {
         return None;
     }
     let doors = switch.ports.iter().filter(|port| port.kind == PortKind::Door).map(|port| port.name.as_str());
@@ -151,6 +177,18 @@ mod tests {
             plan.judged.iter().filter(|line| line.is_refused()).map(|line| line.place.line).collect();
         assert!(refused.len() >= 2 && refused[0] == 2, "{:?}", plan.judged);
         assert!(refused[1..].iter().all(|line| (3..=5).contains(line)), "{refused:?}");
+    }
+
+    #[test]
+    fn rules_that_would_not_hold_are_refused_where_packets_come_to_them() {
+        let refused = |veb: &str| {
+            let plan = judged(veb, "pass\nblock in proto tcp to port { 22 23 }\npass out nat-to 10.0.0.1");
+            let refused = plan.judged.iter().filter(|line| line.is_refused());
+            refused.map(|line| line.place.line).collect::<Vec<_>>()
+        };
+        assert_eq!(refused("add em0 add em1 up"), [0; 0]);
+        assert_eq!(refused("add em0 add em1 link1 up"), [2, 3]);
+        assert_eq!(refused("add em0 add vport0 up"), [2, 3]);
     }
 
     #[test]
