@@ -28,7 +28,7 @@ mod walk;
 pub use check::{CompileError, Reason, check, load};
 pub use counters::{Counters, RuleTotals};
 pub use skip::skip_steps;
-pub(crate) use steps::{Key, Steps};
+pub(crate) use steps::{Find, Key};
 pub use threshold::Threshold;
 pub use walk::Scratch;
 

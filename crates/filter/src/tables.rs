@@ -223,7 +223,6 @@ impl Record {
             self.v6.changed(&v6);
             self.table.v6.publish(self.v6.snapshot());
         }
-        self.table.counts.store(self.has_counters, Relaxed);
         self.publish_members();
     }
 
@@ -379,6 +378,7 @@ impl Tables {
         record.is_const = definition.is_const;
         record.is_persistent = definition.is_persistent;
         record.has_counters = definition.has_counters;
+        record.follow_counters(now);
         if definition.has_list || !definition.files.is_empty() {
             let entries: Vec<TableEntry> = entries_of(definition, interfaces).collect();
             self.fill(anchor, &definition.name, &entries, now)?;

@@ -43,6 +43,15 @@ pub(super) enum End {
     Destination,
 }
 
+/// What is asked of a table: of which table, about which end, and whether the address must be in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked(pub(super) u32);
+
+impl Asked {
+    /// How much can be asked of a table.
+    pub(super) const PER_TABLE: usize = 4;
+}
+
 /// What tables said of the addresses of a packet, so that each is asked once, and how often they said what.
 #[derive(Default)]
 pub(super) struct Memo {
@@ -50,6 +59,8 @@ pub(super) struct Memo {
     /// What marks an answer that is about the packet as it is now. Even.
     now: u32,
     worker: usize,
+    /// What the last test failed by, if that was a table.
+    denied: Option<Asked>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,7 +76,7 @@ const TOLD_AT_ONCE: u32 = 256;
 
 impl Memo {
     pub(super) fn new(tables: usize, worker: usize) -> Memo {
-        Memo { slots: vec![Slot::default(); tables], now: 2, worker }
+        Memo { slots: vec![Slot::default(); tables], now: 2, worker, denied: None }
     }
 
     /// Forgets the answers: the packet is another, or has other addresses.
@@ -75,6 +86,12 @@ impl Memo {
             self.slots.iter_mut().for_each(|slot| slot.answers = [0; 2]);
             self.now = 2;
         }
+    }
+
+    /// What the last test failed by, if that was a table.
+    #[inline]
+    pub(super) fn take_denied(&mut self) -> Option<Asked> {
+        self.denied.take()
     }
 
     /// Adds what was counted to the counters of tables.
@@ -112,6 +129,14 @@ impl Slot {
 }
 
 impl EndTest {
+    /// What it asks of a table.
+    pub(super) fn asks(&self, end: End) -> Option<Asked> {
+        match self.address {
+            AddressTest::Table(table) => Some(Asked(table * 4 + end as u32 * 2 + u32::from(self.is_negated))),
+            _ => None,
+        }
+    }
+
     /// Whether an address is as asked.
     #[inline]
     pub(super) fn holds(
@@ -129,7 +154,9 @@ impl EndTest {
             },
             AddressTest::Table(table) => {
                 let ask = || addresses.tables[table as usize].contains(surroundings.turn, address);
-                memo.contains(table, end, ask, &addresses.tables)
+                let holds = memo.contains(table, end, ask, &addresses.tables) != self.is_negated;
+                memo.denied = if holds { None } else { self.asks(end) };
+                return holds;
             }
             rare => rare.holds_rarely(address, interface, addresses, surroundings),
         };

@@ -4,8 +4,8 @@
 //! fall into classes, and each class has a row of bits, one for each rule that may match packets of it. The rules to hold
 //! against a packet are those in the rows of all its classes. Where that would take too many rows, neighboring classes
 //! share one. Rows say "may": every rule they leave out would not have matched, and every other one is asked in full.
-use super::address::{AddressTest, Addresses, EndTest};
-use super::steps::{Key, Steps};
+use super::address::{AddressTest, Addresses, Asked, End, EndTest};
+use super::steps::{Find, Key};
 use super::test::{Conditions, PortTest, Test};
 use crate::facts::{Direction, Facts, Family};
 use artery_wire::IpProtocol;
@@ -28,7 +28,18 @@ pub(super) struct Candidates {
     sources6: Classes<u128>,
     destinations4: Classes<u32>,
     destinations6: Classes<u128>,
+    tables: TableRows,
 }
+
+/// Rows of the rules that ask the same of the same table, where these are many: what it denies one, it denies all.
+struct TableRows {
+    /// For each [`Asked`] the number of its row, and one more; 0 where there is none.
+    row_of: Box<[u32]>,
+    rows: Box<[u64]>,
+}
+
+/// Rules that must ask the same of a table for a row of their own to be worth its words.
+const WORTH_A_ROW: usize = 4;
 
 /// Rows by interface.
 struct Places {
@@ -46,8 +57,8 @@ struct Kinds {
 }
 
 /// Rows by port or address.
-struct Classes<K> {
-    steps: Steps<K>,
+struct Classes<K: Key> {
+    steps: K::Steps,
     rows: Box<[u64]>,
 }
 
@@ -69,6 +80,7 @@ impl Candidates {
             sources6: classes6(|test| test.source),
             destinations4: classes4(|test| test.destination),
             destinations6: classes6(|test| test.destination),
+            tables: TableRows::new(tests, words, addresses),
         }
     }
 
@@ -97,6 +109,39 @@ impl Candidates {
             let head = places[word] & kinds[word] & source_ports[word] & destination_ports[word];
             row[word] = head & sources[word] & destinations[word];
         }
+    }
+}
+
+impl Candidates {
+    /// Takes the rules out of a row that ask of a table what it denied.
+    #[inline]
+    pub(super) fn deny(&self, asked: Asked, row: &mut [u64]) {
+        let denied = self.tables.row_of.get(asked.0 as usize).and_then(|place| place.checked_sub(1));
+        if let Some(place) = denied {
+            let denied = &self.tables.rows[place as usize * self.words..][..self.words];
+            row.iter_mut().zip(denied).for_each(|(word, denied)| *word &= !denied);
+        }
+    }
+}
+
+impl TableRows {
+    fn new(tests: &[Test], words: usize, addresses: &Addresses) -> TableRows {
+        let mut row_of = vec![0; addresses.tables.len() * Asked::PER_TABLE];
+        let asked = |test: &Test| [test.source.asks(End::Source), test.destination.asks(End::Destination)];
+        let mut askers: HashMap<Asked, Vec<usize>> = HashMap::new();
+        for (place, test) in tests.iter().enumerate() {
+            asked(test).into_iter().flatten().for_each(|asked| askers.entry(asked).or_default().push(place));
+        }
+        let mut rows = Vec::new();
+        let worth = WORTH_A_ROW.max(words / 4);
+        for (number, (asked, askers)) in askers.iter().filter(|(_, askers)| askers.len() >= worth).enumerate()
+        {
+            row_of[asked.0 as usize] = number as u32 + 1;
+            let begin = rows.len();
+            rows.resize(begin + words, 0);
+            askers.iter().for_each(|place| set(&mut rows[begin..], *place));
+        }
+        TableRows { row_of: row_of.into(), rows: rows.into() }
     }
 }
 
@@ -182,7 +227,7 @@ impl<K: Key> Classes<K> {
         starts.sort_unstable();
         starts.dedup();
         let most = (MOST_WORDS / words.max(1)).max(16);
-        let steps = Steps::new(starts.iter().copied().step_by(starts.len().div_ceil(most)).collect());
+        let steps = K::Steps::new(starts.iter().copied().step_by(starts.len().div_ceil(most)).collect());
         let mut rows = vec![0; steps.len() * words];
         for (place, test) in tests.iter().enumerate() {
             for (first, last) in accepted(test).into_iter().flatten() {

@@ -3,6 +3,10 @@
 //! The starts of the intervals lie in order, and above them, as in a B+ tree of which only the keys are kept, every
 //! sixteenth of the level below: a search reads one run of sixteen keys a level, without a branch on what they are.
 
+use std::sync::Arc;
+
+mod wide;
+
 /// Keys of a run.
 const RUN: usize = 16;
 
@@ -10,7 +14,9 @@ const RUN: usize = 16;
 const LEVELS: usize = 8;
 
 /// What intervals are of: ports, and addresses of a family.
-pub(crate) trait Key: Copy + Ord + Send + Sync + 'static {
+pub(crate) trait Key: Copy + Ord + std::fmt::Debug + Send + Sync + 'static {
+    /// How intervals of them are found.
+    type Steps: Find<Self>;
     /// The least.
     const LEAST: Self;
     /// The greatest.
@@ -27,9 +33,20 @@ pub(crate) trait Key: Copy + Ord + Send + Sync + 'static {
     fn last_of(self, length: u8) -> Self;
 }
 
+/// Finds intervals. A clone shares what it is of.
+pub(crate) trait Find<K>: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// Intervals that begin at these numbers, which are in order and the first of which is the least number there is.
+    fn new(starts: Vec<K>) -> Self;
+    /// How many intervals there are.
+    fn len(&self) -> usize;
+    /// The interval that a number is in: the last that begins at or before it.
+    fn find(&self, key: K) -> usize;
+}
+
 macro_rules! keys {
-    ($($key:ty),*) => {$(
+    ($($key:ty: $steps:ty),*) => {$(
         impl Key for $key {
+            type Steps = $steps;
             const LEAST: Self = <$key>::MIN;
             const MOST: Self = <$key>::MAX;
             const BITS: u8 = <$key>::BITS as u8;
@@ -48,21 +65,20 @@ macro_rules! keys {
         }
     )*};
 }
-keys!(u16, u32, u128);
+keys!(u16: Steps<u16>, u32: Steps<u32>, u64: Steps<u64>, u128: wide::WideSteps);
 
 /// Intervals that cover everything, by their starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps<K> {
     /// All levels, the topmost first, each filled up to whole runs.
-    keys: Box<[K]>,
+    keys: Arc<[K]>,
     /// Where each level begins, and how many keys it has without the filling.
     levels: [(u32, u32); LEVELS],
     depth: usize,
 }
 
-impl<K: Key> Steps<K> {
-    /// Intervals that begin at these numbers, which are in order and the first of which is the least number there is.
-    pub(crate) fn new(starts: Vec<K>) -> Steps<K> {
+impl<K: Key> Find<K> for Steps<K> {
+    fn new(starts: Vec<K>) -> Steps<K> {
         assert!(
             starts.first() == Some(&K::LEAST) && starts.is_sorted(),
             "intervals must cover everything in order"
@@ -72,7 +88,7 @@ impl<K: Key> Steps<K> {
             let above = levels[levels.len() - 1].iter().step_by(RUN).copied().collect();
             levels.push(above);
         }
-        let mut steps = Steps { keys: Box::new([]), levels: [(0, 0); LEVELS], depth: levels.len() };
+        let mut steps = Steps { keys: Arc::new([]), levels: [(0, 0); LEVELS], depth: levels.len() };
         let mut keys = Vec::new();
         for (place, level) in levels.iter().rev().enumerate() {
             steps.levels[place] = (keys.len() as u32, level.len() as u32);
@@ -83,14 +99,12 @@ impl<K: Key> Steps<K> {
         steps
     }
 
-    /// How many intervals there are.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.levels[self.depth - 1].1 as usize
     }
 
-    /// The interval that a number is in: the last that begins at or before it.
     #[inline]
-    pub(crate) fn find(&self, key: K) -> usize {
+    fn find(&self, key: K) -> usize {
         let mut place = 0;
         for &(begin, count) in &self.levels[..self.depth] {
             let run = begin as usize + place * RUN;
@@ -102,6 +116,13 @@ impl<K: Key> Steps<K> {
             place = (place * RUN + not_above - 1).min(count as usize - 1);
         }
         place
+    }
+}
+
+impl<K: Key> Steps<K> {
+    /// The start of an interval.
+    fn start(&self, place: usize) -> K {
+        self.keys[self.levels[self.depth - 1].0 as usize + place]
     }
 }
 

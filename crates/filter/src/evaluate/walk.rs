@@ -199,6 +199,7 @@ impl Walk<'_, '_, '_> {
             at = next + 1;
             let id = RuleId(block.first + next as u32);
             if !self.holds(id) {
+                self.deny(block, base);
                 continue;
             }
             let effect = &self.program.effects[id.0 as usize];
@@ -255,21 +256,33 @@ impl Walk<'_, '_, '_> {
         }
         let (first, last) = (range.start / 64, (range.end - 1) / 64);
         for word in (first..=last).rev() {
-            let mut bits = self.scratch.row[base + word] & !self.in_order(block)[word];
+            let mut open = !self.in_order(block)[word];
             if word == last {
-                bits &= u64::MAX >> (63 - (range.end - 1) % 64);
+                open &= u64::MAX >> (63 - (range.end - 1) % 64);
             }
             if word == first {
-                bits &= u64::MAX << (range.start % 64);
+                open &= u64::MAX << (range.start % 64);
             }
-            while bits != 0 {
+            loop {
+                let bits = self.scratch.row[base + word] & open;
+                if bits == 0 {
+                    break;
+                }
                 let place = 63 - bits.leading_zeros();
                 let id = RuleId(block.first + word as u32 * 64 + place);
                 if self.holds(id) {
                     return self.decide(id);
                 }
-                bits &= !(1 << place);
+                open &= !(1 << place);
+                self.deny(block, base);
             }
+        }
+    }
+
+    /// Leaves out the rules that would ask a table again what it just denied.
+    fn deny(&mut self, block: &Block, base: usize) {
+        if let Some(asked) = self.scratch.memo.take_denied().filter(|_| !self.scratch.is_plain) {
+            block.candidates.deny(asked, &mut self.scratch.row[base..]);
         }
     }
 

@@ -3,6 +3,7 @@ use super::networks::Entry;
 use super::{Record, TableEntry, Tables};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Why a table stays as it is.
@@ -152,7 +153,6 @@ impl Tables {
     ) -> Result<(), CannotChange> {
         let feedback = self.replacement(anchor, name, entries)?;
         if let Some(record) = self.records.get_mut(&(anchor.to_string(), name.to_string())) {
-            record.follow_counters(now);
             record.apply(&feedback, now);
         }
         Ok(())
@@ -297,7 +297,8 @@ impl Record {
     }
 
     /// Gives entries counters, or takes them away, where the definition of the table changed.
-    fn follow_counters(&mut self, now: Duration) {
+    pub(super) fn follow_counters(&mut self, now: Duration) {
+        self.table.counts.store(self.has_counters, Relaxed);
         let all: Vec<TableEntry> = self.entries().collect();
         let differs = |entry: &Entry| entry.counters.is_some() != self.has_counters;
         if all.iter().any(|entry| self.get(entry).is_some_and(differs)) {

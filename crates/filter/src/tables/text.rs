@@ -175,6 +175,21 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn entries_are_read_again_as_they_are_shown_and_rubbish_is_no_panic(
+            entries in proptest::collection::vec((any::<IpAddr>(), 0u8..=128, any::<bool>()), 0..20),
+            rubbish in "[0-9a-f!#/:. ,\\n]{0,60}|\\PC{0,40}",
+        ) {
+            let entries: Vec<TableEntry> =
+                entries.into_iter().map(|(address, length, negated)| TableEntry::new(address, length, negated)).collect();
+            let text: String = entries.iter().map(|entry| entry_line(entry, Feedback::Unchanged)).collect();
+            prop_assert_eq!(parse(&text), Ok(entries));
+            let _ = parse(&rubbish);
+        }
+    }
 
     #[test]
     fn files_hold_addresses_exceptions_and_comments() {
