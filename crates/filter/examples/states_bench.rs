@@ -116,7 +116,7 @@ fn measure(flows: u32) -> f64 {
     }
     let mut random = || {
         next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (u64::from(next) * u64::from(flows) >> 32) as u32
+        ((u64::from(next) * u64::from(flows)) >> 32) as u32
     };
     let mut spent = Vec::new();
     for _ in 0..PACKETS / BATCH {

@@ -66,7 +66,7 @@ fn step(from: &mut End, to: &mut End, sent: &Sent) -> Tracked {
         && reset_is_right;
     let is_near = end <= from.high + W && seq >= low - W;
     let is_end_near = to.stage < 2 || to.stage >= 9 || from.stage >= 9;
-    if !is_within && !(is_end_near && is_near) {
+    if !(is_within || is_end_near && is_near) {
         return Tracked::Mismatch;
     }
     from.window = from.window.max(sent.window);
