@@ -148,7 +148,7 @@ fn network(tape: &mut Tape, family: Family) -> HostAddress {
         }
         Family::Inet6 => {
             let length = tape.from_to(1, 128);
-            let address = 0x2001_0db8_u128 << 96 | u128::from(bits) << 40 | u128::from(bits) << 7;
+            let address = (0x2001_0db8_u128 << 96) | (u128::from(bits) << 40) | (u128::from(bits) << 7);
             let address = Ipv6Addr::from_bits(address & (u128::MAX << (128 - length)));
             HostAddress::Network(address.into(), length as u8)
         }

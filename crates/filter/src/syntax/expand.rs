@@ -7,7 +7,7 @@ use super::ends::End;
 use super::hosts::Host;
 use super::label::put_in_values;
 use super::parser::{Parser, Step};
-use super::rule_options::{Divert, RuleOptions};
+use super::rule_options::{Divert, IcmpType, RuleOptions};
 use super::ways::way_back;
 use crate::facts::Family;
 use crate::rule::{
@@ -41,7 +41,7 @@ pub(crate) struct Template {
 struct Choice<'t> {
     on: Option<&'t On>,
     protocol: Option<IpProtocol>,
-    icmp: Option<(u8, Option<u8>)>,
+    icmp: Option<IcmpType>,
     source: &'t Host,
     source_port: Option<Comparison<u16>>,
     system: Option<&'t String>,
@@ -52,7 +52,7 @@ struct Choice<'t> {
 }
 
 impl Template {
-    fn icmp(&self) -> &[(u8, Option<u8>)] {
+    fn icmp(&self) -> &[IcmpType] {
         self.options.icmp.as_ref().map_or(&[], |(_, types)| types)
     }
 

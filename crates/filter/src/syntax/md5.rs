@@ -18,13 +18,13 @@ pub(crate) fn digest(text: &[u8]) -> [u32; 4] {
 fn add_block(state: &mut [u32; 4], block: &[u8]) {
     let mut words = [0u32; 16];
     for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-        *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        *word = bytes.iter().rev().fold(0, |word, byte| (word << 8) | u32::from(*byte));
     }
     let [mut a, mut b, mut c, mut d] = *state;
     for step in 0..64 {
         let (mixed, place) = match step / 16 {
-            0 => (b & c | !b & d, step),
-            1 => (d & b | !d & c, 5 * step + 1),
+            0 => ((b & c) | (!b & d), step),
+            1 => ((d & b) | (!d & c), 5 * step + 1),
             2 => (b ^ c ^ d, 3 * step + 5),
             _ => (c ^ (b | !d), 7 * step),
         };

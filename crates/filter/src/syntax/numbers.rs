@@ -180,12 +180,12 @@ pub(crate) fn type_of_service(name: &str) -> Option<u8> {
 
 /// The flags of their letters.
 pub(crate) fn flags(letters: &str) -> Option<u8> {
-    letters.chars().try_fold(0, |flags, letter| Some(flags | 1 << FLAGS.find(letter)?))
+    letters.chars().try_fold(0, |flags, letter| Some(flags | (1 << FLAGS.find(letter)?)))
 }
 
 /// The letters of flags.
 pub(crate) fn flag_letters(flags: u8) -> String {
-    FLAGS.char_indices().filter(|(bit, _)| flags & 1 << bit != 0).map(|(_, letter)| letter).collect()
+    FLAGS.char_indices().filter(|(bit, _)| flags & (1 << bit) != 0).map(|(_, letter)| letter).collect()
 }
 
 #[cfg(test)]

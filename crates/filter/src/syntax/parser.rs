@@ -148,7 +148,7 @@ impl<'e> Parser<'e> {
             words.push(self.number_or_text()?);
         }
         let value = words.join(" ");
-        self.echo(format!("{name} = \"{value}\""));
+        self.echo(format!("{} = \"{value}\"", super::print::bare(&name)));
         if name.contains(char::is_whitespace) {
             return Err(self.stop(format!("macro name '{name}' cannot contain whitespace")));
         }

@@ -24,11 +24,11 @@ pub(crate) struct PoolText {
 impl Parser<'_> {
     /// Reads a pool and its options; `may_have_ports` where ports can be translated.
     pub(crate) fn pool(&mut self, may_have_ports: bool) -> Step<PoolText> {
-        let mut pool = PoolText::default();
-        pool.hosts = self.list(&mut |parser, hosts| {
+        let hosts = self.list(&mut |parser, hosts| {
             hosts.append(&mut parser.host()?);
             Ok(())
         })?;
+        let mut pool = PoolText { hosts, ..PoolText::default() };
         if may_have_ports && self.eat("port") {
             pool.ports = Some(self.port_word(true)?);
         }

@@ -45,7 +45,7 @@ pub fn table(table: &TableDefinition) -> String {
 pub(crate) fn table_head(name: &str, is_const: bool, is_persistent: bool, has_counters: bool) -> String {
     let words = [(is_const, " const"), (is_persistent, " persist"), (has_counters, " counters")];
     let said = words.iter().filter(|(is_said, _)| *is_said).map(|(_, word)| *word);
-    format!("table <{name}>{}", said.collect::<String>())
+    format!("table <{}>{}", bare(name), said.collect::<String>())
 }
 
 /// The list of a table's addresses.

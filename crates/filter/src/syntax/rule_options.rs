@@ -8,6 +8,9 @@ use super::pools::PoolText;
 use crate::facts::Family;
 use crate::rule::{Comparison, InterfaceName, Keep, RouteKind, Scrub, Set, StateOptions};
 
+/// A type of ICMP, and a code if one is asked for.
+pub(crate) type IcmpType = (u8, Option<u8>);
+
 /// What the options of a rule say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleOptions {
@@ -16,7 +19,7 @@ pub(crate) struct RuleOptions {
     /// Flags that must be set, of those that are looked at; none of either is `flags any`.
     pub(crate) flags: Option<(u8, u8)>,
     /// Types and codes, all of one family.
-    pub(crate) icmp: Option<(Family, Vec<(u8, Option<u8>)>)>,
+    pub(crate) icmp: Option<(Family, Vec<IcmpType>)>,
     pub(crate) tos: Option<u8>,
     pub(crate) priority: Option<u8>,
     pub(crate) max_packet_rate: Option<(u32, u32)>,
@@ -302,11 +305,12 @@ impl Parser<'_> {
         known.map_err(|()| self.stop(format!("bad flags {letters}: they are letters of FSRPAUEW")))
     }
 
-    fn icmp(&mut self, family: Family, all: &mut Vec<(u8, Option<u8>)>) -> Step<()> {
+    fn icmp(&mut self, family: Family, all: &mut Vec<IcmpType>) -> Step<()> {
         let of = match *self.peek() {
             Token::Number(_) => self.number_within("icmp-type", 0, 255)? as u8,
             _ => {
-                let name = self.text()?;
+                // A type is called as a word is that is reserved.
+                let name = if self.eat("skip") { "skip".to_string() } else { self.text()? };
                 let known = icmp_type(&name, family).ok_or(());
                 known.map_err(|()| self.stop(format!("unknown icmp-type {name}")))?
             }

@@ -54,3 +54,57 @@ fn of_rule(rule: &Rule) -> impl Iterator<Item = &'static str> {
 fn of_states(options: &StateOptions) -> impl Iterator<Item = String> {
     options.is_pflow.then(|| "pflow: states are not exported".to_string()).into_iter()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::{Environment, Settings, parse};
+
+    fn told(text: &str) -> Vec<(u32, String)> {
+        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default()).unwrap();
+        let word = |text: String| text.split(':').next().unwrap_or_default().to_string();
+        unsupported(&parsed.ruleset).into_iter().map(|(place, what)| (place.line, word(what))).collect()
+    }
+
+    #[test]
+    fn each_thing_that_can_not_be_done_is_told_with_its_line() {
+        let text = "set state-defaults pflow
+pass in proto tcp user root group wheel keep state
+pass in proto tcp from any os \"OpenBSD\" to any keep state
+pass on rdomain 1 keep state
+pass rtable 1 keep state
+anchor {
+\tpass in inet af-to inet6 from ::1 keep state
+\tpass in dup-to 10.0.0.1 keep state
+}
+pass set queue a keep state
+pass divert-packet port 5 keep state
+pass in rdr-to { 10.0.0.1 weight 2 10.0.0.2 } keep state
+block log (user)
+";
+        let mut told = told(text);
+        told.sort();
+        let expected = [
+            (1, "pflow"),
+            (2, "group"),
+            (2, "user"),
+            (3, "os"),
+            (4, "on rdomain"),
+            (5, "rtable"),
+            (7, "af-to"),
+            (8, "dup-to"),
+            (10, "set queue"),
+            (11, "divert"),
+            (12, "weight"),
+            (13, "log (user)"),
+        ];
+        assert_eq!(told, expected.map(|(line, what)| (line, what.to_string())));
+    }
+
+    #[test]
+    fn of_rules_that_can_be_done_nothing_is_told() {
+        let text =
+            "set skip on lo0\npass in rtable 0 keep state (max 3)\nmatch out inet nat-to 10.0.0.0/8 random\n";
+        assert_eq!(told(text), []);
+    }
+}

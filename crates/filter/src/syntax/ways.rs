@@ -83,7 +83,7 @@ impl Parser<'_> {
             [host] => (self.pool_address(host)?, usual_choice(host)),
             _ => (PoolAddress::Table(self.pool_table(&hosts)?), PoolChoice::RoundRobin),
         };
-        let choice = text.choice.clone().unwrap_or(usual);
+        let choice = text.choice.unwrap_or(usual);
         let is_fixed = matches!(address, PoolAddress::Host(HostAddress::Network(..), _));
         if choice == PoolChoice::Bitmask && !is_fixed {
             self.fault("tables and (interfaces) are not supported by pool type bitmask");

@@ -41,7 +41,7 @@ fn address(address: &AddressMatch, family: Option<Family>, style: &Style) -> Str
 
 /// The name of a table, behind which there is how many addresses it has; nothing is loaded here, so it has none.
 pub(super) fn table(name: &str, style: &Style) -> String {
-    format!("<{name}{}>", if style.is_debugging { ":0" } else { "" })
+    format!("<{}{}>", bare(name), if style.is_debugging { ":0" } else { "" })
 }
 
 /// An address as rules and pools have it: where the family is not known, there is no telling what a length means.
@@ -84,7 +84,7 @@ pub fn host(address: &HostAddress) -> String {
             };
             let first = if *without_aliases { ":0" } else { "" };
             let length = length.map_or(String::new(), |length| format!("/{length}"));
-            format!("({}{part}{first}){length}", interface.0)
+            format!("({}){length}", bare(&format!("{}{part}{first}", interface.0)))
         }
     }
 }

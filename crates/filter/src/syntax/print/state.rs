@@ -25,7 +25,7 @@ pub(super) fn options(options: &StateOptions) -> String {
             Flush::Rule => " flush",
             Flush::Global => " flush global",
         };
-        format!("overload <{table}>{flush}")
+        format!("overload <{}>{flush}", super::bare(table))
     }));
     let bound = options.binding == Some(Binding::Bound);
     let words = [(bound, "if-bound"), (options.is_sloppy, "sloppy"), (options.is_pflow, "pflow")];

@@ -1,0 +1,24 @@
+//! Any text for a file of rules: no panic, and what is printed of it reads again and prints itself.
+#![no_main]
+use artery_filter::syntax::print::Style;
+use artery_filter::syntax::{Environment, Settings, read};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let environment = Environment::fixture();
+    let print = |text: &[u8]| {
+        let (parsed, faults) = read("stdin", text, &environment, &Settings::default());
+        let printed = parsed.text(&Style::new(&environment.names));
+        faults.is_empty().then_some(printed)
+    };
+    // Names may have characters that no quotes can hold, and files only the text that names them.
+    let is_plain = data.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n') && !b"\\\"'$".contains(byte));
+    let has_files = data.windows(4).any(|word| word == b"file" || word == b"load");
+    if let Some(once) = print(data)
+        && is_plain
+        && !has_files
+    {
+        let twice = print(once.as_bytes());
+        assert!(twice.is_some(), "{once}");
+    }
+});
