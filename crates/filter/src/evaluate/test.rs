@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a rule asks.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Test {
     pub(super) source: EndTest,
     pub(super) destination: EndTest,

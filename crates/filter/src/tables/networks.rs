@@ -36,8 +36,17 @@ pub(crate) struct Networks<K: Key> {
 /// What workers read.
 #[derive(Debug)]
 pub(crate) struct Snapshot<K: Key> {
-    changes: Box<[Interval<K>]>,
+    /// Nothing, if nothing changed since the cut.
+    changes: Option<Changes<K>>,
     cut: Cut<K>,
+}
+
+/// Intervals that changed, and those between them.
+#[derive(Debug)]
+struct Changes<K: Key> {
+    steps: K::Steps,
+    /// By interval; None where nothing changed.
+    answers: Box<[Option<Answer>]>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,12 +99,27 @@ impl<K: Key> Snapshot<K> {
 
     #[inline]
     fn changed(&self, address: K) -> Option<&Answer> {
-        if self.changes.is_empty() {
-            return None;
+        let changes = self.changes.as_ref()?;
+        changes.answers[changes.steps.find(address)].as_ref()
+    }
+}
+
+impl<K: Key> Changes<K> {
+    fn new(intervals: &[Interval<K>]) -> Option<Changes<K>> {
+        let (mut starts, mut answers) = (vec![K::LEAST], vec![None]);
+        for interval in intervals {
+            if starts.last() == Some(&interval.first) {
+                (starts.pop(), answers.pop()); // nothing is between this one and the one before
+            }
+            starts.push(interval.first);
+            answers.push(Some(interval.answer.clone()));
+            if let Some(behind) = interval.last.next() {
+                starts.push(behind);
+                answers.push(None);
+            }
         }
-        let place = self.changes.partition_point(|interval| interval.first <= address).checked_sub(1)?;
-        let interval = &self.changes[place];
-        (address <= interval.last).then_some(&interval.answer)
+        let is_any = !intervals.is_empty();
+        is_any.then(|| Changes { steps: K::Steps::new(starts), answers: answers.into() })
     }
 }
 
@@ -109,7 +133,7 @@ impl<K: Key> Default for Networks<K> {
 impl<K: Key> Networks<K> {
     /// What workers are to read from now on.
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
-        Snapshot { changes: self.changes.clone().into(), cut: self.cut.clone() }
+        Snapshot { changes: Changes::new(&self.changes), cut: self.cut.clone() }
     }
 
     /// Takes account of networks that came, went or changed in `entries`.
