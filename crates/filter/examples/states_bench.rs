@@ -123,7 +123,7 @@ fn measure(flows: u32) -> f64 {
         write(&mut batch, &mut random);
         let start = Instant::now();
         places.iter().for_each(|at| batches.test(&mut filter, &mut batch, *at, &rules));
-        filter.maintain(16);
+        filter.maintain(4);
         spent.push(start.elapsed());
     }
     // The median: whoever else uses the processor holds up few batches.

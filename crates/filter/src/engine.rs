@@ -288,6 +288,9 @@ impl Filter {
     /// Whether a state has lived for too long without a packet.
     fn is_over(&self, number: u32) -> bool {
         let hot = &self.states.entries[number as usize].hot;
+        if (self.now_ms as u32).wrapping_sub(hot.seen) < self.least_lifetime_ms {
+            return false;
+        }
         // A packet from the future, where the clock went back, was seen now.
         let age = (self.now_ms as u32).wrapping_sub(hot.seen) as i32;
         age >= 0 && age as u128 >= self.lifetime(number).as_millis()

@@ -4,7 +4,8 @@
 //! side; the two differ where it translates. A connection that is forwarded has a state where it comes in and one where it
 //! goes out, which know of one another, so that a packet that was found in one need not be looked for in the other.
 //!
-//! What every packet needs is in two lines of the cache: one that tells the state apart and tracks it, one that counts.
+//! What every packet needs is in one line of the cache, which tells the state apart, tracks it and counts; beside it is one for
+//! the rest.
 //! What few states need is elsewhere. Time is in milliseconds of 32 bits, which wrap after 49 days: no timeout may be longer
 //! than half of that.
 mod dump;
@@ -16,7 +17,7 @@ mod records;
 mod table;
 
 pub use dump::{DumpError, Dumped, MAGIC};
-pub(crate) use entry::{Cold, Extra, Hot, flag};
+pub(crate) use entry::{Cold, Entry, Extra, Hot, flag};
 pub use key::Key;
 pub(crate) use key::Secret;
 pub use kill::Kill;
@@ -24,11 +25,10 @@ pub use list::{Names, StateView, Verbosity};
 pub(crate) use records::{Record, Records};
 pub(crate) use table::{Birth, CannotInsert, States};
 
-/// A state, as long as it lives.
+/// A state, as long as it lives; afterwards another may have its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateId {
     pub(crate) number: u32,
-    pub(crate) generation: u32,
 }
 
 /// No state, no record.

@@ -109,6 +109,7 @@ impl Filter {
         let age_ms = (self.now_ms as u32).wrapping_sub(hot.seen);
         let left = self.lifetime(number).as_millis().saturating_sub(age_ms.into());
         StateView {
+            counts: self.states.entries[number as usize].counts(),
             hot,
             cold,
             extra: self.states.extra(number),
@@ -207,8 +208,8 @@ impl Filter {
             moved: cold.moved,
             class: hot.timeout(),
             is_sloppy: hot.has(flag::SLOPPY),
-            packets: cold.packets,
-            bytes: cold.bytes,
+            packets: view.counts.0,
+            bytes: view.counts.1,
             age_ms: self.now_ms.saturating_sub(cold.created_ms),
             idle_ms: (self.now_ms as u32).wrapping_sub(hot.seen),
             rule: record.map(|record| record.number),

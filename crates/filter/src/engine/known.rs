@@ -47,9 +47,7 @@ impl Filter {
             return Some(Verdict::Drop(Reason::IpOption));
         }
         let side = usize::from(!is_forward);
-        let cold = &mut self.states.entries[n].cold;
-        cold.packets[side] += 1;
-        cold.bytes[side] += u64::from(seen.end);
+        self.states.entries[n].count(side, seen.end);
         if look.hint != NONE && self.states.entries[n].hot.link != look.hint {
             self.states.link(look.hint, number);
         }

@@ -6,7 +6,7 @@ use super::{Filter, Look, Passed, is_forward};
 use crate::dissect::{half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
-use crate::states::{StateId, flag, side};
+use crate::states::{StateId, flag};
 use crate::track::{Segment, Stage, Tracked, track};
 use artery_wire::{IpProtocol, TcpFlags};
 
@@ -64,7 +64,7 @@ impl Filter {
         let entry = self.states.entries.get_mut(number as usize)?;
         let hot = &mut entry.hot;
         let now = self.now_ms as u32;
-        let is_its = hot.narrow[side(look.at.direction)] == quick.narrow
+        let is_its = hot.narrow == quick.narrow
             && hot.protocol.0 == quick.protocol
             && hot.flags & ODD == flag::LIVE
             && now.wrapping_sub(hot.seen) < self.least_lifetime_ms;
@@ -98,11 +98,10 @@ impl Filter {
             }
         }
         hot.seen = now;
-        entry.cold.packets[from] += 1;
-        entry.cold.bytes[from] += u64::from(quick.length);
-        let (link, record, generation) = (hot.link, hot.record, entry.cold.generation);
+        let (link, record) = (hot.link, hot.record);
+        entry.count(from, quick.length.into());
         self.note_quickly(look, link, record);
-        let state = Some(StateId { number, generation });
+        let state = Some(StateId { number });
         Some(Passed { state, tag: look.at.tag, ..Passed::default() })
     }
 

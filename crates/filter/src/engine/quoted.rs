@@ -74,11 +74,10 @@ impl Filter {
         let hot = &self.states.entries[number as usize].hot;
         let side = usize::from(!is_forward(look.at.direction, hot.flags));
         let (is_translated, is_moved) = (hot.has(flag::TRANSLATED), hot.has(flag::MOVED));
-        let cold = &mut self.states.entries[number as usize].cold;
-        cold.packets[side] += 1;
-        cold.bytes[side] += u64::from(seen.end);
+        let entry = &mut self.states.entries[number as usize];
+        entry.count(side, seen.end);
         if is_moved && quoted.protocol == IpProtocol::TCP {
-            let moved = cold.moved[1 - side];
+            let moved = entry.cold.moved[1 - side];
             let at = (seen.upper + 8 + quoted.upper) as usize + 4;
             let old = quoted.seq.wrapping_sub(moved);
             crate::translate::replace_in_error(bytes, seen, at, &old.to_be_bytes())?;

@@ -31,8 +31,11 @@ pub(crate) mod flag {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// Of the wire's key and the stack's.
-    pub(crate) narrow: [[u32; 3]; 2],
+    /// Of the wire's key.
+    pub(crate) narrow: [u32; 3],
+    /// Of the stack's key where it is another. Otherwise what was counted lately: bytes of both directions, and packets in
+    /// 16 bits each.
+    pub(crate) second: [u32; 3],
     /// The end that sent the first packet, and the other.
     pub(crate) peers: [Peer; 2],
     /// The state of the same connection at another interface.
@@ -55,11 +58,52 @@ pub(crate) struct Entry {
     pub(crate) cold: Cold,
 }
 
+impl Entry {
+    /// Counts a packet of the end that sent first (0), or of the other.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, from: usize, length: u32) {
+        const MOST: u32 = 0xffff;
+        let shift = 16 * from as u32;
+        let [_, _, packets] = self.hot.second;
+        let bytes = self.hot.second[from].checked_add(length);
+        match bytes {
+            Some(bytes) if !self.hot.has(flag::TRANSLATED) && packets >> shift & MOST < MOST => {
+                self.hot.second[from] = bytes;
+                self.hot.second[2] = packets + (1 << shift);
+            }
+            _ => self.count_apart(from, length),
+        }
+    }
+
+    /// Counts in the other line, where there is room for more, and what was counted lately with it.
+    #[cold]
+    fn count_apart(&mut self, from: usize, length: u32) {
+        (self.cold.packets, self.cold.bytes) = self.counts();
+        if !self.hot.has(flag::TRANSLATED) {
+            self.hot.second = [0; 3];
+        }
+        self.cold.packets[from] += 1;
+        self.cold.bytes[from] += u64::from(length);
+    }
+
+    /// Packets and bytes of both directions.
+    pub(crate) fn counts(&self) -> ([u64; 2], [u64; 2]) {
+        let (mut packets, mut bytes) = (self.cold.packets, self.cold.bytes);
+        if !self.hot.has(flag::TRANSLATED) {
+            let [one, other, both] = self.hot.second.map(u64::from);
+            bytes = [bytes[0] + one, bytes[1] + other];
+            packets = [packets[0] + (both & 0xffff), packets[1] + (both >> 16)];
+        }
+        (packets, bytes)
+    }
+}
+
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 impl Hot {
     pub(crate) const FREE: Hot = Hot {
-        narrow: [[0; 3]; 2],
+        narrow: [0; 3],
+        second: [0; 3],
         peers: [Peer {
             low: 0,
             high: 0,
@@ -74,6 +118,12 @@ impl Hot {
         flags: 0,
         class: 0,
     };
+
+    /// The narrow part of a key: 0 is the wire's, 1 the stack's.
+    #[inline(always)]
+    pub(crate) fn narrow(&self, side: usize) -> [u32; 3] {
+        if side == 1 && self.has(flag::TRANSLATED) { self.second } else { self.narrow }
+    }
 
     #[inline(always)]
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -101,7 +151,7 @@ impl Hot {
     }
 }
 
-/// The line that counts.
+/// The line for the rest; counts are in it of translated states, and what went over elsewhere.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
@@ -115,19 +165,11 @@ pub(crate) struct Cold {
     pub(crate) moved: [u32; 2],
     /// Where it was made.
     pub(crate) interface: Interface,
-    pub(crate) generation: u32,
 }
 
 impl Cold {
-    pub(crate) const FREE: Cold = Cold {
-        packets: [0; 2],
-        bytes: [0; 2],
-        created_ms: 0,
-        id: 0,
-        moved: [0; 2],
-        interface: Interface(0),
-        generation: 0,
-    };
+    pub(crate) const FREE: Cold =
+        Cold { packets: [0; 2], bytes: [0; 2], created_ms: 0, id: 0, moved: [0; 2], interface: Interface(0) };
 }
 
 /// What few states have.
@@ -166,3 +208,24 @@ pub(crate) struct Extra {
 
 /// Both keys of a state of IPv6, of which an entry has no room for all.
 pub(crate) type Wide = Option<Box<[Key; 2]>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_right_across_every_overflow() {
+        for flags in [flag::LIVE, flag::LIVE | flag::TRANSLATED] {
+            let mut entry = Entry { hot: Hot { flags, second: [0; 3], ..Hot::FREE }, cold: Cold::FREE };
+            let mut expected = ([0_u64; 2], [0_u64; 2]);
+            for n in 0..400_000_u32 {
+                let (from, length) = (usize::from(!n.is_multiple_of(3)), n % 65_536);
+                entry.count(from, length);
+                expected.0[from] += 1;
+                expected.1[from] += u64::from(length);
+            }
+            assert_eq!(entry.counts(), expected);
+            assert!(flags == flag::LIVE || entry.hot.second == [0; 3], "there is the stack's key");
+        }
+    }
+}

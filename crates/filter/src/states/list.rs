@@ -29,6 +29,7 @@ pub struct StateView<'a> {
     pub(crate) hot: &'a Hot,
     pub(crate) cold: &'a Cold,
     pub(crate) extra: Option<&'a Extra>,
+    pub(crate) counts: ([u64; 2], [u64; 2]),
     pub(crate) keys: [Key; 2],
     pub(crate) record: Option<&'a Record>,
     pub(crate) now_ms: u64,
@@ -69,7 +70,7 @@ impl StateView<'_> {
 
     /// Packets and bytes, in the direction of the first packet and in the other.
     pub fn counts(&self) -> ([u64; 2], [u64; 2]) {
-        (self.cold.packets, self.cold.bytes)
+        self.counts
     }
 
     /// What is known of the end that sent first, and of the other.

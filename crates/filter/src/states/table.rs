@@ -90,16 +90,15 @@ impl States {
         self.entries.get(number as usize).is_some_and(|entry| entry.hot.has(flag::LIVE))
     }
 
-    /// The number of a state that lives.
+    /// The number of a state, if there is one; it may be another by now.
     #[inline]
     pub(crate) fn resolve(&self, id: StateId) -> Option<u32> {
-        let cold = &self.entries.get(id.number as usize)?.cold;
-        (cold.generation == id.generation && self.is_live(id.number)).then_some(id.number)
+        self.is_live(id.number).then_some(id.number)
     }
 
     #[inline]
     pub(crate) fn id(&self, number: u32) -> StateId {
-        StateId { number, generation: self.entries[number as usize].cold.generation }
+        StateId { number }
     }
 
     /// A key of a state: that of the wire, or that of the stack.
@@ -143,19 +142,18 @@ impl States {
         self.index.begin(hash)
     }
 
-    /// Asks for the lines of the state that may be the one with this hash; says which it is.
+    /// Asks for the line of the state that may be the one with this hash; says which it is.
     #[inline(always)]
     pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
         let likely = self.index.candidate(hash, bucket, |entry| self.prefetch(entry / 2));
         if likely == NO_ENTRY || likely == BEYOND_LINE { NONE } else { likely / 2 }
     }
 
-    /// Asks for the lines of a state.
+    /// Asks for the first line of a state.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
         if let Some(entry) = self.entries.get(number as usize) {
             prefetch(&entry.hot);
-            prefetch(&entry.cold);
         }
     }
 
@@ -164,7 +162,7 @@ impl States {
     pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
         let Some(Entry { hot, .. }) = self.entries.get(number as usize) else { return false };
         let side = side(direction);
-        hot.narrow[side] == key.narrow()
+        hot.narrow(side) == key.narrow()
             && hot.protocol == key.protocol
             && hot.has(flag::LIVE)
             && hot.family() == key.family
@@ -226,8 +224,12 @@ impl States {
     /// Puts a state into a free place.
     fn place(&mut self, birth: Birth) -> u32 {
         let Birth { keys, mut hot, mut cold, extra } = birth;
-        hot.narrow = [keys[WIRE].narrow(), keys[STACK].narrow()];
-        hot.flags |= flag::LIVE | if keys[WIRE] == keys[STACK] { 0 } else { flag::TRANSLATED };
+        hot.narrow = keys[WIRE].narrow();
+        hot.flags |= flag::LIVE;
+        if keys[WIRE] != keys[STACK] {
+            hot.flags |= flag::TRANSLATED;
+            hot.second = keys[STACK].narrow();
+        }
         hot.flags |= if extra.is_some() { flag::EXTRA } else { 0 };
         let wide: Wide = hot.has(flag::SIX).then(|| Box::new(keys));
         if cold.id == 0 {
@@ -242,7 +244,6 @@ impl States {
             return self.entries.len() as u32 - 1;
         };
         let n = number as usize;
-        cold.generation = self.entries[n].cold.generation;
         (self.entries[n], self.wide[n], self.extra[n]) = (Entry { hot, cold }, wide, extra);
         number
     }
@@ -303,8 +304,7 @@ impl States {
 
     fn vacate(&mut self, number: u32) -> Option<Box<Extra>> {
         let n = number as usize;
-        let generation = self.entries[n].cold.generation.wrapping_add(1);
-        self.entries[n] = Entry { hot: Hot::FREE, cold: Cold { generation, ..Cold::FREE } };
+        self.entries[n] = Entry { hot: Hot::FREE, cold: Cold::FREE };
         self.wide[n] = None;
         self.free.push(number);
         self.extra[n].take()
@@ -339,13 +339,13 @@ fn key_of(entries: &[Entry], wide: &[Wide], number: u32, side: usize) -> Key {
     let hot = &entries[number as usize].hot;
     match &wide[number as usize] {
         Some(keys) => keys[side],
-        None => Key::of_narrow(hot.narrow[side], hot.protocol),
+        None => Key::of_narrow(hot.narrow(side), hot.protocol),
     }
 }
 
 /// The side whose key packets have that go this way.
 #[inline(always)]
-pub(crate) fn side(direction: Direction) -> usize {
+fn side(direction: Direction) -> usize {
     match direction {
         Direction::In => WIRE,
         Direction::Out => STACK,
