@@ -66,7 +66,7 @@ elements! {
     ip6: check_ip6_header, dec_ip6_hlim, get_ip6_address, lookup_ip6_route;
 
     router(case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, icmp,
-        judge, judge4, judge6, leave, led, limits, local, neighbors_io, order, port_news, port_text, redirect, route_text, shared, show_events,
+        judge, judge4, judge6, leave, led, limits, local, neighbors_io, order, plain, port_news, port_text, redirect, route_text, shared, show_events,
         show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
     balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, others, service, shared, tally,

@@ -1,51 +1,18 @@
 //! Forwarding whole frames in place, in one pass over a batch: check all, decide about all, rewrite all, send.
 //!
-//! What differs between IPv4 and IPv6 is in the files of their elements. Nothing here answers, counts reasons or
-//! discards: a frame with which there is more to do than to forward it leaves unchanged, for the router's slow path,
-//! which judges it anew. So what is tested here need only never let pass what should not.
+//! What is done to one frame is in `plain.rs`. Nothing here answers, counts reasons or discards: a frame with which there is
+//! more to do than to forward it leaves unchanged, for the router's slow path, which judges it anew. So what is tested here
+//! need only never let pass what should not.
 use super::flow::Flows;
 use super::led::Led;
+use super::plain::{self, Forwarded, Gate};
 use super::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_rcu::{Published, Turn};
-use artery_table::neighbor::Key;
-use artery_table::path::{Decision, OddSources, Outcome, PathReader};
-use artery_table::router::{PortView, Readers, ReversePath};
-use artery_table::{Family, PortId};
+use artery_table::PortId;
+use artery_table::path::{Decision, Outcome, PathReader};
+use artery_table::router::{PortView, ReversePath};
 use std::sync::Arc;
-
-/// Bytes of the link header.
-pub(super) const LINK: usize = 14;
-
-/// An address family whose frames are forwarded.
-pub(super) trait Forwarded: Family + Key {
-    /// The destination of a frame, and whether it is whole and sound, was sent to this port, and may be forwarded by any
-    /// router. Decided without branches, since what comes by turns can't be foreseen; of a few that may be forwarded it
-    /// says no.
-    fn check(frame: &[u8], gate: &Gate<'_>) -> (Self, bool);
-    /// Whether a frame that did not pass the check should have.
-    fn check_again(frame: &[u8], gate: &Gate<'_>) -> bool;
-    /// Source and destination of a frame that passed the check.
-    fn ends(frame: &[u8]) -> (Self, Self);
-    /// The destination annotation, by which a packet goes instead of its destination; zero if it has none.
-    fn towards(packet: &Packet) -> Self;
-    /// The last bits of an address.
-    fn last_bits(self) -> usize;
-    /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
-    /// check, unless it is longer than `most` bytes, without link header and padding. Returns its length with the link
-    /// header.
-    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize>;
-    /// What decides about this family's packets.
-    fn path(readers: &Readers) -> &PathReader<Self>;
-}
-
-/// What a frame must be like to be forwarded, as far as that depends on the port it came by.
-pub(super) struct Gate<'t> {
-    /// The port's link address, as the upper bytes of a little-endian word whose others are zero.
-    pub(super) station: u64,
-    /// IPv4 sources that packets should not have.
-    pub(super) odd_sources: &'t OddSources,
-}
 
 /// Arguments of the elements.
 pub(super) const ARGS: &[Arg] =
@@ -81,13 +48,6 @@ struct Work<A: Forwarded> {
     /// Whether all of the frames go by their annotation, and what is known of where these lead.
     are_led: bool,
     led: Led<A>,
-}
-
-impl<'t> Gate<'t> {
-    fn new(port: &'t PortView) -> Gate<'t> {
-        let [a, b, c, d, e, f] = port.address.0;
-        Gate { station: u64::from_le_bytes([0, 0, a, b, c, d, e, f]), odd_sources: &port.odd_sources }
-    }
 }
 
 impl<A: Forwarded> Forward<A> {
@@ -288,7 +248,7 @@ fn led_to<A: Forwarded>(packet: &Packet, destination: A) -> A {
 /// A port that frames leave by.
 struct Exit {
     port: PortId,
-    /// Its part of a link header, as [`write_link`] wants it.
+    /// Its part of a link header, as [`plain::write_link`] wants it.
     header: (u64, u32),
 }
 
@@ -313,17 +273,9 @@ impl Exit {
     /// Rewrites a frame, unless it is too long.
     #[inline]
     fn forward<A: Forwarded>(&self, packet: &mut Packet, to: &Decision) -> bool {
-        let most = if packet.is_unfinished() { longest(packet, to.mtu) } else { to.mtu.into() };
         let header = (to.link.bits() | self.header.0, self.header.1);
-        let len = A::rewrite(packet.data_mut(), header, most);
-        len.inspect(|len| packet.truncate(*len)).is_some()
+        plain::forward::<A>(packet, header, to.mtu)
     }
-}
-
-/// How long a packet may be so that its segments are no longer than the MTU.
-#[cold]
-fn longest(packet: &Packet, mtu: u16) -> usize {
-    if packet.segment_len(LINK) <= mtu.into() { usize::MAX } else { mtu.into() }
 }
 
 impl<A: Forwarded> Element for Forward<A> {
@@ -361,13 +313,4 @@ impl<A: Forwarded> Element for Forward<A> {
         }
         work.send(batch, input, cx);
     }
-}
-
-/// Writes a link header but for its EtherType, which stays as it is: the destination with the first two bytes of the
-/// source, and the rest of the source.
-#[inline]
-pub(super) fn write_link(frame: &mut [u8; LINK], header: (u64, u32)) {
-    let [first @ .., a, b, c, d, _, _] = frame;
-    *first = header.0.to_le_bytes();
-    [*a, *b, *c, *d] = header.1.to_le_bytes();
 }

@@ -1,4 +1,5 @@
-use super::forward::{self, Forward, Forwarded, Gate, LINK, write_link};
+use super::forward::{self, Forward};
+use super::plain::{Forwarded, Gate, LINK, write_link};
 use artery_engine::{Class, Packet};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;

@@ -1,7 +1,7 @@
 //! Packets that are led: their destination annotation says where they go. A balancer leads many to a few addresses, so what
 //! was decided about these is kept until anything changes.
-use super::forward::{Forwarded, LINK};
 use super::icmp;
+use super::plain::{Forwarded, LINK};
 use artery_engine::{Packet, anno};
 use artery_table::PortId;
 use artery_table::path::{Decision, Outcome};
@@ -83,11 +83,15 @@ impl<A: Forwarded> Led<A> {
     #[cold]
     pub(super) fn learn(&mut self, addresses: &[A], decisions: &[Decision]) {
         for (address, decision) in addresses.iter().zip(decisions) {
-            let is_plain = decision.outcome == Outcome::Forward && decision.link.is_only_ready();
-            if is_plain && self.kept(*address).address != *address {
+            if lasts(decision) && self.kept(*address).address != *address {
                 let pair = &mut self.kept[address.last_bits() % PAIRS];
                 *pair = [Kept { address: *address, decision: *decision }, pair[0]];
             }
         }
     }
+}
+
+/// Whether what was decided about an address holds until anything changes, and needs nobody's attention.
+pub(super) fn lasts(decision: &Decision) -> bool {
+    decision.outcome == Outcome::Forward && decision.link.is_only_ready()
 }
