@@ -47,11 +47,18 @@ pub fn ipv4_header_sum(header: &[u8; 20]) -> u16 {
 /// Always inlined: the call cost a nanosecond a packet.
 #[inline(always)]
 pub fn is_ipv4_header_valid(header: &[u8; 20]) -> bool {
+    is_total_valid(ipv4_header_total(header))
+}
+
+/// Returns whether something with its checksum is right: `total` is the sum of its words in the machine's order, not folded,
+/// which may be of any even length as long as carries out of 64 bits are added (see [`add_with_carry`]).
+#[inline(always)]
+pub fn is_total_valid(total: u64) -> bool {
     // A sum is right if it is a positive multiple of 65535. A number is one if it is a small number (the quotient)
     // after multiplication by the inverse of 65535 modulo 2^64, and large if not.
     const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
     const _: () = assert!(INVERSE.wrapping_mul(65535) == 1);
-    let quotient = ipv4_header_total(header).wrapping_mul(INVERSE);
+    let quotient = total.wrapping_mul(INVERSE);
     quotient.wrapping_sub(1) < u64::MAX / 65535
 }
 
@@ -113,8 +120,9 @@ pub fn never_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
+/// Adds words to a sum that is not folded.
 #[inline(always)]
-fn add_with_carry(total: u64, word: u64) -> u64 {
+pub fn add_with_carry(total: u64, word: u64) -> u64 {
     let (sum, carry) = total.overflowing_add(word);
     sum + u64::from(carry)
 }

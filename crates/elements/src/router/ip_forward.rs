@@ -44,8 +44,8 @@ const HEADERS: usize = LINK + 20;
 /// EtherType and the first byte of a header without options, as the first three bytes of a little-endian word.
 const PLAIN: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
 const PLAIN_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
-/// What the time-to-live adds to a sum, in the machine's order, and its opposite.
-const LESS: u32 = !(u16::from_ne_bytes([1, 0]) as u32) & 0xffff;
+/// What a hop adds to a sum, in the machine's order.
+const HOP: u32 = u16::from_ne_bytes([1, 0]) as u32;
 
 /// Eight bytes of the headers, the first one the least.
 #[inline]
@@ -57,17 +57,20 @@ fn word(head: &[u8; HEADERS], at: usize) -> u64 {
 #[inline(always)]
 fn look(frame: &[u8], gate: &Gate<'_>, oddity: impl FnOnce(u32) -> u8) -> (u32, bool) {
     let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
-    // The first word of a frame has two bytes beyond its destination, the second EtherType to identification.
-    let (station, second) = (word(head, 0) << 16, word(head, 12));
+    // The first word of a frame has two bytes beyond its destination, the second EtherType to identification, the third that
+    // to checksum.
+    let (station, second, third, ends) =
+        (word(head, 0) << 16, word(head, 12), word(head, 18), word(head, 26));
     let length = usize::from(((second >> 32) as u16).swap_bytes());
     let is_whole = length.wrapping_sub(20) <= frame.len() - HEADERS;
-    let is_sound = head.last_chunk().is_some_and(checksum::is_ipv4_header_valid);
-    let ends = word(head, 26);
+    // Without EtherType, and identification only once.
+    let total = checksum::add_with_carry((second >> 16) + (third >> 16), ends);
     // Together, what must be zero: fewer steps than one by one.
     let unfit = (station ^ gate.station)
         | u64::from((second as u32 ^ PLAIN) & PLAIN_MASK)
         | u64::from(oddity((ends as u32).swap_bytes()));
-    (((ends >> 32) as u32).swap_bytes(), (unfit == 0) & (head[22] > 1) & is_whole & is_sound)
+    let (is_sound, has_hops) = (checksum::is_total_valid(total), (third >> 32) as u8 > 1);
+    (((ends >> 32) as u32).swap_bytes(), (unfit == 0) & has_hops & is_whole & is_sound)
 }
 
 impl Forwarded for u32 {
@@ -97,7 +100,7 @@ impl Forwarded for u32 {
         (self ^ self >> 8 ^ self >> 16) as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
         let head: &mut [u8; HEADERS] = frame.first_chunk_mut()?;
         let [.., l0, l1, _, _, _, _, ttl, _, c0, c1, _, _, _, _, _, _, _, _] = head;
@@ -105,9 +108,9 @@ impl Forwarded for u32 {
         if length > most {
             return None;
         }
-        // RFC 1624 equation 3, where the old word is one more than the new one.
-        let sum = u32::from(!u16::from_ne_bytes([*c0, *c1])) + LESS;
-        [*c0, *c1] = (!((sum & 0xffff) + (sum >> 16)) as u16).to_ne_bytes();
+        // RFC 1624 equation 3, where the old word is one more than the new one: what is left of it when worked out.
+        let sum = u32::from(u16::from_ne_bytes([*c0, *c1])) + HOP;
+        [*c0, *c1] = ((sum + u32::from(sum >= 0xffff)) as u16).to_ne_bytes();
         *ttl = ttl.wrapping_sub(1);
         write_link(head.first_chunk_mut()?, header);
         Some(LINK + length)
@@ -115,5 +118,25 @@ impl Forwarded for u32 {
 
     fn path(readers: &Readers) -> &PathReader<u32> {
         &readers.v4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_checksum_becomes_what_an_update_makes_of_it() {
+        let mut frame = [0; HEADERS];
+        for old in 0..=u16::MAX {
+            for hops in [1, 64, 255] {
+                (frame[22], frame[23]) = (hops, 17);
+                frame[24..26].copy_from_slice(&old.to_be_bytes());
+                assert_eq!(u32::rewrite(&mut frame, (0, 0), 20), Some(LINK));
+                let word = |hops| u16::from_be_bytes([hops, 17]);
+                let expected = checksum::update(old, word(hops), word(hops - 1));
+                assert_eq!((frame[22], &frame[24..26]), (hops - 1, &expected.to_be_bytes()[..]), "{old:04x}");
+            }
+        }
     }
 }

@@ -101,6 +101,11 @@ pub trait FlowKey: Copy + Eq + Default + fmt::Debug + Send + Sync + 'static {
     /// without ports, and ports of zero.
     fn of(packet: &[u8], scope: Scope, space: u8) -> Option<Seen<Self>>;
 
+    /// The same of most packets where flows are connections, for who knows already that the IP header is sound and, in IPv4,
+    /// without options, that the packet is as long as it says, and that its addresses may be somebody's. Of others it says
+    /// nothing: ask [`of`](Self::of) then.
+    fn of_sound(packet: &[u8], space: u8) -> Option<Seen<Self>>;
+
     /// The source and the destination.
     fn addresses(&self) -> [IpAddr; 2];
 
@@ -170,6 +175,11 @@ pub struct Pattern<K> {
 }
 
 impl<K: FlowKey> Pattern<K> {
+    /// What no key is.
+    pub fn nothing() -> Pattern<K> {
+        Pattern { mask: K::default(), value: K::from_words(|_| 1) }
+    }
+
     /// Whether a key is one of them.
     #[inline(always)]
     pub fn has(&self, key: &K) -> bool {
@@ -221,6 +231,11 @@ impl FlowKey for Flow4 {
         plain.or_else(|| of_any(packet, scope, space))
     }
 
+    #[inline(always)]
+    fn of_sound(packet: &[u8], space: u8) -> Option<Seen<Flow4>> {
+        of_sound(packet, space)
+    }
+
     fn addresses(&self) -> [IpAddr; 2] {
         [self.0[0] >> 32, self.0[0]].map(|bits| Ipv4Addr::from_bits(bits as u32).into())
     }
@@ -255,6 +270,8 @@ const PLAIN: usize = 40;
 /// What the first word of such a header has fixed: version, length, and that it is no fragment.
 const FIXED: u64 = u64::from_be_bytes([0xff, 0, 0, 0, 0, 0, 0x3f, 0xff]);
 const WHOLE: u64 = u64::from_be_bytes([0x45, 0, 0, 0, 0, 0, 0, 0]);
+/// What the word from identification on has of fragments alone.
+const FRAGMENT: u64 = u64::from_le_bytes([0, 0, 0x3f, 0xff, 0, 0, 0, 0]);
 
 /// The flow of most packets, read in few steps: of whole TCP and UDP packets without IP options, which are as long as a TCP
 /// header at least. Of others it says nothing.
@@ -275,17 +292,41 @@ fn of_plain(packet: &[u8], space: u8) -> Option<Seen<Flow4>> {
     let protocol = IpProtocol(head[9]);
     let flags = match protocol {
         IpProtocol::UDP => TcpFlags::default(),
-        IpProtocol::TCP => {
-            let offset = usize::from(head[32] >> 4) * 4;
-            if offset < 20 || 20 + offset > length {
-                return None;
-            }
-            TcpFlags(head[33])
-        }
+        IpProtocol::TCP => tcp_flags(head, length)?,
         _ => return None,
     };
     let key = Flow4([ends, ports << 32 | u64::from(protocol.0) << 8 | u64::from(space)]);
     Some(Seen { key, sight: Sight { protocol, flags, bytes: length as u32 } })
+}
+
+/// The same where it is known that the IP header is as it should be.
+#[inline(always)]
+fn of_sound(packet: &[u8], space: u8) -> Option<Seen<Flow4>> {
+    let head: &[u8; PLAIN] = packet.first_chunk()?;
+    let word = |at: usize| head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    let length = u16::from_be_bytes([head[2], head[3]]);
+    // The second word goes from identification to checksum.
+    let (second, ends, ports) = (word(4), word(12).swap_bytes(), (word(20) as u32).swap_bytes());
+    if second & FRAGMENT != 0 || usize::from(length) < PLAIN || (ends >> 32) as u32 == ends as u32 {
+        return None;
+    }
+    let protocol = IpProtocol((second >> 40) as u8);
+    if ports >> 16 == 0 || ports as u16 == 0 || protocol != IpProtocol::UDP && protocol != IpProtocol::TCP {
+        return None;
+    }
+    let flags = match protocol {
+        IpProtocol::UDP => TcpFlags::default(),
+        _ => tcp_flags(head, length.into())?,
+    };
+    let key = Flow4([ends, u64::from(ports) << 32 | u64::from(protocol.0) << 8 | u64::from(space)]);
+    Some(Seen { key, sight: Sight { protocol, flags, bytes: length.into() } })
+}
+
+/// The control bits of a segment that begins a packet as long as that, if its header is whole.
+#[inline(always)]
+fn tcp_flags(head: &[u8; PLAIN], length: usize) -> Option<TcpFlags> {
+    let offset = usize::from(head[32] >> 4) * 4;
+    (offset >= 20 && 20 + offset <= length).then_some(TcpFlags(head[33]))
 }
 
 /// The flow of any packet.
@@ -319,6 +360,11 @@ impl FlowKey for Flow6 {
     #[inline(always)]
     fn from_words(word: impl Fn(usize) -> u64) -> Flow6 {
         Flow6(std::array::from_fn(word))
+    }
+
+    #[inline]
+    fn of_sound(packet: &[u8], space: u8) -> Option<Seen<Flow6>> {
+        Flow6::of(packet, Scope::Connection, space)
     }
 
     #[inline]
@@ -438,6 +484,13 @@ mod tests {
             if let Some(seen) = of_plain(&packet, 3) {
                 prop_assert_eq!(of_any(&packet, Scope::Connection, 3), Some(seen));
             }
+            let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+            let is_sound = packet[0] == 0x45 && (20..=packet.len()).contains(&length);
+            if let Some(seen) = Flow4::of_sound(&packet, 3).filter(|_| is_sound) {
+                let nobodys = |at: usize| packet[at] == 127 || packet[at..at + 4] == [0; 4];
+                let expected = (!nobodys(12) && !nobodys(16)).then_some(seen);
+                prop_assert_eq!(of_any(&packet, Scope::Connection, 3), expected);
+            }
         }
     }
 
@@ -450,6 +503,7 @@ mod tests {
                 assert!(has(None, None, key) && has(Some(ports[1]), Some(protocol), key));
                 assert!(!has(Some(ports[0]), None, key) && !has(None, Some(IpProtocol(1)), key));
                 assert!(!has(None, None, elsewhere) && !has(None, None, key.reversed()));
+                assert!(!Pattern::nothing().has(&key) && !Pattern::nothing().has(&K::default()));
             }
             assert!(K::pattern("::".parse().unwrap(), None, None).is_some() == to.is_ipv6());
         }
@@ -466,6 +520,7 @@ mod tests {
         let ip = || ip4().src("198.51.100.7").dst("192.0.2.1");
         for packet in [ip().tcp(5, 80).bytes(), ip().udp(5, 53).payload([0; 12]).bytes()] {
             assert!(of_plain(&packet, 0).is_some());
+            assert_eq!(of_plain(&packet, 0), of_sound(&packet, 0));
             assert_eq!(of_plain(&packet, 0), of_any(&packet, Scope::Connection, 0));
         }
     }
