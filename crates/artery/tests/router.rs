@@ -139,12 +139,18 @@ fn frames_of_all_ports_go_through_every_service() {
     let services = ["--service", "192.0.2.1:80/tcp=a=10.0.2.11", "--service", "192.0.2.2=b=10.0.2.12@2"];
     let text = printed(&[&ports[..], &services].concat());
     for expected in [
-        "service1 :: FlowBalancer(FRAMES true, SERVICE 192.0.2.1:80 tcp,\n    MEMBER a 10.0.2.11);",
-        "service2 :: FlowBalancer(FRAMES true, SERVICE 192.0.2.2,\n    MEMBER b 10.0.2.12 weight 2);",
+        "service1 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.1:80 tcp,\n    MEMBER a 10.0.2.11);",
+        "service2 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.2,\n    MEMBER b 10.0.2.12 weight 2);",
         "-> [1] service1 [1] -> [1] service2 [1] -> in_eth2",
+        "v4 [1], v6 [1], ip [1], service1 [3], service2 [3] -> to_eth2",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    let text = printed(&[&ports[..], &services[..2], &["--nat"]].concat());
+    assert!(
+        text.contains("FlowBalancer(FRAMES true, SERVICE") && text.contains("ip [1] -> to_eth2"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -67,9 +67,9 @@ elements! {
 
     router(case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, icmp,
         judge, judge4, judge6, leave, led, limits, local, neighbors_io, order, plain, port_news, port_text, redirect, route_text, shared, show_events,
-        show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
+        shortcut, show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
-    balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, others, service, shared, tally,
+    balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, others, service, shared, tally,
         translate): flow_balancer;
 
     switch(filter, handlers, shared, tag, worker): veb;

@@ -1,17 +1,22 @@
 //! IPForward and IP6Forward against the chain of small elements that does the same: each frame must leave by the same
-//! output with the same bytes, whatever it is, alone and among others.
+//! output with the same bytes, whatever it is, alone and among others. The same of FlowBalancer's shortcut against IPForward
+//! and IP6Forward behind it.
 use artery_elements::CLASSES;
 use artery_engine::{
-    Batch, Class, Classes, Context, DropReason, Element, Router, Settings, Sink, StartError, Time,
+    Batch, Class, Classes, Context, DropReason, Element, Router, Settings, Sink, StartError, Time, anno,
 };
 use artery_lang::{Ir, Options, Processing, Sources, check, compile};
 use artery_packet::{SegmentKind, Segments, Unfinished};
 use artery_table::synthetic::Random;
+use artery_wire::TcpFlags;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
 use std::sync::{Arc, Mutex};
 
 const FRAMES: usize = 100_000;
 const PORTS: usize = 3;
+/// Behind the ports, odd frames arrive, and then those that took a shortcut to the first port and the others.
+const ODD: usize = PORTS;
+const SHORTCUT: usize = ODD + 1;
 
 /// A frame, the port it comes by, and whether it is to be cut into segments.
 #[derive(Clone)]
@@ -28,6 +33,8 @@ struct Came {
     output: usize,
     bytes: Vec<u8>,
     paint: u8,
+    /// The annotations that say where a packet is led.
+    towards: [u8; 16],
 }
 
 #[derive(Default)]
@@ -106,7 +113,8 @@ impl Element for Arrived {
             let number = u32::from_ne_bytes(packet.annotation(NUMBER));
             let this = &mut came[number as usize];
             let (output, bytes) = (self.output, packet.data().to_vec());
-            *this = Came { times: this.times + 1, output, bytes, paint: packet.paint() };
+            let (paint, towards) = (packet.paint(), packet.annotation(anno::DST_IP6));
+            *this = Came { times: this.times + 1, output, bytes, paint, towards };
             order[self.output].push(number);
         }
     }
@@ -144,7 +152,7 @@ fn outcome(text: &str, sent: &Arc<Vec<Sent>>, burst: usize) -> (Vec<Came>, Vec<V
     let exchange = handle.resources().get::<Exchange>();
     *exchange.sent.lock().unwrap() = sent.clone();
     *exchange.came.lock().unwrap() = vec![Came::default(); sent.len()];
-    *exchange.order.lock().unwrap() = vec![Vec::new(); PORTS + 1];
+    *exchange.order.lock().unwrap() = vec![Vec::new(); SHORTCUT + PORTS];
     handle.replace(&ir, &processing).unwrap_or_else(|e| panic!("{e:?}"));
     running.wait().expect("no worker panics");
     let (came, order) = (exchange.came.lock().unwrap().clone(), exchange.order.lock().unwrap().clone());
@@ -174,6 +182,19 @@ fn fast(class: &str) -> String {
     format!(
         "{ROUTER}f :: {class}(ip); frames[0] -> f; frames[1] -> [1] f; frames[2] -> [2] f;
 f[0] -> o0; f[1] -> o1; f[2] -> o2; f[3] -> odd;"
+    )
+}
+
+/// The same behind a balancer, with a shortcut or without.
+fn balanced(class: &str, sharing: &str, has_shortcut: bool) -> String {
+    let (router, shortcut) = match has_shortcut {
+        true => (", ROUTER ip", "b[3] -> Arrived(4); b[4] -> Arrived(5); b[5] -> Arrived(6);"),
+        false => ("", ""),
+    };
+    format!(
+        "{ROUTER}f :: {class}(ip); b :: FlowBalancer(FRAMES true, {sharing}{router});
+frames[0] -> b -> f; frames[1] -> [1] b [1] -> [1] f; frames[2] -> [2] b [2] -> [2] f;
+{shortcut} f[0] -> o0; f[1] -> o1; f[2] -> o2; f[3] -> odd;"
     )
 }
 
@@ -237,11 +258,15 @@ const DESTINATIONS4: [&str; 22] = [
 ];
 
 fn frame4(random: &mut Random) -> Vec<u8> {
+    frame4_to(random, &DESTINATIONS4, u16::MAX)
+}
+/// A frame to one of these, from a port that is a part of `ports`.
+fn frame4_to(random: &mut Random, destinations: &[&str], ports: u16) -> Vec<u8> {
     let size = if random.percent(10) { random.below(1600) } else { random.below(80) } as usize;
     let sources = if random.percent(80) { &SOURCES4[..2] } else { &SOURCES4 };
     let mut ip: Ip4 = ip4()
         .src(of(random, sources))
-        .dst(of(random, &DESTINATIONS4))
+        .dst(of(random, destinations))
         .id(random.next() as u16)
         .tos(random.next() as u8)
         .ttl(of(random, &["0", "1", "2", "64", "64", "255"]).parse().unwrap());
@@ -251,9 +276,9 @@ fn frame4(random: &mut Random) -> Vec<u8> {
     if random.percent(10) {
         ip = ip.fragment(8 * random.below(100) as usize, random.percent(50));
     }
-    let (port, payload) = (random.next() as u16, vec![random.next() as u8; size]);
+    let (port, payload) = (random.next() as u16 & ports, vec![random.next() as u8; size]);
     let ip = match random.below(4) {
-        0 => ip.tcp(port, 80).payload(&payload),
+        0 => ip.tcp(port, 80).flags(TcpFlags(random.next() as u8)).payload(&payload),
         1 => ip.raw(200, &payload),
         _ => ip.udp(port, 53).payload(&payload),
     };
@@ -283,20 +308,24 @@ const DESTINATIONS6: [&str; 17] = [
 ];
 
 fn frame6(random: &mut Random) -> Vec<u8> {
+    frame6_to(random, &DESTINATIONS6, u16::MAX)
+}
+/// A frame to one of these, from a port that is a part of `ports`.
+fn frame6_to(random: &mut Random, destinations: &[&str], ports: u16) -> Vec<u8> {
     let size = if random.percent(10) { random.below(1600) } else { random.below(80) } as usize;
     let sources = if random.percent(80) { &SOURCES6[..2] } else { &SOURCES6 };
     let mut ip: Ip6 = ip6()
         .src(of(random, sources))
-        .dst(of(random, &DESTINATIONS6))
+        .dst(of(random, destinations))
         .traffic_class(random.next() as u8)
         .flow_label(random.below(1 << 20) as u32)
         .hop_limit(of(random, &["0", "1", "2", "64", "64", "255"]).parse().unwrap());
     if random.percent(5) {
         ip = ip.extension(if random.percent(50) { 0 } else { 60 }, [1, 4, 0, 0, 0, 0]);
     }
-    let (port, payload) = (random.next() as u16, vec![random.next() as u8; size]);
+    let (port, payload) = (random.next() as u16 & ports, vec![random.next() as u8; size]);
     let ip = match random.below(4) {
-        0 => ip.tcp(port, 80).payload(&payload),
+        0 => ip.tcp(port, 80).flags(TcpFlags(random.next() as u8)).payload(&payload),
         1 => ip.raw(200, &payload),
         _ => ip.udp(port, 53).payload(&payload),
     };
@@ -362,13 +391,13 @@ fn agree(class: &str, sure: &str, sent: &Arc<Vec<Sent>>) {
             let what = format!("burst {burst}, frame {number} by port {}: {:02x?}", frame.port, frame.bytes);
             assert_eq!((got.times, wanted.times), (1, 1), "{what}");
             assert_eq!(got.output, wanted.output, "{what}");
-            if got.output == PORTS {
+            if got.output == ODD {
                 assert_eq!((&got.bytes, usize::from(got.paint)), (&frame.bytes, frame.port), "{what}");
             } else {
                 assert_eq!(got.bytes, wanted.bytes, "{what}");
             }
         }
-        for numbers in order {
+        for numbers in &order[..=ODD] {
             assert!(numbers.len() > FRAMES / 200, "{class}: {} frames by one output", numbers.len());
             let of_port = |port| numbers.iter().copied().filter(move |n| sent[*n as usize].port == port);
             assert!((0..PORTS).all(|port| of_port(port).is_sorted()), "frames of a port keep their order");
@@ -390,6 +419,67 @@ fn ip6_forward_makes_of_frames_what_the_chain_of_small_elements_makes_of_them() 
     println!("seed {seed}");
     let sure = chain("12/86dd !20/00", "CheckIP6Header", "DecIP6HLIM");
     agree("IP6Forward", &sure, &frames(seed, frame6, SegmentKind::Tcp6));
+}
+
+/// Services and members behind every kind of way: known neighbors on all ports, routes, several next hops, a neighbor that is
+/// not known, and none. Some services have the address of a member.
+const SHARING4: &str = "SERVICE 20.0.0.1, SERVICE 10.0.1.2, SERVICE 10.0.0.7:53, MEMBER a 10.0.1.2, MEMBER b 10.0.2.2,
+    MEMBER c 10.0.0.7, MEMBER d 20.0.9.9, MEMBER e 20.1.0.9, MEMBER f 20.2.0.9, MEMBER g 20.5.0.1, MEMBER h 20.3.0.1";
+const SHARING6: &str =
+    "SERVICE 2400::1, SERVICE 2001:db8:1::2, SERVICE [2001:db8:0::7]:53, MEMBER a 2001:db8:1::2,
+    MEMBER b 2001:db8:2::2, MEMBER c 2001:db8:0::7, MEMBER d 2400::99, MEMBER e 2400:1::9, MEMBER f 2400:2::9,
+    MEMBER g 2400:5::1, MEMBER h 2400:3::1";
+
+/// Frames of few flows, most of them to services.
+fn served4(random: &mut Random) -> Vec<u8> {
+    frame4_to(random, &["20.0.0.1", "20.0.0.1", "10.0.1.2", "10.0.0.7", "20.1.0.1"], 0x1ff)
+}
+fn served6(random: &mut Random) -> Vec<u8> {
+    frame6_to(random, &["2400::1", "2400::1", "2001:db8:1::2", "2001:db8:0::7", "2400:1::1"], 0x1ff)
+}
+
+/// What a balancer makes of frames with a shortcut and without.
+#[track_caller]
+fn shortcut_agrees(class: &str, sharing: &str, sent: &Arc<Vec<Sent>>) {
+    let (wanted, _) = outcome(&balanced(class, sharing, false), sent, 1);
+    for burst in [1, 3, 64] {
+        let (got, order) = outcome(&balanced(class, sharing, true), sent, burst);
+        for (number, (frame, (got, wanted))) in sent.iter().zip(got.iter().zip(&wanted)).enumerate() {
+            let what = format!("burst {burst}, frame {number} by port {}: {:02x?}", frame.port, frame.bytes);
+            let port = got.output.checked_sub(SHORTCUT).unwrap_or(got.output);
+            // Back by the port it came by, the fast path sends one only where all of its batch are led.
+            let is_turned_aside = got.output == ODD && wanted.output == frame.port && burst > 1;
+            assert_eq!((got.times, port), (1, if is_turned_aside { ODD } else { wanted.output }), "{what}");
+            assert_eq!(got.bytes, if is_turned_aside { &frame.bytes } else { &wanted.bytes }[..], "{what}");
+            if got.output == ODD {
+                let before = (usize::from(got.paint), got.towards);
+                assert_eq!(before, (frame.port, wanted.towards), "{what}");
+            }
+        }
+        for (port, numbers) in order[SHORTCUT..].iter().enumerate() {
+            assert!(
+                numbers.len() > FRAMES / 60,
+                "{class}: {} frames by the shortcut to {port}",
+                numbers.len()
+            );
+            let of_port = |port| numbers.iter().copied().filter(move |n| sent[*n as usize].port == port);
+            assert!((0..PORTS).all(|port| of_port(port).next().is_some() && of_port(port).is_sorted()));
+        }
+    }
+}
+
+#[test]
+fn by_the_shortcut_frames_leave_as_they_would_behind_the_balancer_in_ipv4() {
+    let seed = 0x51c0;
+    println!("seed {seed}");
+    shortcut_agrees("IPForward", SHARING4, &frames(seed, served4, SegmentKind::Tcp4));
+}
+
+#[test]
+fn by_the_shortcut_frames_leave_as_they_would_behind_the_balancer_in_ipv6() {
+    let seed = 0x51c0;
+    println!("seed {seed}");
+    shortcut_agrees("IP6Forward", SHARING6, &frames(seed, served6, SegmentKind::Tcp6));
 }
 
 #[test]

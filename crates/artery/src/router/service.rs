@@ -18,6 +18,8 @@ pub(super) struct Service {
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     arguments: Vec<String>,
+    /// Whether packets are translated: then they take no shortcut past the forwarders.
+    is_nat: bool,
 }
 
 const WANTS: &str = "ADDRESS:PORT[/tcp|/udp]=NAME=ADDRESS[,NAME=ADDRESS]…, as in 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12@3";
@@ -90,7 +92,7 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
     if options.service.is_empty() && says_how {
         mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());
     }
-    Sharing { arguments }
+    Sharing { arguments, is_nat: options.nat }
 }
 
 /// What of a text would be something else in a configuration.
@@ -108,6 +110,7 @@ pub(super) fn name(n: usize) -> String {
 /// The elements of services; none if there are none.
 pub(super) fn text(plan: &Plan) -> String {
     let mut text = String::new();
+    let router = if plan.sharing.is_nat { "" } else { "ROUTER ip, " };
     for (n, service) in plan.services.iter().enumerate() {
         let members: String =
             service.members.iter().map(|member| format!(",\n    MEMBER {member}")).collect();
@@ -116,7 +119,7 @@ pub(super) fn text(plan: &Plan) -> String {
         let _ = write!(
             text,
             "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n{name} :: \
-             FlowBalancer(FRAMES true, SERVICE {place}{members}{sharing});\n",
+             FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing});\n",
             place = service.place,
             name = name(n)
         );
@@ -127,6 +130,12 @@ pub(super) fn text(plan: &Plan) -> String {
 /// What frames of port `n` go through before they are forwarded.
 pub(super) fn way(plan: &Plan, n: usize) -> String {
     (0..plan.services.len()).map(|service| format!("[{n}] {} [{n}] -> ", name(service))).collect()
+}
+
+/// The outputs of services by which plain packets leave at once by port `n`, behind others.
+pub(super) fn shortcuts(plan: &Plan, n: usize) -> String {
+    let services = if plan.sharing.is_nat { 0 } else { plan.services.len() };
+    (0..services).map(|service| format!(", {}[{}]", name(service), plan.ports.len() + n)).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     text += FORWARDERS;
     text += &service::text(plan);
     for (n, port) in plan.ports.iter().enumerate() {
-        text += &port_text(n, port, &names[n], &service::way(plan, n));
+        text += &port_text(n, port, &names[n], [service::way(plan, n), service::shortcuts(plan, n)]);
     }
     text += &odd(plan.ports.len());
     text += &host_text(plan);
@@ -78,8 +78,8 @@ fn way_text(way: &Way) -> String {
     }
 }
 
-/// What arrives at a port, on its way through services, and what leaves by it.
-fn port_text(n: usize, port: &Port, name: &str, way: &str) -> String {
+/// What arrives at a port, on its way through services, and what leaves by it, also from there at once.
+fn port_text(n: usize, port: &Port, name: &str, [way, shortcuts]: [String; 2]) -> String {
     // Neighbor Discovery is sent to groups that the interface would have to be told of.
     let promiscuous = if port.has_ipv6() { ", PROMISC true" } else { "" };
     format!(
@@ -89,7 +89,7 @@ from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}] -> to_{name} :: ToDevice({device});
+v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> to_{name} :: ToDevice({device});
 ",
         device = port.name
     )

@@ -3,20 +3,25 @@ use super::checks::Checks;
 use super::exchange::{self, Exchange};
 use super::follow::Follow;
 use super::handlers::HANDLERS;
-use super::known::{Chooser, Known};
+use super::known::{Chooser, Known, Noted, Tell};
+use super::leading::{Leading, NOWHERE, ON};
+use super::look::{Found, look_at, look_in, look_through, note};
 use super::shared::SharedBalancer;
 use super::tally::Tally;
 use super::translate::{End, translate};
 use crate::ip::ip_header;
+use crate::router::plain::LINK;
+use crate::router::shortcut::Shortcut;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Packet, StartError, Time, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Level, Packet, StartError,
+    Time, anno,
 };
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
 use artery_table::{HugePages, Pages, Storage};
-use artery_wire::{EtherType, Ipv4, Ipv6};
+use artery_wire::{Ipv4, Ipv6};
 use std::any::Any;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +42,13 @@ output I, those of the service with the member's address as destination annotati
 router's routes and neighbors serve members, too, and ICMP errors are sent by it. With `nat` answers are translated at whatever
 input they come by. Those that it sends itself about answers don't
 reach members: let no port that leads to clients have a smaller MTU than members have.
+
+With ROUTER, the IPRouter that frames are on their way through, plain frames of a service take a shortcut: each is checked
+and rewritten as IPForward or IP6Forward does it, in the pass that finds its member, and leaves at once, by output N + P for
+port P of ROUTER where N inputs are connected. Input I takes frames of its port I then. All that these two would turn aside
+goes on to them by output I as before, led by annotation, and so do frames to members behind several next hops, frames that
+came by a port with RPF, and for a moment after a neighbor became known all. Frames of a port that is monitored (see
+FromDevice) end here at l3 where they would take the shortcut. There is none with `nat`.
 
 Without FRAMES all other packets leave by output 1 as they are: those to something else, and those that no member can take.
 Without output 1 they are dropped, and so are frames that no member can take.
@@ -67,6 +79,7 @@ b -> Discard; b[1] -> Discard;",
         Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
         Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
         Arg::keyword("FRAMES", "bool", "false", "whether packets are whole frames, on their way to IPForward and IP6Forward"),
+        Arg::keyword("ROUTER", "element", "", "the IPRouter that frames are on their way through; plain ones leave at once then"),
         Arg::keyword("CHECK", "check", "", "what is asked of members, such as `tcp`, `http /health 200 every 5s` or `ping fall 2`; nothing if not given"),
         Arg::keyword("STATE", "bool", "true", "whether flows are remembered"),
         Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),
@@ -85,8 +98,7 @@ b -> Discard; b[1] -> Discard;",
 const MEMBERS: usize = 0;
 const OTHERS: usize = 1;
 const ANSWERS: usize = 2;
-/// Bytes of a frame's link header.
-const LINK: usize = 14;
+
 /// How often flows are looked after while no packet comes.
 const PERIOD: Duration = Duration::from_millis(100);
 /// How often at most while packets come.
@@ -109,8 +121,11 @@ pub(super) struct FlowBalancer {
     pub(super) v6: Known<Flow6>,
     /// Of a batch: whose each packet is.
     whose: Vec<Whose>,
-    /// Of one of frames: those for a service that no member can take.
-    nobodys: Vec<usize>,
+    /// Of one of frames: where each goes.
+    exits: Vec<u16>,
+    shortcut: Option<Shortcut>,
+    /// The output of the router's first port.
+    first_port: usize,
     pub(super) tally: Tally,
     has_others: bool,
     /// Of the one copy of all workers that checks members.
@@ -154,76 +169,71 @@ impl FlowBalancer {
             follow: Follow::default(),
             exchange: Exchange::default(),
             whose: Vec::new(),
-            nobodys: Vec::new(),
+            exits: Vec::new(),
+            shortcut: shortcut(args, takes_frames, is_nat)?,
+            first_port: args.inputs(),
             tally: Tally::default(),
             has_others: args.outputs() > OTHERS,
             checks: None,
             is_first: args.copy().0 == 0,
         };
-        check_ports(args, takes_frames)?;
+        check_ports(args, takes_frames, balancer.shortcut.as_ref())?;
         Ok(balancer)
     }
 
-    /// Notes which packets are for a service; tells it of each in its order.
-    #[inline(always)]
-    fn note(&mut self, batch: &Batch, mut tell: impl FnMut(bool)) {
-        let (takes_frames, count) = (self.takes_frames, batch.len());
-        let (mut v4, mut v6) = (self.v4.notes(count), self.v6.notes(count));
-        for (at, packet) in batch.iter().enumerate() {
-            let (bytes, version) = if takes_frames { packet_in(packet) } else { packet_at(packet) };
-            tell(match version {
-                4 => v4.note(at, bytes),
-                6 => v6.note(at, bytes),
-                _ => false,
-            });
+    /// Leads frames to their members: by the shortcut, or by annotation.
+    fn lead(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let FlowBalancer { v4, v6, local, follow, shared, tally, exits, shortcut, .. } = self;
+        let addresses = (choice.generation(), choice.places());
+        let open = shortcut.as_mut().and_then(|shortcut| shortcut.open(input, addresses, cx.turn()));
+        match &open {
+            Some(open) => note(v4, v6, batch, |frame| look_through(frame, &open.gate), |_| ()),
+            None => note(v4, v6, batch, look_in, |_| ()),
         }
-        let noted = (v4.count, v6.count);
-        (self.v4.count, self.v6.count) = noted;
-    }
-
-    /// Leads frames to their members by annotation.
-    fn lead(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        self.note(batch, |_| ());
-        let packets = batch.iter_mut().into_slice();
-        let FlowBalancer { v4, v6, local, follow, shared, tally, nobodys, .. } = self;
+        let (lane4, lane6) = open.map(|open| (open.v4, open.v6)).unzip();
+        exits.clear();
+        exits.resize(batch.len(), ON);
         let now = cx.now().since(Time::ZERO);
         let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
-        let towards = |id: Option<MemberId>| id.map_or(0, |id| choice.address_bits(id));
-        let mut lead4 = |at: usize, id| match towards(id) as u32 {
-            0 => nobodys.push(at),
-            to => packets[at].set_dst_ip(Ipv4Addr::from_bits(to)),
-        };
-        v4.assign(&mut by, tally, &mut lead4);
-        v4.assign_others(&mut by, tally, lead4);
-        let mut lead6 = |at: usize, id| match towards(id) {
-            0 => nobodys.push(at),
-            to => packets[at].set_annotation(anno::DST_IP6, to.to_be_bytes()),
-        };
-        v6.assign(&mut by, tally, &mut lead6);
-        v6.assign_others(&mut by, tally, lead6);
+        let frames = batch.iter_mut().into_slice();
+        let mut leading = Leading { lane: lane4, frames, exits, choice };
+        v4.assign(&mut by, tally, &mut leading);
+        v4.assign_others(&mut by, tally, &mut leading);
+        let mut leading = Leading { lane: lane6, frames: leading.frames, exits: leading.exits, choice };
+        v6.assign(&mut by, tally, &mut leading);
+        v6.assign_others(&mut by, tally, &mut leading);
         let ours = v4.noted() + v6.noted();
-        tally.balanced += (ours - nobodys.len()) as u64;
+        tally.balanced += ours as u64;
         tally.others += (batch.len() - ours) as u64;
-        if !nobodys.is_empty() {
-            self.leave_out_nobodys(batch, cx);
-        }
     }
 
-    /// Ends the frames that no member can take.
-    #[cold]
-    fn leave_out_nobodys(&mut self, batch: &mut Batch, cx: &mut Context<'_>) {
-        let mut nobodys = std::mem::take(&mut self.nobodys);
-        nobodys.sort_unstable();
-        let mut at = 0..;
-        batch.filter_map(|packet| {
-            if at.next().is_some_and(|at| nobodys.binary_search(&at).is_err()) {
-                return Some(packet);
+    /// Sends frames where they are led.
+    fn send(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let first = self.exits.first().copied().unwrap_or(ON);
+        let are_alike = self.exits.iter().fold(0, |unlike, exit| unlike | exit ^ first) == 0;
+        match first {
+            ON if are_alike => cx.send_all(input, batch),
+            port if are_alike && port != NOWHERE => {
+                cx.exit(Level::L3, batch);
+                cx.send_all(self.first_port + usize::from(port), batch);
             }
-            self.leave_out(packet, cx);
-            None
-        });
-        nobodys.clear();
-        self.nobodys = nobodys;
+            _ => self.send_each(input, batch, cx),
+        }
+    }
+    fn send_each(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let exits = std::mem::take(&mut self.exits);
+        for (frame, exit) in batch.drain().zip(&exits) {
+            match *exit {
+                ON => cx.send(input, frame),
+                NOWHERE => {
+                    self.tally.balanced -= 1;
+                    self.leave_out(frame, cx);
+                }
+                _ if cx.exits(Level::L3, &frame) => cx.discard(frame, DropReason::Monitored),
+                port => cx.send(self.first_port + usize::from(port), frame),
+            }
+        }
+        self.exits = exits;
     }
 
     /// A packet of the service, on its way to its member.
@@ -280,7 +290,7 @@ impl FlowBalancer {
     /// Gives an answer of a member the service's name. Says whether it is one.
     fn turn_answer(&mut self, packet: &mut Packet, choice: &Choice, cx: &mut Context<'_>) -> bool {
         if self.takes_frames {
-            if packet_in(packet).1 == 0 {
+            if look_in(packet).version == 0 {
                 return false;
             }
             mark_packet(packet);
@@ -307,15 +317,18 @@ impl FlowBalancer {
     fn deal(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
         let mut whose = std::mem::take(&mut self.whose);
         whose.clear();
-        self.note(batch, |is_ours| whose.push(if is_ours { Whose::Nobody } else { Whose::Others }));
-        let FlowBalancer { v4, v6, local, follow, shared, tally, .. } = self;
+        let tell = |is_ours| whose.push(if is_ours { Whose::Nobody } else { Whose::Others });
+        let FlowBalancer { v4, v6, local, follow, shared, tally, takes_frames, .. } = self;
+        match takes_frames {
+            true => note(v4, v6, batch, look_in, tell),
+            false => note(v4, v6, batch, look_at, tell),
+        }
         let now = cx.now().since(Time::ZERO);
         let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
-        let mut tell = |at: usize, id: Option<MemberId>| whose[at] = id.map_or(Whose::Nobody, Whose::Member);
-        v4.assign(&mut by, tally, &mut tell);
-        v6.assign(&mut by, tally, &mut tell);
-        v4.assign_others(&mut by, tally, &mut tell);
-        v6.assign_others(&mut by, tally, tell);
+        v4.assign(&mut by, tally, &mut whose);
+        v6.assign(&mut by, tally, &mut whose);
+        v4.assign_others(&mut by, tally, &mut whose);
+        v6.assign_others(&mut by, tally, &mut whose);
         let mut of_packets = whose.iter();
         batch.filter_map(|packet| match of_packets.next() {
             Some(Whose::Others) => self.not_ours(packet, choice, cx),
@@ -334,11 +347,16 @@ impl FlowBalancer {
     fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
         let now = cx.now().since(Time::ZERO);
         match (self.takes_frames, self.is_nat) {
-            (true, false) => self.lead(batch, choice, cx),
+            (true, false) => {
+                self.lead(input, batch, choice, cx);
+                self.send(input, batch, cx);
+            }
             (false, _) if input == 1 => return self.answer(batch, choice, cx),
-            _ => self.deal(batch, choice, cx),
+            (takes_frames, _) => {
+                self.deal(batch, choice, cx);
+                cx.send_all(if takes_frames { input } else { MEMBERS }, batch);
+            }
         }
-        cx.send_all(if self.takes_frames { input } else { MEMBERS }, batch);
         if now.saturating_sub(self.maintained) >= PAUSE {
             self.maintain(choice, now);
         } else if self.follow.is_on() {
@@ -366,29 +384,20 @@ impl FlowBalancer {
     }
 }
 
-/// The packet in a frame, and its version; 0 if it is none of IP.
-#[inline(always)]
-fn packet_in(frame: &Packet) -> (&[u8], u8) {
-    let Some((link, packet)) = frame.data().split_first_chunk::<LINK>() else { return (&[], 0) };
-    match EtherType(u16::from_be_bytes([link[12], link[13]])) {
-        EtherType::IPV4 => (packet, 4),
-        EtherType::IPV6 => (packet, 6),
-        _ => (&[], 0),
+/// Notes whose packets are.
+impl Tell for Vec<Whose> {
+    fn tell(&mut self, packet: Noted, member: Option<MemberId>) {
+        if let Some(whose) = self.get_mut(packet.at()) {
+            *whose = member.map_or(Whose::Nobody, Whose::Member);
+        }
     }
-}
-
-/// The same of a packet that is in no frame.
-#[inline(always)]
-fn packet_at(packet: &Packet) -> (&[u8], u8) {
-    let bytes = ip_header::bytes(packet);
-    (bytes, bytes.first().map_or(0, |first| first >> 4))
 }
 
 /// Says of a frame where its packet begins.
 fn mark_packet(frame: &mut Packet) {
-    let header_len = match packet_in(frame) {
-        (_, 6) => Ipv6::<&[u8]>::LEN,
-        (packet, _) => Ipv4::new(packet).map_or(0, |ip| ip.header_len()),
+    let header_len = match look_in(frame) {
+        Found { version: 6, .. } => Ipv6::<&[u8]>::LEN,
+        Found { bytes, .. } => Ipv4::new(bytes).map_or(0, |ip| ip.header_len()),
     };
     ip_header::mark(frame, LINK, header_len);
 }
@@ -401,16 +410,35 @@ fn is_nat(args: &Args<'_>) -> Result<bool, ArgError> {
     }
 }
 
-/// Refuses inputs and outputs that nothing comes by.
-fn check_ports(args: &Args<'_>, takes_frames: bool) -> Result<(), ArgError> {
-    let wanted = match (args.inputs(), args.outputs()) {
-        (inputs, outputs) if takes_frames && inputs != outputs => {
-            "with FRAMES there are as many outputs as inputs"
+/// The shortcut past the forwarders of ROUTER, if that is given.
+fn shortcut(args: &Args<'_>, takes_frames: bool, is_nat: bool) -> Result<Option<Shortcut>, ArgError> {
+    match (args.is_given("ROUTER"), takes_frames, is_nat) {
+        (false, ..) => Ok(None),
+        (true, true, false) => Shortcut::new(args).map(Some),
+        (true, false, _) => Err(ArgError::wrong("ROUTER is for whole frames; write FRAMES true, too")),
+        (true, true, true) => {
+            Err(ArgError::wrong("frames that are translated go by the forwarders alone; leave ROUTER out"))
         }
-        (3.., _) | (_, 4..) if !takes_frames => "without FRAMES there are 2 inputs and 3 outputs at most",
+    }
+}
+
+/// Refuses inputs and outputs that nothing comes by.
+fn check_ports(args: &Args<'_>, takes_frames: bool, shortcut: Option<&Shortcut>) -> Result<(), ArgError> {
+    let (inputs, outputs) = (args.inputs(), args.outputs());
+    let wanted = match shortcut.map(Shortcut::ports) {
+        Some(ports) if inputs > ports || outputs != inputs + ports => {
+            format!(
+                "a ROUTER with {ports} ports takes {ports} inputs at most, and {ports} outputs more than inputs"
+            )
+        }
+        None if takes_frames && inputs != outputs => {
+            "with FRAMES there are as many outputs as inputs".to_string()
+        }
+        None if !takes_frames && (inputs > 2 || outputs > 3) => {
+            "without FRAMES there are 2 inputs and 3 outputs at most".to_string()
+        }
         _ => return Ok(()),
     };
-    let (inputs, outputs) = (args.inputs(), args.outputs());
     Err(ArgError::wrong(format!("{inputs} inputs and {outputs} outputs are connected; {wanted}")))
 }
 

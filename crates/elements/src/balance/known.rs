@@ -34,10 +34,41 @@ pub(super) struct Known<K> {
     /// Packets of flows that were noted: of so many the following says something.
     pub(super) count: usize,
     keys: Vec<K>,
-    /// Of each key: where its packet is in the batch, and what the packet looks like.
-    sights: Vec<(u32, Sight)>,
+    /// Of each key: which packet has it, and what the packet looks like.
+    sights: Vec<(Noted, Sight)>,
     found: Vec<Option<FlowId>>,
     pub(super) others: Others<K>,
+}
+
+/// Who is told whose packets are.
+pub(super) trait Tell {
+    /// Hears who has a packet; none if nobody takes it.
+    fn tell(&mut self, packet: Noted, member: Option<MemberId>);
+    /// The same of most packets: of those whose flow is known.
+    #[inline(always)]
+    fn known(&mut self, packet: Noted, member: MemberId) {
+        self.tell(packet, Some(member));
+    }
+}
+
+/// A packet that was noted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    at: u32,
+    /// Whether its frame may be forwarded as far as it says itself.
+    pub(super) is_plain: bool,
+}
+
+impl Noted {
+    #[inline(always)]
+    pub(super) fn new(at: usize, is_plain: bool) -> Noted {
+        Noted { at: at as u32, is_plain }
+    }
+    /// Its place in the batch.
+    #[inline(always)]
+    pub(super) fn at(self) -> usize {
+        self.at as usize
+    }
 }
 
 /// What members are chosen by.
@@ -73,7 +104,7 @@ impl<K: Between> Known<K> {
             self.sights.resize(packets, Default::default());
         }
         let Known { keys, sights, services, others, .. } = self;
-        let first = services.first().copied();
+        let first = services.first().copied().unwrap_or_else(Pattern::nothing);
         Notes { keys, sights, services, first, others, count: 0 }
     }
 
@@ -94,56 +125,47 @@ impl<K: Between> Known<K> {
 
     /// Finds out whose the noted packets are that show no flow of their own, when that is known of all others of the batch.
     #[inline]
-    pub(super) fn assign_others(
-        &mut self,
-        by: &mut Chooser<'_>,
-        tally: &mut Tally,
-        tell: impl FnMut(usize, Option<MemberId>),
-    ) {
+    pub(super) fn assign_others(&mut self, by: &mut Chooser<'_>, tally: &mut Tally, to: &mut impl Tell) {
         if self.others.count() > 0 {
-            self.others.assign(&mut self.flows, by, tally, tell);
+            self.others.assign(&mut self.flows, by, tally, to);
         }
     }
 
-    /// Finds out who has the flows of the noted packets, and tells by place in the batch; of all, in any order.
+    /// Finds out who has the flows of the noted packets, and tells of all, in any order.
     #[inline]
-    pub(super) fn assign(
-        &mut self,
-        by: &mut Chooser<'_>,
-        tally: &mut Tally,
-        mut tell: impl FnMut(usize, Option<MemberId>),
-    ) {
+    pub(super) fn assign(&mut self, by: &mut Chooser<'_>, tally: &mut Tally, to: &mut impl Tell) {
         let Known { flows, keys, sights, found, count, .. } = self;
         let (keys, sights) = (&keys[..*count], &sights[..*count]);
         if keys.is_empty() {
             return;
         }
         let Some(flows) = flows.as_mut().filter(|_| !by.choice.method().is_for_packets()) else {
-            keys.iter().zip(sights).for_each(|(key, (at, _))| tell(*at as usize, by.pick(key)));
+            for (key, (packet, _)) in keys.iter().zip(sights) {
+                match by.pick(key) {
+                    Some(member) => to.known(*packet, member),
+                    None => to.tell(*packet, None),
+                }
+            }
             return;
         };
         let now = Tick::at(by.now);
         flows.find_batch(keys, found);
-        let (is_followed, mut are_new) = (by.follow.is_on(), false);
+        let mut are_new = false;
         // Those that are known come first: a new flow may take the place of one that isn't proven.
-        for ((key, (at, sight)), id) in keys.iter().zip(sights).zip(&*found) {
+        for ((key, (packet, sight)), id) in keys.iter().zip(sights).zip(&*found) {
             let Some(id) = *id else {
                 are_new = true;
                 continue;
             };
-            let is_noted = !is_followed && !opens(sight);
-            let answer = if is_noted { flows.touch(id, sight, now) } else { None };
-            if let Some(member) = answer.and_then(|answer| by.choice.living(answer.action)) {
-                tell(*at as usize, Some(member));
-            } else {
-                tell(*at as usize, by.meet_again(flows, id, key, sight, is_noted, tally));
+            // Nothing that opens or ends a connection gets by here, and nobody who follows need hear of what does.
+            let answer = flows.glance(id, sight, now);
+            match answer.and_then(|answer| by.choice.living(answer.action)) {
+                Some(member) => to.known(*packet, member),
+                None => to.tell(*packet, by.meet_again(flows, id, key, sight, answer.is_some(), tally)),
             }
         }
         if are_new {
-            let all = keys.iter().zip(sights).zip(&*found);
-            for ((key, (at, sight)), _) in all.filter(|(_, id)| id.is_none()) {
-                tell(*at as usize, by.meet(flows, key, sight, tally));
-            }
+            by.meet_new(flows, keys.iter().zip(sights).zip(&*found), tally, to);
         }
     }
 }
@@ -151,10 +173,10 @@ impl<K: Between> Known<K> {
 /// Takes notes of a batch: apart from the rest, so that what changes with each packet is at hand.
 pub(super) struct Notes<'a, K> {
     keys: &'a mut [K],
-    sights: &'a mut [(u32, Sight)],
+    sights: &'a mut [(Noted, Sight)],
     services: &'a [Pattern<K>],
     /// The first of them, for most there is one.
-    first: Option<Pattern<K>>,
+    first: Pattern<K>,
     others: &'a mut Others<K>,
     /// Packets of flows so far.
     pub(super) count: usize,
@@ -163,29 +185,52 @@ pub(super) struct Notes<'a, K> {
 impl<K: Between> Notes<'_, K> {
     /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
     #[inline(always)]
-    pub(super) fn note(&mut self, at: usize, packet: &[u8]) -> bool {
-        let Some(Seen { key, sight }) = K::of(packet, Scope::Connection, 0) else {
-            return self.others.note(at, packet, self.services);
-        };
-        if !self.first.is_some_and(|first| first.has(&key)) && !self.is_further(&key) {
+    pub(super) fn note(&mut self, noted: Noted, packet: &[u8]) -> bool {
+        match K::of(packet, Scope::Connection, 0) {
+            Some(seen) => self.note_seen(noted, seen),
+            None => self.others.note(noted, packet, self.services),
+        }
+    }
+
+    /// The same of a packet in a plain frame.
+    #[inline(always)]
+    pub(super) fn note_plain(&mut self, noted: Noted, packet: &[u8]) -> bool {
+        match K::of_sound(packet, 0) {
+            Some(seen) => self.note_seen(noted, seen),
+            None => match seen_closer(packet) {
+                Some(seen) => self.note_seen(noted, seen),
+                None => self.others.note(noted, packet, self.services),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn note_seen(&mut self, noted: Noted, Seen { key, sight }: Seen<K>) -> bool {
+        if !self.first.has(&key) && !is_further(&key, self.services) {
             return false;
         }
         if let Some(place) = self.keys.get_mut(self.count)
             && let Some(sight_place) = self.sights.get_mut(self.count)
         {
             *place = key;
-            *sight_place = (at as u32, sight);
+            *sight_place = (noted, sight);
             self.count += 1;
             return true;
         }
         false
     }
+}
 
-    /// Whether a packet is for a service that is not the first.
-    #[inline(never)]
-    fn is_further(&self, key: &K) -> bool {
-        self.services.iter().skip(1).any(|service| service.has(key))
-    }
+/// What a packet shows that is not as most are. Kept apart, so that what is seen of those stays at hand.
+#[inline(never)]
+fn seen_closer<K: FlowKey>(packet: &[u8]) -> Option<Seen<K>> {
+    K::of(packet, Scope::Connection, 0)
+}
+
+/// Whether a packet is for a service that is not the first.
+#[inline(never)]
+fn is_further<K: FlowKey>(key: &K, services: &[Pattern<K>]) -> bool {
+    services.iter().skip(1).any(|service| service.has(key))
 }
 
 /// Whether a packet opens a connection.
@@ -295,6 +340,20 @@ impl Chooser<'_> {
         }
         tally.moved += 1;
         Some(member)
+    }
+
+    /// Gives the flows of a batch that were not found a member each.
+    #[inline(never)]
+    fn meet_new<'p, K: FlowKey>(
+        &mut self,
+        flows: &mut FlowTable<K>,
+        packets: impl Iterator<Item = ((&'p K, &'p (Noted, Sight)), &'p Option<FlowId>)>,
+        tally: &mut Tally,
+        to: &mut impl Tell,
+    ) {
+        for ((key, (packet, sight)), _) in packets.filter(|(_, id)| id.is_none()) {
+            to.tell(*packet, self.meet(flows, key, sight, tally));
+        }
     }
 
     /// Gives a flow that was not known a member, and remembers it.

@@ -1,7 +1,7 @@
 //! Packets of a service that show no flow of their own: errors about answers, and fragments.
 use super::about::{About, Between};
 use super::fragments::{Datagram, Fragments, Part};
-use super::known::Chooser;
+use super::known::{Chooser, Noted, Tell};
 use super::tally::Tally;
 use artery_table::balance::MemberId;
 use artery_table::flow::{FlowTable, Pattern, Seen};
@@ -10,8 +10,7 @@ use std::time::Duration;
 /// Those of a batch, and what one worker remembers of fragments.
 #[derive(Debug)]
 pub(super) struct Others<K> {
-    /// By their places in the batch.
-    noted: Vec<(usize, Other<K>)>,
+    noted: Vec<(Noted, Other<K>)>,
     went: Fragments<MemberId>,
 }
 
@@ -53,7 +52,7 @@ impl<K: Between> Others<K> {
 
     /// Notes a packet of the batch, from its IP header on, if it is for a service after all. Says whether it is.
     #[cold]
-    pub(super) fn note(&mut self, at: usize, packet: &[u8], services: &[Pattern<K>]) -> bool {
+    pub(super) fn note(&mut self, noted: Noted, packet: &[u8], services: &[Pattern<K>]) -> bool {
         let is_served = |key: &K| services.iter().any(|service| service.has(key));
         let other = match About::of(packet).and_then(|about| about.answered()) {
             Some(key) if is_served(&key) => Other::Error(key),
@@ -64,7 +63,7 @@ impl<K: Between> Others<K> {
                 _ => return false,
             },
         };
-        self.noted.push((at, other));
+        self.noted.push((noted, other));
         true
     }
 
@@ -74,7 +73,7 @@ impl<K: Between> Others<K> {
         self.went.of(datagram).is_some() || self.noted.iter().any(|(_, other)| is_first(other))
     }
 
-    /// Finds out whose the noted packets are, and tells by place in the batch. All others of the batch come before: a flow
+    /// Finds out whose the noted packets are, and tells. All others of the batch come before: a flow
     /// may have begun by one of them.
     #[cold]
     pub(super) fn assign(
@@ -82,9 +81,9 @@ impl<K: Between> Others<K> {
         flows: &mut Option<FlowTable<K>>,
         by: &mut Chooser<'_>,
         tally: &mut Tally,
-        mut tell: impl FnMut(usize, Option<MemberId>),
+        to: &mut impl Tell,
     ) {
-        for (at, other) in &self.noted {
+        for (noted, other) in &self.noted {
             let member = match other {
                 Other::Error(key) => by.likely(flows, key),
                 Other::First(_, seen) => by.one(flows, seen, tally),
@@ -96,7 +95,7 @@ impl<K: Between> Others<K> {
                 (Other::Later(_), Some(_)) => tally.followed += 1,
                 (_, None) => {}
             }
-            tell(*at, member);
+            to.tell(*noted, member);
         }
     }
 }

@@ -50,11 +50,14 @@ impl FromStr for Service {
     fn from_str(text: &str) -> Result<Service, &'static str> {
         let mut words = text.split_whitespace();
         let place = words.next().ok_or(Service::WANTS)?;
-        let (address, port) = match place.parse::<SocketAddr>() {
+        let (address, port): (IpAddr, _) = match place.parse::<SocketAddr>() {
             Ok(both) if both.port() > 0 => (both.ip(), Some(both.port())),
             Ok(_) => return Err("a port from 1 to 65535"),
             Err(_) => (place.parse().map_err(|_| Service::WANTS)?, None),
         };
+        if address.is_loopback() || address.is_unspecified() {
+            return Err("an address that packets can be sent to from elsewhere");
+        }
         let protocol = match words.next() {
             None => None,
             Some("tcp") => Some(IpProtocol::TCP),
@@ -96,7 +99,16 @@ mod tests {
         {
             assert_eq!(service(text).to_string(), text);
         }
-        for text in ["", "host", "192.0.2.1:0", "192.0.2.1:80 icmp", "192.0.2.1 tcp 80", "192.0.2.1:99999"] {
+        for text in [
+            "",
+            "host",
+            "192.0.2.1:0",
+            "192.0.2.1:80 icmp",
+            "192.0.2.1 tcp 80",
+            "192.0.2.1:99999",
+            "127.0.0.1:80",
+            "[::]:80",
+        ] {
             assert!(text.parse::<Service>().is_err(), "{text}");
         }
     }

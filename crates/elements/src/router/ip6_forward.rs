@@ -79,6 +79,11 @@ impl Forwarded for u128 {
     }
 
     #[inline]
+    fn lead(packet: &mut Packet, towards: u128) {
+        packet.set_annotation(anno::DST_IP6, towards.to_be_bytes());
+    }
+
+    #[inline]
     fn last_bits(self) -> usize {
         (self ^ self >> 16 ^ self >> 64) as usize
     }

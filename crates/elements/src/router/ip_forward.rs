@@ -4,6 +4,7 @@ use artery_engine::{Class, Packet};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;
 use artery_wire::checksum;
+use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
     name: "IPForward",
@@ -93,6 +94,11 @@ impl Forwarded for u32 {
     #[inline]
     fn towards(packet: &Packet) -> u32 {
         packet.dst_ip().to_bits()
+    }
+
+    #[inline]
+    fn lead(packet: &mut Packet, towards: u32) {
+        packet.set_dst_ip(Ipv4Addr::from_bits(towards));
     }
 
     #[inline]

@@ -22,6 +22,8 @@ pub(crate) trait Forwarded: Family + Key {
     fn ends(frame: &[u8]) -> (Self, Self);
     /// The destination annotation, by which a packet goes instead of its destination; zero if it has none.
     fn towards(packet: &Packet) -> Self;
+    /// Sets it.
+    fn lead(packet: &mut Packet, towards: Self);
     /// The last bits of an address.
     fn last_bits(self) -> usize;
     /// Writes a link header (see [`write_link`]) and takes a hop from those that are left to a frame that passed the
@@ -53,6 +55,12 @@ impl<'t> Gate<'t> {
 #[inline]
 pub(crate) fn forward<A: Forwarded>(packet: &mut Packet, header: (u64, u32), mtu: u16) -> bool {
     let most = if packet.is_unfinished() { longest(packet, mtu) } else { mtu.into() };
+    rewrite::<A>(packet, header, most)
+}
+
+/// The same, unless it is longer than `most` bytes, without link header and padding.
+#[inline(always)]
+pub(super) fn rewrite<A: Forwarded>(packet: &mut Packet, header: (u64, u32), most: usize) -> bool {
     let len = A::rewrite(packet.data_mut(), header, most);
     len.inspect(|len| packet.truncate(*len)).is_some()
 }

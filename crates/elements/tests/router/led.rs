@@ -6,27 +6,30 @@ use artery_wire::TcpFlags;
 use artery_wire::build::{Ip4, Ip6, arp_reply, ether, ip4, ip6};
 use std::collections::HashMap;
 
-const SERVICES: &str = "FRAMES true, SERVICE 20.0.0.1:80 tcp";
-const SERVER: &str = "2:0:0:0:2:5";
+pub(crate) const SERVICES: &str = "FRAMES true, SERVICE 20.0.0.1:80 tcp";
+pub(crate) const SERVER: &str = "2:0:0:0:2:5";
 
 /// A balancer, the fast path behind it, and the router.
-struct Led {
-    rig: Rig,
-    balancer: Bench,
-    fast: Bench,
+pub(crate) struct Led {
+    pub(crate) rig: Rig,
+    pub(crate) balancer: Bench,
+    pub(crate) fast: Bench,
 }
 
 fn led(router: &str, balancer: &str, forward: &str) -> Led {
-    let rig = rig_with(router);
+    led_by(rig_with(router), balancer, forward)
+}
+pub(crate) fn led_by(rig: Rig, balancer: &str, forward: &str) -> Led {
     let find = |class| CLASSES.find(class).unwrap();
     let fast = Bench::setup(find(forward), "e").inputs(2).outputs(3).beside(&rig.bench).build().unwrap();
-    let setup = Bench::setup(find("FlowBalancer"), balancer).inputs(2).outputs(2).beside(&rig.bench);
+    let outputs = if balancer.contains("ROUTER") { 4 } else { 2 };
+    let setup = Bench::setup(find("FlowBalancer"), balancer).inputs(2).outputs(outputs).beside(&rig.bench);
     Led { balancer: setup.build().unwrap_or_else(|errors| panic!("{errors:?}")), fast, rig }
 }
 
 impl Led {
     /// Frames that came by port `a`, balanced.
-    fn balanced(&mut self, frames: &[Vec<u8>]) -> Vec<Packet> {
+    pub(crate) fn balanced(&mut self, frames: &[Vec<u8>]) -> Vec<Packet> {
         let packets: Vec<Packet> = frames.iter().map(|frame| self.balancer.packet(frame)).collect();
         self.balancer.push_packets(A, packets);
         self.balancer.take_all(A)
@@ -52,13 +55,13 @@ impl Led {
     }
 }
 
-fn client(port: u16) -> Ip4 {
+pub(crate) fn client(port: u16) -> Ip4 {
     through().dst("20.0.0.1").tcp(port, 80).flags(TcpFlags::SYN)
 }
-fn frame(packet: Ip4) -> Vec<u8> {
+pub(crate) fn frame(packet: Ip4) -> Vec<u8> {
     ether(STATION_A, PEER).ip4(packet).bytes()
 }
-fn frames(ports: std::ops::Range<u16>) -> Vec<Vec<u8>> {
+pub(crate) fn frames(ports: std::ops::Range<u16>) -> Vec<Vec<u8>> {
     ports.map(|port| frame(client(port))).collect()
 }
 fn shares(stations: Vec<String>) -> HashMap<String, usize> {

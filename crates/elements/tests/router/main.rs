@@ -11,5 +11,6 @@ mod order;
 mod random;
 mod replacement;
 mod rig;
+mod shortcut;
 mod unfinished;
 mod workers;

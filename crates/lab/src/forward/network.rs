@@ -70,9 +70,15 @@ fn balancer(case: &Case, flows: u32) -> String {
     let members: String = (0..SERVERS).map(|n| format!(", MEMBER server{n} {}", gateway(4, n))).collect();
     let (state, most) = (!case.stateless, flows.max(1 << 16));
     format!(
-        "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, STATE {state}, FLOWS {}, YOUNG {most}, RESERVE {flows})",
+        "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, ROUTER ip, STATE {state}, FLOWS {}, YOUNG {most}, RESERVE {flows})",
         2 * most
     )
+}
+
+/// The balancer of a worker on the way of frames, and its shortcut.
+fn way(case: &Case, flows: u32, n: usize) -> (String, String) {
+    let way = format!("-> balancer{n} :: {} ", balancer(case, flows));
+    (way, format!("balancer{n}[1] -> odd{n}; balancer{n}[2] -> send{n};\n"))
 }
 
 /// Each worker has a part of its own.
@@ -101,13 +107,14 @@ Idle -> ip -> Discard; Idle -> [1] ip; ip[1] -> Discard; ip[2] -> Discard;\n",
     );
     let class = if case.family == 4 { "IPForward" } else { "IP6Forward" };
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
-    let balancer = case.flows.map(|flows| format!("-> {} ", balancer(case, flows))).unwrap_or_default();
     for n in 0..case.workers {
+        let (way, shortcut) = case.flows.map(|flows| way(case, flows, n)).unwrap_or_default();
         text += &format!(
             "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
-    {balancer}-> forward{n} :: {class}(ip); Idle -> [1] forward{n};
+    {way}-> forward{n} :: {class}(ip); Idle -> [1] forward{n};
 forward{n} -> odd{n} :: Counter -> Discard; forward{n}[2] -> odd{n};
-forward{n}[1] -> send{n} :: ToDevice(out{n});\n"
+forward{n}[1] -> send{n} :: ToDevice(out{n});
+{shortcut}"
         );
     }
     text + &placed(case)
