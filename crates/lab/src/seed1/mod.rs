@@ -6,6 +6,7 @@
 
 mod addresses;
 mod bridge;
+mod memory;
 mod part;
 mod plan;
 mod report;

@@ -1,12 +1,14 @@
-//! What runs in a process of its own, inside a host: the old bridge.
+//! What runs in a process of its own: the old bridge inside a host, and what is measured in memory.
 
 use super::bridge::BRIDGE;
+use super::memory::{self, Switch};
 use crate::program::checked_with;
 use crate::voice::print;
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Settings, Sink};
 use clap::Subcommand;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The hidden subcommand that carries out a part.
 pub const SUBCOMMAND: &str = "seed1-part";
@@ -22,6 +24,17 @@ pub enum Part {
         #[arg(required = true)]
         ports: Vec<String>,
     },
+    /// Say how many millions of frames a second a switch forwards from memory to memory
+    Memory {
+        /// What frames go through
+        switch: Switch,
+        /// How many stations there are
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+        stations: u32,
+        /// How long it is measured, in milliseconds
+        #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+        millis: u64,
+    },
 }
 
 /// All classes, and those of this experiment.
@@ -32,7 +45,16 @@ pub(crate) fn classes() -> Classes {
 
 /// Carries out a part.
 pub fn run(part: &Part) -> anyhow::Result<()> {
-    let Part::Bridge { ports } = part;
+    match part {
+        Part::Bridge { ports } => forward(ports),
+        Part::Memory { switch, stations, millis } => {
+            let rate = memory::rate(*switch, *stations, Duration::from_millis(*millis))?;
+            Ok(print(&format!("{rate:.3}"))?)
+        }
+    }
+}
+
+fn forward(ports: &[String]) -> anyhow::Result<()> {
     let settings = Settings { chatter: Sink::Stderr, ..Settings::default() };
     let router = checked_with(classes(), "bridge", &configuration(ports), &[])?.build(settings)?;
     let running = router.start();
