@@ -41,6 +41,7 @@ const MAKE: &[&str] = &[
     "PaintTee",
     "PullTee",
     "Tee",
+    "Veb",
 ];
 
 fn classes() -> impl Iterator<Item = &'static Class> {

@@ -5,6 +5,7 @@
 //! atomic load would. To the compiler an intrinsic is opaque machine code that reads memory: it neither invents
 //! nor repeats the load, and the words are atomics, whose memory the compiler already takes to be changing.
 //! x86 keeps loads in order, so that a word that is followed shows what was stored before it.
+pub(crate) mod mac;
 pub(crate) mod v4;
 pub(crate) mod v6;
 

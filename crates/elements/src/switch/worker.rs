@@ -3,7 +3,7 @@ use super::filter::{FrameFilter, Passage, Spot};
 use super::tag;
 use artery_engine::{Batch, Context, DropReason, Packet};
 use artery_table::switch::counts::Counts;
-use artery_table::switch::decide::{self, Cause, Change, Entered, Many, Note, Stop, Way};
+use artery_table::switch::decide::{self, Cause, Change, Entered, Many, Notes, Stop, Way};
 use artery_table::switch::{Direction, Learned, MacKey, MacTable, Sight, Switch, View, seconds};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ODD: u16 = u16::MAX;
 /// What is kept from batch to batch, so that it need not be made anew.
 #[derive(Default)]
 pub(super) struct Scratch {
-    notes: Vec<Note>,
+    notes: Notes,
     ways: Vec<u16>,
 }
 
@@ -49,16 +49,22 @@ impl Batches<'_> {
     fn switch_plain(&mut self, vlan: u16, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
         let Scratch { notes, ways } = scratch;
         let mut bytes = 0;
-        notes.clear();
-        notes.extend(batch.iter().map(|frame| {
-            bytes += frame.len() as u64;
-            decide::note(self.table, vlan, frame.data())
-        }));
+        notes.note(
+            self.table,
+            vlan,
+            batch.iter().map(|frame| {
+                bytes += frame.len() as u64;
+                frame.data()
+            }),
+        );
         self.counts.ports[usize::from(self.port)].received[1].add(bytes);
         ways.clear();
         match self.filter.is_some() && self.view.has_filter() {
-            false => ways.extend(notes.iter().map(|note| self.quick(note))),
-            true => self.filter_plain(notes, ways, batch, cx),
+            false => ways.extend((0..notes.len()).map(|frame| self.quick(notes, frame))),
+            true => {
+                self.filter_plain(notes, ways, batch, cx);
+                bytes = batch.iter().map(|frame| frame.len() as u64).sum();
+            }
         }
         let Some(first) = ways.first().copied() else { return };
         if first != ODD && ways.iter().all(|way| *way == first) {
@@ -74,36 +80,32 @@ impl Batches<'_> {
     }
 
     #[inline(always)]
-    fn quick(&self, note: &Note) -> u16 {
+    fn quick(&self, notes: &Notes, frame: usize) -> u16 {
         let now = seconds(self.now);
-        decide::quick(self.view, self.table, self.port, note, now).map_or(ODD, |(to, source)| {
+        notes.quick(frame, self.view, self.table, self.port, now).map_or(ODD, |(to, source)| {
             self.table.refresh(source, now);
             to
         })
     }
 
     /// The same, with a packet filter on the way. Frames that it blocks end here.
-    fn filter_plain(
-        &mut self,
-        notes: &mut Vec<Note>,
-        ways: &mut Vec<u16>,
-        batch: &mut Batch,
-        cx: &mut Context<'_>,
-    ) {
-        let mut notes = notes.iter();
+    fn filter_plain(&mut self, notes: &Notes, ways: &mut Vec<u16>, batch: &mut Batch, cx: &mut Context<'_>) {
         let now = seconds(self.now);
+        let mut numbers = 0..;
         batch.filter_map(|mut frame| {
-            let note = notes.next()?;
-            let Some((to, source)) = decide::quick(self.view, self.table, self.port, note, now) else {
+            let number = numbers.next()?;
+            let quick = notes.quick(number, self.view, self.table, self.port, now);
+            let Some((to, source)) = quick else {
                 ways.push(ODD);
                 return Some(frame);
             };
-            if note.is_ip() && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
+            let is_ip = notes.is_ip(number);
+            if is_ip && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
                 self.drop(frame, self.port, Cause::Filter, cx);
                 return None;
             }
             self.table.refresh(source, now);
-            if note.is_ip() && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
+            if is_ip && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
                 self.drop(frame, to, Cause::Filter, cx);
                 return None;
             }

@@ -1,11 +1,11 @@
 //! What becomes of a frame: pure functions of the frame, what the switch was told and what it knows of addresses.
 //!
 //! A frame [enters](enter), [goes somewhere](way), and [leaves](leave) by one port or many; a packet filter is asked
-//! between these. [`quick`] is the same for frames that meet nothing but the table, and leaves all others alone.
+//! between these. [`Notes::quick`] is the same for frames that meet nothing but the table, and leaves all others alone.
 //! Whoever asks what would become of a frame calls [`decide`].
 use super::command::Untagged;
 use super::config::{PortState, Role};
-use super::mac::{Entry, MacKey, MacTable, Sought};
+use super::mac::{Entry, MacKey, MacTable};
 use super::rules::{Direction, Mark};
 use super::sight::{Sight, header, is_group};
 use super::view::View;
@@ -360,49 +360,80 @@ pub fn decide(view: &View, port: u16, sight: &Sight<'_>, find: impl Fn(MacKey) -
     decision
 }
 
-/// Where both addresses of a frame are to be looked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Note {
-    source: Sought,
-    destination: Sought,
-    /// Whether the frame may be one that meets nothing but the table.
-    is_simple: bool,
-    ether_type: u16,
+/// What is noted of a batch of frames: what both addresses of each lead to.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Of each frame its source and its destination: their keys, and then what these are mixed to.
+    keys: Vec<u64>,
+    /// At which places these stand.
+    hits: Vec<u8>,
+    /// Its type; above it, whether it may be one that meets nothing but the table.
+    kinds: Vec<u32>,
 }
 
-impl Note {
-    /// Whether the frame carries IPv4 or IPv6, if it has no tag.
+const SIMPLE: u32 = 1 << 16;
+
+impl Notes {
+    /// Looks up both addresses of frames; `vlan` is that of the port they came by.
     #[inline]
-    pub fn is_ip(&self) -> bool {
-        matches!(EtherType(self.ether_type), EtherType::IPV4 | EtherType::IPV6)
+    pub fn note<'a>(&mut self, table: &MacTable, vlan: u16, frames: impl Iterator<Item = &'a [u8]>) {
+        let Notes { keys, hits, kinds } = self;
+        keys.clear();
+        kinds.clear();
+        for bytes in frames {
+            let (destination, source, ether_type) = header(bytes).unwrap_or(NO_HEADER);
+            // Without branches: what comes next can't be foreseen.
+            let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
+            let is_simple = !is_tagged & !is_group(destination);
+            keys.extend([source, destination].map(|address| MacKey::new(address, vlan).bits()));
+            kinds.push(u32::from(is_simple) * SIMPLE | u32::from(ether_type));
+        }
+        table.find_all(keys, hits);
+    }
+
+    /// Number of frames.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.kinds.len()
+    }
+    /// Whether there is no frame.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Whether a frame carries IPv4 or IPv6, if it has no tag.
+    #[inline]
+    pub fn is_ip(&self, frame: usize) -> bool {
+        let kind = self.kinds.get(frame).map_or(0, |kind| *kind as u16);
+        matches!(EtherType(kind), EtherType::IPV4 | EtherType::IPV6)
+    }
+
+    /// Where a frame goes that came by a plain port (see [`View::is_plain`]), if it meets nothing but the table: its
+    /// source is known to be at that port, and its destination to be at another that is open to it. Then [`decide`]
+    /// says the same, and nothing is to be learned but that the source was seen, which is what the entry is for.
+    #[inline(always)]
+    pub fn quick(
+        &self,
+        frame: usize,
+        view: &View,
+        table: &MacTable,
+        port: u16,
+        now: u32,
+    ) -> Option<(u16, Entry)> {
+        if self.kinds.get(frame)? & SIMPLE == 0 {
+            return None;
+        }
+        let both = 2 * frame..2 * frame + 2;
+        let (&[source, destination], &[at, to]) = (self.keys.get(both.clone())?, self.hits.get(both)?) else {
+            return None;
+        };
+        let source = table.found(source, at)?;
+        let destination = table.found(destination, to)?;
+        let to = destination.port();
+        let is_known = source.port() == port && !destination.is_old(now, view.timeout);
+        (is_known && view.is_plain_between(port, to)).then_some((to, source))
     }
 }
 
-/// Notes where the addresses of a frame are to be looked for, and asks for these lines; `vlan` is that of the port.
-#[inline(always)]
-pub fn note(table: &MacTable, vlan: u16, bytes: &[u8]) -> Note {
-    let Some((destination, source, ether_type)) = header(bytes) else { return Note::default() };
-    // Without branches: what comes next can't be foreseen.
-    let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
-    Note {
-        source: table.begin(MacKey::new(source, vlan)),
-        destination: table.begin(MacKey::new(destination, vlan)),
-        is_simple: !is_tagged & !is_group(destination),
-        ether_type,
-    }
-}
-
-/// Where a frame goes that came by a plain port (see [`View::is_plain`]), if it meets nothing but the table: its source
-/// is known to be at that port, and its destination to be at another that is open to it. Then [`decide`] says the same,
-/// and nothing is to be learned but that the source was seen, which is what the entry is for.
-#[inline(always)]
-pub fn quick(view: &View, table: &MacTable, port: u16, note: &Note, now: u32) -> Option<(u16, Entry)> {
-    if !note.is_simple {
-        return None;
-    }
-    let source = table.find(note.source)?;
-    let destination = table.find(note.destination)?;
-    let to = destination.port();
-    let is_known = source.port() == port && !destination.is_old(now, view.timeout);
-    (is_known && view.is_plain_between(port, to)).then_some((to, source))
-}
+/// What stands for a header that a frame is too short for: one of a group, which is not looked up.
+const NO_HEADER: (u64, u64, u16) = (u64::MAX >> 16, 0, 0);

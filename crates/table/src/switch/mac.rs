@@ -13,7 +13,8 @@
 //! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
 //! moves an entry only from its first bucket to its second, in which it stands before it is overwritten in the first;
 //! who looks at the first, then at the second, finds it.
-use crate::simd::prefetch;
+use crate::simd::mac::{BITS, Mixer, Tags};
+use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
 use artery_wire::EtherAddr;
 use std::hash::{BuildHasher, RandomState};
@@ -40,14 +41,19 @@ const LEAST_BITS: u32 = 11;
 /// From so many buckets on huge pages are asked for.
 const HUGE_BITS: u32 = 14;
 
-const KEY_BITS: u32 = 60;
-const KEY: u64 = (1 << KEY_BITS) - 1;
+const KEY: u64 = (1 << BITS) - 1;
 
 /// An address in a VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MacKey(u64);
 
 impl MacKey {
+    /// The key as a number, of [`BITS`] bits.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
     /// The key of an address, of which 48 bits count, in a VLAN, of which 12 do.
     #[inline]
     pub fn new(address: u64, vlan: u16) -> MacKey {
@@ -77,8 +83,7 @@ pub(super) fn bits_of(address: EtherAddr) -> u64 {
 /// A permutation of keys that who doesn't know the seed can't foresee.
 #[derive(Clone, Copy)]
 struct Mix {
-    mask: u64,
-    factors: [u64; 2],
+    mixer: Mixer,
     inverses: [u64; 2],
 }
 
@@ -86,15 +91,12 @@ impl Mix {
     fn new(seed: [u64; 3]) -> Mix {
         let [mask, first, second] = seed.map(scramble);
         let factors = [first | 1, second | 1];
-        Mix { mask: mask & KEY, factors, inverses: factors.map(inverse) }
+        Mix { mixer: Mixer { mask: mask & KEY, factors }, inverses: factors.map(inverse) }
     }
 
     #[inline(always)]
     fn mix(&self, key: MacKey) -> u64 {
-        let mut word = (key.0 ^ self.mask).wrapping_mul(self.factors[0]) & KEY;
-        word ^= word >> 30;
-        word = word.wrapping_mul(self.factors[1]) & KEY;
-        word ^ word >> 30
+        self.mixer.mix(key.0)
     }
 
     /// A shift by half the bits or more is undone by itself.
@@ -102,7 +104,7 @@ impl Mix {
         let mut word = mixed ^ mixed >> 30;
         word = word.wrapping_mul(self.inverses[1]) & KEY;
         word ^= word >> 30;
-        MacKey(word.wrapping_mul(self.inverses[0]) & KEY ^ self.mask)
+        MacKey(word.wrapping_mul(self.inverses[0]) & KEY ^ self.mixer.mask)
     }
 }
 
@@ -261,6 +263,7 @@ pub struct MacTable {
     /// One less than the number of buckets.
     mask: u32,
     mix: Mix,
+    simd: Simd,
 }
 
 impl MacTable {
@@ -277,7 +280,7 @@ impl MacTable {
         let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
         let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
         let words = Words::new(storage, "stations", WORDS << bits)?;
-        Ok(MacTable { words, bits, mask: (1 << bits) - 1, mix: Mix::new(seed) })
+        Ok(MacTable { words, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::best() })
     }
 
     /// Number of buckets.
@@ -297,12 +300,30 @@ impl MacTable {
         Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
     }
 
-    /// The same, and asks for the line that it will be looked for in.
+    /// Looks many keys up at once: makes of each what it is mixed to, and tells where in its first bucket it stands, a bit
+    /// for each place.
+    #[inline]
+    pub(super) fn find_all(&self, keys: &mut [u64], hits: &mut Vec<u8>) {
+        self.mix.mixer.mix_all(self.simd, keys);
+        for mixed in &*keys {
+            prefetch(self.bucket(*mixed as u32 & self.mask));
+        }
+        let tags = Tags { bits: self.bits, shift: MATCH_SHIFT };
+        tags.find_all(self.simd, self.words.as_chunks().0, keys, hits);
+    }
+
+    /// What is known of a key that was looked up with others.
     #[inline(always)]
-    pub fn begin(&self, key: MacKey) -> Sought {
-        let sought = self.place(key);
-        prefetch(self.bucket(sought.bucket));
-        sought
+    pub(super) fn found(&self, mixed: u64, hits: u8) -> Option<Entry> {
+        let sought = Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits };
+        let bucket = self.bucket(sought.bucket);
+        let place = hits.trailing_zeros() as usize;
+        let word = bucket[..PLACES].get(place).map_or(0, |word| word.load(Acquire));
+        if word >> MATCH_SHIFT == sought.tag << 2 | 1 {
+            let seen = half(bucket, place as u32);
+            return Some(Entry::at(word, seen, sought.bucket * WORDS as u32 + place as u32));
+        }
+        if half(bucket, OVERFLOW) == 0 { None } else { self.find_beyond(sought) }
     }
 
     /// The other bucket of a tag.
