@@ -260,7 +260,6 @@ impl Filter {
             id: state.id,
             moved: state.moved,
             interface: bound_to,
-            ..Cold::FREE
         };
         let is_own = state.creator == self.settings.host_id;
         let extra = (!is_own).then(|| Box::new(Extra { creator: state.creator, ..Extra::default() }));
