@@ -17,7 +17,7 @@ impl Tape<'_> {
         self.0.next().map_or(0, |number| number % n.max(1))
     }
 
-    fn from_to(&mut self, from: u32, to: u32) -> u32 {
+    fn within(&mut self, from: u32, to: u32) -> u32 {
         from + self.below(to - from + 1)
     }
 
@@ -102,13 +102,13 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
         group: None,
         flags: Flags::default(),
         icmp: None,
-        tos: tape.maybe(|tape| tape.from_to(1, 255) as u8),
+        tos: tape.maybe(|tape| tape.within(1, 255) as u8),
         priority: tape.maybe(|tape| tape.below(8) as u8),
-        max_packet_rate: tape.maybe(|tape| (tape.from_to(1, 99), tape.from_to(1, 99))),
+        max_packet_rate: tape.maybe(|tape| (tape.within(1, 99), tape.within(1, 99))),
         set,
         state: State::default(),
         // What is printed has six places: so many of 2³² are told apart.
-        probability: tape.maybe(|tape| (f64::from(tape.from_to(1, 100)) / 100.0 * 4294967295.0 + 0.5) as u32),
+        probability: tape.maybe(|tape| (f64::from(tape.within(1, 100)) / 100.0 * 4294967295.0 + 0.5) as u32),
         is_fragment: false,
         scrub: tape.maybe(scrub).unwrap_or_default(),
         allows_options: false,
@@ -142,12 +142,12 @@ fn network(tape: &mut Tape, family: Family) -> HostAddress {
     let bits = tape.below(u32::MAX);
     match family {
         Family::Inet => {
-            let length = tape.from_to(1, 32);
+            let length = tape.within(1, 32);
             let address = Ipv4Addr::from_bits(bits & (u32::MAX << (32 - length)));
             HostAddress::Network(address.into(), length as u8)
         }
         Family::Inet6 => {
-            let length = tape.from_to(1, 128);
+            let length = tape.within(1, 128);
             let address = (0x2001_0db8_u128 << 96) | (u128::from(bits) << 40) | (u128::from(bits) << 7);
             let address = Ipv6Addr::from_bits(address & (u128::MAX << (128 - length)));
             HostAddress::Network(address.into(), length as u8)
@@ -231,7 +231,7 @@ fn states_and_flags(tape: &mut Tape, rule: &mut Rule) {
         rule.state.options = state_options(tape, rule.state.keep == Keep::Keep);
     }
     if may_be_tcp && !rule.is_fragment {
-        let (set, of) = (tape.below(256) as u8, tape.from_to(1, 255) as u8);
+        let (set, of) = (tape.below(256) as u8, tape.within(1, 255) as u8);
         let keeps = rule.state.keep != Keep::No;
         let any = Flags { set: 0, of: 0, is_any: keeps };
         rule.flags =
@@ -245,7 +245,7 @@ fn state_options(tape: &mut Tape, may_be_sloppy: bool) -> StateOptions {
         is_pflow: tape.chance(4),
         is_sloppy: may_be_sloppy && tape.chance(4),
         binding: tape.maybe(|_| Binding::Bound),
-        timeouts: vec![(Timeout::TcpFirst, tape.from_to(1, 99)), (Timeout::TcpTsdiff, tape.from_to(1, 99))],
+        timeouts: vec![(Timeout::TcpFirst, tape.within(1, 99)), (Timeout::TcpTsdiff, tape.within(1, 99))],
         ..StateOptions::default()
     };
     if tape.chance(2) {
@@ -258,7 +258,7 @@ fn state_options(tape: &mut Tape, may_be_sloppy: bool) -> StateOptions {
         }
         1 => {
             options.source_track = Some(SourceTrack::Rule);
-            options.max_source_rate = Some((tape.from_to(1, 9), 7));
+            options.max_source_rate = Some((tape.within(1, 9), 7));
             options.overload = Some(("bad".into(), tape.pick(&[Flush::No, Flush::Rule, Flush::Global])));
             options.timeouts.push((Timeout::SourceTrack, 7));
         }
@@ -292,7 +292,7 @@ fn pool(tape: &mut Tape, family: Option<Family>) -> Pool {
 
 fn ways(tape: &mut Tape, rule: &mut Rule) {
     let keeps = rule.state.keep != Keep::No;
-    let (a, b) = (tape.from_to(1, 9999) as u16, tape.from_to(10_000, 60_000) as u16);
+    let (a, b) = (tape.within(1, 9999) as u16, tape.within(10_000, 60_000) as u16);
     let ports = [None, Some(PoolPorts::One(a)), Some(PoolPorts::Range(a, b))];
     if (keeps || rule.action == Action::Match) && tape.chance(3) {
         let mut pool = pool(tape, rule.family);
@@ -317,7 +317,7 @@ fn ways(tape: &mut Tape, rule: &mut Rule) {
 /// Rules, some within anchors.
 fn ruleset(tape: &mut Tape, depth: usize) -> Ruleset {
     let mut found = Ruleset::default();
-    for _ in 0..tape.from_to(1, 3) {
+    for _ in 0..tape.within(1, 3) {
         let one = match depth < 3 && tape.chance(4) {
             true => anchor(tape, depth),
             false => rule(tape),
