@@ -165,7 +165,7 @@ fn lookups(networks: u64, is_v6: bool) -> [f64; 2] {
         match is_v6 {
             false => Ipv4Addr::from_bits(mixed(n) as u32).into(),
             true => {
-                Ipv6Addr::from_bits(0x2000 << 112 | u128::from(mixed(n)) << 56 | u128::from(mixed(n + 7)))
+                Ipv6Addr::from_bits((0x2000 << 112) | (u128::from(mixed(n)) << 56) | u128::from(mixed(n + 7)))
                     .into()
             }
         }

@@ -4,7 +4,7 @@ use super::candidates::Candidates;
 use super::test::{Conditions, PortTest, Rare, Test};
 use super::threshold::Threshold;
 use super::walk::{Block, Effect, Kind, Program};
-use super::{Compiled, RuleId, RuleRecord};
+use super::{Compiled, RuleRecord};
 use crate::anchors::{Anchors, Called, calls};
 use crate::names::{Interfaces, Tags};
 use crate::options::SetOption;
@@ -354,17 +354,4 @@ fn skipped(main: Option<&Arc<Ruleset>>, interfaces: &Interfaces) -> Box<[bool]> 
         .flatten()
         .collect();
     interfaces.0.iter().map(|record| names.iter().any(|name| record.is_called(name))).collect()
-}
-
-impl RuleRecord {
-    /// How log and counters name it: its anchor and its number.
-    pub fn path(&self) -> (&str, u32) {
-        (&self.anchor, self.number)
-    }
-}
-
-impl From<RuleId> for usize {
-    fn from(id: RuleId) -> usize {
-        id.0 as usize
-    }
 }

@@ -28,7 +28,7 @@ impl Threshold {
             let (count, last) = (seen >> 32, seen & u64::from(u32::MAX));
             let passed = now.saturating_sub(last).min(self.seconds);
             let left = count - count * passed / self.seconds;
-            (left + ONE).min(self.limit + ONE) << 32 | now.max(last)
+            ((left + ONE).min(self.limit + ONE) << 32) | now.max(last)
         };
         let before = self.seen.fetch_update(Relaxed, Relaxed, |seen| Some(next(seen)));
         next(before.unwrap_or_else(|seen| seen)) >> 32 <= self.limit

@@ -233,10 +233,10 @@ impl Walk<'_, '_, '_> {
 
     /// The next candidate of those that are asked in order.
     fn next(&self, block: &Block, base: usize, from: usize) -> Option<usize> {
-        let eager = self.in_order(block);
+        let eager = self.in_order(block).iter().enumerate().skip(from / 64);
         let mut above = u64::MAX << (from % 64);
-        for word in from / 64..eager.len() {
-            let bits = self.scratch.row[base + word] & eager[word] & above;
+        for (word, eager) in eager {
+            let bits = self.scratch.row[base + word] & eager & above;
             if bits != 0 {
                 return Some(word * 64 + bits.trailing_zeros() as usize);
             }

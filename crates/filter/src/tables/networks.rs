@@ -109,7 +109,9 @@ impl<K: Key> Changes<K> {
         let (mut starts, mut answers) = (vec![K::LEAST], vec![None]);
         for interval in intervals {
             if starts.last() == Some(&interval.first) {
-                (starts.pop(), answers.pop()); // nothing is between this one and the one before
+                // Nothing is between this one and the one before.
+                starts.pop();
+                answers.pop();
             }
             starts.push(interval.first);
             answers.push(Some(interval.answer.clone()));
@@ -273,7 +275,7 @@ mod tests {
                 let mut touched = Vec::new();
                 for (bits, length, is_there, is_negated) in change {
                     // Few bits, near both ends, so that networks nest and come again.
-                    let network = (u32::from(bits & 0xf0) << 24 | u32::from(bits & 15)).first_of(length);
+                    let network = ((u32::from(bits & 0xf0) << 24) | u32::from(bits & 15)).first_of(length);
                     touched.push((network, length));
                     match is_there {
                         true => networks.entries.insert((network, length), entry(is_negated, counts)),
@@ -282,7 +284,7 @@ mod tests {
                 }
                 networks.changed(&touched);
                 let snapshot = networks.snapshot();
-                for address in (0..=255u32).map(|n| (n & 0xf0) << 24 | n & 15).chain([u32::MAX, 0x7fff_ffff, 1 << 16]) {
+                for address in (0..=255u32).map(|n| ((n & 0xf0) << 24) | (n & 15)).chain([u32::MAX, 0x7fff_ffff, 1 << 16]) {
                     let entry = longest(&networks, address);
                     prop_assert_eq!(snapshot.contains(address), entry.is_some_and(|entry| !entry.is_negated));
                     let counters = snapshot.counters(address).map(std::ptr::from_ref);

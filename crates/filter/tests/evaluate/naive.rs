@@ -15,37 +15,37 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// A rule by the path of its anchor and its number.
-pub type Name = (String, u32);
+pub(crate) type Name = (String, u32);
 
 /// All that an evaluation leaves, with names instead of numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Result {
-    pub decision: Decision,
-    pub rule: Option<Name>,
-    pub anchor: Option<Name>,
-    pub keep: Keep,
-    pub allows_options: bool,
-    pub tag: String,
-    pub actions: Actions,
-    pub nat: Option<Name>,
-    pub redirect: Option<Name>,
-    pub route: Option<RouteKind>,
-    pub matched: Vec<Name>,
-    pub logged: Vec<(Name, Option<Name>, u16)>,
-    pub facts: Facts,
+pub(crate) struct Result {
+    pub(crate) decision: Decision,
+    pub(crate) rule: Option<Name>,
+    pub(crate) anchor: Option<Name>,
+    pub(crate) keep: Keep,
+    pub(crate) allows_options: bool,
+    pub(crate) tag: String,
+    pub(crate) actions: Actions,
+    pub(crate) nat: Option<Name>,
+    pub(crate) redirect: Option<Name>,
+    pub(crate) route: Option<RouteKind>,
+    pub(crate) matched: Vec<Name>,
+    pub(crate) logged: Vec<(Name, Option<Name>, u16)>,
+    pub(crate) facts: Facts,
 }
 
 /// What rules are about, and what they remember.
-pub struct Naive {
-    pub rulesets: BTreeMap<String, Ruleset>,
-    pub tables: HashMap<String, Vec<(IpAddr, u8, bool)>>,
-    pub interfaces: Interfaces,
-    pub rates: HashMap<Name, Threshold>,
-    pub expired: HashSet<Name>,
+pub(crate) struct Naive {
+    pub(crate) rulesets: BTreeMap<String, Ruleset>,
+    pub(crate) tables: HashMap<String, Vec<(IpAddr, u8, bool)>>,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) rates: HashMap<Name, Threshold>,
+    pub(crate) expired: HashSet<Name>,
 }
 
 /// Routes by the last byte of an address.
-pub struct Roads;
+pub(crate) struct Roads;
 
 fn last(address: IpAddr) -> u8 {
     match address {
@@ -56,11 +56,11 @@ fn last(address: IpAddr) -> u8 {
 
 impl Routes for Roads {
     fn has_route(&self, address: IpAddr) -> bool {
-        last(address) % 2 == 0
+        last(address).is_multiple_of(2)
     }
 
     fn leads_to(&self, address: IpAddr, interface: Interface) -> bool {
-        (u16::from(last(address)) + interface.0) % 3 != 0
+        !(u16::from(last(address)) + interface.0).is_multiple_of(3)
     }
 
     fn has_label(&self, address: IpAddr, label: &str) -> bool {
@@ -69,7 +69,7 @@ impl Routes for Roads {
 }
 
 /// Translates to the first address of a pool, and to ports that tell whether it was asked.
-pub struct Simple;
+pub(crate) struct Simple;
 
 impl Translate for Simple {
     fn translate(
@@ -117,7 +117,7 @@ struct Run<'a> {
 
 impl Naive {
     /// Evaluates; the tag of `facts` is one of `tags`.
-    pub fn evaluate(
+    pub(crate) fn evaluate(
         &mut self,
         facts: Facts,
         tags: &Tags,

@@ -11,20 +11,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A generator that a test can begin again from its seed (splitmix64).
 #[derive(Clone)]
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
-pub const TABLES: [&str; 3] = ["bad", "good", "none"];
-pub const TAGS: [&str; 3] = ["", "x", "y"];
+pub(crate) const TABLES: [&str; 3] = ["bad", "good", "none"];
+pub(crate) const TAGS: [&str; 3] = ["", "x", "y"];
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
@@ -43,9 +43,9 @@ impl Random {
     fn address(&mut self) -> IpAddr {
         let (high, low) = (self.below(2), self.below(8));
         if self.one_in(4) {
-            Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(high) << 64 | u128::from(low)).into()
+            Ipv6Addr::from_bits((0x2001_0db8 << 96) | (u128::from(high) << 64) | u128::from(low)).into()
         } else {
-            Ipv4Addr::from_bits(10 << 24 | (high as u32) << 16 | low as u32).into()
+            Ipv4Addr::from_bits((10 << 24) | ((high as u32) << 16) | low as u32).into()
         }
     }
 
@@ -89,7 +89,7 @@ impl Random {
                 let address = self.address();
                 let mask = match address {
                     IpAddr::V4(_) => Ipv4Addr::from_bits(0xff00_0003).into(),
-                    IpAddr::V6(_) => Ipv6Addr::from_bits(u128::MAX << 100 | 5).into(),
+                    IpAddr::V6(_) => Ipv6Addr::from_bits((u128::MAX << 100) | 5).into(),
                 };
                 AddressMatch::Host(HostAddress::Masked(address, mask))
             }
@@ -153,7 +153,7 @@ impl Random {
     }
 
     /// A rule set of so many rules at most, whose anchors have these names if they have any.
-    pub fn ruleset(&mut self, names: &[&str], depth: u32, most: u64) -> Ruleset {
+    pub(crate) fn ruleset(&mut self, names: &[&str], depth: u32, most: u64) -> Ruleset {
         let count = self.below(most + 1);
         Ruleset { rules: (0..count).map(|_| self.rule(names, depth)).collect(), ..Ruleset::default() }
     }
@@ -239,7 +239,7 @@ impl Random {
     }
 
     /// A packet of which anything may be, also what no sender would send.
-    pub fn facts(&mut self) -> Facts {
+    pub(crate) fn facts(&mut self) -> Facts {
         let source = self.address();
         let mut destination = self.address();
         while destination.is_ipv4() != source.is_ipv4() {
@@ -266,7 +266,7 @@ impl Random {
     }
 
     /// Makes a rule speak of few of many addresses and ports.
-    pub fn scatter(&mut self, rule: &mut Rule) {
+    pub(crate) fn scatter(&mut self, rule: &mut Rule) {
         rule.is_quick &= self.one_in(8);
         let length = 16 + self.below(17) as u8;
         let network = masked(self.scattered(), length);
@@ -279,17 +279,17 @@ impl Random {
     }
 
     fn scattered(&mut self) -> IpAddr {
-        Ipv4Addr::from_bits(10 << 24 | self.below(1 << 24) as u32).into()
+        Ipv4Addr::from_bits((10 << 24) | self.below(1 << 24) as u32).into()
     }
 
     /// A packet that such rules speak of.
-    pub fn scattered_facts(&mut self) -> Facts {
+    pub(crate) fn scattered_facts(&mut self) -> Facts {
         let (source, destination) = (self.scattered(), self.scattered());
         Facts { source, destination, destination_port: self.below(65536) as u16, ..self.facts() }
     }
 
     /// Entries of a table.
-    pub fn entries(&mut self) -> Vec<(IpAddr, u8, bool)> {
+    pub(crate) fn entries(&mut self) -> Vec<(IpAddr, u8, bool)> {
         let count = self.below(8);
         let mut entries: Vec<(IpAddr, u8, bool)> = Vec::new();
         for _ in 0..count {
@@ -303,7 +303,7 @@ impl Random {
 }
 
 /// The interfaces that rules and packets are about.
-pub fn interfaces() -> Interfaces {
+pub(crate) fn interfaces() -> Interfaces {
     let address =
         |address: &str, length| InterfaceAddress { address: address.parse().unwrap(), length, peer: None };
     let record = |name: &str, groups: &[&str], domain, addresses: &[InterfaceAddress]| InterfaceRecord {

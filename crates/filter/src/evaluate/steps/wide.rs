@@ -79,7 +79,7 @@ mod tests {
             keys in proptest::collection::vec((0u64..41, 0u64..7), 50),
             has_lowers: bool,
         ) {
-            let whole = |(upper, lower): (u64, u64)| u128::from(upper) << 64 | u128::from(lower);
+            let whole = |(upper, lower): (u64, u64)| (u128::from(upper) << 64) | u128::from(lower);
             let mut starts: Vec<u128> =
                 halves.iter().map(|(upper, lower)| whole((*upper, if has_lowers { *lower } else { 0 }))).collect();
             starts.push(0);
