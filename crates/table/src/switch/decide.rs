@@ -386,7 +386,7 @@ impl Notes {
             let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
             let is_simple = !is_tagged & !is_group(destination);
             keys.extend([source, destination].map(|address| MacKey::new(address, vlan).bits()));
-            kinds.push(u32::from(is_simple) * SIMPLE | u32::from(ether_type));
+            kinds.push((u32::from(is_simple) * SIMPLE) | u32::from(ether_type));
         }
         table.find_all(keys, hits);
     }

@@ -191,7 +191,7 @@ fn ports_in_a_common_group_do_not_talk_to_each_other() {
     assert_eq!(lab.ports(0, &plain(B, A)).len(), 30, "each has a group of its own");
     for (from, to) in (0..31_u16).flat_map(|from| (0..31_u16).map(move |to| (from, to))) {
         lab.tell(&format!("-protected p{to} protected p{to} {},{}", to + 1, from + 1)).unwrap();
-        assert_eq!(lab.ports(from, &plain(B, A)).contains(&to), false, "{from} to {to}");
+        assert!(!lab.ports(from, &plain(B, A)).contains(&to), "{from} to {to}");
         lab.tell(&format!("protected p{to} {}", to + 1)).unwrap();
         assert_eq!(lab.ports(from, &plain(B, A)).contains(&to), from != to);
     }

@@ -175,7 +175,7 @@ fn rules_hold_for_frames_of_known_stations_too() {
     goes(&mut bench, 0, &frame(B, A), &[1]);
     bench.write("ifconfig", &format!("rule block out on em1 src {A}")).unwrap();
     goes(&mut bench, 0, &frame(B, A), &[]);
-    bench.write("ifconfig", &format!("flushrule em1 rule block in on em0 arp request spa 10.0.0.1")).unwrap();
+    bench.write("ifconfig", "flushrule em1 rule block in on em0 arp request spa 10.0.0.1").unwrap();
     goes(&mut bench, 0, &frame(B, A), &[1]);
     goes(&mut bench, 0, &arp_request(A, "10.0.0.1", "10.0.0.2").bytes(), &[]);
     goes(&mut bench, 0, &arp_request(A, "10.0.0.3", "10.0.0.2").bytes(), &[1, 2]);
