@@ -16,7 +16,8 @@ const MOVES: u32 = 5;
 const MOVERS: usize = 256;
 /// Moves that are kept to be told.
 const MOST_TOLD: usize = 64;
-/// Buckets that an old entry is looked for in when there is no room: in this many, and until some were compared.
+/// Buckets that an old entry is looked for in when there is no room: in this many, unless there was none, and until some were
+/// compared. A table that is full has few empty buckets, but for the least one.
 const HUNT: u32 = 1024;
 const COMPARED: usize = 16;
 /// Least time between two new addresses, of those that may be learned at once after a rest.
@@ -310,7 +311,7 @@ impl Learner {
     fn evict(&mut self) -> bool {
         let mut oldest: Option<Entry> = None;
         let mut compared = 0;
-        for _ in 0..HUNT.min(self.table.buckets()) {
+        for passed in 0..self.table.buckets() {
             for (_, entry) in self.table.entries(self.hunted..self.hunted + 1) {
                 if !entry.is_static() {
                     compared += 1;
@@ -318,7 +319,7 @@ impl Learner {
                 }
             }
             self.hunted = (self.hunted + 1) % self.table.buckets();
-            if compared >= COMPARED {
+            if compared >= COMPARED || (passed >= HUNT && compared > 0) {
                 break;
             }
         }
