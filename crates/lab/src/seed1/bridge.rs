@@ -7,7 +7,7 @@
 //! wants the locks, as nobody did then: they cost what locks cost.
 
 use super::addresses::Addresses;
-use artery_elements::switching::{Filters, FrameFilter, Passage, Spot};
+use artery_elements::switching::{Filters, FrameFilter, Passage, Spot, of_file};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
@@ -35,6 +35,7 @@ in and wherever it goes out, whatever the links say.",
         Arg::keyword("MAXADDR", "addresses", "100", "most addresses that are learned"),
         Arg::keyword("TIMEOUT", "seconds", "240", "after how long an address that is not seen is forgotten; 0 is never"),
         Arg::keyword("STATION", "Ethernet address", "", "the address of a port; any number of them"),
+        Arg::keyword("PF", "filename", "", "the rules of its packet filter; without it, what the router has under its name, or none"),
         Arg::keyword("LINK0", "bool", "false", "whether IP multicast is dropped"),
         Arg::keyword("LINK1", "bool", "false", "whether other multicast is dropped"),
         Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
@@ -94,7 +95,7 @@ impl Bridge {
             ages: None,
             name: args.name().to_string(),
             filters: args.resource(),
-            filter: None,
+            filter: own_filter(args)?,
         })
     }
 
@@ -214,14 +215,27 @@ fn next(queue: &Mutex<VecDeque<Waiting>>) -> Option<Waiting> {
     lock(queue).pop_front()
 }
 
+/// The names of so many ports.
+fn ports(count: usize) -> Vec<String> {
+    (0..count).map(|port| format!("p{port}")).collect()
+}
+
+/// The filter with the rules of PF.
+fn own_filter(args: &Args<'_>) -> Result<Option<Box<dyn FrameFilter>>, ArgError> {
+    let Some(file) = args.read::<Option<String>>("PF")? else { return Ok(None) };
+    let filter = of_file(args.domain(), args.name(), &ports(args.outputs()), &file);
+    filter.map(Some).map_err(|why| ArgError::wrong_at(&file, why))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Element for Bridge {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let ports: Vec<String> = (0..cx.outputs()).map(|port| format!("p{port}")).collect();
-        self.filter = self.filters.make(&self.name, &ports);
+        if let Some(filter) = self.filters.make(&self.name, &ports(cx.outputs())) {
+            self.filter = Some(filter);
+        }
         Ok(())
     }
 
@@ -241,6 +255,9 @@ impl Element for Bridge {
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         self.age(cx);
         let mut filter = self.filter.take();
+        if let Some(filter) = &mut filter {
+            filter.begin(cx);
+        }
         let served = self.serve(&mut Pf(filter.as_deref_mut()), cx);
         self.filter = filter;
         served
@@ -338,6 +355,9 @@ mod tests {
             assert_eq!(frame.data()[12..14], [8, 0]);
             lock(&self.0).push((passage.spot, passage.direction));
             (passage.spot, passage.direction) != (Spot::Port(2), Direction::Out)
+        }
+        fn as_any(&mut self) -> &mut dyn std::any::Any {
+            self
         }
     }
 

@@ -6,6 +6,7 @@ use crate::program::checked_with;
 use crate::voice::print;
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Settings, Sink};
+use artery_lang::args::quote;
 use clap::Subcommand;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,6 +21,9 @@ pub(super) const BEGINS: &str = "begins";
 pub enum Part {
     /// Be the old bridge(4) between these interfaces, until SIGINT or SIGTERM
     Bridge {
+        /// The rules of its packet filter
+        #[arg(long, value_name = "FILE")]
+        pf: String,
         /// Its ports
         #[arg(required = true)]
         ports: Vec<String>,
@@ -46,7 +50,7 @@ pub(crate) fn classes() -> Classes {
 /// Carries out a part.
 pub fn run(part: &Part) -> anyhow::Result<()> {
     match part {
-        Part::Bridge { ports } => forward(ports),
+        Part::Bridge { pf, ports } => forward(pf, ports),
         Part::Memory { switch, stations, millis } => {
             let rate = memory::rate(*switch, *stations, Duration::from_millis(*millis))?;
             Ok(print(&format!("{rate:.3}"))?)
@@ -54,22 +58,22 @@ pub fn run(part: &Part) -> anyhow::Result<()> {
     }
 }
 
-fn forward(ports: &[String]) -> anyhow::Result<()> {
+fn forward(pf: &str, ports: &[String]) -> anyhow::Result<()> {
     let settings = Settings { chatter: Sink::Stderr, ..Settings::default() };
-    let router = checked_with(classes(), "bridge", &configuration(ports), &[])?.build(settings)?;
+    let router = checked_with(classes(), "bridge", &configuration(pf, ports), &[])?.build(settings)?;
     let running = router.start();
     print(BEGINS)?;
     running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
     Ok(())
 }
 
-fn configuration(ports: &[String]) -> String {
+fn configuration(pf: &str, ports: &[String]) -> String {
     let port = |(n, name): (usize, &String)| {
         format!(
             "FromDevice({name}, PROMISC true, SNIFFER false) -> [{n}] bridge;\nbridge[{n}] -> ToDevice({name});\n"
         )
     };
-    "bridge :: Bridge;\n".to_string() + &ports.iter().enumerate().map(port).collect::<String>()
+    format!("bridge :: Bridge(PF {});\n", quote(pf)) + &ports.iter().enumerate().map(port).collect::<String>()
 }
 
 #[cfg(test)]
@@ -78,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_bridge_is_a_configuration_of_all_its_ports() {
-        let text = configuration(&["eth0", "eth1", "eth2"].map(String::from));
+        let text = configuration("pf.conf", &["eth0", "eth1", "eth2"].map(String::from));
         checked_with(classes(), "bridge", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(text.matches("ToDevice").count(), 3);
     }

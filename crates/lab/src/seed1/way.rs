@@ -139,8 +139,13 @@ impl Running {
     fn bridge(&mut self, bed: &Bed) -> Result<()> {
         more_ports(bed)?;
         let this = program::this().map_err(|error| system(io::Error::other(error.to_string())))?;
-        let command = bed.r.command([this]).args([super::SUBCOMMAND, "bridge"]).args(PORTS);
-        self.begin(command, super::part::BEGINS)
+        let files = tempfile::tempdir().map_err(system)?;
+        let rules = files.path().join("pf.conf");
+        fs::write(&rules, PF).map_err(system)?;
+        let command = bed.r.command([this]).args([super::SUBCOMMAND, "bridge", "--pf"]).arg(rules);
+        self.begin(command.args(PORTS), super::part::BEGINS)?;
+        self._files = Some(files);
+        Ok(())
     }
 
     fn begin(&mut self, command: Command, sign: &str) -> Result<()> {
