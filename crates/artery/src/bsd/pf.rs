@@ -29,6 +29,7 @@ pub(super) fn judge(etc: &Etc, plan: &mut Plan) {
         let place = Place { file, line };
         plan.judged.push(Judged { place, text: "(the file)".to_string(), verdict: Verdict::Refused(why) });
     }
+    plan.pf = Some(file.clone());
     let notes: Vec<Note> = plan.switches.iter().filter_map(unseen).collect();
     plan.notes.extend(notes.into_iter().map(|note| Note { file: file.clone(), ..note }));
 }
@@ -54,18 +55,18 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
 }
 
 /// Why a rule is refused that would not hold.
-const UNASKED: &str = "the switches that are started here let all pass that pf would see, so that this rule would not hold; \
-                       block by 'rule' in hostname.veb0, or take the line away";
+const UNASKED: &str = "the packet filter is asked at a vport only where its switch has link1, so that this rule would not hold; \
+                       add 'link1' to the switch's file, or take the line away";
 
-/// The rules that do more than let packets pass, where a switch has packets for them.
+/// The rules that do more than let packets pass, where a switch has packets for them that it does not show.
 fn unasked(plan: &Plan, ruleset: &Ruleset) -> Vec<RulePlace> {
     let is_plain = |rule: &Rule| {
         let changes = rule.nat.is_some() || rule.redirect.is_some() || rule.route.is_some();
         rule.action == Action::Pass && !changes && rule.max_packet_rate.is_none()
     };
-    let sees =
-        |switch: &Switch| shows_all(switch) || switch.ports.iter().any(|port| port.kind == PortKind::Door);
-    match plan.switches.iter().any(sees) {
+    let hides =
+        |switch: &Switch| !shows_all(switch) && switch.ports.iter().any(|port| port.kind == PortKind::Door);
+    match plan.switches.iter().any(hides) {
         true => ruleset.rules.iter().filter(|rule| !is_plain(rule)).map(|rule| rule.place.clone()).collect(),
         false => Vec::new(),
     }
@@ -187,7 +188,8 @@ mod tests {
             refused.map(|line| line.place.line).collect::<Vec<_>>()
         };
         assert_eq!(refused("add em0 add em1 up"), [0; 0]);
-        assert_eq!(refused("add em0 add em1 link1 up"), [2, 3]);
+        assert_eq!(refused("add em0 add em1 link1 up"), [0; 0]);
+        assert_eq!(refused("add em0 add vport0 link1 up"), [0; 0]);
         assert_eq!(refused("add em0 add vport0 up"), [2, 3]);
     }
 

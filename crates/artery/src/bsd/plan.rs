@@ -18,6 +18,8 @@ pub(super) struct Plan {
     pub(super) shell: Vec<Shell>,
     pub(super) judged: Vec<Judged>,
     pub(super) notes: Vec<Note>,
+    /// The file of the packet filter's rules, if there is one.
+    pub(super) pf: Option<String>,
 }
 
 /// A switch.
