@@ -140,9 +140,9 @@ shows what there is so far. While packets are followed, all are handled somewhat
         after_long_help = bsd::ifconfig::EXAMPLES
     )]
     Ifconfig(bsd::ifconfig::IfconfigOptions),
-    /// Check and print the rules of a packet filter, as BSD's pfctl does
+    /// Show, load and change the packet filters of a running router, as BSD's pfctl does, or check a file of rules
     #[command(after_long_help = pfctl::EXAMPLES)]
-    Pfctl(pfctl::PfctlOptions),
+    Pfctl(Box<pfctl::PfctlOptions>),
     /// Show routes, neighbors, next hops, ports, drops or elements of a running router
     #[command(after_long_help = show::EXAMPLES)]
     Show(show::ShowOptions),

@@ -1,12 +1,15 @@
 //! `artery pfctl`: the packet filter, by the options of OpenBSD's pfctl.
+mod live;
 mod machine;
 
+use crate::cli::Reach;
 use crate::voice::{complain, print};
 use anyhow::Context as _;
 use artery_filter::rule::Ruleset;
 use artery_filter::syntax::print::Style;
 use artery_filter::syntax::{Environment, Parsed, Settings, parse, read};
 use clap::{ArgAction, Args};
+use live::Filters;
 use std::io::Read as _;
 
 /// The last lines of its help.
@@ -14,19 +17,58 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery pfctl -nf pf.conf                 check a file: each mistake with its file and line
   artery pfctl -nvf pf.conf                and print what it means, a rule a line
   artery pfctl -nv -D if=eth0 -f -         the same for standard input, with a macro
+  artery pfctl -f pf.conf                  load it into the running router; with mistakes the old rules stay
+  artery pfctl -v -s rules                 the rules, and what each of them counted
+  artery pfctl -s states                   what is remembered of connections
+  artery pfctl -t friends -T add 192.0.2.7 change a table
+  artery pfctl -k 192.0.2.7                end the states of a host
 
 Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left out: -o is
 accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and names are those that
 tests assume, instead of this machine's.
 
-Exit status: 0 success, 1 mistakes in the rules.";
+Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
+
+Exit status: 0 success, 1 mistakes in the rules, or what was asked for is not so.";
 
 /// How deep files of anchors may load further ones.
 const MOST_LOADS: usize = 16;
 
 #[derive(Args)]
 pub(crate) struct PfctlOptions {
-    /// The rules, in the language of pf.conf(5); `-` for standard input
+    #[command(flatten)]
+    reach: Reach,
+    /// The packet filter, where there are several; otherwise all of them
+    #[arg(long, value_name = "NAME")]
+    element: Option<String>,
+    /// Show rules, states, info, Anchors, Sources, Tables, labels, timeouts, memory, Interfaces or all; any beginning will do
+    #[arg(short = 's', value_name = "WHAT")]
+    show: Option<String>,
+    /// Forget rules, states, info, Sources, Tables or all
+    #[arg(short = 'F', value_name = "WHAT")]
+    flush: Option<String>,
+    /// End states from a host or network, and given twice, to another; or `label L`, `id ID`, `key KEY`
+    #[arg(short = 'k', value_name = "HOST", action = ArgAction::Append)]
+    kill: Vec<String>,
+    /// Forget what is tracked of a source
+    #[arg(short = 'K', value_name = "HOST", action = ArgAction::Append)]
+    kill_sources: Vec<String>,
+    /// The table that -T is for
+    #[arg(short = 't', value_name = "TABLE", requires = "table_command")]
+    table: Option<String>,
+    /// Do with the table: add, delete, replace, show, test, zero, flush, kill, or expire SECONDS
+    #[arg(short = 'T', value_name = "COMMAND", requires = "table")]
+    table_command: Option<String>,
+    /// Turn the filter on
+    #[arg(short = 'e', conflicts_with = "disable")]
+    enable: bool,
+    /// Turn the filter off: all packets pass
+    #[arg(short = 'd')]
+    disable: bool,
+    /// Addresses for -T
+    #[arg(value_name = "ADDRESS", requires = "table")]
+    addresses: Vec<String>,
+    /// The rules, in the language of pf.conf(5); `-` for standard input. With -T: the addresses
     #[arg(short = 'f', value_name = "FILE")]
     file: Option<String>,
     /// Only read the rules, load nothing
@@ -86,15 +128,83 @@ pub(crate) struct Loaded {
 
 /// Does what the options say.
 pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
-    let Some(file) = &options.file else {
-        anyhow::bail!("pfctl needs rules to read: write -f FILE, or -f - for standard input");
-    };
+    let acts = options.show.is_some() || options.flush.is_some() || options.enable || options.disable;
+    let acts =
+        acts || options.table.is_some() || !options.kill.is_empty() || !options.kill_sources.is_empty();
+    if options.file.is_none() && !acts {
+        anyhow::bail!(
+            "what is to be done? -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest"
+        );
+    }
     let environment = machine::environment(options.output.numeric);
-    let Some(_loaded) = load(options, file, &environment)? else { return Ok(1) };
-    if options.parse_only {
+    let rules = match options.file.as_ref().filter(|_| options.table.is_none()) {
+        Some(file) => match load(options, file, &environment)? {
+            Some(loaded) => Some(loaded),
+            None => return Ok(1),
+        },
+        None => None,
+    };
+    if options.parse_only && !acts {
         return Ok(0);
     }
-    anyhow::bail!("the rules are good, but there is no router here to load them into; -n only reads them")
+    let mut filters = Filters::find(&options.reach, options.element.as_deref())?;
+    act(options, rules.as_ref(), &environment, &mut filters)
+}
+
+/// Does what the options say with the filters of a router, in the order in which pfctl does it.
+fn act(
+    options: &PfctlOptions,
+    rules: Option<&Loaded>,
+    environment: &Environment,
+    filters: &mut Filters,
+) -> anyhow::Result<u8> {
+    let anchor = options.anchor.as_deref().unwrap_or_default();
+    let (is_quiet, verbosity) = (options.output.quiet, options.output.verbose);
+    let mut status = 0;
+    if options.disable {
+        status = filters.enable(false, is_quiet)?;
+    }
+    if let Some(what) = &options.show {
+        filters.show(what, anchor, verbosity)?;
+    }
+    if let Some(what) = &options.flush {
+        filters.flush(what, anchor, is_quiet)?;
+    }
+    if !options.kill.is_empty() {
+        filters.kill(&options.kill, is_quiet)?;
+    }
+    if !options.kill_sources.is_empty() {
+        filters.kill_sources(&options.kill_sources, is_quiet)?;
+    }
+    if let (Some(name), Some(command)) = (&options.table, &options.table_command) {
+        let mut words = vec![command.clone()];
+        words.extend(options.addresses.iter().cloned());
+        if let Some(file) = &options.file {
+            let (name, text) = rules_text(file)?;
+            words.extend(listed(&name, &text)?);
+        }
+        status =
+            status.max(filters.table(anchor, name, &options.output.flags(options.parse_only), &words)?);
+    }
+    if let Some(rules) = rules.filter(|_| !options.parse_only) {
+        filters.load(anchor, rules, &options.output.style(environment))?;
+    }
+    if options.enable {
+        status = status.max(filters.enable(true, is_quiet)?);
+    }
+    Ok(status)
+}
+
+/// The addresses of a table's file, which may have comments.
+fn listed(name: &str, text: &[u8]) -> anyhow::Result<Vec<String>> {
+    let text = std::str::from_utf8(text).map_err(|_| anyhow::anyhow!("{name} is no text"))?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    Ok(lines.flat_map(str::split_whitespace).map(str::to_string).collect())
+}
+
+/// Words of a table's command as one line.
+pub(crate) fn address_words(words: &[String]) -> String {
+    words.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Reads rules and prints what is asked for; None if there are mistakes, which were told.
@@ -172,6 +282,12 @@ fn rules_text(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
 }
 
 impl Output {
+    /// What of this a table's command must know, as letters.
+    fn flags(&self, is_dummy: bool) -> String {
+        let letter = |is: bool, letter: &str| if is { letter.to_string() } else { String::new() };
+        "v".repeat(self.verbose.into()) + &letter(self.quiet, "q") + &letter(is_dummy, "n")
+    }
+
     fn print(&self, text: &str) -> anyhow::Result<()> {
         if self.verbose > 0 && !self.quiet { print(text) } else { Ok(()) }
     }

@@ -49,8 +49,8 @@ fn mistakes_are_told_with_their_lines_and_nothing_is_loaded() {
     assert_eq!(lines, ["stdin:3", "stdin:5", "pfctl"], "{err}");
     let (status, _, err) = pfctl(&["-nf", "/nonexistent/pf.conf"], "");
     assert_eq!((status, err.contains("No such file")), (1, true), "{err}");
-    let (status, _, err) = pfctl(&["-f", "-"], "pass\n");
-    assert_eq!((status, err.contains("no router")), (1, true), "{err}");
+    let (status, _, err) = pfctl(&["-u", "/nonexistent/socket", "-f", "-"], "pass\n");
+    assert_eq!((status, err.contains("can't reach /nonexistent/socket")), (1, true), "{err}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod flows {
 
 /// The door of a switch for a packet filter.
 pub mod switching {
+    pub use crate::filter::frame_filter::of_file;
     pub use crate::switch::filter::{Filters, FrameFilter, MakeFilter, Passage, Spot};
 }
 
@@ -73,6 +74,8 @@ elements! {
         translate): flow_balancer;
 
     switch(filter, handlers, shared, tag, worker): veb;
+
+    filter(answers, ask, frame_filter, ports, shared, worker): packet_filter;
 
     files(network_header, trace): from_dump, to_dump;
 

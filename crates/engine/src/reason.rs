@@ -112,6 +112,8 @@ reasons! {
     NoTarget "no-target",
     /// None of those who share a service can take it.
     NoMember "no-member",
+    /// A packet filter could not make or match a state for it: `artery pfctl -s info` says why.
+    FilterState "filter-state",
     /// No pattern of a classifier matched.
     NoMatch "no-match",
     /// The output that the element chose is not connected.

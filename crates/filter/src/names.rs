@@ -50,6 +50,11 @@ impl Tags {
         Tag(place as u16 + 1)
     }
 
+    /// The tag of a name, if it is known.
+    pub fn find(&self, name: &str) -> Option<Tag> {
+        self.0.iter().position(|known| known == name).map(|place| Tag(place as u16 + 1))
+    }
+
     /// The name of a tag; empty for none.
     pub fn name(&self, tag: Tag) -> &str {
         usize::from(tag.0).checked_sub(1).and_then(|place| self.0.get(place)).map_or("", String::as_str)

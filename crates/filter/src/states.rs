@@ -31,5 +31,17 @@ pub struct StateId {
     pub(crate) number: u32,
 }
 
+impl StateId {
+    /// As a number that is not 0.
+    pub fn to_bits(self) -> u32 {
+        self.number.wrapping_add(1)
+    }
+
+    /// The state of a number; none of 0.
+    pub fn from_bits(bits: u32) -> Option<StateId> {
+        Some(StateId { number: bits.checked_sub(1)? })
+    }
+}
+
 /// No state, no record.
 pub(crate) const NONE: u32 = u32::MAX;

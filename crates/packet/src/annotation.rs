@@ -32,6 +32,10 @@ pub mod anno {
     pub const FIRST_TIMESTAMP: usize = 32;
     /// Cycle count, 8 bytes.
     pub const PERFCTR: usize = 40;
+    /// Tag that a packet filter gave the packet where it came in, 2 bytes in the order of the machine.
+    pub const FILTER_TAG: usize = 34;
+    /// State that a packet filter knew the packet by where it came in, 4 bytes in the order of the machine.
+    pub const FILTER_STATE: usize = 36;
 
     /// Looks an annotation up by its name in a configuration; gives its offset and width in bytes.
     pub fn by_name(name: &str) -> Option<(usize, usize)> {

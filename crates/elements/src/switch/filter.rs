@@ -1,6 +1,7 @@
 //! The door for a packet filter: what a switch asks of one where LINK1 is set.
 use artery_engine::{Context, Packet};
 use artery_table::switch::Direction;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -28,9 +29,28 @@ pub struct Passage<'a> {
 }
 
 /// A packet filter on one worker.
-pub trait FrameFilter: Send {
+pub trait FrameFilter: Any + Send {
     /// Says whether a frame may pass. It may change what the frame carries, and must leave its link header as it is.
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool;
+
+    /// Begins a batch.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+    /// Whether frames that a card was to finish must be finished before they are tested.
+    fn wants_finished(&self) -> bool {
+        false
+    }
+    /// Forgets what is over; called now and then.
+    fn maintain(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+    /// Takes over what the filter of the switch knows that this one takes the place of.
+    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool) {
+        let _ = (old, keeps_rules);
+    }
+    /// Itself, for who knows what it is.
+    fn as_any(&mut self) -> &mut dyn Any;
 }
 
 /// Makes a filter for a worker; it is told the name of the switch, and those of its ports in their order.

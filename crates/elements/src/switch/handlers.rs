@@ -1,5 +1,6 @@
 //! What Veb can be asked and told while it runs.
 use super::veb::Veb;
+use crate::filter::ask;
 use artery_engine::{Handler, Read, Write};
 
 /// All of them.
@@ -49,4 +50,10 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Read(|v: &mut Veb, frame, cx| v.explain(frame, cx)),
     )
     .parameters(),
+    Handler::write("pf_load", ask::LOAD, &Write(|v: &mut Veb, text, cx| v.filter()?.load(text, cx))).once(),
+    Handler::read("pf_worker", ask::WORKER, &Read(|v: &mut Veb, text, cx| v.filter()?.ask_worker(text, cx)))
+        .parameters()
+        .join(),
+    Handler::read("pf", ask::ALL, &Read(|v: &mut Veb, text, cx| ask::all(&v.filter()?.shared().clone(), text, cx)))
+        .parameters(),
 ];

@@ -2,6 +2,9 @@ use super::filter::{Filters, FrameFilter};
 use super::handlers::HANDLERS;
 use super::shared::{SharedSwitch, refused};
 use super::worker::{Batches, Scratch};
+use crate::filter::frame_filter::{self, SwitchFilter};
+use crate::filter::shared::SharedFilter;
+use crate::filter::worker::WorkerFilter;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, StartError, Time};
 use artery_table::switch::Question;
 use artery_table::switch::counts::Counts;
@@ -20,6 +23,9 @@ numbered in the order of the PORT arguments, and those of SPAN arguments come be
 destination was last seen at, and to all others where that isn't known, or is a group; it never goes back to the port it
 came from. Every frame belongs to a VLAN: that of its tag, if the port is in it (`tagged`), or else the port's own
 (`untagged`, which is VNETID if nothing else was said). Addresses are known by VLAN.
+
+The packet filter has the rules of PF, or those that `artery pfctl` loads; their names for interfaces are those of the switch and its
+ports. Packets of rules with `log` are written to PFLOG, as pflog(4) shows them.
 
 What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start, and by the
 handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [vport] [detached] [sticky] [FLAG…]`. A `vport` is the
@@ -58,6 +64,8 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
         Arg::keyword("EVICT", "bool", "false", "whether a new address takes the place of an old one when there is no room"),
         Arg::keyword("LEARN_RATE", "addresses", "0", "most new addresses and moves a second; 0 for no limit"),
         Arg::keyword("DAMPING", "time", "10s", "in what time an address may move five times; 0 for no limit"),
+        Arg::keyword("PF", "filename", "", "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded"),
+        Arg::keyword("PFLOG", "filename", "", "where packets of rules with `log` are written"),
         Arg::keyword("IFCONFIG", "words", "", "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done in order"),
     ],
     handlers: HANDLERS,
@@ -75,6 +83,10 @@ pub(super) struct Veb {
     counts: Arc<Counts>,
     filter: Option<Box<dyn FrameFilter>>,
     filters: Arc<Filters>,
+    /// The rules of its own filter.
+    rules: Arc<SharedFilter>,
+    /// Whether these are those of a file; otherwise those that were loaded last.
+    has_rules_of_file: bool,
     scratch: Scratch,
     /// Whether this is the copy that looks after the addresses of all.
     is_first: bool,
@@ -89,7 +101,16 @@ impl Veb {
                 args.shared(|| shared)
             }
         };
+        let rules = match args.already_shared::<SharedFilter>() {
+            Some(rules) => rules,
+            None => {
+                let rules = frame_filter::shared(args, &shared.name, &shared.names)?;
+                args.shared(|| rules)
+            }
+        };
         Ok(Veb {
+            rules,
+            has_rules_of_file: args.read::<Option<String>>("PF")?.is_some(),
             counts: shared.switch.counts(),
             shared,
             filter: None,
@@ -97,6 +118,21 @@ impl Veb {
             scratch: Scratch::default(),
             is_first: args.copy().0 == 0,
         })
+    }
+
+    fn own_filter(&self, cx: &mut Context<'_>) -> Result<SwitchFilter, StartError> {
+        let half = WorkerFilter::new(&self.rules, cx.worker());
+        let half = half.map_err(|error| {
+            StartError::new(format!("there is no memory for the packet filter's states: {error}"))
+        })?;
+        half.start(cx);
+        Ok(SwitchFilter::new(half))
+    }
+
+    /// Its filter, if that is its own.
+    pub(super) fn filter(&mut self) -> Result<&mut WorkerFilter, HandlerError> {
+        let own = self.filter.as_mut().and_then(|filter| filter.as_any().downcast_mut::<SwitchFilter>());
+        own.map(|filter| &mut filter.half).ok_or_else(|| refused("the switch has a filter of another kind"))
     }
 
     /// Does what words of ifconfig say.
@@ -171,17 +207,24 @@ fn now(cx: &mut Context<'_>) -> Duration {
 
 impl Element for Veb {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.filter = self.filters.make(&self.shared.name, &self.shared.names);
-        if self.is_first {
-            let then = cx.now() + SWEEP;
-            cx.wake_at(then);
-        }
+        self.filter = match self.filters.make(&self.shared.name, &self.shared.names) {
+            Some(filter) => Some(filter),
+            None => Some(Box::new(self.own_filter(cx)?)),
+        };
+        let then = cx.now() + SWEEP;
+        cx.wake_at(then);
         Ok(())
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let Veb { shared, counts, filter, scratch, .. } = self;
         let (switch, turn, now) = (&shared.switch, cx.turn(), now(cx));
+        if let Some(filter) = filter.as_mut().filter(|_| switch.view(turn).has_filter()) {
+            filter.begin(cx);
+            if filter.wants_finished() {
+                cx.finish(batch);
+            }
+        }
         let mut batches = Batches {
             switch,
             view: switch.view(turn),
@@ -196,15 +239,24 @@ impl Element for Veb {
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let time = cx.now();
-        self.shared.switch.sweep(now(cx));
+        if self.is_first {
+            self.shared.switch.sweep(now(cx));
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.maintain(cx);
+        }
         cx.wake_at(time + SWEEP);
         true
     }
 
     /// Takes over the addresses that a switch of the same name has learned.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
-        if let Some(old) = old.downcast_mut::<Veb>().filter(|_| self.is_first) {
+        let Some(old) = old.downcast_mut::<Veb>() else { return };
+        if self.is_first {
             self.shared.switch.take_over(&old.shared.switch, now(cx));
+        }
+        if let (Some(filter), Some(old)) = (&mut self.filter, &mut old.filter) {
+            filter.take_over(&mut **old, !self.has_rules_of_file);
         }
     }
 }

@@ -227,6 +227,9 @@ impl FrameFilter for Recorder {
         self.asked.lock().unwrap().push((spot, direction, mark.map(str::to_string)));
         self.blocks != Some((spot, direction))
     }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
 }
 
 fn filtered(ports: &str, more: &str, blocks: Option<(Spot, Direction)>) -> (Bench, Asked) {

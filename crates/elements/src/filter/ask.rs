@@ -1,0 +1,349 @@
+//! What `artery pfctl` asks of a filter, as words, and the answers as pfctl prints them.
+use super::shared::{Control, SharedFilter, refused};
+use super::worker::{WorkerFilter, since_the_epoch};
+use artery_engine::{Context, HandlerError};
+use artery_filter::anchors::{Called, calls};
+use artery_filter::engine::Counted;
+use artery_filter::evaluate::{Counters, RuleId, RuleTotals};
+use artery_filter::facts::Interface;
+use artery_filter::names::masked;
+use artery_filter::options::{Limit, Timeout};
+use artery_filter::rule::{Action, Rule};
+use artery_filter::sources::Source;
+use artery_filter::states::{Kill, Verbosity};
+use artery_filter::syntax::print::{self, Style};
+use artery_filter::tables::{Command, TableEntry, Tone, command, parse};
+use artery_wire::IpProtocol;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the handlers of a filter are for.
+pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong";
+/// See [`LOAD`].
+pub(crate) const WORKER: &str = "what `artery pfctl` asks of the packet filter on each worker: `count`, `states [v…]`, `sources`, `kill …`";
+/// See [`LOAD`].
+pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
+     `interfaces`, each with `v` for more, and `table …`, `enable`, `disable`, `flush …`";
+
+/// Answers what is asked of all copies together.
+pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    let now = since_the_epoch(cx.now());
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (verb, rest) =
+        words.split_first().ok_or_else(|| refused("what of the filter? say 'info' or 'rules'"))?;
+    let verbosity = rest.iter().filter(|word| **word == "v").count() as u8;
+    let path = rest.iter().find(|word| **word != "v").copied().unwrap_or_default();
+    let mut control = shared.control();
+    match *verb {
+        "info" => info(shared, &control, now, verbosity > 0),
+        "rules" => rules(&control, &shared.counters(), path, verbosity),
+        "labels" => Ok(labels(&control, &shared.counters())),
+        "anchors" => Ok(control.anchors.list(path, verbosity > 0)),
+        "tables" => Ok(control.tables.list(path, verbosity, &seconds)),
+        "timeouts" => Ok(timeouts(&control)),
+        "memory" => Ok(memory(&control)),
+        "interfaces" => Ok(interfaces(&control, path, verbosity)),
+        "table" => table(&mut control, rest, now),
+        "enable" | "disable" => Ok(enable(shared, &mut control, *verb == "enable", now)),
+        "flush" => flush(shared, &mut control, rest),
+        _ => Err(refused(format!("'{verb}' is nothing that the filter can be asked"))),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    time.as_secs().to_string()
+}
+
+fn info(
+    shared: &SharedFilter,
+    control: &Control,
+    now: Duration,
+    is_verbose: bool,
+) -> Result<String, HandlerError> {
+    let mut sum = Counted::default();
+    shared.counted().iter().for_each(|counted| sum.add(counted));
+    let mut text = String::new();
+    sum.print(&control.status(now), is_verbose, &mut text).map_err(|_| refused("no memory"))?;
+    Ok(text)
+}
+
+/// Rules of the rule set at a path; with what is counted for each where that is wanted.
+fn rules(
+    control: &Control,
+    counters: &[Arc<Counters>],
+    path: &str,
+    verbosity: u8,
+) -> Result<String, HandlerError> {
+    let ruleset = control.anchors.get(path);
+    let Some(ruleset) = ruleset else {
+        return if path.is_empty() {
+            Ok(String::new())
+        } else {
+            Err(refused(format!("there is no anchor '{path}'")))
+        };
+    };
+    let style = Style { is_debugging: verbosity > 1, ..Style::new(&control.names) };
+    if verbosity == 0 {
+        return Ok(print::rules(ruleset, &style));
+    }
+    let mut text = String::new();
+    counted_rules(control, counters, path, &style, &mut text);
+    Ok(text)
+}
+
+fn counted_rules(
+    control: &Control,
+    counters: &[Arc<Counters>],
+    path: &str,
+    style: &Style<'_>,
+    text: &mut String,
+) {
+    let Some(ruleset) = control.anchors.get(path) else { return };
+    for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
+        let inline = is_inline(rule);
+        *text += &print::rule(rule, number, style);
+        *text += if inline { " {\n" } else { "\n" };
+        *text += &totals(control, counters, path, number).text((0, std::process::id()));
+        if let (true, Some(Called::One(inner))) = (inline, called) {
+            counted_rules(control, counters, &inner, style, text);
+            *text += "}\n";
+        }
+    }
+}
+
+fn is_inline(rule: &Rule) -> bool {
+    matches!(&rule.action, Action::Anchor(call) if call.inline.is_some())
+}
+
+/// What all workers count for a rule.
+fn totals(control: &Control, counters: &[Arc<Counters>], path: &str, number: usize) -> RuleTotals {
+    let rules = control.latest().compiled.rules();
+    let place = rules.iter().position(|record| &*record.anchor == path && record.number as usize == number);
+    let all = counters.iter().map(|counters| &**counters);
+    place.map_or_else(RuleTotals::default, |place| Counters::total(all, RuleId(place as u32)))
+}
+
+fn labels(control: &Control, counters: &[Arc<Counters>]) -> String {
+    let rules = control.latest().compiled.rules().iter().enumerate();
+    let labelled = rules.filter(|(_, record)| !record.rule.label.is_empty());
+    let line = |(place, record): (usize, &artery_filter::evaluate::RuleRecord)| {
+        let total = Counters::total(counters.iter().map(|counters| &**counters), RuleId(place as u32));
+        total.label_line(&record.rule.label)
+    };
+    labelled.map(line).collect()
+}
+
+fn timeouts(control: &Control) -> String {
+    let limits = &control.settings().limits;
+    let line = |(timeout, name): &(Timeout, &str)| {
+        let unit =
+            if matches!(timeout, Timeout::AdaptiveStart | Timeout::AdaptiveEnd) { " states" } else { "s" };
+        format!("{name:<20} {:>10}{unit}\n", limits.timeouts[*timeout as usize])
+    };
+    Timeout::NAMES.iter().map(line).collect()
+}
+
+fn memory(control: &Control) -> String {
+    let limits = &control.settings().limits;
+    let line = |(limit, name): &(Limit, &str)| format!("{name:<13} hard limit {:>8}\n", limits.limit(*limit));
+    Limit::NAMES.iter().map(line).collect()
+}
+
+fn interfaces(control: &Control, name: &str, verbosity: u8) -> String {
+    let mut text = String::new();
+    let wanted =
+        control.interfaces.0.iter().enumerate().filter(|(_, record)| name.is_empty() || record.name == name);
+    for (number, record) in wanted {
+        let skips = control.latest().compiled.skips(Interface(number as u16));
+        let mark = if skips && verbosity > 0 { " (skip)" } else { "" };
+        let _ = writeln!(text, "{}{mark}", record.name);
+    }
+    text
+}
+
+/// `table [-a ANCHOR] NAME FLAGS COMMAND ADDRESSES…`; the answer is `STATUS MESSAGE-LINES`, then the message and the listing.
+fn table(control: &mut Control, words: &[&str], now: Duration) -> Result<String, HandlerError> {
+    let (anchor, words) = match words {
+        ["-a", anchor, rest @ ..] => (*anchor, rest),
+        all => ("", all),
+    };
+    let [name, flags, verb, addresses @ ..] = words else {
+        return Err(refused("wanted is table [-a ANCHOR] NAME FLAGS COMMAND [ADDRESS…]"));
+    };
+    let has = |flag: char| flags.contains(flag);
+    let tone = Tone {
+        verbosity: flags.matches('v').count() as u8,
+        is_quiet: has('q'),
+        is_dummy: has('n'),
+        time: Some(&seconds),
+    };
+    let reply = command(&mut control.tables, (anchor, name), &table_command(verb, addresses)?, tone, now);
+    Ok(format!("{} {}\n{}{}", reply.status, reply.message.lines().count(), reply.message, reply.listing))
+}
+
+fn table_command(verb: &str, addresses: &[&str]) -> Result<Command, HandlerError> {
+    let entries = || -> Result<Vec<TableEntry>, HandlerError> {
+        parse(&addresses.join("\n")).map_err(|(line, why)| {
+            refused(format!("{}: {why}; the table is as it was", addresses.get(line - 1).unwrap_or(&"")))
+        })
+    };
+    Ok(match verb {
+        "add" => Command::Add(entries()?),
+        "delete" => Command::Delete(entries()?),
+        "replace" => Command::Replace(entries()?),
+        "test" => Command::Test(entries()?),
+        "zero" => Command::Zero(entries()?),
+        "show" => Command::Show,
+        "flush" => Command::Flush,
+        "kill" => Command::Kill,
+        "expire" => {
+            let age = addresses.first().and_then(|word| word.parse().ok());
+            Command::Expire(Duration::from_secs(
+                age.ok_or_else(|| refused("expire wants a number of seconds"))?,
+            ))
+        }
+        _ => return Err(refused(format!("'{verb}' can't be done with a table"))),
+    })
+}
+
+fn enable(shared: &SharedFilter, control: &mut Control, is_enabled: bool, now: Duration) -> String {
+    let word = if is_enabled { "enabled" } else { "disabled" };
+    match control.enable(is_enabled, now) {
+        true => {
+            shared.renew(control);
+            format!("pf {word}\n")
+        }
+        false => format!("pf already {word}\n"),
+    }
+}
+
+/// `flush rules|tables [ANCHOR]`.
+fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result<String, HandlerError> {
+    let anchor = words.get(1).copied().unwrap_or_default();
+    match words.first() {
+        Some(&"rules") => {
+            control.anchors.flush(anchor);
+            shared.renew(control);
+            Ok("rules cleared\n".into())
+        }
+        Some(&"tables") => {
+            let names = control.tables.list(anchor, 0, &seconds);
+            let tone = Tone::default();
+            let end = |name| {
+                command(&mut control.tables, (anchor, name), &Command::Kill, tone, Duration::ZERO).status == 0
+            };
+            let count = names.lines().map(end).filter(|has_ended| *has_ended).count();
+            Ok(format!("{count} tables deleted.\n"))
+        }
+        _ => Err(refused("rules or tables can be flushed here")),
+    }
+}
+
+impl WorkerFilter {
+    /// `ANCHOR` in a line, then rules: loads them.
+    pub(crate) fn load(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let (anchor, rules) = text.split_once('\n').unwrap_or((text, ""));
+        let now = since_the_epoch(cx.now());
+        self.shared().load(anchor.trim(), "pf.conf", rules.as_bytes(), now).map_err(refused)
+    }
+
+    /// Answers what is asked of each copy.
+    pub(crate) fn ask_worker(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        self.begin(cx);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words.as_slice() {
+            ["count"] => {
+                self.tell_counts();
+                Ok(String::new())
+            }
+            ["states", flags @ ..] => Ok(self.states(flags.len())),
+            ["kill", rest @ ..] => Ok(format!("{}\n", self.filter.kill(&kill(rest)?).0)),
+            ["flush-states"] => Ok(format!("{}\n", self.filter.flush_states().0)),
+            ["flush-info"] => {
+                self.filter.clear_counted();
+                Ok(String::new())
+            }
+            ["sources"] => Ok(self.sources()),
+            ["kill-sources", networks @ ..] => self.kill_sources(networks),
+            _ => Err(refused(format!("'{text}' is nothing that a worker's filter can be asked"))),
+        }
+    }
+
+    /// Sources that are tracked, a line each.
+    fn sources(&self) -> String {
+        let line = |source: &Source| {
+            let kept = source.kept.map_or_else(|| "0.0.0.0".to_string(), |address| address.to_string());
+            let (states, connections) = (source.states, source.connections);
+            format!("{} -> {kept} ( states {states}, connections {connections} )\n", source.key.address)
+        };
+        self.filter.sources().map(line).collect()
+    }
+
+    /// Forgets sources of these networks, all without any.
+    fn kill_sources(&mut self, networks: &[&str]) -> Result<String, HandlerError> {
+        let networks = networks.iter().map(|word| network(word)).collect::<Result<Vec<_>, _>>()?;
+        let killed = match networks.as_slice() {
+            [] => self.filter.flush_sources(),
+            some => self.filter.kill_sources(|address| {
+                some.iter().any(|(network, length)| masked(address, *length) == masked(*network, *length))
+            }),
+        };
+        Ok(format!("{}\n", killed.0))
+    }
+
+    fn states(&self, verbosity: usize) -> String {
+        let verbosity = [Verbosity::Plain, Verbosity::Verbose, Verbosity::VeryVerbose][verbosity.min(2)];
+        let mut text = String::new();
+        for state in self.filter.states() {
+            let _ = state.print(self.ruling(), verbosity, &mut text);
+        }
+        text
+    }
+}
+
+/// `hosts NET [NET]`, `label TEXT`, `id HEX [CREATOR]`, `key PROTO A in|out B`.
+fn kill(words: &[&str]) -> Result<Kill, HandlerError> {
+    match words {
+        ["hosts", source] => Ok(Kill::Hosts { source: network(source)?, destination: None }),
+        ["hosts", source, destination] => {
+            Ok(Kill::Hosts { source: network(source)?, destination: Some(network(destination)?) })
+        }
+        ["label", label @ ..] => Ok(Kill::Label(label.join(" "))),
+        ["id", id, rest @ ..] => {
+            let hex =
+                |word: &str| u64::from_str_radix(word, 16).map_err(|_| refused(format!("'{word}' is no id")));
+            let creator = rest.first().map(|word| hex(word)).transpose()?;
+            Ok(Kill::Id { id: hex(id)?, creator: creator.map(|creator| creator as u32) })
+        }
+        ["key", protocol, a, way, b] => Ok(Kill::Key {
+            protocol: IpProtocol(
+                protocol.parse().map_err(|_| refused(format!("'{protocol}' is no protocol")))?,
+            ),
+            direction: if *way == "in" {
+                artery_filter::facts::Direction::In
+            } else {
+                artery_filter::facts::Direction::Out
+            },
+            ends: [end(a)?, end(b)?],
+        }),
+        _ => Err(refused("which states? say hosts, label, id or key")),
+    }
+}
+
+fn network(word: &str) -> Result<(IpAddr, u8), HandlerError> {
+    let wrong = || refused(format!("'{word}' is no address or network"));
+    let (address, length) = word.split_once('/').unwrap_or((word, ""));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let length = if length.is_empty() { longest } else { length.parse().map_err(|_| wrong())? };
+    if length > longest { Err(wrong()) } else { Ok((address, length)) }
+}
+
+/// `ADDRESS,PORT`.
+fn end(word: &str) -> Result<(IpAddr, u16), HandlerError> {
+    let found =
+        word.rsplit_once(',').and_then(|(address, port)| Some((address.parse().ok()?, port.parse().ok()?)));
+    found.ok_or_else(|| refused(format!("'{word}' is no ADDRESS,PORT")))
+}

@@ -1,0 +1,427 @@
+use super::shared::SharedFilter;
+use super::worker::{WorkerFilter, link_header, since_the_epoch};
+use super::{answers, ask, ports};
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
+};
+use artery_filter::dissect::{At, Reason};
+use artery_filter::engine::{Look, Passed, Verdict};
+use artery_filter::facts::{Direction, Interface, Tag};
+use artery_filter::states::StateId;
+use artery_packet::Packet;
+use std::any::Any;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "PacketFilter",
+    group: "filter",
+    summary: "lets packets pass by the rules of a pf.conf",
+    manual: "
+Filters packets as OpenBSD's pf does, by the rules of FILE, a pf.conf(5); without FILE all pass until rules are loaded. PORT is
+`NAME [ADDRESS/LENGTH…]`: an interface that rules can name, and its addresses; ports are numbered in their order. With N
+ports, input I takes Ethernet frames that come in by port I and output I is where they go on; input N + I takes those that are
+to leave by it, and output N + I leads there. What holds no IP passes untouched. Inputs that are not connected need not be:
+a filter of what comes in only is asked once for each packet.
+
+A packet that has a state passes by it, and no rule is asked. States belong to the worker that sees their packets; FromDevice
+gives both directions of a connection to the same one. What the filter sends itself, such as a reset for a connection that is
+blocked with `return`, leaves by the port that the packet came by; what it says to the receiver goes where the packet would have gone.
+
+A packet gets the tag and the state that it had where it came in as annotations, by which rules with `tagged` know it where it
+leaves, and which spare a search. `route-to` sets the destination annotation, which IPForward follows. Packets that
+a network card was to finish pass whole, unless rules may change addresses or more of packets.
+
+Packets of rules with `log` are written to LOG, as pflog(4) shows them; tcpdump reads it. Rules, tables and states are shown and
+changed by `artery pfctl`.",
+    example: "
+pf :: PacketFilter(PORT eth0 192.0.2.1/24, PORT eth1 10.0.0.1/24);
+Idle -> pf; Idle -> [1] pf; Idle -> [2] pf; Idle -> [3] pf;
+pf[0], pf[1], pf[2], pf[3] -> Discard;",
+    ports: "1-/1-",
+    processing: "h/h",
+    args: &[
+        Arg::keyword("PORT", "name, addresses", "", "an interface; any number of them"),
+        Arg::keyword("FILE", "filename", "", "the rules"),
+        Arg::keyword("LOG", "filename", "", "where packets of rules with `log` are written"),
+    ],
+    handlers: &[
+        Handler::write("pf_load", ask::LOAD, &Write(|p: &mut PacketFilter, text, cx| p.half.load(text, cx))).once(),
+        Handler::read("pf_worker", ask::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.ask_worker(text, cx)))
+            .parameters()
+            .join(),
+        Handler::read("pf", ask::ALL, &Read(|p: &mut PacketFilter, text, cx| ask::all(&p.half.shared().clone(), text, cx)))
+            .parameters(),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(PacketFilter::new(args)?)),
+    ..Class::DEFAULT
+};
+
+/// How often states are looked at whether they are over, and how many.
+const SWEEP: Duration = Duration::from_millis(100);
+pub(super) const MOST_SWEPT: usize = 4096;
+
+struct PacketFilter {
+    half: WorkerFilter,
+    ports: usize,
+    /// Whether its rules are those of a file; otherwise those that were loaded last.
+    has_file: bool,
+    looks: Vec<Option<(usize, Look)>>,
+    answers: Vec<(usize, Vec<u8>)>,
+}
+
+impl PacketFilter {
+    fn new(args: &mut Args<'_>) -> Result<PacketFilter, ArgError> {
+        let shared = match args.already_shared::<SharedFilter>() {
+            Some(shared) => shared,
+            None => {
+                let shared = ports::shared(args, ports::of_arguments(args)?)?;
+                args.shared(|| shared)
+            }
+        };
+        let ports = args.rest("PORT").len();
+        if ports == 0 || args.inputs() > 2 * ports || args.outputs() > 2 * ports {
+            let why = format!(
+                "{ports} ports have as many inputs and outputs for what comes in, and for what leaves"
+            );
+            return Err(ArgError::wrong(why));
+        }
+        let half = WorkerFilter::new(&shared, args.copy().0)
+            .map_err(|error| ArgError::wrong(format!("there is no memory for states: {error}")))?;
+        let has_file = args.read::<Option<String>>("FILE")?.is_some();
+        Ok(PacketFilter { half, ports, has_file, looks: Vec::new(), answers: Vec::new() })
+    }
+
+    /// Takes all packets apart, and asks for the memory of their states.
+    fn look(&mut self, at: At, batch: &Batch) {
+        self.looks.clear();
+        for packet in batch {
+            let look = link_header(packet.data()).map(|header| {
+                let (at, came) = with_notes(at, packet);
+                (header, self.half.look(&packet.data()[header..], at, came))
+            });
+            self.looks.push(look);
+        }
+        for (_, look) in self.looks.iter_mut().flatten() {
+            self.half.approach(look);
+        }
+    }
+
+    /// Says what becomes of a packet; None if it ends here.
+    fn test(
+        &mut self,
+        mut packet: Packet,
+        look: Option<(usize, Look)>,
+        place: Place,
+        cx: &mut Context<'_>,
+    ) -> Option<Packet> {
+        let Some((header, look)) = look else { return Some(packet) };
+        let verdict = self.half.test(&mut packet.data_mut()[header..], &look, cx);
+        let passed = match verdict {
+            Verdict::Pass(passed) => Ok(passed),
+            Verdict::Drop(reason) => Err(Some(reason)),
+            Verdict::Kept => Err(None),
+            Verdict::Assembled => self.half.test_assembled(&mut packet, header, place.at, cx),
+        };
+        if self.half.has_news() {
+            self.hear(&packet, header, place, cx);
+        }
+        match passed {
+            Ok(passed) => {
+                note(&mut packet, &passed);
+                if passed.has_way
+                    && let Some(gateway) = self.half.filter.way().gateway
+                {
+                    lead(&mut packet, gateway);
+                }
+                Some(packet)
+            }
+            Err(reason) => {
+                cx.discard(packet, reason.map_or(DropReason::Consumed, drop_reason));
+                None
+            }
+        }
+    }
+
+    /// Takes what the filter says itself about a packet, and writes what it logs.
+    #[cold]
+    fn hear(&mut self, packet: &Packet, header: usize, place: Place, cx: &mut Context<'_>) {
+        let (answers, logged) = self.half.news(cx);
+        for answer in &answers {
+            let output = place.answers_by(answer.towards, self.ports);
+            self.answers.extend(answers::frame(answer, packet.data(), header).map(|frame| (output, frame)));
+        }
+        self.half.shared().log(&logged, since_the_epoch(cx.now()));
+    }
+
+    /// Sends what the filter says itself.
+    fn send_answers(&mut self, cx: &mut Context<'_>) {
+        for (output, frame) in self.answers.drain(..) {
+            match cx.pool().packet_from(&frame) {
+                Some(packet) => cx.send_or_discard(output, packet, DropReason::NoOutput),
+                None => cx.count_discarded(DropReason::PoolEmpty, 1),
+            }
+        }
+    }
+}
+
+/// Where a packet is.
+#[derive(Clone, Copy)]
+struct Place {
+    at: At,
+    port: usize,
+}
+
+impl Place {
+    /// The output of an answer. What leaves by a port and is answered comes from there, as its receiver would.
+    fn answers_by(self, towards: artery_filter::engine::Towards, ports: usize) -> usize {
+        use artery_filter::engine::Towards::{Receiver, Sender};
+        match (self.at.direction, towards) {
+            (Direction::In, Sender) | (Direction::Out, Receiver) => ports + self.port,
+            (Direction::In, Receiver) | (Direction::Out, Sender) => self.port,
+        }
+    }
+}
+
+/// Why a packet ends that the filter drops.
+pub(super) fn drop_reason(reason: Reason) -> DropReason {
+    match reason {
+        Reason::Match => DropReason::Filtered,
+        Reason::Short | Reason::BadOffset => DropReason::TooShort,
+        Reason::Fragment => DropReason::BadFragment,
+        Reason::IpOption => DropReason::BadOption,
+        Reason::NoRoute => DropReason::NoRoute,
+        Reason::ProtocolChecksum => DropReason::BadChecksum,
+        _ => DropReason::FilterState,
+    }
+}
+
+/// What a packet that leaves brings from where it came in.
+#[inline]
+fn with_notes(at: At, packet: &Packet) -> (At, Option<StateId>) {
+    if at.direction == Direction::In {
+        return (at, None);
+    }
+    let tag = u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG));
+    let state = u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE));
+    (At { tag: Tag(tag), ..at }, StateId::from_bits(state))
+}
+
+/// Writes down what a packet goes on with.
+#[inline]
+fn note(packet: &mut Packet, passed: &Passed) {
+    packet.set_annotation(anno::FILTER_TAG, passed.tag.0.to_ne_bytes());
+    packet.set_annotation(anno::FILTER_STATE, passed.state.map_or(0, StateId::to_bits).to_ne_bytes());
+}
+
+/// Has a packet led to a gateway.
+#[cold]
+fn lead(packet: &mut Packet, gateway: std::net::IpAddr) {
+    match gateway {
+        std::net::IpAddr::V4(gateway) => packet.set_dst_ip(gateway),
+        std::net::IpAddr::V6(gateway) => packet.set_annotation(anno::DST_IP6, gateway.octets()),
+    }
+}
+
+impl Element for PacketFilter {
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.half.begin(cx);
+        if self.half.ruling().may_change {
+            cx.finish(batch);
+        }
+        let direction = if input < self.ports { Direction::In } else { Direction::Out };
+        let port = input % self.ports;
+        let at = At::new(Interface(port as u16 + ports::FIRST), direction);
+        self.look(at, batch);
+        let mut looks = std::mem::take(&mut self.looks);
+        let mut next = looks.drain(..);
+        batch.filter_map(|packet| {
+            let look = next.next().flatten();
+            self.test(packet, look, Place { at, port }, cx)
+        });
+        drop(next);
+        self.looks = looks;
+        cx.send_all(input, batch);
+        if !self.answers.is_empty() {
+            self.send_answers(cx);
+        }
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), artery_engine::StartError> {
+        self.half.start(cx);
+        let then = cx.now() + SWEEP;
+        cx.wake_at(then);
+        Ok(())
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.half.begin(cx);
+        self.half.maintain(MOST_SWEPT);
+        let then = cx.now() + SWEEP;
+        cx.wake_at(then);
+        true
+    }
+
+    /// Keeps the states and the rules of a filter that this one takes the place of.
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<PacketFilter>() {
+            self.half.take_over(&mut old.half, !self.has_file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::TcpFlags;
+    use artery_wire::build::{ether, ip4};
+
+    const HOST: &str = "02:00:00:00:00:0a";
+    const ROUTER: &str = "02:00:00:00:00:01";
+
+    /// A filter of two ports, with rules.
+    fn bench(rules: &str) -> Bench {
+        let ports = "PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/24";
+        let mut bench = Bench::setup(&CLASS, ports).inputs(4).outputs(4).build().unwrap();
+        bench.write("pf_load", &format!("\n{rules}\n")).unwrap();
+        bench
+    }
+
+    fn udp(source: &str, destination: &str) -> Vec<u8> {
+        let packet = ip4().src(source).dst(destination).ttl(64).udp(1000, 53).payload([7; 18]);
+        ether(ROUTER, HOST).ip4(packet).bytes()
+    }
+
+    fn back(source: &str, destination: &str) -> Vec<u8> {
+        let packet = ip4().src(source).dst(destination).ttl(64).udp(53, 1000).payload([7; 18]);
+        ether(HOST, ROUTER).ip4(packet).bytes()
+    }
+
+    fn passes(bench: &mut Bench, input: usize, frame: &[u8]) -> bool {
+        bench.push(input, frame);
+        !bench.take_all(input).is_empty()
+    }
+
+    #[test]
+    fn the_last_rule_decides_and_what_has_a_state_passes_without_rules() {
+        let mut bench = bench("block\npass in on em0 proto udp to port 53\npass out on em1");
+        let (query, answer) = (udp("192.0.2.9", "10.0.0.9"), back("10.0.0.9", "192.0.2.9"));
+        assert!(!passes(&mut bench, 1, &answer));
+        assert!(passes(&mut bench, 0, &query) && passes(&mut bench, 3, &query));
+        assert!(passes(&mut bench, 1, &answer) && passes(&mut bench, 2, &answer));
+        assert!(!passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")[..30]));
+        assert_eq!(bench.read("pf_worker", "states").unwrap().lines().count(), 2);
+        assert!(bench.read("pf_worker", "states").unwrap().contains("MULTIPLE"));
+    }
+
+    #[test]
+    fn what_is_not_ip_passes_and_ports_with_set_skip_ask_nobody() {
+        let mut bench = bench("set skip on em1\nblock");
+        let mut arp = udp("192.0.2.9", "10.0.0.9");
+        arp[12..14].copy_from_slice(&[8, 6]);
+        assert!(passes(&mut bench, 0, &arp));
+        let frame = udp("192.0.2.9", "10.0.0.9");
+        assert!(!passes(&mut bench, 0, &frame) && passes(&mut bench, 1, &frame));
+        bench.expect_dropped(DropReason::Filtered, 1);
+    }
+
+    #[test]
+    fn a_blocked_connection_is_reset_by_the_port_that_it_came_by() {
+        let mut bench = bench("block return");
+        let segment = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).tcp(1000, 80).flags(TcpFlags::SYN);
+        bench.push(0, ether(ROUTER, HOST).ip4(segment).bytes());
+        let answers = bench.take_all(2);
+        let bytes = answers[0].data();
+        assert_eq!((&bytes[..6], &bytes[6..12]), (&[2, 0, 0, 0, 0, 10][..], &[2, 0, 0, 0, 0, 1][..]));
+        assert_eq!((&bytes[26..30], bytes[47]), (&[10, 0, 0, 9][..], 0x14));
+    }
+
+    #[test]
+    fn a_tag_goes_from_where_a_packet_came_in_to_where_it_leaves() {
+        let mut bench =
+            bench("block\npass in on em0 tag inside no state\npass out on em1 tagged inside no state");
+        bench.push(0, udp("192.0.2.9", "10.0.0.9"));
+        let packets = bench.take_all(0);
+        bench.push_packets(3, packets);
+        assert_eq!(bench.take_all(3).len(), 1);
+        assert!(!passes(&mut bench, 3, &udp("192.0.2.9", "10.0.0.9")));
+    }
+
+    #[test]
+    fn rules_with_mistakes_change_nothing_and_say_all_of_them() {
+        let mut bench = bench("pass in on em0");
+        let why = bench.write("pf_load", "\npass on\nblock from <\n").unwrap_err().to_string();
+        assert!(why.contains("pf.conf:1: ") && why.contains("pf.conf:2: "), "{why}");
+        let why = bench.write("pf_load", "\npass in proto tcp user root\n").unwrap_err().to_string();
+        assert!(why.contains("pf.conf:1: not supported: user"), "{why}");
+        assert_eq!(bench.read("pf", "rules").as_deref(), Ok("pass in on em0 all flags S/SA\n"));
+    }
+
+    #[test]
+    fn states_outlive_their_rules() {
+        let mut bench = bench("block\npass in on em0");
+        let (query, answer) = (udp("192.0.2.9", "10.0.0.9"), back("10.0.0.9", "192.0.2.9"));
+        assert!(passes(&mut bench, 0, &query));
+        bench.write("pf_load", "\nblock\n").unwrap();
+        assert!(passes(&mut bench, 0, &query) && passes(&mut bench, 2, &answer));
+        assert!(!passes(&mut bench, 0, &udp("192.0.2.8", "10.0.0.9")));
+        assert_eq!(bench.read("pf_worker", "kill hosts 192.0.2.9"), Ok("1\n".into()));
+        assert!(!passes(&mut bench, 0, &query));
+    }
+
+    #[test]
+    fn addresses_are_translated_and_back() {
+        let mut bench = bench("match out on em0 from 10.0.0.0/24 nat-to 192.0.2.1\npass");
+        bench.push(2, udp("10.0.0.9", "192.0.2.9"));
+        let out = bench.take_all(2);
+        let bytes = out[0].data();
+        assert_eq!(&bytes[26..30], [192, 0, 2, 1]);
+        let port = u16::from_be_bytes([bytes[34], bytes[35]]);
+        assert!(port >= 50001, "{port}");
+        let answer = ip4().src("192.0.2.9").dst("192.0.2.1").ttl(64).udp(53, port).payload([7; 18]);
+        bench.push(0, ether(ROUTER, HOST).ip4(answer).bytes());
+        let back = bench.take_all(0);
+        let expected = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).udp(53, 1000).payload([7; 18]);
+        assert_eq!(back[0].data(), ether(ROUTER, HOST).ip4(expected).bytes());
+    }
+
+    #[test]
+    fn what_pfctl_asks_is_answered_and_what_it_may_not_ask_refused() {
+        let mut bench = bench("table <friends> { 192.0.2.9 }\nblock label none\npass from <friends>");
+        assert!(passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")));
+        bench.read("pf_worker", "count").unwrap();
+        let info = bench.read("pf", "info").unwrap();
+        assert!(
+            info.starts_with("Status: Enabled for 0 days 00:00:00") && info.contains("current entries"),
+            "{info}"
+        );
+        let rules = bench.read("pf", "rules v").unwrap();
+        assert!(rules.contains("[ Evaluations: 1"), "{rules}");
+        assert_eq!(bench.read("pf", "tables"), Ok("friends\n".into()));
+        assert_eq!(
+            bench.read("pf", "table friends - add 192.0.2.7 192.0.2.9"),
+            Ok("0 1\n1/2 addresses added.\n".into())
+        );
+        assert_eq!(bench.read("pf", "table friends - show").unwrap().lines().count(), 3);
+        assert_eq!(bench.read("pf", "disable"), Ok("pf disabled\n".into()));
+        assert!(passes(&mut bench, 0, &udp("192.0.2.1", "10.0.0.9")));
+        assert_eq!(bench.read("pf", "timeouts").unwrap().lines().count(), 20);
+        for wrong in ["", "nonsense", "flush", "table x", "table x - sing"] {
+            assert!(bench.read("pf", wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "nonsense", "kill", "kill hosts x", "kill id z"] {
+            assert!(bench.read("pf_worker", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_and_files_must_make_sense() {
+        assert!(Bench::refuses(&CLASS, "").contains("0 ports"));
+        assert!(Bench::refuses(&CLASS, "PORT em0 10.0.0.1").contains("is no ADDRESS/LENGTH"));
+        assert!(
+            Bench::refuses(&CLASS, "PORT em0, FILE /nonexistent/pf.conf")
+                .contains("can't read /nonexistent/pf.conf")
+        );
+    }
+}

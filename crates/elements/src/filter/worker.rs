@@ -1,0 +1,202 @@
+//! A packet filter on one worker: its states, and the packets of a batch on their way through it.
+use super::shared::{Ruling, SharedFilter};
+use artery_engine::{Context, Time};
+use artery_filter::dissect::{At, Reason};
+use artery_filter::engine::{Answer, Event, Filter, Look, Passed, Random, Rules, Verdict};
+use artery_filter::evaluate::Routes;
+use artery_filter::facts::Interface;
+use artery_filter::log::LogRecord;
+use artery_filter::states::StateId;
+use artery_packet::Packet;
+use artery_wire::{EtherType, Ethernet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A filter's half that belongs to a worker.
+pub(crate) struct WorkerFilter {
+    shared: Arc<SharedFilter>,
+    current: Arc<Ruling>,
+    pub(super) filter: Filter,
+    worker: usize,
+}
+
+/// There is no routing table to ask: whatever is asked of it holds.
+struct AnyRoute;
+
+impl Routes for AnyRoute {
+    fn has_route(&self, _: IpAddr) -> bool {
+        true
+    }
+    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
+        true
+    }
+    fn has_label(&self, _: IpAddr, _: &str) -> bool {
+        false
+    }
+}
+
+impl WorkerFilter {
+    /// The half of a worker, without states.
+    pub(crate) fn new(shared: &Arc<SharedFilter>, worker: usize) -> std::io::Result<WorkerFilter> {
+        let current = shared.ruling_now();
+        let filter = Filter::new(current.settings.clone(), &current.compiled, worker, Random::system())?;
+        shared.count_by(worker, filter.counters());
+        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker })
+    }
+
+    /// Notes that packets will come from now on.
+    pub(crate) fn start(&self, cx: &mut Context<'_>) {
+        self.shared.begin(since_the_epoch(cx.now()));
+    }
+
+    /// Begins a batch: the time, and the rules that hold now.
+    #[inline]
+    pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
+        let now = since_the_epoch(cx.now());
+        self.filter.begin(now);
+        let latest = self.shared.ruling().read(cx.turn());
+        if !Arc::ptr_eq(latest, &self.current) {
+            let latest = latest.clone();
+            self.filter.tell_tables(&self.current.compiled);
+            self.adopt(latest);
+        }
+    }
+
+    /// Goes by other rules. States stay; where the new limit finds no memory, the old settings hold.
+    fn adopt(&mut self, latest: Arc<Ruling>) {
+        if self.filter.load(latest.settings.clone(), &latest.compiled).is_ok() {
+            self.shared.count_by(self.worker, self.filter.counters());
+            self.current = latest;
+        }
+    }
+
+    /// What holds now.
+    pub(crate) fn ruling(&self) -> &Ruling {
+        &self.current
+    }
+
+    /// The rules that all copies share.
+    pub(crate) fn shared(&self) -> &Arc<SharedFilter> {
+        &self.shared
+    }
+
+    /// See [`Filter::look`].
+    #[inline]
+    pub(crate) fn look(&self, packet: &[u8], at: At, came: Option<StateId>) -> Look {
+        self.filter.look(packet, at, came)
+    }
+
+    /// See [`Filter::approach`].
+    #[inline]
+    pub(crate) fn approach(&self, look: &mut Look) {
+        self.filter.approach(look);
+    }
+
+    /// Says what becomes of a packet that begins with its header of IP, and changes it.
+    #[inline]
+    pub(crate) fn test(&mut self, packet: &mut [u8], look: &Look, cx: &Context<'_>) -> Verdict {
+        let rules = Rules {
+            compiled: &self.current.compiled,
+            turn: cx.turn(),
+            routes: &AnyRoute,
+            names: &*self.current,
+        };
+        self.filter.test(packet, look, &rules)
+    }
+
+    /// The same for a frame with one packet of IP, whose link header is so long; nothing else is tested.
+    pub(crate) fn test_frame(
+        &mut self,
+        frame: &mut Packet,
+        header: usize,
+        at: At,
+        came: Option<StateId>,
+        cx: &mut Context<'_>,
+    ) -> Result<Passed, Option<Reason>> {
+        let Some(packet) = frame.data_mut().get_mut(header..) else { return Err(Some(Reason::Short)) };
+        let mut look = self.look(packet, at, came);
+        self.approach(&mut look);
+        match self.test(packet, &look, cx) {
+            Verdict::Pass(passed) => Ok(passed),
+            Verdict::Drop(reason) => Err(Some(reason)),
+            Verdict::Kept => Err(None),
+            Verdict::Assembled => self.test_assembled(frame, header, at, cx),
+        }
+    }
+
+    /// Tests a packet that fragments made, in the frame of the last of them.
+    pub(super) fn test_assembled(
+        &mut self,
+        frame: &mut Packet,
+        header: usize,
+        at: At,
+        cx: &mut Context<'_>,
+    ) -> Result<Passed, Option<Reason>> {
+        let Some((packet, _)) = self.filter.take_assembled() else { return Err(None) };
+        let mut whole = frame.data().get(..header).unwrap_or_default().to_vec();
+        whole.extend(packet);
+        let Ok(()) = frame.set_data(&whole) else { return Err(Some(Reason::Memory)) };
+        self.test_frame(frame, header, at, None, cx)
+    }
+
+    /// Whether there is something to be told or sent.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.filter.has_news()
+    }
+
+    /// What the filter sends itself since this was last asked; what others should know is told them.
+    pub(crate) fn news(&mut self, cx: &mut Context<'_>) -> (Vec<Answer>, Vec<LogRecord>) {
+        if !self.filter.has_news() {
+            return (Vec::new(), Vec::new());
+        }
+        let mut logged = Vec::new();
+        for event in self.filter.take_events() {
+            match event {
+                Event::Log(record) => logged.push(record),
+                Event::Overload { address, table, .. } => {
+                    self.shared.overload(address, &table, since_the_epoch(cx.now()));
+                }
+            }
+        }
+        (self.filter.take_answers(), logged)
+    }
+
+    /// Says what this worker has counted up to now.
+    pub(super) fn tell_counts(&mut self) {
+        self.filter.tell_tables(&self.current.compiled);
+        self.shared.note_counted(self.worker, self.filter.counted());
+    }
+
+    /// Takes the place of a filter that knew the same interfaces: has its states, and its rules where `keeps_rules`.
+    pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool) {
+        if self.current.interfaces != old.current.interfaces {
+            return;
+        }
+        std::mem::swap(&mut self.filter, &mut old.filter);
+        if keeps_rules {
+            self.shared = old.shared.clone();
+        }
+        // What the states were made by is not what holds now, or counts in another place.
+        let latest = self.shared.ruling_now();
+        self.adopt(latest);
+    }
+
+    /// Ends states that are over, so many at most.
+    pub(crate) fn maintain(&mut self, most: usize) {
+        self.filter.maintain(most);
+    }
+}
+
+/// Length of the link header of a frame of IPv4 or IPv6, tags among it; None where it holds something else.
+#[inline]
+pub(crate) fn link_header(frame: &[u8]) -> Option<usize> {
+    let ethernet = Ethernet::new(frame).ok()?;
+    let is_ip = matches!(ethernet.payload_type(), EtherType::IPV4 | EtherType::IPV6);
+    is_ip.then(|| frame.len() - ethernet.payload().len())
+}
+
+pub(crate) fn since_the_epoch(time: Time) -> Duration {
+    time.since(Time::ZERO)
+}
