@@ -508,7 +508,9 @@ impl Ruleset {
         let mut limits = Limits::default();
         self.options.iter().for_each(|line| limits.apply(&line.option));
         limits.adapt(|timeout| {
-            self.options.iter().any(|line| matches!(line.option, SetOption::Timeout(set, _) if set == timeout))
+            self.options
+                .iter()
+                .any(|line| matches!(line.option, SetOption::Timeout(set, _) if set == timeout))
         });
         limits
     }
