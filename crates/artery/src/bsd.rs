@@ -1,6 +1,6 @@
 //! What BSD says of a switch - hostname.if(5) files, ifconfig(8), pf.conf(5) - as a configuration of ours.
 //!
-//! A folder is [read](etc), each of its lines is [judged](verdict), and what they say together is a [plan](plan) that is
+//! A folder is [read](etc), each of its lines is [judged](verdict), and what they say together is a [plan] that is
 //! [printed](text) as a configuration, or [run](up). [`ifconfig`] speaks to the switch while it runs.
 mod etc;
 mod hostname;
