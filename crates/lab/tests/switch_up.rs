@@ -77,6 +77,13 @@ impl Running {
         Ok((output.code(), output.stdout + &output.stderr))
     }
 
+    /// What `artery pfctl` says of rules, or with none of what is asked: its status, and both its outputs.
+    fn pfctl(&self, words: &str, rules: &str) -> Result<(Option<i32>, String)> {
+        let command = self.host.command([artery()?]).arg("pfctl").args(words.split_whitespace());
+        let output = command.env("ARTERY_SOCKET", &self.socket).input(rules).output()?;
+        Ok((output.code(), output.stdout + &output.stderr))
+    }
+
     /// The same of a success.
     fn says(&self, words: &str) -> Result<String> {
         let (status, said) = self.ifconfig(words)?;
@@ -238,5 +245,38 @@ fn interfaces_that_others_have_or_that_are_missing_are_refused() {
         assert!(missing.stderr.contains(expected), "{}", missing.stderr);
         assert_eq!(answers(net, 0, 1)?, 2, "the first goes on");
         end(running.process).map(drop)
+    });
+}
+
+#[test]
+fn with_link1_rules_hold_and_states_outlive_them() {
+    on_the_net("up-pf", |net| {
+        let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nlink1\nup\n";
+        let rules = "set skip on lo0\nblock\npass in on cnmac0\npass out\n";
+        let files = etc(&[("hostname.veb0", veb0), ("pf.conf", rules)]);
+        let running = Running::start(net, files.path(), &["--map", MAP])?;
+        let pass =
+            || Ok::<_, rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)));
+        let [there, back, other] = pass()?;
+        assert_eq!((there?, back?, other?), (2, 0, 0));
+        let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
+        assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
+        assert!(running.pfctl("-s states", "")?.1.contains("tcp 10.0.0.2:5201 <- 10.0.0.1:"));
+
+        // What is wrong changes nothing; what is right holds for what has no state yet.
+        let (status, why) = running.pfctl("-f -", "block\npass in onn cnmac0\n")?;
+        assert!(status == Some(1) && why.contains("stdin:2: "), "{why}");
+        let mut ping = net.hosts[0].spawn(["ping", "-n", "-i", "0.2", "-c", "10", &address(1)])?;
+        ping.wait_for("icmp_seq=1 ", SOON)?;
+        assert_eq!(running.pfctl("-f -", "block\n")?, (Some(0), String::new()));
+        let output = ping.wait(SOON)?;
+        assert!(output.stdout.contains(" 10 received"), "{}", output.stdout);
+        assert_eq!(answers(net, 0, 1)?, 0);
+        assert_eq!(running.pfctl("-s rules", "")?, (Some(0), "block drop all\n".into()));
+
+        // Without the filter everything passes.
+        assert_eq!(running.pfctl("-d", "")?, (Some(0), "pf disabled\n".into()));
+        assert_eq!(answers(net, 2, 1)?, 2);
+        end(running.process)
     });
 }
