@@ -277,6 +277,6 @@ fn with_link1_rules_hold_and_states_outlive_them() {
         // Without the filter everything passes.
         assert_eq!(running.pfctl("-d", "")?, (Some(0), "pf disabled\n".into()));
         assert_eq!(answers(net, 2, 1)?, 2);
-        end(running.process)
+        end(running.process).map(drop)
     });
 }
