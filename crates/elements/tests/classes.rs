@@ -37,6 +37,7 @@ const MAKE: &[&str] = &[
     "IPFragmenter",
     "IPReassembler",
     "IPRouter",
+    "PacketFilter",
     "PaintSwitch",
     "PaintTee",
     "PullTee",

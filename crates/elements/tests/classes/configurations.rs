@@ -51,6 +51,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("LinearIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),
     ("MarkIPHeader", &["", "14"]),
     ("Message", &["hello"]),
+    ("PacketFilter", &["PORT em0, PORT em1", "PORT em0 192.0.2.1/24, PORT em1"]),
     ("Paint", &["1"]),
     ("PaintTee", &["0"]),
     ("Print", &["", "x, 40"]),
