@@ -251,7 +251,7 @@ fn interfaces_that_others_have_or_that_are_missing_are_refused() {
 #[test]
 fn with_link1_rules_hold_and_states_outlive_them() {
     on_the_net("up-pf", |net| {
-        let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nlink1\nup\n";
+        let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nlink1\nup\n";
         let rules = "set skip on lo0\nblock\npass in on cnmac0\npass out\n";
         let files = etc(&[("hostname.veb0", veb0), ("pf.conf", rules)]);
         let running = Running::start(net, files.path(), &["--map", MAP])?;
