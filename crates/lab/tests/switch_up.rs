@@ -253,7 +253,7 @@ fn with_link1_rules_hold_and_states_outlive_them() {
     on_the_net("up-pf", |net| {
         let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nlink1\nup\n";
         let rules = "set skip on lo0\nblock\npass in on cnmac0\npass out\n";
-        let files = etc(&[("hostname.veb0", veb0), ("pf.conf", rules)]);
+        let files = etc(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
         let running = Running::start(net, files.path(), &["--map", MAP])?;
         let pass =
             || Ok::<_, rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)));
