@@ -65,7 +65,10 @@ fn judge_transport(packet: &SlicedPacket<'_>) -> Result<(), String> {
         }
         _ => return Ok(()),
     };
-    demand(sum == expected, &format!("a wrong checksum of {}, not {expected:#06x}", protocol(transport)))
+    // Ones' complement has two zeros (RFC 1071, section 2): Linux completes a checksum that would be
+    // 0x0000 as 0xffff for every protocol, though only UDP must have it so.
+    let is_right = sum == expected || (sum, expected) == (0xffff, 0);
+    demand(is_right, &format!("a wrong checksum of {}, not {expected:#06x}", protocol(transport)))
 }
 
 fn protocol(transport: &TransportSlice<'_>) -> &'static str {
@@ -104,4 +107,15 @@ fn frames_with_a_wrong_bit_are_found() {
         changed[14 + 8] ^= 1;
         assert!(judge(&changed).is_err() || changed[14] >> 4 == 6, "a time to live is in no sum of IPv6");
     }
+}
+
+#[test]
+fn a_checksum_of_either_zero_is_right() {
+    use artery_wire::build::{ether, ip6};
+    let with = |port: u16| ether([2; 6], [4; 6]).ip6(ip6().tcp(port, 2)).bytes();
+    let checksum = |frame: &[u8]| u16::from_be_bytes([frame[70], frame[71]]);
+    let mut frame = (0..=u16::MAX).map(with).find(|frame| checksum(frame) == 0).unwrap();
+    assert_eq!(judge(&frame), Ok(()));
+    frame[70..72].fill(0xff);
+    assert_eq!(judge(&frame), Ok(()));
 }
