@@ -25,6 +25,10 @@ impl Time {
     pub const fn subsec_nanos(self) -> u32 {
         (self.0 % 1_000_000_000) as u32
     }
+    /// How long after the epoch this moment is.
+    pub const fn since_epoch(self) -> Duration {
+        self.since(Time::ZERO)
+    }
     /// How long after `earlier` this moment is; zero when it is before.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -160,5 +160,5 @@ pub use policy::{NotAPolicy, Policy};
 pub use port::PortId;
 pub use runs::{Group, Holes, NO_GROUP, Runs};
 pub use simd::{Simd, prefetch};
-pub use storage::{HugePages, Pages, Region, Storage, Word, Words};
+pub use storage::{HugePages, Pages, Region, Storage, Word, Words, prefer_huge_pages};
 pub use table::{Family, RouteReader, RouteTable, TableError};

@@ -39,6 +39,18 @@ impl Storage for HugePages {
     }
 }
 
+/// Asks the system to make the pages of a vector's spare room huge where it can, as of [`HugePages`].
+pub fn prefer_huge_pages<T>(vector: &mut Vec<T>) {
+    let room = vector.spare_capacity_mut();
+    let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
+    let skip = start.align_offset(ALIGN);
+    let whole = bytes.saturating_sub(skip) / ALIGN * ALIGN;
+    if whole > 0 {
+        // SAFETY: the pages lie within the vector's own room; advice changes no content, and may be refused.
+        let _ = unsafe { madvise(start.add(skip).cast(), whole, Advice::LinuxHugepage) };
+    }
+}
+
 /// Alignment of regions from [`Region::anonymous`]: that of a huge page.
 const ALIGN: usize = 2 << 20;
 /// What memory is given back in: a multiple of the system's pages that divides [`ALIGN`].

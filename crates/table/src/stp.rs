@@ -2,7 +2,8 @@
 //!
 //! IEEE 802.1D-2004, clause 17 (the rapid protocol), which falls back to the protocol of 1998 for neighbors that speak
 //! nothing else. A [`Bridge`] is a pure machine: it is told what happens and when, and says what to do
-//! ([`Action`]). It knows no thread, no clock and no packet. A [`Tree`] does that to a switch.
+//! ([`Action`]). It knows no thread, no clock and no packet. A [`Tree`] does that to a switch, and a [`SpanningSwitch`] is
+//! both for all workers.
 //!
 //! Numbers in comments are clauses of the standard, and variables have its names. Where it is departed from:
 //!
@@ -37,6 +38,7 @@ mod port;
 mod selection;
 mod settings;
 mod show;
+mod spanning;
 mod topology;
 mod transition;
 mod transmit;
@@ -45,6 +47,7 @@ mod vector;
 
 pub use settings::{Link, PortSettings, Settings, StpError, Version};
 pub use show::{BridgeView, PortCounters, PortView, Role, RootView};
+pub use spanning::SpanningSwitch;
 pub use tree::{Outgoing, Tree};
 
 pub use crate::switch::PortState;

@@ -16,11 +16,12 @@ mod show;
 mod sight;
 mod view;
 
-pub use config::{Config, Port, PortState, Role, SwitchError};
+pub use config::{Config, Port, PortState, Role, SwitchError, flag_bit};
 pub use explain::Question;
 pub use learn::{AddressError, Learned, Limits, Move, seconds};
 pub use mac::{Entry, Kind, MOST_ENTRIES, MOST_PORTS, MacKey, MacTable, Sought};
 pub use rules::{Direction, Mark};
+pub use show::{Spanning, SpanningPort};
 pub use sight::Sight;
 pub use view::View;
 
@@ -102,6 +103,13 @@ impl Switch {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.is_full.load(Relaxed)
+    }
+
+    /// The place of a port that is part of the switch, and not one that gets copies.
+    pub fn place_of_member(&self, name: &str) -> Result<u16, SwitchError> {
+        let mut config = self.config();
+        config.member(name)?;
+        Ok(config.find(name).map_or(0, |at| at as u16))
     }
 
     fn note_full(&self, learner: &Learner) {

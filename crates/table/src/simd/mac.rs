@@ -1,12 +1,14 @@
 //! Addresses of a batch of frames: mixed eight at a time, and looked for in a line of eight words at once.
 //!
-//! What is found so is a hint: whoever follows it loads the word that it leads to, and compares again.
+//! What is found so is a hint: the word that it leads to is loaded, and compared again.
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::Simd;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Words of a line in which entries stand; the others are of no interest here.
+/// Words of a line in which entries stand. In the others there is half a word for each, and one more that says whether some
+/// went on to another line.
 const PLACES: usize = 5;
 
 /// A line of the table.
@@ -63,10 +65,9 @@ impl Tags {
         lines.get((mixed & ((1 << self.bits) - 1)) as usize)
     }
 
-    /// For each mixed key the places of its line at which its tag stands, a bit for each.
+    /// What the lines of mixed keys have of them.
     #[inline]
-    pub(crate) fn find_all(self, simd: Simd, lines: &[Line], mixed: &[u64], hits: &mut Vec<u8>) {
-        hits.clear();
+    pub(crate) fn find_all(self, simd: Simd, lines: &[Line], mixed: &[u64], hits: &mut Vec<Hit>) {
         match simd.0 {
             // SAFETY: a Simd of this level exists only where its instructions do.
             #[cfg(target_arch = "x86_64")]
@@ -76,9 +77,35 @@ impl Tags {
     }
 }
 
+/// What a line has of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hit {
+    /// The word that has its tag; 0 if there is none.
+    pub(crate) word: u64,
+    /// The number of the line and of the word in it, in the upper half; in the lower half what belongs to the word. Where there
+    /// is no word: 0 if the key is not in another line either.
+    pub(crate) at: u64,
+}
+
+impl Hit {
+    /// Of a line in which these places seemed to have the tag, a bit for each.
+    #[inline(always)]
+    fn of(tags: Tags, line: &Line, mixed: u64, places: u32) -> Hit {
+        let place = (places | 1 << PLACES).trailing_zeros();
+        let word = line[place as usize & 7].load(Acquire);
+        let is_there = places != 0 && word >> tags.shift == tags.wanted(mixed);
+        // Where a writer was faster, the key may have gone to another line.
+        let beside = match is_there || places == 0 {
+            true => (line[(PLACES + place as usize / 2) & 7].load(Relaxed) >> (place % 2 * 32)) as u32,
+            false => 1,
+        };
+        let number = (mixed & ((1 << tags.bits) - 1)) << 3 | u64::from(place);
+        Hit { word: if is_there { word } else { 0 }, at: number << 32 | u64::from(beside) }
+    }
+}
+
 mod plain {
-    use super::{Line, Mixer, PLACES, Tags};
-    use std::sync::atomic::Ordering::Acquire;
+    use super::{Acquire, Hit, Line, Mixer, PLACES, Tags};
 
     #[inline(always)]
     pub(super) fn mix(mixer: &Mixer, keys: &mut [u64]) {
@@ -86,21 +113,23 @@ mod plain {
     }
 
     #[inline]
-    pub(super) fn find(tags: Tags, lines: &[Line], mixed: &[u64], hits: &mut Vec<u8>) {
+    pub(super) fn find(tags: Tags, lines: &[Line], mixed: &[u64], hits: &mut Vec<Hit>) {
+        hits.clear();
         hits.extend(mixed.iter().map(|mixed| {
-            let Some(line) = tags.line(lines, *mixed) else { return 0 };
+            let Some(line) = tags.line(lines, *mixed) else { return Hit::default() };
             let wanted = tags.wanted(*mixed);
-            let hit = |(n, word): (usize, &std::sync::atomic::AtomicU64)| {
-                u8::from(word.load(Acquire) >> tags.shift == wanted) << n
+            let place = |(n, word): (usize, &std::sync::atomic::AtomicU64)| {
+                u32::from(word.load(Acquire) >> tags.shift == wanted) << n
             };
-            line[..PLACES].iter().enumerate().map(hit).fold(0, |hits, hit| hits | hit)
+            let places = line[..PLACES].iter().enumerate().map(place).fold(0, |places, place| places | place);
+            Hit::of(tags, line, *mixed, places)
         }));
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Line, Mixer, PLACES, Tags};
+    use super::{Hit, Line, Mixer, PLACES, Tags};
     use std::arch::x86_64::{
         _mm_cvtsi64_si128, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512, _mm512_set1_epi64, _mm512_srl_epi64,
     };
@@ -112,15 +141,22 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    pub(super) fn find_512(tags: Tags, lines: &[Line], mixed: &[u64], hits: &mut Vec<u8>) {
+    pub(super) fn find_512(tags: Tags, lines: &[Line], mixed: &[u64], hits: &mut Vec<Hit>) {
         let shift = _mm_cvtsi64_si128(tags.shift.into());
-        hits.extend(mixed.iter().map(|mixed| {
-            let Some(line) = tags.line(lines, *mixed) else { return 0 };
+        // What is there is written over.
+        hits.resize(mixed.len(), Hit::default());
+        for (mixed, hit) in mixed.iter().zip(hits) {
+            let Some(line) = tags.line(lines, *mixed) else {
+                *hit = Hit::default();
+                continue;
+            };
             // SAFETY: 64 bytes of the line, at any alignment; what a writer changes meanwhile changes word by word.
             let words = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
             let wanted = _mm512_set1_epi64(tags.wanted(*mixed) as i64);
-            _mm512_cmpeq_epi64_mask(_mm512_srl_epi64(words, shift), wanted) & ((1 << PLACES) - 1)
-        }));
+            let places =
+                _mm512_cmpeq_epi64_mask(_mm512_srl_epi64(words, shift), wanted) & ((1 << PLACES) - 1);
+            *hit = Hit::of(tags, line, *mixed, places.into());
+        }
     }
 }
 
@@ -128,7 +164,6 @@ mod x86 {
 mod tests {
     use super::*;
     use crate::synthetic::Random;
-    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn all_kinds_of_code_mix_and_find_alike() {
@@ -146,9 +181,9 @@ mod tests {
             }
             let mut expected = Vec::new();
             plain::find(tags, &lines, &mixed, &mut expected);
-            assert!(len < 7 || expected.iter().any(|hits| *hits != 0));
+            assert!(len < 7 || expected.iter().any(|hit| hit.word != 0));
             for simd in Simd::all() {
-                let (mut ours, mut hits) = (keys.clone(), vec![9]);
+                let (mut ours, mut hits) = (keys.clone(), vec![Hit { word: 9, at: 9 }]);
                 mixer.mix_all(simd, &mut ours);
                 tags.find_all(simd, &lines, &ours, &mut hits);
                 assert_eq!((&ours, &hits), (&mixed, &expected), "{simd}, {len}");

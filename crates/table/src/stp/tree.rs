@@ -1,8 +1,9 @@
 //! A bridge for a [`Switch`]: told by the words of ifconfig(8), with the switch's ports held back as it wants it.
 
+use super::spanning::flags;
 use super::{Action, Bridge, Link, PortSettings, PortView, Settings, StpError, Version};
 use crate::switch::command::{Command, PortFlag, SpanningTree, StpProtocol};
-use crate::switch::{PortState, Switch};
+use crate::switch::{PortState, SpanningPort, Switch, flag_bit};
 use artery_wire::{Bpdu, EtherAddr, Ethernet};
 use std::time::Duration;
 
@@ -189,6 +190,43 @@ impl Tree {
                 Action::Flush { port } => switch.flush_port(place(port)),
             }
         }
+    }
+
+    /// Number of its places.
+    pub(super) fn len(&self) -> u16 {
+        // No more than a bridge may have ports.
+        self.places.len() as u16
+    }
+
+    /// The addresses that its ports send from.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = EtherAddr> {
+        self.places.iter().map(|place| place.address)
+    }
+
+    /// What was told of a port, and whether it takes part.
+    pub(super) fn told_of(&self, place: u16) -> Option<(PortSettings, bool)> {
+        self.places.get(usize::from(place)).map(|place| (place.settings, place.takes_part))
+    }
+
+    /// What a switch is to show of a port that takes part.
+    pub(super) fn shown_port(&self, place: u16) -> Option<SpanningPort> {
+        let (settings, _) = self.told_of(place)?;
+        let view = self.port(place)?;
+        let set = flags(&settings).into_iter().filter(|(_, is_set)| *is_set);
+        Some(SpanningPort {
+            flags: set.fold(flag_bit(PortFlag::Stp), |bits, (flag, _)| bits | flag_bit(flag)),
+            priority: view.priority,
+            cost: view.cost,
+            state: format!("{} role {}", view.state_name(), view.role),
+        })
+    }
+
+    /// Says the states of all ports anew, to a switch that has not heard of them.
+    pub(super) fn tell_states(&mut self) {
+        let states = (0..self.len()).filter_map(|place| Some((number(place), self.port(place)?.state)));
+        let states: Vec<_> = states.map(|(port, state)| Action::State { port, state }).collect();
+        // What is still to be done is newer.
+        self.actions.splice(0..0, states);
     }
 
     fn at(&mut self, place: u16) -> Result<&mut Place, StpError> {

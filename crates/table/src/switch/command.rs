@@ -196,6 +196,12 @@ impl PortFlag {
         PortFlag::RootGuard,
     ];
 
+    /// Whether it is about the spanning tree.
+    pub fn is_of_tree(self) -> bool {
+        use PortFlag::{BlockNonIp, Discover, Learn, Locked};
+        !matches!(self, Learn | Discover | Locked | BlockNonIp)
+    }
+
     /// Returns the word that sets it.
     pub fn word(self) -> &'static str {
         match self {

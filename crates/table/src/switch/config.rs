@@ -279,13 +279,8 @@ impl Config {
 
     fn change_port(&mut self, command: &Command) -> Result<(), SwitchError> {
         match command {
-            Command::Flag { port, flag, on } => match flag {
-                PortFlag::Learn | PortFlag::Discover | PortFlag::Locked | PortFlag::BlockNonIp => {
-                    self.member(port)?.set(*flag, *on);
-                }
-                _ if *on => return Err(SwitchError::NoSpanningTree),
-                _ => self.member(port)?.set(*flag, *on),
-            },
+            Command::Flag { flag, .. } if flag.is_of_tree() => return Err(SwitchError::NoSpanningTree),
+            Command::Flag { port, flag, on } => self.member(port)?.set(*flag, *on),
             Command::Protected { port, domains } => self.member(port)?.domains = *domains,
             Command::PortMaxAddresses { port, limit } => self.member(port)?.limit = *limit,
             Command::Untagged { port, to } => self.member(port)?.untagged = Some(*to),
@@ -418,6 +413,8 @@ pub enum SwitchError {
     NotHere(&'static str),
     /// There is no spanning tree here.
     NoSpanningTree,
+    /// The spanning tree refuses it.
+    Tree(crate::stp::StpError),
 }
 
 impl fmt::Display for SwitchError {
@@ -447,6 +444,7 @@ impl fmt::Display for SwitchError {
             SwitchError::NoMemory => f.write_str("there is no memory for so many addresses"),
             SwitchError::NotHere(word) => write!(f, "'{word}' is not for the switch itself"),
             SwitchError::NoSpanningTree => f.write_str("this switch takes part in no spanning tree"),
+            SwitchError::Tree(why) => why.fmt(f),
         }
     }
 }

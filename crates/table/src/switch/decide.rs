@@ -9,6 +9,7 @@ use super::mac::{Entry, MacKey, MacTable};
 use super::rules::{Direction, Mark};
 use super::sight::{Sight, header, is_group};
 use super::view::View;
+use crate::simd::mac::Hit;
 use artery_wire::EtherType;
 
 macro_rules! causes {
@@ -109,7 +110,9 @@ pub struct Entered {
     pub place: Place,
     /// The mark that rules gave it.
     pub mark: Option<Mark>,
-    /// Whether a packet filter sees it.
+    /// Whether it carries IPv4 or IPv6.
+    pub is_ip: bool,
+    /// Whether a packet filter sees it as it comes in.
     pub is_filtered: bool,
 }
 
@@ -220,12 +223,13 @@ pub fn enter(
     if of.state == PortState::Discarding {
         return Err(Cause::Blocked);
     }
-    let is_filtered = view.filters && of.vlan() == Some(place.vlan) && is_filtered(sight, is_tagged);
-    Ok(Entered { port, place, mark, is_filtered })
+    let is_ip = carries_ip(sight, is_tagged);
+    let is_filtered = is_ip && view.is_filtered_at(port) && of.vlan() == Some(place.vlan);
+    Ok(Entered { port, place, mark, is_ip, is_filtered })
 }
 
 /// Whether a packet filter looks at such frames: at IPv4 and IPv6.
-fn is_filtered(sight: &Sight<'_>, is_tagged: bool) -> bool {
+fn carries_ip(sight: &Sight<'_>, is_tagged: bool) -> bool {
     matches!(sight.carried(is_tagged).0, EtherType::IPV4 | EtherType::IPV6)
 }
 
@@ -305,10 +309,12 @@ fn change(view: &View, own: Option<u16>, has_tag: bool, place: Place) -> Result<
     }
 }
 
-/// Whether the packet filter sees a frame as it leaves by a port.
+/// Whether the packet filter sees a frame as it leaves by a port. A vport is an interface of the host, who has its filter
+/// look at whatever comes.
 #[inline]
 pub fn is_filtered_out(view: &View, entered: &Entered, to: u16) -> bool {
-    entered.is_filtered && view.vlan(to) == Some(entered.place.vlan)
+    let is_asked = view.is_vport(to) || view.filters && entered.is_filtered;
+    is_asked && entered.is_ip && view.vlan(to) == Some(entered.place.vlan)
 }
 
 /// What would become of a frame, step by step; the packet filter is not asked.
@@ -365,8 +371,8 @@ pub fn decide(view: &View, port: u16, sight: &Sight<'_>, find: impl Fn(MacKey) -
 pub struct Notes {
     /// Of each frame its source and its destination: their keys, and then what these are mixed to.
     keys: Vec<u64>,
-    /// At which places these stand.
-    hits: Vec<u8>,
+    /// What is found by these.
+    hits: Vec<Hit>,
     /// Its type; above it, whether it may be one that meets nothing but the table.
     kinds: Vec<u32>,
 }
@@ -376,17 +382,17 @@ const SIMPLE: u32 = 1 << 16;
 impl Notes {
     /// Looks up both addresses of frames; `vlan` is that of the port they came by.
     #[inline]
-    pub fn note<'a>(&mut self, table: &MacTable, vlan: u16, frames: impl Iterator<Item = &'a [u8]>) {
+    pub fn note<'a>(&mut self, table: &MacTable, vlan: u16, frames: impl ExactSizeIterator<Item = &'a [u8]>) {
         let Notes { keys, hits, kinds } = self;
-        keys.clear();
-        kinds.clear();
-        for bytes in frames {
+        keys.resize(2 * frames.len(), 0);
+        kinds.resize(frames.len(), 0);
+        for ((bytes, keys), kind) in frames.zip(keys.as_chunks_mut().0).zip(kinds) {
             let (destination, source, ether_type) = header(bytes).unwrap_or(NO_HEADER);
             // Without branches: what comes next can't be foreseen.
             let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
             let is_simple = !is_tagged & !is_group(destination);
-            keys.extend([source, destination].map(|address| MacKey::new(address, vlan).bits()));
-            kinds.push((u32::from(is_simple) * SIMPLE) | u32::from(ether_type));
+            *keys = [source, destination].map(|address| MacKey::new(address, vlan).bits());
+            *kind = (u32::from(is_simple) * SIMPLE) | u32::from(ether_type);
         }
         table.find_all(keys, hits);
     }
@@ -423,12 +429,10 @@ impl Notes {
         if self.kinds.get(frame)? & SIMPLE == 0 {
             return None;
         }
-        let both = 2 * frame..2 * frame + 2;
-        let (&[source, destination], &[at, to]) = (self.keys.get(both.clone())?, self.hits.get(both)?) else {
-            return None;
-        };
-        let source = table.found(source, at)?;
-        let destination = table.found(destination, to)?;
+        let [source_key, destination_key] = *self.keys.as_chunks().0.get(frame)?;
+        let [source, destination] = *self.hits.as_chunks().0.get(frame)?;
+        let source = table.found(source_key, source)?;
+        let destination = table.found(destination_key, destination)?;
         let to = destination.port();
         let is_known = source.port() == port && !destination.is_old(now, view.timeout);
         (is_known && view.is_plain_between(port, to)).then_some((to, source))

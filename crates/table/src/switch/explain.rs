@@ -1,5 +1,5 @@
 //! What would become of a frame, in words.
-use super::decide::{Change, Decision, Many, Stop, Way, decide};
+use super::decide::{Change, Decision, Many, Stop, Way, decide, is_filtered_out};
 use super::show::address;
 use super::{MacKey, Sight, Switch, seconds};
 use artery_rcu::Turn;
@@ -43,11 +43,12 @@ impl Switch {
         };
         let decision = decide(view, question.port, &sight, find);
         let known = |key: MacKey| find(key).map(|entry| entry.port());
-        self.words(&decision, question, known)
+        self.words(view, &decision, question, known)
     }
 
     fn words(
         &self,
+        view: &super::View,
         decision: &Decision,
         question: &Question,
         known: impl Fn(MacKey) -> Option<u16>,
@@ -72,7 +73,7 @@ impl Switch {
             let _ = writeln!(text, "marked {mark} by a rule");
         }
         if entered.is_filtered {
-            let _ = writeln!(text, "the packet filter is asked here, and where it leaves");
+            let _ = writeln!(text, "the packet filter is asked here");
         }
         if let Some(key) = decision.learns {
             let address = address(key, default_vlan);
@@ -81,6 +82,9 @@ impl Switch {
                 Some(port) => writeln!(text, "{address} moves here from {}", name(port)),
                 None => writeln!(text, "{address} is learned, if there is room"),
             };
+        }
+        if entered.is_filtered && view.has_filter() && matches!(decision.way, Some(Ok(Way::Many(_)))) {
+            let _ = writeln!(text, "the packet filter is asked at the switch itself");
         }
         let _ = match &decision.way {
             Some(Ok(Way::One(port))) => writeln!(text, "its destination is at {}", name(*port)),
@@ -92,7 +96,13 @@ impl Switch {
         };
         for (to, outcome) in &decision.targets {
             let _ = match outcome {
-                Ok(change) => writeln!(text, "leaves by {}{}", name(*to), changed(*change)),
+                Ok(change) => {
+                    let (leaves, many) = (name(*to), matches!(decision.way, Some(Ok(Way::Many(_)))));
+                    // What goes to many passes the filter once, at the switch, and at the host's own doors.
+                    let is_asked = is_filtered_out(view, entered, *to) && (!many || view.is_vport(*to));
+                    let filter = if is_asked { ", if the packet filter lets it" } else { "" };
+                    writeln!(text, "leaves by {leaves}{}{filter}", changed(*change))
+                }
                 Err(cause) => writeln!(text, "not by {}: {}", name(*to), said(cause.sentence())),
             };
         }

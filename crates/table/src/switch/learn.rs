@@ -20,6 +20,10 @@ const MOST_TOLD: usize = 64;
 /// compared. A table that is full has few empty buckets, but for the least one.
 const HUNT: u32 = 1024;
 const COMPARED: usize = 16;
+/// Seconds from which on an address was not seen lately, and beyond which a time is one to come: of two workers one may be a
+/// moment ahead.
+const LATELY: u32 = 10;
+const OVERDUE: u32 = u32::MAX / 2;
 /// Least time between two new addresses, of those that may be learned at once after a rest.
 const BURST: Duration = Duration::from_millis(100);
 
@@ -230,7 +234,7 @@ impl Learner {
         if !self.take_permit(now) {
             return Learned::TooFast;
         }
-        if self.count >= self.limits.entries && !self.evict() {
+        if self.count >= self.limits.entries && !self.evict(seconds(now)) {
             return Learned::Full;
         }
         if self.table.put(key, port, kind, seconds(now)) == Put::Crowded {
@@ -307,15 +311,23 @@ impl Learner {
         is_allowed
     }
 
-    /// Removes the oldest of some addresses that were learned, and says whether there was one.
-    fn evict(&mut self) -> bool {
-        let mut oldest: Option<Entry> = None;
+    /// Removes the oldest of some addresses that were learned, and says whether there was one. Of those that were all seen
+    /// lately one at the port that has most goes, so that who floods by one port pushes out nobody at others.
+    fn evict(&mut self, now: u32) -> bool {
+        let crowd = |entry: Entry| match now.wrapping_sub(entry.seen()) {
+            LATELY..=OVERDUE => 0,
+            _ => u32::MAX - self.of_port[usize::from(entry.port())],
+        };
+        let mut first: Option<(u32, u32, Entry)> = None;
         let mut compared = 0;
         for passed in 0..self.table.buckets() {
             for (_, entry) in self.table.entries(self.hunted..self.hunted + 1) {
                 if !entry.is_static() {
                     compared += 1;
-                    oldest = oldest.filter(|old| old.seen() <= entry.seen()).or(Some(entry));
+                    let (crowd, seen) = (crowd(entry), entry.seen());
+                    first = first
+                        .filter(|first| (first.0, first.1) <= (crowd, seen))
+                        .or(Some((crowd, seen, entry)));
                 }
             }
             self.hunted = (self.hunted + 1) % self.table.buckets();
@@ -323,7 +335,7 @@ impl Learner {
                 break;
             }
         }
-        oldest.is_some_and(|entry| {
+        first.is_some_and(|(_, _, entry)| {
             self.forget(entry);
             true
         })
@@ -353,7 +365,7 @@ impl Learner {
             Some(entry) => self.forget(entry),
             None => {}
         }
-        if self.count >= self.limits.entries && !(self.limits.evicts && self.evict()) {
+        if self.count >= self.limits.entries && !(self.limits.evicts && self.evict(seconds(now))) {
             return Err(AddressError::Full);
         }
         match self.table.put(key, port, Kind::Static, seconds(now)) {

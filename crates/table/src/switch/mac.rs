@@ -13,7 +13,7 @@
 //! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
 //! moves an entry only from its first bucket to its second, in which it stands before it is overwritten in the first;
 //! who looks at the first, then at the second, finds it.
-use crate::simd::mac::{BITS, Mixer, Tags};
+use crate::simd::mac::{BITS, Hit, Mixer, Tags};
 use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
 use artery_wire::EtherAddr;
@@ -300,10 +300,9 @@ impl MacTable {
         Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
     }
 
-    /// Looks many keys up at once: makes of each what it is mixed to, and tells where in its first bucket it stands, a bit
-    /// for each place.
+    /// Looks many keys up at once, and makes of each what it is mixed to.
     #[inline]
-    pub(super) fn find_all(&self, keys: &mut [u64], hits: &mut Vec<u8>) {
+    pub(super) fn find_all(&self, keys: &mut [u64], hits: &mut Vec<Hit>) {
         self.mix.mixer.mix_all(self.simd, keys);
         for mixed in &*keys {
             prefetch(self.bucket(*mixed as u32 & self.mask));
@@ -314,16 +313,17 @@ impl MacTable {
 
     /// What is known of a key that was looked up with others.
     #[inline(always)]
-    pub(super) fn found(&self, mixed: u64, hits: u8) -> Option<Entry> {
-        let sought = Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits };
-        let bucket = self.bucket(sought.bucket);
-        let place = hits.trailing_zeros() as usize;
-        let word = bucket[..PLACES].get(place).map_or(0, |word| word.load(Acquire));
-        if word >> MATCH_SHIFT == sought.tag << 2 | 1 {
-            let seen = half(bucket, place as u32);
-            return Some(Entry::at(word, seen, sought.bucket * WORDS as u32 + place as u32));
+    pub(super) fn found(&self, mixed: u64, hit: Hit) -> Option<Entry> {
+        if hit.word != 0 {
+            // A hit has its parts where an entry has them.
+            return Some(Entry { word: hit.word, place_and_seen: hit.at });
         }
-        if half(bucket, OVERFLOW) == 0 { None } else { self.find_beyond(sought) }
+        if hit.at as u32 == 0 { None } else { self.find_mixed(mixed) }
+    }
+
+    #[inline(never)]
+    fn find_mixed(&self, mixed: u64) -> Option<Entry> {
+        self.find(Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits })
     }
 
     /// The other bucket of a tag.

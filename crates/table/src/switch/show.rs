@@ -51,13 +51,41 @@ pub(super) fn address(key: MacKey, default_vlan: u16) -> String {
     }
 }
 
+/// What a switch shows of its spanning tree.
+#[derive(Clone, Debug, Default)]
+pub struct Spanning {
+    /// The lines behind the first one.
+    pub head: String,
+    /// What belongs to its ports, where they take part.
+    pub ports: Vec<Option<SpanningPort>>,
+}
+
+/// What it shows of a port that takes part.
+#[derive(Clone, Debug)]
+pub struct SpanningPort {
+    /// Bits by [`flag_bit`].
+    pub flags: u16,
+    /// Its priority.
+    pub priority: u8,
+    /// What the way through it costs.
+    pub cost: u32,
+    /// What it does, and as what.
+    pub state: String,
+}
+
 impl Switch {
     /// All of it, as `ifconfig` prints a switch.
     pub fn show(&self, now: Duration) -> String {
+        self.show_with(now, &Spanning::default())
+    }
+
+    /// The same of one that has a spanning tree.
+    pub fn show_with(&self, now: Duration, spanning: &Spanning) -> String {
         let config = self.config().clone();
-        let mut text = head(&config);
-        let shown = config.ports.iter().filter(|port| port.role != Role::Detached);
-        shown.for_each(|port| port_lines(&mut text, &config, port));
+        let mut text = head(&config) + &spanning.head;
+        for (at, port) in config.ports.iter().enumerate().filter(|(_, port)| port.role != Role::Detached) {
+            port_lines(&mut text, at, port, spanning.ports.get(at).and_then(Option::as_ref));
+        }
         let timeout = if config.limits.timeout == u32::MAX { 0 } else { config.limits.timeout };
         let _ = writeln!(text, "\tAddresses (max cache: {}, timeout: {timeout}):", config.limits.entries);
         self.addresses(now).lines().for_each(|line| {
@@ -170,14 +198,15 @@ fn head(config: &Config) -> String {
     format!("{}: {}\n", config.name, bits(flags, &SWITCH_FLAGS))
 }
 
-fn port_lines(text: &mut String, config: &Config, port: &Port) {
-    let flags = port.flags | if port.role == Role::Span { SPAN_BIT } else { 0 };
+fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&SpanningPort>) {
+    let of_role = if port.role == Role::Span { SPAN_BIT } else { 0 };
+    let flags = port.flags | of_role | spanning.map_or(0, |of| of.flags);
     let _ = writeln!(text, "\t{} {}", port.name, bits(flags, &PORT_FLAGS));
     if port.role == Role::Span {
         return;
     }
-    let number = config.find(&port.name).map_or(0, |at| at + 1);
-    let _ = write!(text, "\t\tport {number} ifpriority 0 ifcost 0");
+    let (priority, cost) = spanning.map_or((0, 0), |of| (of.priority, of.cost));
+    let _ = write!(text, "\t\tport {} ifpriority {priority} ifcost {cost}", at + 1);
     if !port.domains.is_empty() {
         let _ = write!(text, " protected {}", port.domains);
     }
@@ -191,6 +220,9 @@ fn port_lines(text: &mut String, config: &Config, port: &Port) {
     }
     if !port.tagged.is_empty() {
         let _ = write!(text, " tagged {}", port.tagged);
+    }
+    if let Some(of) = spanning {
+        let _ = write!(text, " {}", of.state);
     }
     text.push('\n');
     for rule in &port.rules {

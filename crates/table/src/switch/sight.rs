@@ -61,6 +61,11 @@ impl<'a> Sight<'a> {
         !is_group(self.source) && self.source != 0
     }
 
+    /// Whether it goes to the bridges themselves, as what they tell each other for the spanning tree.
+    pub fn is_for_bridges(&self) -> bool {
+        self.destination == RESERVED
+    }
+
     /// The last four bits of its destination, if that is an address that bridges keep to themselves.
     pub fn reserved(&self) -> Option<u8> {
         (self.destination & !0xf == RESERVED).then_some(self.destination as u8 & 0xf)

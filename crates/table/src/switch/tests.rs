@@ -139,6 +139,18 @@ fn a_full_table_learns_nothing_and_an_evicting_one_forgets_an_old_address() {
 }
 
 #[test]
+fn who_floods_by_one_port_evicts_nobody_at_others() {
+    let lab = Lab::of(3, &["maxaddr 400", "evict"]);
+    let address = |port: u16, n: u64| EtherAddr([2, 0, 0, port as u8, (n >> 8) as u8, n as u8]).to_string();
+    (0..100).for_each(|n| assert_eq!(lab.learn(&address(1, n), 1, 1, 5), Learned::New));
+    (0..5000).for_each(|n| assert_eq!(lab.learn(&address(2, n), 1, 2, 6), Learned::New));
+    assert!((0..100).all(|n| lab.learn(&address(1, n), 1, 1, 6) == Learned::Known));
+    // Who was not seen for long goes first.
+    (0..5000).for_each(|n| assert_eq!(lab.learn(&address(2, n + 5000), 1, 2, 60), Learned::New));
+    assert!((0..100).any(|n| lab.learn(&address(1, n), 1, 1, 60) == Learned::New));
+}
+
+#[test]
 fn an_address_is_absent_when_its_time_is_over_and_gone_when_it_was_swept() {
     let mut lab = Lab::of(3, &[]);
     lab.learn(B, 1, 1, 0);

@@ -9,8 +9,10 @@ pub struct View {
     pub(super) is_up: bool,
     /// Tags that no port list names pass.
     pub(super) passes_tags: bool,
-    /// A packet filter sees IP.
+    /// A packet filter sees IP, at all ports.
     pub(super) filters: bool,
+    /// There are vports, where it sees IP in any case.
+    has_vports: bool,
     /// Reserved addresses that are forwarded, a bit for each.
     pub(super) reserved: u16,
     /// Seconds after which addresses count as absent.
@@ -60,6 +62,7 @@ impl View {
             is_up: config.is_up,
             passes_tags,
             filters: config.links[1],
+            has_vports: config.ports.iter().any(|port| port.is_vport && port.role == Role::Member),
             reserved: config.reserved | if passes_tags { PROVIDER } else { 0 },
             timeout: config.limits.timeout,
             priority: match config.tx_priority {
@@ -87,6 +90,11 @@ impl View {
         words.into()
     }
 
+    /// Whether the switch is up.
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
     /// Whether frames that come in by a port meet nothing but the table.
     #[inline(always)]
     pub fn is_plain(&self, from: u16) -> bool {
@@ -96,15 +104,27 @@ impl View {
     /// Whether they may go to another without further questions.
     #[inline(always)]
     pub fn is_plain_between(&self, from: u16, to: u16) -> bool {
-        let word = usize::from(from) * self.stride + usize::from(to) / 64;
-        usize::from(to) < self.ports.len()
-            && self.plain.get(word).is_some_and(|word| word >> (to % 64) & 1 != 0)
+        // Beyond the last port a row has no bit set.
+        let (row, word) = (usize::from(from) * self.stride, usize::from(to) / 64);
+        word < self.stride && self.plain.get(row + word).is_some_and(|word| word >> (to % 64) & 1 != 0)
     }
 
-    /// Whether a packet filter sees IP.
+    /// Whether a packet filter sees IP at all ports.
     #[inline]
     pub fn has_filter(&self) -> bool {
         self.filters
+    }
+
+    /// Whether there are vports, where a packet filter sees IP in any case, as at all interfaces of a host.
+    #[inline]
+    pub fn has_vports(&self) -> bool {
+        self.has_vports
+    }
+
+    /// Whether a packet filter sees IP at a port.
+    #[inline]
+    pub fn is_filtered_at(&self, port: u16) -> bool {
+        self.filters || self.is_vport(port)
     }
 
     /// Number of ports.
