@@ -3,7 +3,7 @@
 //! `cargo run --release -p artery-filter --example evaluate`
 use artery_filter::anchors::Anchors;
 use artery_filter::evaluate::{
-    CannotTranslate, Counters, Routes, RuleId, Scratch, Surroundings, Translate, load,
+    CannotTranslate, Compiled, Counters, Routes, RuleId, Scratch, Surroundings, Translate, load,
 };
 use artery_filter::facts::{Direction, Facts, Interface, Tag};
 use artery_filter::names::{InterfaceRecord, Interfaces};
@@ -117,17 +117,33 @@ fn interfaces() -> Interfaces {
     Interfaces(vec![record("em0"), record("em1"), record("lo0")])
 }
 
-/// Nanoseconds an evaluation, compiled and rule by rule.
-fn evaluations(rules: u64, shape: fn(u64) -> String) -> [f64; 2] {
-    let domain = Domain::new();
-    let (mut tables, mut anchors) = (Tables::new(&domain), Anchors::default());
+fn compiled(rules: u64, shape: fn(u64) -> String, tables: &mut Tables) -> Compiled {
     let text = text(rules, shape);
     let parsed = match parse("text", text.as_bytes(), &Environment::fixture(), &Settings::default()) {
         Ok(parsed) => parsed,
         Err(faults) => panic!("{}", faults[0]),
     };
-    let compiled = load(("", parsed.ruleset), &mut anchors, &mut tables, &interfaces(), Duration::ZERO)
-        .expect("nothing odd");
+    load(("", parsed.ruleset), &mut Anchors::default(), tables, &interfaces(), Duration::ZERO)
+        .expect("nothing odd")
+}
+
+/// How long one more address in a small table takes, whose rules follow.
+fn change_of_a_small_table(rules: u64, shape: fn(u64) -> String) -> Duration {
+    let mut tables = Tables::new(&Domain::new());
+    let _compiled = compiled(rules, shape, &mut tables);
+    let begin = Instant::now();
+    let changes = 200;
+    for n in 0..changes {
+        let one = TableEntry::new(Ipv4Addr::from_bits(n * 77).into(), 32, false);
+        tables.add("", "t7", &[one], Duration::ZERO).expect("room");
+    }
+    begin.elapsed() / changes
+}
+
+/// Nanoseconds an evaluation, compiled and rule by rule.
+fn evaluations(rules: u64, shape: fn(u64) -> String) -> [f64; 2] {
+    let domain = Domain::new();
+    let compiled = compiled(rules, shape, &mut Tables::new(&domain));
     let counters = Counters::new(&compiled);
     let mut scratch = Scratch::new(&compiled, 0);
     let packets: Vec<Facts> = (0..4096).map(facts).collect();
@@ -206,6 +222,11 @@ fn main() {
         }
         println!();
     }
+    let [_, (_, tables), ..] = SHAPES;
+    println!(
+        "one more address in one of 20 tables of 1000 rules: {:?}",
+        change_of_a_small_table(1000, tables)
+    );
     println!("ns a lookup in a table: addresses in it, any address");
     for (is_v6, family) in [(false, "inet"), (true, "inet6")] {
         let [inside, any] = lookups(200_000, is_v6);

@@ -45,6 +45,13 @@ impl Anchors {
         }
     }
 
+    /// Forgets the options of the main rule set; its rules stay.
+    pub fn flush_options(&mut self) {
+        if let Some(main) = self.0.get_mut("") {
+            Arc::make_mut(main).options.clear();
+        }
+    }
+
     /// The rule set at a path.
     pub fn get(&self, path: &str) -> Option<&Arc<Ruleset>> {
         self.0.get(path)

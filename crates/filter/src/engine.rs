@@ -11,17 +11,20 @@ mod answer;
 mod control;
 mod counted;
 mod create;
+mod exchange;
 mod known;
 mod proxy;
 mod quick;
 mod quoted;
 mod random;
+mod through;
 mod translator;
 
 pub use answer::{Answer, Towards};
-pub use control::{Killed, Settings};
+pub use control::{Killed, Part, Settings};
 pub use counted::{Counted, LimitCounter, Status};
 pub use random::Random;
+pub use through::{Glance, Through};
 
 use crate::dissect::{At, Dissected, Reason, dissect};
 use crate::evaluate::{Compiled, Counters, Routes, RuleId, Scratch};
@@ -32,7 +35,7 @@ use crate::options::{Limit, Timeout};
 use crate::rule::Flush;
 use crate::sources::Sources;
 use crate::states::{Key, NONE, Names, Records, StateId, States, flag};
-use crate::timeouts::{OfRule, lifetime};
+use crate::timeouts::{OfRule, adapted, lifetime};
 use crate::translate::pool::Rotation;
 use artery_rcu::Turn;
 use quick::Quick;
@@ -147,7 +150,7 @@ pub struct Filter {
     worker: usize,
     counted: Counted,
     now_ms: u64,
-    /// No state ends sooner than so long after a packet; 0 while lifetimes shrink.
+    /// No state ends sooner than so long after a packet.
     least_lifetime_ms: u32,
     answers: Vec<Answer>,
     events: Vec<Event>,
@@ -233,7 +236,11 @@ impl Filter {
             return Verdict::Pass(Passed { tag: look.at.tag, ..Passed::default() });
         }
         let is_quick = look.quick.length > 0 && self.settings.log_interface != Some(look.at.interface);
-        match if is_quick { self.test_quickly(bytes, look) } else { None } {
+        let passed = match is_quick {
+            true => self.test_quickly(bytes, look).or_else(|| self.test_elsewhere(bytes, look)),
+            false => None,
+        };
+        match passed {
             Some(passed) => Verdict::Pass(passed),
             None => self.test_fully(bytes, look, rules),
         }
@@ -432,8 +439,14 @@ impl Filter {
         let start = self.settings.limits.timeouts[Timeout::AdaptiveStart as usize];
         let of_states = self.settings.limits.timeouts.iter().take(Timeout::Fragment as usize);
         let least = of_states.copied().min().unwrap_or(0);
-        let is_plain = self.states.len() <= start && self.records.with_timeouts == 0;
-        self.least_lifetime_ms = if is_plain { least.saturating_mul(1000) } else { 0 };
+        // Lifetimes shrink as states become more, but there are never more than the limit allows.
+        let (count, limit) = (self.states.len(), self.settings.limits.limit(Limit::States));
+        let shortest = match count <= start {
+            true => Duration::from_secs(least.into()),
+            false => adapted(&self.settings.limits, least, count.max(limit)),
+        };
+        let is_plain = self.records.with_timeouts == 0;
+        self.least_lifetime_ms = if is_plain { shortest.as_millis().min(u32::MAX.into()) as u32 } else { 0 };
     }
 }
 

@@ -19,6 +19,8 @@ mod candidates;
 mod check;
 mod compile;
 mod counters;
+mod index;
+mod memo;
 mod skip;
 mod steps;
 mod test;
@@ -27,6 +29,7 @@ mod walk;
 
 pub use check::{CompileError, Reason, check, load};
 pub use counters::{Counters, RuleTotals};
+pub(crate) use index::TableIndex;
 pub use skip::skip_steps;
 pub(crate) use steps::{Find, Key};
 pub use threshold::Threshold;

@@ -17,8 +17,19 @@ pub struct Ruleset {
     pub queues: Vec<String>,
     /// Its rules, in the order of their evaluation.
     pub rules: Vec<Rule>,
-    /// `load anchor` lines: the anchor and the file.
-    pub loads: Vec<(String, String)>,
+    /// `load anchor` lines.
+    pub loads: Vec<AnchorLoad>,
+}
+
+/// `load anchor NAME from FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnchorLoad {
+    /// The anchor, as it is written.
+    pub name: String,
+    /// The file.
+    pub file: String,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// Where a rule stands in the text.
@@ -485,7 +496,7 @@ pub enum PoolChoice {
 pub enum PoolPorts {
     /// One port.
     One(u16),
-    /// Any of a range.
+    /// Those of a range: for `nat-to` any that is free; for `rdr-to` one for one, around where there are fewer.
     Range(u16, u16),
     /// `p:*`: the packet's own, moved so that the first of the rule becomes p.
     Moved(u16),

@@ -10,14 +10,16 @@
 //! than half of that.
 mod dump;
 mod entry;
+mod file;
 mod key;
 mod kill;
 mod list;
 mod records;
 mod table;
 
-pub use dump::{DumpError, Dumped, MAGIC};
+pub use dump::{DumpError, Dumped, Wants};
 pub(crate) use entry::{Cold, Entry, Extra, Hot, flag};
+pub use file::{AddError, Dump, DumpWriter};
 pub use key::Key;
 pub(crate) use key::Secret;
 pub use kill::Kill;

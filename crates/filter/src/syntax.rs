@@ -7,9 +7,10 @@ mod consistency;
 mod ends;
 mod environment;
 mod expand;
-mod hosts;
+pub(crate) mod hosts;
 mod label;
 mod lexer;
+mod loads;
 mod md5;
 mod numbers;
 mod parser;
@@ -25,7 +26,9 @@ mod unsupported;
 mod ways;
 mod words;
 
-pub use environment::{Environment, FindHost, Names, ReadFile};
+pub use environment::{Environment, FindHost, Names, ReadFile, file_in};
+pub use loads::{Loaded, read_anchors};
+pub use settings::DEBUG_LEVELS;
 pub use table_lines::addresses_of;
 pub use unsupported::unsupported;
 

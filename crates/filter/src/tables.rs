@@ -2,15 +2,15 @@
 //!
 //! [`Tables`] belongs to control; what rules and pools hold are [`Table`]s, which workers read without a lock while control
 //! changes them. An address is in a table if the longest network of the table that contains it is there without `!`.
-use crate::evaluate::Key;
+use crate::evaluate::{Key, TableIndex};
 use crate::facts::Direction;
 use crate::names::{Interfaces, bits, masked};
 use crate::rule::{HostAddress, TableDefinition};
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 mod change;
@@ -44,6 +44,8 @@ pub struct Table {
     members: Published<Box<[(IpAddr, u8)]>>,
     is_of_pool: AtomicBool,
     counts: AtomicBool,
+    /// Numbers that grow when it changes.
+    changes: Mutex<Vec<Weak<AtomicU64>>>,
     /// By worker, so that they don't meet.
     counters: [TableCounters; STRIPES],
 }
@@ -68,6 +70,8 @@ pub struct Tables {
     domain: Arc<Domain>,
     /// By anchor and name.
     records: BTreeMap<(String, String), Record>,
+    /// What is made of the contents of tables.
+    indexes: Vec<Weak<TableIndex>>,
     /// How many entries all tables together may have.
     pub most_entries: usize,
     /// How many tables there may be.
@@ -97,6 +101,7 @@ impl Table {
             members: Published::new(domain, Box::default()),
             is_of_pool: AtomicBool::new(false),
             counts: AtomicBool::new(false),
+            changes: Mutex::default(),
             counters: Default::default(),
         }
     }
@@ -113,6 +118,24 @@ impl Table {
             IpAddr::V4(address) => self.v4.read(turn).contains(address.to_bits()),
             IpAddr::V6(address) => self.v6.read(turn).contains(address.to_bits()),
         }
+    }
+
+    /// Where addresses begin that are in it and such that are not; nothing if it has more than so many intervals.
+    pub(crate) fn borders(&self, turn: &Turn<'_>, most: usize) -> Option<Borders> {
+        let borders =
+            Borders { v4: self.v4.read(turn).borders(most)?, v6: self.v6.read(turn).borders(most)? };
+        (borders.len() <= most).then_some(borders)
+    }
+
+    /// Makes a number grow from now on whenever the table has changed.
+    pub(crate) fn tell_changes(&self, changes: &Arc<AtomicU64>) {
+        let mut all = self.listeners();
+        all.retain(|changes| changes.strong_count() > 0);
+        all.push(Arc::downgrade(changes));
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The networks that a pool chooses from, in order, without exceptions; kept for tables that rules name in pools.
@@ -152,6 +175,19 @@ impl Table {
                 count(&entry[direction][kind as usize], packet.length);
             }
         }
+    }
+}
+
+/// Where addresses begin that are in a table, and such that are not.
+pub(crate) struct Borders {
+    pub(crate) v4: Vec<(u32, bool)>,
+    pub(crate) v6: Vec<(u128, bool)>,
+}
+
+impl Borders {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
     }
 }
 
@@ -208,6 +244,9 @@ impl Record {
 
     /// Makes workers see what control has changed.
     fn publish(&mut self, changed: &[TableEntry]) {
+        if changed.is_empty() {
+            return;
+        }
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for entry in changed {
             match entry.address {
@@ -224,6 +263,10 @@ impl Record {
             self.table.v6.publish(self.v6.snapshot());
         }
         self.publish_members();
+        // Only now, so that whoever sees the number sees the change.
+        for number in self.table.listeners().iter().filter_map(Weak::upgrade) {
+            number.fetch_add(1, Release);
+        }
     }
 
     fn publish_members(&self) {
@@ -306,9 +349,21 @@ impl Tables {
         Tables {
             domain: domain.clone(),
             records: BTreeMap::new(),
+            indexes: Vec::new(),
             most_entries: limits.limit(crate::options::Limit::TableEntries) as usize,
             most_tables: limits.limit(crate::options::Limit::Tables) as usize,
         }
+    }
+
+    /// Keeps an index in step with tables from now on.
+    pub(crate) fn follow_by(&mut self, index: &Arc<TableIndex>) {
+        self.indexes.retain(|index| index.strong_count() > 0);
+        self.indexes.push(Arc::downgrade(index));
+    }
+
+    /// Makes the indexes anew that tables have changed behind.
+    pub(crate) fn renew_indexes(&self) {
+        self.indexes.iter().filter_map(Weak::upgrade).for_each(|index| index.renew());
     }
 
     /// The domain of those who read.
@@ -359,7 +414,8 @@ impl Tables {
         });
     }
 
-    /// Makes a table as a rule set of an anchor defines it. Where no addresses are given, those it had stay.
+    /// Makes a table as a rule set of an anchor defines it. Where no addresses are given, those it had stay. Rules that are
+    /// compiled already ask it by itself from then on, until tables are changed otherwise.
     pub fn define(
         &mut self,
         anchor: &str,

@@ -20,16 +20,19 @@ pub fn lifetime(limits: &Limits, class: Timeout, states: u32, rule: Option<OfRul
     let seconds = own(class).unwrap_or(limits.timeouts[class as usize]);
     let range = match (own(Timeout::AdaptiveStart), rule) {
         (Some(start), Some(rule)) => (start, own(Timeout::AdaptiveEnd).unwrap_or(0), rule.states),
-        _ => {
-            let [start, end] = [Timeout::AdaptiveStart, Timeout::AdaptiveEnd];
-            (limits.timeouts[start as usize], limits.timeouts[end as usize], states)
-        }
+        _ => return adapted(limits, seconds, states),
     };
-    adapted(seconds, range)
+    shrunk(seconds, range)
+}
+
+/// What a timeout is with so many states in all.
+pub(crate) fn adapted(limits: &Limits, seconds: u32, states: u32) -> Duration {
+    let [start, end] = [Timeout::AdaptiveStart, Timeout::AdaptiveEnd];
+    shrunk(seconds, (limits.timeouts[start as usize], limits.timeouts[end as usize], states))
 }
 
 /// A timeout that shrinks from `start` states on and is nothing from `end` states on.
-fn adapted(seconds: u32, (start, end, states): (u32, u32, u32)) -> Duration {
+fn shrunk(seconds: u32, (start, end, states): (u32, u32, u32)) -> Duration {
     let whole = Duration::from_secs(seconds.into());
     if end == 0 || start >= end || states <= start {
         return whole;

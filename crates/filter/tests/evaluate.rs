@@ -1,5 +1,7 @@
 //! Random rule sets against random packets: the compiled form, the same asked rule by rule, and a straight reading of what
 //! rules mean must agree in all that they leave.
+#[path = "evaluate/changes.rs"]
+mod changes;
 #[path = "evaluate/examples.rs"]
 mod examples;
 #[path = "evaluate/naive.rs"]
@@ -164,8 +166,8 @@ fn a_hundred_thousand_rule_sets_answer_as_a_straight_reading_of_them_does() {
             |is_plain| Asked::new(Compiled::new(&anchors, &mut tables, &interfaces), is_plain, draws);
         let (mut fast, mut plain) = (compile(false), compile(true));
         let mut naive_draws = Random(draws);
-        let turn = reader.turn();
         for second in 0..4 {
+            let turn = reader.turn();
             let (facts, now) = (random.facts(), Duration::from_secs(1000 + second));
             let mut draw = || naive_draws.next() as u32;
             let expected = naive.evaluate(facts, fast.compiled.tags(), &mut draw, now);
@@ -177,11 +179,39 @@ fn a_hundred_thousand_rule_sets_answer_as_a_straight_reading_of_them_does() {
             if let Decision::Fail(failure) = expected.decision {
                 *failures.entry(failure).or_default() += 1;
             }
+            if random.below(2) == 0 {
+                changes::change(&mut random, &mut tables, &mut naive, false);
+            }
         }
     }
     // The random rule sets must be worth it.
     assert!(decided > 100_000 && matched > 30_000, "{decided} decided, {matched} matched");
     assert!(failures[&Failure::Translate] > 1000 && failures[&Failure::Depth] > 100, "{failures:?}");
+}
+
+#[test]
+fn tables_that_grow_shrink_and_change_are_asked_as_they_are() {
+    let domain = Domain::new();
+    let mut reader = domain.reader();
+    for seed in 0..200u64 {
+        let mut random = Random(seed.wrapping_mul(0x9876_5432_10fe_dcb1));
+        let mut tables = Tables::new(&domain);
+        let (anchors, mut naive) = world(&mut random, &mut tables);
+        let draws = random.next();
+        let compiled = Compiled::new(&anchors, &mut tables, &interfaces());
+        let mut asked = Asked::new(compiled, false, draws);
+        let mut naive_draws = Random(draws);
+        for second in 0..60 {
+            let (facts, now) = (random.facts(), Duration::from_secs(1000 + second));
+            let mut draw = || naive_draws.next() as u32;
+            let expected = naive.evaluate(facts, asked.compiled.tags(), &mut draw, now);
+            let answer = asked.ask(facts, &reader.turn(), now);
+            assert_eq!(answer, expected, "seed {seed}, packet {second}: {facts:?} of {:#?}", naive.rulesets);
+            if random.below(3) == 0 {
+                changes::change(&mut random, &mut tables, &mut naive, true);
+            }
+        }
+    }
 }
 
 /// So many rules that classes of packets share rows.

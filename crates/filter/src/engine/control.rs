@@ -1,11 +1,11 @@
-//! What control asks of a worker's filter: other rules, lists of states, ends of states, dumps.
+//! What control asks of a worker's filter: other rules, lists of states, ends of states.
 use super::{Event, Filter};
 use crate::evaluate::{Compiled, Counters, RuleId, Scratch};
 use crate::facts::Interface;
 use crate::options::{Limit, Limits, SetOption};
 use crate::rule::Ruleset;
 use crate::sources::Source;
-use crate::states::{Birth, Cold, DumpError, Dumped, Extra, Hot, Kill, NONE, Names, StateView, flag};
+use crate::states::{Kill, StateView, flag};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,6 +60,21 @@ impl Settings {
     }
 }
 
+/// Some of the places that states can have. A state keeps its place for as long as it lives: who goes through one part after
+/// the other meets each that is there all the time once, and packets pass meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The first place.
+    pub from: u32,
+    /// How many there are.
+    pub places: u32,
+}
+
+impl Part {
+    /// All places.
+    pub const ALL: Part = Part { from: 0, places: u32::MAX };
+}
+
 /// How much ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed(pub usize);
@@ -100,10 +115,26 @@ impl Filter {
 
     /// All states.
     pub fn states(&self) -> impl Iterator<Item = StateView<'_>> {
-        self.states.numbers().map(|number| self.view(number))
+        self.states_in(Part::ALL)
     }
 
-    fn view(&self, number: u32) -> StateView<'_> {
+    /// The states of a part.
+    pub fn states_in(&self, part: Part) -> impl Iterator<Item = StateView<'_>> {
+        self.numbers_in(part).map(|number| self.view(number))
+    }
+
+    /// Where the part begins that is next; None if there is no place behind this one.
+    pub fn behind(&self, part: Part) -> Option<u32> {
+        let next = part.from.saturating_add(part.places);
+        ((next as usize) < self.states.entries.len()).then_some(next)
+    }
+
+    pub(super) fn numbers_in(&self, part: Part) -> impl Iterator<Item = u32> + use<'_> {
+        let end = part.from.saturating_add(part.places).min(self.states.entries.len() as u32);
+        (part.from..end).filter(|number| self.states.is_live(*number))
+    }
+
+    pub(super) fn view(&self, number: u32) -> StateView<'_> {
         let (hot, cold) =
             (&self.states.entries[number as usize].hot, &self.states.entries[number as usize].cold);
         let age_ms = (self.now_ms as u32).wrapping_sub(hot.seen);
@@ -121,6 +152,11 @@ impl Filter {
         }
     }
 
+    /// Whether there is any state.
+    pub fn has_states(&self) -> bool {
+        self.states.len() > 0
+    }
+
     /// All sources.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter()
@@ -133,12 +169,19 @@ impl Filter {
 
     /// Ends states: `pfctl -k`.
     pub fn kill(&mut self, kill: &Kill) -> Killed {
-        self.end_where(|state| kill.means(state))
+        self.end_in(Part::ALL, |state| kill.means(state))
     }
 
     /// Ends all states: `pfctl -F states`.
     pub fn flush_states(&mut self) -> Killed {
-        self.end_where(|_| true)
+        self.end_in(Part::ALL, |_| true)
+    }
+
+    /// Ends states of a part.
+    pub fn end_in(&mut self, part: Part, mut is: impl FnMut(&StateView<'_>) -> bool) -> Killed {
+        let ended: Vec<u32> = self.numbers_in(part).filter(|number| is(&self.view(*number))).collect();
+        ended.iter().for_each(|number| self.end_state(*number));
+        Killed(ended.len())
     }
 
     /// Forgets all sources: `pfctl -F Sources`.
@@ -159,12 +202,6 @@ impl Filter {
         self.fragments.counters = [0; 3];
     }
 
-    fn end_where(&mut self, mut is: impl FnMut(&StateView<'_>) -> bool) -> Killed {
-        let ended: Vec<u32> = self.states.numbers().filter(|number| is(&self.view(*number))).collect();
-        ended.iter().for_each(|number| self.end_state(*number));
-        Killed(ended.len())
-    }
-
     /// Makes the states of a source go, all or those of a record. They go with the next look at them, as a packet may be under
     /// way that has one.
     pub(super) fn end_states_of(&mut self, address: IpAddr, record: Option<u32>) {
@@ -178,106 +215,6 @@ impl Filter {
                 self.states.entries[number as usize].hot.flags |= flag::EXTRA;
                 self.states.extra_mut(number).is_dead = true;
             }
-        }
-    }
-
-    /// All states as bytes: `pfctl -S`.
-    pub fn dump(&self, names: &dyn Names) -> Vec<u8> {
-        let mut bytes = crate::states::MAGIC.to_vec();
-        for number in self.states.numbers() {
-            let hot = &self.states.entries[number as usize].hot;
-            if hot.peers.iter().all(|peer| peer.stage.tcp_name().is_some()) {
-                self.dumped(number, names).write(&mut bytes);
-            }
-        }
-        bytes
-    }
-
-    fn dumped(&self, number: u32, names: &dyn Names) -> Dumped {
-        let view = self.view(number);
-        let (hot, cold) = (view.hot, view.cold);
-        let interface = if hot.has(flag::BOUND) { names.interface(cold.interface) } else { "" };
-        let record = view.record.filter(|record| record.anchor_number.is_none() && record.rule.is_some());
-        Dumped {
-            id: cold.id,
-            creator: if view.creator() == 0 { self.settings.host_id } else { view.creator() },
-            direction: view.direction(),
-            interface: interface.to_string(),
-            keys: view.keys,
-            peers: hot.peers,
-            moved: cold.moved,
-            class: hot.timeout(),
-            is_sloppy: hot.has(flag::SLOPPY),
-            packets: view.counts.0,
-            bytes: view.counts.1,
-            age_ms: self.now_ms.saturating_sub(cold.created_ms),
-            idle_ms: (self.now_ms as u32).wrapping_sub(hot.seen),
-            rule: record.map(|record| record.number),
-        }
-    }
-
-    /// Takes states of a dump: `pfctl -L`. Those that are there already, or that there is no room for, are passed over.
-    pub fn restore(
-        &mut self,
-        bytes: &[u8],
-        interface: impl Fn(&str) -> Option<Interface>,
-        compiled: &Compiled,
-    ) -> Result<usize, DumpError> {
-        let states = Dumped::read_all(bytes)?;
-        let taken = states.iter().filter(|state| self.take(state, &interface, compiled).is_some());
-        Ok(taken.count())
-    }
-
-    fn take(
-        &mut self,
-        state: &Dumped,
-        interface: impl Fn(&str) -> Option<Interface>,
-        compiled: &Compiled,
-    ) -> Option<()> {
-        let is_bound = !state.interface.is_empty();
-        let bound_to = if is_bound { interface(&state.interface)? } else { Interface(0) };
-        let record = self.record_of(state.rule, compiled);
-        let flags = [
-            (state.direction == crate::facts::Direction::Out, flag::OUT),
-            (is_bound, flag::BOUND),
-            (state.keys[0].family == crate::facts::Family::Inet6, flag::SIX),
-            (state.is_sloppy, flag::SLOPPY),
-            (state.moved != [0; 2], flag::MOVED),
-        ];
-        let hot = Hot {
-            peers: state.peers,
-            seen: (self.now_ms as u32).wrapping_sub(state.idle_ms),
-            record,
-            protocol: state.keys[0].protocol,
-            flags: flags.iter().filter(|(is, _)| *is).fold(0, |flags, (_, flag)| flags | flag),
-            class: state.class as u8,
-            ..Hot::FREE
-        };
-        let cold = Cold {
-            packets: state.packets,
-            bytes: state.bytes,
-            created_ms: self.now_ms.saturating_sub(state.age_ms),
-            id: state.id,
-            moved: state.moved,
-            interface: bound_to,
-        };
-        let is_own = state.creator == self.settings.host_id;
-        let extra = (!is_own).then(|| Box::new(Extra { creator: state.creator, ..Extra::default() }));
-        self.states.insert(Birth { keys: state.keys, hot, cold, extra }).ok()?;
-        self.records.use_by_state(record, true);
-        if let Some(rule) = self.records.rule(record) {
-            self.counters.add_state(rule);
-        }
-        Some(())
-    }
-
-    /// The record of a rule by its number in the main rule set.
-    fn record_of(&mut self, number: Option<u32>, compiled: &Compiled) -> u32 {
-        let Some(number) = number else { return NONE };
-        let id = RuleId(number);
-        match compiled.rules().get(number as usize) {
-            Some(found) if found.anchor.is_empty() => self.records.of_rule(id, &found.rule, number, None),
-            _ => NONE,
         }
     }
 

@@ -3,10 +3,10 @@
 //! A plain packet of TCP or UDP over IPv4 whose state is where it was expected, and changes nothing but numbers. Whatever is
 //! otherwise goes the full way, which would come to the same answer.
 use super::{Filter, Look, Passed, is_forward};
-use crate::dissect::{half, word};
+use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
-use crate::states::{StateId, flag};
+use crate::states::{Hot, Key, NONE, StateId, flag};
 use crate::track::{Segment, Stage, Tracked, track};
 use artery_wire::{IpProtocol, TcpFlags};
 
@@ -55,12 +55,54 @@ impl Quick {
     }
 }
 
+/// What a state says that has taken a packet into account.
+pub(super) struct Known {
+    /// The state of the same connection at another interface.
+    pub(super) link: u32,
+    pub(super) record: u32,
+}
+
 impl Filter {
     /// Lets a plain packet of a state pass; None if it must go the full way, and nothing has changed.
     #[inline(always)]
     pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
+        let Look { quick, likely, at, .. } = look;
+        let Known { link, record } = self.know_quickly(bytes, quick, *likely, at.direction)?;
+        self.count_quickly(record, at.direction, quick.length);
+        if look.hint != NONE && link != look.hint {
+            self.states.link(look.hint, *likely);
+        }
+        let state = Some(StateId { number: *likely });
+        Some(Passed { state, tag: at.tag, ..Passed::default() })
+    }
+
+    /// The same by the state that it has, where another was more likely.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn test_elsewhere(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
+        if look.bucket == NONE {
+            return None;
+        }
+        let likely = self.find_quickly(&look.quick, look.hash, look.likely, look.at)?;
+        self.test_quickly(bytes, &Look { likely, ..*look })
+    }
+
+    /// The state of a plain packet, if it is another than that which was likely.
+    pub(super) fn find_quickly(&self, quick: &Quick, hash: u64, likely: u32, at: At) -> Option<u32> {
+        let key = Key::of_narrow(quick.narrow, IpProtocol(quick.protocol));
+        self.states.find(&key, hash, at.direction, at.interface).filter(|number| *number != likely)
+    }
+
+    /// Takes a plain packet of a state into account; None if it must go the full way, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn know_quickly(
+        &mut self,
+        bytes: &[u8],
+        quick: &Quick,
+        number: u32,
+        direction: Direction,
+    ) -> Option<Known> {
         const ODD: u8 = !flag::OUT;
-        let (number, quick) = (look.likely, &look.quick);
         let entry = self.states.entries.get_mut(number as usize)?;
         let hot = &mut entry.hot;
         let now = self.now_ms as u32;
@@ -71,51 +113,50 @@ impl Filter {
         if !is_its {
             return None;
         }
-        let from = usize::from(!is_forward(look.at.direction, hot.flags));
-        let [mut first, mut second] = hot.peers;
-        let (source, destination) =
-            if from == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
-        let stages = (source.stage, destination.stage);
+        let from = usize::from(!is_forward(direction, hot.flags));
         match quick.protocol {
-            TCP => {
-                let segment = plain_segment(bytes, quick)?;
-                if stages != (Stage::ESTABLISHED, Stage::ESTABLISHED)
-                    || hot.class != Timeout::TcpEstablished as u8
-                    || track(source, destination, &segment) != Tracked::Accepted
-                {
-                    return None;
-                }
-                hot.peers = [first, second];
-            }
+            TCP => track_quickly(hot, from, &plain_segment(bytes, quick)?)?,
             _ => {
-                let is_single =
-                    stages == (Stage::SINGLE, Stage::NO_TRAFFIC) && hot.class == Timeout::UdpSingle as u8;
-                let is_multiple =
-                    stages == (Stage::MULTIPLE, Stage::MULTIPLE) && hot.class == Timeout::UdpMultiple as u8;
-                if !is_single && !is_multiple {
+                let stages = [hot.peers[from].stage, hot.peers[1 - from].stage];
+                let class = match stages == [Stage::MULTIPLE; 2] {
+                    true => Timeout::UdpMultiple,
+                    false => Timeout::UdpSingle,
+                };
+                // The sender has sent before, and the other has not, or has been answered: nothing is news.
+                let is_news = stages[0] == Stage::NO_TRAFFIC || stages[1] == Stage::SINGLE;
+                if is_news || hot.class != class as u8 {
                     return None;
                 }
             }
         }
         hot.seen = now;
-        let (link, record) = (hot.link, hot.record);
+        let known = Known { link: hot.link, record: hot.record };
         entry.count(from, quick.length.into());
-        self.note_quickly(look, link, record);
-        let state = Some(StateId { number });
-        Some(Passed { state, tag: look.at.tag, ..Passed::default() })
+        Some(known)
     }
 
-    /// Counts what is counted beside the state, and links it where it was found anew.
+    /// Counts what is counted beside the state.
     #[inline(always)]
-    fn note_quickly(&mut self, look: &Look, link: u32, record: u32) {
+    pub(super) fn count_quickly(&mut self, record: u32, direction: Direction, length: u16) {
         self.states.counters[0] += 1;
-        if look.hint != crate::states::NONE && link != look.hint {
-            self.states.link(look.hint, look.likely);
-        }
         if let Some(rule) = self.records.rule(record) {
-            self.counters.add_packet(rule, look.at.direction, look.quick.length.into());
+            self.counters.add_packet(rule, direction, length.into());
         }
     }
+}
+
+/// Follows an established connection; None if there is more to it.
+#[inline(always)]
+fn track_quickly(hot: &mut Hot, from: usize, segment: &Segment) -> Option<()> {
+    let [mut first, mut second] = hot.peers;
+    let (source, destination) = if from == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
+    let is_established = (source.stage, destination.stage) == (Stage::ESTABLISHED, Stage::ESTABLISHED)
+        && hot.class == Timeout::TcpEstablished as u8;
+    if !is_established || track(source, destination, segment) != Tracked::Accepted {
+        return None;
+    }
+    hot.peers = [first, second];
+    Some(())
 }
 
 /// A segment that changes numbers at most.

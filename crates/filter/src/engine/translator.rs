@@ -98,7 +98,7 @@ impl Translator<'_, '_> {
         if matches!(facts.protocol, IpProtocol::TCP | IpProtocol::UDP) {
             let own = facts.destination_port;
             let first = first_port(rule.destination.port, own);
-            facts.destination_port = redirected_port(pool, own, first, self.random.half());
+            facts.destination_port = redirected_port(pool, own, first);
         }
         Ok(())
     }

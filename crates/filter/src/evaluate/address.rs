@@ -1,5 +1,7 @@
 //! What a rule asks of an address, in few bytes.
 use super::Surroundings;
+use super::index::Sets;
+use super::memo::Memo;
 use crate::facts::Interface;
 use crate::tables::Table;
 use std::net::IpAddr;
@@ -50,89 +52,31 @@ pub(super) struct Asked(pub(super) u32);
 impl Asked {
     /// How much can be asked of a table.
     pub(super) const PER_TABLE: usize = 4;
-}
 
-/// What tables said of the addresses of a packet, so that each is asked once, and how often they said what.
-#[derive(Default)]
-pub(super) struct Memo {
-    slots: Vec<Slot>,
-    /// What marks an answer that is about the packet as it is now. Even.
-    now: u32,
-    worker: usize,
-    /// What the last test failed by, if that was a table.
-    denied: Option<Asked>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    /// For each end `now`, plus 1 if the address is in the table.
-    answers: [u32; 2],
-    matches: u32,
-    no_match: u32,
-}
-
-/// Lookups of a table that a worker counts for itself before it tells.
-const TOLD_AT_ONCE: u32 = 256;
-
-impl Memo {
-    pub(super) fn new(tables: usize, worker: usize) -> Memo {
-        Memo { slots: vec![Slot::default(); tables], now: 2, worker, denied: None }
+    fn new(table: u32, end: End, is_negated: bool) -> Asked {
+        Asked(table * Asked::PER_TABLE as u32 + end as u32 * 2 + u32::from(is_negated))
     }
 
-    /// Forgets the answers: the packet is another, or has other addresses.
-    pub(super) fn forget(&mut self) {
-        self.now = self.now.wrapping_add(2);
-        if self.now == 0 {
-            self.slots.iter_mut().for_each(|slot| slot.answers = [0; 2]);
-            self.now = 2;
-        }
+    /// The table.
+    pub(super) fn table(self) -> usize {
+        self.0 as usize / Asked::PER_TABLE
     }
 
-    /// What the last test failed by, if that was a table.
-    #[inline]
-    pub(super) fn take_denied(&mut self) -> Option<Asked> {
-        self.denied.take()
-    }
-
-    /// Adds what was counted to the counters of tables.
-    pub(super) fn tell(&mut self, tables: &[Arc<Table>]) {
-        for (slot, table) in self.slots.iter_mut().zip(tables) {
-            slot.tell(table, self.worker);
-        }
-    }
-
-    #[inline]
-    fn contains(&mut self, table: u32, end: End, ask: impl FnOnce() -> bool, tables: &[Arc<Table>]) -> bool {
-        let slot = &mut self.slots[table as usize];
-        let known = slot.answers[end as usize];
-        if known & !1 == self.now {
-            return known & 1 == 1;
-        }
-        let is_in = ask();
-        slot.answers[end as usize] = self.now | u32::from(is_in);
-        slot.matches += u32::from(is_in);
-        slot.no_match += u32::from(!is_in);
-        if slot.matches + slot.no_match >= TOLD_AT_ONCE {
-            slot.tell(&tables[table as usize], self.worker);
-        }
-        is_in
+    /// Whether the address must not be in it.
+    pub(super) fn is_negated(self) -> bool {
+        self.0 & 1 == 1
     }
 }
 
-impl Slot {
-    fn tell(&mut self, table: &Table, worker: usize) {
-        if self.matches + self.no_match > 0 {
-            table.count_lookups(worker, self.matches, self.no_match);
-            (self.matches, self.no_match) = (0, 0);
-        }
-    }
-}
+/// What tells whether an address is as asked: what rules refer to, what is around them, the index of small tables if it
+/// holds, and what is known already.
+pub(super) type Told<'a, 's, 'r> = (&'a Addresses, &'a Surroundings<'s, 'r>, Option<&'a Sets>, &'a mut Memo);
 
 impl EndTest {
     /// What it asks of a table.
     pub(super) fn asks(&self, end: End) -> Option<Asked> {
         match self.address {
-            AddressTest::Table(table) => Some(Asked(table * 4 + end as u32 * 2 + u32::from(self.is_negated))),
+            AddressTest::Table(table) => Some(Asked::new(table, end, self.is_negated)),
             _ => None,
         }
     }
@@ -144,7 +88,7 @@ impl EndTest {
         address: IpAddr,
         end: End,
         interface: Interface,
-        (addresses, surroundings, memo): (&Addresses, &Surroundings<'_, '_>, &mut Memo),
+        (addresses, surroundings, sets, memo): Told<'_, '_, '_>,
     ) -> bool {
         let holds = match self.address {
             AddressTest::Any => true,
@@ -153,9 +97,15 @@ impl EndTest {
                 IpAddr::V6(_) => false,
             },
             AddressTest::Table(table) => {
-                let ask = || addresses.tables[table as usize].contains(surroundings.turn, address);
-                let holds = memo.contains(table, end, ask, &addresses.tables) != self.is_negated;
-                memo.denied = if holds { None } else { self.asks(end) };
+                let is_in = match sets.filter(|sets| sets.knows(table)) {
+                    Some(sets) => sets.contains(memo.class(end, address, sets), table),
+                    None => {
+                        let ask = || addresses.tables[table as usize].contains(surroundings.turn, address);
+                        memo.contains(table, end, ask, &addresses.tables)
+                    }
+                };
+                let holds = is_in != self.is_negated;
+                memo.note_denied(if holds { None } else { self.asks(end) });
                 return holds;
             }
             rare => rare.holds_rarely(address, interface, addresses, surroundings),

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Words that the rows of one thing may have in all.
-const MOST_WORDS: usize = 1 << 17;
+pub(super) const MOST_WORDS: usize = 1 << 17;
 
 /// Rows of a rule set, by what a packet is.
 pub(super) struct Candidates {

@@ -57,8 +57,10 @@ pub fn load(
     if !errors.is_empty() {
         return Err(errors);
     }
-    define(path, &ruleset, tables, interfaces, now)
-        .map_err(|place| vec![CompileError { place, reason: Reason::TableEntries }])?;
+    if let Err(place) = define(path, &ruleset, tables, interfaces, now) {
+        tables.renew_indexes(); // the rules that stay go on with tables that are defined anew
+        return Err(vec![CompileError { place, reason: Reason::TableEntries }]);
+    }
     anchors.load(path, ruleset);
     Ok(Compiled::new(anchors, tables, interfaces))
 }

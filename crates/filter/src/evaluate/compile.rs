@@ -1,6 +1,7 @@
 //! From rule sets with names to what is held against packets.
 use super::address::{AddressTest, Addresses, EndTest};
 use super::candidates::Candidates;
+use super::index::TableIndex;
 use super::test::{Conditions, PortTest, Rare, Test};
 use super::threshold::Threshold;
 use super::walk::{Block, Effect, Kind, Program};
@@ -12,7 +13,7 @@ use crate::rule::{
     Action, AddressMatch, Endpoint, HostAddress, InterfaceName, On, Pool, PoolAddress, Rule, Ruleset,
 };
 use crate::tables::{NamelessTable, Table, Tables};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -37,6 +38,7 @@ impl Compiled {
     pub fn follow(&self, interfaces: &Interfaces) {
         let mut dynamic = self.dynamic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         dynamic.iter_mut().for_each(|(address, table)| table.follow(address, interfaces));
+        self.program.index.iter().for_each(|index| index.renew());
     }
 }
 
@@ -56,6 +58,8 @@ struct Compiler<'a> {
     conditions: Conditions,
     place_of: HashMap<Option<On>, u16>,
     table_of: HashMap<*const Table, u32>,
+    /// Names of tables that packets fill.
+    filled: HashSet<String>,
     dynamic: Vec<(HostAddress, NamelessTable)>,
     tags: Tags,
 }
@@ -79,6 +83,7 @@ impl<'a> Compiler<'a> {
             conditions,
             place_of: HashMap::from([(None, 0)]),
             table_of: HashMap::new(),
+            filled: HashSet::new(),
             dynamic: Vec::new(),
             tags: Tags::default(),
         }
@@ -113,6 +118,7 @@ impl<'a> Compiler<'a> {
             (rule.nat.as_ref().and_then(&mut table), rule.redirect.as_ref().and_then(&mut table));
         let route_table = rule.route.as_ref().and_then(|(_, pool)| table(pool));
         if let Some((name, _)) = &rule.state.options.overload {
+            self.filled.insert(name.clone());
             self.tables.table(anchor, name); // it must not go while the rule is there
         }
         RuleRecord {
@@ -289,19 +295,20 @@ impl<'a> Compiler<'a> {
         table
     }
 
-    fn finish(self) -> Compiled {
+    fn finish(mut self) -> Compiled {
         // Where rules may ask to hear of all that match, all must be asked in order.
         let hears = |effect: &Effect| effect.log.as_ref().is_some_and(|log| log.is_matches);
         let all_in_order = self.effects.iter().any(hears);
-        let block = |&(first, end): &(usize, usize)| {
+        let block = |(number, &(first, end)): (usize, &(usize, usize))| {
             let candidates = Candidates::new(&self.tests[first..end], &self.conditions);
             let mut eager = vec![0; candidates.everything().len()];
             for place in (0..end - first).filter(|place| all_in_order || self.is_eager(first + place)) {
                 eager[place / 64] |= 1 << (place % 64);
             }
-            Block { first: first as u32, len: (end - first) as u32, candidates, eager: eager.into() }
+            Block { number, first: first as u32, len: (end - first) as u32, candidates, eager: eager.into() }
         };
-        let blocks = self.ranges.iter().map(block).collect();
+        let blocks = self.ranges.iter().enumerate().map(block).collect();
+        let index = self.index();
         let skipped = skipped(self.anchors.get(""), self.interfaces);
         Compiled {
             rules: self.rules.into(),
@@ -311,11 +318,25 @@ impl<'a> Compiler<'a> {
                 effects: self.effects.into(),
                 conditions: self.conditions,
                 calls: self.calls.into(),
+                index,
             },
             tags: self.tags,
             skipped,
             dynamic: Mutex::new(self.dynamic),
         }
+    }
+
+    /// The index of the tables that rules ask, which follows them from now on.
+    fn index(&mut self) -> Option<Arc<TableIndex>> {
+        let tables = &self.conditions.addresses.tables;
+        if tables.is_empty() {
+            return None;
+        }
+        let is_filled = |table: &Table| self.filled.contains(table.name());
+        let blocks = self.ranges.iter().map(|(first, end)| &self.tests[*first..*end]);
+        let index = Arc::new(TableIndex::new(self.tables.domain(), tables, is_filled, blocks));
+        self.tables.follow_by(&index);
+        Some(index)
     }
 
     fn is_eager(&self, rule: usize) -> bool {

@@ -67,6 +67,17 @@ impl Counters {
         add(&self.0[id.0 as usize].ended, 1);
     }
 
+    /// Counts from nothing; states that are there stay counted. For the thread that writes.
+    pub fn clear(&self) {
+        for counters in &self.0 {
+            let ended = counters.ended.load(Relaxed).wrapping_sub(counters.created.load(Relaxed));
+            let others = [&counters.evaluations, &counters.created];
+            let ways = counters.packets.iter().chain(&counters.bytes);
+            others.into_iter().chain(ways).for_each(|counter| counter.store(0, Relaxed));
+            counters.ended.store(ended, Relaxed);
+        }
+    }
+
     /// What all workers counted for a rule.
     pub fn total<'a>(workers: impl IntoIterator<Item = &'a Counters>, id: RuleId) -> RuleTotals {
         let mut total = RuleTotals::default();

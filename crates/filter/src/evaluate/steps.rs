@@ -39,6 +39,8 @@ pub(crate) trait Find<K>: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn new(starts: Vec<K>) -> Self;
     /// How many intervals there are.
     fn len(&self) -> usize;
+    /// Where an interval begins.
+    fn start(&self, place: usize) -> K;
     /// The interval that a number is in: the last that begins at or before it.
     fn find(&self, key: K) -> usize;
 }
@@ -104,6 +106,11 @@ impl<K: Key> Find<K> for Steps<K> {
     }
 
     #[inline]
+    fn start(&self, place: usize) -> K {
+        self.keys[self.levels[self.depth - 1].0 as usize + place]
+    }
+
+    #[inline]
     fn find(&self, key: K) -> usize {
         let mut place = 0;
         for &(begin, count) in &self.levels[..self.depth] {
@@ -116,13 +123,6 @@ impl<K: Key> Find<K> for Steps<K> {
             place = (place * RUN + not_above - 1).min(count as usize - 1);
         }
         place
-    }
-}
-
-impl<K: Key> Steps<K> {
-    /// The start of an interval.
-    fn start(&self, place: usize) -> K {
-        self.keys[self.levels[self.depth - 1].0 as usize + place]
     }
 }
 
@@ -144,6 +144,7 @@ mod tests {
             for key in keys.iter().chain(&starts).chain(&[0, u16::MAX]) {
                 prop_assert_eq!(steps.find(*key), starts.partition_point(|start| start <= key) - 1);
             }
+            prop_assert!((0..starts.len()).all(|place| steps.start(place) == starts[place]));
         }
     }
 

@@ -1,6 +1,8 @@
 //! One rule held against one packet: all that it asks, in a cache line or so.
 use super::Surroundings;
-use super::address::{Addresses, End, EndTest, Memo};
+use super::address::{Addresses, End, EndTest};
+use super::index::Sets;
+use super::memo::Memo;
 use super::threshold::Threshold;
 use crate::facts::{Direction, Facts, Family, Interface, Tag};
 use crate::rule::{Comparison, Flags};
@@ -101,15 +103,15 @@ impl Test {
         facts: &Facts,
         conditions: &Conditions,
         surroundings: &mut Surroundings<'_, '_>,
-        memo: &mut Memo,
+        (sets, memo): (Option<&Sets>, &mut Memo),
     ) -> bool {
         self.holds_plainly(facts, conditions)
             && {
-                let at = (&conditions.addresses, &*surroundings, &mut *memo);
+                let at = (&conditions.addresses, &*surroundings, sets, &mut *memo);
                 self.source.holds(facts.source, End::Source, facts.interface, at)
             }
             && {
-                let at = (&conditions.addresses, &*surroundings, &mut *memo);
+                let at = (&conditions.addresses, &*surroundings, sets, &mut *memo);
                 self.destination.holds(facts.destination, End::Destination, facts.interface, at)
             }
             && (self.rare == 0

@@ -3,9 +3,11 @@
 //! Rules whose matching does something, or whose answer depends on when they are asked, are *eager* and asked in order. Of
 //! the others only the last that matches counts, so these are asked from the end, and only where something depends on
 //! which it was: before the packet changes or evaluation leaves a rule set. [`Walk::settle`] does that.
-use super::address::Memo;
+use super::address::End;
 use super::candidates::Candidates;
 use super::counters::Counters;
+use super::index::{Sets, TableIndex};
+use super::memo::Memo;
 use super::test::{Conditions, Rare, Test};
 use super::threshold::Threshold;
 use super::{
@@ -14,6 +16,7 @@ use super::{
 use crate::facts::{Facts, Tag};
 use crate::rule::{Action, Keep, Log, Rule};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Calls of anchors that one packet may cause: rule sets that call each other twice each would keep it for years.
 const MAX_CALLS: usize = 4096;
@@ -29,6 +32,8 @@ pub(super) struct Program {
     pub(super) conditions: Conditions,
     /// The blocks that anchors call.
     pub(super) calls: Box<[Box<[u32]>]>,
+    /// Of the tables that rules ask, if they ask any.
+    pub(super) index: Option<Arc<TableIndex>>,
 }
 
 impl Program {
@@ -48,6 +53,8 @@ impl Program {
 
 /// A rule set.
 pub(super) struct Block {
+    /// Its place among the rule sets.
+    pub(super) number: usize,
     /// The id of its first rule.
     pub(super) first: u32,
     pub(super) len: u32,
@@ -132,6 +139,8 @@ struct Walk<'a, 's, 'r> {
     facts: &'a mut Facts,
     surroundings: &'a mut Surroundings<'s, 'r>,
     scratch: &'a mut Scratch,
+    /// The index of small tables, if it is to be asked.
+    sets: Option<&'a Sets>,
     /// The anchor rule that called the rule set that evaluation is in.
     anchor: Option<RuleId>,
     depth: usize,
@@ -157,6 +166,13 @@ pub(super) fn evaluate(
     scratch.logged.clear();
     scratch.row.clear();
     scratch.memo.forget();
+    let sets = match &program.index {
+        Some(index) if !scratch.is_plain => index.read(surroundings.turn),
+        _ => None,
+    };
+    if let Some(sets) = sets {
+        scratch.memo.go_by(sets, &program.conditions.addresses.tables);
+    }
     let mut walk = Walk {
         program,
         rules,
@@ -164,6 +180,7 @@ pub(super) fn evaluate(
         facts,
         surroundings,
         scratch,
+        sets,
         anchor: None,
         depth: 0,
         calls: 0,
@@ -229,6 +246,15 @@ impl Walk<'_, '_, '_> {
         } else {
             block.candidates.write(self.facts, row);
         }
+        if let Some(sets) = self.sets {
+            let Scratch { row, memo, .. } = &mut *self.scratch;
+            let row = &mut row[base..];
+            for (end, address) in
+                [(End::Source, self.facts.source), (End::Destination, self.facts.destination)]
+            {
+                sets.narrow(block.number, end, row, || memo.class(end, address, sets));
+            }
+        }
     }
 
     /// The next candidate of those that are asked in order.
@@ -289,7 +315,8 @@ impl Walk<'_, '_, '_> {
     fn holds(&mut self, id: RuleId) -> bool {
         self.counters.add_evaluation(id);
         let test = &self.program.tests[id.0 as usize];
-        test.holds(self.facts, &self.program.conditions, self.surroundings, &mut self.scratch.memo)
+        let memo = (self.sets, &mut self.scratch.memo);
+        test.holds(self.facts, &self.program.conditions, self.surroundings, memo)
     }
 
     fn decide(&mut self, id: RuleId) {

@@ -1,19 +1,16 @@
 //! States as bytes, for `pfctl -S` and `-L` and for other machines: all that another filter must know to go on.
 //!
-//! A dump begins with [`MAGIC`] and holds one record after another, each with its length before it; numbers are in the
-//! order of the network. Times are what is left of them, so that clocks need not agree.
+//! Each record has its length before it, which is not 0; numbers are in the order of the network. Times are what is left of
+//! them, so that clocks need not agree.
 use super::Key;
 use crate::facts::{Direction, Family};
 use crate::options::Timeout;
+use crate::rule::Scrub;
 use crate::track::{Peer, Scale, Stage};
 use artery_wire::IpProtocol;
 use std::error::Error;
 use std::fmt;
-
-/// The first bytes of a dump, with its version.
-pub const MAGIC: [u8; 8] = *b"pfstate1";
-const RECORD: usize = 8 + 4 + 4 + 2 * (16 * 2 + 4) + 2 * 16 + 4 * 8 + 8 + 8 + 8 + INTERFACE;
-const INTERFACE: usize = 16;
+use std::net::IpAddr;
 
 /// What a dump says of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +21,7 @@ pub struct Dumped {
     pub creator: u32,
     /// The way of its first packet.
     pub direction: Direction,
-    /// The interface that it is bound to; empty for none.
+    /// The interface that it is bound to; empty for none. No more than 255 bytes of it are kept.
     pub interface: String,
     /// The keys of wire and stack.
     pub keys: [Key; 2],
@@ -46,6 +43,27 @@ pub struct Dumped {
     pub idle_ms: u32,
     /// The number of its rule among those of the main rule set; None if it has none there.
     pub rule: Option<u32>,
+    /// What few states want of packets.
+    pub wants: Option<Box<Wants>>,
+}
+
+/// What a state wants of its packets that few states want.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// The tag that they get; empty for none.
+    pub tag: String,
+    /// What is scrubbed of them.
+    pub scrub: Scrub,
+    /// Their type of service.
+    pub tos: Option<u8>,
+    /// Their priority, and that of those with low delay.
+    pub priority: Option<(u8, u8)>,
+    /// The log of each of them.
+    pub log_all: Option<u16>,
+    /// Where those of the first direction are led, and those of the other.
+    pub routes: [Option<IpAddr>; 2],
+    /// Whether the filter shook hands for both ends.
+    pub is_proxied: bool,
 }
 
 /// Why bytes are no dump.
@@ -53,18 +71,31 @@ pub struct Dumped {
 pub enum DumpError {
     /// They don't begin as a dump does.
     Magic,
+    /// They begin as one of another version does.
+    Version(u8),
     /// The record at this byte is cut short.
     Short(usize),
     /// The record at this byte says what can't be.
     Wrong(usize),
+    /// There is something behind the end, at this byte.
+    Behind(usize),
+    /// What is there is not what was written.
+    Changed,
 }
 
 impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DumpError::Magic => f.write_str("not a file of states"),
-            DumpError::Short(at) => write!(f, "state at byte {at} is cut short"),
-            DumpError::Wrong(at) => write!(f, "state at byte {at} makes no sense"),
+            DumpError::Magic => f.write_str("not a file of states, as pfctl -S writes one"),
+            DumpError::Version(version) => write!(
+                f,
+                "a file of states of version '{}', which is not known here; write it with this version of Artery",
+                version.escape_ascii()
+            ),
+            DumpError::Short(at) => write!(f, "cut short at byte {at}; the file is not whole"),
+            DumpError::Wrong(at) => write!(f, "the state at byte {at} makes no sense"),
+            DumpError::Behind(at) => write!(f, "the states end at byte {at}, and there is more behind them"),
+            DumpError::Changed => f.write_str("its checksum is wrong; the file is damaged"),
         }
     }
 }
@@ -74,10 +105,18 @@ impl Error for DumpError {}
 impl Dumped {
     /// Adds it to a dump.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend((RECORD as u16).to_be_bytes());
+        let start = out.len();
+        out.extend([0; 2]);
+        self.write_fields(out);
+        let length = (out.len() - start - 2) as u16;
+        out[start..start + 2].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn write_fields(&self, out: &mut Vec<u8>) {
         out.extend(self.id.to_be_bytes());
         out.extend(self.creator.to_be_bytes());
-        let flags = u8::from(self.is_sloppy) << 2
+        let flags = u8::from(self.wants.is_some()) << 3
+            | u8::from(self.is_sloppy) << 2
             | u8::from(self.keys[0].family == Family::Inet6) << 1
             | u8::from(self.direction == Direction::Out);
         out.extend([flags, self.keys[0].protocol.0, self.class as u8, 0]);
@@ -94,29 +133,92 @@ impl Dumped {
         out.extend(self.age_ms.to_be_bytes());
         out.extend(u64::from(self.idle_ms).to_be_bytes());
         out.extend(self.rule.map_or(0, |rule| u64::from(rule) + 1).to_be_bytes());
-        let mut name = [0; INTERFACE];
-        let length = self.interface.len().min(INTERFACE);
-        name[..length].copy_from_slice(&self.interface.as_bytes()[..length]);
-        out.extend(name);
+        write_text(&self.interface, out);
+        if let Some(wants) = &self.wants {
+            wants.write(out);
+        }
     }
 
-    /// All states of a dump.
-    pub fn read_all(bytes: &[u8]) -> Result<Vec<Dumped>, DumpError> {
-        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(DumpError::Magic)?;
-        let mut states = Vec::new();
+    /// All states of some records.
+    pub fn read_all(records: &[u8]) -> Result<Vec<Dumped>, DumpError> {
+        let (mut rest, mut states) = (records, Vec::new());
         while !rest.is_empty() {
-            let at = bytes.len() - rest.len();
-            let (length, behind) = rest.split_first_chunk().ok_or(DumpError::Short(at))?;
-            let length = usize::from(u16::from_be_bytes(*length));
-            let (record, behind) = behind.split_at_checked(length).ok_or(DumpError::Short(at))?;
-            if length < RECORD {
-                return Err(DumpError::Wrong(at));
-            }
-            states.push(read(&mut Fields(record)).ok_or(DumpError::Wrong(at))?);
+            let at = records.len() - rest.len();
+            let (record, behind) = split_record(rest).ok_or(DumpError::Short(at))?;
+            states.push(Dumped::read(record).ok_or(DumpError::Wrong(at))?);
             rest = behind;
         }
         Ok(states)
     }
+
+    /// The state of a record; None if it makes no sense. What is behind what is known belongs to later versions.
+    pub(super) fn read(record: &[u8]) -> Option<Dumped> {
+        read(&mut Fields(record))
+    }
+}
+
+/// The first of some records, without its length, and what is behind it.
+pub(super) fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, behind) = bytes.split_first_chunk()?;
+    behind.split_at_checked(u16::from_be_bytes(*length).into())
+}
+
+impl Wants {
+    fn write(&self, out: &mut Vec<u8>) {
+        let Scrub { is_given, clears_df, randomises_id, reassembles_tcp, .. } = self.scrub;
+        let flags = [is_given, clears_df, randomises_id, reassembles_tcp, self.is_proxied];
+        out.push(flags.iter().enumerate().fold(0, |bits, (n, is)| bits | u8::from(*is) << n));
+        write_option(self.scrub.min_ttl.map(|ttl| [ttl]), out);
+        write_option(self.scrub.tos.map(|tos| [tos]), out);
+        write_option(self.scrub.max_mss.map(u16::to_be_bytes), out);
+        write_option(self.tos.map(|tos| [tos]), out);
+        write_option(self.priority.map(|(most, low_delay)| [most, low_delay]), out);
+        write_option(self.log_all.map(u16::to_be_bytes), out);
+        for route in self.routes {
+            match route {
+                None => out.push(0),
+                Some(IpAddr::V4(address)) => out.extend([&[4], &address.octets()[..]].concat()),
+                Some(IpAddr::V6(address)) => out.extend([&[6], &address.octets()[..]].concat()),
+            }
+        }
+        write_text(&self.tag, out);
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Option<Wants> {
+        let [flags] = fields.take()?;
+        let has = |bit: u8| flags & 1 << bit != 0;
+        let scrub = Scrub {
+            is_given: has(0),
+            clears_df: has(1),
+            randomises_id: has(2),
+            reassembles_tcp: has(3),
+            min_ttl: fields.option()?.map(|[ttl]| ttl),
+            tos: fields.option()?.map(|[tos]| tos),
+            max_mss: fields.option()?.map(u16::from_be_bytes),
+        };
+        Some(Wants {
+            scrub,
+            is_proxied: has(4),
+            tos: fields.option()?.map(|[tos]| tos),
+            priority: fields.option()?.map(|[most, low_delay]| (most, low_delay)),
+            log_all: fields.option()?.map(u16::from_be_bytes),
+            routes: [fields.route()?, fields.route()?],
+            tag: fields.text()?,
+        })
+    }
+}
+
+fn write_option<const N: usize>(value: Option<[u8; N]>, out: &mut Vec<u8>) {
+    out.push(value.is_some().into());
+    out.extend(value.into_iter().flatten());
+}
+
+/// A text of 255 bytes at most, behind its length.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    let most = usize::from(u8::MAX).min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    out.push(end as u8);
+    out.extend(&text.as_bytes()[..end]);
 }
 
 /// The rest of a record.
@@ -139,6 +241,30 @@ impl Fields<'_> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn option<const N: usize>(&mut self) -> Option<Option<[u8; N]>> {
+        match self.take()? {
+            [0] => Some(None),
+            [1] => Some(Some(self.take()?)),
+            _ => None,
+        }
+    }
+
+    fn route(&mut self) -> Option<Option<IpAddr>> {
+        match self.take()? {
+            [0] => Some(None),
+            [4] => Some(Some(IpAddr::from(self.take::<4>()?))),
+            [6] => Some(Some(IpAddr::from(self.take::<16>()?))),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let [length] = self.take()?;
+        let (text, rest) = self.0.split_at_checked(length.into())?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok().map(str::to_string)
     }
 
     fn key(&mut self, protocol: IpProtocol, family: Family) -> Option<Key> {
@@ -171,13 +297,11 @@ fn read(fields: &mut Fields<'_>) -> Option<Dumped> {
     let bytes = [fields.u64()?, fields.u64()?];
     let (age_ms, idle_ms) = (fields.u64()?, u32::try_from(fields.u64()?).ok()?);
     let rule = fields.u64()?.checked_sub(1).map(u32::try_from).transpose().ok()?;
-    let name = fields.take::<INTERFACE>()?;
-    let name = name.split(|byte| *byte == 0).next()?;
     Some(Dumped {
         id,
         creator,
         direction: if flags & 1 != 0 { Direction::Out } else { Direction::In },
-        interface: std::str::from_utf8(name).ok()?.to_string(),
+        interface: fields.text()?,
         keys,
         peers: [first, second],
         moved: [moved, moved_back],
@@ -188,6 +312,7 @@ fn read(fields: &mut Fields<'_>) -> Option<Dumped> {
         age_ms,
         idle_ms,
         rule,
+        wants: if flags & 8 != 0 { Some(Box::new(Wants::read(fields)?)) } else { None },
     })
 }
 
@@ -197,11 +322,11 @@ fn is_of_states(class: Timeout) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn state(id: u64, six: bool) -> Dumped {
+    pub(crate) fn state(id: u64, six: bool) -> Dumped {
         let family = if six { Family::Inet6 } else { Family::Inet };
         let key = |port| Key { addresses: [7, 9], ports: [port, 80], protocol: IpProtocol::TCP, family };
         let peer =
@@ -221,37 +346,57 @@ mod tests {
             age_ms: 5,
             idle_ms: 6,
             rule: Some(0),
+            wants: None,
         }
     }
 
-    fn dump(states: &[Dumped]) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+    pub(crate) fn wants() -> Wants {
+        Wants {
+            tag: "inside".into(),
+            scrub: Scrub {
+                is_given: true,
+                clears_df: true,
+                min_ttl: Some(7),
+                max_mss: Some(1400),
+                ..Scrub::default()
+            },
+            tos: Some(16),
+            priority: Some((1, 6)),
+            log_all: Some(0),
+            routes: [Some([10, 0, 0, 1].into()), Some([0xfe80, 0, 0, 0, 0, 0, 0, 1].into())],
+            is_proxied: true,
+        }
+    }
+
+    fn records(states: &[Dumped]) -> Vec<u8> {
+        let mut bytes = Vec::new();
         states.iter().for_each(|state| state.write(&mut bytes));
         bytes
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let states = [state(1, false), Dumped { rule: None, interface: String::new(), ..state(2, true) }];
-        assert_eq!(Dumped::read_all(&dump(&states)), Ok(states.to_vec()));
+        let long = "a name that is longer than those of interfaces".to_string();
+        let states = [
+            state(1, false),
+            Dumped { rule: None, interface: String::new(), ..state(2, true) },
+            Dumped { wants: Some(Box::new(wants())), interface: long, ..state(3, false) },
+        ];
+        assert_eq!(Dumped::read_all(&records(&states)), Ok(states.to_vec()));
     }
 
     #[test]
-    fn a_dump_cut_short_is_refused_with_the_place() {
-        let bytes = dump(&[state(1, false), state(2, false)]);
-        let second = 8 + 2 + RECORD;
+    fn records_cut_short_are_refused_with_the_place() {
+        let first = records(&[state(1, false)]).len();
+        let bytes = records(&[state(1, false), state(2, false)]);
         for length in 0..bytes.len() {
             match Dumped::read_all(&bytes[..length]) {
                 Ok(states) => {
-                    assert!(length == 8 && states.is_empty() || length == second && states.len() == 1)
+                    assert!(length == 0 && states.is_empty() || length == first && states.len() == 1)
                 }
-                Err(error) => assert_eq!(
-                    error,
-                    match length {
-                        0..8 => DumpError::Magic,
-                        _ => DumpError::Short(if length < second { 8 } else { second }),
-                    }
-                ),
+                Err(error) => {
+                    assert_eq!(error, DumpError::Short(if length < first { 0 } else { first }));
+                }
             }
         }
     }
@@ -259,7 +404,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(at: prop::sample::Index, byte: u8) {
-            let mut bytes = dump(&[state(1, false)]);
+            let mut bytes = records(&[Dumped { wants: Some(Box::new(wants())), ..state(1, false) }]);
             let at = at.index(bytes.len());
             bytes[at] = byte;
             let _ = Dumped::read_all(&bytes);

@@ -31,7 +31,7 @@ impl Key {
     }
 
     /// The key of IPv4 with this narrow part.
-    pub(super) fn of_narrow(narrow: [u32; 3], protocol: IpProtocol) -> Key {
+    pub(crate) fn of_narrow(narrow: [u32; 3], protocol: IpProtocol) -> Key {
         let [a, b, ports] = narrow;
         Key {
             addresses: [a.into(), b.into()],

@@ -86,10 +86,14 @@ impl StateView<'_> {
         }
     }
 
+    /// The interface that it is bound to, as it is listed: `all` if it holds at any.
+    pub fn interface<'n>(&self, names: &'n dyn Names) -> &'n str {
+        if self.hot.has(flag::BOUND) { names.interface(self.cold.interface) } else { "all" }
+    }
+
     /// Prints it; each line ends with a line feed.
     pub fn print(&self, names: &dyn Names, verbosity: Verbosity, out: &mut impl Write) -> fmt::Result {
-        let bound = self.hot.has(flag::BOUND);
-        let interface = if bound { names.interface(self.cold.interface) } else { "all" };
+        let interface = self.interface(names);
         write!(out, "{interface} {} ", ProtocolName(self.protocol()))?;
         self.print_ends(out)?;
         self.print_stages(verbosity, out)?;

@@ -3,7 +3,7 @@ use super::entry::Wide;
 use super::{Cold, Entry, Extra, Hot, Key, NONE, Secret, StateId, flag};
 use crate::facts::{Direction, Interface};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
-use artery_table::{HugePages, prefetch};
+use artery_table::{HugePages, prefer_huge_pages, prefetch};
 use std::io;
 
 /// States that room is made for at once; more than these are moved when they become more.
@@ -51,9 +51,11 @@ pub(crate) enum CannotInsert {
 impl States {
     pub(crate) fn new(limit: u32) -> io::Result<States> {
         let reserved = (limit as usize).min(MOST_RESERVED);
+        let mut entries = Vec::with_capacity(reserved);
+        prefer_huge_pages(&mut entries);
         Ok(States {
             index: TagIndex::new(limit.saturating_mul(2), &HugePages)?,
-            entries: Vec::with_capacity(reserved),
+            entries,
             wide: Vec::with_capacity(reserved),
             extra: Vec::with_capacity(reserved),
             free: Vec::new(),
@@ -74,6 +76,9 @@ impl States {
     /// Allows another number of states; those above it stay until they end.
     pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
         if limit > self.limit {
+            let more = (limit as usize).min(MOST_RESERVED).saturating_sub(self.entries.len());
+            self.entries.reserve_exact(more);
+            prefer_huge_pages(&mut self.entries);
             let mut index = TagIndex::new(limit.saturating_mul(2), &HugePages)?;
             std::mem::swap(&mut self.index, &mut index);
             self.keys = 0;

@@ -4,6 +4,7 @@
 use crate::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 
 /// How the text of a file is had: by its name. The error says why it can't.
 pub type ReadFile<'a> = dyn Fn(&str) -> Result<Vec<u8>, String> + 'a;
@@ -21,6 +22,11 @@ pub struct Environment<'a> {
     pub read_file: Box<ReadFile<'a>>,
     /// Gives the addresses of hosts.
     pub find_host: Box<FindHost<'a>>,
+}
+
+/// Where a file is that rules name, if `etc` is what they mean by /etc. What has no folder is there as well.
+pub fn file_in(etc: &Path, name: &str) -> PathBuf {
+    etc.join(name.strip_prefix("/etc/").unwrap_or(name))
 }
 
 /// Names that stand for numbers.
@@ -399,6 +405,15 @@ nobody:*:32767
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_etc_are_in_the_folder_that_stands_for_it() {
+        let of = |name| file_in(Path::new("conf/seed1"), name).display().to_string();
+        let found = ["/etc/spam", "/etc/pf/spam", "spam", "/var/db/spam", "/etcetera"].map(of);
+        let expected =
+            ["conf/seed1/spam", "conf/seed1/pf/spam", "conf/seed1/spam", "/var/db/spam", "/etcetera"];
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn names_and_their_second_names_are_found() {

@@ -210,7 +210,7 @@ fn without_zone(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// The first numbers of an address of IPv4, such as `192.168`.
-fn short(word: &str) -> Option<Ipv4Addr> {
+pub(crate) fn short(word: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut numbers = word.split('.');
     for octet in &mut octets {

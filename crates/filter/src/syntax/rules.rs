@@ -7,8 +7,8 @@ use super::parser::{Parser, Step};
 use super::rule_options::RuleOptions;
 use crate::facts::{Direction, Family};
 use crate::rule::{
-    Action, AddressMatch, AnchorCall, Answer, HostAddress, InterfaceName, InterfacePart, Log, On, Rule,
-    Ruleset,
+    Action, AddressMatch, AnchorCall, AnchorLoad, Answer, HostAddress, InterfaceName, InterfacePart, Log, On,
+    Rule, Ruleset,
 };
 use artery_wire::IpProtocol;
 
@@ -312,13 +312,14 @@ impl Parser<'_> {
 
     /// Reads `load anchor NAME from FILE`.
     pub(crate) fn load_anchor(&mut self) -> Step<()> {
+        let place = self.place();
         self.take();
         self.key("anchor")?;
         let name = self.texts()?;
         self.check_anchor_name(Some(&name))?;
         self.key("from")?;
         let file = self.texts()?;
-        self.ruleset.loads.push((name, file));
+        self.ruleset.loads.push(AnchorLoad { name, file, place });
         Ok(())
     }
 

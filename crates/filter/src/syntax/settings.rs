@@ -6,7 +6,8 @@ use crate::options::{Limit, Optimization, RulesetOptimization, SetOption, Syncoo
 use crate::rule::InterfaceName;
 
 /// Levels of `set debug`.
-const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+/// How much is told of the filter's own doings: the words of `set debug`.
+pub const DEBUG_LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 /// At which shares of half-open connections cookies begin and end, if nothing is said.
 const COOKIE_SHARES: (u8, u8) = (25, 12);
@@ -194,8 +195,8 @@ impl Parser<'_> {
 
     fn debug_level(&mut self) -> Step<()> {
         let word = if self.eat("debug") { "debug".to_string() } else { self.text()? };
-        if !LEVELS.contains(&word.as_str()) {
-            return Err(self.stop(format!("unknown debug level {word}: one of {}", LEVELS.join(", "))));
+        if !DEBUG_LEVELS.contains(&word.as_str()) {
+            return Err(self.stop(format!("unknown debug level {word}: one of {}", DEBUG_LEVELS.join(", "))));
         }
         self.echo_and_add(SetOption::Debug(word));
         Ok(())

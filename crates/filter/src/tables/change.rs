@@ -87,6 +87,7 @@ impl Tables {
     ) -> Result<usize, CannotChange> {
         self.create(anchor, name, now)?;
         let feedback = self.add_entries(anchor, name, entries, now, false)?;
+        self.renew_indexes();
         Ok(feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count())
     }
 
@@ -105,10 +106,7 @@ impl Tables {
         if feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count() > room {
             return Err(CannotChange::NoMemory);
         }
-        if !is_dummy {
-            record.apply(&feedback, now);
-        }
-        Ok(feedback)
+        Ok(record.settle(feedback, now, is_dummy))
     }
 
     pub(super) fn delete_entries(
@@ -121,10 +119,7 @@ impl Tables {
         let record = self.record_mut(anchor, name)?;
         let feedback =
             judged(record, entries, |there| if there { Feedback::Deleted } else { Feedback::Unchanged });
-        if !is_dummy {
-            record.apply(&feedback, Duration::ZERO);
-        }
-        Ok(feedback)
+        Ok(record.settle(feedback, Duration::ZERO, is_dummy))
     }
 
     pub(super) fn replace_entries(
@@ -137,14 +132,11 @@ impl Tables {
     ) -> Result<Feedbacks, CannotChange> {
         self.record_mut(anchor, name)?;
         let feedback = self.replacement(anchor, name, entries)?;
-        if !is_dummy {
-            self.record_mut(anchor, name)?.apply(&feedback, now);
-        }
-        Ok(feedback)
+        Ok(self.record_mut(anchor, name)?.settle(feedback, now, is_dummy))
     }
 
     /// Makes a table, also a constant one, hold just these.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         anchor: &str,
         name: &str,
@@ -189,10 +181,7 @@ impl Tables {
     pub(super) fn flush(&mut self, anchor: &str, name: &str, is_dummy: bool) -> Result<usize, CannotChange> {
         let record = self.record_mut(anchor, name)?;
         let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Deleted)).collect();
-        if !is_dummy {
-            record.apply(&all, Duration::ZERO);
-        }
-        Ok(all.len())
+        Ok(record.settle(all, Duration::ZERO, is_dummy).len())
     }
 
     /// Deletes entries whose counters have not been cleared for so long.
@@ -210,10 +199,7 @@ impl Tables {
         };
         let met = |entry: &TableEntry| if is_old(entry) { Feedback::Deleted } else { Feedback::Unchanged };
         let feedback: Feedbacks = record.entries().map(|entry| (entry, met(&entry))).collect();
-        if !is_dummy {
-            record.apply(&feedback, now);
-        }
-        Ok(feedback)
+        Ok(record.settle(feedback, now, is_dummy))
     }
 
     /// Begins the counters of entries anew.
@@ -228,10 +214,7 @@ impl Tables {
         let record = self.record_mut(anchor, name)?;
         let feedback =
             judged(record, entries, |there| if there { Feedback::Cleared } else { Feedback::Unchanged });
-        if !is_dummy {
-            record.apply(&feedback, now);
-        }
-        Ok(feedback)
+        Ok(record.settle(feedback, now, is_dummy))
     }
 
     /// Begins the counters of a table and of all its entries anew.
@@ -282,6 +265,14 @@ fn judged(record: &Record, entries: &[TableEntry], judge: impl Fn(bool) -> Feedb
 }
 
 impl Record {
+    /// Does what the feedback says, unless that is only to be told, and hands it on.
+    fn settle(&mut self, feedback: Feedbacks, now: Duration, is_dummy: bool) -> Feedbacks {
+        if !is_dummy {
+            self.apply(&feedback, now);
+        }
+        feedback
+    }
+
     /// Does what the feedback says, and makes workers see it.
     fn apply(&mut self, feedback: &Feedbacks, now: Duration) {
         let mut touched = Vec::new();

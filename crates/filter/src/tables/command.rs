@@ -60,7 +60,9 @@ pub fn command(
     now: Duration,
 ) -> Reply {
     let mut teller = Teller { tone, reply: Reply::default() };
-    match teller.run(tables, (anchor, name), command, now) {
+    let done = teller.run(tables, (anchor, name), command, now);
+    tables.renew_indexes();
+    match done {
         Ok(()) => teller.reply,
         Err(error) => Reply { message: format!("pfctl: {error}.\n"), status: 1, ..Reply::default() },
     }

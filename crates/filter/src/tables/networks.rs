@@ -91,6 +91,21 @@ impl<K: Key> Snapshot<K> {
         }
     }
 
+    /// The starts of its intervals, with whether addresses from there on are in; nothing if there are more than so many.
+    pub(crate) fn borders(&self, most: usize) -> Option<Vec<(K, bool)>> {
+        let changes = self.changes.as_ref().map(|changes| &changes.steps);
+        if self.cut.steps.len() + changes.map_or(0, K::Steps::len) > most {
+            return None;
+        }
+        let starts = |steps: &K::Steps| (0..steps.len()).map(|place| steps.start(place)).collect::<Vec<K>>();
+        let mut starts = [starts(&self.cut.steps), changes.map(starts).unwrap_or_default()].concat();
+        starts.sort_unstable();
+        let mut borders: Vec<(K, bool)> =
+            starts.iter().map(|start| (*start, self.contains(*start))).collect();
+        borders.dedup_by_key(|(_, is_in)| *is_in);
+        Some(borders)
+    }
+
     /// The counters of the network that makes an address be in or out.
     pub(crate) fn counters(&self, address: K) -> Option<&EntryCounters> {
         let cut = || self.cut.answers.get(self.cut.steps.find(address));

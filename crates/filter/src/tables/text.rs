@@ -3,6 +3,7 @@ use super::change::Feedback;
 use super::networks::EntryCounters;
 use super::{Record, TableEntry, Tables};
 use crate::names::bits;
+use crate::syntax::hosts::short;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,7 +37,9 @@ pub fn parse(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
 fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) =
         text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let address: IpAddr = address.parse().ok()?;
+    // With a length the last numbers of an address of IPv4 may be left out, as in `10/8`.
+    let of_first_numbers = || length.and_then(|_| short(address)).map(IpAddr::from);
+    let address: IpAddr = address.parse().ok().or_else(of_first_numbers)?;
     let length = length.map_or(Some(bits(address)), |length| length.parse().ok())?;
     (length <= bits(address)).then_some((address, length))
 }
@@ -196,6 +199,29 @@ mod tests {
         let entries = parse("10.0.0.1/8 ! 10.1.0.0/16 # 1.1.1.1\n\n!2001:db8::1\t10.2.2.2\n").unwrap();
         let text: Vec<String> = entries.iter().map(TableEntry::text).collect();
         assert_eq!(text, [" 10.0.0.0/8", "!10.1.0.0/16", "!2001:db8::1", " 10.2.2.2"]);
+    }
+
+    #[test]
+    fn of_networks_the_last_numbers_may_be_left_out() {
+        let entries = parse("10/8 !172.16/12 192.168.1/24 0/0\n").unwrap();
+        let text: Vec<String> = entries.iter().map(TableEntry::text).collect();
+        assert_eq!(text, [" 10.0.0.0/8", "!172.16.0.0/12", " 192.168.1.0/24", " 0.0.0.0/0"]);
+        for wrong in ["10", "10.1", "10./8", "/8", "1.2.3.4.5/8", "256/8", "10/33", "10/", "a/8", "+1/8"] {
+            assert_eq!(parse(wrong), Err((1, wrong.to_string())));
+        }
+    }
+
+    #[test]
+    fn files_that_break_off_anywhere_or_are_spoilt_are_read_or_refused() {
+        let text = "# all\n10/8 !10.1.0.0/16, ! 2001:db8::/32\r\n\t::ffff:1.2.3.4 1.2.3.4/32#x\n";
+        assert_eq!(parse(text).unwrap().len(), 5);
+        for place in 0..text.len() {
+            let _ = parse(&text[..place]);
+            for byte in (0..=0x7f_u8).map(char::from) {
+                let _ = parse(&format!("{}{byte}{}", &text[..place], &text[place + 1..]));
+                let _ = parse(&format!("{}{byte}{}", &text[..place], &text[place..]));
+            }
+        }
     }
 
     #[test]

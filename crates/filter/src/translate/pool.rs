@@ -151,16 +151,18 @@ pub fn free_port(
     (0..count).map(|n| low + ((start + n) % count) as u16).find(|port| is_free(*port))
 }
 
-/// The port that `rdr-to` gives to packets for a port, where the rule asks for ports from `first` on.
-pub fn redirected_port(pool: &Pool, own: u16, first: u16, random: u32) -> u16 {
+/// The port that `rdr-to` gives to packets for a port, where the rule asks for ports from `first` on. Ports of a range are
+/// given one for one; where the rule asks for more than there are, the range begins again.
+pub fn redirected_port(pool: &Pool, own: u16, first: u16) -> u16 {
+    let place = own.wrapping_sub(first);
     match pool.ports {
         None => own,
         Some(PoolPorts::One(port)) => port,
-        Some(PoolPorts::Moved(port)) => port.wrapping_add(own.wrapping_sub(first)),
+        Some(PoolPorts::Moved(port)) => port.wrapping_add(place),
         Some(PoolPorts::Range(one, other)) => {
             let (low, high) = (one.min(other), one.max(other));
             let count = u32::from(high - low) + 1;
-            low + (random % count) as u16
+            low + (u32::from(place) % count) as u16
         }
     }
 }
@@ -257,10 +259,20 @@ mod tests {
     #[test]
     fn redirections_move_ports() {
         let mut pool = pool(PoolChoice::Single);
-        assert_eq!(redirected_port(&pool, 80, 80, 0), 80);
+        assert_eq!(redirected_port(&pool, 80, 80), 80);
         pool.ports = Some(PoolPorts::One(8080));
-        assert_eq!(redirected_port(&pool, 80, 80, 0), 8080);
+        assert_eq!(redirected_port(&pool, 80, 80), 8080);
         pool.ports = Some(PoolPorts::Moved(9000));
-        assert_eq!(redirected_port(&pool, 83, 80, 0), 9003);
+        assert_eq!(redirected_port(&pool, 83, 80), 9003);
+    }
+
+    #[test]
+    fn ports_of_a_range_are_given_one_for_one_and_again_where_they_end() {
+        let mut pool = pool(PoolChoice::Single);
+        pool.ports = Some(PoolPorts::Range(4000, 4009));
+        let given = [2000, 2001, 2009, 2010, 2029].map(|own| redirected_port(&pool, own, 2000));
+        assert_eq!(given, [4000, 4001, 4009, 4000, 4009]);
+        pool.ports = Some(PoolPorts::Range(0, u16::MAX));
+        assert_eq!(redirected_port(&pool, 7, 8), u16::MAX);
     }
 }

@@ -2,7 +2,7 @@
 use artery_filter::facts::{Direction, Facts, Family, Interface, Tag};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces, masked};
 use artery_filter::rule::{
-    Action, AddressMatch, AnchorCall, Answer, Comparison, Endpoint, Flags, HostAddress, InterfaceName,
+    Action, AddressMatch, AnchorCall, Answer, Comparison, Endpoint, Flags, Flush, HostAddress, InterfaceName,
     InterfacePart, Keep, Log, On, Pool, PoolAddress, PoolChoice, RouteKind, Rule, Ruleset, Scrub, Set, State,
     StateOptions,
 };
@@ -199,7 +199,13 @@ impl Random {
                 tos: self.maybe(8, |random| random.below(255) as u8),
                 ..Set::default()
             },
-            state: State { keep, options: StateOptions::default() },
+            state: State {
+                keep,
+                options: StateOptions {
+                    overload: self.maybe(30, |random| (random.of(&TABLES).to_string(), Flush::No)),
+                    ..StateOptions::default()
+                },
+            },
             probability: self.maybe(20, |random| random.of(&[0, 1 << 30, 1 << 31, u32::MAX])),
             is_fragment: self.one_in(25),
             scrub: Scrub {
@@ -286,6 +292,17 @@ impl Random {
     pub(crate) fn scattered_facts(&mut self) -> Facts {
         let (source, destination) = (self.scattered(), self.scattered());
         Facts { source, destination, destination_port: self.below(65536) as u16, ..self.facts() }
+    }
+
+    /// Entries of a table that is big; few of them are about the addresses of packets.
+    pub(crate) fn many_entries(&mut self) -> Vec<(IpAddr, u8, bool)> {
+        let scattered = (0..1500).map(|n| {
+            let bits = (11 << 24) | (n << 12) | self.below(4096) as u32;
+            (Ipv4Addr::from_bits(bits).into(), 32, self.one_in(9))
+        });
+        let mut entries: Vec<_> = scattered.collect();
+        entries.extend(self.entries());
+        entries
     }
 
     /// Entries of a table.

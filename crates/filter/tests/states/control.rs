@@ -2,7 +2,7 @@
 use crate::connections::{client, connect, server};
 use crate::world::{ACK, EM0, InterfaceNames, World, interface};
 use artery_filter::dissect::Reason;
-use artery_filter::engine::Verdict;
+use artery_filter::engine::{Part, Verdict};
 use artery_filter::evaluate::{Counters, RuleId};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::states::{DumpError, Verbosity};
@@ -62,16 +62,56 @@ fn another_filter_goes_on_where_a_dump_was_taken() {
     world.leaves(ip4().src("10.0.0.8").dst("7.7.7.7").tcp(1, 2));
     world.sleep(2.0);
     world.maintain();
-    let dump = world.filter.dump(&InterfaceNames);
+    let mut dump = Vec::new();
+    // Part by part, of which the last holds nothing.
+    for from in 0..3 {
+        world.filter.dump(Part { from, places: 1 }, &InterfaceNames, &world.compiled, &mut dump);
+    }
     let mut other = World::new(&format!("set hostid 7\n{rules}"));
     other.now = std::time::Duration::from_secs(50);
     other.maintain();
-    assert_eq!(other.filter.restore(&dump, interface, &other.compiled), Ok(2));
-    assert_eq!(other.filter.restore(&dump, interface, &other.compiled), Ok(0), "they are there");
+    assert_eq!(other.filter.restore(&dump, true, interface, &other.compiled), Ok(2));
+    assert_eq!(other.filter.restore(&dump, true, interface, &other.compiled), Ok(0), "they are there");
     assert_eq!(other.leaves(datagram()), sent);
     let list = other.list(Verbosity::VeryVerbose);
     assert!(list.contains("age 00:00:02") && list.contains("creatorid: 00000001"), "{list}");
-    assert_eq!(other.filter.restore(b"rubbish", interface, &other.compiled), Err(DumpError::Magic));
+    assert_eq!(other.filter.restore(b"rubbish", true, interface, &other.compiled), Err(DumpError::Short(0)));
+}
+
+#[test]
+fn what_a_state_wants_of_its_packets_goes_with_it() {
+    let rules = "pass out inet proto udp set tos 0x10 scrub (min-ttl 99) tag inside";
+    let mut world = World::new(rules);
+    let datagram = || ip4().src("10.0.0.9").dst("7.7.7.7").ttl(5).udp(1000, 53);
+    let sent = world.leaves(datagram());
+    let mut dump = Vec::new();
+    world.filter.dump(Part::ALL, &InterfaceNames, &world.compiled, &mut dump);
+    let mut other = World::new("block tagged inside\npass out no state");
+    let unlike = other.leaves(datagram());
+    assert_ne!(sent, unlike);
+    assert_eq!(other.filter.restore(&dump, false, interface, &other.compiled), Ok(1));
+    assert_eq!(other.leaves(datagram()), sent);
+    other.filter.end_in(Part { from: 0, places: 1 }, |_| true);
+    assert_eq!(other.leaves(datagram()), unlike);
+}
+
+#[test]
+fn states_are_gone_through_part_by_part() {
+    let mut world = World::new("pass out");
+    for port in 1..=10 {
+        world.leaves(ip4().udp(port, 53));
+    }
+    let (mut from, mut seen) = (Some(0), 0);
+    while let Some(first) = from {
+        let part = Part { from: first, places: 3 };
+        seen += world.filter.states_in(part).count();
+        from = world.filter.behind(part);
+    }
+    assert_eq!(seen, 10);
+    let killed = world.filter.end_in(Part { from: 3, places: 3 }, |state| state.keys()[0].ports[0] != 0);
+    assert_eq!((killed.0, world.states()), (3, 7));
+    let beyond = Part { from: u32::MAX, places: 3 };
+    assert_eq!((world.filter.states_in(beyond).count(), world.filter.behind(beyond)), (0, None));
 }
 
 #[test]

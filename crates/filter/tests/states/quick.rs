@@ -1,5 +1,6 @@
 //! The quick way of plain packets against the full way, which all packets go at the log interface.
-use crate::world::{EM0, World};
+use crate::world::{EM0, EM1, World};
+use artery_filter::dissect::Reason;
 use artery_filter::facts::Direction;
 use artery_filter::states::Verbosity;
 use artery_wire::TcpFlags;
@@ -76,6 +77,56 @@ proptest! {
         let [one, other] = [&quick, &full].map(|world| world.filter.counted());
         prop_assert_eq!((one.state_table, one.reasons), (other.state_table, other.reasons));
     }
+}
+
+/// Rules for packets between two interfaces.
+const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
+                        pass in on em0 proto tcp to port 81 modulate state\nblock out on em1 proto udp to 7.7.7.7 port 81\n\
+                        pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn packets_that_cross_at_once_or_at_a_glance_come_to_what_each_interface_says(
+        packets in prop::collection::vec(sent(), 1..150),
+    ) {
+        let mut worlds = [(); 3].map(|()| World::new(CROSSING));
+        for sent in packets {
+            let (from, to) = if sent.is_reply { (EM1, EM0) } else { (EM0, EM1) };
+            let ways = [World::cross, World::cross_at_once, World::cross_at_a_glance];
+            let mut results = worlds.iter_mut().zip(ways).map(|(world, cross)| {
+                world.sleep(f64::from(sent.after_ms) / 1000.0);
+                world.maintain();
+                let mut bytes = sent.bytes();
+                let verdict = cross(world, from, to, &mut bytes);
+                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+            });
+            let [each, at_once, at_a_glance] = std::array::from_fn(|_| results.next());
+            prop_assert_eq!(&each, &at_once);
+            prop_assert_eq!(&each, &at_a_glance);
+        }
+        let [each, at_once, at_a_glance] = worlds.each_ref().map(|world| world.filter.counted());
+        prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
+        prop_assert_eq!((each.state_table, each.reasons), (at_a_glance.state_table, at_a_glance.reasons));
+    }
+}
+
+#[test]
+fn no_packet_goes_the_quick_way_by_a_state_whose_lifetime_has_shrunk() {
+    let settings = "set limit states 10\nset timeout { udp.first 30, udp.single 30, udp.multiple 30 }\n";
+    let mut world = World::new(&format!("{settings}pass in"));
+    let packet = |host: u8| ip4().src([7, 7, 7, host]).dst("10.0.0.9").udp(1, 2);
+    (0..10).for_each(|host| {
+        world.comes(packet(host));
+    });
+    world.reload(&format!("{settings}block in"));
+    world.filter.maintain(0);
+    // From 6 states on lifetimes shrink, to a third with 10.
+    world.sleep(9.9);
+    world.comes(packet(0));
+    world.sleep(0.2);
+    world.refuses(packet(1), Reason::Match);
+    world.comes(packet(0));
 }
 
 #[test]

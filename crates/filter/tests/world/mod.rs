@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 use artery_filter::anchors::Anchors;
 use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settings, Verdict};
+use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settings, Through, Verdict};
 use artery_filter::evaluate::{Compiled, Routes, load};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
@@ -111,6 +111,75 @@ impl World {
         let mut look = self.filter.look(bytes, At::new(interface, direction), self.hint.take());
         self.filter.approach(&mut look);
         self.filter.test(bytes, &look, &rules)
+    }
+
+    /// What becomes of a packet that comes in by an interface and leaves by another, tested at each of them.
+    pub(crate) fn cross(&mut self, from: Interface, to: Interface, bytes: &mut [u8]) -> Option<Reason> {
+        match self.test(from, Direction::In, bytes) {
+            Verdict::Pass(passed) => self.hint = passed.state,
+            Verdict::Drop(reason) => return Some(reason),
+            other => panic!("{other:?}"),
+        }
+        match self.test(to, Direction::Out, bytes) {
+            Verdict::Pass(_) => None,
+            Verdict::Drop(reason) => Some(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same at once, as far as that is possible.
+    pub(crate) fn cross_at_once(
+        &mut self,
+        from: Interface,
+        to: Interface,
+        bytes: &mut [u8],
+    ) -> Option<Reason> {
+        self.filter.begin(self.now);
+        let enters = At::new(from, Direction::In);
+        let mut glance = self.filter.glance(bytes, Direction::In);
+        self.filter.approach_likely(&mut glance);
+        self.filter.approach_linked(&glance);
+        match self.filter.pass_through(bytes, &glance, enters) {
+            Through::Passed => None,
+            Through::Unknown => self.cross(from, to, bytes),
+            Through::Entered(passed) => {
+                self.hint = passed.state;
+                match self.test(to, Direction::Out, bytes) {
+                    Verdict::Pass(_) => None,
+                    Verdict::Drop(reason) => Some(reason),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    /// The same at each of them at a glance, as far as that is possible.
+    pub(crate) fn cross_at_a_glance(
+        &mut self,
+        from: Interface,
+        to: Interface,
+        bytes: &mut [u8],
+    ) -> Option<Reason> {
+        let mut came: Option<StateId> = None;
+        for at in [At::new(from, Direction::In), At::new(to, Direction::Out)] {
+            self.filter.begin(self.now);
+            let mut glance = match came {
+                Some(came) => self.filter.glance_behind(bytes, came),
+                None => self.filter.glance(bytes, at.direction),
+            };
+            self.filter.approach_likely(&mut glance);
+            self.hint = came;
+            let verdict = match self.filter.pass_quickly(bytes, &glance, at) {
+                Some(passed) => Verdict::Pass(passed),
+                None => self.test(at.interface, at.direction, bytes),
+            };
+            match verdict {
+                Verdict::Pass(passed) => came = passed.state,
+                Verdict::Drop(reason) => return Some(reason),
+                other => panic!("{other:?}"),
+            }
+        }
+        None
     }
 
     #[track_caller]

@@ -46,6 +46,12 @@ impl Find<u128> for WideSteps {
         self.within.as_ref().map_or(self.uppers.len(), |within| within.lowers.len())
     }
 
+    fn start(&self, place: usize) -> u128 {
+        let Some(within) = &self.within else { return u128::from(self.uppers.start(place)) << 64 };
+        let half = within.firsts.partition_point(|first| *first as usize <= place) - 1;
+        (u128::from(self.uppers.start(half)) << 64) | u128::from(within.lowers[place])
+    }
+
     #[inline]
     fn find(&self, key: u128) -> usize {
         let place = self.uppers.find(upper(key));
@@ -89,6 +95,7 @@ mod tests {
             for key in keys.into_iter().map(whole).chain([0, u128::MAX]).chain(starts.clone()) {
                 prop_assert_eq!(steps.find(key), starts.partition_point(|start| *start <= key) - 1);
             }
+            prop_assert!((0..starts.len()).all(|place| steps.start(place) == starts[place]));
         }
     }
 }

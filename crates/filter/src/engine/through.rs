@@ -1,0 +1,151 @@
+//! A batch of packets on the quick way, by less than a [`Look`](super::Look): at one interface, or at two at once, as through
+//! a switch.
+//!
+//! Where a packet comes in its state is found; that leads to the state where it leaves, and to no second search. What does not
+//! go the quick way is left to be tested as anywhere, and nothing has changed then.
+use super::quick::{Known, Quick};
+use super::{Filter, Passed};
+use crate::dissect::{At, dissect};
+use crate::evaluate::Compiled;
+use crate::facts::{Direction, Tag};
+use crate::states::{NONE, StateId};
+
+/// What became of a packet that was to go through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Through {
+    /// It has passed at both interfaces.
+    Passed,
+    /// It has passed where it came in, and is to be tested where it leaves.
+    Entered(Passed),
+    /// It is to be tested.
+    Unknown,
+}
+
+/// What is added to the number of a state that was found without the index. No state has so high a number.
+const FOUND: u32 = 1 << 31;
+
+/// What is seen of a packet at a glance.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance {
+    hash: u64,
+    quick: Quick,
+    /// The line of the index, and then the state that it may have.
+    place: u32,
+    /// The state that it has where it came in.
+    hint: u32,
+}
+
+impl Filter {
+    /// Looks at a packet that begins with its header of IP.
+    #[inline(always)]
+    pub fn glance(&self, bytes: &[u8], direction: Direction) -> Glance {
+        let quick = Quick::of(bytes, direction);
+        let hash = match quick.length {
+            0 => self.hash_of_odd(bytes, direction),
+            _ => self.states.hash_narrow(quick.narrow, quick.protocol),
+        };
+        Glance { hash, quick, place: self.states.begin(hash), hint: NONE }
+    }
+
+    /// The hash of a packet that will go another way, for the memory that it needs then.
+    #[cold]
+    #[inline(never)]
+    fn hash_of_odd(&self, bytes: &[u8], direction: Direction) -> u64 {
+        dissect(bytes).map_or(0, |seen| self.states.hash(&seen.key(direction)))
+    }
+
+    /// The same for one that leaves and had a state where it came in, which mostly leads to the state here.
+    #[inline(always)]
+    pub fn glance_behind(&self, bytes: &[u8], came: StateId) -> Glance {
+        let linked = self.states.entries.get(came.number as usize).map_or(NONE, |entry| entry.hot.link);
+        if linked == NONE {
+            return Glance { hint: came.number, ..self.glance(bytes, Direction::Out) };
+        }
+        self.states.prefetch(linked);
+        Glance { hash: 0, quick: Quick::of(bytes, Direction::Out), place: linked | FOUND, hint: came.number }
+    }
+
+    /// Asks for the state that a packet may have.
+    #[inline(always)]
+    pub fn approach_likely(&self, glance: &mut Glance) {
+        if glance.place & FOUND != 0 {
+            glance.place = if glance.place == NONE { NONE } else { glance.place & !FOUND };
+        } else {
+            glance.place = self.states.approach(glance.hash, glance.place);
+        }
+    }
+
+    /// Asks for the state that a packet may have where it leaves.
+    #[inline(always)]
+    pub fn approach_linked(&self, glance: &Glance) {
+        if let Some(entry) = self.states.entries.get(glance.place as usize) {
+            self.states.prefetch(entry.hot.link);
+        }
+    }
+
+    /// Lets a packet pass, if that is quickly done, at an interface where [the quick way may be gone](Filter::is_plain_at). It
+    /// is not changed.
+    #[inline(always)]
+    pub fn pass_quickly(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<Passed> {
+        let Glance { quick, place, hint, .. } = glance;
+        if quick.length == 0 {
+            return None;
+        }
+        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, at.direction) {
+            Some(known) => (*place, known),
+            None => self.know_elsewhere(bytes, glance, at)?,
+        };
+        self.count_quickly(record, at.direction, quick.length);
+        if *hint != NONE && link != *hint {
+            self.states.link(*hint, number);
+        }
+        Some(Passed { state: Some(StateId { number }), tag: at.tag, ..Passed::default() })
+    }
+
+    /// Lets a packet pass through, as far as that is quickly done: from an interface to another, where [the quick way may be
+    /// gone](Filter::is_plain_at). It is not changed.
+    #[inline(always)]
+    pub fn pass_through(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
+        let Glance { quick, place, .. } = glance;
+        if quick.length == 0 {
+            return Through::Unknown;
+        }
+        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, Direction::In) {
+            Some(known) => (*place, known),
+            None => match self.know_elsewhere(bytes, glance, from) {
+                Some(found) => found,
+                None => return Through::Unknown,
+            },
+        };
+        self.count_quickly(record, Direction::In, quick.length);
+        let [source, destination, ports] = quick.narrow;
+        let turned = Quick { narrow: [destination, source, ports.rotate_left(16)], ..*quick };
+        match self.know_quickly(bytes, &turned, link, Direction::Out) {
+            Some(known) => {
+                self.count_quickly(known.record, Direction::Out, quick.length);
+                Through::Passed
+            }
+            None => {
+                let state = Some(StateId { number });
+                Through::Entered(Passed { state, tag: Tag(0), ..Passed::default() })
+            }
+        }
+    }
+
+    /// Takes a packet into account by its state where another was more likely.
+    #[cold]
+    #[inline(never)]
+    fn know_elsewhere(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<(u32, Known)> {
+        let hash = self.states.hash_narrow(glance.quick.narrow, glance.quick.protocol);
+        let number = self.find_quickly(&glance.quick, hash, glance.place, at)?;
+        Some((number, self.know_quickly(bytes, &glance.quick, number, at.direction)?))
+    }
+
+    /// Whether the quick way may be gone at an interface.
+    #[inline]
+    pub fn is_plain_at(&self, at: At, compiled: &Compiled) -> bool {
+        self.settings.is_enabled
+            && self.settings.log_interface != Some(at.interface)
+            && !compiled.skips(at.interface)
+    }
+}

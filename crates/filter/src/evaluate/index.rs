@@ -1,0 +1,393 @@
+//! Which of the small tables of a rule set an address is in, found by one search for all of them.
+//!
+//! Where networks of these tables begin and end cuts all addresses into intervals; addresses that are in the same tables
+//! are of one class. A class has the set of its tables and, for each rule set, the row of the rules that may match.
+//!
+//! Big tables are not in the index, and neither are those that packets fill (`overload`): these are asked by themselves. So
+//! are all where the index is behind, from the change of a table until whoever changed it has had the index made anew.
+//!
+//! Whoever is looked for in the index is counted as looked for in all of its tables that rules ask for that end.
+use super::address::{Asked, End};
+use super::candidates::MOST_WORDS;
+use super::steps::{Find, Key};
+use super::test::Test;
+use crate::tables::{Borders, Table};
+use artery_rcu::{Domain, Published, Turn};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Intervals of a table that is small.
+const MOST_OF_TABLE: usize = 1 << 11;
+
+/// Intervals of all small tables together: as many as are cut anew in a moment.
+const MOST_OF_ALL: usize = 1 << 14;
+
+/// The index of a compiled rule set, which follows its tables.
+pub(crate) struct TableIndex {
+    domain: Arc<Domain>,
+    /// All tables that rules ask, and whether they may be in it.
+    tables: Box<[(Arc<Table>, bool)]>,
+    blocks: Box<[Askers]>,
+    /// How often tables that may be in it have changed.
+    changes: Arc<AtomicU64>,
+    sets: Published<Sets>,
+    /// One at a time makes it anew; the number of changes that it has followed.
+    followed: Mutex<u64>,
+}
+
+/// Rules of a rule set that ask tables.
+struct Askers {
+    /// Words of a row.
+    words: usize,
+    /// For each end, the rules and what they ask.
+    by_end: [Vec<(usize, Asked)>; 2],
+}
+
+/// The index as of some number of changes.
+pub(crate) struct Sets {
+    changes: u64,
+    /// Words of a set of tables.
+    words: usize,
+    /// The tables that are in it.
+    known: Box<[u64]>,
+    /// Those of them that rules ask for each end.
+    asked: [Box<[u64]>; 2],
+    v4: Intervals<u32>,
+    v6: Intervals<u128>,
+    /// By class.
+    sets: Box<[u64]>,
+    blocks: Box<[[Rows; 2]]>,
+}
+
+struct Intervals<K: Key> {
+    steps: K::Steps,
+    class_of: Box<[u32]>,
+}
+
+/// For one end and rule set, what classes leave of its rules.
+struct Rows {
+    /// The rules that ask tables of the index; nothing if none does, or where rows would take too many words.
+    asking: Box<[u64]>,
+    /// By class.
+    rows: Box<[u64]>,
+}
+
+impl TableIndex {
+    /// An index of tables for rule sets; `is_filled` says which of the tables packets fill.
+    pub(super) fn new<'t>(
+        domain: &Arc<Domain>,
+        tables: &[Arc<Table>],
+        is_filled: impl Fn(&Table) -> bool,
+        blocks: impl Iterator<Item = &'t [Test]>,
+    ) -> TableIndex {
+        let tables: Box<[_]> = tables.iter().map(|table| (table.clone(), !is_filled(table))).collect();
+        let blocks: Box<[Askers]> = blocks.map(Askers::new).collect();
+        let changes = Arc::default();
+        // Whatever changes from here on is noticed.
+        tables.iter().filter(|(_, may_be)| *may_be).for_each(|(table, _)| table.tell_changes(&changes));
+        let sets = Sets::new(0, &tables, &blocks, domain);
+        TableIndex {
+            domain: domain.clone(),
+            tables,
+            blocks,
+            changes,
+            sets: Published::new(domain, sets),
+            followed: Mutex::new(0),
+        }
+    }
+
+    /// The index, unless it is behind.
+    #[inline]
+    pub(super) fn read<'t>(&'t self, turn: &'t Turn<'_>) -> Option<&'t Sets> {
+        let changes = self.changes.load(Acquire);
+        let sets = self.sets.read(turn);
+        (sets.changes == changes).then_some(sets)
+    }
+
+    /// Makes it anew if a table has changed.
+    pub(crate) fn renew(&self) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tables are changed before that is counted: what is counted here is seen below.
+        let changes = self.changes.load(Acquire);
+        if *followed != changes {
+            self.sets.publish(Sets::new(changes, &self.tables, &self.blocks, &self.domain));
+            *followed = changes;
+        }
+    }
+}
+
+impl Askers {
+    fn new(tests: &[Test]) -> Askers {
+        let by_end = [End::Source, End::Destination].map(|end| {
+            let asked = tests.iter().map(|test| match end {
+                End::Source => test.source.asks(end),
+                End::Destination => test.destination.asks(end),
+            });
+            asked.enumerate().filter_map(|(place, asked)| Some((place, asked?))).collect()
+        });
+        Askers { words: tests.len().div_ceil(64), by_end }
+    }
+}
+
+/// Numbers for sets of tables.
+struct Numbered {
+    number_of: HashMap<Box<[u64]>, u32>,
+    sets: Vec<u64>,
+}
+
+impl Numbered {
+    fn number(&mut self, set: &[u64]) -> u32 {
+        if let Some(number) = self.number_of.get(set) {
+            return *number;
+        }
+        let number = self.number_of.len() as u32;
+        self.number_of.insert(set.into(), number);
+        self.sets.extend_from_slice(set);
+        number
+    }
+}
+
+impl Sets {
+    fn new(changes: u64, tables: &[(Arc<Table>, bool)], blocks: &[Askers], domain: &Arc<Domain>) -> Sets {
+        let words = tables.len().div_ceil(64);
+        let small = small(tables, words, domain);
+        let mut known = vec![0; words];
+        small.iter().for_each(|(table, _)| set(&mut known, *table));
+        let mut numbered = Numbered { number_of: HashMap::new(), sets: Vec::new() };
+        let v4 =
+            Intervals::new(small.iter().map(|(table, borders)| (*table, &borders.v4)), words, &mut numbered);
+        let v6 =
+            Intervals::new(small.iter().map(|(table, borders)| (*table, &borders.v6)), words, &mut numbered);
+        let is_known = |asked: &Asked| contains(&known, asked.table());
+        let asked = [0, 1].map(|end| {
+            let mut all = vec![0; words];
+            let asked = blocks.iter().flat_map(|block| &block.by_end[end]);
+            asked.filter(|(_, asked)| is_known(asked)).for_each(|(_, asked)| set(&mut all, asked.table()));
+            all.into()
+        });
+        let sets: Vec<&[u64]> = numbered.sets.chunks_exact(words).collect();
+        let rows = |block: &Askers| {
+            [0, 1].map(|end| {
+                let known = block.by_end[end].iter().copied().filter(|(_, asked)| is_known(asked));
+                Rows::new(&known.collect::<Vec<_>>(), block.words, &sets)
+            })
+        };
+        let blocks = blocks.iter().map(rows).collect();
+        Sets { changes, words, known: known.into(), asked, v4, v6, sets: numbered.sets.into(), blocks }
+    }
+
+    /// What tells it from those before and after it.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether a table is in it.
+    #[inline]
+    pub(super) fn knows(&self, table: u32) -> bool {
+        contains(&self.known, table as usize)
+    }
+
+    /// The tables that rules ask for an end, as a set.
+    pub(super) fn asked(&self, end: End) -> &[u64] {
+        &self.asked[end as usize]
+    }
+
+    /// The class of an address.
+    #[inline]
+    pub(super) fn find(&self, address: IpAddr) -> u32 {
+        match address {
+            IpAddr::V4(address) => self.v4.class(address.to_bits()),
+            IpAddr::V6(address) => self.v6.class(address.to_bits()),
+        }
+    }
+
+    /// The tables that addresses of a class are in.
+    #[inline]
+    pub(super) fn set(&self, class: u32) -> &[u64] {
+        &self.sets[class as usize * self.words..][..self.words]
+    }
+
+    /// Whether addresses of a class are in a table.
+    #[inline]
+    pub(super) fn contains(&self, class: u32, table: u32) -> bool {
+        contains(self.set(class), table as usize)
+    }
+
+    /// Takes the rules out of a row of a rule set that ask tables what the address of an end is not; `class` finds its class.
+    #[inline]
+    pub(super) fn narrow(&self, block: usize, end: End, row: &mut [u64], class: impl FnOnce() -> u32) {
+        let rows = &self.blocks[block][end as usize];
+        let asks = row.iter().zip(&rows.asking).fold(0, |any, (row, asking)| any | (row & asking));
+        if asks != 0 {
+            let left = &rows.rows[class() as usize * row.len()..][..row.len()];
+            row.iter_mut().zip(left).for_each(|(row, left)| *row &= left);
+        }
+    }
+}
+
+impl<K: Key> Intervals<K> {
+    fn new<'b>(
+        tables: impl Iterator<Item = (usize, &'b Vec<(K, bool)>)>,
+        words: usize,
+        numbered: &mut Numbered,
+    ) -> Intervals<K> {
+        let changes = tables
+            .flat_map(|(table, borders)| borders.iter().map(move |(start, is_in)| (*start, table, *is_in)));
+        let mut changes: Vec<(K, usize, bool)> = changes.collect();
+        changes.sort_unstable();
+        let (mut starts, mut class_of) = (vec![K::LEAST], Vec::new());
+        let mut now = vec![0; words];
+        for (start, table, is_in) in changes {
+            if starts.last() != Some(&start) {
+                class_of.push(numbered.number(&now));
+                starts.push(start);
+            }
+            match is_in {
+                true => set(&mut now, table),
+                false => now[table / 64] &= !(1 << (table % 64)),
+            }
+        }
+        class_of.push(numbered.number(&now));
+        Intervals { steps: K::Steps::new(starts), class_of: class_of.into() }
+    }
+
+    #[inline]
+    fn class(&self, address: K) -> u32 {
+        self.class_of[self.steps.find(address)]
+    }
+}
+
+impl Rows {
+    fn new(askers: &[(usize, Asked)], words: usize, sets: &[&[u64]]) -> Rows {
+        if askers.is_empty() || sets.len() * words > MOST_WORDS {
+            return Rows { asking: Box::default(), rows: Box::default() };
+        }
+        let mut asking = vec![0; words];
+        askers.iter().for_each(|(rule, _)| set(&mut asking, *rule));
+        let mut rows = vec![u64::MAX; sets.len() * words];
+        for (row, tables) in rows.chunks_exact_mut(words).zip(sets) {
+            let denied =
+                askers.iter().filter(|(_, asked)| contains(tables, asked.table()) == asked.is_negated());
+            denied.for_each(|(rule, _)| row[rule / 64] &= !(1 << (rule % 64)));
+        }
+        Rows { asking: asking.into(), rows: rows.into() }
+    }
+}
+
+/// The tables that are in the index, with their intervals: of those that may be, the smallest, as long as there is room.
+fn small(tables: &[(Arc<Table>, bool)], words: usize, domain: &Arc<Domain>) -> Vec<(usize, Borders)> {
+    let mut reader = domain.reader();
+    let turn = reader.turn();
+    let may_be = tables.iter().enumerate().filter(|(_, (_, may_be))| *may_be);
+    let mut small: Vec<(usize, Borders)> = may_be
+        .filter_map(|(place, (table, _))| Some((place, table.borders(&turn, MOST_OF_TABLE)?)))
+        .collect();
+    small.sort_by_key(|(_, borders)| borders.len());
+    let mut room = MOST_OF_ALL.min(MOST_WORDS / words.max(1));
+    let fitting = small.iter().take_while(|(_, borders)| {
+        let left = room.checked_sub(borders.len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    });
+    let fitting = fitting.count();
+    small.truncate(fitting);
+    small
+}
+
+fn set(words: &mut [u64], place: usize) {
+    words[place / 64] |= 1 << (place % 64);
+}
+
+#[inline]
+fn contains(words: &[u64], place: usize) -> bool {
+    words[place / 64] >> (place % 64) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anchors::Anchors;
+    use crate::evaluate::{Compiled, load};
+    use crate::names::Interfaces;
+    use crate::syntax::{Environment, Settings, parse};
+    use crate::tables::{TableEntry, Tables};
+    use std::time::Duration;
+
+    const RULES: &str = "table <small> { 10.0.0.0/8 !10.1.0.0/16 2001:db8::/32 }\n\
+                         table <other> { 10.1.0.0/24 }\ntable <filled> persist\n\
+                         pass from <small> to ! <other> keep state (max-src-conn 5, overload <filled>)\n\
+                         block from <filled>\n";
+
+    fn compiled(tables: &mut Tables) -> Compiled {
+        let parsed = parse("text", RULES.as_bytes(), &Environment::fixture(), &Settings::default());
+        let ruleset = parsed.unwrap_or_else(|faults| panic!("{}", faults[0])).ruleset;
+        let loaded =
+            load(("", ruleset), &mut Anchors::default(), tables, &Interfaces::default(), Duration::ZERO);
+        loaded.unwrap()
+    }
+
+    /// The tables that an address is in, by their numbers, of those that are in the index.
+    fn found(compiled: &Compiled, domain: &Arc<Domain>, address: &str) -> Option<Vec<u32>> {
+        let mut reader = domain.reader();
+        let turn = reader.turn();
+        let sets = compiled.program.index.as_ref()?.read(&turn)?;
+        let class = sets.find(address.parse().unwrap());
+        Some((0..3).filter(|table| sets.knows(*table) && sets.contains(class, *table)).collect())
+    }
+
+    fn hosts(count: u32) -> Vec<TableEntry> {
+        (0..count).map(|n| TableEntry::new(std::net::Ipv4Addr::from_bits(n * 7).into(), 32, false)).collect()
+    }
+
+    #[test]
+    fn one_search_tells_all_small_tables_that_an_address_is_in() {
+        let domain = Domain::new();
+        let mut tables = Tables::new(&domain);
+        let compiled = compiled(&mut tables);
+        let found = |address| found(&compiled, &domain, address);
+        assert_eq!(found("10.2.0.1"), Some(vec![0]));
+        assert_eq!(found("10.1.0.1"), Some(vec![1]));
+        assert_eq!(found("10.1.1.1"), Some(vec![]));
+        assert_eq!(found("2001:db8::7"), Some(vec![0]));
+        tables.add("", "other", &hosts(1), Duration::ZERO).unwrap();
+        assert_eq!(found("0.0.0.0"), Some(vec![1]));
+    }
+
+    #[test]
+    fn big_tables_are_not_in_it_and_come_back_when_they_are_small() {
+        let domain = Domain::new();
+        let mut tables = Tables::new(&domain);
+        let compiled = compiled(&mut tables);
+        tables.add("", "other", &hosts(2000), Duration::ZERO).unwrap();
+        assert_eq!(found(&compiled, &domain, "0.0.0.7"), Some(vec![]));
+        assert_eq!(found(&compiled, &domain, "10.2.0.1"), Some(vec![0]));
+        let few = crate::tables::Command::Replace(hosts(2));
+        crate::tables::command(&mut tables, ("", "other"), &few, Default::default(), Duration::ZERO);
+        assert_eq!(found(&compiled, &domain, "0.0.0.7"), Some(vec![1]));
+    }
+
+    #[test]
+    fn tables_that_packets_fill_are_never_in_it_and_do_not_make_it_stale() {
+        let domain = Domain::new();
+        let mut tables = Tables::new(&domain);
+        let compiled = compiled(&mut tables);
+        let index = compiled.program.index.clone().unwrap();
+        tables.add("", "filled", &hosts(1), Duration::ZERO).unwrap();
+        assert_eq!(found(&compiled, &domain, "0.0.0.0"), Some(vec![]));
+        assert_eq!(*index.followed.lock().unwrap(), 0);
+    }
+
+    #[test]
+    fn it_says_nothing_while_it_is_behind() {
+        let domain = Domain::new();
+        let mut tables = Tables::new(&domain);
+        let compiled = compiled(&mut tables);
+        tables.fill("", "other", &hosts(1), Duration::ZERO).unwrap();
+        assert_eq!(found(&compiled, &domain, "0.0.0.0"), None);
+        tables.renew_indexes();
+        assert_eq!(found(&compiled, &domain, "0.0.0.0"), Some(vec![1]));
+    }
+}
