@@ -21,7 +21,9 @@ pub mod flows {
 /// The door of a switch for a packet filter.
 pub mod switching {
     pub use crate::filter::frame_filter::of_file;
-    pub use crate::switch::filter::{Filters, FrameFilter, MakeFilter, Passage, Spot};
+    pub use crate::switch::filter::{
+        BLOCKED_IN, BLOCKED_OUT, Filters, FrameFilter, MakeFilter, NO_WAY, Passage, Spot,
+    };
 }
 
 pub use script::script::ClaimedSignals;
@@ -73,9 +75,9 @@ elements! {
     balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, others, service, shared, tally,
         translate): flow_balancer;
 
-    switch(filter, handlers, shared, tag, worker): veb;
+    switch(filter, handlers, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, frame_filter, ports, shared, worker): packet_filter;
+    filter(answers, ask, ask_worker, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
 
     files(network_header, trace): from_dump, to_dump;
 

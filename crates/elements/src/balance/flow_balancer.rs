@@ -14,7 +14,7 @@ use crate::router::plain::LINK;
 use crate::router::shortcut::Shortcut;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Level, Packet, StartError,
-    Time, anno,
+    anno,
 };
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
@@ -193,7 +193,7 @@ impl FlowBalancer {
         let (lane4, lane6) = open.map(|open| (open.v4, open.v6)).unzip();
         exits.clear();
         exits.resize(batch.len(), ON);
-        let now = cx.now().since(Time::ZERO);
+        let now = cx.now().since_epoch();
         let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
         let frames = batch.iter_mut().into_slice();
         let mut leading = Leading { lane: lane4, frames, exits, choice };
@@ -295,7 +295,7 @@ impl FlowBalancer {
             }
             mark_packet(packet);
         }
-        let (service, now) = (self.shared.services[0], cx.now().since(Time::ZERO));
+        let (service, now) = (self.shared.services[0], cx.now().since_epoch());
         self.answers.has(ip_header::bytes(packet), &service, choice, now)
             && translate(packet, End::Source, service.address, service.port)
     }
@@ -323,7 +323,7 @@ impl FlowBalancer {
             true => note(v4, v6, batch, look_in, tell),
             false => note(v4, v6, batch, look_at, tell),
         }
-        let now = cx.now().since(Time::ZERO);
+        let now = cx.now().since_epoch();
         let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
         v4.assign(&mut by, tally, &mut whose);
         v6.assign(&mut by, tally, &mut whose);
@@ -345,7 +345,7 @@ impl FlowBalancer {
 
     /// Does what is to be done with a batch.
     fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let now = cx.now().since(Time::ZERO);
+        let now = cx.now().since_epoch();
         match (self.takes_frames, self.is_nat) {
             (true, false) => {
                 self.lead(input, batch, choice, cx);
@@ -492,7 +492,7 @@ impl Element for FlowBalancer {
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let time = cx.now();
-        let now = time.since(Time::ZERO);
+        let now = time.since_epoch();
         let balancer = self.shared.balancer();
         let choice = balancer.at(cx.turn());
         self.maintain(choice, now);
@@ -516,7 +516,7 @@ impl Element for FlowBalancer {
     /// Takes over the flows of a balancer of the same members.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FlowBalancer>() {
-            let now = cx.now().since(Time::ZERO);
+            let now = cx.now().since_epoch();
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
             self.v4.take_over(&mut old.v4, &mut self.local, both, Tick::at(now));

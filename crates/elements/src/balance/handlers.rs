@@ -1,7 +1,7 @@
 //! What FlowBalancer can be asked and told while it runs.
 use super::exchange;
 use super::flow_balancer::FlowBalancer;
-use artery_engine::{Context, Handler, HandlerError, Read, Time, Write};
+use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use artery_table::balance::Choice;
 use artery_table::flow::FlowKey;
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ pub(super) static HANDLERS: &[Handler] = &[
 ];
 
 fn now(cx: &mut Context<'_>) -> Duration {
-    cx.now().since(Time::ZERO)
+    cx.now().since_epoch()
 }
 
 /// Does something that needs to know the members as they are.

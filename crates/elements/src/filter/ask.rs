@@ -1,35 +1,30 @@
 //! What `artery pfctl` asks of a filter, as words, and the answers as pfctl prints them.
+use super::log_file::LogFile;
 use super::shared::{Control, SharedFilter, refused};
-use super::worker::{WorkerFilter, since_the_epoch};
+use super::worker::WorkerFilter;
 use artery_engine::{Context, HandlerError};
 use artery_filter::anchors::{Called, calls};
 use artery_filter::engine::Counted;
 use artery_filter::evaluate::{Counters, RuleId, RuleTotals};
 use artery_filter::facts::Interface;
-use artery_filter::names::masked;
 use artery_filter::options::{Limit, Timeout};
 use artery_filter::rule::{Action, Rule};
-use artery_filter::sources::Source;
-use artery_filter::states::{Kill, Verbosity};
+use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::{self, Style};
 use artery_filter::tables::{Command, TableEntry, Tone, command, parse};
-use artery_wire::IpProtocol;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What the handlers of a filter are for.
 pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong";
 /// See [`LOAD`].
-pub(crate) const WORKER: &str = "what `artery pfctl` asks of the packet filter on each worker: `count`, `states [v…]`, `sources`, `kill …`";
-/// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, and `table …`, `enable`, `disable`, `flush …`";
+     `interfaces`, each with `v` for more, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-    let now = since_the_epoch(cx.now());
+    let now = cx.now().since_epoch();
     let words: Vec<&str> = text.split_whitespace().collect();
     let (verb, rest) =
         words.split_first().ok_or_else(|| refused("what of the filter? say 'info' or 'rules'"))?;
@@ -48,6 +43,10 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
         "table" => table(&mut control, rest, now),
         "enable" | "disable" => Ok(enable(shared, &mut control, *verb == "enable", now)),
         "flush" => flush(shared, &mut control, rest),
+        "debug" => debug(&mut control, rest),
+        "etc" => Ok(control.etc().map_or(String::new(), |etc| format!("{}\n", etc.display()))),
+        "log" => Ok(shared.log().map_or_else(|| "none\n".to_string(), log)),
+        "checksum" => Ok(hexadecimal(&control.checksum()) + "\n"),
         _ => Err(refused(format!("'{verb}' is nothing that the filter can be asked"))),
     }
 }
@@ -66,7 +65,18 @@ fn info(
     shared.counted().iter().for_each(|counted| sum.add(counted));
     let mut text = String::new();
     sum.print(&control.status(now), is_verbose, &mut text).map_err(|_| refused("no memory"))?;
-    Ok(text)
+    Ok(text + &shared.log().filter(|_| is_verbose).map_or(String::new(), log))
+}
+
+/// What became of packets that rules log.
+fn log(file: &LogFile) -> String {
+    let [written, lost] = file.counts();
+    format!(
+        "Log {}\n  {:<25} {written:>14}\n  {:<25} {lost:>14}\n",
+        file.path().display(),
+        "packets written",
+        "packets lost"
+    )
 }
 
 /// Rules of the rule set at a path; with what is counted for each where that is wanted.
@@ -219,7 +229,22 @@ fn enable(shared: &SharedFilter, control: &mut Control, is_enabled: bool, now: D
     }
 }
 
-/// `flush rules|tables [ANCHOR]`.
+/// `debug LEVEL`.
+fn debug(control: &mut Control, words: &[&str]) -> Result<String, HandlerError> {
+    let level = match words {
+        [word] => DEBUG_LEVELS.iter().find(|level| *level == word),
+        _ => None,
+    };
+    let level = level.ok_or_else(|| refused(format!("a level is one of {}", DEBUG_LEVELS.join(", "))))?;
+    control.set_debug(level);
+    Ok(format!("debug level set to '{level}'\n"))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `flush rules|tables [ANCHOR]`, `flush options`.
 fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result<String, HandlerError> {
     let anchor = words.get(1).copied().unwrap_or_default();
     match words.first() {
@@ -237,7 +262,12 @@ fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result
             let count = names.lines().map(end).filter(|has_ended| *has_ended).count();
             Ok(format!("{count} tables deleted.\n"))
         }
-        _ => Err(refused("rules or tables can be flushed here")),
+        Some(&"options") => {
+            control.reset_options();
+            shared.renew(control);
+            Ok("pf: options reset\n".into())
+        }
+        _ => Err(refused("rules, tables or options can be flushed here")),
     }
 }
 
@@ -245,105 +275,7 @@ impl WorkerFilter {
     /// `ANCHOR` in a line, then rules: loads them.
     pub(crate) fn load(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let (anchor, rules) = text.split_once('\n').unwrap_or((text, ""));
-        let now = since_the_epoch(cx.now());
+        let now = cx.now().since_epoch();
         self.shared().load(anchor.trim(), "pf.conf", rules.as_bytes(), now).map_err(refused)
     }
-
-    /// Answers what is asked of each copy.
-    pub(crate) fn ask_worker(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        self.begin(cx);
-        let words: Vec<&str> = text.split_whitespace().collect();
-        match words.as_slice() {
-            ["count"] => {
-                self.tell_counts();
-                Ok(String::new())
-            }
-            ["states", flags @ ..] => Ok(self.states(flags.len())),
-            ["kill", rest @ ..] => Ok(format!("{}\n", self.filter.kill(&kill(rest)?).0)),
-            ["flush-states"] => Ok(format!("{}\n", self.filter.flush_states().0)),
-            ["flush-info"] => {
-                self.filter.clear_counted();
-                Ok(String::new())
-            }
-            ["sources"] => Ok(self.sources()),
-            ["kill-sources", networks @ ..] => self.kill_sources(networks),
-            _ => Err(refused(format!("'{text}' is nothing that a worker's filter can be asked"))),
-        }
-    }
-
-    /// Sources that are tracked, a line each.
-    fn sources(&self) -> String {
-        let line = |source: &Source| {
-            let kept = source.kept.map_or_else(|| "0.0.0.0".to_string(), |address| address.to_string());
-            let (states, connections) = (source.states, source.connections);
-            format!("{} -> {kept} ( states {states}, connections {connections} )\n", source.key.address)
-        };
-        self.filter.sources().map(line).collect()
-    }
-
-    /// Forgets sources of these networks, all without any.
-    fn kill_sources(&mut self, networks: &[&str]) -> Result<String, HandlerError> {
-        let networks = networks.iter().map(|word| network(word)).collect::<Result<Vec<_>, _>>()?;
-        let killed = match networks.as_slice() {
-            [] => self.filter.flush_sources(),
-            some => self.filter.kill_sources(|address| {
-                some.iter().any(|(network, length)| masked(address, *length) == masked(*network, *length))
-            }),
-        };
-        Ok(format!("{}\n", killed.0))
-    }
-
-    fn states(&self, verbosity: usize) -> String {
-        let verbosity = [Verbosity::Plain, Verbosity::Verbose, Verbosity::VeryVerbose][verbosity.min(2)];
-        let mut text = String::new();
-        for state in self.filter.states() {
-            let _ = state.print(self.ruling(), verbosity, &mut text);
-        }
-        text
-    }
-}
-
-/// `hosts NET [NET]`, `label TEXT`, `id HEX [CREATOR]`, `key PROTO A in|out B`.
-fn kill(words: &[&str]) -> Result<Kill, HandlerError> {
-    match words {
-        ["hosts", source] => Ok(Kill::Hosts { source: network(source)?, destination: None }),
-        ["hosts", source, destination] => {
-            Ok(Kill::Hosts { source: network(source)?, destination: Some(network(destination)?) })
-        }
-        ["label", label @ ..] => Ok(Kill::Label(label.join(" "))),
-        ["id", id, rest @ ..] => {
-            let hex =
-                |word: &str| u64::from_str_radix(word, 16).map_err(|_| refused(format!("'{word}' is no id")));
-            let creator = rest.first().map(|word| hex(word)).transpose()?;
-            Ok(Kill::Id { id: hex(id)?, creator: creator.map(|creator| creator as u32) })
-        }
-        ["key", protocol, a, way, b] => Ok(Kill::Key {
-            protocol: IpProtocol(
-                protocol.parse().map_err(|_| refused(format!("'{protocol}' is no protocol")))?,
-            ),
-            direction: if *way == "in" {
-                artery_filter::facts::Direction::In
-            } else {
-                artery_filter::facts::Direction::Out
-            },
-            ends: [end(a)?, end(b)?],
-        }),
-        _ => Err(refused("which states? say hosts, label, id or key")),
-    }
-}
-
-fn network(word: &str) -> Result<(IpAddr, u8), HandlerError> {
-    let wrong = || refused(format!("'{word}' is no address or network"));
-    let (address, length) = word.split_once('/').unwrap_or((word, ""));
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let length = if length.is_empty() { longest } else { length.parse().map_err(|_| wrong())? };
-    if length > longest { Err(wrong()) } else { Ok((address, length)) }
-}
-
-/// `ADDRESS,PORT`.
-fn end(word: &str) -> Result<(IpAddr, u16), HandlerError> {
-    let found =
-        word.rsplit_once(',').and_then(|(address, port)| Some((address.parse().ok()?, port.parse().ok()?)));
-    found.ok_or_else(|| refused(format!("'{word}' is no ADDRESS,PORT")))
 }

@@ -1,12 +1,12 @@
 //! A packet filter in the path of a switch: what LINK1 of Veb asks.
 use super::packet_filter::MOST_SWEPT;
-use super::shared::SharedFilter;
-use super::worker::{WorkerFilter, link_header, since_the_epoch};
+use super::shared::{Around, SharedFilter};
+use super::worker::{WorkerFilter, link_header};
 use super::{answers, ports};
-use crate::switch::filter::{FrameFilter, Passage, Spot};
-use artery_engine::{ArgError, Args, Context, DropReason, Packet};
+use crate::switch::filter::{BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
+use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
 use artery_filter::dissect::At;
-use artery_filter::engine::{Answer, Towards};
+use artery_filter::engine::{Answer, Glance, Passed, Through, Towards};
 use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
@@ -18,13 +18,32 @@ use std::sync::Arc;
 /// The filter of a switch on one worker. Its first interfaces behind the loopback are the switch and its ports.
 pub(crate) struct SwitchFilter {
     pub(crate) half: WorkerFilter,
-    /// What the frame that came in last goes on with, and the port that it came by: the next to leave is the same one.
-    came: Option<(u16, Option<StateId>, Tag)>,
+    /// What the frame that came in last goes on with.
+    came: Came,
+    /// Of the frames of a batch.
+    glances: Vec<Glance>,
+}
+
+/// What a frame that came in goes on with.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    /// Its state, if that is what another is found by as it leaves.
+    state: Option<StateId>,
+    tag: Tag,
+}
+
+/// Bytes of a link header without tags.
+const HEADER: usize = 14;
+
+/// What a frame without tags carries.
+#[inline(always)]
+fn packet(frame: &Packet) -> &[u8] {
+    frame.data().get(HEADER..).unwrap_or_default()
 }
 
 /// The rules of a switch's filter, which name the switch and its ports.
 pub(crate) fn shared(args: &Args<'_>, switch: &str, names: &[String]) -> Result<SharedFilter, ArgError> {
-    ports::with_file(args, records(switch, names), args.read("PF")?, args.read("PFLOG")?)
+    ports::with_files(args, records(switch, names), ["PF", "PFLOG", "PFETC"], false)
 }
 
 fn records(switch: &str, names: &[String]) -> Vec<InterfaceRecord> {
@@ -39,7 +58,8 @@ pub fn of_file(
     names: &[String],
     file: &str,
 ) -> Result<Box<dyn FrameFilter>, String> {
-    let rules = SharedFilter::new(domain, ports::with_loopback(records(switch, names)), 1);
+    let ports = ports::with_loopback(records(switch, names));
+    let rules = SharedFilter::new(domain, ports, 1, Around::default());
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
     let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;
@@ -48,7 +68,7 @@ pub fn of_file(
 
 impl SwitchFilter {
     pub(crate) fn new(half: WorkerFilter) -> SwitchFilter {
-        SwitchFilter { half, came: None }
+        SwitchFilter { half, came: Came::default(), glances: Vec::new() }
     }
 
     fn at(&self, passage: &Passage<'_>) -> At {
@@ -64,6 +84,30 @@ impl SwitchFilter {
         At { tag: tag.unwrap_or_default(), ..At::new(Interface(number), direction) }
     }
 
+    /// Looks at frames without tags where they come in, and asks for the memory of their states: those of both ports.
+    fn look(&mut self, batch: &Batch) {
+        let SwitchFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+        glances.clear();
+        glances.extend(batch.iter().map(|frame| filter.glance(packet(frame), Direction::In)));
+        glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        glances.iter().for_each(|glance| filter.approach_linked(glance));
+    }
+
+    /// Tests a frame where it leaves that has passed where it came in.
+    #[cold]
+    fn test_out(
+        &mut self,
+        frame: &mut Packet,
+        passed: Passed,
+        view: &switch::View,
+        (from, to): (u16, u16),
+        cx: &mut Context<'_>,
+    ) -> u16 {
+        self.came = Came { state: passed.state, tag: passed.tag };
+        let passes = self.test(frame, &Passage::leaving(view, from, to), cx);
+        if passes { 0 } else { BLOCKED_OUT }
+    }
+
     /// Sends what the filter says itself. To the receiver of a frame that comes in nothing can be said: where it is, the
     /// switch has yet to find out.
     fn answer(
@@ -74,10 +118,9 @@ impl SwitchFilter {
         passage: &Passage<'_>,
         cx: &mut Context<'_>,
     ) {
-        let port = match (passage.direction, answer.towards, passage.spot) {
-            (switch::Direction::In, Towards::Sender, Spot::Port(port)) => Some(port),
-            (switch::Direction::Out, Towards::Receiver, Spot::Port(port)) => Some(port),
-            (switch::Direction::Out, Towards::Sender, _) => self.came.map(|(port, ..)| port),
+        let port = match (answer.towards, passage.spot) {
+            (Towards::Sender, _) => Some(passage.from),
+            (Towards::Receiver, Spot::Port(port)) if port != passage.from => Some(port),
             _ => None,
         };
         let made = port.zip(answers::frame(answer, frame, header));
@@ -90,6 +133,10 @@ impl SwitchFilter {
 }
 
 impl FrameFilter for SwitchFilter {
+    fn is_idle(&self) -> bool {
+        self.half.is_idle()
+    }
+
     fn begin(&mut self, cx: &mut Context<'_>) {
         self.half.begin(cx);
     }
@@ -101,20 +148,54 @@ impl FrameFilter for SwitchFilter {
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool {
         let Some(header) = link_header(frame.data()) else { return true };
         let (mut at, is_in) = (self.at(passage), passage.direction == switch::Direction::In);
-        let came = if is_in { None } else { self.came };
+        let came = if passage.was_asked { self.came } else { Came::default() };
         if at.tag == Tag(0) {
-            at.tag = came.map_or(Tag(0), |(_, _, tag)| tag);
+            at.tag = came.tag;
         }
-        let tested = self.half.test_frame(frame, header, at, came.and_then(|(_, state, _)| state), cx);
+        let tested = self.half.test_frame(frame, header, at, came.state.filter(|_| !is_in), cx);
         if self.half.has_news() {
-            let (answers, logged) = self.half.news(cx);
+            let answers = self.half.news(cx);
             answers.iter().for_each(|answer| self.answer(answer, frame.data(), header, passage, cx));
-            self.half.shared().log(&logged, since_the_epoch(cx.now()));
         }
-        if let (true, Spot::Port(port)) = (is_in, passage.spot) {
-            self.came = tested.as_ref().ok().map(|passed| (port, passed.state, passed.tag));
+        if let (true, Ok(passed)) = (passage.spot == Spot::Port(passage.from), &tested) {
+            self.came = Came { state: passed.state.filter(|_| is_in), tag: passed.tag };
         }
         tested.is_ok()
+    }
+
+    fn test_all(
+        &mut self,
+        batch: &mut Batch,
+        view: &switch::View,
+        port: u16,
+        ways: &mut [u16],
+        cx: &mut Context<'_>,
+    ) {
+        let from = self.at(&Passage::entering(view, port));
+        // Where all ports are asked about.
+        let is_open = view.has_filter() && from.direction == Direction::In && self.half.is_plain_at(from);
+        self.look(batch);
+        let glances = std::mem::take(&mut self.glances);
+        let (mut last, mut goes_quickly) = (NO_WAY, false);
+        let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
+        for ((frame, glance), way) in each {
+            if *way != last {
+                last = *way;
+                let to = self.at(&Passage::leaving(view, port, last));
+                // At a host's own door directions are those of the host: nothing goes through at once.
+                goes_quickly = is_open && to.direction == Direction::Out && self.half.is_plain_at(to);
+            }
+            let through = match goes_quickly {
+                true => self.half.filter.pass_through(packet(frame), glance, from),
+                false => Through::Unknown,
+            };
+            match through {
+                Through::Passed => (),
+                Through::Unknown => *way |= self.test_both(frame, view, (port, last), cx),
+                Through::Entered(passed) => *way |= self.test_out(frame, passed, view, (port, last), cx),
+            }
+        }
+        self.glances = glances;
     }
 
     fn maintain(&mut self, cx: &mut Context<'_>) {

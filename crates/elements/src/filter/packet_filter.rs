@@ -1,11 +1,12 @@
+use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
-use super::worker::{WorkerFilter, link_header, since_the_epoch};
-use super::{answers, ask, ports};
+use super::worker::{WorkerFilter, link_header};
+use super::{answers, ask, ask_worker, ports};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
 use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Look, Passed, Verdict};
+use artery_filter::engine::{Glance, Passed};
 use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::states::StateId;
 use artery_packet::Packet;
@@ -31,8 +32,10 @@ A packet gets the tag and the state that it had where it came in as annotations,
 leaves, and which spare a search. `route-to` sets the destination annotation, which IPForward follows. Packets that
 a network card was to finish pass whole, unless rules may change addresses or more of packets.
 
-Packets of rules with `log` are written to LOG, as pflog(4) shows them; tcpdump reads it. Rules, tables and states are shown and
-changed by `artery pfctl`.",
+Packets of rules with `log` are added to LOG, as pflog(4) shows them; tcpdump reads it. A thread of its own writes them: of each worker
+1024 may wait, and more are lost and counted. Files that rules name are looked for in ETC if they are in /etc or have no folder.
+`no-route` and `urpf-failed` go by the routes of ROUTER, whose ports have the names of PORT; without it rules that say so are refused.
+Rules, tables and states are shown and changed by `artery pfctl`.",
     example: "
 pf :: PacketFilter(PORT eth0 192.0.2.1/24, PORT eth1 10.0.0.1/24);
 Idle -> pf; Idle -> [1] pf; Idle -> [2] pf; Idle -> [3] pf;
@@ -43,10 +46,12 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         Arg::keyword("PORT", "name, addresses", "", "an interface; any number of them"),
         Arg::keyword("FILE", "filename", "", "the rules"),
         Arg::keyword("LOG", "filename", "", "where packets of rules with `log` are written"),
+        Arg::keyword("ROUTER", "element", "", "the IPRouter whose routes `no-route` and `urpf-failed` mean"),
+        Arg::keyword("ETC", "folder", "", "what rules mean by /etc where they name files"),
     ],
     handlers: &[
         Handler::write("pf_load", ask::LOAD, &Write(|p: &mut PacketFilter, text, cx| p.half.load(text, cx))).once(),
-        Handler::read("pf_worker", ask::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.ask_worker(text, cx)))
+        Handler::read("pf_worker", ask_worker::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.ask_worker(text, cx)))
             .parameters()
             .join(),
         Handler::read("pf", ask::ALL, &Read(|p: &mut PacketFilter, text, cx| ask::all(&p.half.shared().clone(), text, cx)))
@@ -66,7 +71,7 @@ struct PacketFilter {
     ports: usize,
     /// Whether its rules are those of a file; otherwise those that were loaded last.
     has_file: bool,
-    looks: Vec<Option<(usize, Look)>>,
+    glances: Vec<Glance>,
     answers: Vec<(usize, Vec<u8>)>,
 }
 
@@ -79,7 +84,10 @@ impl PacketFilter {
                 args.shared(|| shared)
             }
         };
-        let ports = args.rest("PORT").len();
+        let names: Vec<String> = ports::of_arguments(args)?.into_iter().map(|record| record.name).collect();
+        let routes =
+            args.is_given("ROUTER").then(|| RouterRoutes::new(args, &names, ports::FIRST)).transpose()?;
+        let ports = names.len();
         if ports == 0 || args.inputs() > 2 * ports || args.outputs() > 2 * ports {
             let why = format!(
                 "{ports} ports have as many inputs and outputs for what comes in, and for what leaves"
@@ -89,40 +97,33 @@ impl PacketFilter {
         let half = WorkerFilter::new(&shared, args.copy().0)
             .map_err(|error| ArgError::wrong(format!("there is no memory for states: {error}")))?;
         let has_file = args.read::<Option<String>>("FILE")?.is_some();
-        Ok(PacketFilter { half, ports, has_file, looks: Vec::new(), answers: Vec::new() })
+        let half = half.with_routes(routes);
+        Ok(PacketFilter { half, ports, has_file, glances: Vec::new(), answers: Vec::new() })
     }
 
-    /// Takes all packets apart, and asks for the memory of their states.
-    fn look(&mut self, at: At, batch: &Batch) {
-        self.looks.clear();
-        for packet in batch {
-            let look = link_header(packet.data()).map(|header| {
-                let (at, came) = with_notes(at, packet);
-                (header, self.half.look(&packet.data()[header..], at, came))
-            });
-            self.looks.push(look);
-        }
-        for (_, look) in self.looks.iter_mut().flatten() {
-            self.half.approach(look);
-        }
-    }
-
-    /// Says what becomes of a packet; None if it ends here.
-    fn test(
-        &mut self,
-        mut packet: Packet,
-        look: Option<(usize, Look)>,
-        place: Place,
-        cx: &mut Context<'_>,
-    ) -> Option<Packet> {
-        let Some((header, look)) = look else { return Some(packet) };
-        let verdict = self.half.test(&mut packet.data_mut()[header..], &look, cx);
-        let passed = match verdict {
-            Verdict::Pass(passed) => Ok(passed),
-            Verdict::Drop(reason) => Err(Some(reason)),
-            Verdict::Kept => Err(None),
-            Verdict::Assembled => self.half.test_assembled(&mut packet, header, place.at, cx),
+    /// Looks at all packets, and asks for the memory of their states.
+    fn look(&mut self, direction: Direction, batch: &Batch) {
+        let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+        glances.clear();
+        let out = |packet: &Packet| match state_of(packet) {
+            Some(came) => filter.glance_behind(carried(packet), came),
+            None => filter.glance(carried(packet), Direction::Out),
         };
+        match direction {
+            Direction::In => {
+                glances.extend(batch.iter().map(|packet| filter.glance(carried(packet), direction)))
+            }
+            Direction::Out => glances.extend(batch.iter().map(out)),
+        }
+        glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+    }
+
+    /// Says what becomes of a packet that is not quickly let pass; None if it ends here.
+    #[inline(never)]
+    fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
+        let Some(header) = link_header(packet.data()) else { return Some(packet) };
+        let (at, came) = with_notes(place.at, &packet);
+        let passed = self.half.test_frame(&mut packet, header, at, came, cx);
         if self.half.has_news() {
             self.hear(&packet, header, place, cx);
         }
@@ -143,15 +144,13 @@ impl PacketFilter {
         }
     }
 
-    /// Takes what the filter says itself about a packet, and writes what it logs.
+    /// Takes what the filter says itself about a packet.
     #[cold]
     fn hear(&mut self, packet: &Packet, header: usize, place: Place, cx: &mut Context<'_>) {
-        let (answers, logged) = self.half.news(cx);
-        for answer in &answers {
+        for answer in &self.half.news(cx) {
             let output = place.answers_by(answer.towards, self.ports);
             self.answers.extend(answers::frame(answer, packet.data(), header).map(|frame| (output, frame)));
         }
-        self.half.shared().log(&logged, since_the_epoch(cx.now()));
     }
 
     /// Sends what the filter says itself.
@@ -203,8 +202,27 @@ fn with_notes(at: At, packet: &Packet) -> (At, Option<StateId>) {
         return (at, None);
     }
     let tag = u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG));
-    let state = u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE));
-    (At { tag: Tag(tag), ..at }, StateId::from_bits(state))
+    (At { tag: Tag(tag), ..at }, state_of(packet))
+}
+
+/// The state that a packet had where it came in.
+#[inline(always)]
+fn state_of(packet: &Packet) -> Option<StateId> {
+    StateId::from_bits(u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE)))
+}
+
+/// What a frame carries, if that is IP.
+#[inline(always)]
+fn carried(packet: &Packet) -> &[u8] {
+    match packet.data() {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, rest @ ..] => rest,
+        odd => carried_otherwise(odd),
+    }
+}
+
+#[cold]
+fn carried_otherwise(frame: &[u8]) -> &[u8] {
+    link_header(frame).and_then(|header| frame.get(header..)).unwrap_or_default()
 }
 
 /// Writes down what a packet goes on with.
@@ -232,15 +250,19 @@ impl Element for PacketFilter {
         let direction = if input < self.ports { Direction::In } else { Direction::Out };
         let port = input % self.ports;
         let at = At::new(Interface(port as u16 + ports::FIRST), direction);
-        self.look(at, batch);
-        let mut looks = std::mem::take(&mut self.looks);
-        let mut next = looks.drain(..);
-        batch.filter_map(|packet| {
-            let look = next.next().flatten();
-            self.test(packet, look, Place { at, port }, cx)
+        self.look(direction, batch);
+        let glances = std::mem::take(&mut self.glances);
+        let (is_plain, mut each) = (self.half.is_plain_at(at), glances.iter());
+        batch.filter_map(|mut packet| {
+            let glance = each.next().filter(|_| is_plain);
+            let passed = glance.and_then(|glance| {
+                self.half.filter.pass_quickly(carried(&packet), glance, with_notes(at, &packet).0)
+            });
+            let Some(passed) = passed else { return self.test(packet, Place { at, port }, cx) };
+            note(&mut packet, &passed);
+            Some(packet)
         });
-        drop(next);
-        self.looks = looks;
+        self.glances = glances;
         cx.send_all(input, batch);
         if !self.answers.is_empty() {
             self.send_answers(cx);
@@ -311,8 +333,10 @@ mod tests {
         assert!(passes(&mut bench, 0, &query) && passes(&mut bench, 3, &query));
         assert!(passes(&mut bench, 1, &answer) && passes(&mut bench, 2, &answer));
         assert!(!passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")[..30]));
-        assert_eq!(bench.read("pf_worker", "states").unwrap().lines().count(), 2);
-        assert!(bench.read("pf_worker", "states").unwrap().contains("MULTIPLE"));
+        let states = bench.read("pf_worker", "states 0 -").unwrap();
+        assert!(states.starts_with("0 2\n") && states.lines().count() == 3, "{states}");
+        assert!(states.contains("MULTIPLE"));
+        assert_eq!(bench.read("pf_worker", "states 0 em0"), Ok("0 0\n".into()));
     }
 
     #[test]
@@ -366,7 +390,7 @@ mod tests {
         bench.write("pf_load", "\nblock\n").unwrap();
         assert!(passes(&mut bench, 0, &query) && passes(&mut bench, 2, &answer));
         assert!(!passes(&mut bench, 0, &udp("192.0.2.8", "10.0.0.9")));
-        assert_eq!(bench.read("pf_worker", "kill hosts 192.0.2.9"), Ok("1\n".into()));
+        assert_eq!(bench.read("pf_worker", "kill 0 - hosts 192.0.2.9"), Ok("0 1\n1\n".into()));
         assert!(!passes(&mut bench, 0, &query));
     }
 
@@ -407,10 +431,14 @@ mod tests {
         assert_eq!(bench.read("pf", "disable"), Ok("pf disabled\n".into()));
         assert!(passes(&mut bench, 0, &udp("192.0.2.1", "10.0.0.9")));
         assert_eq!(bench.read("pf", "timeouts").unwrap().lines().count(), 20);
-        for wrong in ["", "nonsense", "flush", "table x", "table x - sing"] {
+        for wrong in ["", "nonsense", "flush", "table x", "table x - sing", "debug", "debug loud"] {
             assert!(bench.read("pf", wrong).is_err(), "{wrong}");
         }
-        for wrong in ["", "nonsense", "kill", "kill hosts x", "kill id z"] {
+        let wrong =
+            ["", "nonsense", "kill", "kill 0 - hosts x", "kill 0 - id z", "states", "states x -", "dump -1"];
+        for wrong in
+            wrong.into_iter().chain(["restore with-rules !", "restore with-rules AAEA", "flush-states 0"])
+        {
             assert!(bench.read("pf_worker", wrong).is_err(), "{wrong}");
         }
     }
@@ -423,5 +451,9 @@ mod tests {
             Bench::refuses(&CLASS, "PORT em0, FILE /nonexistent/pf.conf")
                 .contains("can't read /nonexistent/pf.conf")
         );
+        assert!(
+            Bench::refuses(&CLASS, "PORT em0, LOG /nonexistent/log").contains("can't write /nonexistent/log")
+        );
+        assert!(Bench::refuses(&CLASS, "PORT em0, ETC /nonexistent").contains("there is no such folder"));
     }
 }

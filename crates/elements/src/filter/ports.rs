@@ -1,8 +1,10 @@
 //! The interfaces of a filter as arguments say them, and the filter that knows them.
-use super::shared::SharedFilter;
+use super::log_file::LogFile;
+use super::shared::{Around, SharedFilter};
 use artery_engine::{ArgError, Args};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The number of the first port among the interfaces of a filter: before it is the loopback, which rules may name.
@@ -44,26 +46,37 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 
 /// A filter that knows ports, with the rules of FILE.
 pub(super) fn shared(args: &Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
-    with_file(args, ports, args.read("FILE")?, args.read("LOG")?)
+    with_files(args, ports, ["FILE", "LOG", "ETC"], args.is_given("ROUTER"))
 }
 
-/// The same with rules of a file, if one is given, and a file for what is logged.
-pub(crate) fn with_file(
+/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc.
+pub(crate) fn with_files(
     args: &Args<'_>,
     ports: Vec<InterfaceRecord>,
-    file: Option<String>,
-    log: Option<String>,
+    [file, log, etc]: [&'static str; 3],
+    knows_routes: bool,
 ) -> Result<SharedFilter, ArgError> {
-    let filter = SharedFilter::new(args.domain(), with_loopback(ports), args.copy().1);
-    if let Some(path) = log {
-        filter
-            .log_to(&path)
-            .map_err(|error| ArgError::wrong_at(&path, format!("can't write {path}: {error}")))?;
-    }
-    if let Some(path) = file {
+    let workers = args.copy().1;
+    let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers)).transpose()?;
+    let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
+    let around = Around { log, etc, knows_routes };
+    let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
+    if let Some(path) = args.read::<Option<String>>(file)? {
         load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;
     }
     Ok(filter)
+}
+
+fn open_log(path: &str, workers: usize) -> Result<LogFile, ArgError> {
+    LogFile::open(path, workers)
+        .map_err(|error| ArgError::wrong_at(path, format!("can't write {path}: {error}")))
+}
+
+/// A folder as others find it, too, who are somewhere else.
+fn folder(path: &str) -> Result<PathBuf, ArgError> {
+    let wrong = |why: String| ArgError::wrong_at(path, format!("{path}: {why}"));
+    let folder = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
+    if folder.is_dir() { Ok(folder) } else { Err(wrong("there is no such folder".to_string())) }
 }
 
 /// Loads the rules of a file.

@@ -1,25 +1,26 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
+use super::log_file::LogFile;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
 use artery_filter::engine::{Counted, Settings, Status};
-use artery_filter::evaluate::{Compiled, Counters, load};
+use artery_filter::evaluate::{Compiled, Counters, check, load};
 use artery_filter::facts::Interface;
-use artery_filter::log::{LogRecord, file_header};
 use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, SetOption, Syncookies};
 use artery_filter::rule::{Keep, Place, Ruleset};
 use artery_filter::states::Names;
-use artery_filter::syntax::{self, Environment, parse, unsupported};
+use artery_filter::syntax::{self, Environment, file_in, parse, read_anchors, unsupported};
 use artery_filter::tables::{TableEntry, Tables};
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
-use std::fs::File;
 use std::hash::{Hash, Hasher};
-use std::io::{self, Write as _};
 use std::net::{IpAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How much is told of the filter's own doings if nothing else is said.
+const DEFAULT_DEBUG: &str = "err";
 /// Longest text of rules that is taken.
 const LONGEST: usize = 64 << 20;
 
@@ -29,7 +30,7 @@ pub(crate) struct SharedFilter {
     /// What each worker has counted, as of when it was last asked.
     counted: Mutex<Vec<Counted>>,
     /// Where packets of rules with `log` are written.
-    log: Mutex<Option<File>>,
+    log: Option<LogFile>,
     control: Mutex<Control>,
     /// What each worker counts for the rules that it has.
     counters: Mutex<Vec<Option<Arc<Counters>>>>,
@@ -58,15 +59,32 @@ pub(super) struct Control {
     pub(super) names: syntax::Names,
     settings: Settings,
     debug: String,
-    syncookies: Syncookies,
     /// Since when the filter is on, or off.
     since: Option<Duration>,
     latest: Arc<Ruling>,
+    etc: Option<PathBuf>,
+    knows_routes: bool,
+}
+
+/// What a filter has besides its rules.
+#[derive(Default)]
+pub(crate) struct Around {
+    /// Where packets of rules with `log` are written.
+    pub(crate) log: Option<LogFile>,
+    /// The folder that rules mean by /etc.
+    pub(crate) etc: Option<PathBuf>,
+    /// Whether it knows routes, so that rules may ask for them.
+    pub(crate) knows_routes: bool,
 }
 
 impl SharedFilter {
-    /// A filter on so many workers that knows these interfaces and lets all pass.
-    pub(crate) fn new(domain: &Arc<Domain>, interfaces: Interfaces, workers: usize) -> SharedFilter {
+    /// A filter on so many workers that knows these interfaces and lets all pass; rules mean `etc` by /etc if it is given.
+    pub(crate) fn new(
+        domain: &Arc<Domain>,
+        interfaces: Interfaces,
+        workers: usize,
+        around: Around,
+    ) -> SharedFilter {
         let (anchors, mut tables, settings) = (Anchors::default(), Tables::new(domain), Settings::default());
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
         let latest = Arc::new(Ruling::new(compiled, &settings, &interfaces));
@@ -76,15 +94,16 @@ impl SharedFilter {
             interfaces,
             names: syntax::Names::builtin(),
             settings,
-            debug: "err".into(),
-            syncookies: Syncookies::Never,
+            debug: DEFAULT_DEBUG.into(),
             since: None,
             latest: latest.clone(),
+            etc: around.etc,
+            knows_routes: around.knows_routes,
         };
         SharedFilter {
             ruling: Published::new(domain, latest),
             counted: Mutex::new(vec![Counted::default(); workers]),
-            log: Mutex::default(),
+            log: around.log,
             control: Mutex::new(control),
             counters: Mutex::new(vec![None; workers]),
         }
@@ -131,24 +150,9 @@ impl SharedFilter {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has packets that are logged written to a file, anew.
-    pub(super) fn log_to(&self, path: &str) -> io::Result<()> {
-        let mut file = File::create(path)?;
-        file.write_all(&file_header())?;
-        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        Ok(())
-    }
-
-    /// Writes packets to the log, if there is one. What can't be written is lost: packets don't wait for a disk.
-    pub(super) fn log(&self, records: &[LogRecord], now: Duration) {
-        if records.is_empty() {
-            return;
-        }
-        if let Some(file) = &mut *self.log.lock().unwrap_or_else(PoisonError::into_inner) {
-            let mut bytes = Vec::new();
-            records.iter().for_each(|record| record.write(now, &mut bytes));
-            let _ = file.write_all(&bytes);
-        }
+    /// The file of packets that are logged, if there is one.
+    pub(super) fn log(&self) -> Option<&LogFile> {
+        self.log.as_ref()
     }
 
     /// What all workers count.
@@ -163,14 +167,10 @@ impl SharedFilter {
             return Err(format!("{name}: {} bytes are more than the {LONGEST} that are taken", text.len()));
         }
         let mut control = self.control();
-        let ruleset = control.parse(name, text)?;
-        let options = ruleset.options.clone();
-        let wishes = ruleset.clone();
-        let Control { anchors, tables, interfaces, .. } = &mut *control;
-        let compiled =
-            load((path, ruleset), anchors, tables, interfaces, now).map_err(|errors| lines(&errors))?;
+        let rulesets = control.parse(path, name, text)?;
+        let compiled = control.compile(rulesets, now)?;
         if path.is_empty() {
-            control.take_options(&wishes, options.iter().map(|line| &line.option));
+            control.take_options();
         }
         self.publish(&mut control, compiled);
         Ok(())
@@ -207,6 +207,18 @@ impl Control {
         changes
     }
 
+    /// Sets how much is told of the filter's own doings, as `set debug` does.
+    pub(super) fn set_debug(&mut self, level: &str) {
+        self.debug = level.into();
+    }
+
+    /// Makes all options what they are if none is set; rules, and whether the filter is on, stay.
+    pub(super) fn reset_options(&mut self) {
+        self.anchors.flush_options();
+        self.settings = Settings { is_enabled: self.settings.is_enabled, ..Settings::default() };
+        self.debug = DEFAULT_DEBUG.into();
+    }
+
     /// What `pfctl -s info` prints beside counts.
     pub(super) fn status(&self, now: Duration) -> Status<'_> {
         let name = self.settings.log_interface.and_then(|interface| self.interfaces.get(interface));
@@ -217,7 +229,8 @@ impl Control {
             host_id: self.settings.host_id,
             checksum: self.checksum(),
             log_interface: name.map(|record| record.name.as_str()),
-            syncookies: self.syncookies,
+            // Others are refused when rules are loaded.
+            syncookies: Syncookies::Never,
             state_limit: self.settings.limits.limit(Limit::States),
         }
     }
@@ -232,7 +245,7 @@ impl Control {
     }
 
     /// A number that other rules have otherwise.
-    fn checksum(&self) -> [u8; 16] {
+    pub(super) fn checksum(&self) -> [u8; 16] {
         let halves = [0_u8, 1].map(|half| {
             let mut hasher = DefaultHasher::new();
             half.hash(&mut hasher);
@@ -248,31 +261,76 @@ impl Control {
         checksum
     }
 
-    fn parse(&self, name: &str, text: &[u8]) -> Result<Ruleset, String> {
-        let environment = Environment {
+    /// The folder that rules mean by /etc, if it is another.
+    pub(super) fn etc(&self) -> Option<&Path> {
+        self.etc.as_deref()
+    }
+
+    /// Reads the rules of a path, and those that they load from files, with the paths that they are for.
+    fn parse(&self, path: &str, name: &str, text: &[u8]) -> Result<Vec<(String, Ruleset)>, String> {
+        let environment = self.environment();
+        let settings = syntax::Settings::default();
+        let main = parse(name, text, &environment, &settings).map_err(|faults| lines(&faults))?.ruleset;
+        let (anchors, faults) = read_anchors(path, &main, &environment, &settings);
+        if !faults.is_empty() {
+            return Err(lines(&faults));
+        }
+        let anchors = anchors.into_iter().map(|loaded| (loaded.path, loaded.parsed.ruleset));
+        let all: Vec<_> = std::iter::once((path.to_string(), main)).chain(anchors).collect();
+        let unsupported = all.iter().flat_map(|(_, ruleset)| unsupported(ruleset, self.knows_routes));
+        let unsupported: Vec<_> = unsupported.map(|(place, what)| not_supported(&place, &what)).collect();
+        if unsupported.is_empty() { Ok(all) } else { Err(unsupported.join("\n")) }
+    }
+
+    fn environment(&self) -> Environment<'_> {
+        let read_file = |name: &str| {
+            let file = self.etc.as_deref().map_or_else(|| name.into(), |etc| file_in(etc, name));
+            std::fs::read(file).map_err(|error| error.to_string())
+        };
+        Environment {
             interfaces: self.interfaces.clone(),
             names: self.names.clone(),
-            read_file: Box::new(|file| std::fs::read(file).map_err(|error| error.to_string())),
+            read_file: Box::new(read_file),
             find_host: Box::new(|host| {
                 (host, 0).to_socket_addrs().map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default()
             }),
-        };
-        let parsed =
-            parse(name, text, &environment, &syntax::Settings::default()).map_err(|faults| lines(&faults))?;
-        let unsupported: Vec<String> =
-            unsupported(&parsed.ruleset).iter().map(|(place, what)| not_supported(place, what)).collect();
-        if unsupported.is_empty() { Ok(parsed.ruleset) } else { Err(unsupported.join("\n")) }
+        }
     }
 
-    fn take_options<'a>(&mut self, ruleset: &Ruleset, options: impl Iterator<Item = &'a SetOption>) {
+    /// Puts rule sets in place, all or none of them, and compiles what is there then.
+    fn compile(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
+        let most = self.tables.most_entries;
+        let wrong: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check(path, ruleset, most)).collect();
+        if !wrong.is_empty() {
+            return Err(lines(&wrong));
+        }
+        let before = self.anchors.clone();
+        let compiled = self.compile_each(rulesets, now);
+        if compiled.is_err() {
+            self.anchors = before;
+        }
+        compiled
+    }
+
+    fn compile_each(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
+        let Control { anchors, tables, interfaces, .. } = self;
+        let mut latest = None;
+        for (path, ruleset) in rulesets {
+            let compiled = load((&path, ruleset), anchors, tables, interfaces, now);
+            latest = Some(compiled.map_err(|errors| lines(&errors))?);
+        }
+        latest.ok_or_else(|| "there are no rules".to_string())
+    }
+
+    /// Does what the options of the main rule set say.
+    fn take_options(&mut self) {
+        let Some(main) = self.anchors.get("").cloned() else { return };
         let interfaces = &self.interfaces;
         let is_enabled = self.settings.is_enabled;
-        self.settings = Settings { is_enabled, ..Settings::of(ruleset, |name| interfaces.number(name)) };
-        for option in options {
-            match option {
-                SetOption::Debug(level) => self.debug = level.clone(),
-                SetOption::Syncookies(when) => self.syncookies = *when,
-                _ => (),
+        self.settings = Settings { is_enabled, ..Settings::of(&main, |name| interfaces.number(name)) };
+        for line in &main.options {
+            if let SetOption::Debug(level) = &line.option {
+                self.debug = level.clone();
             }
         }
     }

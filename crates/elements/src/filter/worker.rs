@@ -1,17 +1,13 @@
 //! A packet filter on one worker: its states, and the packets of a batch on their way through it.
+use super::routes::{AskedRoutes, RouterRoutes};
 use super::shared::{Ruling, SharedFilter};
-use artery_engine::{Context, Time};
+use artery_engine::Context;
 use artery_filter::dissect::{At, Reason};
 use artery_filter::engine::{Answer, Event, Filter, Look, Passed, Random, Rules, Verdict};
-use artery_filter::evaluate::Routes;
-use artery_filter::facts::Interface;
-use artery_filter::log::LogRecord;
 use artery_filter::states::StateId;
 use artery_packet::Packet;
 use artery_wire::{EtherType, Ethernet};
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A filter's half that belongs to a worker.
 pub(crate) struct WorkerFilter {
@@ -19,21 +15,8 @@ pub(crate) struct WorkerFilter {
     current: Arc<Ruling>,
     pub(super) filter: Filter,
     worker: usize,
-}
-
-/// There is no routing table to ask: whatever is asked of it holds.
-struct AnyRoute;
-
-impl Routes for AnyRoute {
-    fn has_route(&self, _: IpAddr) -> bool {
-        true
-    }
-    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
-        true
-    }
-    fn has_label(&self, _: IpAddr, _: &str) -> bool {
-        false
-    }
+    /// What rules ask of routes, if there is a router.
+    routes: Option<RouterRoutes>,
 }
 
 impl WorkerFilter {
@@ -42,18 +25,23 @@ impl WorkerFilter {
         let current = shared.ruling_now();
         let filter = Filter::new(current.settings.clone(), &current.compiled, worker, Random::system())?;
         shared.count_by(worker, filter.counters());
-        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker })
+        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker, routes: None })
+    }
+
+    /// The same with a router whose routes rules may ask for.
+    pub(super) fn with_routes(self, routes: Option<RouterRoutes>) -> WorkerFilter {
+        WorkerFilter { routes, ..self }
     }
 
     /// Notes that packets will come from now on.
     pub(crate) fn start(&self, cx: &mut Context<'_>) {
-        self.shared.begin(since_the_epoch(cx.now()));
+        self.shared.begin(cx.now().since_epoch());
     }
 
     /// Begins a batch: the time, and the rules that hold now.
     #[inline]
     pub(crate) fn begin(&mut self, cx: &mut Context<'_>) {
-        let now = since_the_epoch(cx.now());
+        let now = cx.now().since_epoch();
         self.filter.begin(now);
         let latest = self.shared.ruling().read(cx.turn());
         if !Arc::ptr_eq(latest, &self.current) {
@@ -76,6 +64,17 @@ impl WorkerFilter {
         &self.current
     }
 
+    /// Its states, and what holds now.
+    pub(super) fn filter_and_ruling(&mut self) -> (&mut Filter, &Ruling) {
+        (&mut self.filter, &self.current)
+    }
+
+    /// Whether everything passes and nothing else is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_empty = self.current.compiled.rules().is_empty() && !self.filter.has_states();
+        is_empty || !self.current.settings.is_enabled
+    }
+
     /// The rules that all copies share.
     pub(crate) fn shared(&self) -> &Arc<SharedFilter> {
         &self.shared
@@ -96,13 +95,20 @@ impl WorkerFilter {
     /// Says what becomes of a packet that begins with its header of IP, and changes it.
     #[inline]
     pub(crate) fn test(&mut self, packet: &mut [u8], look: &Look, cx: &Context<'_>) -> Verdict {
+        let routes = AskedRoutes { router: self.routes.as_ref(), turn: cx.turn() };
         let rules = Rules {
             compiled: &self.current.compiled,
             turn: cx.turn(),
-            routes: &AnyRoute,
+            routes: &routes,
             names: &*self.current,
         };
         self.filter.test(packet, look, &rules)
+    }
+
+    /// See [`Filter::is_plain_at`].
+    #[inline]
+    pub(crate) fn is_plain_at(&self, at: At) -> bool {
+        self.filter.is_plain_at(at, &self.current.compiled)
     }
 
     /// The same for a frame with one packet of IP, whose link header is so long; nothing else is tested.
@@ -146,21 +152,20 @@ impl WorkerFilter {
         self.filter.has_news()
     }
 
-    /// What the filter sends itself since this was last asked; what others should know is told them.
-    pub(crate) fn news(&mut self, cx: &mut Context<'_>) -> (Vec<Answer>, Vec<LogRecord>) {
+    /// What the filter sends itself since this was last asked; what others should know is told them, and logged.
+    pub(crate) fn news(&mut self, cx: &mut Context<'_>) -> Vec<Answer> {
         if !self.filter.has_news() {
-            return (Vec::new(), Vec::new());
+            return Vec::new();
         }
-        let mut logged = Vec::new();
+        let now = cx.now().since_epoch();
         for event in self.filter.take_events() {
-            match event {
-                Event::Log(record) => logged.push(record),
-                Event::Overload { address, table, .. } => {
-                    self.shared.overload(address, &table, since_the_epoch(cx.now()));
-                }
+            match (event, self.shared.log()) {
+                (Event::Log(record), Some(log)) => log.log(self.worker, record, now),
+                (Event::Log(_), None) => (),
+                (Event::Overload { address, table, .. }, _) => self.shared.overload(address, &table, now),
             }
         }
-        (self.filter.take_answers(), logged)
+        self.filter.take_answers()
     }
 
     /// Says what this worker has counted up to now.
@@ -195,8 +200,4 @@ pub(crate) fn link_header(frame: &[u8]) -> Option<usize> {
     let ethernet = Ethernet::new(frame).ok()?;
     let is_ip = matches!(ethernet.payload_type(), EtherType::IPV4 | EtherType::IPV6);
     is_ip.then(|| frame.len() - ethernet.payload().len())
-}
-
-pub(crate) fn since_the_epoch(time: Time) -> Duration {
-    time.since(Time::ZERO)
 }

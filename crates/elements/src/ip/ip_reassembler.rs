@@ -78,7 +78,7 @@ impl IpReassembler {
         let whole =
             Whole { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 };
         let (is_first, longest) = (ip.fragment_offset() == 0, ip.total_length());
-        let (bytes, now) = (ip_header::bytes(&packet).to_vec(), cx.now().since(Time::ZERO));
+        let (bytes, now) = (ip_header::bytes(&packet).to_vec(), cx.now().since_epoch());
         let mut kept = Some(packet);
         if let Some(of) = self.all.of(&whole) {
             of.longest = of.longest.max(longest);
@@ -158,7 +158,7 @@ impl Element for IpReassembler {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let given_up = self.all.expire(cx.now().since(Time::ZERO));
+        let given_up = self.all.expire(cx.now().since_epoch());
         self.give_up(given_up, cx);
         self.wake(cx);
         true

@@ -2,7 +2,7 @@
 use super::changes::{Change, Refused};
 use super::ip_router::IpRouter;
 use super::{explain, port_text, show_events, show_ports, show_routes};
-use artery_engine::{Context, Handler, HandlerError, Read, Time, Write};
+use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use std::time::Duration;
 
 /// All of them.
@@ -110,7 +110,7 @@ pub(super) static HANDLERS: &[Handler] = &[
 
 /// The time as tables know it: since the epoch.
 pub(super) fn now(cx: &mut Context<'_>) -> Duration {
-    cx.now().since(Time::ZERO)
+    cx.now().since_epoch()
 }
 
 /// Changes the tables and lets the router do what follows.

@@ -1,7 +1,7 @@
 //! What happens to a router's ports while it runs, as text.
 use super::ip_router::IpRouter;
 use super::route_text::port_of;
-use artery_engine::{ArgValue as _, Context, HandlerError, Time};
+use artery_engine::{ArgValue as _, Context, HandlerError};
 use artery_table::PortId;
 use artery_table::router::{RouterError, Tables};
 use artery_wire::EtherAddr;
@@ -20,7 +20,7 @@ pub(super) enum Change {
 
 /// `PORT up|down|mtu BYTES|ether ADDRESS`: lets the router know.
 pub(super) fn write(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-    let now = cx.now().since(Time::ZERO);
+    let now = cx.now().since_epoch();
     let done = {
         let mut tables = r.router.tables();
         read(r, &tables, text).and_then(|(port, change)| {

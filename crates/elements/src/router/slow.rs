@@ -56,7 +56,7 @@ pub(super) struct Job<'a, 'c> {
 
 impl<'a, 'c: 'a> Job<'a, 'c> {
     pub(super) fn new(router: &'a SharedRouter, cx: &'a mut Context<'c>) -> Job<'a, 'c> {
-        let (turn, now) = (cx.turn(), cx.now().since(Time::ZERO));
+        let (turn, now) = (cx.turn(), cx.now().since_epoch());
         Job { router, cx, turn, now }
     }
     /// The router's ports and ways, in this turn.

@@ -1,6 +1,6 @@
 //! What Veb can be asked and told while it runs.
 use super::veb::Veb;
-use crate::filter::ask;
+use crate::filter::{ask, ask_worker};
 use artery_engine::{Handler, Read, Write};
 
 /// All of them.
@@ -51,7 +51,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .parameters(),
     Handler::write("pf_load", ask::LOAD, &Write(|v: &mut Veb, text, cx| v.filter()?.load(text, cx))).once(),
-    Handler::read("pf_worker", ask::WORKER, &Read(|v: &mut Veb, text, cx| v.filter()?.ask_worker(text, cx)))
+    Handler::read("pf_worker", ask_worker::WORKER, &Read(|v: &mut Veb, text, cx| v.filter()?.ask_worker(text, cx)))
         .parameters()
         .join(),
     Handler::read("pf", ask::ALL, &Read(|v: &mut Veb, text, cx| ask::all(&v.filter()?.shared().clone(), text, cx)))

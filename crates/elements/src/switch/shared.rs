@@ -1,8 +1,11 @@
 //! What the copies of a Veb on several workers share, made of its arguments.
+use super::links::Links;
 use artery_engine::{ArgError, Args, HandlerError};
 use artery_lang::args::unquote;
+use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::command::{Command, PortFlag, VlanId, parse, parse_rule};
 use artery_table::switch::{Config, MOST_ENTRIES, Port, Role, Switch};
+use artery_wire::EtherAddr;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -11,10 +14,12 @@ const LONGEST_FILE: u64 = 1 << 20;
 
 /// A switch, as its copies know it.
 pub(super) struct SharedSwitch {
-    pub(super) switch: Switch,
+    pub(super) spanning: SpanningSwitch,
     pub(super) name: String,
     /// The names of its ports, in the order of inputs and outputs.
     pub(super) names: Vec<String>,
+    /// What this machine calls the interfaces behind them, where they are any.
+    pub(super) devices: Vec<String>,
     /// What IFCONFIG said, until the first copy starts.
     first_words: Vec<String>,
 }
@@ -25,27 +30,47 @@ impl SharedSwitch {
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         check_ports(args, names.len())?;
         let name = config.name.clone();
-        let switch = Switch::new(args.domain(), config).map_err(|why| ArgError::wrong(why.to_string()))?;
+        let addresses = addresses(args, &name, &names)?;
+        let spanning = SpanningSwitch::new(args.domain(), config, &addresses)
+            .map_err(|why| ArgError::wrong(why.to_string()))?;
         let shared = SharedSwitch {
-            switch,
+            spanning,
             name,
+            devices: names.iter().map(|name| args.names().device(name).to_string()).collect(),
             names,
             first_words: args.rest("IFCONFIG").iter().map(|text| unquote(text)).collect(),
         };
         for words in &shared.first_words {
-            // Addresses get their age by the clock, which runs when the router does.
-            shared.tell(words, Duration::ZERO).map_err(|why| wrong("IFCONFIG", words, why))?;
+            // Addresses get their age by the clock, which runs when the router does. Of the tree nothing is to be sent
+            // while all links are down.
+            let told = shared.tell(words, Duration::ZERO, &mut Outgoing::new());
+            told.map_err(|why| wrong("IFCONFIG", words, why))?;
         }
         Ok(shared)
     }
 
+    pub(super) fn switch(&self) -> &Switch {
+        self.spanning.switch()
+    }
+
+    /// Says what the links of all ports are.
+    pub(super) fn set_links(&self, links: &Links, now: Duration, outgoing: &mut Outgoing) {
+        let all = (0..).zip(links.all());
+        all.for_each(|(port, link)| self.spanning.set_link(port, link, now, outgoing));
+    }
+
     /// Does what words of ifconfig say, up to the first command that is refused.
-    pub(super) fn tell(&self, words: &str, now: Duration) -> Result<(), HandlerError> {
+    pub(super) fn tell(
+        &self,
+        words: &str,
+        now: Duration,
+        outgoing: &mut Outgoing,
+    ) -> Result<(), HandlerError> {
         let words: Vec<&str> = words.split_whitespace().collect();
         for command in parse(&words).map_err(refused)? {
             match &command {
                 Command::RuleFile(file) => self.add_rules(file, now)?,
-                command => self.switch.apply(command, now).map_err(refused)?,
+                command => self.spanning.apply(command, now, outgoing).map_err(refused)?,
             }
         }
         Ok(())
@@ -65,7 +90,7 @@ impl SharedSwitch {
                 rules.push(parse_rule(&words).map_err(|why| refused(format!("{file}:{number}: {why}")))?);
             }
         }
-        let apply = |rule| self.switch.apply(&Command::Rule(Box::new(rule)), now);
+        let apply = |rule| self.switch().apply(&Command::Rule(Box::new(rule)), now);
         rules.into_iter().try_for_each(apply).map_err(|why| refused(format!("{file}: {why}")))
     }
 
@@ -81,6 +106,29 @@ pub(super) fn refused(why: impl Display) -> HandlerError {
 
 fn wrong(argument: &str, text: &str, why: impl Display) -> ArgError {
     ArgError::wrong_at(text, format!("{argument} {text}: {why}"))
+}
+
+/// The addresses that ports send messages between bridges from, of which the lowest is the switch's own: that of ETHER,
+/// or else those of the interfaces. If there is none, it is made of the switch's name, so that it stays the same.
+fn addresses(args: &Args<'_>, switch: &str, ports: &[String]) -> Result<Vec<EtherAddr>, ArgError> {
+    if let Some(address) = args.read::<Option<EtherAddr>>("ETHER")? {
+        return match address.is_group() || address == EtherAddr::ZERO {
+            true => Err(wrong("ETHER", &address.to_string(), "is no address of a station")),
+            false => Ok(vec![address; ports.len()]),
+        };
+    }
+    let known: Vec<Option<EtherAddr>> = ports.iter().map(|port| args.names().ether(port)).collect();
+    let own = known.iter().flatten().min().copied().unwrap_or_else(|| of_name(switch));
+    Ok(known.into_iter().map(|address| address.unwrap_or(own)).collect())
+}
+
+/// An address of local administration, by a sum over the name (FNV-1a).
+fn of_name(name: &str) -> EtherAddr {
+    let sum = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let [a, b, c, d, e, ..] = sum.to_be_bytes();
+    EtherAddr([2, a, b, c, d, e])
 }
 
 fn config(args: &Args<'_>) -> Result<Config, ArgError> {
@@ -141,6 +189,10 @@ fn connect(config: &mut Config, text: &str) -> Result<(), ArgError> {
     for word in words {
         let (on, bare) = word.strip_prefix('-').map_or((true, word), |bare| (false, bare));
         match (word, PortFlag::ALL.into_iter().find(|flag| flag.word() == bare)) {
+            (_, Some(flag)) if flag.is_of_tree() => {
+                let wants = "is of the spanning tree; IFCONFIG takes it, as in";
+                return Err(wrong("PORT", &text, format!("'{word}' {wants} IFCONFIG \"{word} {name}\"")));
+            }
             (_, Some(flag)) => flags.push((flag, on)),
             ("vport", _) => port.is_vport = true,
             ("sticky", _) => port.is_sticky = true,

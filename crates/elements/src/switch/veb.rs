@@ -1,11 +1,17 @@
 use super::filter::{Filters, FrameFilter};
 use super::handlers::HANDLERS;
+use super::links::Links;
 use super::shared::{SharedSwitch, refused};
+use super::speak::send_all;
 use super::worker::{Batches, Scratch};
 use crate::filter::frame_filter::{self, SwitchFilter};
 use crate::filter::shared::SharedFilter;
 use crate::filter::worker::WorkerFilter;
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, StartError, Time};
+use artery_device::Ports;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, Interest, StartError, Time,
+};
+use artery_table::stp::Outgoing;
 use artery_table::switch::Question;
 use artery_table::switch::counts::Counts;
 use artery_wire::EtherType;
@@ -25,7 +31,8 @@ came from. Every frame belongs to a VLAN: that of its tag, if the port is in it 
 (`untagged`, which is VNETID if nothing else was said). Addresses are known by VLAN.
 
 The packet filter has the rules of PF, or those that `artery pfctl` loads; their names for interfaces are those of the switch and its
-ports. Packets of rules with `log` are written to PFLOG, as pflog(4) shows them.
+ports. Packets of rules with `log` are added to PFLOG, as pflog(4) shows them, by a thread of its own. Files that rules name are
+looked for in PFETC if they are in /etc or have no folder.
 
 What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start, and by the
 handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [vport] [detached] [sticky] [FLAG…]`. A `vport` is the
@@ -36,11 +43,17 @@ with a `-`. Without PORT and SPAN there are as many ports as inputs or outputs a
 
 With LINK0 tags of VLANs that the port is not in pass untouched, as part of a frame of the port's own VLAN, and so do frames to
 those reserved addresses (01:80:c2:00:00:00 to 0f) that a bridge of providers passes on; RESERVED names further ones by
-their last two digits. With LINK1 a packet filter sees IPv4 and IPv6 of untagged frames as they come in and as they go out.
+their last two digits. With LINK1 a packet filter sees IPv4 and IPv6 of untagged frames as they come in and as they go out. At vports it
+sees them without LINK1, too.
 
 With as many outputs again as there are ports, output N + I takes what came by port I and is the host's: everything
 while the switch is down, frames of a port that is detached, and untagged ones of a port that says `passthrough`. Without
 them such frames are dropped.
+
+Ports of which IFCONFIG says `stp` take part in a spanning tree (RSTP, and STP to neighbors that speak nothing else), which holds
+those back that would close a circle. The switch is known to others by ETHER; else by the lowest address of the interfaces
+that its ports are called after; else by one that is made of its own name. Links of interfaces are followed: what is down
+gets no frames.
 
 Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are learned, and
 frames to others go to all ports; with EVICT an old one makes room. Of an address that moves between ports more than five
@@ -61,11 +74,13 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
         Arg::keyword("LINK1", "bool", "false", "whether a packet filter sees IP"),
         Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
         Arg::keyword("RESERVED", "hex digits", "", "reserved addresses that are forwarded, as `0e`; any number of them"),
+        Arg::keyword("ETHER", "EtherAddress", "", "by which the spanning tree knows it; the lowest of its ports' if not given"),
         Arg::keyword("EVICT", "bool", "false", "whether a new address takes the place of an old one when there is no room"),
         Arg::keyword("LEARN_RATE", "addresses", "0", "most new addresses and moves a second; 0 for no limit"),
         Arg::keyword("DAMPING", "time", "10s", "in what time an address may move five times; 0 for no limit"),
         Arg::keyword("PF", "filename", "", "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded"),
         Arg::keyword("PFLOG", "filename", "", "where packets of rules with `log` are written"),
+        Arg::keyword("PFETC", "folder", "", "what rules mean by /etc where they name files"),
         Arg::keyword("IFCONFIG", "words", "", "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done in order"),
     ],
     handlers: HANDLERS,
@@ -88,8 +103,15 @@ pub(super) struct Veb {
     /// Whether these are those of a file; otherwise those that were loaded last.
     has_rules_of_file: bool,
     scratch: Scratch,
-    /// Whether this is the copy that looks after the addresses of all.
-    is_first: bool,
+    /// Which of its copies it is; the first looks after the addresses and links of all.
+    copy: usize,
+    ports: Arc<Ports>,
+    /// The links of all ports, at the first copy.
+    links: Option<Links>,
+    /// What is to be sent by its first run.
+    first_words: Outgoing,
+    /// When it next looks after what gets old.
+    next_sweep: Time,
 }
 
 impl Veb {
@@ -111,17 +133,21 @@ impl Veb {
         Ok(Veb {
             rules,
             has_rules_of_file: args.read::<Option<String>>("PF")?.is_some(),
-            counts: shared.switch.counts(),
+            counts: shared.switch().counts(),
             shared,
             filter: None,
             filters: args.resource(),
             scratch: Scratch::default(),
-            is_first: args.copy().0 == 0,
+            copy: args.copy().0,
+            ports: args.resource(),
+            links: None,
+            first_words: Outgoing::new(),
+            next_sweep: Time::ZERO,
         })
     }
 
     fn own_filter(&self, cx: &mut Context<'_>) -> Result<SwitchFilter, StartError> {
-        let half = WorkerFilter::new(&self.rules, cx.worker());
+        let half = WorkerFilter::new(&self.rules, self.copy);
         let half = half.map_err(|error| {
             StartError::new(format!("there is no memory for the packet filter's states: {error}"))
         })?;
@@ -137,37 +163,81 @@ impl Veb {
 
     /// Does what words of ifconfig say.
     pub(super) fn ifconfig(&mut self, words: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.shared.tell(words, now(cx))
+        let mut outgoing = Outgoing::new();
+        let told = self.shared.tell(words, now(cx), &mut outgoing);
+        self.speak(&outgoing, cx);
+        told
+    }
+
+    /// Sends what the spanning tree says, and wakes when it has more to say.
+    fn speak(&mut self, outgoing: &Outgoing, cx: &mut Context<'_>) {
+        send_all(outgoing, &self.counts, cx);
+        let deadline = self.shared.spanning.next_deadline(now(cx)).map(|next| Time::ZERO + next);
+        cx.wake_at(deadline.map_or(self.next_sweep, |deadline| deadline.min(self.next_sweep)));
+    }
+
+    /// Begins to follow the interfaces behind ports. What the spanning tree says to that is sent when all elements have
+    /// started: until then nobody could hear it.
+    fn open_links(&mut self, cx: &mut Context<'_>) {
+        let links = Links::open(&self.ports, &self.shared.devices);
+        if let Some(error) = &links.trouble {
+            let name = cx.name().to_string();
+            cx.say(&format!("{name}: can't hear of its ports' links: {error}; they count as they are now"));
+        }
+        self.shared.set_links(&links, now(cx), &mut self.first_words);
+        self.links = Some(links);
+    }
+
+    /// Looks for what became of links.
+    fn follow_links(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
+        let Some(links) = &mut self.links else { return };
+        if links.take() {
+            self.shared.set_links(links, now(cx), outgoing);
+        }
+        if let Some(file) = links.file() {
+            cx.watch(file, Interest::Readable);
+        }
+    }
+
+    /// Forgets what is too old.
+    fn sweep(&mut self, cx: &mut Context<'_>) {
+        self.next_sweep = cx.now() + SWEEP;
+        if self.copy == 0 {
+            self.shared.switch().sweep(now(cx));
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.maintain(cx);
+        }
     }
 
     pub(super) fn show(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.shared.switch.show(now(cx)))
+        Ok(self.shared.spanning.show(now(cx)))
     }
 
     pub(super) fn addresses(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.shared.switch.addresses(now(cx)))
+        Ok(self.shared.switch().addresses(now(cx)))
     }
 
     pub(super) fn rules(&mut self, port: &str) -> Result<String, HandlerError> {
         let port = Some(port.trim()).filter(|port| !port.is_empty());
-        self.shared.switch.rules(port).map_err(refused)
+        self.shared.switch().rules(port).map_err(refused)
     }
 
     pub(super) fn commands(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let commands = self.shared.switch.commands(now(cx));
+        let commands = self.shared.spanning.commands(now(cx));
         Ok(commands.iter().map(|command| format!("{command}\n")).collect())
     }
 
     pub(super) fn drops(&mut self) -> Result<String, HandlerError> {
-        Ok(self.shared.switch.drops())
+        Ok(self.shared.switch().drops())
     }
 
     pub(super) fn stats(&mut self) -> Result<String, HandlerError> {
-        Ok(self.shared.switch.stats())
+        Ok(self.shared.switch().stats())
     }
 
     pub(super) fn moves(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.shared.switch.moves(now(cx)))
+        Ok(self.shared.switch().moves(now(cx)))
     }
 
     /// What would become of `IF DST SRC [VID] [TYPE]`.
@@ -177,7 +247,7 @@ impl Veb {
                 "wanted is IF DST SRC [VID] [TYPE], such as em0 02:00:00:00:00:01 02:00:00:00:00:02 7 0x0806";
             refused(format!("'{frame}' is no frame; {wanted}"))
         })?;
-        Ok(self.shared.switch.explain(&question, now(cx), cx.turn()))
+        Ok(self.shared.switch().explain(&question, now(cx), cx.turn()))
     }
 
     fn question(&self, frame: &str) -> Option<Question> {
@@ -202,7 +272,7 @@ impl Veb {
 }
 
 fn now(cx: &mut Context<'_>) -> Duration {
-    cx.now().since(Time::ZERO)
+    cx.now().since_epoch()
 }
 
 impl Element for Veb {
@@ -211,49 +281,61 @@ impl Element for Veb {
             Some(filter) => Some(filter),
             None => Some(Box::new(self.own_filter(cx)?)),
         };
-        let then = cx.now() + SWEEP;
-        cx.wake_at(then);
+        self.next_sweep = cx.now() + SWEEP;
+        cx.wake_at(self.next_sweep);
+        if self.copy == 0 {
+            self.open_links(cx);
+            cx.schedule();
+        }
         Ok(())
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let Veb { shared, counts, filter, scratch, .. } = self;
-        let (switch, turn, now) = (&shared.switch, cx.turn(), now(cx));
-        if let Some(filter) = filter.as_mut().filter(|_| switch.view(turn).has_filter()) {
+        let (switch, turn, now) = (shared.switch(), cx.turn(), now(cx));
+        let (all, vports) = (switch.view(turn).has_filter(), switch.view(turn).has_vports());
+        let mut is_asked = all;
+        if let Some(filter) = filter.as_mut().filter(|_| all || vports) {
             filter.begin(cx);
-            if filter.wants_finished() {
+            is_asked |= !filter.is_idle();
+            if is_asked && filter.wants_finished() {
                 cx.finish(batch);
             }
         }
         let mut batches = Batches {
-            switch,
+            spanning: &shared.spanning,
             view: switch.view(turn),
             table: switch.table(turn),
             counts,
-            filter: filter.as_deref_mut(),
+            filter: filter.as_deref_mut().filter(|_| is_asked),
             port: input as u16,
             now,
+            has_heard: false,
         };
         batches.switch(batch, scratch, cx);
+        if batches.has_heard {
+            self.speak(&Outgoing::new(), cx);
+        }
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let time = cx.now();
-        if self.is_first {
-            self.shared.switch.sweep(now(cx));
+        let mut outgoing = std::mem::take(&mut self.first_words);
+        self.follow_links(&mut outgoing, cx);
+        self.shared.spanning.tick(now(cx), &mut outgoing);
+        if cx.now() >= self.next_sweep {
+            self.sweep(cx);
         }
-        if let Some(filter) = &mut self.filter {
-            filter.maintain(cx);
-        }
-        cx.wake_at(time + SWEEP);
+        self.speak(&outgoing, cx);
         true
     }
 
-    /// Takes over the addresses that a switch of the same name has learned.
+    /// Takes over the addresses that a switch of the same name has learned, and its spanning tree.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<Veb>() else { return };
-        if self.is_first {
-            self.shared.switch.take_over(&old.shared.switch, now(cx));
+        if self.copy == 0 {
+            let (ours, before) = (&self.shared.spanning, &old.shared.spanning);
+            ours.take_over(before, now(cx), &mut self.first_words);
+            cx.schedule();
         }
         if let (Some(filter), Some(old)) = (&mut self.filter, &mut old.filter) {
             filter.take_over(&mut **old, !self.has_rules_of_file);
@@ -263,3 +345,5 @@ impl Element for Veb {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tree_tests;

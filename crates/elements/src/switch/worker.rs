@@ -1,10 +1,12 @@
 //! A batch of frames on its way through a switch.
-use super::filter::{FrameFilter, Passage, Spot};
+use super::filter::{BLOCKED_IN, BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
+use super::speak::send_all;
 use super::tag;
 use artery_engine::{Batch, Context, DropReason, Packet};
+use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::counts::Counts;
 use artery_table::switch::decide::{self, Cause, Change, Entered, Many, Notes, Stop, Way};
-use artery_table::switch::{Direction, Learned, MacKey, MacTable, Sight, Switch, View, seconds};
+use artery_table::switch::{Direction, Entry, Learned, MacKey, MacTable, Sight, Switch, View, seconds};
 use std::time::Duration;
 
 /// No port: the frame is looked at one by one.
@@ -15,21 +17,30 @@ const ODD: u16 = u16::MAX;
 pub(super) struct Scratch {
     notes: Notes,
     ways: Vec<u16>,
+    /// Of frames whose source was not seen in this second: which they are, and where that is known.
+    stale: Vec<(usize, Entry)>,
 }
 
 /// The switch for the time of a batch.
 pub(super) struct Batches<'a> {
-    pub(super) switch: &'a Switch,
+    pub(super) spanning: &'a SpanningSwitch,
     pub(super) view: &'a View,
     pub(super) table: &'a MacTable,
     pub(super) counts: &'a Counts,
+    /// None if it would let everything pass.
     pub(super) filter: Option<&'a mut (dyn FrameFilter + 'static)>,
     /// The port that frames come by.
     pub(super) port: u16,
     pub(super) now: Duration,
+    /// Whether there was something for the spanning tree.
+    pub(super) has_heard: bool,
 }
 
 impl Batches<'_> {
+    fn switch_itself(&self) -> &Switch {
+        self.spanning.switch()
+    }
+
     /// Switches frames: all at once what meets nothing but the table, and the rest one by one.
     #[inline]
     pub(super) fn switch(&mut self, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
@@ -47,7 +58,7 @@ impl Batches<'_> {
     }
 
     fn switch_plain(&mut self, vlan: u16, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
-        let Scratch { notes, ways } = scratch;
+        let Scratch { notes, ways, stale } = scratch;
         let mut bytes = 0;
         notes.note(
             self.table,
@@ -59,15 +70,18 @@ impl Batches<'_> {
         );
         self.counts.ports[usize::from(self.port)].received[1].add(bytes);
         ways.clear();
-        match self.filter.is_some() && self.view.has_filter() {
-            false => ways.extend((0..notes.len()).map(|frame| self.quick(notes, frame))),
-            true => {
-                self.filter_plain(notes, ways, batch, cx);
-                bytes = batch.iter().map(|frame| frame.len() as u64).sum();
-            }
+        let is_asked = self.filter.is_some();
+        if !(is_asked && self.view.is_filtered_at(self.port)) {
+            ways.extend((0..notes.len()).map(|frame| self.quick(notes, frame)));
+        }
+        if is_asked && (ways.is_empty() || ways.iter().any(|way| self.view.is_vport(*way))) {
+            ways.clear();
+            self.filter_plain(notes, ways, stale, batch, cx);
+            bytes = batch.iter().map(|frame| frame.len() as u64).sum();
         }
         let Some(first) = ways.first().copied() else { return };
-        if first != ODD && ways.iter().all(|way| *way == first) {
+        // All are compared, as that is quicker than to stop at the first that differs.
+        if first != ODD && ways.iter().fold(0, |differ, way| differ | (way ^ first)) == 0 {
             self.count_sent(first, batch.len() as u64, bytes);
             return cx.send_all(usize::from(first), batch);
         }
@@ -89,29 +103,51 @@ impl Batches<'_> {
     }
 
     /// The same, with a packet filter on the way. Frames that it blocks end here.
-    fn filter_plain(&mut self, notes: &Notes, ways: &mut Vec<u16>, batch: &mut Batch, cx: &mut Context<'_>) {
+    fn filter_plain(
+        &mut self,
+        notes: &Notes,
+        ways: &mut Vec<u16>,
+        stale: &mut Vec<(usize, Entry)>,
+        batch: &mut Batch,
+        cx: &mut Context<'_>,
+    ) {
         let now = seconds(self.now);
-        let mut numbers = 0..;
-        batch.filter_map(|mut frame| {
-            let number = numbers.next()?;
-            let quick = notes.quick(number, self.view, self.table, self.port, now);
-            let Some((to, source)) = quick else {
+        stale.clear();
+        for number in 0..notes.len() {
+            let Some((to, source)) = notes.quick(number, self.view, self.table, self.port, now) else {
                 ways.push(ODD);
-                return Some(frame);
+                continue;
             };
-            let is_ip = notes.is_ip(number);
-            if is_ip && !self.pass(&mut frame, Spot::Port(self.port), Direction::In, None, false, cx) {
-                self.drop(frame, self.port, Cause::Filter, cx);
-                return None;
+            ways.push(if notes.is_ip(number) { to } else { to | NO_WAY });
+            if source.seen() != now {
+                stale.push((number, source));
             }
-            self.table.refresh(source, now);
-            if is_ip && !self.pass(&mut frame, Spot::Port(to), Direction::Out, None, false, cx) {
-                self.drop(frame, to, Cause::Filter, cx);
-                return None;
-            }
-            ways.push(to);
-            Some(frame)
-        });
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.test_all(batch, self.view, self.port, ways, cx);
+        }
+        let let_in = stale.iter().filter(|(number, _)| ways[*number] & BLOCKED_IN == 0);
+        let_in.for_each(|(_, source)| self.table.refresh(*source, now));
+        self.keep_unblocked(ways, batch, cx);
+    }
+
+    /// Drops what a filter has blocked, and takes its marks from the ways of the rest.
+    fn keep_unblocked(&mut self, ways: &mut Vec<u16>, batch: &mut Batch, cx: &mut Context<'_>) {
+        let is_blocked = |way: u16| way != ODD && way & (BLOCKED_IN | BLOCKED_OUT) != 0;
+        if ways.iter().any(|way| is_blocked(*way)) {
+            let mut each = ways.iter();
+            batch.filter_map(|frame| {
+                let way = *each.next()?;
+                if !is_blocked(way) {
+                    return Some(frame);
+                }
+                let port = if way & BLOCKED_IN != 0 { self.port } else { way & (NO_WAY - 1) };
+                self.drop(frame, port, Cause::Filter, cx);
+                None
+            });
+            ways.retain(|way| !is_blocked(*way));
+        }
+        ways.iter_mut().filter(|way| **way != ODD).for_each(|way| *way &= NO_WAY - 1);
     }
 
     /// Switches a frame, step by step.
@@ -119,6 +155,9 @@ impl Batches<'_> {
         let Some(sight) = Sight::new(frame.data()) else {
             return self.drop(frame, self.port, Cause::TooShort, cx);
         };
+        if sight.is_for_bridges() && self.view.is_up() && self.hear(&frame, cx) {
+            return cx.discard(frame, DropReason::Consumed);
+        }
         if let Err(stop) = decide::meet(self.view, self.port, &sight) {
             return self.stop(frame, stop, cx);
         }
@@ -138,6 +177,16 @@ impl Batches<'_> {
         self.go(frame, &entered, cx);
     }
 
+    /// Hands a frame for all bridges to the spanning tree, and sends what it says to that; says whether it took it.
+    #[cold]
+    fn hear(&mut self, frame: &Packet, cx: &mut Context<'_>) -> bool {
+        let mut outgoing = Outgoing::new();
+        let is_heard = self.spanning.receive(self.port, frame.data(), self.now, &mut outgoing);
+        self.has_heard |= is_heard;
+        send_all(&outgoing, self.counts, cx);
+        is_heard
+    }
+
     /// Sends a frame that was taken in where it goes.
     fn go(&mut self, mut frame: Packet, entered: &Entered, cx: &mut Context<'_>) {
         let Some(sight) = Sight::new(frame.data()) else {
@@ -152,19 +201,39 @@ impl Batches<'_> {
             Ok(change) => change,
             Err(cause) => return self.drop(frame, to, cause, cx),
         };
-        let is_filtered = decide::is_filtered_out(self.view, entered, to);
-        if is_filtered && !self.pass_marked(&mut frame, Spot::Port(to), Direction::Out, entered, cx) {
-            return self.drop(frame, to, Cause::Filter, cx);
+        if self.passes_out(&mut frame, to, entered, cx) {
+            return self.leave(frame, to, change, cx);
         }
-        self.leave(frame, to, change, cx);
+        self.drop(frame, to, Cause::Filter, cx);
+    }
+
+    /// Whether the packet filter lets a frame leave by a port.
+    fn passes_out(&mut self, frame: &mut Packet, to: u16, entered: &Entered, cx: &mut Context<'_>) -> bool {
+        let is_filtered = decide::is_filtered_out(self.view, entered, to);
+        !is_filtered || self.pass_marked(frame, Spot::Port(to), Direction::Out, entered, cx)
+    }
+
+    /// Sends a frame, or a copy, that goes to many. The filter was asked at the switch; the host asks its own.
+    fn leave_as_one(
+        &mut self,
+        mut frame: Packet,
+        (to, change): (u16, Change),
+        entered: &Entered,
+        cx: &mut Context<'_>,
+    ) {
+        match !self.view.is_vport(to) || self.passes_out(&mut frame, to, entered, cx) {
+            true => self.leave(frame, to, change, cx),
+            false => self.drop(frame, to, Cause::Filter, cx),
+        }
     }
 
     /// Sends a frame to all ports that may have it: copies, and the frame itself to the last one.
     fn flood(&mut self, mut frame: Packet, entered: &Entered, many: Many, cx: &mut Context<'_>) {
-        if !self.switch.may_flood(self.view, self.port, many, self.now) {
+        if !self.switch_itself().may_flood(self.view, self.port, many, self.now) {
             return self.drop(frame, self.port, Cause::Storm, cx);
         }
-        if entered.is_filtered && !self.pass_marked(&mut frame, Spot::Switch, Direction::Out, entered, cx) {
+        let is_filtered = entered.is_filtered && self.view.has_filter();
+        if is_filtered && !self.pass_marked(&mut frame, Spot::Switch, Direction::Out, entered, cx) {
             return self.drop(frame, self.port, Cause::Filter, cx);
         }
         let mut last: Option<(u16, Change)> = None;
@@ -172,10 +241,10 @@ impl Batches<'_> {
             let Some(sight) = Sight::new(frame.data()) else { continue };
             match decide::leave(self.view, &sight, entered, to, Some(many)) {
                 Ok(change) => {
-                    if let Some((to, change)) = last.replace((to, change))
+                    if let Some(target) = last.replace((to, change))
                         && let Some(copy) = cx.duplicate(&frame)
                     {
-                        self.leave(copy, to, change, cx);
+                        self.leave_as_one(copy, target, entered, cx);
                     }
                 }
                 Err(cause @ (Cause::Protected | Cause::Rule | Cause::NonIp)) => self.count_stop(to, cause),
@@ -184,7 +253,7 @@ impl Batches<'_> {
         }
         self.counts.flooded.add(1);
         match last {
-            Some((to, change)) => self.leave(frame, to, change, cx),
+            Some(target) => self.leave_as_one(frame, target, entered, cx),
             None => self.drop(frame, self.port, Cause::Nowhere, cx),
         }
     }
@@ -203,8 +272,8 @@ impl Batches<'_> {
                 return;
             }
             Some(entry) if entry.is_static() => Learned::Stays,
-            None if self.switch.is_full() => Learned::Full,
-            _ => self.switch.learn(key, self.port, self.view.is_sticky(self.port), self.now),
+            None if self.switch_itself().is_full() => Learned::Full,
+            _ => self.switch_itself().learn(key, self.port, self.view.is_sticky(self.port), self.now),
         };
         self.counts.learned[learned as usize].add(1);
     }
@@ -248,25 +317,10 @@ impl Batches<'_> {
         entered: &Entered,
         cx: &mut Context<'_>,
     ) -> bool {
-        self.pass(frame, spot, direction, entered.mark.as_deref(), entered.is_tagged(), cx)
-    }
-
-    /// Asks the packet filter, if there is one.
-    fn pass(
-        &mut self,
-        frame: &mut Packet,
-        spot: Spot,
-        direction: Direction,
-        mark: Option<&str>,
-        is_tagged: bool,
-        cx: &mut Context<'_>,
-    ) -> bool {
-        let is_reversed = matches!(spot, Spot::Port(port) if self.view.is_vport(port));
-        let direction = match (direction, is_reversed) {
-            (Direction::In, false) | (Direction::Out, true) => Direction::In,
-            _ => Direction::Out,
-        };
-        let passage = Passage { spot, direction, mark, is_tagged };
+        let was_asked = direction == Direction::Out && entered.is_filtered;
+        let plain = Passage::plain(self.view, spot, direction, self.port);
+        let (mark, is_tagged) = (entered.mark.as_deref(), entered.is_tagged());
+        let passage = Passage { was_asked, mark, is_tagged, ..plain };
         self.filter.as_mut().is_none_or(|filter| filter.test(frame, &passage, cx))
     }
 

@@ -3,8 +3,8 @@ use super::super::filter::{Filters, FrameFilter, Passage, Spot};
 use super::*;
 use artery_engine::{Bench, DropReason, Packet, Resources};
 use artery_table::switch::Direction;
-use artery_wire::EtherAddr;
 use artery_wire::build::{arp_request, ether, ip4};
+use artery_wire::{EtherAddr, TcpFlags};
 use std::sync::Mutex;
 
 const A: &str = "02:00:00:00:00:0a";
@@ -282,6 +282,76 @@ fn a_vport_has_its_directions_reversed_and_rules_hand_their_marks_on() {
 }
 
 #[test]
+fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
+    let ports = "PORT em0, PORT vport0 vport, PORT em2";
+    let (mut bench, asked) = filtered(ports, ", IFCONFIG \"-link1\"", None);
+    let to_host = (Spot::Port(1), Direction::In, None);
+    let from_host = (Spot::Port(1), Direction::Out, None);
+    goes(&mut bench, 0, &frame(ALL, A), &[1, 2]);
+    assert_eq!(taken(&asked), std::slice::from_ref(&to_host), "also what goes to many");
+    goes(&mut bench, 1, &frame(A, B), &[0]);
+    assert_eq!(taken(&asked), std::slice::from_ref(&from_host));
+    goes(&mut bench, 2, &frame(A, C), &[0]);
+    goes(&mut bench, 0, &frame(C, A), &[2]);
+    assert!(taken(&asked).is_empty());
+    goes(&mut bench, 0, &frame(B, A), &[1]);
+    goes(&mut bench, 1, &frame(A, B), &[0]);
+    assert_eq!(taken(&asked), [to_host, from_host]);
+    goes(&mut bench, 1, &arp_request(B, "10.0.0.1", "10.0.0.2").bytes(), &[0, 2]);
+    assert!(taken(&asked).is_empty());
+    let said = bench.read("explain", &format!("em0 {ALL} {A}")).unwrap();
+    assert!(said.contains("leaves by vport0, if the packet filter lets it\nleaves by em2\n"), "{said}");
+
+    for (blocks, others) in
+        [((Spot::Port(1), Direction::In), &[2][..]), ((Spot::Port(1), Direction::Out), &[1, 2])]
+    {
+        let (mut bench, _) = filtered(ports, ", IFCONFIG \"-link1\"", Some(blocks));
+        goes(&mut bench, 0, &frame(ALL, A), others);
+        let back = frame(A, B);
+        goes(&mut bench, 1, &back, if blocks.1 == Direction::In { &[0] } else { &[] });
+        assert_eq!(bench.drops().count(DropReason::Filtered), 1);
+    }
+}
+
+#[test]
+fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pf.conf");
+    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\nblock on em0\n";
+    std::fs::write(&file, rules).unwrap();
+    let pf = format!("PF \"{}\"", file.display());
+    let mut bench = of("PORT em0, PORT vport0 vport, PORT em2", 3, 3, &pf);
+    let tcp = |port| ether(B, A).ip4(ip4().tcp(1000, port).flags(TcpFlags::SYN)).bytes();
+    goes(&mut bench, 0, &tcp(22), &[1, 2]);
+    let answer = ip4().src("10.0.0.2").dst("10.0.0.1").tcp(22, 1000).flags(TcpFlags::SYN | TcpFlags::ACK);
+    goes(&mut bench, 1, &ether(A, B).ip4(answer).bytes(), &[0]);
+    // Two on the host's way in, and none of the switch's own ports, whatever rules say of these.
+    bench.push(0, tcp(23));
+    let reset = bench.take(0).expect("who asked is told");
+    assert_eq!(reset.data()[..12], [[2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 0xb]].concat());
+    bench.expect_nothing_more();
+    goes(&mut bench, 1, &frame(A, B), &[]);
+    goes(&mut bench, 2, &frame(A, C), &[0]);
+    bench.expect_dropped(DropReason::Filtered, 2);
+}
+
+#[test]
+fn a_batch_from_another_port_meets_the_filter_where_it_goes_to_the_host() {
+    let blocks = Some((Spot::Port(1), Direction::In));
+    let (mut bench, asked) =
+        filtered("PORT em0, PORT vport0 vport, PORT em2", ", IFCONFIG \"-link1\"", blocks);
+    for (port, source) in [(0, A), (1, B), (2, C)] {
+        bench.push(port, arp_request(source, "10.0.0.1", "10.0.0.2").bytes());
+    }
+    (0..3).for_each(|output| drop(bench.take_all(output)));
+    let packets: Vec<_> = [C, B, C, B].map(|to| bench.packet(frame(to, A))).into();
+    bench.push_packets(0, packets);
+    assert_eq!((bench.take_all(1).len(), bench.take_all(2).len()), (0, 2));
+    assert_eq!(taken(&asked).len(), 2);
+    bench.expect_dropped(DropReason::Filtered, 2);
+}
+
+#[test]
 fn what_a_filter_blocks_ends_whether_it_is_known_where_it_goes_or_not() {
     for blocks in
         [(Spot::Port(0), Direction::In), (Spot::Port(1), Direction::Out), (Spot::Switch, Direction::Out)]
@@ -469,7 +539,6 @@ fn what_can_not_be_is_refused_with_the_remedy() {
     for (config, said) in [
         ("PORT em0, PORT em0", "em0 is in the switch already"),
         ("PORT em0 fast", "'fast' is none of vport, detached"),
-        ("PORT em0 stp", "no spanning tree"),
         ("PORT em0, SPAN em1", "1 inputs and 1 outputs are connected; 2 ports need as many outputs"),
         ("VNETID 4095", "is none of 1 to 4094"),
         ("MAXADDR 0", "is none of 1 to"),

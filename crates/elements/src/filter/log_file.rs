@@ -1,0 +1,219 @@
+//! The file of packets that rules log. A thread writes it, so that no worker waits for a disk, nor for another worker.
+//!
+//! Each worker may have so many records waiting; what it logs beyond them is lost and counted. So neither a slow disk nor a
+//! flood that one worker logs takes anything from the others.
+use artery_filter::log::{LogRecord, file_header};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Records of a worker that may wait to be written.
+const MOST_WAITING: usize = 1024;
+/// Records that are written at once.
+const MOST_AT_ONCE: usize = 64;
+/// How long the end of a filter waits until all is written.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A file that workers log to.
+pub(crate) struct LogFile {
+    path: PathBuf,
+    counts: Arc<Counts>,
+    /// Taken at the end, which the thread takes as its own.
+    records: Option<SyncSender<Waiting>>,
+    ended: Mutex<Receiver<()>>,
+}
+
+/// A record on its way.
+struct Waiting {
+    worker: usize,
+    time: Duration,
+    record: LogRecord,
+}
+
+/// What is counted.
+struct Counts {
+    waiting: Box<[OfWorker]>,
+    written: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// Records of a worker that wait, in a line of the cache of their own.
+#[derive(Default)]
+#[repr(align(64))]
+struct OfWorker(AtomicUsize);
+
+impl LogFile {
+    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log.
+    pub(crate) fn open(path: &str, workers: usize) -> io::Result<LogFile> {
+        let file = append_to(Path::new(path))?;
+        let waiting = (0..workers).map(|_| OfWorker::default()).collect();
+        let counts = Arc::new(Counts { waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
+        let (records, taken) = sync_channel(workers * MOST_WAITING);
+        let (end, ended) = sync_channel(1);
+        let of_thread = counts.clone();
+        std::thread::Builder::new().name("pflog".to_string()).spawn(move || {
+            write(file, &taken, &of_thread);
+            // Nobody may be waiting for it any more.
+            let _ = end.send(());
+        })?;
+        Ok(LogFile { path: path.into(), counts, records: Some(records), ended: Mutex::new(ended) })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many records were written, and how many were lost.
+    pub(crate) fn counts(&self) -> [u64; 2] {
+        [self.counts.written.load(Relaxed), self.counts.lost.load(Relaxed)]
+    }
+
+    /// Has a worker's record written; what can't be is lost: packets don't wait for a disk.
+    pub(crate) fn log(&self, worker: usize, record: LogRecord, time: Duration) {
+        let Some(of_worker) = self.counts.waiting.get(worker) else { return };
+        let has_room = of_worker.0.load(Relaxed) < MOST_WAITING;
+        if has_room {
+            of_worker.0.fetch_add(1, Relaxed);
+        }
+        let waiting = Waiting { worker, time, record };
+        let is_on_its_way = has_room && self.records.as_ref().is_some_and(|to| to.try_send(waiting).is_ok());
+        if !is_on_its_way {
+            self.counts.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for LogFile {
+    /// Ends the thread, and waits a little until it has written all.
+    fn drop(&mut self) {
+        drop(self.records.take());
+        // A disk that takes nothing must not keep the router from its end.
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = ended.recv_timeout(PATIENCE);
+    }
+}
+
+/// Opens a file behind its end; one that is new gets its head.
+fn append_to(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    let kind = file.metadata()?;
+    let head = file_header();
+    if !kind.is_file() || kind.len() == 0 {
+        file.write_all(&head)?;
+        return Ok(file);
+    }
+    let mut found = Vec::new();
+    File::open(path)?.take(head.len() as u64).read_to_end(&mut found)?;
+    match found == head {
+        true => Ok(file),
+        false => {
+            let why = "there is something else than a log of packets; remove it, or name another file";
+            Err(io::Error::new(io::ErrorKind::InvalidData, why))
+        }
+    }
+}
+
+/// Writes what comes until nobody can log any more.
+fn write(mut file: File, taken: &Receiver<Waiting>, counts: &Counts) {
+    let mut bytes = Vec::new();
+    while let Ok(first) = taken.recv() {
+        bytes.clear();
+        let mut records = 0;
+        for waiting in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
+            waiting.record.write(waiting.time, &mut bytes);
+            counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
+            records += 1;
+        }
+        match write_whole(&mut file, &bytes) {
+            Ok(()) => counts.written.fetch_add(records, Relaxed),
+            Err(_) => counts.lost.fetch_add(records, Relaxed),
+        };
+    }
+}
+
+/// Writes records, or none: readers find no way past one that was cut short.
+fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    let before = file.metadata()?;
+    file.write_all(bytes).inspect_err(|_| {
+        if before.is_file() {
+            // Where even this fails there is nothing left to do.
+            let _ = file.set_len(before.len());
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_filter::dissect::Reason;
+    use artery_filter::facts::{Direction, Family};
+    use artery_filter::log::LogAction;
+
+    fn record() -> LogRecord {
+        LogRecord {
+            log: 0,
+            action: LogAction::Block,
+            reason: Reason::Match,
+            interface: "em0".into(),
+            anchor: String::new(),
+            rule: Some(1),
+            rule_in_anchor: None,
+            family: Family::Inet,
+            direction: Direction::In,
+            length: 28,
+            packet: vec![0x45; 28],
+        }
+    }
+
+    /// The length of a record in a file.
+    const RECORD: u64 = 16 + 64 + 28;
+
+    #[test]
+    fn what_is_logged_is_in_the_file_at_the_end_and_the_next_log_goes_on_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pflog");
+        for times in 1..=2 {
+            let log = LogFile::open(path.to_str().unwrap(), 2).unwrap();
+            (0..100).for_each(|n| log.log(n % 2, record(), Duration::from_secs(7)));
+            drop(log);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + times * 100 * RECORD);
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_worker_leaves_the_others_their_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pflog");
+        let log = LogFile::open(path.to_str().unwrap(), 2).unwrap();
+        (0..50 * MOST_WAITING).for_each(|_| log.log(0, record(), Duration::ZERO));
+        let [_, lost] = log.counts();
+        log.log(1, record(), Duration::ZERO);
+        assert_eq!(log.counts()[1], lost, "the other's is on its way");
+        drop(log);
+        let written = (std::fs::metadata(&path).unwrap().len() - 24) / RECORD;
+        assert_eq!(written + lost, 50 * MOST_WAITING as u64 + 1);
+    }
+
+    #[test]
+    fn what_is_no_log_is_left_alone_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("letter");
+        std::fs::write(&path, "dear reader").unwrap();
+        let error = LogFile::open(path.to_str().unwrap(), 1).err().unwrap().to_string();
+        assert!(error.contains("name another file"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"dear reader");
+        assert!(LogFile::open(folder.path().join("no/such").to_str().unwrap(), 1).is_err());
+    }
+
+    #[test]
+    fn what_a_disk_does_not_take_is_lost_and_counted() {
+        let log = LogFile::open("/dev/full", 1);
+        // Its head can't be written either.
+        assert!(log.is_err());
+    }
+}

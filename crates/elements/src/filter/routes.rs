@@ -1,0 +1,70 @@
+//! What rules ask of routes: `no-route` and `urpf-failed`, by the tables of an IPRouter, which packets read without a lock.
+use crate::router::shared;
+use artery_engine::{ArgError, Args};
+use artery_filter::evaluate::Routes;
+use artery_filter::facts::Interface;
+use artery_rcu::Turn;
+use artery_table::PortId;
+use artery_table::path::Outcome;
+use artery_table::router::Readers;
+use std::net::IpAddr;
+
+/// The routes of a router for a worker's filter, which knows its ports by other numbers.
+pub(crate) struct RouterRoutes {
+    readers: Readers,
+    /// By interface; None for those that are no ports of the router.
+    ports: Vec<Option<PortId>>,
+}
+
+impl RouterRoutes {
+    /// Those of the router that the argument ROUTER names; `names` are the interfaces in their order, `first` the number of the
+    /// first of them.
+    pub(crate) fn new(args: &Args<'_>, names: &[String], first: u16) -> Result<RouterRoutes, ArgError> {
+        let router = shared::router(args)?;
+        let views = router.tables().ports();
+        let number = |name: &String| {
+            let found = views.iter().position(|view| view.name == *name);
+            let known = || views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", ");
+            found.map(|number| Some(PortId(number as u16))).ok_or_else(|| {
+                let why = format!("PORT {name} is no port of {}, whose ports are {}", router.name(), known());
+                ArgError::wrong_at(name, why)
+            })
+        };
+        let mut ports = vec![None; first.into()];
+        ports.extend(names.iter().map(number).collect::<Result<Vec<_>, _>>()?);
+        Ok(RouterRoutes { readers: router.readers().clone(), ports })
+    }
+}
+
+/// Routes as rules ask for them in a turn. Rules that ask where there is no router are refused when they are loaded.
+pub(super) struct AskedRoutes<'a, 'r> {
+    pub(super) router: Option<&'a RouterRoutes>,
+    pub(super) turn: &'a Turn<'r>,
+}
+
+impl Routes for AskedRoutes<'_, '_> {
+    /// Routes that say to drop a packet are routes, and so are those to the router itself.
+    fn has_route(&self, address: IpAddr) -> bool {
+        let Some(RouterRoutes { readers, .. }) = self.router else { return true };
+        let outcome = match address {
+            IpAddr::V4(address) => readers.v4.explain(self.turn, address.to_bits(), |_| 0).decision.outcome,
+            IpAddr::V6(address) => readers.v6.explain(self.turn, address.to_bits(), |_| 0).decision.outcome,
+        };
+        outcome != Outcome::NoRoute
+    }
+
+    /// Addresses of a link are at each of them.
+    fn leads_to(&self, address: IpAddr, interface: Interface) -> bool {
+        let Some(RouterRoutes { readers, ports }) = self.router else { return true };
+        let Some(Some(port)) = ports.get(usize::from(interface.0)).copied() else { return true };
+        match address {
+            IpAddr::V4(address) => readers.v4.leads_by(self.turn, address.to_bits(), Some(port)),
+            IpAddr::V6(address) if address.is_unicast_link_local() => true,
+            IpAddr::V6(address) => readers.v6.leads_by(self.turn, address.to_bits(), Some(port)),
+        }
+    }
+
+    fn has_label(&self, _: IpAddr, _: &str) -> bool {
+        false
+    }
+}
