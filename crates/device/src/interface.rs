@@ -60,6 +60,16 @@ impl Interface {
     pub fn list() -> Vec<String> {
         sys::interface_names()
     }
+    /// Megabits a second that its link carries now, and whether both ways at once; `None` where nobody knows.
+    pub fn speed(&self) -> Option<(u32, bool)> {
+        let socket = control_socket(&self.name).ok()?;
+        let answer: [u8; 44] = sys::ask_driver(socket.as_fd(), &self.name, sys::Driver::Link).ok()?;
+        // `speed`, `duplex` and `speed_hi` of `struct ethtool_cmd`.
+        let megabits = u32::from(u16::from_ne_bytes([answer[28], answer[29]])) << 16
+            | u32::from(u16::from_ne_bytes([answer[12], answer[13]]));
+        let is_known = megabits != 0 && megabits < u32::from(u16::MAX) << 16 && megabits != u16::MAX.into();
+        is_known.then_some((megabits, answer[14] != 0))
+    }
     /// Brings it up.
     pub fn bring_up(&self) -> Result<(), DeviceError> {
         let doing = "bringing it up";

@@ -47,6 +47,7 @@ pub use host_addresses::{HostAddress, host_addresses};
 pub use interface::Interface;
 pub use link_news::LinkNews;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
+pub use netdev::{XdpFeatures, xdp_features};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};

@@ -19,7 +19,10 @@ const CONTROLLER: u16 = 16;
 const DEV_GET: u8 = 1;
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
-/// `NETDEV_XDP_ACT_XSK_ZEROCOPY`.
+/// `NETDEV_XDP_ACT_*`.
+const BASIC: u64 = 1;
+const REDIRECT: u64 = 2;
+const SEND: u64 = 4;
 const ZERO_COPY: u64 = 8;
 
 /// A message of any family. Attributes are not looked into before they are asked for: there are those in others, whose
@@ -59,18 +62,37 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
     }
 }
 
-/// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that do not
-/// know the question are an error.
-pub(crate) fn has_zero_copy(index: u32) -> io::Result<bool> {
+/// What the driver of an interface can do with XDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpFeatures {
+    /// It runs programs, and sends on what they redirect: all that forwarding takes where frames arrive.
+    pub redirects: bool,
+    /// It sends frames that a program elsewhere redirects to it. Some virtual links do so only after their other end has
+    /// a program, or joins frames (GRO).
+    pub sends_redirected: bool,
+    /// It gives frames to AF_XDP sockets without copying them.
+    pub zero_copy: bool,
+}
+
+/// What the driver of an interface can do with XDP. Kernels that do not know the question are an error.
+pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let question = Message::asking(DEV_GET, IFINDEX, &index.to_ne_bytes());
-    Ok(says_zero_copy(&ask(&socket, question, family(&socket)?)?))
+    Ok(said_features(&ask(&socket, question, family(&socket)?)?))
 }
 
-fn says_zero_copy(answer: &Message) -> bool {
-    answer.value(XDP_FEATURES).is_some_and(|features| u64::from_ne_bytes(features) & ZERO_COPY != 0)
+fn said_features(answer: &Message) -> XdpFeatures {
+    let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
+    let has = |wanted: u64| features & wanted == wanted;
+    XdpFeatures { redirects: has(BASIC | REDIRECT), sends_redirected: has(SEND), zero_copy: has(ZERO_COPY) }
+}
+
+/// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that do not
+/// know the question are an error.
+pub(crate) fn has_zero_copy(index: u32) -> io::Result<bool> {
+    xdp_features(index).map(|features| features.zero_copy)
 }
 
 /// The number that the kernel has given the family.
@@ -124,7 +146,7 @@ fn read(answer: &[u8]) -> io::Result<Message> {
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(bytes: &[u8]) {
     if let Ok(answer) = read(bytes) {
-        let _ = (says_zero_copy(&answer), said_family(&answer));
+        let _ = (said_features(&answer), said_family(&answer));
     }
 }
 
@@ -164,7 +186,12 @@ mod tests {
         assert_eq!(said_family(&read(&answer(&[&groups, &short, &[0, 0]])).unwrap()), Some(33));
         assert_eq!(said_family(&read(&answer(&[&number])).unwrap()), None, "of another length");
         let features = attribute(XDP_FEATURES, &(ZERO_COPY | 1).to_ne_bytes());
-        assert!(says_zero_copy(&read(&answer(&[&features])).unwrap()));
-        assert!(!says_zero_copy(&read(&answer(&[&groups])).unwrap()));
+        let said = said_features(&read(&answer(&[&features])).unwrap());
+        assert_eq!(
+            said,
+            XdpFeatures { zero_copy: true, ..XdpFeatures::default() },
+            "one of two is not enough"
+        );
+        assert_eq!(said_features(&read(&answer(&[&groups])).unwrap()), XdpFeatures::default());
     }
 }

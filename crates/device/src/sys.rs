@@ -163,6 +163,8 @@ pub(crate) enum Driver {
     Name,
     /// `struct ethtool_channels`.
     Channels,
+    /// `struct ethtool_cmd`.
+    Link,
     /// `struct ethtool_value`, as all that follow: flags.
     Flags,
     ReceiveChecksum,
@@ -178,6 +180,7 @@ impl Driver {
         match self {
             Driver::Name => 0x03,
             Driver::Channels => 0x3c,
+            Driver::Link => 0x01,
             Driver::Flags => 0x25,
             Driver::ReceiveChecksum => 0x14,
             Driver::SendChecksum => 0x16,
@@ -191,6 +194,7 @@ impl Driver {
         match self {
             Driver::Name => 196,
             Driver::Channels => 36,
+            Driver::Link => 44,
             _ => 8,
         }
     }
