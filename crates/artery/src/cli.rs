@@ -6,7 +6,7 @@ pub(crate) use run::RunOptions;
 
 use crate::job::Input;
 use crate::load::Reading;
-use crate::{bsd, explain, flow, neighbor, pfctl, route, router, show, watch};
+use crate::{adopt, bsd, explain, flow, neighbor, pfctl, route, router, show, watch};
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
@@ -89,6 +89,12 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
 An interface is used by AF_XDP, whose frames its driver puts into the router's memory, or by packet sockets; the
 argument METHOD of FromDevice overrides what is said here.")]
     Devices(DevicesOptions),
+    /// Forward between ports beside the kernel, by its routes; or say what could be
+    #[command(
+        override_usage = "artery adopt [--path PATH] PORT PORT...\n       artery adopt --dry-run [--for TIME] [--json] [PORT]...",
+        after_long_help = adopt::EXAMPLES
+    )]
+    Adopt(adopt::AdoptOptions),
     /// Show the manual page of an element, or the help of a command
     #[command(after_long_help = "Examples:\n  artery help DecIPTTL\n  artery help run")]
     Help {

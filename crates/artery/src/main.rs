@@ -1,6 +1,7 @@
 //! The program `artery`: a software router that speaks the Click language.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod ask;
 mod bench;
 mod bsd;
@@ -71,6 +72,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Elements(options) => elements::command(&options),
         Command::Devices(options) => devices::command(&options),
         Command::Help { topic } => elements::help(topic.as_deref()),
+        Command::Adopt(options) => adopt::command(&options),
         Command::Handler(options) => control_socket::call(&options),
         Command::Netstat(options) => netstat::command(&options),
         Command::Trace(options) => trace::command(&options),

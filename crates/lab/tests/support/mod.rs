@@ -1,6 +1,8 @@
 //! A router between two hosts of one network: started from the program, waited for, and ended cleanly.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
 
+pub mod adopting;
+
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Output, Process, Result, Rig, RigError, Signal};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,400 @@
+//! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
+use super::hops::{Exit, Hops, Key};
+use super::layout::{Flags, MOST_PORTS, PortRecord, own_bit_v4, own_bit_v6};
+use super::memory::{Counters, Memory, NoMemory};
+use super::program::{At, Fibs, program};
+use super::routes::{Fib, NoFib, Routes};
+use super::ways::Ways;
+use crate::kernel::{Family, Link, LinkKind};
+use crate::mirror::{Keep, Sink, Way, WayId};
+use artery_device::bpf::{self, Hook};
+use artery_rcu::{Domain, Reader};
+use artery_table::{Fib4Fast, Fib6, Prefix};
+use artery_wire::EtherAddr;
+use rustix::fd::OwnedFd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
+const GENERIC: u32 = 1 << 1;
+const NATIVE: u32 = 1 << 2;
+
+/// Who runs the program of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The driver, before the kernel has made a frame its own.
+    Native,
+    /// The kernel in the driver's place, for any interface, with less to gain.
+    Generic,
+    /// The kernel, when it has taken a frame over with all that its sender left to a card: checksums, and the cutting into
+    /// segments.
+    Tc,
+}
+
+impl Mode {
+    fn at(self) -> At {
+        match self {
+            Mode::Native | Mode::Generic => At::Xdp,
+            Mode::Tc => At::Tc,
+        }
+    }
+    fn hook(self) -> Hook {
+        match self {
+            Mode::Native => Hook::Xdp { flags: NATIVE },
+            Mode::Generic => Hook::Xdp { flags: GENERIC },
+            Mode::Tc => Hook::TcxIngress,
+        }
+    }
+}
+
+/// What can go wrong.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no memory to share with programs.
+    Memory(NoMemory),
+    /// There is no FIB.
+    Fib(NoFib),
+    /// More interfaces than there is room for.
+    TooManyPorts,
+    /// A program can't be loaded, or not put at an interface.
+    Program(u32, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Memory(error) => error.fmt(f),
+            Error::Fib(error) => error.fmt(f),
+            Error::TooManyPorts => {
+                write!(f, "more than {MOST_PORTS} ports, VLANs counted; adopt fewer")
+            }
+            Error::Program(_, error) => match error.kind() {
+                io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => f.write_str(
+                    "another XDP program is at the interface; 'ip link set DEV xdp off' removes it",
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    f.write_str("the kernel refuses the program; CAP_BPF and CAP_NET_ADMIN are needed")
+                }
+                _ => write!(f, "the kernel does not take the program: {error}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<NoMemory> for Error {
+    fn from(error: NoMemory) -> Error {
+        Error::Memory(error)
+    }
+}
+
+impl From<NoFib> for Error {
+    fn from(error: NoFib) -> Error {
+        Error::Fib(error)
+    }
+}
+
+/// An interface with a program.
+struct Attached {
+    port: u32,
+    link: OwnedFd,
+    mode: Mode,
+}
+
+/// An adopted interface, or a VLAN of one.
+struct Member {
+    port: u32,
+    /// The interface that carries it, if it is a VLAN.
+    carrier: Option<(u32, u16)>,
+    mac: EtherAddr,
+}
+
+impl Member {
+    fn record(&self, index: u32, flags: Flags) -> PortRecord {
+        PortRecord { mac: self.mac, device: self.carrier.map_or(index, |(carrier, _)| carrier), flags }
+    }
+}
+
+/// Who forwards by programs in the kernel's hooks.
+///
+/// Whatever it is told changes the tables at once; what must wait for runs of programs to end waits for
+/// [`settle`](Accelerator::settle), and goes to the kernel meanwhile.
+pub struct Accelerator {
+    memory: Memory,
+    domain: Arc<Domain>,
+    /// Stands for the programs: its turn ends when their runs have.
+    reader: Reader,
+    hops: Hops,
+    ways: Ways,
+    ipv4: Routes<u32, Fib4Fast>,
+    ipv6: Routes<u128, Fib6>,
+    adopted: BTreeSet<u32>,
+    attached: BTreeMap<u32, Attached>,
+    members: BTreeMap<u32, Member>,
+    free_ports: BTreeSet<u32>,
+    keep: [Keep; 2],
+    /// Interfaces whose packets of a family the user's policy leaves to the kernel.
+    withheld: BTreeSet<(bool, u32)>,
+    by_ports: [bool; 2],
+    own: BTreeSet<IpAddr>,
+    is_loading: bool,
+}
+
+impl Accelerator {
+    /// Makes tables, for interfaces that are yet to be adopted.
+    pub fn new() -> Result<Accelerator, Error> {
+        let domain = Domain::new();
+        Ok(Accelerator {
+            memory: Memory::new()?,
+            reader: domain.reader(),
+            hops: Hops::new(),
+            ways: Ways::new(),
+            ipv4: Routes::new(&domain)?,
+            ipv6: Routes::new(&domain)?,
+            domain,
+            adopted: BTreeSet::new(),
+            attached: BTreeMap::new(),
+            members: BTreeMap::new(),
+            free_ports: (0..MOST_PORTS as u32).collect(),
+            keep: [Keep::Nothing, Keep::Nothing],
+            withheld: BTreeSet::new(),
+            by_ports: [false; 2],
+            own: BTreeSet::new(),
+            is_loading: false,
+        })
+    }
+
+    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link.
+    pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
+        let port = self.free_ports.pop_first().ok_or(Error::TooManyPorts)?;
+        let refused = |error| Error::Program(link, error);
+        let program = self.load(port, mode).map_err(refused)?;
+        let held = bpf::attach(&program, link, mode.hook()).map_err(refused)?;
+        self.memory.devices.put(port, link).map_err(refused)?;
+        self.adopted.insert(link);
+        self.attached.insert(link, Attached { port, link: held, mode });
+        Ok(())
+    }
+
+    /// Who runs the program of an interface.
+    pub fn mode(&self, link: u32) -> Option<Mode> {
+        self.attached.get(&link).map(|attached| attached.mode)
+    }
+
+    /// Leaves packets of a family that come by an interface, or go out by it, to the kernel, or no longer.
+    pub fn withhold(&mut self, family: Family, link: u32, from: bool, to: bool) {
+        let key = (family == Family::V6, link);
+        let has_changed = if from { self.withheld.insert(key) } else { self.withheld.remove(&key) };
+        self.hops.withhold(&self.memory, key, to);
+        if has_changed {
+            self.set_flags();
+        }
+    }
+
+    /// Whether ports of TCP and UDP choose among next hops (sysctl `fib_multipath_hash_policy` 1).
+    pub fn balance_by_ports(&mut self, family: Family, by_ports: bool) {
+        let place = &mut self.by_ports[usize::from(family == Family::V6)];
+        if std::mem::replace(place, by_ports) != by_ports {
+            self.set_flags();
+        }
+    }
+
+    /// Notes which addresses are this machine's own: what claims to come from them is the kernel's.
+    pub fn set_own(&mut self, addresses: impl Iterator<Item = IpAddr>) {
+        let own: BTreeSet<IpAddr> = addresses.collect();
+        if own != self.own {
+            let bit = |address: &IpAddr| match address {
+                IpAddr::V4(address) => own_bit_v4(address.to_bits()),
+                IpAddr::V6(address) => own_bit_v6(address.to_bits()),
+            };
+            let bits: BTreeSet<usize> = own.iter().map(bit).collect();
+            bits.iter().for_each(|bit| self.memory.set_own(*bit, true));
+            let old: BTreeSet<usize> = self.own.iter().map(bit).collect();
+            old.difference(&bits).for_each(|bit| self.memory.set_own(*bit, false));
+            self.own = own;
+        }
+    }
+
+    /// Completes what must wait for runs of programs to end.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let old4 = self.ipv4.renew()?;
+        let old6 = self.ipv6.renew()?;
+        if old4.is_some() || old6.is_some() {
+            self.replace_programs()?;
+        }
+        if self.hops.is_waiting() || self.ways.is_waiting() || old4.is_some() || old6.is_some() {
+            bpf::wait_for_runs();
+            self.hops.settle(&self.memory);
+            self.ways.settle();
+        }
+        // Before this turn all runs have ended that had begun before it was called for.
+        let _ = self.reader.turn();
+        self.reader.park();
+        self.domain.collect();
+        drop((old4, old6));
+        Ok(())
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+
+    /// The number of an interface among the counters.
+    pub fn port(&self, link: u32) -> Option<u32> {
+        self.members.get(&link).map(|member| member.port)
+    }
+
+    /// The neighbors that packets were sent to since the last call.
+    pub fn take_used(&self) -> Vec<Key> {
+        self.hops.take_used(&self.memory)
+    }
+
+    /// What [`decide`](super::decide) looks into.
+    pub fn tables(&self) -> (&Memory, artery_table::Fib4FastReader, artery_table::Fib6Reader) {
+        (&self.memory, self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader())
+    }
+
+    fn load(&self, port: u32, mode: Mode) -> io::Result<OwnedFd> {
+        let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
+            (&self.ipv4.current, &self.ipv6.current);
+        let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
+        bpf::load(mode.hook(), &program(&self.memory, &fibs, mode.at(), port))
+    }
+
+    fn replace_programs(&self) -> Result<(), Error> {
+        for (link, attached) in &self.attached {
+            let refused = |error| Error::Program(*link, error);
+            let program = self.load(attached.port, attached.mode).map_err(refused)?;
+            bpf::replace(&attached.link, &program).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Says of each port what it may do now.
+    fn set_flags(&self) {
+        for (link, member) in &self.members {
+            let record = member.record(*link, self.flags(*link));
+            self.memory.set_port(member.port, &record);
+        }
+    }
+
+    fn flags(&self, link: u32) -> Flags {
+        let may = |is_v6: bool| {
+            let kept = match &self.keep[usize::from(is_v6)] {
+                Keep::Nothing => false,
+                Keep::From(links) => links.contains(&link),
+                Keep::Everything => true,
+            };
+            let is_complete = if is_v6 { self.ipv6.are_complete() } else { self.ipv4.are_complete() };
+            !kept && is_complete && !self.is_loading && !self.withheld.contains(&(is_v6, link))
+        };
+        let [ipv4_ports, ipv6_ports] = self.by_ports;
+        Flags { ipv4: may(false), ipv6: may(true), ipv4_ports, ipv6_ports }
+    }
+
+    /// The port that an interface has, or gets, if it is adopted or a VLAN of one that is.
+    fn join(&mut self, link: &Link) -> Option<(u32, Option<(u32, u16)>)> {
+        if let Some(attached) = self.attached.get(&link.index) {
+            return Some((attached.port, None));
+        }
+        let LinkKind::Vlan { id, parent, tag_type: 0x8100 } = link.kind else { return None };
+        if !self.adopted.contains(&parent) {
+            return None;
+        }
+        let known = self.members.get(&link.index).map(|member| member.port);
+        Some((known.or_else(|| self.free_ports.pop_first())?, Some((parent, id))))
+    }
+
+    fn leave(&mut self, index: u32) {
+        self.hops.set_exit(&self.memory, index, None);
+        let Some(member) = self.members.remove(&index) else { return };
+        self.memory.set_port(member.port, &member.record(index, Flags::default()));
+        if let Some((carrier, vlan)) = member.carrier {
+            if let Some(attached) = self.attached.get(&carrier) {
+                self.memory.set_vlan(attached.port, vlan, None);
+            }
+            self.free_ports.insert(member.port);
+        }
+    }
+}
+
+impl Sink for Accelerator {
+    fn way(&mut self, id: WayId, way: Option<&Way>) {
+        if self.ways.set(&self.memory, &mut self.hops, id, way) {
+            self.ipv4.review(Prefix::ALL, &self.ways);
+            self.ipv6.review(Prefix::ALL, &self.ways);
+        }
+    }
+
+    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        self.ipv4.tell(prefix, way.map(Ways::group), &self.ways);
+    }
+
+    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        self.ipv6.tell(prefix, way.map(Ways::group), &self.ways);
+    }
+
+    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        let key = (link, address);
+        let was_known = self.hops.set_neighbor(&self.memory, key, mac);
+        if was_known == mac.is_some() {
+            return;
+        }
+        let group = mac.map(|_| self.ways.take_neighbor(&self.memory, &mut self.hops, key));
+        let before = match address {
+            IpAddr::V4(address) => self.ipv4.set_neighbor(address.to_bits(), link, group, &self.ways),
+            IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.ways),
+        };
+        if let Some(before) = before {
+            self.ways.give_back_neighbor(&self.memory, &mut self.hops, key, before);
+        }
+    }
+
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        let Some(link) = link else { return self.leave(index) };
+        let (Some((port, carrier)), Some(mac)) = (self.join(link), link.mac) else {
+            return self.leave(index);
+        };
+        let member = Member { port, carrier, mac };
+        self.memory.set_port(port, &member.record(index, self.flags(index)));
+        self.members.insert(index, member);
+        let device = carrier.map_or(Some(port), |(carrier, vlan)| {
+            let carrier = self.attached.get(&carrier)?.port;
+            self.memory.set_vlan(carrier, vlan, Some(port));
+            Some(carrier)
+        });
+        let is_up = link.is_admin_up && link.has_carrier;
+        let exit = device.filter(|_| is_up).map(|device| Exit {
+            mac,
+            mtu: link.mtu,
+            vlan: carrier.map(|(_, vlan)| vlan),
+            device,
+            port,
+        });
+        self.hops.set_exit(&self.memory, index, exit);
+    }
+
+    fn keep(&mut self, family: Family, keep: &Keep) {
+        self.keep[usize::from(family == Family::V6)] = keep.clone();
+        self.set_flags();
+    }
+
+    fn begin_load(&mut self) {
+        self.is_loading = true;
+        self.set_flags();
+        self.ipv4.begin_load();
+        self.ipv6.begin_load();
+    }
+
+    fn end_load(&mut self) {
+        self.ipv4.end_load(&self.ways);
+        self.ipv6.end_load(&self.ways);
+        self.is_loading = false;
+        self.set_flags();
+    }
+}

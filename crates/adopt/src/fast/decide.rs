@@ -1,0 +1,222 @@
+//! What becomes of a frame: the one decision, in plain code.
+use super::layout::*;
+use super::memory::Memory;
+use artery_rcu::Turn;
+use artery_table::{Fib4FastReader, Fib6Reader, NO_GROUP};
+use artery_wire::checksum;
+use std::sync::atomic::Ordering::Acquire;
+
+/// What a frame meets.
+pub struct Tables<'a> {
+    /// Ports, groups and hops.
+    pub memory: &'a Memory,
+    /// Routes of IPv4.
+    pub ipv4: &'a Fib4FastReader,
+    /// Routes of IPv6.
+    pub ipv6: &'a Fib6Reader,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The kernel gets it as it came.
+    Kernel(Reason),
+    /// It is sent.
+    Send {
+        /// The number of the interface in the map of devices.
+        device: u32,
+        /// The frame that is sent.
+        frame: Vec<u8>,
+    },
+}
+
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+
+/// A frame as its link header says.
+struct Received {
+    /// Its port, or that of its VLAN.
+    port: u32,
+    flags: u32,
+    /// Where the IP header begins.
+    network: usize,
+}
+
+/// What is asked of a packet's addresses.
+struct Packet {
+    group: u32,
+    hash: u32,
+    /// Bytes of the packet, headers included.
+    length: usize,
+}
+
+/// Says what becomes of a frame that came by a port.
+pub fn decide(tables: &Tables<'_>, turn: &Turn<'_>, port: u32, frame: &[u8]) -> Decision {
+    let kernel = Decision::Kernel;
+    let (received, ether_type) = match receive(tables.memory, port, frame) {
+        Ok(received) => received,
+        Err(reason) => return kernel(reason),
+    };
+    let packet = match ether_type {
+        0x0800 => ipv4(tables, turn, &received, frame),
+        0x86dd => ipv6(tables, turn, &received, frame),
+        _ => Err(Reason::OtherProtocol),
+    };
+    let packet = match packet {
+        Ok(packet) => packet,
+        Err(reason) => return kernel(reason),
+    };
+    match hop(tables.memory, &packet, received.port) {
+        Ok(hop) => send(&hop, &received, ether_type, frame),
+        Err(reason) => kernel(reason),
+    }
+}
+
+/// Looks at the link header.
+fn receive(memory: &Memory, port: u32, frame: &[u8]) -> Result<(Received, u16), Reason> {
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    if frame.len() < ETHERNET + IPV4 {
+        return Err(Reason::Malformed);
+    }
+    let (port, network, ether_type) = match word(12) {
+        0x8100 if frame.len() < ETHERNET + TAG + IPV4 => return Err(Reason::Malformed),
+        0x8100 => {
+            let vlan = usize::from(word(14) & 0xfff);
+            match memory.vlans[(port as usize) << 12 | vlan].load(Acquire) {
+                0 => return Err(Reason::OtherVlan),
+                of => (u32::from(of) - 1, ETHERNET + TAG, word(16)),
+            }
+        }
+        ether_type => (port, ETHERNET, ether_type),
+    };
+    let record = &memory.ports[port as usize * PORT_WORDS..];
+    let address = [record[0].load(Acquire).to_ne_bytes(), record[1].load(Acquire).to_ne_bytes()].concat();
+    if frame[..6] != address[..6] {
+        return Err(Reason::OtherAddress);
+    }
+    let flags = record[PORT_FLAGS].load(Acquire);
+    Ok((Received { port, flags, network }, ether_type))
+}
+
+fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8]) -> Result<Packet, Reason> {
+    let packet = &frame[received.network..];
+    let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+    if received.flags & Flags::IPV4 == 0 {
+        return Err(Reason::Policy);
+    }
+    match packet[0] {
+        0x45 => {}
+        byte if byte >> 4 == 4 && byte & 0xf > 5 => return Err(Reason::Options),
+        _ => return Err(Reason::Malformed),
+    }
+    let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+    if !(IPV4..=packet.len()).contains(&length) || checksum::sum(&packet[..IPV4]) != 0xffff {
+        return Err(Reason::Malformed);
+    }
+    if packet[8] <= 1 {
+        return Err(Reason::Expired);
+    }
+    let (source, destination) = (word(12), word(16));
+    if [0, 127].contains(&packet[12]) || packet[12] >= 224 || is_own(tables.memory, own_bit_v4(source)) {
+        return Err(Reason::Source);
+    }
+    let is_fragment = packet[6] & 0x3f != 0 || packet[7] != 0;
+    let has_ports = [6, 17].contains(&packet[9]) && !is_fragment && packet.len() >= IPV4 + 4;
+    let mut hash = mix(mix(0, raw(packet, 12)), raw(packet, 16));
+    if received.flags & Flags::IPV4_PORTS != 0 && has_ports {
+        hash = mix(hash, raw(packet, IPV4));
+    }
+    Ok(Packet { group: tables.ipv4.lookup(turn, destination), hash, length })
+}
+
+fn ipv6(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8]) -> Result<Packet, Reason> {
+    let packet = &frame[received.network..];
+    if received.flags & Flags::IPV6 == 0 {
+        return Err(Reason::Policy);
+    }
+    if packet.len() < IPV6 || packet[0] >> 4 != 6 {
+        return Err(Reason::Malformed);
+    }
+    let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+    let address = |at: usize| (0..4).fold(0, |address, n| address << 32 | u128::from(word(at + 4 * n)));
+    let length = IPV6 + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    if length > packet.len() {
+        return Err(Reason::Malformed);
+    }
+    if packet[6] == 0 {
+        return Err(Reason::Options);
+    }
+    if packet[7] <= 1 {
+        return Err(Reason::Expired);
+    }
+    let (source, destination) = (address(8), address(24));
+    let is_strange = packet[8] == 0xff || source >> 112 == 0 || source >> 118 == 0xfe80 >> 6;
+    if is_strange || is_own(tables.memory, own_bit_v6(source)) {
+        return Err(Reason::Source);
+    }
+    let mut hash = (2..10).fold(0, |hash, n| mix(hash, raw(packet, 4 * n)));
+    if received.flags & Flags::IPV6_PORTS != 0 && [6, 17].contains(&packet[6]) && packet.len() >= IPV6 + 4 {
+        hash = mix(hash, raw(packet, IPV6));
+    }
+    Ok(Packet { group: tables.ipv6.lookup(turn, destination), hash, length })
+}
+
+/// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.
+fn raw(packet: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+}
+
+fn is_own(memory: &Memory, bit: usize) -> bool {
+    memory.own[bit / 8].load(Acquire) >> (bit % 8) & 1 != 0
+}
+
+/// The words of the next hop of a packet's flow.
+fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], Reason> {
+    if packet.group == NO_GROUP {
+        return Err(Reason::NoRoute);
+    }
+    let group = memory.groups[packet.group as usize % MOST_GROUPS].load(Acquire);
+    let (first, count) = (group as u32, (group >> 32) as u32);
+    let at = match count {
+        0 => return Err(Reason::Kernel),
+        1 => first,
+        _ => {
+            let spread = u64::from(packet.hash.wrapping_mul(MULTIPLIER));
+            let member = first as usize + ((spread * u64::from(count)) >> 32) as usize;
+            memory.members[member % MOST_MEMBERS].load(Acquire)
+        }
+    };
+    let words = &memory.hops[at as usize % MOST_HOPS * HOP_WORDS..];
+    let hop: [u32; HOP_WORDS] = std::array::from_fn(|n| words[n].load(Acquire));
+    if hop[HOP_READY] == 0 {
+        return Err(Reason::Unresolved);
+    }
+    if packet.length > hop[HOP_MTU] as usize {
+        return Err(Reason::TooBig);
+    }
+    if hop[HOP_PORTS] >> 16 == from {
+        return Err(Reason::SamePort);
+    }
+    Ok(hop)
+}
+
+/// The frame as it leaves.
+fn send(hop: &[u32; HOP_WORDS], received: &Received, ether_type: u16, frame: &[u8]) -> Decision {
+    let mut packet = frame[received.network..].to_vec();
+    match ether_type {
+        0x0800 => {
+            packet[8] -= 1;
+            // As RFC 1624 has it, with what the kernel does where the sum becomes 0xffff.
+            let sum = u16::from_be_bytes([packet[10], packet[11]]);
+            let sum = if sum >= 0xfeff { sum.wrapping_add(0x0101) } else { sum + 0x0100 };
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => packet[7] -= 1,
+    }
+    let tag = if hop[HOP_TAG] == 0 { 0 } else { 1 };
+    let header = hop[..HOP_TAG + tag].iter().flat_map(|word| word.to_ne_bytes());
+    let frame = header.chain(ether_type.to_be_bytes()).chain(packet).collect();
+    Decision::Send { device: hop[HOP_PORTS] & 0xffff, frame }
+}

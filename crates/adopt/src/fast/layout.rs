@@ -1,0 +1,219 @@
+//! What the arrays of the program hold besides the FIBs, word by word. Words are of this machine's byte order, but for
+//! parts of headers, which are as on the wire.
+use artery_wire::EtherAddr;
+
+/// Most ports, VLANs of them counted.
+pub(super) const MOST_PORTS: usize = 64;
+/// Most groups of next hops.
+pub(super) const MOST_GROUPS: usize = 1 << 16;
+/// Most members of all groups that have more than one.
+pub(super) const MOST_MEMBERS: usize = 1 << 16;
+/// Most next hops.
+pub(super) const MOST_HOPS: usize = 1 << 16;
+/// Most processors whose counts are apart; those above share them.
+pub(super) const MOST_PROCESSORS: usize = 256;
+
+/// 32-bit words of a port: address (6 bytes), 2 bytes of zero, [`Flags`], the index of the interface that carries it.
+pub(super) const PORT_WORDS: usize = 4;
+pub(super) const PORT_FLAGS: usize = 2;
+pub(super) const PORT_DEVICE: usize = 3;
+/// 32-bit words of a next hop: link header (12 bytes, destination first), tag (4 bytes, or 0), MTU, device, and port in the
+/// upper half, whether it was used, whether it is ready.
+pub(super) const HOP_WORDS: usize = 8;
+pub(super) const HOP_TAG: usize = 3;
+pub(super) const HOP_MTU: usize = 4;
+pub(super) const HOP_PORTS: usize = 5;
+/// The program makes it 1 when it sends by the hop.
+pub(super) const HOP_USED: usize = 6;
+/// 1 while the other words hold, else 0.
+pub(super) const HOP_READY: usize = 7;
+
+/// 64-bit words of a processor's counts: frames passed to the kernel by [`Reason`], then four a port.
+pub(super) const COUNT_WORDS: usize = 512;
+pub(super) const PORT_COUNTS: usize = 64;
+/// Words of a port's counts: frames and bytes received, frames and bytes sent.
+pub(super) const WORDS_OF_PORT: usize = 4;
+
+/// Bits of source addresses that are this machine's own, by [`own_bit_v4`] and [`own_bit_v6`].
+pub(super) const OWN_BITS: usize = 1 << 16;
+
+/// The bit for a source address; others may share it, and go to the kernel too.
+pub(super) fn own_bit_v4(source: u32) -> usize {
+    own_bit(source.to_be())
+}
+
+/// The same for IPv6.
+pub(super) fn own_bit_v6(source: u128) -> usize {
+    let words = [source, source >> 32, source >> 64, source >> 96];
+    own_bit(words.iter().fold(0, |all, word| all ^ (*word as u32).to_be()))
+}
+
+/// Of a word as it is on the wire. Gateways tend to end with the same bytes, so that all bytes must count.
+fn own_bit(word: u32) -> usize {
+    (word.wrapping_mul(MULTIPLIER) >> 16) as usize
+}
+
+/// What a port may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// IPv4 is forwarded.
+    pub ipv4: bool,
+    /// IPv6 is forwarded.
+    pub ipv6: bool,
+    /// Ports of TCP and UDP choose among next hops as well as addresses, for IPv4.
+    pub ipv4_ports: bool,
+    /// The same for IPv6.
+    pub ipv6_ports: bool,
+}
+
+impl Flags {
+    pub(super) const IPV4: u32 = 1;
+    pub(super) const IPV6: u32 = 2;
+    pub(super) const IPV4_PORTS: u32 = 4;
+    pub(super) const IPV6_PORTS: u32 = 8;
+
+    pub(super) fn word(self) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(self.ipv4, Flags::IPV4)
+            | bit(self.ipv6, Flags::IPV6)
+            | bit(self.ipv4_ports, Flags::IPV4_PORTS)
+            | bit(self.ipv6_ports, Flags::IPV6_PORTS)
+    }
+}
+
+/// A port, or one of its VLANs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRecord {
+    /// Frames to other addresses are not forwarded.
+    pub mac: EtherAddr,
+    /// The index of the interface, or of that which carries the VLAN.
+    pub device: u32,
+    /// What it may do.
+    pub flags: Flags,
+}
+
+/// Where packets of a route go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// To the kernel.
+    Kernel,
+    /// By one of these hops, each as often as it stands here.
+    Hops(Vec<u32>),
+}
+
+/// How to send to a neighbor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Its address.
+    pub destination: EtherAddr,
+    /// That of the port.
+    pub source: EtherAddr,
+    /// The VLAN that frames are tagged with.
+    pub vlan: Option<u16>,
+    /// Most bytes of a packet.
+    pub mtu: u32,
+    /// The number of the interface in the map of devices.
+    pub device: u32,
+    /// The number of the port, or of its VLAN.
+    pub port: u32,
+}
+
+impl Hop {
+    /// Its words, but for those that change.
+    pub(super) fn words(&self) -> [u32; HOP_USED] {
+        let (to, from) = (self.destination.octets(), self.source.octets());
+        let word = |bytes: [u8; 4]| u32::from_ne_bytes(bytes);
+        let tag = self.vlan.map_or([0; 4], |vlan| {
+            let [high, low] = vlan.to_be_bytes();
+            [0x81, 0, high, low]
+        });
+        [
+            word([to[0], to[1], to[2], to[3]]),
+            word([to[4], to[5], from[0], from[1]]),
+            word([from[2], from[3], from[4], from[5]]),
+            word(tag),
+            self.mtu,
+            self.port << 16 | self.device,
+        ]
+    }
+}
+
+/// Why a frame goes to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// It is for another link address: broadcast, multicast, or none of ours.
+    OtherAddress,
+    /// It is neither IPv4 nor IPv6: ARP and all else.
+    OtherProtocol,
+    /// Its VLAN has no port.
+    OtherVlan,
+    /// Its headers are cut short, or contradict each other.
+    Malformed,
+    /// The port does not forward the family, by the user's policy.
+    Policy,
+    /// It has options, or a header that is for routers on its way.
+    Options,
+    /// It would have lived no longer.
+    Expired,
+    /// Its source is no address to be forwarded from, or may be this machine's.
+    Source,
+    /// No route.
+    NoRoute,
+    /// Its route is the kernel's: to this machine, to a network without a known neighbor, or to nowhere.
+    Kernel,
+    /// The neighbor's link address is not known, or changing.
+    Unresolved,
+    /// It is longer than what the way out carries.
+    TooBig,
+    /// It would go out where it came in, which the kernel redirects.
+    SamePort,
+    /// The routes changed while it was looked up.
+    Changing,
+}
+
+impl Reason {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Reason; 14] = [
+        Reason::OtherAddress,
+        Reason::OtherProtocol,
+        Reason::OtherVlan,
+        Reason::Malformed,
+        Reason::Policy,
+        Reason::Options,
+        Reason::Expired,
+        Reason::Source,
+        Reason::NoRoute,
+        Reason::Kernel,
+        Reason::Unresolved,
+        Reason::TooBig,
+        Reason::SamePort,
+        Reason::Changing,
+    ];
+
+    /// Its name, as metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::OtherAddress => "other-address",
+            Reason::OtherProtocol => "other-protocol",
+            Reason::OtherVlan => "other-vlan",
+            Reason::Malformed => "malformed",
+            Reason::Policy => "policy",
+            Reason::Options => "options",
+            Reason::Expired => "expired",
+            Reason::Source => "source",
+            Reason::NoRoute => "no-route",
+            Reason::Kernel => "kernel-route",
+            Reason::Unresolved => "unresolved",
+            Reason::TooBig => "too-big",
+            Reason::SamePort => "same-port",
+            Reason::Changing => "changing",
+        }
+    }
+}
+
+/// What chooses among the members of a group; not a number of high quality, but every bit of the input counts.
+pub(super) fn mix(hash: u32, word: u32) -> u32 {
+    (hash ^ word).wrapping_mul(MULTIPLIER).rotate_left(15)
+}
+pub(super) const MULTIPLIER: u32 = 0x9e37_79b1;

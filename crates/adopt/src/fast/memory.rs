@@ -1,0 +1,164 @@
+//! Arrays that programs of the kernel and this process share.
+use super::layout::*;
+use artery_device::bpf::{Array, DeviceMap};
+use artery_table::{Region, Storage, Words};
+use std::fmt;
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes behind each array: what a program adds to a place that was cut to the array's size stays inside.
+const SLACK: usize = 4096;
+
+/// Arrays by name, made as they are asked for.
+#[derive(Debug, Default)]
+pub struct Arrays(Mutex<Vec<(&'static str, Array)>>);
+
+impl Arrays {
+    /// The number by which programs name an array.
+    ///
+    /// # Panics
+    /// When it was not made.
+    pub(super) fn descriptor(&self, name: &str) -> i32 {
+        let arrays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = arrays.iter().find(|(known, _)| *known == name);
+        found.expect("the array was made before the program").1.descriptor()
+    }
+}
+
+impl Storage for Arrays {
+    fn region(&self, name: &'static str, bytes: usize) -> io::Result<Region> {
+        let room = bytes.checked_add(SLACK).and_then(|room| u32::try_from(room).ok());
+        let array = Array::new(room.ok_or(io::ErrorKind::OutOfMemory)?)?;
+        let region = Region::mapped(&array, bytes)?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, array));
+        Ok(region)
+    }
+}
+
+/// Why there is no memory that a program could share.
+#[derive(Debug)]
+pub struct NoMemory(io::Error);
+
+impl From<io::Error> for NoMemory {
+    fn from(error: io::Error) -> NoMemory {
+        NoMemory(error)
+    }
+}
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NoMemory(error) = self;
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; CAP_BPF and CAP_NET_ADMIN are needed: run as root",
+            io::ErrorKind::InvalidInput => "; Linux 5.11 or later is needed",
+            _ => "",
+        };
+        write!(f, "the kernel gives no memory to share with programs: {error}{remedy}")
+    }
+}
+
+impl std::error::Error for NoMemory {}
+
+/// All that the program reads and counts besides the FIBs.
+pub struct Memory {
+    pub(super) arrays: Arrays,
+    pub(super) devices: DeviceMap,
+    pub(super) ports: Words<AtomicU32>,
+    pub(super) vlans: Words<AtomicU16>,
+    pub(super) own: Words<AtomicU8>,
+    pub(super) groups: Words<AtomicU64>,
+    pub(super) members: Words<AtomicU32>,
+    pub(super) hops: Words<AtomicU32>,
+    counts: Words<AtomicU64>,
+}
+
+/// What was counted, of all processors together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that went to the kernel, by [`Reason`].
+    pub kernel: [u64; Reason::ALL.len()],
+    /// By port: frames and bytes received and forwarded, frames and bytes sent.
+    pub ports: Vec<[u64; WORDS_OF_PORT]>,
+}
+
+impl Memory {
+    /// Makes the arrays, all zero: no port forwards anything.
+    pub fn new() -> Result<Memory, NoMemory> {
+        let arrays = Arrays::default();
+        Ok(Memory {
+            devices: DeviceMap::new(MOST_PORTS as u32)?,
+            ports: Words::new(&arrays, "ports", MOST_PORTS * PORT_WORDS)?,
+            vlans: Words::new(&arrays, "vlans", MOST_PORTS << 12)?,
+            own: Words::new(&arrays, "own", OWN_BITS / 8)?,
+            groups: Words::new(&arrays, "groups", MOST_GROUPS)?,
+            members: Words::new(&arrays, "members", MOST_MEMBERS)?,
+            hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
+            counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
+            arrays,
+        })
+    }
+
+    /// Says what a port is.
+    pub fn set_port(&self, port: u32, record: &PortRecord) {
+        let words = &self.ports[port as usize * PORT_WORDS..];
+        let [a, b, c, d, e, f] = record.mac.octets();
+        let address = [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, 0, 0])];
+        if address.iter().zip(words).any(|(new, word)| *new != word.load(Relaxed)) {
+            // Nothing is forwarded by words of two records.
+            words[PORT_FLAGS].store(0, Release);
+            artery_device::bpf::wait_for_runs();
+            address.iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
+        }
+        words[PORT_DEVICE].store(record.device, Relaxed);
+        words[PORT_FLAGS].store(record.flags.word(), Release);
+    }
+
+    /// Says which port frames of a VLAN that come by another are of.
+    pub fn set_vlan(&self, port: u32, vlan: u16, as_port: Option<u32>) {
+        let word = as_port.map_or(0, |port| port as u16 + 1);
+        self.vlans[(port as usize) << 12 | usize::from(vlan & 0xfff)].store(word, Release);
+    }
+
+    /// Sets or clears the bit of one of this machine's addresses, by its number from `own_bit_*`.
+    pub(super) fn set_own(&self, bit: usize, is_own: bool) {
+        let byte = &self.own[bit / 8];
+        let old = byte.load(Relaxed);
+        let mask = 1 << (bit % 8);
+        byte.store(if is_own { old | mask } else { old & !mask }, Release);
+    }
+
+    /// Puts hops into places of their own, which no group leads to yet, or that are unset since all runs that saw another
+    /// have ended.
+    pub(super) fn put_hop(&self, at: u32, hop: &Hop) {
+        let words = &self.hops[at as usize * HOP_WORDS..];
+        words.iter().zip(hop.words()).for_each(|(word, new)| word.store(new, Relaxed));
+        words[HOP_READY].store(1, Release);
+    }
+
+    /// Has frames for a hop go to the kernel.
+    pub(super) fn unset_hop(&self, at: u32) {
+        self.hops[at as usize * HOP_WORDS + HOP_READY].store(0, Release);
+    }
+
+    /// Whether the program has sent by a hop since this was asked last.
+    pub(super) fn take_used(&self, at: u32) -> bool {
+        self.hops[at as usize * HOP_WORDS + HOP_USED].swap(0, Relaxed) != 0
+    }
+
+    /// Says what a group is: none, one hop, or so many members from a place on.
+    pub(super) fn set_group(&self, group: u32, first: u32, count: u32) {
+        self.groups[group as usize].store(u64::from(count) << 32 | u64::from(first), Release);
+    }
+
+    /// The frames and bytes that were counted so far.
+    pub fn counters(&self) -> Counters {
+        let sum = |at: usize| {
+            let of_processors = self.counts.iter().skip(at).step_by(COUNT_WORDS);
+            of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))
+        };
+        let port = |port| std::array::from_fn(|word| sum(PORT_COUNTS + port * WORDS_OF_PORT + word));
+        Counters { kernel: std::array::from_fn(sum), ports: (0..MOST_PORTS).map(port).collect() }
+    }
+}

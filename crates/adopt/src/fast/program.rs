@@ -1,0 +1,134 @@
+//! The decision as a program of the kernel's BPF machine, one for each port.
+//!
+//! Through all of it `R7` is where the frame begins, `R8` where it ends, and `R9` where its IP header begins; once the next
+//! hop is known `R6` is that. What else must outlive a stage is on the stack.
+//! Places in arrays are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay
+//! inside.
+mod count;
+mod hop;
+mod ipv4;
+mod ipv6;
+mod receive;
+mod send;
+
+use super::layout::Reason;
+use super::memory::{Arrays, Memory};
+use Register::*;
+use artery_device::bpf::{Assembler, Instruction, Label, Register, Size};
+
+/// What a frame's ethertype is in memory, read as a number.
+const fn in_network_order(number: u16) -> i32 {
+    number.to_be() as i32
+}
+
+/// The hook that a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Before the kernel has made a frame its own (`struct xdp_md`). Frames must be whole: what their sender left to a
+    /// card, checksums and the cutting into segments, is lost.
+    Xdp,
+    /// When it has (`struct __sk_buff`), before anything else looks at it: what was left to a card still is.
+    Tc,
+}
+
+impl At {
+    /// What a program answers for frames that are the kernel's.
+    fn pass(self) -> i32 {
+        match self {
+            At::Xdp => 2,
+            At::Tc => -1,
+        }
+    }
+    /// The same for frames that it could not send any more.
+    fn drop(self) -> i32 {
+        match self {
+            At::Xdp => 0,
+            At::Tc => 2,
+        }
+    }
+}
+
+/// The FIBs that a program looks into, as their storages name their arrays.
+pub struct Fibs<'a> {
+    /// Of IPv4, in the narrow form of the fast layout.
+    pub ipv4: &'a Arrays,
+    /// Bytes that its run lists have room for: a power of two.
+    pub list_bytes: u32,
+    /// Of IPv6.
+    pub ipv6: &'a Arrays,
+    /// Bytes that its words have room for: a power of two.
+    pub fib6_bytes: u32,
+}
+
+/// What is kept on the stack, from its end.
+#[derive(Clone, Copy)]
+#[repr(i16)]
+enum Slot {
+    /// The port, or that of the VLAN.
+    Port = -8,
+    /// The bytes of the tag that the frame came with: 0 or 4.
+    Tag = -16,
+    /// What chooses among hops.
+    Hash = -24,
+    /// Bytes of the packet, headers included.
+    Length = -32,
+    /// The word of the default route, as it was before the lookup.
+    Default = -40,
+    /// 4 for IPv4, 6 for IPv6.
+    Family = -48,
+    /// Steps that are left of a lookup.
+    Steps = -56,
+    /// The word that leads to a list.
+    List = -64,
+    /// What the kernel says of the frame.
+    Context = -72,
+    /// Bytes from where the IP header begins to the end of the frame.
+    Rest = -80,
+}
+
+/// A program in the making.
+struct Writer<'a> {
+    a: Assembler,
+    memory: &'a Memory,
+    fibs: &'a Fibs<'a>,
+    at: At,
+    port: u32,
+    /// Where frames go to the kernel, by reason.
+    to_kernel: Vec<Label>,
+    /// Where a packet's group, in `R0`, is known.
+    found: Label,
+}
+
+impl Writer<'_> {
+    fn to_kernel(&self, reason: Reason) -> Label {
+        self.to_kernel[reason as usize]
+    }
+    fn keep(&mut self, slot: Slot, register: Register) {
+        self.a.store(Size::Double, R10, slot as i16, register);
+    }
+    fn keep_number(&mut self, slot: Slot, number: i32) {
+        self.a.store(Size::Double, R10, slot as i16, number);
+    }
+    fn recall(&mut self, register: Register, slot: Slot) {
+        self.a.load(Size::Double, register, R10, slot as i16);
+    }
+}
+
+/// The program for a hook of a port.
+pub fn program(memory: &Memory, fibs: &Fibs<'_>, at: At, port: u32) -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
+    let found = a.label();
+    let mut w = Writer { a, memory, fibs, at, port, to_kernel, found };
+    let (ipv4, ipv6) = (w.a.label(), w.a.label());
+    receive::write(&mut w, ipv4, ipv6);
+    w.a.place(ipv4);
+    ipv4::write(&mut w);
+    w.a.place(ipv6);
+    ipv6::write(&mut w);
+    w.a.place(found);
+    hop::write(&mut w);
+    send::write(&mut w);
+    count::write_kernel(&mut w);
+    w.a.finish().expect("every label is placed, and the program is short")
+}

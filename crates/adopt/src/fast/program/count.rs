@@ -1,0 +1,84 @@
+//! Counts, each processor's its own, so that plain additions do.
+use super::super::layout::*;
+use super::receive::buffer;
+use super::*;
+use artery_device::bpf::Operation::*;
+use artery_device::bpf::Test::*;
+
+const GET_SMP_PROCESSOR_ID: i32 = 8;
+
+/// `R1` = where this processor's counts begin.
+fn to_counts(w: &mut Writer<'_>) {
+    w.a.call(GET_SMP_PROCESSOR_ID);
+    w.a.compute(And, R0, MOST_PROCESSORS as i32 - 1);
+    w.a.compute(ShiftLeft, R0, (8 * COUNT_WORDS).ilog2() as i32);
+    w.a.value(R1, w.memory.arrays.descriptor("counts"), 0);
+    w.a.compute(Add, R1, R0);
+}
+
+/// Adds to a word behind `R1`; spoils `R3`.
+fn add(w: &mut Writer<'_>, at: i16, what: impl Into<artery_device::bpf::Operand>) {
+    w.a.load(Size::Double, R3, R1, at);
+    w.a.compute(Add, R3, what);
+    w.a.store(Size::Double, R1, at, R3);
+}
+
+/// Counts a frame that comes by its port and goes out by the hop in `R6`.
+pub(super) fn write_forwarded(w: &mut Writer<'_>) {
+    to_counts(w);
+    w.a.set(R5, R1);
+    measure(w);
+    w.a.set(R1, R5);
+    w.recall(R2, Slot::Port);
+    add_to_port(w, 0);
+    w.a.set(R1, R5);
+    w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
+    w.a.compute(ShiftRight, R2, 16);
+    add_to_port(w, 16);
+}
+
+/// `R4` = bytes of the frame, `R0` = frames that it is.
+fn measure(w: &mut Writer<'_>) {
+    match w.at {
+        At::Xdp => {
+            w.a.set(R4, R8);
+            w.a.compute(Subtract, R4, R7);
+            w.a.set(R0, 1);
+        }
+        At::Tc => {
+            let is_counted = w.a.label();
+            w.recall(R1, Slot::Context);
+            w.a.load(Size::Word, R4, R1, buffer::LENGTH);
+            w.a.load(Size::Word, R0, R1, buffer::SEGMENTS);
+            w.a.jump_if(NotEqual, R0, 0, is_counted);
+            w.a.set(R0, 1);
+            w.a.place(is_counted);
+        }
+    }
+}
+
+/// Adds `R0` frames of `R4` bytes to the port in `R2`.
+fn add_to_port(w: &mut Writer<'_>, at: i16) {
+    w.a.compute(And, R2, MOST_PORTS as i32 - 1);
+    w.a.compute(ShiftLeft, R2, (8 * WORDS_OF_PORT).ilog2() as i32);
+    w.a.compute(Add, R1, R2);
+    let at = 8 * PORT_COUNTS as i16 + at;
+    add(w, at, R0);
+    add(w, at + 8, R4);
+}
+
+/// Counts a frame for each reason and hands it to the kernel.
+pub(super) fn write_kernel(w: &mut Writer<'_>) {
+    let counted = w.a.label();
+    for reason in Reason::ALL {
+        w.a.place(w.to_kernel(reason));
+        w.a.set(R6, 8 * reason as i32);
+        w.a.jump(counted);
+    }
+    w.a.place(counted);
+    to_counts(w);
+    w.a.compute(Add, R1, R6);
+    add(w, 0, 1);
+    w.a.set(R0, w.at.pass());
+    w.a.exit();
+}

@@ -1,0 +1,163 @@
+//! The link header: whose frame is it, and what is in it?
+use super::super::layout::*;
+use super::*;
+use artery_device::bpf::Operation::*;
+use artery_device::bpf::Test::*;
+
+/// Link header and the shortest IP header.
+const SHORTEST: i32 = 14 + 20;
+/// What of a frame programs look at.
+const HEADERS: i32 = 14 + TAG + 40 + 20;
+const TAG: i32 = 4;
+
+/// Fields of `struct __sk_buff` (linux/bpf.h).
+pub(super) mod buffer {
+    pub(in super::super) const LENGTH: i16 = 0;
+    pub(super) const VLAN_PRESENT: i16 = 20;
+    pub(super) const VLAN_TCI: i16 = 24;
+    pub(in super::super) const SEGMENTS: i16 = 164;
+    pub(in super::super) const SEGMENT_SIZE: i16 = 176;
+}
+
+const SKB_PULL_DATA: i32 = 39;
+
+/// Goes to `ipv4` or `ipv6`, with `R1` the flags of the port.
+pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
+    w.keep(Slot::Context, R1);
+    if w.at == At::Tc {
+        gather(w);
+    }
+    load_frame(w, R1);
+    w.a.set(R1, R7);
+    w.a.compute(Add, R1, SHORTEST);
+    w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Malformed));
+    let (tagged, meet) = (w.a.label(), w.a.label());
+    match w.at {
+        At::Xdp => {
+            w.a.load(Size::Half, R5, R7, 12);
+            w.a.jump_if(Equal, R5, in_network_order(0x8100), tagged);
+        }
+        At::Tc => {
+            w.recall(R1, Slot::Context);
+            w.a.load(Size::Word, R5, R1, buffer::VLAN_PRESENT);
+            w.a.jump_if(NotEqual, R5, 0, tagged);
+            w.a.load(Size::Half, R5, R7, 12);
+        }
+    }
+
+    w.keep_number(Slot::Port, w.port as i32);
+    w.keep_number(Slot::Tag, 0);
+    w.a.value(R2, w.memory.arrays.descriptor("ports"), w.port as i32 * 4 * PORT_WORDS as i32);
+    w.a.set(R9, R7);
+    w.a.compute(Add, R9, 14);
+    w.a.jump(meet);
+
+    w.a.place(tagged);
+    write_tagged(w);
+
+    w.a.place(meet);
+    check_address(w);
+    keep_rest(w);
+    w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
+    w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
+    w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
+    w.a.jump(w.to_kernel(Reason::OtherProtocol));
+}
+
+/// Where the frame begins and ends, from what the kernel says of it.
+pub(super) fn load_frame(w: &mut Writer<'_>, context: Register) {
+    let (data, end) = match w.at {
+        At::Xdp => (0, 4),
+        At::Tc => (76, 80),
+    };
+    w.a.load(Size::Word, R7, context, data);
+    w.a.load(Size::Word, R8, context, end);
+}
+
+/// Has the kernel put all headers into one piece, if they are not; `R1` is what it says of the frame, before and after.
+fn gather(w: &mut Writer<'_>) {
+    let (is_whole, pull) = (w.a.label(), w.a.label());
+    load_frame(w, R1);
+    w.a.set(R2, R7);
+    w.a.compute(Add, R2, HEADERS);
+    w.a.jump_if(AtMost, R2, R8, is_whole);
+    w.a.load(Size::Word, R2, R1, buffer::LENGTH);
+    w.a.jump_if(AtMost, R2, HEADERS, pull);
+    w.a.set(R2, HEADERS);
+    w.a.place(pull);
+    // If there is no memory for it the headers are too short where they are looked at.
+    w.a.call(SKB_PULL_DATA);
+    w.a.place(is_whole);
+    w.recall(R1, Slot::Context);
+}
+
+/// Bytes from the IP header to the end of the frame.
+fn keep_rest(w: &mut Writer<'_>) {
+    match w.at {
+        At::Xdp => {
+            w.a.set(R1, R8);
+            w.a.compute(Subtract, R1, R9);
+        }
+        At::Tc => {
+            w.recall(R1, Slot::Context);
+            w.a.load(Size::Word, R1, R1, buffer::LENGTH);
+            w.a.compute(Subtract, R1, 14);
+        }
+    }
+    w.keep(Slot::Rest, R1);
+}
+
+/// Finds the port of the VLAN: `R2` its record, `R5` what the tag stands before.
+fn write_tagged(w: &mut Writer<'_>) {
+    w.keep_number(Slot::Tag, TAG);
+    w.a.set(R9, R7);
+    match w.at {
+        At::Xdp => {
+            w.a.compute(Add, R9, 14 + TAG);
+            w.a.set(R1, R7);
+            w.a.compute(Add, R1, SHORTEST + TAG);
+            w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Malformed));
+            w.a.load(Size::Half, R3, R7, 14);
+            w.a.swap(R3, 16);
+            w.a.load(Size::Half, R5, R7, 16);
+        }
+        // The kernel has taken the tag out of the frame.
+        At::Tc => {
+            w.a.compute(Add, R9, 14);
+            w.a.load(Size::Word, R3, R1, buffer::VLAN_TCI);
+            w.a.load(Size::Half, R5, R7, 12);
+        }
+    }
+    w.a.compute(And, R3, 0xfff);
+    w.a.compute(ShiftLeft, R3, 1);
+    w.a.value(R1, w.memory.arrays.descriptor("vlans"), (w.port << 13) as i32);
+    w.a.compute(Add, R1, R3);
+    w.a.load(Size::Half, R3, R1, 0);
+    w.a.jump_if(Equal, R3, 0, w.to_kernel(Reason::OtherVlan));
+    w.a.compute(Subtract, R3, 1);
+    w.a.compute(And, R3, MOST_PORTS as i32 - 1);
+    w.keep(Slot::Port, R3);
+    w.a.compute(ShiftLeft, R3, 4);
+    w.a.value(R2, w.memory.arrays.descriptor("ports"), 0);
+    w.a.compute(Add, R2, R3);
+}
+
+/// Leaves frames to other addresses than the port's to the kernel.
+fn check_address(w: &mut Writer<'_>) {
+    let other = w.to_kernel(Reason::OtherAddress);
+    for (size, at) in [(Size::Word, 0), (Size::Half, 4)] {
+        w.a.load(size, R3, R7, at);
+        w.a.load(size, R4, R2, at);
+        w.a.jump_if(NotEqual, R3, R4, other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_a_port_has_the_size_that_places_are_computed_with() {
+        assert_eq!(4 * PORT_WORDS, 1 << 4);
+    }
+}

@@ -1,0 +1,147 @@
+//! The packet as it leaves.
+use super::super::layout::*;
+use super::receive::load_frame;
+use super::*;
+use artery_device::bpf::Operation::*;
+use artery_device::bpf::Test::*;
+
+const XDP_ADJUST_HEAD: i32 = 44;
+const REDIRECT_MAP: i32 = 51;
+const REDIRECT: i32 = 23;
+const SKB_VLAN_PUSH: i32 = 18;
+const SKB_VLAN_POP: i32 = 19;
+const LINK_HEADER: i16 = 12;
+
+/// Sends the packet by the hop in `R6`.
+pub(super) fn write(w: &mut Writer<'_>) {
+    count::write_forwarded(w);
+    age(w);
+    let failed = w.a.label();
+    match w.at {
+        At::Xdp => {
+            let redirect = w.a.label();
+            write_link_header(w, redirect, failed);
+            w.a.place(redirect);
+            w.a.map(R1, w.memory.devices.descriptor());
+            w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
+            w.a.compute(And, R2, 0xffff);
+            // What becomes of a frame whose device is not there; it can't be as it came any more.
+            w.a.set(R3, w.at.drop());
+            w.a.call(REDIRECT_MAP);
+        }
+        At::Tc => {
+            put_addresses(w, 0);
+            write_tag(w, failed);
+            w.a.load(Size::Word, R1, R6, 4 * HOP_PORTS as i16);
+            w.a.compute(ShiftRight, R1, 16);
+            w.a.compute(And, R1, MOST_PORTS as i32 - 1);
+            w.a.compute(ShiftLeft, R1, 4);
+            w.a.value(R2, w.memory.arrays.descriptor("ports"), 0);
+            w.a.compute(Add, R2, R1);
+            w.a.load(Size::Word, R1, R2, 4 * PORT_DEVICE as i16);
+            w.a.set(R2, 0);
+            w.a.call(REDIRECT);
+        }
+    }
+    w.a.exit();
+    w.a.place(failed);
+    w.a.set(R0, w.at.drop());
+    w.a.exit();
+}
+
+/// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows can't reach the frame.
+fn write_tag(w: &mut Writer<'_>, failed: Label) {
+    let (untagged, done) = (w.a.label(), w.a.label());
+    w.recall(R1, Slot::Tag);
+    w.a.jump_if(Equal, R1, 0, untagged);
+    w.recall(R1, Slot::Context);
+    w.a.call(SKB_VLAN_POP);
+    w.a.jump_if(NotEqual, R0, 0, failed);
+    w.a.place(untagged);
+    w.a.load(Size::Half, R3, R6, 4 * HOP_TAG as i16 + 2);
+    w.a.load(Size::Half, R2, R6, 4 * HOP_TAG as i16);
+    w.a.jump_if(Equal, R2, 0, done);
+    w.a.swap(R3, 16);
+    w.recall(R1, Slot::Context);
+    w.a.call(SKB_VLAN_PUSH);
+    w.a.jump_if(NotEqual, R0, 0, failed);
+    w.a.place(done);
+}
+
+/// Takes one from the time to live, or the hop limit.
+fn age(w: &mut Writer<'_>) {
+    let (ipv6, done) = (w.a.label(), w.a.label());
+    w.recall(R1, Slot::Family);
+    w.a.jump_if(Equal, R1, 6, ipv6);
+    w.a.load(Size::Byte, R1, R9, 8);
+    w.a.compute(Subtract, R1, 1);
+    w.a.store(Size::Byte, R9, 8, R1);
+    // In the network's order one of the upper byte is more by 0x0100; the sum is one's complement's.
+    w.a.load(Size::Half, R1, R9, 10);
+    w.a.swap(R1, 16);
+    w.a.compute(Add, R1, 0x0100);
+    let no_carry = w.a.label();
+    w.a.jump_if(Below, R1, 0xffff, no_carry);
+    w.a.compute(Add, R1, 1);
+    w.a.place(no_carry);
+    w.a.swap(R1, 16);
+    w.a.store(Size::Half, R9, 10, R1);
+    w.a.jump(done);
+    w.a.place(ipv6);
+    w.a.load(Size::Byte, R1, R9, 7);
+    w.a.compute(Subtract, R1, 1);
+    w.a.store(Size::Byte, R9, 7, R1);
+    w.a.place(done);
+}
+
+/// Puts the hop's link header in the place of the frame's, which may have a tag more or less, and goes to `done`.
+fn write_link_header(w: &mut Writer<'_>, done: Label, failed: Label) {
+    let (tagged, untag, same) = (w.a.label(), w.a.label(), w.a.label());
+    w.recall(R1, Slot::Tag);
+    w.a.load(Size::Word, R2, R6, 4 * HOP_TAG as i16);
+    w.a.jump_if(NotEqual, R1, 0, tagged);
+    w.a.jump_if(Equal, R2, 0, same);
+
+    // A tag comes in between: the frame begins earlier.
+    adjust(w, -4, failed);
+    w.recall(R1, Slot::Context);
+    load_frame(w, R1);
+    w.a.set(R1, R7);
+    w.a.compute(Add, R1, 18);
+    w.a.jump_if(Above, R1, R8, failed);
+    put_tag(w);
+    w.a.jump(same);
+
+    w.a.place(tagged);
+    w.a.jump_if(Equal, R2, 0, untag);
+    put_tag(w);
+    w.a.place(same);
+    put_addresses(w, 0);
+    w.a.jump(done);
+
+    // The type that the tag stands before stays where it is.
+    w.a.place(untag);
+    put_addresses(w, 4);
+    adjust(w, 4, failed);
+    w.a.jump(done);
+}
+
+/// Moves the beginning of the frame.
+fn adjust(w: &mut Writer<'_>, by: i32, failed: Label) {
+    w.recall(R1, Slot::Context);
+    w.a.set(R2, by);
+    w.a.call(XDP_ADJUST_HEAD);
+    w.a.jump_if(NotEqual, R0, 0, failed);
+}
+
+fn put_tag(w: &mut Writer<'_>) {
+    w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
+    w.a.store(Size::Word, R7, LINK_HEADER, R1);
+}
+
+fn put_addresses(w: &mut Writer<'_>, at: i16) {
+    for word in (0..LINK_HEADER).step_by(4) {
+        w.a.load(Size::Word, R1, R6, word);
+        w.a.store(Size::Word, R7, at + word, R1);
+    }
+}

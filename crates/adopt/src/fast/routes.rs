@@ -1,0 +1,235 @@
+//! The routes of a family, and the FIB that programs look into.
+use super::memory::Arrays;
+use super::ways::{KERNEL, Ways};
+use artery_rcu::Domain;
+use artery_table::{
+    Address, Art, BuildError, CannotInsert, Fib4Fast, Fib4Options, Fib6, Group, HugePages, NO_GROUP,
+    NeedsRebuild, Prefix, Runs, Strides,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// A family's compiled FIB.
+pub(super) trait Compiled<A: Address>: Sized {
+    /// Bytes that are reserved at first for what grows.
+    const LEAST: u32;
+    /// Prefixes that no packet is forwarded to, whatever the routes say.
+    fn never() -> Vec<Prefix<A>>;
+    fn build(domain: &Arc<Domain>, art: &Art<A>, arrays: &Arrays, room: u32) -> Result<Self, BuildError>;
+    fn update(&mut self, art: &Art<A>, prefix: Prefix<A>) -> Result<(), NeedsRebuild>;
+}
+
+impl Compiled<u32> for Fib4Fast {
+    const LEAST: u32 = 4 << 20;
+
+    /// This network, loopback, multicast and what is reserved with broadcast (RFC 6890).
+    fn never() -> Vec<Prefix<u32>> {
+        [(0, 8), (127 << 24, 8), (224 << 24, 3)].map(|(address, len)| Prefix::of(address, len)).to_vec()
+    }
+    fn build(domain: &Arc<Domain>, art: &Art<u32>, arrays: &Arrays, room: u32) -> Result<Self, BuildError> {
+        let options = Fib4Options { wide: false, list_lines: room as usize / 64, ..Fib4Options::default() };
+        Fib4Fast::build(domain, art, arrays, options)
+    }
+    fn update(&mut self, art: &Art<u32>, prefix: Prefix<u32>) -> Result<(), NeedsRebuild> {
+        Fib4Fast::update(self, art, prefix)
+    }
+}
+
+impl Compiled<u128> for Fib6 {
+    const LEAST: u32 = 4 << 20;
+
+    /// What embeds other addresses or means none (::/16), link-local and multicast (RFC 4291).
+    fn never() -> Vec<Prefix<u128>> {
+        [(0, 16), (0xfe80 << 112, 10), (0xff << 120, 8)]
+            .map(|(address, len)| Prefix::of(address, len))
+            .to_vec()
+    }
+    fn build(domain: &Arc<Domain>, art: &Art<u128>, arrays: &Arrays, room: u32) -> Result<Self, BuildError> {
+        Fib6::build(domain, art, arrays, Some(room as usize))
+    }
+    fn update(&mut self, art: &Art<u128>, prefix: Prefix<u128>) -> Result<(), NeedsRebuild> {
+        Fib6::update(self, art, prefix)
+    }
+}
+
+/// Why a FIB can't be had.
+#[derive(Debug)]
+pub enum NoFib {
+    /// The kernel gives no memory to share with programs, or not so much.
+    Memory(io::Error),
+    /// There are more routes than any FIB holds.
+    TooMany,
+}
+
+impl fmt::Display for NoFib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoFib::Memory(error) => write!(f, "no memory for the routes that programs look up: {error}"),
+            NoFib::TooMany => f.write_str("there are more routes than programs can look up"),
+        }
+    }
+}
+
+impl std::error::Error for NoFib {}
+
+/// A FIB and the arrays that it is in.
+pub(super) struct Fib<F> {
+    pub(super) fib: F,
+    pub(super) arrays: Arrays,
+    /// Bytes reserved for what grows.
+    pub(super) room: u32,
+}
+
+/// An address with neighbors, on one interface or several.
+struct Spot {
+    /// The group of the address's own route, where it has one.
+    told: Option<Group>,
+    /// Interfaces, and the groups of the neighbor there.
+    near: Vec<(u32, Group)>,
+}
+
+/// The routes of a family.
+pub(super) struct Routes<A: Address, F> {
+    domain: Arc<Domain>,
+    art: Art<A>,
+    never: Vec<Prefix<A>>,
+    spots: BTreeMap<A, Spot>,
+    pub(super) current: Fib<F>,
+    /// Whether the FIB is to be built anew.
+    is_stale: bool,
+    is_loading: bool,
+    /// Routes that there was no memory for: nothing is forwarded while there are any.
+    lost: Option<CannotInsert>,
+}
+
+impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
+    pub(super) fn new(domain: &Arc<Domain>) -> Result<Routes<A, F>, NoFib> {
+        let mut art = Art::new(domain, Strides::fast(), &HugePages).map_err(NoFib::Memory)?;
+        let never = F::never();
+        for prefix in &never {
+            art.insert(*prefix, KERNEL).map_err(|_| NoFib::TooMany)?;
+        }
+        let current = build(domain, &art, F::LEAST)?;
+        let domain = domain.clone();
+        let spots = BTreeMap::new();
+        Ok(Routes { domain, art, never, spots, current, is_stale: false, is_loading: false, lost: None })
+    }
+
+    /// Whether all routes are as they were told.
+    pub(super) fn are_complete(&self) -> bool {
+        self.lost.is_none()
+    }
+
+    pub(super) fn begin_load(&mut self) {
+        self.is_loading = true;
+    }
+
+    /// Brings in step what was put off.
+    pub(super) fn end_load(&mut self, ways: &Ways) {
+        self.is_loading = false;
+        self.is_stale = true;
+        self.review(Prefix::ALL, ways);
+    }
+
+    /// Follows a route.
+    pub(super) fn tell(&mut self, prefix: Prefix<A>, group: Option<Group>, ways: &Ways) {
+        if self.never.iter().any(|never| never.covers(prefix)) {
+            return;
+        }
+        if prefix.len() == A::BITS
+            && let Some(spot) = self.spots.get_mut(&prefix.first())
+        {
+            spot.told = group;
+        } else {
+            self.put(prefix, group);
+        }
+        self.review(prefix, ways);
+    }
+
+    /// Follows a neighbor, which has this group on this interface from now on, or none. Gives the group that it had.
+    pub(super) fn set_neighbor(
+        &mut self,
+        address: A,
+        link: u32,
+        group: Option<Group>,
+        ways: &Ways,
+    ) -> Option<Group> {
+        let told = self.art.get(Prefix::host(address));
+        let spot = self.spots.entry(address).or_insert_with(|| Spot { told, near: Vec::new() });
+        let at = spot.near.iter().position(|(on, _)| *on == link);
+        let before = at.map(|at| spot.near.swap_remove(at).1);
+        spot.near.extend(group.map(|group| (link, group)));
+        let is_over = spot.near.is_empty();
+        self.review(Prefix::host(address), ways);
+        if is_over {
+            self.spots.remove(&address);
+        }
+        before
+    }
+
+    /// Looks anew which of the neighbors within a prefix its addresses go to.
+    pub(super) fn review(&mut self, within: Prefix<A>, ways: &Ways) {
+        if self.is_loading {
+            return;
+        }
+        let addresses: Vec<A> =
+            self.spots.range(within.first()..=within.last()).map(|(address, _)| *address).collect();
+        for address in addresses {
+            let host = Prefix::host(address);
+            let spot = &self.spots[&address];
+            let by_route = spot.told.unwrap_or_else(|| match self.art.cover(host) {
+                NO_GROUP => self.art.default_group(),
+                group => group,
+            });
+            let link = ways.at_hand(by_route);
+            let near = spot.near.iter().find(|(on, _)| Some(*on) == link);
+            let wanted = near.map(|(_, group)| *group).or(spot.told);
+            if self.art.get(host) != wanted {
+                self.put(host, wanted);
+            }
+        }
+    }
+
+    fn put(&mut self, prefix: Prefix<A>, group: Option<Group>) {
+        match group {
+            Some(group) => {
+                if let Err(error) = self.art.insert(prefix, group) {
+                    self.lost = Some(error);
+                }
+            }
+            None => drop(self.art.remove(prefix)),
+        }
+        if !self.is_loading && !self.is_stale {
+            self.is_stale = self.current.fib.update(&self.art, prefix).is_err();
+        }
+    }
+
+    /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
+    pub(super) fn renew(&mut self) -> Result<Option<Fib<F>>, NoFib> {
+        if !self.is_stale || self.is_loading {
+            return Ok(None);
+        }
+        let new = build(&self.domain, &self.art, self.current.room)?;
+        self.is_stale = false;
+        Ok(Some(std::mem::replace(&mut self.current, new)))
+    }
+}
+
+/// Builds a FIB with at least so much room, and as much more as it takes.
+fn build<A: Address, F: Compiled<A>>(
+    domain: &Arc<Domain>,
+    art: &Art<A>,
+    least: u32,
+) -> Result<Fib<F>, NoFib> {
+    let mut room = least;
+    loop {
+        let arrays = Arrays::default();
+        match F::build(domain, art, &arrays, room) {
+            Ok(fib) => return Ok(Fib { fib, arrays, room }),
+            Err(BuildError::Storage(error)) => return Err(NoFib::Memory(error)),
+            Err(BuildError::Full(_)) => room = room.checked_mul(2).ok_or(NoFib::TooMany)?,
+        }
+    }
+}

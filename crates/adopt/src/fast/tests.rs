@@ -1,0 +1,289 @@
+//! The program and the decision, side by side.
+use super::*;
+use artery_device::bpf::{self, Hook};
+use artery_rcu::Domain;
+use artery_table::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Pages, Prefix, Strides};
+use artery_wire::{EtherAddr, checksum};
+use layout::{own_bit_v4, own_bit_v6};
+use memory::Arrays;
+use program::Fibs;
+use std::sync::Arc;
+
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+const TCX_NEXT: i32 = -1;
+const TC_REDIRECT: i32 = 7;
+const LOOPBACK: u32 = 1;
+const LIST_LINES: usize = 1 << 17;
+const FIB6_BYTES: usize = 1 << 22;
+
+/// Numbers that look random, the same each time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// Ports, routes and programs.
+struct Rig {
+    memory: Memory,
+    domain: Arc<Domain>,
+    ipv4: Fib4FastReader,
+    ipv6: Fib6Reader,
+    routes4: Vec<Prefix<u32>>,
+    routes6: Vec<Prefix<u128>>,
+    /// For XDP and for tc, by port.
+    programs: [Vec<rustix::fd::OwnedFd>; 2],
+}
+
+fn mac(last: u8) -> EtherAddr {
+    EtherAddr([2, 0, 0, 0, 0, last])
+}
+
+fn may_load() -> bool {
+    let may = Memory::new().is_ok();
+    let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
+    assert!(may || !required, "no BPF map can be made, and ARTERY_RIG=required");
+    if !may {
+        eprintln!("skipped: BPF maps need CAP_BPF");
+    }
+    may
+}
+
+const GROUPS: u64 = 40;
+
+/// Three ports, of which the first has VLANs 7 and 8 as ports 3 and 4.
+fn ports(memory: &Memory, random: &mut Random) {
+    for port in 0..5 {
+        let flags = Flags {
+            ipv4: port != 4,
+            ipv6: port != 1,
+            ipv4_ports: random.one_in(2),
+            ipv6_ports: random.one_in(2),
+        };
+        memory.set_port(port, &PortRecord { mac: mac(port as u8 % 3), device: LOOPBACK, flags });
+    }
+    memory.set_vlan(0, 7, Some(3));
+    memory.set_vlan(0, 8, Some(4));
+    (0..3).for_each(|device| memory.devices.put(device, LOOPBACK).unwrap());
+}
+
+fn hops(memory: &Memory, random: &mut Random) {
+    for hop in 0..30 {
+        let port = random.below(5) as u32;
+        let (device, vlan) = if port > 2 { (0, Some(port as u16 + 4)) } else { (port, None) };
+        let mtu = random.of(&[1500, 1500, 60, 1280]);
+        let hop_of =
+            Hop { destination: mac(100 + hop), source: mac(port as u8 % 3), vlan, mtu, device, port };
+        memory.put_hop(hop.into(), &hop_of);
+        if random.one_in(10) {
+            memory.unset_hop(hop.into());
+        }
+    }
+    for member in 0..200 {
+        memory.members[member].store(random.below(30) as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+    for group in 1..GROUPS as u32 {
+        match random.below(6) {
+            0 => memory.set_group(group, 0, 0),
+            1 | 2 => memory.set_group(group, random.below(150) as u32, 2 + random.below(40) as u32),
+            _ => memory.set_group(group, random.below(30) as u32, 1),
+        }
+    }
+}
+
+impl Rig {
+    fn new(seed: u64) -> Rig {
+        let mut random = Random(seed);
+        let memory = Memory::new().unwrap();
+        ports(&memory, &mut random);
+        hops(&memory, &mut random);
+        for _ in 0..500 {
+            memory.set_own(own_bit_v4(random.next() as u32), true);
+            memory.set_own(own_bit_v6(u128::from(random.next())), true);
+        }
+        let domain = Domain::new();
+        let mut art4 = Art::<u32>::new(&domain, Strides::fast(), &Pages).unwrap();
+        let mut routes4 = Vec::new();
+        for _ in 0..5000 {
+            let len = random.of(&[8, 12, 16, 19, 20, 22, 24, 24, 25, 27, 28, 30, 32, 32]);
+            // Many in few /16s, so that their lists are long.
+            let address = (random.next() as u32 & random.of(&[0x0001_ffff, 0x000f_ffff, 0x00ff_ffff]))
+                | (10 + random.below(3) as u32) << 24;
+            let prefix = Prefix::of(address, len);
+            let groups = random.of(&[GROUPS - 1, 12, 12, 12]);
+            art4.insert(prefix, 1 + random.below(groups) as u32).unwrap();
+            routes4.push(prefix);
+        }
+        let mut art6 = Art::<u128>::new(&domain, Strides::fast(), &Pages).unwrap();
+        let mut routes6 = Vec::new();
+        for _ in 0..5000 {
+            let len = random.of(&[20, 29, 32, 32, 36, 40, 44, 48, 48, 48, 56, 64, 64, 96, 127, 128]);
+            let deep = u128::from(random.next()) << 64 | u128::from(random.next());
+            let mask = random.of(&[0, 0xffff, u128::MAX >> 48, u128::MAX >> 24]);
+            let address = 0x2001_0db8_u128 << 96 | (deep & mask) << random.of(&[0, 60, 72]) >> 8;
+            let prefix = Prefix::of(address, len);
+            art6.insert(prefix, 1 + random.below(39) as u32).unwrap();
+            routes6.push(prefix);
+        }
+        if seed.is_multiple_of(2) {
+            art4.insert(Prefix::ALL, 5).unwrap();
+            art6.insert(Prefix::ALL, 6).unwrap();
+        }
+        let (arrays4, arrays6) = (Arrays::default(), Arrays::default());
+        let options = Fib4Options { wide: false, list_lines: LIST_LINES, ..Fib4Options::default() };
+        let ipv4 = Fib4Fast::build(&domain, &art4, &arrays4, options).unwrap();
+        let ipv6 = Fib6::build(&domain, &art6, &arrays6, Some(FIB6_BYTES)).unwrap();
+        let fibs = Fibs {
+            ipv4: &arrays4,
+            list_bytes: 64 * LIST_LINES as u32,
+            ipv6: &arrays6,
+            fib6_bytes: FIB6_BYTES as u32,
+        };
+        let load = |at, hook| {
+            let load = |port| {
+                let instructions = program::program(&memory, &fibs, at, port);
+                let refusal = || bpf::verdict(hook, &instructions);
+                bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
+            };
+            (0..3).map(load).collect()
+        };
+        let programs = [load(At::Xdp, Hook::Xdp { flags: 0 }), load(At::Tc, Hook::TcxIngress)];
+        Rig { programs, ipv4: ipv4.reader(), ipv6: ipv6.reader(), memory, domain, routes4, routes6 }
+    }
+
+    /// A frame that a port may get: mostly to be forwarded.
+    fn frame(&self, random: &mut Random, port: u32) -> Vec<u8> {
+        let mut frame = mac(if random.one_in(20) { 99 } else { port as u8 }).octets().to_vec();
+        frame.extend(mac(50).octets());
+        if random.one_in(if port == 0 { 2 } else { 20 }) {
+            let vlan = random.of(&[7, 8, 8, 9]) as u16 | (random.below(16) as u16) << 12;
+            frame.extend([0x81, 0]);
+            frame.extend(vlan.to_be_bytes());
+        }
+        let payload = random.below(100) as usize;
+        match random.below(20) {
+            0 => frame.extend([8, 6]),
+            1..=9 => self.ipv6(random, payload, &mut frame),
+            _ => self.ipv4(random, payload, &mut frame),
+        }
+        frame.extend((0..payload).map(|_| random.next() as u8));
+        if random.one_in(20) {
+            let length = 14 + random.below(frame.len() as u64 - 13) as usize;
+            frame.truncate(length);
+        }
+        if random.one_in(20) {
+            let at = random.below(frame.len() as u64) as usize;
+            frame[at] ^= 1 << random.below(8);
+        }
+        frame
+    }
+
+    fn ipv4(&self, random: &mut Random, payload: usize, frame: &mut Vec<u8>) {
+        let prefix = random.of(&self.routes4);
+        let host = random.next() as u32 & u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+        let destination = if random.one_in(9) { random.next() as u32 } else { prefix.first() | host };
+        let length = (20 + payload) as u16 - u16::from(random.one_in(30)) + u16::from(random.one_in(30));
+        let mut header = vec![if random.one_in(20) { random.of(&[0x46, 0x44, 0x65]) } else { 0x45 }, 0];
+        header.extend(length.to_be_bytes());
+        let fragment = if random.one_in(10) { random.next() as u16 } else { 0x4000 };
+        header.extend([1, 2]);
+        header.extend(fragment.to_be_bytes());
+        header.extend([
+            if random.one_in(20) { random.below(3) as u8 } else { 64 },
+            random.of(&[1, 6, 17, 17, 47]),
+            0,
+            0,
+        ]);
+        header.extend((random.next() as u32).to_be_bytes());
+        header.extend(destination.to_be_bytes());
+        let sum = !checksum::sum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend([8, 0]);
+        frame.extend(header);
+    }
+
+    fn ipv6(&self, random: &mut Random, payload: usize, frame: &mut Vec<u8>) {
+        let prefix = random.of(&self.routes6);
+        let wild = u128::from(random.next()) << 64 | u128::from(random.next());
+        let host = wild & u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+        let destination = if random.one_in(9) { wild } else { prefix.first() | host };
+        let length = payload as u16 + u16::from(random.one_in(30));
+        frame.extend([0x86, 0xdd, random.of(&[0x60, 0x60, 0x60, 0x60, 0x60, 0x60, 0x6f, 0x50]), 0, 0, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([random.of(&[6, 6, 6, 17, 17, 17, 58, 0]), random.of(&[0, 1, 2, 64, 64, 64, 64, 255])]);
+        let start =
+            if random.one_in(10) { random.of(&[0xfe80_0000_u32, 0xff02_0000, 0]) } else { 0x2001_0db8 };
+        let source = u128::from(start) << 96 | wild >> 32;
+        frame.extend(source.to_be_bytes());
+        frame.extend(destination.to_be_bytes());
+    }
+}
+
+#[test]
+fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
+    if !may_load() {
+        return;
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    for seed in 0..4 {
+        let rig = Rig::new(seed);
+        let mut random = Random(1000 + seed);
+        let mut reader = rig.domain.reader();
+        let tables = Tables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+        let mut kernel = [0; Reason::ALL.len()];
+        for number in 0..25_000 {
+            let port = random.below(3) as u32;
+            let frame = rig.frame(&mut random, port);
+            let decision = decide(&tables, &reader.turn(), port, &frame);
+            let outcome = bpf::run(&rig.programs[0][port as usize], &frame, None, 1).unwrap();
+            let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
+            // Tags of frames that are given to a program of tc are not taken out of them, as they are on their way; and
+            // the kernel refuses to run it on shorter frames.
+            let is_for_tc = !is_tagged && frame.len() >= 14 + 40;
+            let by_tc =
+                is_for_tc.then(|| bpf::run(&rig.programs[1][port as usize], &frame, None, 1).unwrap());
+            let by_tc = by_tc.map(|outcome| (outcome.action as i32, outcome.frame));
+            match &decision {
+                Decision::Kernel(reason) => {
+                    kernel[*reason as usize] += 1 + u64::from(is_for_tc);
+                    *seen.entry(format!("{reason:?}")).or_insert(0) += 1;
+                    assert_eq!(outcome.action, XDP_PASS, "{seed} {number} {reason:?} {frame:02x?}");
+                    assert_eq!(outcome.frame, frame, "{seed} {number} {reason:?}");
+                    assert!(by_tc.is_none_or(|seen| seen == (TCX_NEXT, frame)), "{seed} {number} {reason:?}");
+                }
+                Decision::Send { frame: expected, .. } => {
+                    *seen.entry("sent".to_string()).or_insert(0) += 1;
+                    assert_eq!(outcome.action, XDP_REDIRECT, "{seed} {number} {frame:02x?}");
+                    assert_eq!(&outcome.frame, expected, "{seed} {number} {frame:02x?}");
+                    // Nor are those that it puts on put into them.
+                    let mut expected = expected.clone();
+                    if expected[12..14] == [0x81, 0] {
+                        expected.drain(12..16);
+                    }
+                    assert!(by_tc.is_none_or(|seen| seen == (TC_REDIRECT, expected)), "{seed} {number}");
+                }
+            }
+        }
+        assert_eq!(rig.memory.counters().kernel, kernel);
+    }
+    // Every way is met, but for those that only a change at the same moment opens.
+    for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::Changing) {
+        assert!(seen.contains_key(&format!("{reason:?}")), "{reason:?} was not met: {seen:?}");
+    }
+    assert!(seen["sent"] > 15_000, "{seen:?}");
+}

@@ -1,0 +1,167 @@
+//! Ways of the mirror as groups: a word each, which many routes lead to.
+use super::hops::{Hops, Key};
+use super::layout::{MOST_GROUPS, MOST_MEMBERS};
+use super::memory::Memory;
+use super::numbers::Numbers;
+use crate::mirror::{Hop, Way, WayId};
+use artery_table::Group;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The group of what the kernel keeps.
+pub(super) const KERNEL: Group = MOST_GROUPS as Group - 1;
+/// Groups below are ways; from here on they are neighbors of networks that are at hand.
+const NEIGHBORS: Group = MOST_GROUPS as Group / 2;
+/// Most members of a group: what shares are rounded to where they sum up to more.
+const MOST_SHARES: u32 = 256;
+
+#[derive(Debug)]
+struct State {
+    keys: Vec<Key>,
+    /// Where its members are, and how many, if it has more than one.
+    members: Option<(u32, u32)>,
+    /// The interface on which destinations are neighbors themselves.
+    at_hand: Option<u32>,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub(super) struct Ways {
+    states: HashMap<Group, State>,
+    members: Numbers,
+    neighbors: Numbers,
+}
+
+impl Ways {
+    pub(super) fn new() -> Ways {
+        Ways {
+            states: HashMap::new(),
+            members: Numbers::new(0, MOST_MEMBERS as u32),
+            neighbors: Numbers::new(NEIGHBORS, KERNEL),
+        }
+    }
+
+    /// The group of a way.
+    pub(super) fn group(id: WayId) -> Group {
+        // Beyond that many ways the kernel forwards.
+        if (1..NEIGHBORS).contains(&id.0) { id.0 } else { KERNEL }
+    }
+
+    /// The interface on which destinations of a group are neighbors themselves, if it is such a group.
+    pub(super) fn at_hand(&self, group: Group) -> Option<u32> {
+        self.states.get(&group)?.at_hand
+    }
+
+    /// Makes a way a group, or its group none. Says whether which interface its destinations are at has changed.
+    pub(super) fn set(&mut self, memory: &Memory, hops: &mut Hops, id: WayId, way: Option<&Way>) -> bool {
+        let group = Ways::group(id);
+        if group == KERNEL {
+            return false;
+        }
+        let before = self.at_hand(group);
+        let state = match way {
+            Some(Way::Hops(members)) => self.make(memory, hops, group, members),
+            _ => {
+                memory.set_group(group, 0, 0);
+                None
+            }
+        };
+        let after = state.as_ref().and_then(|state| state.at_hand);
+        let old = match state {
+            Some(state) => self.states.insert(group, state),
+            None => self.states.remove(&group),
+        };
+        old.into_iter().for_each(|old| self.forget(memory, hops, &old));
+        before != after
+    }
+
+    fn make(&mut self, memory: &Memory, hops: &mut Hops, group: Group, members: &[Hop]) -> Option<State> {
+        if let [Hop { link, gateway: None, .. }] = members {
+            memory.set_group(group, 0, 0);
+            return Some(State { keys: Vec::new(), members: None, at_hand: Some(*link) });
+        }
+        let keys = members.iter().map(|hop| Some((hop.link, hop.gateway?)));
+        let Some(keys) = keys.collect::<Option<Vec<Key>>>() else {
+            memory.set_group(group, 0, 0);
+            return None;
+        };
+        let places: Vec<u32> = keys.iter().map(|key| hops.take(memory, *key)).collect();
+        let mut state = State { keys, members: None, at_hand: None };
+        if let [place] = places[..] {
+            memory.set_group(group, place, 1);
+            return Some(state);
+        }
+        let shares = shares(members);
+        let count = shares.iter().sum();
+        let Some(first) = self.members.take(count) else {
+            memory.set_group(group, 0, 0);
+            return Some(state);
+        };
+        let each = places.iter().zip(&shares).flat_map(|(place, share)| (0..*share).map(|_| *place));
+        let words = &memory.members[first as usize..];
+        words.iter().zip(each).for_each(|(word, place)| word.store(place, Relaxed));
+        memory.set_group(group, first, count);
+        state.members = Some((first, count));
+        Some(state)
+    }
+
+    fn forget(&mut self, memory: &Memory, hops: &mut Hops, old: &State) {
+        old.keys.iter().for_each(|key| hops.give_back(memory, *key));
+        if let Some((first, count)) = old.members {
+            self.members.give_back(first, count);
+        }
+    }
+
+    /// A group for a neighbor. Where there is no room it is the kernel's.
+    pub(super) fn take_neighbor(&mut self, memory: &Memory, hops: &mut Hops, key: Key) -> Group {
+        let Some(group) = self.neighbors.take(1) else { return KERNEL };
+        memory.set_group(group, hops.take(memory, key), 1);
+        group
+    }
+
+    /// Takes back what [`take_neighbor`](Self::take_neighbor) gave.
+    pub(super) fn give_back_neighbor(&mut self, memory: &Memory, hops: &mut Hops, key: Key, group: Group) {
+        if group != KERNEL {
+            memory.set_group(group, 0, 0);
+            hops.give_back(memory, key);
+            self.neighbors.give_back(group, 1);
+        }
+    }
+
+    /// Whether something waits for runs to end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.members.is_waiting() || self.neighbors.is_waiting()
+    }
+
+    /// All runs have ended that had begun before the last change.
+    pub(super) fn settle(&mut self) {
+        self.members.settle();
+        self.neighbors.settle();
+    }
+}
+
+/// How many members each hop has: its weight, or its part of [`MOST_SHARES`], at least one.
+fn shares(hops: &[Hop]) -> Vec<u32> {
+    let total: u32 = hops.iter().map(|hop| u32::from(hop.weight.max(1))).sum();
+    let share = |hop: &Hop| {
+        let weight = u32::from(hop.weight.max(1));
+        if total <= MOST_SHARES { weight } else { (weight * MOST_SHARES / total).max(1) }
+    };
+    hops.iter().take(MOST_SHARES as usize / 2).map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_weights_or_parts_of_what_there_is_room_for() {
+        let of = |weights: &[u16]| {
+            let hop = |weight: &u16| Hop { link: 1, gateway: None, weight: *weight };
+            shares(&weights.iter().map(hop).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[1, 1, 2]), [1, 1, 2]);
+        assert_eq!(of(&[256, 256, 512, 1]), [63, 63, 127, 1]);
+        assert!(of(&[256; 300]).iter().sum::<u32>() <= MOST_SHARES);
+    }
+}

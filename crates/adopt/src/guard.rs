@@ -1,0 +1,228 @@
+//! What of the user's policy the fast path would go around: filters, translations, shaping, IPsec, settings. Traffic that
+//! any of it may be about stays with the kernel.
+//!
+//! Each [`Guard`] is found by reading the kernel, changes nothing, and says in one line what it is. What can't be read is
+//! a guard, too: nothing is forwarded around a policy that nobody could look at. [`Watch`] tells when to look again.
+//! What is not here: routes and rules, which the mirror judges one by one, and packets that the kernel treats specially
+//! whatever the policy is, which the decision about each packet knows.
+mod hooks;
+mod ipsec;
+mod iptables;
+mod links;
+mod netlink;
+mod nftables;
+mod notes;
+mod sysctl;
+mod traffic_control;
+mod virtual_servers;
+mod watch;
+
+pub use links::{ethernet_ports, port, with_vlans};
+pub use notes::notes;
+pub use watch::Watch;
+
+use crate::kernel::Family;
+use std::fmt;
+use std::io;
+
+/// An interface that packets would be forwarded from and to. A VLAN on another interface is a port of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The kernel's number for it.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// The interface that it is a VLAN on, whose guards are also about it.
+    pub vlan_on: Option<u32>,
+    /// Where this process has a program of its own at it, which is no policy of somebody else's.
+    pub own: Option<Own>,
+}
+
+/// Where a program is at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// Before the kernel has made a frame its own.
+    Xdp,
+    /// Where the kernel's filters for arriving frames begin (TCX).
+    Tc,
+}
+
+/// Which packets of a port: those that arrive, those that leave, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Those that arrive.
+    In,
+    /// Those that leave.
+    Out,
+    /// All.
+    Both,
+}
+
+/// What a guard is about, for who can honour some of them after all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A chain or flow table of nftables.
+    Nftables,
+    /// A chain of the older iptables.
+    Iptables,
+    /// Virtual servers of the kernel (IPVS).
+    VirtualServers,
+    /// Another hook of netfilter.
+    Hook,
+    /// A filter of tc.
+    Filter,
+    /// A queueing discipline that shapes or orders what leaves.
+    Queueing,
+    /// A BPF program at a port.
+    Program,
+    /// An IPsec policy.
+    Ipsec,
+    /// A port that belongs to a bridge, a bond or a VRF.
+    Master,
+    /// Other interfaces that take packets from a port.
+    Child,
+    /// A rule about which table of routes is asked.
+    Rule,
+    /// Forwarding is switched off.
+    Forwarding,
+    /// Packets whose source is not routed back by the port that they came from are dropped.
+    StrictReversePath,
+    /// Packets whose source is not routed back at all are dropped.
+    LooseReversePath,
+    /// What there is can't be read.
+    Unreadable,
+}
+
+/// One thing that keeps traffic in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Guard {
+    /// The port whose traffic stays; `None` for all traffic.
+    pub port: Option<u32>,
+    /// The family whose traffic stays; `None` for both.
+    pub family: Option<Family>,
+    /// Which of the port's packets stay.
+    pub direction: Direction,
+    /// What it is about.
+    pub kind: Kind,
+    /// What there is, in one line that names it exactly.
+    pub what: String,
+    /// How it is looked at or changed.
+    pub remedy: String,
+}
+
+impl Guard {
+    /// A guard of all traffic.
+    fn new(kind: Kind, what: String, remedy: String) -> Guard {
+        Guard { port: None, family: None, direction: Direction::Both, kind, what, remedy }
+    }
+    /// The same for one family, or for both.
+    fn of(self, family: impl Into<Option<Family>>) -> Guard {
+        Guard { family: family.into(), ..self }
+    }
+    /// The same for what arrives at or leaves by a port.
+    fn at(self, port: u32, direction: Direction) -> Guard {
+        Guard { port: Some(port), direction, ..self }
+    }
+    /// A guard in place of those that could not be read.
+    fn unreadable(what: &str, error: &io::Error) -> Guard {
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => "read with the capability CAP_NET_ADMIN, as root has it",
+            _ => "it is read again at the next change",
+        };
+        Guard::new(Kind::Unreadable, format!("{what} can't be read: {error}"), remedy.to_owned())
+    }
+
+    /// Whether it keeps packets of a family that arrive at a port.
+    pub fn keeps_from(&self, port: &Port, family: Family) -> bool {
+        self.direction != Direction::Out && self.is_about(port, family)
+    }
+    /// Whether it keeps packets of a family that leave by a port.
+    pub fn keeps_to(&self, port: &Port, family: Family) -> bool {
+        self.direction != Direction::In && self.is_about(port, family)
+    }
+    fn is_about(&self, port: &Port, family: Family) -> bool {
+        // A VLAN has settings of its own. All else meets its packets below it, too.
+        use Kind::{Forwarding, LooseReversePath, StrictReversePath};
+        let is_setting = matches!(self.kind, Forwarding | StrictReversePath | LooseReversePath);
+        let below = port.vlan_on.filter(|_| !is_setting);
+        let is_there = self.port.is_none_or(|one| one == port.index || Some(one) == below);
+        is_there && self.family.is_none_or(|one| one == family)
+    }
+    /// The traffic that stays, in words.
+    fn traffic(&self) -> &'static str {
+        match (self.family, self.port.map(|_| self.direction)) {
+            (None, None | Some(Direction::Both)) => "IPv4 and IPv6 stay",
+            (Some(Family::V4), None | Some(Direction::Both)) => "IPv4 stays",
+            (Some(Family::V6), None | Some(Direction::Both)) => "IPv6 stays",
+            (None, Some(Direction::In)) => "what arrives there stays",
+            (None, Some(Direction::Out)) => "what leaves there stays",
+            (Some(Family::V4), Some(Direction::In)) => "IPv4 that arrives there stays",
+            (Some(Family::V4), Some(Direction::Out)) => "IPv4 that leaves there stays",
+            (Some(Family::V6), Some(Direction::In)) => "IPv6 that arrives there stays",
+            (Some(Family::V6), Some(Direction::Out)) => "IPv6 that leaves there stays",
+        }
+    }
+}
+
+impl fmt::Display for Guard {
+    /// In one line: what there is, what traffic stays, and how it is looked at or changed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} with the kernel ({})", self.what, self.traffic(), self.remedy)
+    }
+}
+
+/// All that keeps traffic of these ports, or between them, in the kernel. Nothing is changed by asking.
+pub fn survey(ports: &[Port]) -> Vec<Guard> {
+    let or_unreadable = |what: &str, found: io::Result<Vec<Guard>>| {
+        found.unwrap_or_else(|error| vec![Guard::unreadable(what, &error)])
+    };
+    let mut guards = sysctl::guards(ports);
+    // Without the interfaces that VLANs are on, which can't be read only if nothing about interfaces can.
+    let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
+    guards.extend(or_unreadable("the interfaces", links::guards(ports)));
+    guards.extend(or_unreadable("nftables", nftables::guards(ports)));
+    guards.extend(iptables::guards());
+    guards.extend(or_unreadable("the virtual servers", virtual_servers::guards()));
+    guards.extend(or_unreadable("the hooks of netfilter", hooks::guards()));
+    guards.extend(or_unreadable("the queueing and filters of tc", traffic_control::guards(ports)));
+    guards.extend(traffic_control::programs(ports));
+    guards.extend(or_unreadable("the IPsec policies", ipsec::guards()));
+    guards
+}
+
+/// A number of things, in words.
+fn count(number: u32, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_says_in_one_line_what_it_is_and_what_it_keeps() {
+        let guard =
+            Guard::new(Kind::Filter, "tc: u32 filter".into(), "shown by: tc".into()).at(3, Direction::In);
+        assert_eq!(
+            guard.to_string(),
+            "tc: u32 filter: what arrives there stays with the kernel (shown by: tc)"
+        );
+        let all = Guard { port: None, ..guard };
+        assert_eq!(all.to_string(), "tc: u32 filter: IPv4 and IPv6 stay with the kernel (shown by: tc)");
+    }
+
+    #[test]
+    fn a_guard_keeps_what_it_is_about_and_nothing_else() {
+        let port = |index| Port { index, name: String::new(), vlan_on: None, own: None };
+        let guard = Guard::new(Kind::Queueing, String::new(), String::new());
+        assert!(guard.keeps_from(&port(1), Family::V4) && guard.keeps_to(&port(2), Family::V6));
+        let guard = guard.at(1, Direction::Out).of(Family::V4);
+        assert!(guard.keeps_to(&port(1), Family::V4));
+        assert!(!guard.keeps_from(&port(1), Family::V4) && !guard.keeps_to(&port(2), Family::V4));
+        assert!(!guard.keeps_to(&port(1), Family::V6));
+        let vlan = Port { vlan_on: Some(1), ..port(7) };
+        assert!(guard.keeps_to(&vlan, Family::V4));
+        let setting = Guard { kind: Kind::LooseReversePath, ..guard };
+        assert!(setting.keeps_to(&port(1), Family::V4) && !setting.keeps_to(&vlan, Family::V4));
+    }
+}

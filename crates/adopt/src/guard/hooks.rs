@@ -1,0 +1,104 @@
+//! Hooks of netfilter that belong neither to nftables nor to iptables: BPF programs, modules of others.
+//!
+//! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that do not are believed.
+use super::netlink::{self, Attributes};
+use super::{Family, Guard, Kind};
+use std::io;
+
+/// The request for hooks, of the subsystem that tells about them.
+const GET_HOOKS: u16 = 12 << 8;
+/// `struct nfgenmsg`.
+const FIXED: usize = 4;
+const NUMBER: u16 = 1;
+const FUNCTION: u16 = 4;
+const MODULE: u16 = 5;
+const CHAIN: u16 = 6;
+/// Within a chain: what it is.
+const CHAIN_KIND: u16 = 2;
+/// Chains and flow tables of nftables, which are asked for otherwise.
+const OF_NFTABLES: [u32; 2] = [1, 3];
+const BPF: u32 = 2;
+
+/// Families and hooks that forwarded packets come by.
+const FAMILIES: [(u8, Family); 2] = [(2, Family::V4), (10, Family::V6)];
+const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
+
+/// Beginnings of functions that change nothing by themselves (tracking and putting fragments together are there for
+/// rules; security modules judge by labels of sockets, which forwarded packets have none of), or that are asked for
+/// otherwise (translation, iptables, virtual servers), or are about bridges.
+const KNOWN: [&str; 16] = [
+    "nf_conntrack",
+    "ipv4_conntrack",
+    "ipv6_conntrack",
+    "nf_confirm",
+    "ipv4_confirm",
+    "ipv6_confirm",
+    "ipv4_defrag",
+    "ipv6_defrag",
+    "nf_nat_",
+    "ipt_do_table",
+    "ip6t_do_table",
+    "ip_vs_",
+    "selinux_",
+    "apparmor_",
+    "smack_",
+    "ip_sabotage_in",
+];
+
+/// What keeps all traffic of a family.
+pub(super) fn guards() -> io::Result<Vec<Guard>> {
+    let mut guards = Vec::new();
+    for (number, family) in FAMILIES {
+        for (hook, name) in HOOKS {
+            for body in netlink::dump_of_netfilter(GET_HOOKS, &question(number, hook))? {
+                guards.extend(guard(&body, name)?.map(|guard| guard.of(family)));
+            }
+        }
+    }
+    Ok(guards)
+}
+
+fn question(family: u8, hook: u32) -> Vec<u8> {
+    let attribute = [&8_u16.to_ne_bytes()[..], &NUMBER.to_ne_bytes(), &hook.to_be_bytes()].concat();
+    [&[family, 0, 0, 0], &attribute[..]].concat()
+}
+
+fn guard(body: &[u8], hook: &str) -> io::Result<Option<Guard>> {
+    let attributes = Attributes::behind(FIXED, body)?;
+    let kind = attributes.nested(CHAIN)?.and_then(|chain| chain.big_endian(CHAIN_KIND));
+    let function = attributes.text(FUNCTION).unwrap_or_default();
+    let what = match kind {
+        Some(kind) if OF_NFTABLES.contains(&kind) => return Ok(None),
+        Some(BPF) => "a BPF program".to_owned(),
+        _ if KNOWN.iter().any(|start| function.starts_with(start)) => return Ok(None),
+        _ => match attributes.text(MODULE) {
+            Some(module) => format!("{function} of module {module}"),
+            None => function,
+        },
+    };
+    let what = format!("netfilter: {what} at hook {hook}");
+    Ok(Some(Guard::new(Kind::Hook, what, "shown by: nft list hooks".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::written::{big_endian, name, nested, survive};
+    use super::*;
+
+    fn body(attributes: &[Vec<u8>]) -> Vec<u8> {
+        [&[2, 0, 0, 0], &attributes.concat()[..]].concat()
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_guard_with_its_name() {
+        let what =
+            |attributes: &[Vec<u8>]| guard(&body(attributes), "forward").unwrap().map(|guard| guard.what);
+        assert_eq!(what(&[name(FUNCTION, "nf_conntrack_in"), name(MODULE, "nf_conntrack")]), None);
+        assert_eq!(what(&[nested(CHAIN, &[big_endian(CHAIN_KIND, 1)])]), None);
+        let program = [name(FUNCTION, "nf_hook_run_bpf"), nested(CHAIN, &[big_endian(CHAIN_KIND, BPF)])];
+        assert_eq!(what(&program).as_deref(), Some("netfilter: a BPF program at hook forward"));
+        let other = [name(FUNCTION, "look"), name(MODULE, "own")];
+        assert_eq!(what(&other).as_deref(), Some("netfilter: look of module own at hook forward"));
+        survive(&body(&program), |body| guard(body, "forward").is_ok());
+    }
+}

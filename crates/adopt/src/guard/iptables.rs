@@ -1,0 +1,157 @@
+//! Chains of the older iptables that forwarded packets would meet.
+//!
+//! The kernel names its tables in a file; what is in them says `iptables-legacy-save`, which changes nothing. Without
+//! that program a table that exists keeps its family's traffic.
+use super::{Family, Guard, Kind, count};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a family's tables and programs are called.
+struct Place {
+    family: Family,
+    names: &'static str,
+    program: &'static str,
+    list: &'static str,
+}
+
+const PLACES: [Place; 2] = [
+    Place {
+        family: Family::V4,
+        names: "/proc/thread-self/net/ip_tables_names",
+        program: "iptables-legacy-save",
+        list: "iptables-legacy",
+    },
+    Place {
+        family: Family::V6,
+        names: "/proc/thread-self/net/ip6_tables_names",
+        program: "ip6tables-legacy-save",
+        list: "ip6tables-legacy",
+    },
+];
+
+/// Chains of the kernel's that forwarded packets come to.
+const CHAINS: [&str; 3] = ["PREROUTING", "FORWARD", "POSTROUTING"];
+
+/// What keeps all traffic of a family.
+pub(super) fn guards() -> Vec<Guard> {
+    PLACES.iter().flat_map(of_family).collect()
+}
+
+fn of_family(place: &Place) -> Vec<Guard> {
+    let tables = match std::fs::read_to_string(place.names) {
+        // Kernels without them, and those whose module is not loaded.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => return vec![Guard::unreadable("the tables of iptables", &error).of(place.family)],
+        Ok(names) => names.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
+    };
+    if tables.is_empty() {
+        return Vec::new();
+    }
+    let guards =
+        saved(place.program).map_or_else(|why| unknown(place, &tables, &why), |text| of_rules(place, &text));
+    guards.into_iter().map(|guard| guard.of(place.family)).collect()
+}
+
+/// The rules, as the program writes them, or why it did not.
+fn saved(program: &str) -> Result<String, String> {
+    // Those who are not root often don't look where such programs are.
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let path = std::env::split_paths(&folders)
+        .chain(usual)
+        .map(|folder| folder.join(program))
+        .find(|path| path.exists());
+    let path = path.ok_or_else(|| format!("{program} is missing"))?;
+    let output =
+        Command::new(path).stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => {
+            Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")))
+        }
+    }
+}
+
+/// One guard for tables nobody could look into.
+fn unknown(place: &Place, tables: &[String], why: &str) -> Vec<Guard> {
+    let what =
+        format!("iptables: tables {} exist, and what is in them can't be read ({why})", tables.join(" "));
+    vec![Guard::new(Kind::Iptables, what, format!("shown by: {} -S", place.list))]
+}
+
+/// A chain of the kernel's, as read.
+struct Chain {
+    table: String,
+    name: String,
+    policy: String,
+    rules: u32,
+}
+
+fn of_rules(place: &Place, text: &str) -> Vec<Guard> {
+    let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0;
+    let guard = |chain: Chain| {
+        let Chain { table, name, policy, rules } = chain;
+        let rules = if rules == 0 { String::new() } else { format!(", {}", count(rules, "rule")) };
+        let what = format!("iptables: table {table}, chain {name} (policy {policy}{rules})");
+        Guard::new(Kind::Iptables, what, format!("shown by: {} -t {table} -S {name}", place.list))
+    };
+    chains(text).into_iter().filter(in_force).map(guard).collect()
+}
+
+/// Chains that forwarded packets come to, of lines such as `*filter`, `:FORWARD DROP [0:0]`, `-A FORWARD -j ACCEPT`.
+fn chains(text: &str) -> Vec<Chain> {
+    let (mut all, mut table) = (Vec::<Chain>::new(), String::new());
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if let Some(name) = first.strip_prefix('*') {
+            table = name.to_owned();
+        } else if let Some(name) = first.strip_prefix(':').filter(|name| CHAINS.contains(name)) {
+            all.push(Chain {
+                table: table.clone(),
+                name: name.to_owned(),
+                policy: second.to_owned(),
+                rules: 0,
+            });
+        } else if first == "-A" {
+            let chain = all.iter_mut().find(|chain| chain.table == table && chain.name == second);
+            chain.into_iter().for_each(|chain| chain.rules += 1);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_with_rules_or_another_policy_keep_traffic() {
+        let text = "# Generated\n*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:mine - [0:0]\n\
+                    -A INPUT -j mine\n-A mine -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
+                    :POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
+        let what: Vec<_> =
+            of_rules(&PLACES[0], text).into_iter().map(|guard| (guard.what, guard.remedy)).collect();
+        let expected = (
+            "iptables: table nat, chain POSTROUTING (policy ACCEPT, 1 rule)".to_owned(),
+            "shown by: iptables-legacy -t nat -S POSTROUTING".to_owned(),
+        );
+        assert_eq!(what, [expected]);
+        let dropping = text.replace(":FORWARD ACCEPT", ":FORWARD DROP");
+        assert_eq!(
+            of_rules(&PLACES[1], &dropping)[0].what,
+            "iptables: table filter, chain FORWARD (policy DROP)"
+        );
+    }
+
+    #[test]
+    fn a_table_that_nobody_can_look_into_keeps_traffic() {
+        let why = saved("no-such-program").unwrap_err();
+        let guards = unknown(&PLACES[0], &["filter".to_owned()], &why);
+        assert!(
+            guards[0].what.contains("tables filter exist") && guards[0].what.contains("missing"),
+            "{guards:?}"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
+use super::netlink::{self, Attributes, u16_at, u32_at};
+use super::{Direction, Guard, Kind, Own, Port};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use std::io;
+
+const GET_LINK: u16 = 18;
+const NEW_LINK: u16 = 16;
+/// `struct ifinfomsg`.
+const FIXED: usize = 16;
+const NAME: u16 = 3;
+const LOWER: u16 = 5;
+const MASTER: u16 = 10;
+const INFO: u16 = 18;
+const INFO_KIND: u16 = 1;
+const LOWER_NAMESPACE: u16 = 37;
+const XDP: u16 = 43;
+const XDP_ATTACHED: u16 = 2;
+const XDP_PROGRAM: u16 = 4;
+const ETHERNET: u16 = 1;
+const UP: u32 = 1;
+const LOOPBACK: u32 = 8;
+
+/// Kinds of interfaces that take packets for the address of the one that they are on.
+const SHARING: [&str; 2] = ["ipvlan", "ipvtap"];
+
+/// An interface, as it says.
+struct Link {
+    index: u32,
+    name: String,
+    kind: String,
+    is_ethernet: bool,
+    is_up: bool,
+    is_loopback: bool,
+    master: Option<u32>,
+    /// What it is on, if that is in the same namespace.
+    lower: Option<u32>,
+    program: Option<Program>,
+}
+
+/// An XDP program, by its number, which there may be several of.
+struct Program(Option<u32>);
+
+/// All Ethernet interfaces that are up, but the loopback.
+pub fn ethernet_ports() -> io::Result<Vec<Port>> {
+    let is_wanted = |link: &Link| link.is_ethernet && link.is_up && !link.is_loopback;
+    Ok(all()?.into_iter().filter(is_wanted).map(Port::from).collect())
+}
+
+/// The interface of this name, if there is one.
+pub fn port(name: &str) -> io::Result<Option<Port>> {
+    Ok(all()?.into_iter().find(|link| link.name == name).map(Port::from))
+}
+
+/// Ports, and the interfaces that VLANs among them are on.
+pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
+    let is_known = |index: u32| ports.iter().any(|port| port.index == index);
+    let is_below =
+        |link: &Link| ports.iter().any(|port| port.vlan_on == Some(link.index)) && !is_known(link.index);
+    let below = all()?.into_iter().filter(is_below).map(Port::from);
+    Ok(ports.iter().cloned().chain(below).collect())
+}
+
+/// Ports, and the VLANs on them, which have settings of their own.
+pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
+    Ok(and_vlans(ports, all()?))
+}
+
+fn and_vlans(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
+    let is_on_one = |port: &Port| ports.iter().any(|other| port.vlan_on == Some(other.index));
+    let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
+    ports.iter().cloned().chain(links.into_iter().map(Port::from).filter(is_new).filter(is_on_one)).collect()
+}
+
+impl From<Link> for Port {
+    fn from(link: Link) -> Port {
+        let vlan_on = link.lower.filter(|_| link.kind == "vlan");
+        Port { index: link.index, name: link.name, vlan_on, own: None }
+    }
+}
+
+/// What keeps traffic of these ports.
+pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    Ok(of_links(&all()?, ports))
+}
+
+fn all() -> io::Result<Vec<Link>> {
+    let messages = netlink::dump(NETLINK_ROUTE, GET_LINK, &[0; FIXED])?;
+    messages
+        .iter()
+        .filter(|message| message.kind == NEW_LINK)
+        .map(|message| Link::read(&message.body))
+        .collect()
+}
+
+impl Link {
+    fn read(body: &[u8]) -> io::Result<Link> {
+        let attributes = Attributes::behind(FIXED, body)?;
+        let flags = u32_at(body, 8)?;
+        let xdp = attributes.nested(XDP)?;
+        let attached = xdp.as_ref().and_then(|xdp| xdp.value(XDP_ATTACHED)).is_some_and(|value| value != [0]);
+        let is_elsewhere = attributes.value(LOWER_NAMESPACE).is_some();
+        Ok(Link {
+            index: u32_at(body, 4)?,
+            name: attributes.text(NAME).unwrap_or_default(),
+            kind: attributes.nested(INFO)?.and_then(|info| info.text(INFO_KIND)).unwrap_or_default(),
+            is_ethernet: u16_at(body, 2)? == ETHERNET,
+            is_up: flags & UP != 0,
+            is_loopback: flags & LOOPBACK != 0,
+            master: attributes.number(MASTER),
+            lower: attributes.number(LOWER).filter(|_| !is_elsewhere),
+            program: attached.then(|| Program(xdp.and_then(|xdp| xdp.number(XDP_PROGRAM)))),
+        })
+    }
+}
+
+fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for port in ports {
+        let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
+        guards.extend(
+            link.master.map(|master| of_master(port, links.iter().find(|link| link.index == master))),
+        );
+        guards.extend(
+            link.program
+                .as_ref()
+                .filter(|_| port.own != Some(Own::Xdp))
+                .map(|program| of_program(port, program)),
+        );
+        let on_it = links.iter().filter(|other| other.lower == Some(port.index));
+        guards.extend(
+            on_it.filter(|other| SHARING.contains(&other.kind.as_str())).map(|other| of_child(port, other)),
+        );
+    }
+    guards
+}
+
+fn of_master(port: &Port, master: Option<&Link>) -> Guard {
+    let name = &port.name;
+    let what = match master.map(|master| (master.kind.as_str(), &master.name)) {
+        None => format!("{name} belongs to another interface"),
+        Some(("vrf", master)) => format!("{name} belongs to VRF {master}"),
+        Some((kind, master)) => format!("{name} belongs to {kind} {master}"),
+    };
+    Guard::new(Kind::Master, what, format!("shown by: ip -d link show dev {name}"))
+        .at(port.index, Direction::Both)
+}
+
+fn of_program(port: &Port, Program(number): &Program) -> Guard {
+    let number = number.map_or("several".to_owned(), |number| format!("number {number}"));
+    let what = format!("{} has an XDP program already, {number}", port.name);
+    let remedy = format!("shown by: ip link show dev {}", port.name);
+    Guard::new(Kind::Program, what, remedy).at(port.index, Direction::In)
+}
+
+fn of_child(port: &Port, child: &Link) -> Guard {
+    let what = format!("{} {} takes packets that arrive at {}", child.kind, child.name, port.name);
+    let remedy = format!("shown by: ip -d link show dev {}", child.name);
+    Guard::new(Kind::Child, what, remedy).at(port.index, Direction::In)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::written::{attribute, name, nested, number, survive};
+    use super::*;
+
+    fn link(index: u32, called: &str, kind: &str, more: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = vec![0; 2];
+        body.extend(ETHERNET.to_ne_bytes());
+        body.extend(index.to_ne_bytes());
+        body.extend(UP.to_ne_bytes());
+        body.extend([0; 4]);
+        body.extend([name(NAME, called), nested(INFO, &[name(INFO_KIND, kind)]), more.concat()].concat());
+        body
+    }
+
+    fn said(bodies: &[Vec<u8>], own: Option<Own>) -> Vec<(String, Direction)> {
+        let links: Vec<_> = bodies.iter().map(|body| Link::read(body).unwrap()).collect();
+        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own };
+        let guards = of_links(&links, &[port]);
+        guards.into_iter().map(|guard| (guard.what, guard.direction)).collect()
+    }
+
+    #[test]
+    fn masters_programs_and_those_who_share_an_address_keep_traffic() {
+        let slave = |master: &[Vec<u8>]| [link(2, "eth0", "veth", &[number(MASTER, 7)]), master.concat()];
+        let red = link(7, "red", "vrf", &[]);
+        assert_eq!(said(&slave(&[red]), None), [("eth0 belongs to VRF red".into(), Direction::Both)]);
+        let bridge = link(7, "br0", "bridge", &[]);
+        assert_eq!(
+            said(&slave(&[bridge]), Some(Own::Tc)),
+            [("eth0 belongs to bridge br0".into(), Direction::Both)]
+        );
+        let programmed = |attached| {
+            let xdp = nested(XDP, &[attribute(XDP_ATTACHED, &[attached]), number(XDP_PROGRAM, 33)]);
+            [link(2, "eth0", "veth", &[xdp])]
+        };
+        let there = ("eth0 has an XDP program already, number 33".into(), Direction::In);
+        assert_eq!(said(&programmed(1), None), [there]);
+        assert_eq!((said(&programmed(0), None), said(&programmed(1), Some(Own::Xdp))), (vec![], vec![]));
+        let child = |more: &[Vec<u8>]| {
+            let lower = [&[number(LOWER, 2)], more].concat();
+            [link(2, "eth0", "veth", &[]), link(3, "iv", "ipvlan", &lower)]
+        };
+        assert_eq!(
+            said(&child(&[]), None),
+            [("ipvlan iv takes packets that arrive at eth0".into(), Direction::In)]
+        );
+        assert_eq!(said(&child(&[number(LOWER_NAMESPACE, 0)]), None), []);
+    }
+
+    #[test]
+    fn a_vlan_knows_what_it_is_on_and_other_interfaces_do_not_say() {
+        for (kind, on) in [("vlan", Some(2)), ("macvlan", None), ("veth", None)] {
+            let port = Port::from(Link::read(&link(3, "one", kind, &[number(LOWER, 2)])).unwrap());
+            assert_eq!((port.index, port.vlan_on), (3, on), "{kind}");
+        }
+    }
+
+    #[test]
+    fn vlans_on_ports_are_ports_and_no_other_interfaces_are() {
+        let links = [link(2, "eth0", "", &[]), link(3, "eth0.7", "vlan", &[number(LOWER, 2)])];
+        let links = links.into_iter().chain([link(4, "eth1.7", "vlan", &[number(LOWER, 9)])]);
+        let links = links.map(|body| Link::read(&body).unwrap()).collect();
+        let eth0 = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(Own::Xdp) };
+        let vlan = Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None };
+        assert_eq!(and_vlans(std::slice::from_ref(&eth0), links), [eth0, vlan]);
+    }
+
+    #[test]
+    fn any_bytes_are_a_link_or_an_error() {
+        let xdp = nested(XDP, &[attribute(XDP_ATTACHED, &[1]), number(XDP_PROGRAM, 33)]);
+        survive(&link(2, "eth0", "veth", &[number(MASTER, 7), xdp]), |body| Link::read(body).is_ok());
+    }
+}

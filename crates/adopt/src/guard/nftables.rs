@@ -1,0 +1,315 @@
+//! Chains and flow tables of nftables that forwarded packets would meet.
+use super::netlink::{self, Attributes};
+use super::{Direction, Family, Guard, Kind, Port, count};
+use std::io;
+
+/// The subsystem of nftables in the types of nfnetlink's messages.
+const NFTABLES: u16 = 10 << 8;
+const GET_TABLE: u16 = NFTABLES | 1;
+const GET_CHAIN: u16 = NFTABLES | 4;
+const GET_FLOW_TABLE: u16 = NFTABLES | 23;
+/// `struct nfgenmsg`, of which zeros ask for all families.
+const FIXED: usize = 4;
+
+const TABLE_NAME: u16 = 1;
+const TABLE_FLAGS: u16 = 2;
+/// The chains of the table are not in force.
+const DORMANT: u32 = 1;
+
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
+const CHAIN_RULES: u16 = 6;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_DEVICE: u16 = 3;
+const HOOK_DEVICES: u16 = 4;
+/// Within the devices of a hook: the beginning of names.
+const DEVICE_PREFIX: u16 = 2;
+const ACCEPT: u32 = 1;
+
+/// Families of tables.
+const INET: u8 = 1;
+const IPV4: u8 = 2;
+const ARP: u8 = 3;
+const NETDEV: u8 = 5;
+const BRIDGE: u8 = 7;
+const IPV6: u8 = 10;
+
+const FLOW_TABLE_TABLE: u16 = 1;
+const FLOW_TABLE_NAME: u16 = 2;
+const FLOW_TABLE_HOOK: u16 = 3;
+const FLOW_TABLE_DEVICES: u16 = 3;
+
+/// What keeps traffic of these ports. A kernel without nftables has none.
+pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let dormant = names_of_dormant_tables(&all(GET_TABLE)?)?;
+    let mut guards = Vec::new();
+    for body in all(GET_CHAIN)? {
+        if let Some(chain) = Chain::read(&body)?.filter(|chain| !dormant.contains(&chain.table())) {
+            guards.extend(chain.guards(ports));
+        }
+    }
+    for body in all(GET_FLOW_TABLE)? {
+        guards.extend(of_flow_table(&body, ports)?);
+    }
+    Ok(guards)
+}
+
+/// All objects of a kind.
+fn all(kind: u16) -> io::Result<Vec<Vec<u8>>> {
+    netlink::dump_of_netfilter(kind, &[0; FIXED])
+}
+
+/// A table by the number of its family and its name.
+type Table = (u8, String);
+
+fn names_of_dormant_tables(tables: &[Vec<u8>]) -> io::Result<Vec<Table>> {
+    let mut dormant = Vec::new();
+    for body in tables {
+        let attributes = Attributes::behind(FIXED, body)?;
+        if attributes.big_endian(TABLE_FLAGS).is_some_and(|flags| flags & DORMANT != 0) {
+            dormant.push((body[0], attributes.text(TABLE_NAME).unwrap_or_default()));
+        }
+    }
+    Ok(dormant)
+}
+
+/// A chain that packets come to by a hook.
+struct Chain {
+    family: u8,
+    table: String,
+    name: String,
+    kind: String,
+    hook: u32,
+    devices: Vec<Device>,
+    accepts: bool,
+    rules: u32,
+}
+
+impl Chain {
+    /// Reads one; `None` if other chains lead to it only.
+    fn read(body: &[u8]) -> io::Result<Option<Chain>> {
+        let attributes = Attributes::behind(FIXED, body)?;
+        let Some(hook) = attributes.nested(CHAIN_HOOK)? else { return Ok(None) };
+        let mut devices: Vec<_> = hook.text(HOOK_DEVICE).map(Device::Name).into_iter().collect();
+        devices.extend(hook.nested(HOOK_DEVICES)?.iter().flat_map(Attributes::iter).map(Device::read));
+        Ok(Some(Chain {
+            family: body[0],
+            table: attributes.text(CHAIN_TABLE).unwrap_or_default(),
+            name: attributes.text(CHAIN_NAME).unwrap_or_default(),
+            kind: attributes.text(CHAIN_TYPE).unwrap_or_default(),
+            hook: hook.big_endian(HOOK_NUMBER).ok_or_else(netlink::nonsense)?,
+            devices,
+            accepts: attributes.big_endian(CHAIN_POLICY).is_none_or(|policy| policy == ACCEPT),
+            // A chain that does not tell may have some.
+            rules: attributes.big_endian(CHAIN_RULES).unwrap_or(1),
+        }))
+    }
+    fn table(&self) -> Table {
+        (self.family, self.table.clone())
+    }
+    fn guards(&self, ports: &[Port]) -> Vec<Guard> {
+        let Some(place) = place(self.family, self.hook) else { return Vec::new() };
+        if self.accepts && self.rules == 0 {
+            return Vec::new();
+        }
+        let guard = Guard::new(Kind::Nftables, self.in_words(place.name), self.remedy()).of(place.family);
+        match place.direction {
+            None => vec![guard],
+            Some(direction) => {
+                named(&self.devices, ports).map(|index| guard.clone().at(index, direction)).collect()
+            }
+        }
+    }
+    fn in_words(&self, hook: &str) -> String {
+        let (family, table, name) = (family_name(self.family), &self.table, &self.name);
+        let kind = if self.kind == "filter" { String::new() } else { format!("type {}, ", self.kind) };
+        let policy = if self.accepts { "accept" } else { "drop" };
+        let rules = if self.rules == 0 { String::new() } else { format!(", {}", count(self.rules, "rule")) };
+        format!("nftables: table {family} {table}, chain {name} ({kind}hook {hook}, policy {policy}{rules})")
+    }
+    fn remedy(&self) -> String {
+        format!("shown by: nft list chain {} {} {}", family_name(self.family), self.table, self.name)
+    }
+}
+
+/// A device of a hook.
+enum Device {
+    Name(String),
+    Prefix(String),
+}
+
+impl Device {
+    fn read((kind, value): (u16, &[u8])) -> Device {
+        let text = netlink::text(value);
+        if kind == DEVICE_PREFIX { Device::Prefix(text) } else { Device::Name(text) }
+    }
+    fn is(&self, name: &str) -> bool {
+        match self {
+            Device::Name(one) => one == name,
+            Device::Prefix(start) => name.starts_with(start),
+        }
+    }
+}
+
+/// The ports among the devices of a hook.
+fn named<'a>(devices: &'a [Device], ports: &'a [Port]) -> impl Iterator<Item = u32> + 'a {
+    ports.iter().filter(|port| devices.iter().any(|device| device.is(&port.name))).map(|port| port.index)
+}
+
+/// Which forwarded packets come to a hook.
+struct Place {
+    name: &'static str,
+    family: Option<Family>,
+    /// For hooks of devices.
+    direction: Option<Direction>,
+}
+
+/// Where a hook of a family of chains is; `None` where forwarded packets never come. Bridged and ARP frames are none.
+fn place(family: u8, hook: u32) -> Option<Place> {
+    let at_device = |name, direction| Some(Place { name, family: None, direction: Some(direction) });
+    let inner = match family {
+        INET => None,
+        IPV4 => Some(Family::V4),
+        IPV6 => Some(Family::V6),
+        ARP | BRIDGE => return None,
+        NETDEV if hook == 0 => return at_device("ingress", Direction::In),
+        NETDEV if hook == 1 => return at_device("egress", Direction::Out),
+        _ => None,
+    };
+    let name = match hook {
+        0 => "prerouting",
+        2 => "forward",
+        4 => "postrouting",
+        // Packets to the host, and of the host.
+        1 | 3 => return None,
+        5 => return at_device("ingress", Direction::In),
+        _ => "of an unknown number",
+    };
+    Some(Place { name, family: inner, direction: None })
+}
+
+fn family_name(family: u8) -> &'static str {
+    match family {
+        INET => "inet",
+        IPV4 => "ip",
+        NETDEV => "netdev",
+        IPV6 => "ip6",
+        _ => "of another family",
+    }
+}
+
+/// A flow table forwards connections that rules gave it, and may translate their addresses.
+fn of_flow_table(body: &[u8], ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let attributes = Attributes::behind(FIXED, body)?;
+    let text = |kind| attributes.text(kind).unwrap_or_default();
+    let (family, table, name) = (family_name(body[0]), text(FLOW_TABLE_TABLE), text(FLOW_TABLE_NAME));
+    let hook = attributes.nested(FLOW_TABLE_HOOK)?;
+    let devices = hook.map(|hook| hook.nested(FLOW_TABLE_DEVICES)).transpose()?.flatten();
+    let devices: Vec<_> = devices.iter().flat_map(Attributes::iter).map(Device::read).collect();
+    let what = format!("nftables: table {family} {table}, flowtable {name}");
+    let guard =
+        Guard::new(Kind::Nftables, what, format!("shown by: nft list flowtable {family} {table} {name}"));
+    Ok(named(&devices, ports).map(|index| guard.clone().at(index, Direction::In)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::written::{self, big_endian, name, nested};
+    use super::*;
+
+    fn ports() -> Vec<Port> {
+        let port = |(index, name): (u32, &str)| Port { index, name: name.into(), vlan_on: None, own: None };
+        [(2, "eth0"), (3, "eth1"), (4, "wan")].map(port).to_vec()
+    }
+
+    fn chain(family: u8, hook: u32, devices: &[Vec<u8>], policy: u32, rules: u32) -> Vec<u8> {
+        let mut at = vec![big_endian(HOOK_NUMBER, hook), big_endian(2, 0)];
+        at.extend((!devices.is_empty()).then(|| nested(HOOK_DEVICES, devices)));
+        let attributes = [
+            name(CHAIN_TABLE, "t"),
+            name(CHAIN_NAME, "c"),
+            nested(CHAIN_HOOK, &at),
+            big_endian(CHAIN_POLICY, policy),
+            big_endian(CHAIN_RULES, rules),
+            name(CHAIN_TYPE, "filter"),
+        ];
+        [&[family, 0, 0, 0], &attributes.concat()[..]].concat()
+    }
+
+    fn found(body: &[u8]) -> Vec<Guard> {
+        Chain::read(body).unwrap().unwrap().guards(&ports())
+    }
+
+    #[test]
+    fn a_chain_on_the_way_of_forwarded_packets_keeps_its_family() {
+        for (family, hook, kept) in [
+            (1, 2, Some(None)),
+            (2, 0, Some(Some(Family::V4))),
+            (10, 4, Some(Some(Family::V6))),
+            (2, 1, None),
+            (2, 3, None),
+            (3, 0, None),
+            (7, 2, None),
+            (99, 2, Some(None)),
+            (1, 77, Some(None)),
+        ] {
+            let guards = found(&chain(family, hook, &[], ACCEPT, 1));
+            assert_eq!(guards.first().map(|guard| guard.family), kept, "{family} {hook}");
+            assert!(guards.iter().all(|guard| guard.port.is_none()));
+        }
+    }
+
+    #[test]
+    fn an_empty_chain_that_accepts_keeps_nothing_and_one_that_drops_does() {
+        assert_eq!(found(&chain(1, 2, &[], ACCEPT, 0)), []);
+        let guards = found(&chain(1, 2, &[], 0, 0));
+        assert_eq!(guards[0].what, "nftables: table inet t, chain c (hook forward, policy drop)");
+        assert_eq!(guards[0].remedy, "shown by: nft list chain inet t c");
+    }
+
+    #[test]
+    fn a_chain_at_devices_keeps_what_arrives_or_leaves_there() {
+        let devices = [name(1, "eth1"), name(DEVICE_PREFIX, "wa")];
+        let sides = |family, hook| {
+            let guards = found(&chain(family, hook, &devices, ACCEPT, 2));
+            guards.iter().map(|guard| (guard.port, guard.direction)).collect::<Vec<_>>()
+        };
+        assert_eq!(sides(5, 0), [(Some(3), Direction::In), (Some(4), Direction::In)]);
+        assert_eq!(sides(5, 1), [(Some(3), Direction::Out), (Some(4), Direction::Out)]);
+        assert_eq!(sides(1, 5), [(Some(3), Direction::In), (Some(4), Direction::In)]);
+    }
+
+    #[test]
+    fn chains_of_dormant_tables_are_known_by_family_and_name() {
+        let table = |family: u8, flags| {
+            [&[family, 0, 0, 0], &[name(TABLE_NAME, "t"), big_endian(TABLE_FLAGS, flags)].concat()[..]]
+                .concat()
+        };
+        let dormant = names_of_dormant_tables(&[table(1, 0), table(2, DORMANT)]).unwrap();
+        assert_eq!(dormant, [(2, "t".to_owned())]);
+    }
+
+    #[test]
+    fn a_flow_table_keeps_what_arrives_at_its_devices() {
+        let devices = nested(FLOW_TABLE_DEVICES, &[name(1, "eth0")]);
+        let attributes =
+            [name(FLOW_TABLE_TABLE, "t"), name(FLOW_TABLE_NAME, "f"), nested(FLOW_TABLE_HOOK, &[devices])];
+        let body = [&[1, 0, 0, 0], &attributes.concat()[..]].concat();
+        let guards = of_flow_table(&body, &ports()).unwrap();
+        assert_eq!(guards[0].what, "nftables: table inet t, flowtable f");
+        assert_eq!((guards.len(), guards[0].port), (1, Some(2)));
+        written::survive(&body, |body| of_flow_table(body, &ports()).is_ok());
+    }
+
+    #[test]
+    fn any_bytes_are_a_chain_none_or_an_error() {
+        let body = chain(5, 0, &[name(1, "eth1")], 0, 3);
+        written::survive(&body, |body| {
+            Chain::read(body).map(|chain| chain.map(|chain| chain.guards(&ports()).len())).ok()
+        });
+        written::survive(&body, |body| names_of_dormant_tables(&[body.to_vec()]).is_ok());
+    }
+}

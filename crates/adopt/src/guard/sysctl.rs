@@ -1,0 +1,134 @@
+//! Settings of the kernel: whether it forwards at all, and what it demands of sources.
+use super::{Direction, Family, Guard, Kind, Port};
+use std::io;
+use std::path::Path;
+
+const ROOT: &str = "/proc/sys/net";
+
+/// What keeps traffic of these ports.
+pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
+    let found = |guards: io::Result<Vec<Guard>>, family: Family, what: &str| {
+        guards.unwrap_or_else(|error| vec![Guard::unreadable(what, &error).of(family)])
+    };
+    let mut all = found(forwarding4(ports), Family::V4, "whether IPv4 is forwarded");
+    all.extend(found(forwarding6(ports), Family::V6, "whether IPv6 is forwarded"));
+    all.extend(found(reverse_path(ports), Family::V4, "the reverse-path filter"));
+    all
+}
+
+/// A setting's number; none where there is no such setting, or no such interface any more.
+fn number(name: &str) -> io::Result<Option<i64>> {
+    let text = match std::fs::read_to_string(Path::new(ROOT).join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let number =
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no number"));
+    number.map(Some)
+}
+
+/// A setting as sysctl(8) writes it.
+fn written(name: &str) -> String {
+    // Names of interfaces may hold dots; sysctl takes slashes then.
+    if name.contains('.') { format!("net/{name}") } else { format!("net.{}", name.replace('/', ".")) }
+}
+
+/// The guard that a setting is.
+fn guard(kind: Kind, what: &str, name: &str, value: i64, remedy: &str) -> Guard {
+    let name = written(name);
+    Guard::new(kind, format!("{what}: {name} = {value}"), format!("changed by: sysctl {name}={remedy}"))
+}
+
+/// The kernel asks the interface that a packet came in by, and nothing else.
+fn forwarding4(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let mut off = Vec::new();
+    for port in ports {
+        let name = format!("ipv4/conf/{}/forwarding", port.name);
+        if number(&name)? == Some(0) {
+            let guard = guard(Kind::Forwarding, "forwarding of IPv4 is off", &name, 0, "1");
+            off.push(guard.of(Family::V4).at(port.index, Direction::In));
+        }
+    }
+    let everywhere = !off.is_empty() && off.len() == ports.len() && number("ipv4/ip_forward")? == Some(0);
+    let for_all =
+        || guard(Kind::Forwarding, "forwarding of IPv4 is off", "ipv4/ip_forward", 0, "1").of(Family::V4);
+    Ok(if everywhere { vec![for_all()] } else { off })
+}
+
+/// The kernel asks for all interfaces; since Linux 6.17 an interface may force it.
+fn forwarding6(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let mut off = Vec::new();
+    let all = "ipv6/conf/all/forwarding";
+    let is_off = number(all)? == Some(0);
+    for port in ports {
+        let of_port = |setting: &str| format!("ipv6/conf/{}/{setting}", port.name);
+        let disabled = of_port("disable_ipv6");
+        if number(&disabled)?.is_some_and(|value| value != 0) {
+            let guard = guard(Kind::Forwarding, "IPv6 is disabled", &disabled, 1, "0");
+            off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+        }
+        if is_off && number(&of_port("force_forwarding"))?.unwrap_or(0) == 0 {
+            let guard = guard(Kind::Forwarding, "forwarding of IPv6 is off", all, 0, "1");
+            off.push(guard.of(Family::V6).at(port.index, Direction::In));
+        }
+    }
+    Ok(merged(off, ports))
+}
+
+/// The stricter of the setting for all interfaces and of that for the one that a packet came in by.
+fn reverse_path(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let all = "ipv4/conf/all/rp_filter";
+    let for_all = number(all)?.unwrap_or(0);
+    let mut guards = Vec::new();
+    for port in ports {
+        let own = format!("ipv4/conf/{}/rp_filter", port.name);
+        let of_port = number(&own)?.unwrap_or(0);
+        let (name, value) = if of_port > for_all { (own.as_str(), of_port) } else { (all, for_all) };
+        let (kind, what) = match value {
+            0 => continue,
+            1 => (Kind::StrictReversePath, "sources must be routed back by the port that they came from"),
+            _ => (Kind::LooseReversePath, "sources must be routed back"),
+        };
+        guards.push(guard(kind, what, name, value, "0").of(Family::V4).at(port.index, Direction::In));
+    }
+    Ok(merged(guards, ports))
+}
+
+/// What a setting for all interfaces keeps of all ports is said once.
+fn merged(guards: Vec<Guard>, ports: &[Port]) -> Vec<Guard> {
+    let mut merged: Vec<Guard> = Vec::new();
+    for guard in &guards {
+        let same = guards.iter().filter(|other| other.what == guard.what).count();
+        let once = match same == ports.len() && guard.what.contains(".all.") {
+            true => Guard { port: None, direction: Direction::Both, ..guard.clone() },
+            false => guard.clone(),
+        };
+        if !merged.contains(&once) {
+            merged.push(once);
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_as_sysctl_takes_them() {
+        assert_eq!(written("ipv4/ip_forward"), "net.ipv4.ip_forward");
+        assert_eq!(written("ipv4/conf/eth0.7/rp_filter"), "net/ipv4/conf/eth0.7/rp_filter");
+    }
+
+    #[test]
+    fn what_one_setting_keeps_of_all_ports_is_said_once() {
+        let ports = [1, 2].map(|index| Port { index, name: format!("eth{index}"), vlan_on: None, own: None });
+        let one = |index, name| {
+            guard(Kind::LooseReversePath, "loose", name, 2, "0").of(Family::V4).at(index, Direction::In)
+        };
+        let said = merged(vec![one(1, "ipv4/conf/all/a"), one(2, "ipv4/conf/all/a")], &ports);
+        assert_eq!((said.len(), said[0].port), (1, None));
+        let said = merged(vec![one(1, "ipv4/conf/eth1/a"), one(2, "ipv4/conf/all/a")], &ports);
+        assert_eq!(said.iter().map(|guard| guard.port).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
+}

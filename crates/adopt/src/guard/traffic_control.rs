@@ -1,0 +1,157 @@
+//! What tc has set up at ports: filters on both ways, and queueing that is more than a queue.
+use super::netlink::{self, Attributes, Message, u32_at};
+use super::{Direction, Guard, Kind, Own, Port};
+use artery_device::bpf::{self, Side};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use std::io;
+
+const NEW_QDISC: u16 = 36;
+const GET_QDISC: u16 = 38;
+const NEW_FILTER: u16 = 44;
+const GET_FILTER: u16 = 46;
+/// `struct tcmsg`.
+const FIXED: usize = 20;
+const KIND: u16 = 1;
+/// Parents of the filters of a port: as packets arrive, and as they leave.
+const INGRESS: u32 = 0xffff_fff2;
+const EGRESS: u32 = 0xffff_fff3;
+
+/// Disciplines that let packets out as they come, or fairly, but in no other way that somebody chose.
+const PLAIN: [&str; 8] = ["noqueue", "noop", "pfifo", "bfifo", "pfifo_fast", "fq_codel", "fq", "mq"];
+/// Disciplines that queue nothing and are there for filters.
+const FOR_FILTERS: [&str; 2] = ["clsact", "ingress"];
+
+/// What keeps traffic of these ports.
+pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let disciplines = of_kind(netlink::dump(NETLINK_ROUTE, GET_QDISC, &[0; FIXED])?, NEW_QDISC)?;
+    let mut guards = Vec::new();
+    for port in ports {
+        let of_port = || disciplines.iter().filter(|one| one.interface == port.index);
+        guards.extend(of_port().find(|one| one.shapes()).map(|one| of_discipline(port, one)));
+        if of_port().any(|one| FOR_FILTERS.contains(&one.kind.as_str())) {
+            guards.extend(filter(port, INGRESS)?.map(|filter| of_filter(port, &filter, Direction::In)));
+            guards.extend(filter(port, EGRESS)?.map(|filter| of_filter(port, &filter, Direction::Out)));
+        }
+    }
+    Ok(guards)
+}
+
+/// Programs at the hooks that tc's filters are at, too, since Linux 6.6; nobody but bpf(2) tells about them.
+pub(super) fn programs(ports: &[Port]) -> Vec<Guard> {
+    let sides = [(Side::Ingress, Direction::In), (Side::Egress, Direction::Out)];
+    let all = ports.iter().flat_map(|port| sides.map(|side| (port, side)));
+    let ask = |(port, (side, direction)): (&Port, (Side, Direction))| {
+        of_programs(port, bpf::tcx_programs(port.index, side), direction)
+    };
+    all.filter_map(ask).collect()
+}
+
+fn of_programs(port: &Port, found: io::Result<u32>, direction: Direction) -> Option<Guard> {
+    let side = if direction == Direction::In { "ingress" } else { "egress" };
+    let own = u32::from(port.own == Some(Own::Tc) && direction == Direction::In);
+    let guard = match found.map(|number| number.saturating_sub(own)) {
+        Ok(0) => return None,
+        Ok(number) => {
+            let what = format!("{}: {} at TCX {side}", port.name, super::count(number, "BPF program"));
+            Guard::new(Kind::Program, what, format!("shown by: bpftool net show dev {}", port.name))
+        }
+        Err(error) => {
+            let what = format!("{}: whether there are BPF programs at TCX {side}", port.name);
+            Guard::unreadable(&what, &error)
+        }
+    };
+    Some(guard.at(port.index, direction))
+}
+
+/// A queueing discipline, or a filter.
+struct Object {
+    interface: u32,
+    kind: String,
+    /// Of a filter: its priority, in the upper half.
+    info: u32,
+}
+
+impl Object {
+    fn read(body: &[u8]) -> io::Result<Object> {
+        let kind = Attributes::behind(FIXED, body)?.text(KIND).unwrap_or_default();
+        Ok(Object { interface: u32_at(body, 4)?, kind, info: u32_at(body, 16)? })
+    }
+    fn shapes(&self) -> bool {
+        !PLAIN.contains(&self.kind.as_str()) && !FOR_FILTERS.contains(&self.kind.as_str())
+    }
+}
+
+fn of_kind(messages: Vec<Message>, kind: u16) -> io::Result<Vec<Object>> {
+    messages
+        .iter()
+        .filter(|message| message.kind == kind)
+        .map(|message| Object::read(&message.body))
+        .collect()
+}
+
+/// The first filter of a port at a parent.
+fn filter(port: &Port, parent: u32) -> io::Result<Option<Object>> {
+    let mut question = [0; FIXED];
+    question[4..8].copy_from_slice(&port.index.to_ne_bytes());
+    question[12..16].copy_from_slice(&parent.to_ne_bytes());
+    let filters = of_kind(netlink::dump(NETLINK_ROUTE, GET_FILTER, &question)?, NEW_FILTER)?;
+    Ok(filters.into_iter().next())
+}
+
+fn of_discipline(port: &Port, discipline: &Object) -> Guard {
+    let what = format!("tc: qdisc {} shapes or orders what leaves by {}", discipline.kind, port.name);
+    let remedy = format!("shown by: tc qdisc show dev {}", port.name);
+    Guard::new(Kind::Queueing, what, remedy).at(port.index, Direction::Out)
+}
+
+fn of_filter(port: &Port, filter: &Object, direction: Direction) -> Guard {
+    let side = if direction == Direction::In { "ingress" } else { "egress" };
+    let what = format!("tc: {} filter at {side} of {} (pref {})", filter.kind, port.name, filter.info >> 16);
+    let remedy = format!("shown by: tc filter show dev {} {side}", port.name);
+    Guard::new(Kind::Filter, what, remedy).at(port.index, direction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::netlink::written::{name, survive};
+    use super::*;
+
+    fn object(interface: u32, kind: &str, info: u32) -> Vec<u8> {
+        let mut body = vec![0; FIXED];
+        body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        body[16..20].copy_from_slice(&info.to_ne_bytes());
+        body.extend(name(KIND, kind));
+        body
+    }
+
+    #[test]
+    fn disciplines_that_shape_are_told_from_those_that_only_queue() {
+        let shapes = |kind| Object::read(&object(2, kind, 0)).unwrap().shapes();
+        assert!(["tbf", "htb", "netem", "cake", "prio", "of the future"].into_iter().all(shapes));
+        assert!(!["noqueue", "fq_codel", "mq", "clsact", "ingress"].into_iter().any(shapes));
+    }
+
+    #[test]
+    fn a_guard_names_port_side_and_kind() {
+        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own: None };
+        let filter = Object::read(&object(2, "u32", 49152 << 16)).unwrap();
+        let guard = of_filter(&port, &filter, Direction::In);
+        assert_eq!(guard.what, "tc: u32 filter at ingress of eth0 (pref 49152)");
+        assert_eq!(guard.remedy, "shown by: tc filter show dev eth0 ingress");
+        let guard = of_programs(&port, Ok(2), Direction::Out).unwrap();
+        assert_eq!(
+            (guard.what.as_str(), guard.direction),
+            ("eth0: 2 BPF programs at TCX egress", Direction::Out)
+        );
+        assert!(of_programs(&port, Ok(0), Direction::Out).is_none());
+        let own = Port { own: Some(Own::Tc), ..port.clone() };
+        assert!(of_programs(&own, Ok(1), Direction::In).is_none());
+        assert!(of_programs(&own, Ok(1), Direction::Out).is_some());
+        assert!(of_programs(&own, Ok(2), Direction::In).is_some());
+        let at_xdp = Port { own: Some(Own::Xdp), ..port.clone() };
+        assert!(of_programs(&at_xdp, Ok(1), Direction::In).is_some());
+        let unknown = of_programs(&port, Err(io::ErrorKind::PermissionDenied.into()), Direction::In);
+        assert_eq!(unknown.unwrap().kind, Kind::Unreadable);
+        survive(&object(2, "u32", 1), |body| Object::read(body).is_ok());
+    }
+}

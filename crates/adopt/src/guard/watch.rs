@@ -1,0 +1,110 @@
+//! When something that guards are made of may have changed.
+//!
+//! The kernel tells of nftables, tc, interfaces, their forwarding settings and IPsec policies. Of the rest (other settings,
+//! iptables, virtual servers, BPF programs) it tells nobody: that is compared each second.
+use super::{Guard, Port, iptables, links, sysctl, traffic_control, virtual_servers};
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
+use netlink_sys::{Socket, SocketAddr};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use rustix::time::{timerfd_create, timerfd_settime};
+use std::io;
+
+/// Groups by protocol: nftables; links, tc, settings of IPv4 and IPv6; policies and their expiry.
+const GROUPS: [(isize, &[u32]); 3] =
+    [(NETLINK_NETFILTER, &[7]), (NETLINK_ROUTE, &[1, 4, 24, 25]), (NETLINK_XFRM, &[2, 4])];
+/// Bytes read of a message: only that there is one matters.
+const ENOUGH: usize = 64;
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Tells that it is time for another [`survey`](super::survey).
+#[derive(Debug)]
+pub struct Watch {
+    sockets: Vec<Socket>,
+    timer: OwnedFd,
+    ports: Vec<Port>,
+    polled: Vec<Guard>,
+}
+
+impl Watch {
+    /// Watches from now on. Whoever opens it before the first survey misses nothing.
+    pub fn open(ports: &[Port]) -> io::Result<Watch> {
+        let sockets = GROUPS.iter().filter_map(|(protocol, groups)| hear(*protocol, groups).transpose());
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let each_second = Itimerspec { it_interval: SECOND, it_value: SECOND };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &each_second)?;
+        let ports = ports.to_vec();
+        Ok(Watch { sockets: sockets.collect::<io::Result<_>>()?, timer, polled: polled(&ports), ports })
+    }
+
+    /// What can be read when [`take`](Watch::take) is to be called.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd).chain([self.timer.as_fd()])
+    }
+
+    /// Watches other ports from now on. Whoever calls it before a survey of these misses nothing.
+    pub fn set_ports(&mut self, ports: &[Port]) {
+        if self.ports != ports {
+            self.ports = ports.to_vec();
+            self.polled = polled(ports);
+        }
+    }
+
+    /// Whether something may have changed since the last call.
+    pub fn take(&mut self) -> bool {
+        // All are emptied, whatever the first one says.
+        let told = self.sockets.iter().fold(false, |told, socket| empty(socket) | told);
+        let is_time = rustix::io::read(&self.timer, &mut [0; 8]).is_ok();
+        told | (is_time && self.poll())
+    }
+
+    /// Whether what the kernel tells nobody has changed since the last call.
+    fn poll(&mut self) -> bool {
+        let now = polled(&self.ports);
+        let was = std::mem::replace(&mut self.polled, now);
+        was != self.polled
+    }
+}
+
+fn polled(ports: &[Port]) -> Vec<Guard> {
+    let mut guards = sysctl::guards(ports);
+    guards.extend(iptables::guards());
+    guards.extend(virtual_servers::guards().unwrap_or_else(|error| vec![Guard::unreadable("IPVS", &error)]));
+    let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
+    guards.extend(traffic_control::programs(ports));
+    guards
+}
+
+/// A socket that hears of some groups; `None` if the kernel does not have the protocol.
+fn hear(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
+    let mut socket = match Socket::new(protocol) {
+        Err(error) if super::netlink::is_missing(&error) => return Ok(None),
+        socket => socket?,
+    };
+    socket.set_non_blocking(true)?;
+    socket.bind(&SocketAddr::new(0, 0))?;
+    for group in groups {
+        match socket.add_membership(*group) {
+            // A kernel without nftables has the socket, and no such group.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            result => result?,
+        }
+    }
+    Ok(Some(socket))
+}
+
+/// Reads all that a socket has; says whether that was something.
+fn empty(socket: &Socket) -> bool {
+    let mut is_news = false;
+    loop {
+        let mut start = [0; ENOUGH];
+        match socket.recv(&mut &mut start[..], 0) {
+            Ok(_) => is_news = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return is_news,
+            // What else it may say, such as that there was too much of it: better to look once too often.
+            Err(_) => return true,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Keeps neighbors known that only the fast path sends to.
+//!
+//! The kernel asks a neighbor again when it has used an entry that is no longer fresh. It does not see what programs send,
+//! so that it is told: as often as it would have sent itself, as far as its states go.
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::io;
+use std::net::IpAddr;
+
+/// Tells the kernel which neighbors are in use.
+#[derive(Debug)]
+pub(crate) struct Keeper(Socket);
+
+impl Keeper {
+    /// Opens the way to the kernel of this network namespace.
+    pub(crate) fn open() -> io::Result<Keeper> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_non_blocking(true)?;
+        Ok(Keeper(socket))
+    }
+
+    /// Says that packets were sent to neighbors, by interface and address. What the kernel answers to some of them, such as
+    /// that one is gone, it tells the mirror, too.
+    pub(crate) fn used(&mut self, neighbors: impl IntoIterator<Item = (u32, IpAddr)>) -> io::Result<()> {
+        for (link, address) in neighbors {
+            match self.0.send(&message(link, address), 0) {
+                // The others are for the next time.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                result => result.map(drop)?,
+            }
+        }
+        self.forget_answers();
+        Ok(())
+    }
+
+    /// Errors come without being asked for.
+    fn forget_answers(&mut self) {
+        let mut start = [0; 64];
+        while self.0.recv(&mut &mut start[..], 0).is_ok() {}
+    }
+}
+
+fn message(link: u32, address: IpAddr) -> Vec<u8> {
+    let mut message = NeighbourMessage::default();
+    message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.ifindex = link;
+    message.header.flags = NeighbourFlags::Use;
+    message.attributes = vec![NeighbourAttribute::Destination(address.into())];
+    let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewNeighbour(message));
+    message.header.flags = NLM_F_REQUEST;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_that_a_neighbor_is_used_and_changes_nothing_else() {
+        let bytes = message(7, "10.0.0.1".parse().unwrap());
+        let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
+        let flags = u16::from_ne_bytes([bytes[6], bytes[7]]);
+        assert_eq!((bytes.len(), kind, flags), (36, 28, NLM_F_REQUEST));
+        const NTF_USE: u8 = 1;
+        assert_eq!(bytes[16..], [2, 0, 0, 0, 7, 0, 0, 0, 0, 0, NTF_USE, 0, 8, 0, 1, 0, 10, 0, 0, 1]);
+    }
+}

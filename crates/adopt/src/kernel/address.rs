@@ -1,0 +1,37 @@
+//! Addresses of interfaces (struct ifaddrmsg and IFA attributes, linux/if_addr.h).
+use super::Family;
+use super::attributes::{self, Attributes, number32};
+use std::net::IpAddr;
+
+const HEADER: usize = 8;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// An address of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The interface that has it.
+    pub link: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// How many of its first bits the others on the link share.
+    pub len: u8,
+}
+
+impl Address {
+    /// Reads a message.
+    pub(crate) fn read(payload: &[u8]) -> Option<Address> {
+        let header = payload.first_chunk::<HEADER>()?;
+        let family = Family::from_number(header[0])?;
+        let attributes = Attributes::after(payload, HEADER);
+        // On a line with two ends IFA_ADDRESS is the other one's.
+        let value = attributes.clone().find(IFA_LOCAL).or_else(|| attributes.find(IFA_ADDRESS))?;
+        let address = attributes::address(family, value)?;
+        Some(Address { link: number32(&header[4..8]), address, len: header[1].min(family.bits()) })
+    }
+
+    /// Its family.
+    pub fn family(&self) -> Family {
+        if self.address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+}

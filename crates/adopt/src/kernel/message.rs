@@ -1,0 +1,118 @@
+//! Messages of netlink (struct nlmsghdr), one after the other in a datagram.
+use super::attributes::{number16, number32};
+use super::{Address, Link, Neighbor, NextHopObject, Route, Rule, Settings};
+
+/// Bytes in front of a message's payload.
+pub(crate) const HEADER: usize = 16;
+pub(crate) const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_DONE: u16 = 3;
+pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_APPEND: u16 = 0x800;
+
+/// The numbers of messages that tell of something new; the next number tells that it is gone.
+const NEW_LINK: u16 = 16;
+const NEW_ADDRESS: u16 = 20;
+const NEW_ROUTE: u16 = 24;
+const NEW_NEIGHBOR: u16 = 28;
+const NEW_RULE: u16 = 32;
+const NEW_SETTINGS: u16 = 80;
+const NEW_NEXT_HOP: u16 = 104;
+
+/// A message, not yet looked into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Goes through the messages of a datagram; ends where the bytes are no message any more.
+pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'a>> {
+        let header = self.0.first_chunk::<HEADER>()?;
+        let len = number32(header) as usize;
+        let message = Message {
+            kind: number16(&header[4..]),
+            flags: number16(&header[6..]),
+            sequence: number32(&header[8..]),
+            payload: self.0.get(HEADER..len)?,
+        };
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    }
+}
+
+/// Something the kernel has, or had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An interface.
+    Link(Link),
+    /// An address of an interface.
+    Address(Address),
+    /// A route.
+    Route(Route),
+    /// A next-hop object.
+    NextHop(NextHopObject),
+    /// A neighbor.
+    Neighbor(Neighbor),
+    /// A rule.
+    Rule(Rule),
+    /// Settings of an interface.
+    Settings(Settings),
+}
+
+/// How something came among others that are like it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// In front of them, or beside them.
+    Plain,
+    /// In the place of one.
+    Replace,
+    /// Behind them.
+    Append,
+}
+
+/// That something is there, or gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Whether it is gone.
+    pub is_gone: bool,
+    /// How it came.
+    pub manner: Manner,
+    /// What it is about.
+    pub record: Record,
+}
+
+impl News {
+    /// Reads a message; none for what tells of nothing that is mirrored.
+    #[inline]
+    pub(crate) fn read(message: &Message<'_>) -> Option<News> {
+        // New, gone, get and set have numbers in a row.
+        let (base, operation) = (message.kind & !3, message.kind & 3);
+        let payload = message.payload;
+        let record = match base {
+            _ if operation > 1 => return None,
+            NEW_ROUTE => Record::Route(Route::read(payload)?),
+            NEW_NEIGHBOR => Record::Neighbor(Neighbor::read(payload)?),
+            NEW_LINK => Record::Link(Link::read(payload)?),
+            NEW_ADDRESS => Record::Address(Address::read(payload)?),
+            NEW_NEXT_HOP => Record::NextHop(NextHopObject::read(payload)?),
+            NEW_RULE => Record::Rule(Rule::read(payload)?),
+            NEW_SETTINGS => Record::Settings(Settings::read(payload)?),
+            _ => return None,
+        };
+        let manner = match message.flags {
+            flags if flags & NLM_F_REPLACE != 0 => Manner::Replace,
+            flags if flags & NLM_F_APPEND != 0 => Manner::Append,
+            _ => Manner::Plain,
+        };
+        Some(News { is_gone: operation == 1, manner, record })
+    }
+}

@@ -1,0 +1,58 @@
+//! Neighbors: link addresses of others (struct ndmsg and NDA attributes, linux/neighbour.h).
+use super::Family;
+use super::attributes::{self, Attributes, number16, number32};
+use artery_wire::EtherAddr;
+use std::net::IpAddr;
+
+const HEADER: usize = 12;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+/// NTF_PROXY: not a neighbor, but one for whom the machine answers.
+const NTF_PROXY: u8 = 0x08;
+/// NUD_REACHABLE, STALE, DELAY, PROBE, NOARP and PERMANENT: what a packet is sent by.
+const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+
+/// An entry of the kernel's neighbor table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbor {
+    /// The interface it is at.
+    pub link: u32,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its link address, where one is known and is of Ethernet.
+    pub mac: Option<EtherAddr>,
+    /// The state, as the kernel's bits (NUD_…).
+    pub state: u16,
+    /// The flags, as the kernel's bits (NTF_…).
+    pub flags: u8,
+}
+
+impl Neighbor {
+    /// Reads a message.
+    pub(crate) fn read(payload: &[u8]) -> Option<Neighbor> {
+        let header = payload.first_chunk::<HEADER>()?;
+        let family = Family::from_number(header[0])?;
+        let (mut address, mut mac) = (None, None);
+        for (kind, value) in Attributes::after(payload, HEADER) {
+            match kind {
+                NDA_DST => address = attributes::address(family, value),
+                NDA_LLADDR => mac = <[u8; 6]>::try_from(value).ok().map(EtherAddr),
+                _ => {}
+            }
+        }
+        let flags = header[10];
+        let neighbor = Neighbor {
+            link: number32(&header[4..8]),
+            address: address?,
+            mac,
+            state: number16(&header[8..10]),
+            flags,
+        };
+        (flags & NTF_PROXY == 0).then_some(neighbor)
+    }
+
+    /// The link address that packets can be sent to now.
+    pub fn usable_mac(&self) -> Option<EtherAddr> {
+        self.mac.filter(|_| self.state & USABLE != 0)
+    }
+}

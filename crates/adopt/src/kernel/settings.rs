@@ -1,0 +1,40 @@
+//! Settings of interfaces that decide about forwarding (struct netconfmsg and NETCONFA attributes, linux/netconf.h).
+use super::Family;
+use super::attributes::{Attributes, number32};
+
+const HEADER: usize = 4;
+const NETCONFA_IFINDEX: u16 = 1;
+const NETCONFA_FORWARDING: u16 = 2;
+const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
+
+/// What was set for an interface in a family. A message may tell only what has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The family.
+    pub family: Family,
+    /// The interface; below zero for all (-1) and for those to come (-2).
+    pub link: i32,
+    /// Whether packets that come in by it are forwarded.
+    pub forwards: Option<bool>,
+    /// Whether routes by it are passed over while it has no carrier.
+    pub ignores_without_carrier: Option<bool>,
+}
+
+impl Settings {
+    /// Reads a message.
+    pub(crate) fn read(payload: &[u8]) -> Option<Settings> {
+        let family = Family::from_number(*payload.first_chunk::<HEADER>()?.first()?)?;
+        let mut settings = Settings { family, link: 0, forwards: None, ignores_without_carrier: None };
+        for (kind, value) in Attributes::after(payload, HEADER) {
+            match kind {
+                NETCONFA_IFINDEX => settings.link = number32(value) as i32,
+                NETCONFA_FORWARDING => settings.forwards = Some(number32(value) != 0),
+                NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
+                    settings.ignores_without_carrier = Some(number32(value) != 0);
+                }
+                _ => {}
+            }
+        }
+        (settings.link != 0).then_some(settings)
+    }
+}

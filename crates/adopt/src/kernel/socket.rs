@@ -1,0 +1,221 @@
+//! Sockets on which the kernel tells all that it has, and what changes.
+use super::message::{HEADER, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, News};
+use super::{Family, attributes};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, sockopt};
+use std::io;
+
+/// Bytes read at once. The kernel puts no more than half of that into a datagram of a dump.
+const BUFFER: usize = 64 << 10;
+/// Bytes of changes that may wait to be read.
+const BACKLOG: usize = 64 << 20;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+
+/// The multicast groups of changes (RTNLGRP_…): links, neighbors, addresses, routes, rules and settings of both
+/// families, next-hop objects.
+const GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
+
+/// A kind of record that can be asked for as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Interfaces.
+    Links,
+    /// Settings of interfaces.
+    Settings(Family),
+    /// Addresses.
+    Addresses(Family),
+    /// Next-hop objects.
+    NextHops,
+    /// Rules.
+    Rules(Family),
+    /// Routes, of all tables.
+    Routes(Family),
+    /// Neighbors.
+    Neighbors(Family),
+}
+
+impl Part {
+    /// All of them, each behind what it refers to.
+    pub const ALL: [Part; 12] = [
+        Part::Links,
+        Part::Settings(Family::V4),
+        Part::Settings(Family::V6),
+        Part::Addresses(Family::V4),
+        Part::Addresses(Family::V6),
+        Part::NextHops,
+        Part::Rules(Family::V4),
+        Part::Rules(Family::V6),
+        Part::Routes(Family::V4),
+        Part::Routes(Family::V6),
+        Part::Neighbors(Family::V4),
+        Part::Neighbors(Family::V6),
+    ];
+
+    /// The request for it: its number, the length of its header, and the family that the header begins with.
+    fn request(self) -> (u16, usize, u8) {
+        match self {
+            Part::Links => (18, 16, 0),
+            Part::Addresses(family) => (22, 8, family.number()),
+            Part::Routes(family) => (26, 12, family.number()),
+            Part::Neighbors(family) => (30, 12, family.number()),
+            Part::Rules(family) => (34, 12, family.number()),
+            Part::Settings(family) => (82, 4, family.number()),
+            Part::NextHops => (106, 8, 0),
+        }
+    }
+}
+
+/// How far a dump has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more.
+    More,
+    /// The kernel has not written more yet.
+    Waiting,
+    /// That was all.
+    Done {
+        /// Whether the kernel says that it changed meanwhile, so that something may be missing.
+        was_interrupted: bool,
+    },
+}
+
+/// A socket on which the kernel tells all records of a part.
+#[derive(Debug)]
+pub struct Dump {
+    socket: Socket,
+    buffer: Vec<u8>,
+    sequence: u32,
+    was_interrupted: bool,
+}
+
+impl Dump {
+    /// Opens the socket.
+    pub fn open() -> io::Result<Dump> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // A kernel that does not check requests strictly tells more than was asked for, which is passed over.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        Ok(Dump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
+    }
+
+    /// Asks for all records of a part.
+    pub fn begin(&mut self, part: Part) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.was_interrupted = false;
+        let (kind, header, family) = part.request();
+        let mut request = vec![0; HEADER + header];
+        let len = request.len() as u32;
+        request[..4].copy_from_slice(&len.to_ne_bytes());
+        request[4..6].copy_from_slice(&kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        request[HEADER] = family;
+        self.socket.send(&request, 0).map(drop)
+    }
+
+    /// Reads the next records, if the kernel has written some.
+    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<Progress> {
+        let len = match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+            Ok((_, len)) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Waiting),
+            Err(error) => return Err(error.into()),
+        };
+        for message in Messages(&self.buffer[..len]).filter(|message| message.sequence == self.sequence) {
+            self.was_interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match message.kind {
+                // The end tells of an error that came up on the way.
+                NLMSG_DONE if !is_error(&message) => {
+                    return Ok(Progress::Done { was_interrupted: self.was_interrupted });
+                }
+                NLMSG_DONE | NLMSG_ERROR => return refused(&message),
+                _ => News::read(&message).into_iter().for_each(&mut each),
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+/// Whether the number that a message begins with is that of an error.
+fn is_error(message: &Message<'_>) -> bool {
+    (attributes::number32(message.payload) as i32) < 0
+}
+
+/// What an error means: a kernel that does not know a part has none of it.
+fn refused(message: &Message<'_>) -> io::Result<Progress> {
+    let errno = (attributes::number32(message.payload) as i32).wrapping_neg();
+    match Errno::from_raw_os_error(errno) {
+        Errno::OPNOTSUPP | Errno::AFNOSUPPORT => Ok(Progress::Done { was_interrupted: false }),
+        _ => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+impl AsFd for Dump {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What came of listening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// There may be more.
+    More,
+    /// Nothing is left.
+    Nothing,
+    /// The kernel could not keep all that has changed: some of it was lost.
+    Overrun,
+}
+
+/// A socket on which the kernel tells what changes, in the order in which it changed.
+#[derive(Debug)]
+pub struct Follower {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Follower {
+    /// Hears of what changes from now on.
+    pub fn open() -> io::Result<Follower> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.set_non_blocking(true)?;
+        // Without the right to pass over the limit of the machine, as much as that allows.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, BACKLOG).is_err() {
+            sockopt::set_socket_recv_buffer_size(&socket, BACKLOG)?;
+        }
+        socket.bind_auto()?;
+        for group in GROUPS {
+            match socket.add_membership(group) {
+                // A kernel without next-hop objects or without IPv6 has no such group.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                other => other?,
+            }
+        }
+        Ok(Follower { socket, buffer: vec![0; BUFFER] })
+    }
+
+    /// Reads the next change.
+    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<Heard> {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let len = match rustix::net::recv(&self.socket, &mut self.buffer[..], flags) {
+            Ok((_, len)) => len,
+            Err(Errno::AGAIN) => return Ok(Heard::Nothing),
+            Err(Errno::INTR) => return Ok(Heard::More),
+            Err(Errno::NOBUFS) => return Ok(Heard::Overrun),
+            Err(error) => return Err(error.into()),
+        };
+        // A datagram that was cut is as good as lost.
+        let Some(bytes) = self.buffer.get(..len) else { return Ok(Heard::Overrun) };
+        Messages(bytes).filter_map(|message| News::read(&message)).for_each(&mut each);
+        Ok(Heard::More)
+    }
+}
+
+impl AsFd for Follower {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

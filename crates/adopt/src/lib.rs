@@ -1,0 +1,15 @@
+//! A fast path beside the kernel of the machine, which stays in charge: its addresses, routes and neighbors are
+//! mirrored, what it must keep for itself is found out, and the rest is forwarded.
+//!
+//! What is not here: elements and packets of the engine. How a packet is forwarded says one function, which the programs
+//! in the kernel's hooks are compared with.
+#![forbid(unsafe_code)]
+
+pub mod fast;
+pub mod guard;
+mod keeper;
+pub mod kernel;
+pub mod mirror;
+mod session;
+
+pub use session::{Error, News, Session};

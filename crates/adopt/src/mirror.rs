@@ -1,0 +1,228 @@
+//! The kernel's tables, mirrored, and what they come to for a packet that is forwarded.
+//!
+//! [`Mirror`] is fed with records and tells a [`Sink`] what changes for it; it knows no socket and no clock. [`Driver`]
+//! feeds it: with all records at the start, with changes as the kernel tells them, and with all records again when some
+//! may have been missed. What is still right is not withdrawn meanwhile.
+//!
+//! The mirror may leave packets to the kernel that the kernel forwards; it is not to have any forwarded that the kernel
+//! does not forward, or elsewhere. Two things it follows late: a route that ends by itself is gone when the kernel has cleared it
+//! away, and what the kernel does without a word is found by the next look at everything.
+mod driver;
+mod links;
+mod merged;
+mod paths;
+mod plain;
+mod plan;
+mod routes;
+mod sink;
+mod sync;
+mod table;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use driver::{Driver, Turn};
+pub use plain::Plain;
+pub use plan::{Packets, Reason};
+pub use sink::{Hop, Keep, Sink, Way, WayId};
+
+use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, Rule};
+use artery_table::Prefix;
+use artery_wire::EtherAddr;
+use merged::Merged;
+use paths::Paths;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use sync::Roll;
+use world::World;
+
+/// The kernel's tables.
+#[derive(Debug, Default)]
+pub struct Mirror {
+    world: World,
+    paths: Paths,
+    v4: Merged<u32>,
+    v6: Merged<u128>,
+    addresses: HashSet<Address>,
+    neighbors: HashMap<(u32, IpAddr), EtherAddr>,
+    rules4: Rules,
+    rules6: Rules,
+    roll: Option<Roll>,
+    is_doubtful: bool,
+}
+
+/// The rules of a family.
+#[derive(Debug, Default)]
+struct Rules {
+    rules: Vec<Rule>,
+    keep: Keep,
+    reasons: Vec<Reason>,
+}
+
+impl Mirror {
+    /// Hears of a change.
+    pub fn hear(&mut self, news: News, sink: &mut dyn Sink) {
+        if let Some(roll) = &mut self.roll {
+            roll.touch(&news.record);
+        }
+        let is_gone = news.is_gone;
+        match news.record {
+            Record::Route(route) => self.hear_route(is_gone, news.manner, &route, sink),
+            Record::Neighbor(neighbor) => self.hear_neighbor(is_gone, &neighbor, sink),
+            Record::Link(link) => self.hear_link(is_gone, link, sink),
+            Record::Address(address) => self.hear_address(is_gone, address, sink),
+            Record::NextHop(object) => self.hear_object(is_gone, object, sink),
+            Record::Rule(rule) => self.hear_rule(is_gone, rule, sink),
+            Record::Settings(settings) => self.hear_settings(is_gone, settings, sink),
+        }
+    }
+
+    /// Whether something has happened after which the kernel may have changed more than it told, since the last call.
+    pub fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.is_doubtful)
+    }
+
+    /// Why packets stay with the kernel, besides what routes say.
+    pub fn reasons(&self) -> impl Iterator<Item = &Reason> {
+        self.rules4.reasons.iter().chain(&self.rules6.reasons)
+    }
+
+    /// Whether the kernel forwards packets of a family that come in by an interface.
+    pub fn forwards(&self, family: Family, link: u32) -> bool {
+        self.world.forwards(family, link)
+    }
+
+    /// The interfaces.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.world.links.values()
+    }
+
+    /// The addresses of the machine.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.addresses.iter()
+    }
+
+    /// The neighbors that packets can be sent to.
+    pub fn neighbors(&self) -> impl Iterator<Item = (u32, IpAddr, EtherAddr)> {
+        self.neighbors.iter().map(|(&(link, address), &mac)| (link, address, mac))
+    }
+
+    /// How many prefixes the tables of a family have.
+    pub fn prefixes(&self, family: Family) -> usize {
+        match family {
+            Family::V4 => self.v4.len(),
+            Family::V6 => self.v6.len(),
+        }
+    }
+
+    /// How many different things packets of routes do.
+    pub fn paths(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn hear_route(&mut self, is_gone: bool, manner: Manner, route: &Route, sink: &mut dyn Sink) {
+        let had = self.prefixes_of(route.family, route.table);
+        let was_right = match route.destination {
+            IpAddr::V4(address) => {
+                let prefix = Prefix::of(address.to_bits(), route.len);
+                self.tables4(sink).hear(is_gone, manner, prefix, route)
+            }
+            IpAddr::V6(address) => {
+                let prefix = Prefix::of(address.to_bits(), route.len);
+                self.tables6(sink).hear(is_gone, manner, prefix, route)
+            }
+        };
+        self.is_doubtful |= !was_right;
+        self.count(route.family, route.table, had, sink);
+    }
+
+    /// How many prefixes a table has.
+    fn prefixes_of(&self, family: Family, table: u32) -> usize {
+        match family {
+            Family::V4 => self.v4.len_of(table),
+            Family::V6 => self.v6.len_of(table),
+        }
+    }
+
+    /// Looks at the rules again where a table has its first prefix, or none any more: a rule that leads to nothing has no
+    /// effect.
+    fn count(&mut self, family: Family, table: u32, had: usize, sink: &mut dyn Sink) {
+        if (had == 0) != (self.prefixes_of(family, table) == 0) {
+            self.plan(family, sink);
+        }
+    }
+
+    fn hear_neighbor(&mut self, is_gone: bool, neighbor: &Neighbor, sink: &mut dyn Sink) {
+        let key = (neighbor.link, neighbor.address);
+        let mac = neighbor.usable_mac().filter(|_| !is_gone);
+        let before = match mac {
+            Some(mac) => self.neighbors.insert(key, mac),
+            None => self.neighbors.remove(&key),
+        };
+        if before != mac {
+            sink.neighbor(key.0, key.1, mac);
+        }
+    }
+
+    fn hear_rule(&mut self, is_gone: bool, rule: Rule, sink: &mut dyn Sink) {
+        let family = rule.family;
+        let rules = &mut self.rules_mut(family).rules;
+        match rules.iter().position(|old| *old == rule) {
+            Some(at) if is_gone => drop(rules.remove(at)),
+            None if !is_gone => {
+                let at = rules.iter().position(|old| old.priority > rule.priority).unwrap_or(rules.len());
+                rules.insert(at, rule);
+            }
+            _ => return,
+        }
+        self.plan(family, sink);
+    }
+
+    fn rules_mut(&mut self, family: Family) -> &mut Rules {
+        match family {
+            Family::V4 => &mut self.rules4,
+            Family::V6 => &mut self.rules6,
+        }
+    }
+
+    /// Finds what the rules come to now.
+    fn plan(&mut self, family: Family, sink: &mut dyn Sink) {
+        match family {
+            Family::V4 => self.rules4.apply(family, &mut self.v4, &self.world, &self.paths, sink),
+            Family::V6 => self.rules6.apply(family, &mut self.v6, &self.world, &self.paths, sink),
+        }
+    }
+}
+
+impl Rules {
+    fn apply<A: sink::Told>(
+        &mut self,
+        family: Family,
+        merged: &mut Merged<A>,
+        world: &World,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        let links: Vec<&Link> = world.links.values().collect();
+        let mut made = plan::plan(&self.rules, &links, |table| merged.len_of(table) == 0);
+        if let Keep::From(links) = &mut made.keep {
+            links.sort_unstable();
+        }
+        let (is_new, keeps_more) = (made.keep != self.keep, made.keep != Keep::Nothing);
+        self.keep = made.keep;
+        self.reasons = made.reasons;
+        // Packets are left to the kernel before routes change that they must not go by, and given back after.
+        if is_new && keeps_more {
+            sink.keep(family, &self.keep);
+        }
+        merged.follow(made.plan, paths, sink);
+        if is_new && !keeps_more {
+            sink.keep(family, &self.keep);
+        }
+    }
+
+    /// Whether any depends on which interfaces there are.
+    fn name_links(&self) -> bool {
+        self.rules.iter().any(|rule| rule.selectors.is_vrf || rule.selectors.input.is_some())
+    }
+}

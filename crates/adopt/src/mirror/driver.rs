@@ -1,0 +1,178 @@
+//! Feeds a mirror from the kernel.
+use super::{Mirror, Sink};
+use crate::kernel::{Dump, Follower, Heard, Part, Progress};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often everything is looked at again without a reason.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// How long there is no other look at everything after one, whatever the reason.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often a part is asked for again that changed while it was told.
+const TRIES: u8 = 4;
+/// Datagrams of changes that are heard before a datagram of a dump is read.
+const AT_ONCE: usize = 256;
+/// Such rounds in a turn, some milliseconds.
+const ROUNDS: usize = 32;
+
+/// A mirror that follows the kernel of this network namespace.
+#[derive(Debug)]
+pub struct Driver {
+    mirror: Mirror,
+    follower: Follower,
+    dump: Dump,
+    /// The parts that are still to be asked for; the first is being told if `is_asked`.
+    parts: VecDeque<Part>,
+    is_asked: bool,
+    tries: u8,
+    /// Whether everything must be looked at again.
+    is_wanted: bool,
+    last: Option<Instant>,
+    overruns: u64,
+    looks: u64,
+}
+
+/// What is to be done after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There is more to do: take another turn.
+    Again,
+    /// There is nothing to do before the follower can be read, or for so long.
+    Sleep(Duration),
+}
+
+impl Driver {
+    /// Begins to follow; nothing is known yet.
+    pub fn open() -> io::Result<Driver> {
+        Ok(Driver {
+            mirror: Mirror::default(),
+            follower: Follower::open()?,
+            dump: Dump::open()?,
+            parts: VecDeque::new(),
+            is_asked: false,
+            tries: 0,
+            is_wanted: true,
+            last: None,
+            overruns: 0,
+            looks: 0,
+        })
+    }
+
+    /// Reads all that the kernel has.
+    pub fn load(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
+        sink.begin_load();
+        let looks = self.looks;
+        let done = loop {
+            if let Err(error) = self.turn(now, sink) {
+                break Err(error);
+            }
+            if self.looks != looks {
+                break Ok(());
+            }
+        };
+        sink.end_load();
+        done
+    }
+
+    /// Hears what has changed, and looks at some more of everything when that is due.
+    pub fn turn(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<Turn> {
+        for _ in 0..ROUNDS {
+            let has_more = self.hear(sink)?;
+            let due = self.due(now);
+            if due.is_zero() {
+                self.look(now, sink)?;
+            } else if !has_more {
+                return Ok(Turn::Sleep(due));
+            }
+        }
+        Ok(Turn::Again)
+    }
+
+    /// What has been mirrored.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// Looks at everything again as soon as may be.
+    pub fn doubt(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// How often the kernel had more to say than could be kept for this program.
+    pub fn overruns(&self) -> u64 {
+        self.overruns
+    }
+
+    /// How often everything was looked at.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Hears of changes; says whether there may be more.
+    fn hear(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+        for _ in 0..AT_ONCE {
+            match self.follower.read(|news| self.mirror.hear(news, sink))? {
+                Heard::More => {}
+                Heard::Nothing => return Ok(false),
+                Heard::Overrun => {
+                    self.overruns += 1;
+                    self.is_wanted = true;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// How long until everything is to be looked at; nothing while that goes on.
+    fn due(&mut self, now: Instant) -> Duration {
+        self.is_wanted |= self.mirror.take_doubt();
+        let Some(last) = self.last.filter(|_| self.parts.is_empty()) else { return Duration::ZERO };
+        let wait = if self.is_wanted { PAUSE } else { INTERVAL };
+        wait.saturating_sub(now.saturating_duration_since(last))
+    }
+
+    /// Looks at some more of everything.
+    fn look(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
+        if self.parts.is_empty() {
+            self.parts.extend(Part::ALL);
+            self.is_wanted = false;
+        }
+        let part = self.parts[0];
+        if !self.is_asked {
+            self.dump.begin(part)?;
+            self.mirror.begin(part);
+            self.is_asked = true;
+        }
+        if let Progress::Done { was_interrupted } =
+            self.dump.read(|news| self.mirror.found(news.record, sink))?
+        {
+            self.end_part(!was_interrupted, now, sink);
+        }
+        Ok(())
+    }
+
+    fn end_part(&mut self, is_complete: bool, now: Instant, sink: &mut dyn Sink) {
+        self.is_asked = false;
+        self.tries += 1;
+        let asks_again = self.mirror.end(is_complete, sink);
+        if asks_again && self.tries < TRIES {
+            return;
+        }
+        self.is_wanted |= asks_again;
+        self.tries = 0;
+        self.parts.pop_front();
+        if self.parts.is_empty() {
+            self.last = Some(now);
+            self.looks += 1;
+        }
+    }
+}
+
+/// What to wait for: that there is a change to hear of.
+impl AsFd for Driver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.follower.as_fd()
+    }
+}

@@ -1,0 +1,231 @@
+//! The tables of a family as one: for each prefix what the kernel, asking table by table, comes to.
+//!
+//! The kernel looks for the longest prefix in the first table, then in the next, and so on; what is told to the sink is
+//! one table, in which the longest prefix of all decides. So a route is told only where no table before its own has a
+//! prefix that holds it, and a change in a table is one of the prefixes below it in the tables that are asked later.
+use super::paths::Paths;
+use super::plan::Plan;
+use super::sink::Told;
+use super::table::{Candidate, Choice, Table};
+use super::{Sink, WayId};
+use artery_table::Prefix;
+use std::collections::{HashMap, HashSet};
+
+/// The tables of a family, and in which order they are asked.
+#[derive(Debug)]
+pub(super) struct Merged<A: Told> {
+    tables: HashMap<u32, Table<A>>,
+    plan: Plan<A>,
+    /// The number of the dump that runs or was the last.
+    stamp: u8,
+    /// The prefixes that changed while a dump runs, which knows less of them.
+    touched: Option<HashSet<(u32, Prefix<A>)>>,
+}
+
+impl<A: Told> Default for Merged<A> {
+    fn default() -> Merged<A> {
+        Merged { tables: HashMap::new(), plan: Plan::default(), stamp: 0, touched: None }
+    }
+}
+
+impl<A: Told> Merged<A> {
+    /// How many prefixes have routes in a table.
+    pub(super) fn len_of(&self, table: u32) -> usize {
+        self.tables.get(&table).map_or(0, Table::len)
+    }
+
+    /// How many prefixes have routes, table by table.
+    pub(super) fn len(&self) -> usize {
+        self.tables.values().map(Table::len).sum()
+    }
+
+    /// The routes of a prefix in a table.
+    pub(super) fn candidates(&self, table: u32, prefix: Prefix<A>) -> Vec<Candidate> {
+        self.tables.get(&table).map_or(Vec::new(), |table| table.candidates(prefix))
+    }
+
+    /// Gives a prefix of a table these routes because the kernel said that they changed.
+    pub(super) fn change(
+        &mut self,
+        table: u32,
+        prefix: Prefix<A>,
+        candidates: &[Candidate],
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        if let Some(touched) = &mut self.touched {
+            touched.insert((table, prefix));
+        }
+        self.set(table, prefix, candidates, paths, sink);
+    }
+
+    fn set(
+        &mut self,
+        id: u32,
+        prefix: Prefix<A>,
+        candidates: &[Candidate],
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        let table = self.tables.entry(id).or_default();
+        let before = table.choice(prefix, paths);
+        table.set(prefix, candidates, self.stamp, paths);
+        if table.choice(prefix, paths) != before {
+            self.spread(id, prefix, paths, sink);
+        }
+    }
+
+    /// Tells anew all that depends on a prefix of a table.
+    pub(super) fn spread(&self, id: u32, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
+        let is_it = |level: &super::plan::Level| level.table == id;
+        let Some(first) = self.plan.levels.iter().position(is_it) else { return };
+        self.tell(prefix, paths, sink);
+        if prefix.len() == A::BITS {
+            return;
+        }
+        let last = self.plan.levels.iter().rposition(is_it).unwrap_or(first);
+        for (index, level) in self.plan.levels.iter().enumerate() {
+            let Some(table) = self.tables.get(&level.table) else { continue };
+            if index > first && level.table != id {
+                table.below(prefix).for_each(|below| self.tell(below, paths, sink));
+            } else if index < last {
+                table.throws_below(prefix).for_each(|below| self.tell(below, paths, sink));
+                // A prefix that the rule passes over is like one that throws.
+                let short = table.below(prefix).filter(|below| below.len() < level.shortest);
+                if level.shortest > 0 {
+                    short.for_each(|below| self.tell(below, paths, sink));
+                }
+            }
+        }
+    }
+
+    /// Tells what becomes of packets to a prefix, and to no longer one.
+    fn tell(&self, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
+        A::tell(sink, prefix, self.way(prefix, paths));
+    }
+
+    /// The way of packets to a prefix and to no longer one; none where that of a shorter prefix is right for them.
+    fn way(&self, prefix: Prefix<A>, paths: &Paths) -> Option<WayId> {
+        if let Some(kept) = self.plan.kept.iter().find(|kept| kept.covers(prefix)) {
+            return (*kept == prefix).then_some(WayId::KERNEL);
+        }
+        let mut is_own = false;
+        for level in &self.plan.levels {
+            let Some(table) = self.tables.get(&level.table) else { continue };
+            let Some((found, choice)) = table.longest(prefix, paths) else { continue };
+            is_own |= found == prefix;
+            if found.len() < level.shortest && can_be_suppressed(choice, paths) {
+                continue;
+            }
+            let way = match choice {
+                Choice::Throw if level.is_kernels => WayId::KERNEL,
+                Choice::Throw => continue,
+                Choice::Path(path) if !level.is_kernels => paths.way_id(path),
+                Choice::Path(_) | Choice::Kernel => WayId::KERNEL,
+            };
+            return is_own.then_some(way);
+        }
+        is_own.then_some(WayId::KERNEL)
+    }
+
+    /// Asks the tables in another order from now on.
+    pub(super) fn follow(&mut self, plan: Plan<A>, paths: &Paths, sink: &mut dyn Sink) {
+        if plan == self.plan {
+            return;
+        }
+        let old = std::mem::replace(&mut self.plan, plan);
+        sink.begin_load();
+        let levels = old.levels.iter().chain(&self.plan.levels);
+        let tables: HashSet<u32> = levels.map(|level| level.table).collect();
+        for table in tables.iter().filter_map(|id| self.tables.get(id)) {
+            table.prefixes().for_each(|prefix| self.tell(prefix, paths, sink));
+        }
+        let kept: Vec<Prefix<A>> = old.kept.iter().chain(&self.plan.kept).copied().collect();
+        kept.into_iter().for_each(|prefix| self.tell(prefix, paths, sink));
+        sink.end_load();
+    }
+
+    /// Chooses anew among the routes of all prefixes that have one by these paths.
+    pub(super) fn choose_again(
+        &self,
+        changed: &HashSet<super::paths::PathId>,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        for (id, table) in &self.tables {
+            for prefix in table.leading(|path| changed.contains(&path)) {
+                self.spread(*id, prefix, paths, sink);
+            }
+        }
+    }
+
+    /// The prefixes of all tables with a route by one of these paths.
+    pub(super) fn leading(&self, paths: &HashSet<super::paths::PathId>) -> Vec<(u32, Prefix<A>)> {
+        let of = |(id, table): (&u32, &Table<A>)| {
+            let id = *id;
+            table.leading(|path| paths.contains(&path)).into_iter().map(move |prefix| (id, prefix))
+        };
+        self.tables.iter().flat_map(of).collect()
+    }
+}
+
+/// Whether a rule can pass over what a table came to: not where the kernel refuses to forward.
+fn can_be_suppressed(choice: Choice, paths: &Paths) -> bool {
+    match choice {
+        Choice::Path(path) => !paths.refuses(path),
+        Choice::Throw => true,
+        Choice::Kernel => false,
+    }
+}
+
+/// What dumps find.
+impl<A: Told> Merged<A> {
+    /// A dump begins.
+    pub(super) fn begin_dump(&mut self) {
+        self.stamp = self.stamp.wrapping_add(1);
+        self.touched = Some(HashSet::new());
+    }
+
+    /// Whether a prefix has changed since the dump began, so that what it finds may be older.
+    pub(super) fn is_touched(&self, table: u32, prefix: Prefix<A>) -> bool {
+        self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, prefix)))
+    }
+
+    /// A dump has found just these routes of a prefix; says whether that is news.
+    pub(super) fn found(
+        &mut self,
+        id: u32,
+        prefix: Prefix<A>,
+        candidates: &[Candidate],
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let table = self.tables.entry(id).or_default();
+        if table.has_just(prefix, candidates) {
+            table.confirm(prefix, self.stamp);
+            return false;
+        }
+        self.set(id, prefix, candidates, paths, sink);
+        true
+    }
+
+    /// A dump is over: returns the prefixes that it did not find. Where something has changed meanwhile the kernel may
+    /// have passed one over, so that it must have been missed twice; then the second value says that there are such.
+    pub(super) fn end_dump(&mut self) -> (Vec<(u32, Prefix<A>)>, bool) {
+        let touched = self.touched.take().unwrap_or_default();
+        let (stamp, patience) = (self.stamp, u8::from(!touched.is_empty()));
+        let mut lost = Vec::new();
+        let mut is_doubtful = false;
+        for (&id, table) in &self.tables {
+            let missed = table.missed(stamp).filter(|(prefix, _)| !touched.contains(&(id, *prefix)));
+            for (prefix, found) in missed {
+                if stamp.wrapping_sub(found) > patience {
+                    lost.push((id, prefix));
+                } else {
+                    is_doubtful = true;
+                }
+            }
+        }
+        (lost, is_doubtful)
+    }
+}

@@ -1,0 +1,157 @@
+//! Paths, each kept once however many routes have it, and what they come to.
+use super::world::{Outcome, World};
+use super::{Sink, Way, WayId};
+use crate::kernel::{Family, Path, RouteKind};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// The number of a path.
+pub(super) type PathId = u32;
+
+/// What a path comes to, as far as the choice of a route depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The search ends here.
+    Decides,
+    /// The search goes on in the next table.
+    Throws,
+    /// As if there were no such route.
+    Unusable,
+}
+
+#[derive(Debug)]
+struct Kept {
+    key: (Family, Path),
+    uses: u32,
+    outcome: Outcome,
+}
+
+/// All paths.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    kept: Vec<Option<Kept>>,
+    numbers: HashMap<(Family, Path), PathId>,
+    free: VecDeque<PathId>,
+}
+
+impl Paths {
+    /// The number of a path, which is used once more from now on.
+    pub(super) fn take(&mut self, family: Family, path: Path, world: &World, sink: &mut dyn Sink) -> PathId {
+        let key = (family, path);
+        if let Some(&id) = self.numbers.get(&key) {
+            self.entry_mut(id).uses += 1;
+            return id;
+        }
+        let outcome = world.outcome(family, &key.1);
+        let id = self.free.pop_front().unwrap_or(self.kept.len() as PathId);
+        if id as usize == self.kept.len() {
+            self.kept.push(None);
+        }
+        if let (Outcome::Way(way), false) = (&outcome, is_always_the_kernels(&key.1)) {
+            sink.way(WayId(id + 1), Some(way));
+        }
+        self.numbers.insert(key.clone(), id);
+        self.kept[id as usize] = Some(Kept { key, uses: 1, outcome });
+        id
+    }
+
+    /// A path is used once less.
+    pub(super) fn release(&mut self, id: PathId, sink: &mut dyn Sink) {
+        let entry = self.entry_mut(id);
+        entry.uses -= 1;
+        if entry.uses > 0 {
+            return;
+        }
+        let Kept { key, .. } = self.kept[id as usize].take().expect("it was there a line before");
+        self.numbers.remove(&key);
+        self.free.push_back(id);
+        if !is_always_the_kernels(&key.1) {
+            sink.way(WayId(id + 1), None);
+        }
+    }
+
+    fn entry(&self, id: PathId) -> &Kept {
+        self.kept[id as usize].as_ref().expect("who has the number of a path has a use of it")
+    }
+
+    fn entry_mut(&mut self, id: PathId) -> &mut Kept {
+        self.kept[id as usize].as_mut().expect("who has the number of a path has a use of it")
+    }
+
+    /// A path by its number.
+    pub(super) fn path(&self, id: PathId) -> &Path {
+        &self.entry(id).key.1
+    }
+
+    /// What a path comes to.
+    #[inline]
+    pub(super) fn standing(&self, id: PathId) -> Standing {
+        standing(&self.entry(id).outcome)
+    }
+
+    /// The way of a path that decides.
+    #[inline]
+    pub(super) fn way_id(&self, id: PathId) -> WayId {
+        if is_always_the_kernels(&self.entry(id).key.1) { WayId::KERNEL } else { WayId(id + 1) }
+    }
+
+    /// Whether packets of a path end with an error, or may: what an object is may not be known.
+    pub(super) fn refuses(&self, id: PathId) -> bool {
+        let Kept { key: (_, path), outcome, .. } = self.entry(id);
+        match path.kind {
+            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
+            RouteKind::Unicast => path.object != 0 && *outcome == Outcome::Way(Way::Kernel),
+            _ => false,
+        }
+    }
+
+    /// The paths of which something holds.
+    pub(super) fn which(&self, holds: impl Fn(Family, &Path) -> bool) -> HashSet<PathId> {
+        let numbered = self.kept.iter().enumerate();
+        let kept = numbered.filter_map(|(id, kept)| Some((id as PathId, kept.as_ref()?)));
+        kept.filter(|(_, kept)| holds(kept.key.0, &kept.key.1)).map(|(id, _)| id).collect()
+    }
+
+    /// Finds anew what paths of which something holds come to, and tells it; returns those whose routes may have to be
+    /// chosen anew.
+    pub(super) fn look_again(
+        &mut self,
+        world: &World,
+        holds: impl Fn(&Path) -> bool,
+        sink: &mut dyn Sink,
+    ) -> HashSet<PathId> {
+        let mut changed = HashSet::new();
+        for (id, kept) in self.kept.iter_mut().enumerate() {
+            let Some(kept) = kept.as_mut().filter(|kept| holds(&kept.key.1)) else { continue };
+            let outcome = world.outcome(kept.key.0, &kept.key.1);
+            if outcome == kept.outcome {
+                continue;
+            }
+            if let Outcome::Way(way) = &outcome {
+                sink.way(WayId(id as PathId + 1), Some(way));
+            }
+            if standing(&outcome) != standing(&kept.outcome) {
+                changed.insert(id as PathId);
+            }
+            kept.outcome = outcome;
+        }
+        changed
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+}
+
+fn standing(outcome: &Outcome) -> Standing {
+    match outcome {
+        Outcome::Way(_) => Standing::Decides,
+        Outcome::Throw => Standing::Throws,
+        Outcome::Unusable => Standing::Unusable,
+    }
+}
+
+/// Whether a path leads to the kernel whatever happens to interfaces and objects.
+fn is_always_the_kernels(path: &Path) -> bool {
+    path.kind != RouteKind::Unicast || (path.object == 0 && path.hops.is_empty())
+}

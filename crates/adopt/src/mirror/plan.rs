@@ -1,0 +1,185 @@
+//! In which order the tables of a family are asked about a forwarded packet: what `ip rule` comes to.
+//!
+//! Rules that are for all packets give tables in a row. What the others are for stays with the kernel, all of it.
+use super::Keep;
+use crate::kernel::{Family, Link, LinkKind, Rule, RuleAction};
+use artery_table::{Address, Prefix};
+use std::fmt;
+use std::net::IpAddr;
+
+/// The table of the machine's own addresses (RT_TABLE_LOCAL).
+const LOCAL: u32 = 255;
+/// What the rules of IPv4 are as long as nobody has changed them: priorities and tables.
+const DEFAULTS4: [(u32, u32); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
+
+/// A table that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) table: u32,
+    /// Prefixes with fewer bits are passed over.
+    pub(super) shortest: u8,
+    /// Whether everything that it has is left to the kernel.
+    pub(super) is_kernels: bool,
+}
+
+/// Which tables are asked, in this order, and which destinations stay with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan<A: Address> {
+    pub(super) levels: Vec<Level>,
+    pub(super) kept: Vec<Prefix<A>>,
+}
+
+impl<A: Address> Default for Plan<A> {
+    fn default() -> Plan<A> {
+        Plan { levels: Vec::new(), kept: Vec::new() }
+    }
+}
+
+/// Why packets stay with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Their family.
+    pub family: Family,
+    /// The rule, as ip-rule(8) writes it.
+    pub rule: String,
+    /// Which they are.
+    pub packets: Packets,
+}
+
+/// Packets that stay with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// All of the family.
+    All,
+    /// Those to a prefix.
+    To(IpAddr, u8),
+    /// Those that come in by these interfaces.
+    From(Vec<u32>),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ip rule {}: {} packets", self.rule, self.family)?;
+        match &self.packets {
+            Packets::All => f.write_str(" all stay with the kernel"),
+            Packets::To(address, len) => write!(f, " to {address}/{len} stay with the kernel"),
+            Packets::From(links) => write!(f, " from interfaces {links:?} stay with the kernel"),
+        }
+    }
+}
+
+/// What rules come to.
+#[derive(Debug)]
+pub(super) struct Made<A: Address> {
+    pub(super) plan: Plan<A>,
+    pub(super) keep: Keep,
+    pub(super) reasons: Vec<Reason>,
+}
+
+/// Which forwarded packets a rule is for.
+enum Scope {
+    None,
+    Some(Packets),
+    All,
+}
+
+/// Finds what rules, in the order in which they are asked, come to.
+pub(super) fn plan<A: Address>(rules: &[Rule], links: &[&Link], is_empty: impl Fn(u32) -> bool) -> Made<A> {
+    let mut made = Made { plan: Plan::default(), keep: Keep::Nothing, reasons: Vec::new() };
+    // Until somebody changes the rules, the kernel keeps `local` and `main` in one trie, where the longest prefix of
+    // both decides; when they are as they were again, it still keeps them apart.
+    let may_be_one = is_default(rules);
+    let mut next = 0;
+    while let Some(rule) = rules.get(next) {
+        next += 1;
+        let has_effect = !matches!(rule.action, RuleAction::Table(table) if is_empty(table));
+        match scope(rule, links) {
+            Scope::None => {}
+            Scope::Some(packets) if has_effect => made.leave(rule, packets),
+            Scope::Some(_) => {}
+            Scope::All => match rule.action {
+                RuleAction::Table(table) => made.plan.levels.push(Level {
+                    table,
+                    shortest: rule.suppressed_len.map_or(0, |len| len.saturating_add(1).min(255) as u8),
+                    is_kernels: may_be_one && table == LOCAL,
+                }),
+                RuleAction::Goto(target) => {
+                    next = rules.iter().position(|rule| rule.priority == target).unwrap_or(next).max(next);
+                }
+                RuleAction::Nothing => {}
+                RuleAction::Refuse => break,
+                RuleAction::Other(_) => made.leave(rule, Packets::All),
+            },
+        }
+    }
+    made
+}
+
+fn is_default(rules: &[Rule]) -> bool {
+    let plain = |rule: &Rule| match rule.action {
+        RuleAction::Table(table) if rule.selectors.is_none() && rule.suppressed_len.is_none() => {
+            Some((rule.priority, table))
+        }
+        _ => None,
+    };
+    rules.iter().all(|rule| rule.family == Family::V4) && rules.iter().map(plain).eq(DEFAULTS4.map(Some))
+}
+
+/// Which forwarded packets a rule is for; rather too many than too few.
+fn scope(rule: &Rule, links: &[&Link]) -> Scope {
+    let selectors = &rule.selectors;
+    if rule.action == RuleAction::Nothing {
+        return Scope::None;
+    }
+    if rule.suppressed_group.is_some() || selectors.is_inverted {
+        return Scope::Some(Packets::All);
+    }
+    if selectors.is_none() {
+        return Scope::All;
+    }
+    // Forwarded packets are bound to no output, are nobody's but root's, and don't come from the machine itself.
+    let is_others = selectors.users.is_some_and(|(first, _)| first > 0);
+    if selectors.output.is_some() || is_others || selectors.input.as_deref() == Some("lo") {
+        return Scope::None;
+    }
+    if selectors.is_vrf || selectors.input.is_some() {
+        let is_meant = |link: &&&Link| is_input(rule, link, links);
+        let links: Vec<u32> = links.iter().filter(is_meant).map(|link| link.index).collect();
+        return if links.is_empty() { Scope::None } else { Scope::Some(Packets::From(links)) };
+    }
+    Scope::Some(selectors.to.map_or(Packets::All, |(address, len)| Packets::To(address, len)))
+}
+
+/// Whether packets that come in by an interface may be meant by a rule for an interface or for those of VRFs.
+fn is_input(rule: &Rule, link: &Link, links: &[&Link]) -> bool {
+    let is_vrf = |index: u32| links.iter().any(|link| link.index == index && link.kind == LinkKind::Vrf);
+    let named = |name: &String| {
+        // Packets of a VRF count as coming in by it, too.
+        let master = links.iter().find(|other| Some(other.index) == link.master);
+        link.name == *name || master.is_some_and(|master| master.name == *name)
+    };
+    let is_named = rule.selectors.input.as_ref().is_none_or(named);
+    let is_in_vrf = !rule.selectors.is_vrf || is_vrf(link.index) || link.master.is_some_and(is_vrf);
+    is_named && is_in_vrf
+}
+
+impl<A: Address> Made<A> {
+    /// Leaves packets that a rule is for to the kernel.
+    fn leave(&mut self, rule: &Rule, packets: Packets) {
+        match (&packets, &mut self.keep) {
+            (Packets::To(address, len), _) => {
+                let prefix = A::from_ip(*address).and_then(|bits| Prefix::new(bits, *len).ok());
+                self.plan.kept.push(prefix.unwrap_or(Prefix::ALL));
+            }
+            (Packets::All, keep) => *keep = Keep::Everything,
+            (_, Keep::Everything) => {}
+            (Packets::From(links), Keep::From(kept)) => {
+                kept.extend(links);
+                kept.sort_unstable();
+                kept.dedup();
+            }
+            (Packets::From(links), keep) => *keep = Keep::From(links.clone()),
+        }
+        self.reasons.push(Reason { family: rule.family, rule: rule.to_string(), packets });
+    }
+}

@@ -1,0 +1,204 @@
+//! All records of a part, compared with what is known: what the kernel has no more goes, what it has comes, and what is
+//! as it was isn't touched.
+//!
+//! Changes go on meanwhile. What has changed since the part was asked for is known better than by the answer, which may
+//! be older or newer: the changes that make it so are still to be heard.
+use super::{Mirror, Sink};
+use crate::kernel::{Address, Family, Manner, News, Part, Record, Route, Rule};
+use artery_table::Prefix;
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// What a record is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Link(u32),
+    Address(Address),
+    NextHop(u32),
+    Neighbor(u32, IpAddr),
+}
+
+impl Key {
+    fn of(record: &Record) -> Option<Key> {
+        match record {
+            Record::Link(link) => Some(Key::Link(link.index)),
+            Record::Address(address) => Some(Key::Address(address.clone())),
+            Record::NextHop(object) => Some(Key::NextHop(object.id)),
+            Record::Neighbor(neighbor) => Some(Key::Neighbor(neighbor.link, neighbor.address)),
+            Record::Route(_) | Record::Rule(_) | Record::Settings(_) => None,
+        }
+    }
+}
+
+/// What a dump of a part has found so far.
+#[derive(Debug)]
+pub(super) struct Roll {
+    part: Part,
+    found: HashSet<Key>,
+    /// What has changed meanwhile.
+    touched: HashSet<Key>,
+    rules: Vec<Rule>,
+    /// Routes of one prefix in one table, which come one after the other.
+    routes: Vec<Route>,
+    /// Whether any rule has changed meanwhile.
+    has_new_rules: bool,
+}
+
+impl Roll {
+    pub(super) fn touch(&mut self, record: &Record) {
+        self.has_new_rules |= matches!(record, Record::Rule(_));
+        self.touched.extend(Key::of(record));
+    }
+}
+
+impl Mirror {
+    /// All records of a part come now.
+    pub fn begin(&mut self, part: Part) {
+        match part {
+            Part::Routes(Family::V4) => self.v4.begin_dump(),
+            Part::Routes(Family::V6) => self.v6.begin_dump(),
+            _ => {}
+        }
+        self.roll = Some(Roll {
+            part,
+            found: HashSet::new(),
+            touched: HashSet::new(),
+            rules: Vec::new(),
+            routes: Vec::new(),
+            has_new_rules: false,
+        });
+    }
+
+    /// This is one of them.
+    pub fn found(&mut self, record: Record, sink: &mut dyn Sink) {
+        let Some(roll) = &mut self.roll else { return };
+        match record {
+            Record::Route(route) => {
+                let key = |route: &Route| (route.table, route.len, route.destination);
+                if roll.routes.last().is_some_and(|last| key(last) != key(&route)) {
+                    self.found_prefix(sink);
+                }
+                self.roll.as_mut().expect("nothing ends it here").routes.push(route);
+            }
+            Record::Rule(rule) => roll.rules.push(rule),
+            record => {
+                let key = Key::of(&record);
+                let is_touched = key.as_ref().is_some_and(|key| roll.touched.contains(key));
+                roll.found.extend(key);
+                if !is_touched {
+                    let news = News { is_gone: false, manner: Manner::Plain, record };
+                    self.hear_found(news, sink);
+                }
+            }
+        }
+    }
+
+    /// Hears of what a dump has found, which is no change meanwhile.
+    fn hear_found(&mut self, news: News, sink: &mut dyn Sink) {
+        let roll = self.roll.take();
+        self.hear(news, sink);
+        self.roll = roll;
+    }
+
+    /// All routes of a prefix were found.
+    fn found_prefix(&mut self, sink: &mut dyn Sink) {
+        let Some(roll) = &mut self.roll else { return };
+        let mut routes = std::mem::take(&mut roll.routes);
+        let Some(first) = routes.first() else { return };
+        let (family, table, len) = (first.family, first.table, first.len);
+        let had = self.prefixes_of(family, table);
+        match first.destination {
+            IpAddr::V4(address) => {
+                self.tables4(sink).found(table, Prefix::of(address.to_bits(), len), &routes);
+            }
+            IpAddr::V6(address) => {
+                self.tables6(sink).found(table, Prefix::of(address.to_bits(), len), &routes);
+            }
+        }
+        self.count(family, table, had, sink);
+        routes.clear();
+        if let Some(roll) = &mut self.roll {
+            roll.routes = routes;
+        }
+    }
+
+    /// Those were all, so that what wasn't among them is gone, if `is_complete`. Says whether to ask again.
+    pub fn end(&mut self, is_complete: bool, sink: &mut dyn Sink) -> bool {
+        self.found_prefix(sink);
+        let Some(roll) = self.roll.take() else { return false };
+        match roll.part {
+            Part::Routes(family) => self.end_routes(family, sink),
+            Part::Rules(_) if roll.has_new_rules => return true,
+            Part::Rules(family) => {
+                self.rules_mut(family).rules = roll.rules;
+                self.plan(family, sink);
+            }
+            _ if is_complete => self.sweep(&roll, sink),
+            _ => return true,
+        }
+        false
+    }
+
+    fn end_routes(&mut self, family: Family, sink: &mut dyn Sink) {
+        if family == Family::V4 {
+            let (lost, is_doubtful) = self.v4.end_dump();
+            self.is_doubtful |= is_doubtful;
+            for (table, prefix) in lost {
+                let had = self.prefixes_of(family, table);
+                self.tables4(sink).take_out(table, prefix, |_| true);
+                self.count(family, table, had, sink);
+            }
+        } else {
+            let (lost, is_doubtful) = self.v6.end_dump();
+            self.is_doubtful |= is_doubtful;
+            for (table, prefix) in lost {
+                let had = self.prefixes_of(family, table);
+                self.tables6(sink).take_out(table, prefix, |_| true);
+                self.count(family, table, had, sink);
+            }
+        }
+    }
+
+    /// Takes away what a dump has not found.
+    fn sweep(&mut self, roll: &Roll, sink: &mut dyn Sink) {
+        let is_lost = |key: &Key| !roll.found.contains(key) && !roll.touched.contains(key);
+        let lost: Vec<Key> = self.known(roll.part).into_iter().filter(is_lost).collect();
+        for key in lost {
+            match key {
+                Key::Link(index) => {
+                    let link = self.world.links[&index].clone();
+                    self.hear_link(true, link, sink);
+                }
+                Key::Address(address) => self.hear_address(true, address, sink),
+                Key::NextHop(id) => {
+                    // It may have gone with another one, or with its interface.
+                    if let Some(object) = self.world.objects.get(&id).cloned() {
+                        self.hear_object(true, object, sink);
+                    }
+                }
+                Key::Neighbor(link, address) => {
+                    self.neighbors.remove(&(link, address));
+                    sink.neighbor(link, address, None);
+                }
+            }
+        }
+    }
+
+    /// All that is known of a part.
+    fn known(&self, part: Part) -> Vec<Key> {
+        match part {
+            Part::Links => self.world.links.keys().map(|index| Key::Link(*index)).collect(),
+            Part::Addresses(family) => {
+                let of_family = |address: &&Address| address.family() == family;
+                self.addresses.iter().filter(of_family).cloned().map(Key::Address).collect()
+            }
+            Part::NextHops => self.world.objects.keys().map(|id| Key::NextHop(*id)).collect(),
+            Part::Neighbors(family) => {
+                let of_family = |address: IpAddr| address.is_ipv4() == (family == Family::V4);
+                let keys = self.neighbors.keys().filter(|(_, address)| of_family(*address));
+                keys.map(|(link, address)| Key::Neighbor(*link, *address)).collect()
+            }
+            Part::Settings(_) | Part::Rules(_) | Part::Routes(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One routing table of the kernel: for each prefix the routes in the order in which it prefers them.
+use super::paths::{PathId, Paths, Standing};
+use crate::kernel::Family;
+use artery_table::{Address, Prefix};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A route, as one of those for a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) priority: u32,
+    pub(super) path: PathId,
+    pub(super) tos: u8,
+    /// How much it is preferred among those of its metric (RFC 4191): more is better.
+    pub(super) preference: u8,
+    /// Whether it is for some sources only.
+    pub(super) has_source: bool,
+}
+
+/// What is done with packets that have no longer prefix in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Their path.
+    Path(PathId),
+    /// The search goes on in the next table.
+    Throw,
+    /// That depends on more than their destination.
+    Kernel,
+}
+
+/// The routes of a prefix. There is at least one, and mostly no more.
+#[derive(Clone, Debug)]
+struct Entry {
+    first: Candidate,
+    /// The dump that found them last.
+    stamp: u8,
+    #[allow(clippy::box_collection)] // a word for what is rare, where a vector has three
+    others: Option<Box<Vec<Candidate>>>,
+}
+
+impl Entry {
+    fn all(&self) -> impl Iterator<Item = &Candidate> {
+        std::iter::once(&self.first).chain(self.others.iter().flat_map(|others| others.iter()))
+    }
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Table<A: Address> {
+    entries: BTreeMap<Prefix<A>, Entry>,
+    /// How many prefixes there are of each length.
+    lengths: Vec<u32>,
+    /// Prefixes with a route that throws.
+    throws: BTreeSet<Prefix<A>>,
+}
+
+impl<A: Address> Default for Table<A> {
+    fn default() -> Table<A> {
+        let lengths = vec![0; usize::from(A::BITS) + 1];
+        Table { entries: BTreeMap::new(), lengths, throws: BTreeSet::new() }
+    }
+}
+
+impl<A: Address> Table<A> {
+    /// How many prefixes have routes.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The routes of a prefix.
+    pub(super) fn candidates(&self, prefix: Prefix<A>) -> Vec<Candidate> {
+        self.entries.get(&prefix).map_or(Vec::new(), |entry| entry.all().copied().collect())
+    }
+
+    /// Whether a prefix has just these routes.
+    pub(super) fn has_just(&self, prefix: Prefix<A>, candidates: &[Candidate]) -> bool {
+        match self.entries.get(&prefix) {
+            Some(entry) => entry.all().eq(candidates),
+            None => candidates.is_empty(),
+        }
+    }
+
+    /// Gives a prefix these routes, found by a dump or told since.
+    pub(super) fn set(&mut self, prefix: Prefix<A>, candidates: &[Candidate], stamp: u8, paths: &Paths) {
+        let Some((&first, others)) = candidates.split_first() else {
+            return self.remove(prefix);
+        };
+        let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
+        if self.entries.insert(prefix, Entry { first, stamp, others }).is_none() {
+            self.lengths[usize::from(prefix.len())] += 1;
+        }
+        if candidates.iter().any(|candidate| paths.standing(candidate.path) == Standing::Throws) {
+            self.throws.insert(prefix);
+        } else if !self.throws.is_empty() {
+            self.throws.remove(&prefix);
+        }
+    }
+
+    fn remove(&mut self, prefix: Prefix<A>) {
+        if self.entries.remove(&prefix).is_some() {
+            self.lengths[usize::from(prefix.len())] -= 1;
+        }
+        self.throws.remove(&prefix);
+    }
+
+    /// Notes that a dump has found the routes of a prefix as they are.
+    pub(super) fn confirm(&mut self, prefix: Prefix<A>, stamp: u8) {
+        if let Some(entry) = self.entries.get_mut(&prefix) {
+            entry.stamp = stamp;
+        }
+    }
+
+    /// The prefixes that a dump has not found, with the stamp of the one that did.
+    pub(super) fn missed(&self, stamp: u8) -> impl Iterator<Item = (Prefix<A>, u8)> {
+        let missed = self.entries.iter().filter(move |(_, entry)| entry.stamp != stamp);
+        missed.map(|(prefix, entry)| (*prefix, entry.stamp))
+    }
+
+    /// The prefixes with a route by a path of which something holds.
+    pub(super) fn leading(&self, holds: impl Fn(PathId) -> bool) -> Vec<Prefix<A>> {
+        let leads = |entry: &Entry| entry.all().any(|candidate| holds(candidate.path));
+        self.entries.iter().filter(|(_, entry)| leads(entry)).map(|(prefix, _)| *prefix).collect()
+    }
+
+    /// All prefixes, from the first address on.
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = Prefix<A>> {
+        self.entries.keys().copied()
+    }
+
+    /// The prefixes that are longer than this one and in it.
+    pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
+        let after =
+            (std::ops::Bound::Excluded(prefix), std::ops::Bound::Included(Prefix::host(prefix.last())));
+        self.entries.range(after).map(|(prefix, _)| *prefix)
+    }
+
+    /// Those of them with a route that throws.
+    pub(super) fn throws_below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
+        let after =
+            (std::ops::Bound::Excluded(prefix), std::ops::Bound::Included(Prefix::host(prefix.last())));
+        self.throws.range(after).copied()
+    }
+
+    /// What is done with packets to just this prefix; none where nothing is, so that a shorter one counts.
+    pub(super) fn choice(&self, prefix: Prefix<A>, paths: &Paths) -> Option<Choice> {
+        choose(self.entries.get(&prefix)?, family::<A>(), paths)
+    }
+
+    /// The longest prefix that covers this one, or is it, and by which something is done.
+    pub(super) fn longest(&self, prefix: Prefix<A>, paths: &Paths) -> Option<(Prefix<A>, Choice)> {
+        (0..=prefix.len()).rev().filter(|&len| self.lengths[usize::from(len)] > 0).find_map(|len| {
+            let covering = Prefix::of(prefix.first(), len);
+            Some((covering, self.choice(covering, paths)?))
+        })
+    }
+}
+
+/// The family of addresses of a type.
+pub(super) fn family<A: Address>() -> Family {
+    if A::BITS == Family::V4.bits() { Family::V4 } else { Family::V6 }
+}
+
+/// Which of a prefix's routes the kernel goes by.
+fn choose(entry: &Entry, family: Family, paths: &Paths) -> Option<Choice> {
+    if entry.others.is_none() && entry.first.tos == 0 && !entry.first.has_source {
+        return choice_of(&entry.first, paths);
+    }
+    if entry.all().any(|candidate| candidate.tos != 0 || candidate.has_source) {
+        return Some(Choice::Kernel);
+    }
+    let usable = || entry.all().filter(|candidate| paths.standing(candidate.path) != Standing::Unusable);
+    let chosen = match family {
+        Family::V4 => usable().next(),
+        // Among those of the lowest metric, or else among all others, the most preferred.
+        Family::V6 => {
+            let lowest = entry.first.priority;
+            most_preferred(usable().filter(|candidate| candidate.priority == lowest))
+                .or_else(|| most_preferred(usable()))
+        }
+    };
+    choice_of(chosen?, paths)
+}
+
+/// The first of the most preferred.
+fn most_preferred<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
+    candidates.reduce(|best, next| if next.preference > best.preference { next } else { best })
+}
+
+#[inline]
+fn choice_of(candidate: &Candidate, paths: &Paths) -> Option<Choice> {
+    match paths.standing(candidate.path) {
+        Standing::Decides => Some(Choice::Path(candidate.path)),
+        Standing::Throws => Some(Choice::Throw),
+        Standing::Unusable => None,
+    }
+}

@@ -1,0 +1,123 @@
+//! What routes refer to: interfaces, their settings, next-hop objects. And what a path comes to with them.
+use super::{Hop, Way};
+use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
+use std::collections::HashMap;
+
+/// What a path comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Packets go this way.
+    Way(Way),
+    /// The search goes on in the next table.
+    Throw,
+    /// As if there were no such route.
+    Unusable,
+}
+
+/// The settings of one interface for one family.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    forwards: bool,
+    ignores_without_carrier: bool,
+}
+
+/// What routes refer to.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) links: HashMap<u32, Link>,
+    pub(super) objects: HashMap<u32, NextHopObject>,
+    settings: HashMap<(Family, i32), Set>,
+}
+
+impl World {
+    /// Notes settings; says whether that changes which next hops are alive.
+    pub(super) fn set(&mut self, settings: Settings) -> bool {
+        let set = self.settings.entry((settings.family, settings.link)).or_default();
+        let before = set.ignores_without_carrier;
+        set.forwards = settings.forwards.unwrap_or(set.forwards);
+        set.ignores_without_carrier = settings.ignores_without_carrier.unwrap_or(before);
+        set.ignores_without_carrier != before
+    }
+
+    /// Forgets the settings of an interface.
+    pub(super) fn unset(&mut self, family: Family, link: i32) {
+        self.settings.remove(&(family, link));
+    }
+
+    /// Whether packets that come in by an interface are forwarded.
+    pub(super) fn forwards(&self, family: Family, link: u32) -> bool {
+        self.settings.get(&(family, link as i32)).is_some_and(|set| set.forwards)
+    }
+
+    /// Whether the kernel sends by an interface. One that is not known yet was known to the kernel.
+    fn is_alive(&self, family: Family, link: u32) -> bool {
+        self.links.get(&link).is_none_or(|link| {
+            let ignores = self.settings.get(&(family, link.index as i32));
+            let ignores = ignores.is_some_and(|set| set.ignores_without_carrier);
+            link.is_admin_up && (link.has_carrier || !ignores)
+        })
+    }
+
+    /// Whether an interface is gone, or was set down.
+    pub(super) fn is_down(&self, link: u32) -> bool {
+        self.links.get(&link).is_none_or(|link| !link.is_admin_up)
+    }
+
+    /// Takes from a path what it says of interfaces that is known better here. What the kernel passes over while its
+    /// interface is up, it does for another reason, which only the next dump tells the end of.
+    pub(super) fn without_known_states(&self, family: Family, mut path: Path) -> Path {
+        for hop in &mut path.hops {
+            hop.is_without_carrier = false;
+            hop.is_dead &= self.is_alive(family, hop.link);
+        }
+        path
+    }
+
+    /// What a path comes to.
+    pub(super) fn outcome(&self, family: Family, path: &Path) -> Outcome {
+        match path.kind {
+            RouteKind::Throw => Outcome::Throw,
+            RouteKind::Unicast if path.object != 0 => self.by_object(family, path),
+            RouteKind::Unicast if !path.hops.is_empty() => self.by_hops(family, path),
+            _ => Outcome::Way(Way::Kernel),
+        }
+    }
+
+    fn by_hops(&self, family: Family, path: &Path) -> Outcome {
+        let alive = |hop: &&RouteHop| !hop.is_dead && self.is_alive(family, hop.link);
+        let hops: Vec<&RouteHop> = path.hops.iter().filter(alive).collect();
+        if hops.is_empty() {
+            return Outcome::Unusable;
+        }
+        if path.mtu.is_some() || hops.iter().any(|hop| hop.has_encapsulation) {
+            return Outcome::Way(Way::Kernel);
+        }
+        let hop = |hop: &RouteHop| Hop { link: hop.link, gateway: hop.gateway, weight: hop.weight };
+        Outcome::Way(Way::Hops(hops.into_iter().map(hop).collect()))
+    }
+
+    /// An object that is not known yet was known to the kernel, which forwards by it meanwhile.
+    fn by_object(&self, family: Family, path: &Path) -> Outcome {
+        let Some(object) = self.objects.get(&path.object) else { return Outcome::Way(Way::Kernel) };
+        let one = [(object.id, 1)];
+        let members = match &object.kind {
+            ObjectKind::Group(members) => &members[..],
+            _ => &one[..],
+        };
+        let mut hops = Vec::with_capacity(members.len());
+        for (id, weight) in members {
+            match self.objects.get(id).map(|object| &object.kind) {
+                Some(&ObjectKind::Single { link, gateway }) if self.is_alive(family, link) => {
+                    hops.push(Hop { link, gateway, weight: *weight });
+                }
+                Some(ObjectKind::Single { .. }) => {}
+                _ => return Outcome::Way(Way::Kernel),
+            }
+        }
+        match hops.is_empty() {
+            true => Outcome::Unusable,
+            false if path.mtu.is_some() => Outcome::Way(Way::Kernel),
+            false => Outcome::Way(Way::Hops(hops)),
+        }
+    }
+}

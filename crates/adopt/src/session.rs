@@ -1,0 +1,191 @@
+//! Adopted interfaces: the mirror, the accelerator and the guards at work together.
+use crate::fast::{self, Accelerator, Mode};
+use crate::guard::{self, Guard, Own, Port, Watch};
+use crate::keeper::Keeper;
+use crate::kernel::Family;
+use crate::mirror::{Driver, Turn};
+use artery_device::xdp_features;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often the kernel is told of neighbors in use.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Why a session can't begin, or go on.
+#[derive(Debug)]
+pub enum Error {
+    /// What was done with the kernel, and what it answered.
+    Kernel(&'static str, io::Error),
+    /// The programs, or their tables; with the interface, if it is about one.
+    Fast(Option<String>, fast::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Kernel(doing, error) => write!(f, "{doing}: {error}"),
+            Error::Fast(Some(port), error) => write!(f, "{port}: {error}"),
+            Error::Fast(None, error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<fast::Error> for Error {
+    fn from(error: fast::Error) -> Error {
+        Error::Fast(None, error)
+    }
+}
+
+/// Adopted interfaces. When it is dropped, or its process ends however that may be, the kernel forwards alone again.
+pub struct Session {
+    ports: Vec<Port>,
+    driver: Driver,
+    accelerator: Accelerator,
+    keeper: Keeper,
+    watch: Watch,
+    guards: Vec<Guard>,
+    deaf: BTreeSet<u32>,
+    refreshed: Instant,
+}
+
+/// What a turn found.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Whether other guards keep traffic than before.
+    pub guards: bool,
+}
+
+impl Session {
+    /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded.
+    pub fn open(ports: &[(Port, Mode)], now: Instant) -> Result<Session, Error> {
+        let kernel = |doing| move |error| Error::Kernel(doing, error);
+        let modes = ports;
+        let own = |mode: &Mode| if *mode == Mode::Tc { Own::Tc } else { Own::Xdp };
+        let of_ours = |(port, mode): &(Port, Mode)| Port { own: Some(own(mode)), ..port.clone() };
+        let ports: Vec<Port> = ports.iter().map(of_ours).collect();
+        let mut session = Session {
+            driver: Driver::open().map_err(kernel("hearing of changes"))?,
+            accelerator: Accelerator::new()?,
+            keeper: Keeper::open().map_err(kernel("opening a socket for neighbors"))?,
+            watch: Watch::open(&ports).map_err(kernel("watching filters and settings"))?,
+            guards: Vec::new(),
+            deaf: BTreeSet::new(),
+            refreshed: now,
+            ports,
+        };
+        for (port, mode) in modes {
+            let adopted = session.accelerator.adopt(port.index, *mode);
+            adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
+        }
+        session.look_at_guards();
+        let loaded = session.driver.load(now, &mut session.accelerator);
+        loaded.map_err(kernel("reading routes and neighbors"))?;
+        session.settle()?;
+        Ok(session)
+    }
+
+    /// Does what is to be done, and says until when there is nothing more, unless one of [`files`](Self::files) can be read.
+    pub fn turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
+        let mut news = News::default();
+        let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
+        if self.watch.take() || is_time && self.find_deaf() != self.deaf {
+            news.guards = self.look_at_guards();
+        }
+        let turn = self.driver.turn(now, &mut self.accelerator);
+        let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
+        self.settle()?;
+        if is_time {
+            self.refreshed = now;
+            let told = self.keeper.used(self.accelerator.take_used());
+            told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
+        }
+        let wait = match turn {
+            Turn::Again => Duration::ZERO,
+            Turn::Sleep(wait) => wait.min(REFRESH),
+        };
+        Ok((wait, news))
+    }
+
+    /// Waits until a turn is due, or `other` can be read, which it says.
+    pub fn wait(&self, time: Duration, other: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut files = vec![PollFd::from_borrowed_fd(other, PollFlags::IN)];
+        files.extend(self.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+        let time = time.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut files, Some(&time)) {
+            Ok(_) => Ok(!files[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What can be read when a turn is due before its time.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.watch.files().chain([self.driver.as_fd()])
+    }
+
+    /// What keeps traffic with the kernel.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// The adopted interfaces whose drivers don't send what programs redirect to them: what leaves there is the kernel's.
+    pub fn deaf(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(|port| self.deaf.contains(&port.index))
+    }
+
+    /// The adopted interfaces.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// Who forwards.
+    pub fn accelerator(&self) -> &Accelerator {
+        &self.accelerator
+    }
+
+    /// The kernel's tables.
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// Reads the guards and has the accelerator heed them; says whether they are others than before.
+    fn look_at_guards(&mut self) -> bool {
+        // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
+        let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
+        self.watch.set_ports(&ports);
+        let mut guards = guard::survey(&ports);
+        guards.sort();
+        let deaf = self.find_deaf();
+        for port in &ports {
+            for family in [Family::V4, Family::V6] {
+                let from = guards.iter().any(|guard| guard.keeps_from(port, family));
+                let to = guards.iter().any(|guard| guard.keeps_to(port, family));
+                let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
+                self.accelerator.withhold(family, port.index, from, to || is_deaf);
+            }
+        }
+        let is_news = guards != self.guards || deaf != self.deaf;
+        (self.guards, self.deaf) = (guards, deaf);
+        is_news
+    }
+
+    /// The ports whose drivers don't send what programs redirect to them.
+    fn find_deaf(&self) -> BTreeSet<u32> {
+        // What a program of tc sends goes the way of all packets.
+        let is_by_xdp = self.ports.iter().any(|port| self.accelerator.mode(port.index) != Some(Mode::Tc));
+        let sends = |port: &&Port| xdp_features(port.index).is_ok_and(|features| features.sends_redirected);
+        self.ports.iter().filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        let own = self.driver.mirror().addresses().map(|own| own.address);
+        self.accelerator.set_own(own);
+        Ok(self.accelerator.settle()?)
+    }
+}

@@ -1,0 +1,134 @@
+//! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
+mod facts;
+mod live;
+mod report;
+mod routes;
+mod share;
+
+use crate::cli::values::seconds;
+use crate::voice::print;
+use anyhow::Context as _;
+use artery_adopt::fast::Mode;
+use artery_adopt::guard::{self, Guard, Port};
+use artery_device::Interface;
+use clap::Args;
+use facts::Facts;
+use share::{Measured, Sample};
+use std::time::Duration;
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
+  artery adopt --dry-run               all Ethernet interfaces that are up
+  artery adopt --dry-run eth0 eth1     these
+  artery adopt --dry-run --for 10s --json
+
+Packets of IPv4 and IPv6 that the kernel would only forward are forwarded before it sees them, by its own routes,
+neighbors and addresses, which are followed as they change. All else goes to the kernel as before: what is for the
+machine, what it must answer or ask for, and all that its filters and policies are about. When the program ends, however
+that may be, the kernel forwards alone again.
+
+With --dry-run nothing is changed. For each port it says by which path its packets would go, and for each family whether they would; then, line by line,
+what keeps the others in the kernel: forwarding switched off, chains of nftables and iptables, filters and queueing of
+tc, BPF programs, IPsec policies, bridges and VRFs. The share of the current traffic is estimated from the kernel's
+counters. Who is not root is told what could not be read.";
+
+#[derive(Args)]
+pub(crate) struct AdoptOptions {
+    /// Ports to look at; otherwise all Ethernet interfaces that are up, but the loopback
+    #[arg(value_name = "PORT")]
+    ports: Vec<String>,
+    /// Only look, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Count packets for this long; 0 for not at all
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = seconds, requires = "dry_run")]
+    time: Duration,
+    /// Print JSON
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+    /// The path that packets go; otherwise the best for each port
+    #[arg(long, value_name = "PATH", conflicts_with = "dry_run")]
+    path: Option<Path>,
+}
+
+/// The path that packets go.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Path {
+    /// Programs of XDP, run by the drivers: the fastest, for whole frames only
+    Xdp,
+    /// The same, run by the kernel in the place of the drivers
+    XdpGeneric,
+    /// Programs of tc: frames may be unfinished, as from this machine's own virtual links
+    Tc,
+}
+
+impl From<Path> for Mode {
+    fn from(path: Path) -> Mode {
+        match path {
+            Path::Xdp => Mode::Native,
+            Path::XdpGeneric => Mode::Generic,
+            Path::Tc => Mode::Tc,
+        }
+    }
+}
+
+/// All that a dry run finds.
+struct Findings {
+    ports: Vec<Facts>,
+    guards: Vec<Guard>,
+    notes: Vec<String>,
+    measured: Option<Measured>,
+}
+
+/// Looks at the machine and says what it found.
+pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
+    let ports = ports(&options.ports)?;
+    if !options.dry_run {
+        anyhow::ensure!(
+            !options.ports.is_empty(),
+            "which ports? Name two or more, or see what there is with --dry-run"
+        );
+        let facts = ports.into_iter().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
+        return live::run(facts, options.path.map(Mode::from));
+    }
+    let mut guards = guard::survey(&ports);
+    let measured = measure(options.time)?;
+    let routes = routes::find(&ports).context("can't read rules and routes")?;
+    guards.extend(routes.guards);
+    let findings = Findings {
+        notes: guard::notes(&ports).into_iter().chain(routes.notes).collect(),
+        ports: ports.into_iter().map(Facts::find).collect::<anyhow::Result<_>>()?,
+        guards,
+        measured,
+    };
+    match options.json {
+        true => print(&format!("{:#}\n", report::json(&findings)))?,
+        false => print(&report::text(&findings))?,
+    }
+    Ok(0)
+}
+
+fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {
+    if names.is_empty() {
+        return guard::ethernet_ports().context("can't read which interfaces there are");
+    }
+    let mut ports = Vec::<Port>::new();
+    for name in names {
+        // Says what there is instead of one that there is not.
+        Interface::find(name)?;
+        let port = guard::port(name).with_context(|| format!("{name}: can't read what it is"))?;
+        let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
+        ports.extend(port.filter(is_new));
+    }
+    Ok(ports)
+}
+
+fn measure(time: Duration) -> anyhow::Result<Option<Measured>> {
+    if time.is_zero() {
+        return Ok(None);
+    }
+    let before = Sample::take()?;
+    std::thread::sleep(time);
+    Ok(Some(Sample::take()?.since(&before)))
+}

@@ -1,0 +1,165 @@
+//! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the kernel, and that it
+//! follows what changes.
+
+mod support;
+
+use artery_lab::program::artery;
+use artery_lab::rig::{Host, Process, Result};
+use std::time::{Duration, Instant};
+use support::SOON;
+use support::adopting::{Net, on_the_net};
+
+const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
+
+/// Adopts both ports of `r` and waits until packets are forwarded.
+fn adopt(net: &Net, path: &str) -> Result<Process> {
+    let adopted = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
+    adopted.wait_for("forwarding", SOON)?;
+    // The kernel has asked for both neighbors when this is answered.
+    FAR.iter().try_for_each(|far| until(|| Ok(net.a.ping(far, 1)?.received == 1)))?;
+    Ok(adopted)
+}
+
+fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "not within {SOON:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Packets that were forwarded from a port, by the report at the end.
+fn forwarded(report: &str, port: &str) -> u64 {
+    let line = report.lines().find_map(|line| line.strip_prefix(&format!("{port}: ")));
+    let number = line.and_then(|line| line.split(' ').next()).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no line of {port}: {report}"))
+}
+
+/// Datagrams of IPv4 that the kernel itself has forwarded.
+fn by_kernel(host: &Host) -> Result<u64> {
+    let text = host.run(["cat", "/proc/net/snmp"])?.stdout;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: ")).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.position(|name| name == "ForwDatagrams").expect("a counter of that name");
+    Ok(values.nth(at).expect("its value").parse().expect("a number"))
+}
+
+fn hosts_reach_each_other(net: &Net, path: &str) -> Result<()> {
+    let mut adopted = adopt(net, path)?;
+    let before = by_kernel(&net.r)?;
+    for far in FAR {
+        let pings = net.a.ping_with(far, 20, &["-i", "0.01"])?;
+        assert_eq!(pings.received, 20, "{path} {far}");
+    }
+    assert_eq!(by_kernel(&net.r)?, before, "{path}: nothing of that was the kernel's");
+    // What ends here, or must be answered, is the kernel's as ever.
+    assert_eq!(net.a.ping("10.0.1.1", 1)?.received, 1, "{path}: the router itself");
+    let expired = net.a.command(["ping", "-c1", "-W2", "-t1", FAR[0]]).output()?;
+    assert!(expired.stdout.contains("10.0.1.1") && expired.stdout.contains("exceeded"), "{}", expired.stdout);
+    let too_big = net.r.mtu("eth1", 1400).and_then(|_| {
+        until(|| {
+            let big = net.a.command(["ping", "-c1", "-W1", "-Mdo", "-s1372", FAR[0]]).output()?;
+            let big_enough = net.a.command(["ping", "-c1", "-W1", "-Mdo", "-s1373", FAR[0]]).output()?;
+            let text = big_enough.stdout + &big_enough.stderr;
+            Ok(big.succeeded() && (text.contains("1400") || text.contains("too long")))
+        })
+    });
+    too_big?;
+    let report = adopted.stop(SOON)?.stdout;
+    let [from_a, from_b] = ["eth0", "eth1"].map(|port| forwarded(&report, port));
+    assert!(from_a >= 40 && from_b >= 40, "{path}: {report}");
+    assert_eq!(net.a.ping(FAR[0], 1)?.received, 1, "{path}: the kernel forwards alone again");
+    Ok(())
+}
+
+#[test]
+fn hosts_reach_each_other_by_tc_and_the_kernel_keeps_what_is_its_own() {
+    on_the_net("adopt-tc", |net| hosts_reach_each_other(net, "tc"));
+}
+
+#[test]
+fn hosts_reach_each_other_by_xdp_and_the_kernel_keeps_what_is_its_own() {
+    on_the_net("adopt-xdp", |net| hosts_reach_each_other(net, "xdp"));
+}
+
+#[test]
+fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
+    on_the_net("adopt-tcp", |net| {
+        let mut adopted = net.r.command([artery()?]).args(["adopt", "eth0", "eth1"]).spawn()?;
+        adopted.wait_for("forwarding", SOON)?;
+        assert!(
+            adopted.stderr_so_far().contains("eth0: by tc: frames from veth"),
+            "{}",
+            adopted.stderr_so_far()
+        );
+        for far in FAR {
+            assert!(net.a.iperf3(&net.b, far, &["-t", "1"])?.bits_per_second > 1e7, "{far}");
+        }
+        let report = adopted.stop(SOON)?.stdout;
+        assert!(forwarded(&report, "eth0") > 1000, "{report}");
+        Ok(())
+    });
+}
+
+#[test]
+fn routes_are_followed_as_they_change() {
+    on_the_net("adopt-routes", |net| {
+        net.b.address("lo", "192.0.2.1/32")?;
+        let mut adopted = adopt(net, "tc")?;
+        let reaches = |expected: u32| {
+            until(|| Ok(u64::from(expected) == net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received))
+        };
+        let route = |words: &str| net.r.run(["sh", "-c", &format!("ip route {words}")]).map(drop);
+        reaches(0)?;
+        route("add 192.0.2.0/24 via 10.0.2.2")?;
+        reaches(1)?;
+        route("add blackhole 192.0.2.1/32")?;
+        reaches(0)?;
+        route("delete blackhole 192.0.2.1/32")?;
+        reaches(1)?;
+        let before = by_kernel(&net.r)?;
+        assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
+        assert_eq!(by_kernel(&net.r)?, before, "none of these were the kernel's");
+        route("replace 192.0.2.0/24 via 10.0.2.77")?;
+        reaches(0)?;
+        adopted.stop(SOON)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_goes_around_a_filter_that_is_put_up_meanwhile() {
+    on_the_net("adopt-filter", |net| {
+        net.r.run(["nft", "-V"])?;
+        for path in ["tc", "xdp"] {
+            let mut adopted = adopt(net, path)?;
+            let nft = |words: &str| net.r.run(["sh", "-c", &format!("nft '{words}'")]).map(drop);
+            nft("add table inet filter")?;
+            nft("add chain inet filter forward { type filter hook forward priority 0; policy drop; }")?;
+            adopted.wait_for("policy drop", SOON)?;
+            for far in FAR {
+                let pings = net.a.ping_with(far, 5, &["-i", "0.01", "-W", "1"])?;
+                assert_eq!(pings.received, 0, "{path} {far}");
+            }
+            nft("delete table inet filter")?;
+            until(|| Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == 1))?;
+            adopted.stop(SOON)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_kernel_forwards_alone_when_the_process_is_killed() {
+    on_the_net("adopt-killed", |net| {
+        for path in ["tc", "xdp"] {
+            let mut adopted = adopt(net, path)?;
+            adopted.kill();
+            let before = by_kernel(&net.r)?;
+            assert_eq!(net.a.ping_with(FAR[0], 10, &["-i", "0.01"])?.received, 10, "{path}");
+            assert_eq!(by_kernel(&net.r)? - before, 20, "{path}: both ways");
+        }
+        Ok(())
+    });
+}
