@@ -1,16 +1,18 @@
 //! `artery pfctl`: the packet filter, by the options of OpenBSD's pfctl.
 mod live;
 mod machine;
+mod rules_file;
+mod states_file;
 
 use crate::cli::Reach;
-use crate::voice::{complain, print};
-use anyhow::Context as _;
-use artery_filter::rule::Ruleset;
+use crate::voice::print;
+use artery_filter::syntax::Environment;
 use artery_filter::syntax::print::Style;
-use artery_filter::syntax::{Environment, Parsed, Settings, parse, read};
 use clap::{ArgAction, Args};
-use live::Filters;
-use std::io::Read as _;
+use live::{Filters, Scope};
+use rules_file::RulesFile;
+pub(crate) use rules_file::logs;
+use std::path::PathBuf;
 
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -22,6 +24,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery pfctl -s states                   what is remembered of connections
   artery pfctl -t friends -T add 192.0.2.7 change a table
   artery pfctl -k 192.0.2.7                end the states of a host
+  artery pfctl -S states.pf                keep all states in a file, which -L states.pf takes to another router
 
 Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left out: -o is
 accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and names are those that
@@ -31,9 +34,6 @@ Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/arter
 
 Exit status: 0 success, 1 mistakes in the rules, or what was asked for is not so.";
 
-/// How deep files of anchors may load further ones.
-const MOST_LOADS: usize = 16;
-
 #[derive(Args)]
 pub(crate) struct PfctlOptions {
     #[command(flatten)]
@@ -41,15 +41,31 @@ pub(crate) struct PfctlOptions {
     /// The packet filter, where there are several; otherwise all of them
     #[arg(long, value_name = "NAME")]
     element: Option<String>,
-    /// Show rules, states, info, Anchors, Sources, Tables, labels, timeouts, memory, Interfaces or all; any beginning will do
+    /// Show rules, states, info, Anchors, Sources, Tables, labels, timeouts, memory, Interfaces or all; any beginning will
+    /// do, here and of the words of -F, -T and -x
     #[arg(short = 's', value_name = "WHAT")]
     show: Option<String>,
-    /// Forget rules, states, info, Sources, Tables or all
+    /// Forget rules, states, info, Sources, Tables or all, or Reset options to what they are if none is set
     #[arg(short = 'F', value_name = "WHAT")]
     flush: Option<String>,
     /// End states from a host or network, and given twice, to another; or `label L`, `id ID`, `key KEY`
     #[arg(short = 'k', value_name = "HOST", action = ArgAction::Append)]
     kill: Vec<String>,
+    /// Only the states at this interface, as they are listed, or only this interface: with -s, -F states and -k
+    #[arg(short = 'i', value_name = "INTERFACE", value_parser = word)]
+    interface: Option<String>,
+    /// Count from nothing for each rule
+    #[arg(short = 'z')]
+    clear_rules: bool,
+    /// Set how much is told of the filter's own doings: emerg, alert, crit, err, warning, notice, info or debug
+    #[arg(short = 'x', value_name = "LEVEL")]
+    debug_level: Option<String>,
+    /// Keep all states in a file; `-` for standard output
+    #[arg(short = 'S', value_name = "FILE")]
+    store: Option<String>,
+    /// Take the states of such a file; `-` for standard input
+    #[arg(short = 'L', value_name = "FILE")]
+    take: Option<String>,
     /// Forget what is tracked of a source
     #[arg(short = 'K', value_name = "HOST", action = ArgAction::Append)]
     kill_sources: Vec<String>,
@@ -71,6 +87,9 @@ pub(crate) struct PfctlOptions {
     /// The rules, in the language of pf.conf(5); `-` for standard input. With -T: the addresses
     #[arg(short = 'f', value_name = "FILE")]
     file: Option<String>,
+    /// The folder that rules mean by /etc; otherwise what a running filter means by it, if it was told
+    #[arg(long, value_name = "DIR")]
+    etc: Option<PathBuf>,
     /// Only read the rules, load nothing
     #[arg(short = 'n')]
     parse_only: bool,
@@ -110,6 +129,13 @@ struct Output {
     port_names: bool,
 }
 
+fn word(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.contains(char::is_whitespace) {
+        true => Err("the name of an interface has no blanks and is not empty".to_string()),
+        false => Ok(text.to_string()),
+    }
+}
+
 fn definition(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a macro is NAME=VALUE")?;
     if name.is_empty() || name.contains(char::is_whitespace) {
@@ -118,81 +144,113 @@ fn definition(text: &str) -> Result<(String, String), String> {
     Ok((name.to_string(), value.to_string()))
 }
 
-/// Rules that were read, with those that go into anchors.
-pub(crate) struct Loaded {
-    /// The rules of the file, for the main rule set or for the anchor of `-a`.
-    pub(crate) main: Parsed,
-    /// Anchors by their full names, with what was loaded for them.
-    pub(crate) anchors: Vec<(String, Ruleset)>,
+impl PfctlOptions {
+    /// Whether a running router is asked or told something besides rules.
+    fn acts(&self) -> bool {
+        let words = [&self.show, &self.flush, &self.table, &self.debug_level, &self.store, &self.take];
+        let flags = [self.enable, self.disable, self.clear_rules];
+        let ends = !self.kill.is_empty() || !self.kill_sources.is_empty();
+        ends || flags.contains(&true) || words.iter().any(|word| word.is_some())
+    }
 }
 
 /// Does what the options say.
 pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
-    let acts = options.show.is_some() || options.flush.is_some() || options.enable || options.disable;
-    let acts =
-        acts || options.table.is_some() || !options.kill.is_empty() || !options.kill_sources.is_empty();
+    let acts = options.acts();
     if options.file.is_none() && !acts {
         anyhow::bail!(
             "what is to be done? -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest"
         );
     }
-    let environment = machine::environment(options.output.numeric);
-    let rules = match options.file.as_ref().filter(|_| options.table.is_none()) {
-        Some(file) => match load(options, file, &environment)? {
+    let mut filters = match options.parse_only && !acts {
+        true => None,
+        false => Some(Filters::find(&options.reach, options.element.as_deref())?),
+    };
+    let rules = options.file.as_ref().filter(|_| options.table.is_none());
+    let etc = match (&options.etc, &mut filters) {
+        (Some(etc), _) => Some(etc.clone()),
+        (None, Some(filters)) if rules.is_some() => filters.etc()?,
+        _ => None,
+    };
+    let environment = machine::environment(options.output.numeric, etc);
+    let rules = match rules {
+        Some(file) => match rules_file::load(options, file, &environment)? {
             Some(loaded) => Some(loaded),
             None => return Ok(1),
         },
         None => None,
     };
-    if options.parse_only && !acts {
-        return Ok(0);
-    }
-    let mut filters = Filters::find(&options.reach, options.element.as_deref())?;
-    act(options, rules.as_ref(), &environment, &mut filters)
+    filters.map_or(Ok(0), |mut filters| act(options, rules.as_ref(), &environment, &mut filters))
 }
 
 /// Does what the options say with the filters of a router, in the order in which pfctl does it.
 fn act(
     options: &PfctlOptions,
-    rules: Option<&Loaded>,
+    rules: Option<&RulesFile>,
     environment: &Environment,
     filters: &mut Filters,
 ) -> anyhow::Result<u8> {
     let anchor = options.anchor.as_deref().unwrap_or_default();
+    let scope = Scope { anchor, interface: options.interface.as_deref() };
     let (is_quiet, verbosity) = (options.output.quiet, options.output.verbose);
     let mut status = 0;
     if options.disable {
         status = filters.enable(false, is_quiet)?;
     }
     if let Some(what) = &options.show {
-        filters.show(what, anchor, verbosity)?;
+        filters.show(what, scope, verbosity)?;
     }
-    if let Some(what) = &options.flush {
-        filters.flush(what, anchor, is_quiet)?;
+    if let Some(file) = &options.store {
+        filters.store_states(file)?;
     }
-    if !options.kill.is_empty() {
-        filters.kill(&options.kill, is_quiet)?;
-    }
-    if !options.kill_sources.is_empty() {
-        filters.kill_sources(&options.kill_sources, is_quiet)?;
-    }
-    if let (Some(name), Some(command)) = (&options.table, &options.table_command) {
-        let mut words = vec![command.clone()];
-        words.extend(options.addresses.iter().cloned());
-        if let Some(file) = &options.file {
-            let (name, text) = rules_text(file)?;
-            words.extend(listed(&name, &text)?);
-        }
-        status =
-            status.max(filters.table(anchor, name, &options.output.flags(options.parse_only), &words)?);
+    forget(options, scope, filters)?;
+    if let Some(command) = &options.table_command {
+        status = status.max(change_table(options, command, filters)?);
     }
     if let Some(rules) = rules.filter(|_| !options.parse_only) {
         filters.load(anchor, rules, &options.output.style(environment))?;
     }
+    if let Some(file) = &options.take {
+        filters.take_states(file, is_quiet)?;
+    }
     if options.enable {
         status = status.max(filters.enable(true, is_quiet)?);
     }
+    if let Some(level) = &options.debug_level {
+        filters.debug(level, is_quiet)?;
+    }
     Ok(status)
+}
+
+/// Ends and forgets what is to be.
+fn forget(options: &PfctlOptions, scope: Scope<'_>, filters: &mut Filters) -> anyhow::Result<()> {
+    let is_quiet = options.output.quiet;
+    if options.clear_rules {
+        filters.clear_rules(is_quiet)?;
+    }
+    if let Some(what) = &options.flush {
+        filters.flush(what, scope, is_quiet)?;
+    }
+    if !options.kill.is_empty() {
+        filters.kill(&options.kill, scope, is_quiet)?;
+    }
+    if !options.kill_sources.is_empty() {
+        filters.kill_sources(&options.kill_sources, is_quiet)?;
+    }
+    Ok(())
+}
+
+/// Does `-T` with the table of `-t`; gives its exit status.
+fn change_table(options: &PfctlOptions, command: &str, filters: &mut Filters) -> anyhow::Result<u8> {
+    let (Some(name), anchor) = (&options.table, options.anchor.as_deref().unwrap_or_default()) else {
+        return Ok(0);
+    };
+    let mut words = options.addresses.clone();
+    if let Some(file) = &options.file {
+        let (name, text) = rules_file::text_of(file)?;
+        words.extend(listed(&name, &text)?);
+    }
+    filters.table(anchor, name, &options.output.flags(options.parse_only), (command, &words))
 }
 
 /// The addresses of a table's file, which may have comments.
@@ -203,82 +261,8 @@ fn listed(name: &str, text: &[u8]) -> anyhow::Result<Vec<String>> {
 }
 
 /// Words of a table's command as one line.
-pub(crate) fn address_words(words: &[String]) -> String {
+fn address_words(words: &[String]) -> String {
     words.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Reads rules and prints what is asked for; None if there are mistakes, which were told.
-fn load(options: &PfctlOptions, file: &str, environment: &Environment) -> anyhow::Result<Option<Loaded>> {
-    let settings = Settings { macros: options.macros.clone() };
-    let (name, text) = rules_text(file)?;
-    let (main, faults) = read(&name, &text, environment, &settings);
-    if !faults.is_empty() {
-        faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
-        let echoed: String = main.echoed.iter().map(|line| format!("{line}\n")).collect();
-        options.output.print(&echoed)?;
-        complain("pfctl: Syntax error in config file: pf rules not loaded\n");
-        return Ok(None);
-    }
-    options.output.print(&main.text(&options.output.style(environment)))?;
-    let mut loaded = Loaded { main, anchors: Vec::new() };
-    let waiting = named(options.anchor.as_deref(), &loaded.main.ruleset, 0);
-    let is_good = load_anchors(options, environment, &settings, waiting, &mut loaded)?;
-    Ok(is_good.then_some(loaded))
-}
-
-/// The anchors that rules load, by their full names, with their files.
-fn named(within: Option<&str>, ruleset: &Ruleset, depth: usize) -> Vec<(String, String, usize)> {
-    let path = |name: &str| match within.filter(|within| !within.is_empty()) {
-        Some(within) if !name.starts_with('/') => format!("{within}/{name}"),
-        _ => name.trim_start_matches('/').to_string(),
-    };
-    ruleset.loads.iter().map(|(name, file)| (path(name), file.clone(), depth)).collect()
-}
-
-/// Reads the files of anchors, and of anchors that these load.
-fn load_anchors(
-    options: &PfctlOptions,
-    environment: &Environment,
-    settings: &Settings,
-    mut waiting: Vec<(String, String, usize)>,
-    loaded: &mut Loaded,
-) -> anyhow::Result<bool> {
-    waiting.reverse();
-    while let Some((anchor, file, depth)) = waiting.pop() {
-        if depth >= MOST_LOADS {
-            anyhow::bail!("anchors load one another more than {MOST_LOADS} deep, the last from {file}");
-        }
-        if options.output.verbose > 0 {
-            complain(&format!("\nLoading anchor {anchor} from {file}\n"));
-        }
-        let (name, text) = rules_text(&file)?;
-        let parsed = match parse(&name, &text, environment, settings) {
-            Ok(parsed) => parsed,
-            Err(faults) => {
-                faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
-                complain("pfctl: load anchors\n");
-                return Ok(false);
-            }
-        };
-        options.output.print(&parsed.text(&options.output.style(environment)))?;
-        let mut further = named(Some(&anchor), &parsed.ruleset, depth + 1);
-        further.reverse();
-        waiting.extend(further);
-        loaded.anchors.push((anchor, parsed.ruleset));
-    }
-    Ok(true)
-}
-
-/// The name that mistakes of a file are told by, and its text.
-fn rules_text(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
-    if file == "-" {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).context("can't read standard input")?;
-        return Ok(("stdin".to_string(), text));
-    }
-    let text = std::fs::read(file)
-        .map_err(|error| anyhow::anyhow!("{file}: {}", crate::load::system_message(&error)));
-    Ok((file.to_string(), text?))
 }
 
 impl Output {

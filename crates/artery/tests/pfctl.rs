@@ -63,7 +63,8 @@ fn anchors_are_loaded_from_their_files() {
     assert_eq!(status, 1);
     assert_eq!(out, "anchor \"spam\" all\nblock drop from <spam> to any\n");
     assert!(
-        err.contains("Loading anchor spam from") && err.contains("Loading anchor spam/inner from"),
+        err.contains("Loading anchor spam from")
+            && err.contains("spam.conf:2: cannot load anchor spam/inner from \"/nonexistent\": No such file"),
         "{err}"
     );
 }

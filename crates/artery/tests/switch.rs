@@ -59,7 +59,8 @@ veb0 :: Veb(
     PORT cnmac1,
     PORT cnmac2,
     PORT cnmac3,
-    PF \"DIR/pf.conf\");
+    PF \"DIR/pf.conf\",
+    PFETC \"DIR\");
 
 // Port 0, cnmac0. The host does not see what arrives here.
 from_cnmac0 :: FromDevice(cnmac0, SNIFFER false, PROMISC true) -> [0] veb0;
@@ -75,7 +76,7 @@ fn the_benchmark_is_a_switch_of_four_ports() {
     // With a star in its name one file does for all.
     let starred = etc(&[("hostname.veb0", FOUR), ("hostname.cnmac*", "up")]);
     let other = artery(&["up", "--etc", &self::text(&starred), "--print"]);
-    let without_rules = text.replace(&format!(",\n    PF \"{}/pf.conf\"", seed1()), "");
+    let without_rules = text.replace(&format!(",\n    PF \"{0}/pf.conf\",\n    PFETC \"{0}\"", seed1()), "");
     assert_eq!(other.out.split_once('\n').unwrap().1, without_rules);
     assert_eq!(artery(&["import", &seed1()]).out.split_once('\n').unwrap().1, text);
     let bridge = artery(&["up", "--etc", &seed1(), "--print", "--switch", "bridge0"]);
@@ -138,14 +139,17 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
 #[test]
 fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     let folder = etc(&[
-        ("hostname.veb0", "add em0\nad em1\nlearn em9\nstp em0\nuntagged em0 passthrough\n!echo 1\nup"),
+        (
+            "hostname.veb0",
+            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nuntagged em0 passthrough\n!echo 1\nup",
+        ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0"),
     ]);
     let name = text(&folder);
     let expected = [
         "hostname.veb0:2: 'ad' is no command of a switch; did you mean 'add'?",
         "hostname.veb0:3: em9 is no port of veb0; write 'add em9' to hostname.veb0, above this line",
-        "hostname.veb0:4: this switch takes part in no spanning tree; take the line away",
+        "hostname.veb0:4: cost 70000 is not 1 to 200000000 (stp: 65535)",
         "hostname.veb0:5: the host sees nothing of what arrives at em0",
         "hostname.em0:1: em0 is a port of veb0, and a port has no address of the host; write 'add vport0'",
     ];
@@ -180,6 +184,31 @@ fn a_mistake_in_pf_conf_is_named_with_its_line_and_nothing_starts() {
     let explained = artery(&["import", "--explain", &text(&folder)]);
     assert_eq!(explained.status, 1);
     assert!(explained.out.contains("pf.conf:1: honoured: set skip on lo0\n"), "{}", explained.out);
+}
+
+#[test]
+fn what_rules_log_has_a_file_and_files_of_etc_are_those_of_the_folder() {
+    let folder = etc(&[
+        ("hostname.veb0", "add em0\nlink1\nup"),
+        ("pf.conf", "include \"/etc/more.conf\"\n"),
+        ("more.conf", "block log\n"),
+    ]);
+    let name = text(&folder);
+    let imported = artery(&["import", &name]);
+    assert_eq!((imported.status, imported.err.as_str()), (0, ""), "{imported:?}");
+    assert!(
+        imported.out.contains(&format!("PFETC \"{name}\",\n    PFLOG \"/var/log/pflog\"")),
+        "{}",
+        imported.out
+    );
+    let other = artery(&["up", "--etc", &name, "--print", "--pflog", "a log"]);
+    assert!(other.out.contains("PFLOG \"a log\""), "{}", other.out);
+    let explained = artery(&["import", "--explain", &name]);
+    assert!(explained.out.contains("tcpdump -n -e -r /var/log/pflog"), "{}", explained.out);
+    std::fs::remove_file(folder.path().join("more.conf")).unwrap();
+    let missing = artery(&["import", &name]);
+    assert_eq!(missing.status, 1);
+    assert!(missing.err.contains("pf.conf:1: failed to include file /etc/more.conf"), "{}", missing.err);
 }
 
 #[test]

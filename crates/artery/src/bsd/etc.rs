@@ -1,6 +1,7 @@
 //! A folder such as /etc, of which the files are taken that say what a switch is.
 use crate::load::system_message;
 use anyhow::{anyhow, bail};
+use artery_filter::syntax::file_in;
 use std::path::{Path, PathBuf};
 
 /// What a folder has.
@@ -18,8 +19,7 @@ pub(super) struct Etc {
 impl Etc {
     /// Where a file is that BSD would look for in /etc.
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        let within = self.folder.join(name.strip_prefix("/etc/").unwrap_or(name));
-        if within.exists() || !name.starts_with('/') { within } else { name.into() }
+        file_in(&self.folder, name)
     }
 }
 

@@ -19,15 +19,16 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery ifconfig veb0 -discover em2 static em1 02:00:00:00:00:01
   artery ifconfig veb0 rule block in on em0 arp request spa 10.0.0.1
   artery ifconfig veb0 untagged em0 10 tagged em1 10,20-29
+  artery ifconfig veb0 stp em0 stp em1       have these ports take part in a spanning tree
   artery ifconfig veb0 flush                 forget the addresses that were learned
 
   artery ifconfig veb0 addr                  the addresses that are known
   artery ifconfig veb0 rules em0             the rules of a port
 
-The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line all are done, or none. 'rule' takes all
-that follow it. Our own are: storm IF broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no
-limit), ifmaxaddr IF N, and evict (a new address takes the place of an old one). Options stand before IF; without -u and
--p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is no command, and
+none behind one that the switch refuses. 'rule' takes all that follow it. Our own are: storm IF
+broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no limit), ifmaxaddr IF N, and evict (a new
+address takes the place of an old one). Options stand before IF; without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct IfconfigOptions {
@@ -166,7 +167,7 @@ fn has_port(shown: &str, name: &str) -> bool {
 enum Step {
     /// A handler, and its parameters.
     Ask(&'static str, String),
-    /// Words that are all done, or none.
+    /// Words that are done in order, up to one that is refused.
     Tell(String),
 }
 

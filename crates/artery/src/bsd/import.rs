@@ -37,6 +37,7 @@ pub(crate) fn command(options: &ImportOptions) -> anyhow::Result<u8> {
     let etc = etc::read(&options.etc)?;
     let mut plan = plan(&etc, &Wishes { switches: options.switch.clone(), runs_commands: false })?;
     pf::judge(&etc, &mut plan);
+    pf::note_log(&mut plan);
     let refusals: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
     match (options.explain, options.json) {
         (true, true) => print(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,

@@ -1,11 +1,12 @@
 //! pf.conf: what becomes of its lines, and which switches show the packet filter what passes.
 use super::etc::{Etc, Kind};
 use super::hostname::lines;
-use super::plan::{Plan, Port, PortKind, Switch};
+use super::plan::{Plan, Port, PortKind, RulesFile, Switch};
 use super::verdict::{Judged, Note, Place, Verdict};
+use crate::pfctl::logs;
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
-use artery_filter::rule::{Action, Place as RulePlace, Rule, Ruleset};
-use artery_filter::syntax::{Environment, Names, Settings, read, unsupported};
+use artery_filter::rule::{Place as RulePlace, Ruleset};
+use artery_filter::syntax::{Environment, Names, Settings, read, read_anchors, unsupported};
 use artery_table::switch::command::Command;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
@@ -14,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
 pub(super) fn judge(etc: &Etc, plan: &mut Plan) {
     let Some(text) = &etc.pf else { return };
     let file = etc.folder.join("pf.conf").display().to_string();
-    let mut wrong = wrong(etc, plan, &file, text);
+    let (mut wrong, has_log) = wrong(etc, plan, &file, text);
     let lines = lines(text);
     for (n, line) in lines.iter().enumerate() {
         // A rule may go on behind its first line.
@@ -29,22 +30,50 @@ pub(super) fn judge(etc: &Etc, plan: &mut Plan) {
         let place = Place { file, line };
         plan.judged.push(Judged { place, text: "(the file)".to_string(), verdict: Verdict::Refused(why) });
     }
-    plan.pf = Some(file.clone());
+    let etc = etc.folder.display().to_string();
+    plan.pf = Some(RulesFile { file: file.clone(), etc: Some(etc).filter(|etc| etc != "/etc") });
+    if has_log && !plan.switches.is_empty() {
+        plan.pflog.get_or_insert_with(|| PFLOG.to_string());
+    }
     let notes: Vec<Note> = plan.switches.iter().filter_map(unseen).collect();
     plan.notes.extend(notes.into_iter().map(|note| Note { file: file.clone(), ..note }));
 }
 
+/// Says where packets are written that rules log.
+pub(super) fn note_log(plan: &mut Plan) {
+    let (Some(log), Some(pf)) = (&plan.pflog, &plan.pf) else { return };
+    let text = format!(
+        "packets of rules with 'log' are added to {log}, which 'tcpdump -n -e -r {log}' shows; 'up --pflog FILE' names another"
+    );
+    plan.notes.push(Note { file: pf.file.clone(), text });
+}
+
+/// Where packets are written that rules log, if nothing else is said: where pflogd(8) writes them.
+const PFLOG: &str = "/var/log/pflog";
+
 /// What is wrong, by file and line.
 type Wrong = BTreeMap<(String, usize), String>;
 
-fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
-    let (parsed, faults) = read(file, text.as_bytes(), &environment(etc, plan), &Settings::default());
-    let unsupported = unsupported(&parsed.ruleset).into_iter();
+/// What is wrong with rules and those of the anchors that they load, and whether any of them logs.
+fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> (Wrong, bool) {
+    let (environment, settings) = (environment(etc, plan), Settings::default());
+    let (main, mut faults) = read(file, text.as_bytes(), &environment, &settings);
+    let (anchors, more) = read_anchors("", &main.ruleset, &environment, &settings);
+    faults.extend(more);
+    let rulesets: Vec<Ruleset> = std::iter::once(main)
+        .chain(anchors.into_iter().map(|one| one.parsed))
+        .map(|one| one.ruleset)
+        .collect();
+    let unsupported = rulesets.iter().flat_map(|ruleset| unsupported(ruleset, false));
     let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
-    let idle = unasked(plan, &parsed.ruleset).into_iter().map(|place| (place, UNASKED.to_string()));
-    let mut wrong = Wrong::new();
     let faults = faults.into_iter().map(|fault| (fault.place, fault.message));
-    for (place, why) in faults.chain(unsupported).chain(idle) {
+    (by_line(file, faults.chain(unsupported)), rulesets.iter().any(logs))
+}
+
+/// What is wrong, by file and line; what has no file is in the one that is named.
+fn by_line(file: &str, all: impl Iterator<Item = (RulePlace, String)>) -> Wrong {
+    let mut wrong = Wrong::new();
+    for (place, why) in all {
         let name = if place.file.is_empty() { file.to_string() } else { place.file.to_string() };
         let all = wrong.entry((name, place.line as usize)).or_default();
         if !all.split("; ").any(|said| said == why) {
@@ -52,24 +81,6 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> Wrong {
         }
     }
     wrong
-}
-
-/// Why a rule is refused that would not hold.
-const UNASKED: &str = "the packet filter is asked at a vport only where its switch has link1, so that this rule would not hold; \
-                       add 'link1' to the switch's file, or take the line away";
-
-/// The rules that do more than let packets pass, where a switch has packets for them that it does not show.
-fn unasked(plan: &Plan, ruleset: &Ruleset) -> Vec<RulePlace> {
-    let is_plain = |rule: &Rule| {
-        let changes = rule.nat.is_some() || rule.redirect.is_some() || rule.route.is_some();
-        rule.action == Action::Pass && !changes && rule.max_packet_rate.is_none()
-    };
-    let hides =
-        |switch: &Switch| !shows_all(switch) && switch.ports.iter().any(|port| port.kind == PortKind::Door);
-    match plan.switches.iter().any(hides) {
-        true => ruleset.rules.iter().filter(|rule| !is_plain(rule)).map(|rule| rule.place.clone()).collect(),
-        false => Vec::new(),
-    }
 }
 
 /// Takes out what is wrong with some lines of a file.
@@ -181,16 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_would_not_hold_are_refused_where_packets_come_to_them() {
-        let refused = |veb: &str| {
-            let plan = judged(veb, "pass\nblock in proto tcp to port { 22 23 }\npass out nat-to 10.0.0.1");
-            let refused = plan.judged.iter().filter(|line| line.is_refused());
-            refused.map(|line| line.place.line).collect::<Vec<_>>()
-        };
-        assert_eq!(refused("add em0 add em1 up"), [0; 0]);
-        assert_eq!(refused("add em0 add em1 link1 up"), [0; 0]);
-        assert_eq!(refused("add em0 add vport0 link1 up"), [0; 0]);
-        assert_eq!(refused("add em0 add vport0 up"), [2, 3]);
+    fn files_that_rules_name_are_those_of_the_folder_and_rules_of_anchors_are_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("spam", "192.0.2.9");
+        write("more.conf", "pass log\n");
+        write("inner.conf", "block\npass in proto tcp user root\n");
+        let pf = "table <spam> file \"/etc/spam\"\ninclude \"/etc/more.conf\"\nanchor a\n\
+                  load anchor a from \"/etc/inner.conf\"\nload anchor b from \"/etc/no.conf\"\n";
+        let file = File { interface: "veb0".into(), text: "add em0 link1".into() };
+        let etc =
+            Etc { folder: folder.path().into(), switches: vec![file], pf: Some(pf.into()), ..Etc::default() };
+        let mut plan = plan(&etc, &Wishes::default()).unwrap();
+        judge(&etc, &mut plan);
+        let refused: Vec<String> = plan.judged.iter().filter_map(|line| line.refusal()).collect();
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].contains("pf.conf:5: cannot load anchor b"), "{refused:?}");
+        assert!(refused[1].contains("inner.conf:2: not supported: user"), "{refused:?}");
+        assert_eq!(plan.pflog.as_deref(), Some("/var/log/pflog"));
+        assert_eq!(plan.pf.unwrap().etc, Some(folder.path().display().to_string()));
     }
 
     #[test]

@@ -18,8 +18,18 @@ pub(super) struct Plan {
     pub(super) shell: Vec<Shell>,
     pub(super) judged: Vec<Judged>,
     pub(super) notes: Vec<Note>,
-    /// The file of the packet filter's rules, if there is one.
-    pub(super) pf: Option<String>,
+    /// The packet filter's rules, if there are any.
+    pub(super) pf: Option<RulesFile>,
+    /// Where packets that rules log are written.
+    pub(super) pflog: Option<String>,
+}
+
+/// The file of the packet filter's rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RulesFile {
+    pub(super) file: String,
+    /// The folder that it means by /etc, if that is another.
+    pub(super) etc: Option<String>,
 }
 
 /// A switch.

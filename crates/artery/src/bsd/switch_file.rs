@@ -5,8 +5,9 @@ use super::plan::{Port, PortKind, Shell, Switch, shell, shell_verdict};
 use super::verdict::{Judged, Place, Verdict};
 use crate::load::system_message;
 use artery_rcu::Domain;
+use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::command::{Command, Untagged, parse, parse_rule};
-use artery_table::switch::{self, Config, Role, SwitchError};
+use artery_table::switch::{self, Config, Role};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) struct Reader<'a> {
     /// Ports of other switches, and whose they are.
     owners: &'a BTreeMap<String, String>,
     /// What the switch will be, which knows best what can be said of it; none if there is no memory for it.
-    trial: Option<switch::Switch>,
+    trial: Option<SpanningSwitch>,
     read: Read,
 }
 
@@ -167,13 +168,8 @@ impl<'a> Reader<'a> {
 
     /// Whether the switch would do it.
     fn try_out(&self, command: &Command) -> Result<(), String> {
-        let tried = self.trial.as_ref().map_or(Ok(()), |trial| trial.apply(command, Duration::ZERO));
-        tried.map_err(|error| match error {
-            SwitchError::NoSpanningTree => {
-                format!("{error}; take the line away, and see to it that there is no loop")
-            }
-            error => error.to_string(),
-        })
+        let apply = |trial: &SpanningSwitch| trial.apply(command, Duration::ZERO, &mut Outgoing::new());
+        self.trial.as_ref().map_or(Ok(()), apply).map_err(|error| error.to_string())
     }
 
     fn remove(&mut self, name: &str, is_span: bool) -> Verdict {
@@ -235,7 +231,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A switch that has all ports of a file at hand.
-fn trial(file: &File) -> Option<switch::Switch> {
+fn trial(file: &File) -> Option<SpanningSwitch> {
     let mut config = Config::new(&file.interface);
     for line in lines(&file.text) {
         let words = words(&line.text).unwrap_or_default();
@@ -246,7 +242,7 @@ fn trial(file: &File) -> Option<switch::Switch> {
             let _ = config.connect(port);
         }
     }
-    switch::Switch::new(&Domain::new(), config).ok()
+    SpanningSwitch::new(&Domain::new(), config, &[]).ok()
 }
 
 fn passthrough(port: &str) -> Verdict {
@@ -300,6 +296,17 @@ mod tests {
         assert_eq!(commands, ["-learn em1", "maxaddr 10", "link1"]);
         assert_eq!(read.switch.ports, [Port::new("em1".into(), PortKind::Link)]);
         assert!(read.switch.is_up && read.judged.iter().all(|line| !line.is_refused()));
+    }
+
+    #[test]
+    fn what_is_said_of_the_spanning_tree_is_honoured() {
+        let text =
+            "add em0\nadd em1\nstp em0 ifcost em0 5 edge em1\nspanpriority 4096 proto stp\nbpduguard em1";
+        let read = read("bridge0", text);
+        assert!(read.judged.iter().all(|line| line.verdict == Verdict::Honoured), "{:?}", read.judged);
+        assert_eq!(read.switch.commands.len(), 6);
+        let refusal = refused("bridge0", "add em0 proto stp\nifcost em0 70000");
+        assert_eq!(refusal, "cost 70000 is not 1 to 200000000 (stp: 65535)");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     let mut text = format!("// {}\n", called.replace('\n', " "));
     let mut names = Names::default();
     for switch in &plan.switches {
-        text += &switch_text(switch, plan.pf.as_deref());
+        text += &switch_text(switch, plan);
         for (n, port) in switch.ports.iter().enumerate() {
             text += &port_text(switch, n, port, &names.of(&port.name));
         }
@@ -34,7 +34,7 @@ impl Names {
     }
 }
 
-fn switch_text(switch: &Switch, pf: Option<&str>) -> String {
+fn switch_text(switch: &Switch, plan: &Plan) -> String {
     let kind =
         if switch.kind == Kind::Bridge { "A bridge: its packet filter is always on." } else { "A switch." };
     let description = switch.description.iter().map(|text| format!(" {}", comment(text))).collect::<String>();
@@ -51,7 +51,10 @@ fn switch_text(switch: &Switch, pf: Option<&str>) -> String {
     if switch.kind == Kind::Bridge {
         arguments.push("LINK1 true".to_string());
     }
-    arguments.extend(pf.map(|file| format!("PF {}", quote(file))));
+    arguments.extend(plan.pf.iter().map(|pf| format!("PF {}", quote(&pf.file))));
+    let etc = plan.pf.iter().filter_map(|pf| pf.etc.as_ref());
+    arguments.extend(etc.map(|etc| format!("PFETC {}", quote(etc))));
+    arguments.extend(plan.pflog.iter().map(|log| format!("PFLOG {}", quote(log))));
     arguments
         .extend(switch.commands.iter().map(|command| format!("IFCONFIG {}", quote(&command.to_string()))));
     format!("\n// {kind}{description}\n{} :: Veb(\n    {});\n", switch.name, arguments.join(",\n    "))

@@ -42,6 +42,10 @@ pub(crate) struct UpOptions {
     /// Take this machine's interface MACHINE for what the files call PORT
     #[arg(long, value_name = "PORT=MACHINE", value_delimiter = ',', value_parser = device)]
     map: Vec<(String, String)>,
+    /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if pf.conf has such
+    /// rules
+    #[arg(long, value_name = "FILE")]
+    pflog: Option<PathBuf>,
     /// Have the shell run the lines that begin with an exclamation mark, in order, once the switch is there
     #[arg(long)]
     run_commands: bool,
@@ -82,7 +86,9 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let etc = etc::read(&options.etc)?;
     let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
     let mut plan = plan(&etc, &wishes)?;
+    plan.pflog = options.pflog.as_ref().map(|log| log.display().to_string());
     pf::judge(&etc, &mut plan);
+    pf::note_log(&mut plan);
     if options.dry_run {
         return dry_run(&plan, &options);
     }

@@ -1,19 +1,20 @@
 //! The packet filters of a running router, asked and told in the words of pfctl.
-use super::Loaded;
 use super::address_words;
+use super::rules_file::{RulesFile, for_filter};
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
 use crate::voice::{complain, print};
 use anyhow::{Context as _, bail};
-use artery_filter::rule::Ruleset;
-use artery_filter::syntax::print::{self as text, Style};
+use artery_filter::syntax::DEBUG_LEVELS;
+use artery_filter::syntax::print::Style;
+use std::path::PathBuf;
 
 /// The classes that filter.
 const CLASSES: [&str; 2] = ["PacketFilter", "Veb"];
 
 /// What `-s` shows, by its name; any beginning of one is it, of several the first.
-const SHOWS: [&str; 11] = [
+const SHOWS: [&str; 13] = [
     "rules",
     "states",
     "info",
@@ -24,15 +25,44 @@ const SHOWS: [&str; 11] = [
     "timeouts",
     "memory",
     "Interfaces",
+    "queue",
+    "osfp",
     "all",
 ];
 /// What `-F` forgets.
-const FLUSHES: [&str; 6] = ["rules", "states", "info", "Sources", "Tables", "all"];
+const FLUSHES: [&str; 8] = ["rules", "states", "info", "Sources", "Tables", "Reset", "osfp", "all"];
+/// What `-T` does with a table.
+const TABLE_COMMANDS: [&str; 9] =
+    ["add", "delete", "expire", "flush", "kill", "replace", "show", "test", "zero"];
 
 /// The filters of a router that commands are for.
 pub(super) struct Filters {
-    client: Client,
-    names: Vec<String>,
+    pub(super) client: Client,
+    pub(super) names: Vec<String>,
+}
+
+/// What commands are limited to.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// The path of an anchor; empty for the main rule set.
+    pub(super) anchor: &'a str,
+    /// An interface, if one is named.
+    pub(super) interface: Option<&'a str>,
+}
+
+impl Scope<'_> {
+    /// Its interface as workers are asked for it.
+    fn interface_word(&self) -> &str {
+        self.interface.unwrap_or("-")
+    }
+
+    /// Refuses what can't be limited to an interface.
+    fn refuse_interface(&self, what: &str) -> anyhow::Result<()> {
+        match self.interface {
+            Some(name) => bail!("{what} can't be limited to {name}: -i is for states and Interfaces"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Filters {
@@ -54,81 +84,139 @@ impl Filters {
         Ok(Filters { client, names })
     }
 
+    /// The folder that the filters mean by /etc, if they were told.
+    pub(super) fn etc(&mut self) -> anyhow::Result<Option<PathBuf>> {
+        let answer = self.first("etc")?;
+        let told = answer.trim_end_matches('\n');
+        Ok(Some(told).filter(|told| !told.is_empty()).map(PathBuf::from))
+    }
+
     /// Loads rules that were read, those of anchors behind the main ones.
-    pub(super) fn load(&mut self, anchor: &str, loaded: &Loaded, style: &Style<'_>) -> anyhow::Result<()> {
+    pub(super) fn load(&mut self, anchor: &str, rules: &RulesFile, style: &Style<'_>) -> anyhow::Result<()> {
         let plain = Style { is_debugging: false, has_port_names: false, ..*style };
-        let main = loaded.main.text(&plain);
-        let anchors = loaded.anchors.iter().map(|(path, ruleset)| (path.as_str(), whole(ruleset, &plain)));
-        for (path, rules) in [(anchor, main)].into_iter().chain(anchors) {
+        let anchors = rules.anchors.iter().map(|loaded| (loaded.path.as_str(), &loaded.parsed));
+        for (path, parsed) in [(anchor, &rules.main)].into_iter().chain(anchors) {
+            let text = for_filter(parsed, &plain);
             for name in self.names.clone() {
-                let told = self.client.tell(&format!("{name}.pf_load"), &format!("{path}\n{rules}\n"));
+                let told = self.client.tell(&format!("{name}.pf_load"), &format!("{path}\n{text}\n"));
                 told.with_context(|| format!("{name} does not take the rules; those it had stay"))?;
             }
+        }
+        if rules.has_log() {
+            self.warn_of_log()?;
+        }
+        Ok(())
+    }
+
+    /// Says which filters have no file for what rules log.
+    fn warn_of_log(&mut self) -> anyhow::Result<()> {
+        let answers = self.all("log")?;
+        for (name, _) in self.names.iter().zip(answers).filter(|(_, answer)| answer.trim_end() == "none") {
+            complain(&format!(
+                "pfctl: {name} has no file for what rules with 'log' log: they log nothing; 'artery up --pflog FILE', \
+                 PFLOG of Veb and LOG of PacketFilter name one\n"
+            ));
         }
         Ok(())
     }
 
     /// Shows what `-s` names.
-    pub(super) fn show(&mut self, what: &str, anchor: &str, verbosity: u8) -> anyhow::Result<()> {
-        let more = " v".repeat(verbosity.into());
-        match named(what, &SHOWS)? {
-            "all" => {
-                for one in SHOWS.iter().filter(|one| **one != "all") {
-                    print(&format!("{}:\n", one.to_uppercase()))?;
-                    self.show(one, anchor, verbosity)?;
-                    print("\n")?;
-                }
-                Ok(())
-            }
-            "states" => self.print_workers(&format!("states{more}")),
+    pub(super) fn show(&mut self, what: &str, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
+        let what = named(what, &SHOWS)?;
+        refuse_missing("-s", what)?;
+        if !matches!(what, "states" | "Interfaces") {
+            scope.refuse_interface(&format!("-s {what}"))?;
+        }
+        match what {
+            "all" => self.show_all(scope, verbosity),
+            one => self.show_one(one, scope, verbosity),
+        }
+    }
+
+    /// Shows everything, each behind a heading.
+    fn show_all(&mut self, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
+        for one in SHOWS.iter().filter(|one| missing(one).is_none() && **one != "all") {
+            print(&format!("{}:\n", one.to_uppercase()))?;
+            self.show_one(one, scope, verbosity)?;
+            print("\n")?;
+        }
+        Ok(())
+    }
+
+    fn show_one(&mut self, what: &str, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
+        let (anchor, more) = (scope.anchor, " v".repeat(verbosity.into()));
+        match what {
+            "states" => self.parts("states", &format!("{}{more}", scope.interface_word()), print),
             "Sources" => self.print_workers("sources"),
-            "info" => {
+            "Interfaces" => self.print(&format!("interfaces {}{more}", scope.interface.unwrap_or_default())),
+            "info" | "rules" | "labels" => {
                 self.workers("count")?;
-                self.print(&format!("info{more}"))
-            }
-            "rules" => {
-                self.workers("count")?;
-                self.print(&format!("rules {anchor}{more}"))
+                self.print(&format!("{what} {anchor}{more}"))
             }
             one => self.print(&format!("{} {anchor}{more}", one.to_lowercase())),
         }
     }
 
     /// Forgets what `-F` names.
-    pub(super) fn flush(&mut self, what: &str, anchor: &str, is_quiet: bool) -> anyhow::Result<()> {
+    pub(super) fn flush(&mut self, what: &str, scope: Scope<'_>, is_quiet: bool) -> anyhow::Result<()> {
         let what = named(what, &FLUSHES)?;
-        let is = |one: &str| what == one || what == "all";
-        let say = |line: &str| {
-            if !is_quiet {
-                complain(line)
+        refuse_missing("-F", what)?;
+        if what != "states" {
+            scope.refuse_interface(&format!("-F {what}"))?;
+        }
+        for one in FLUSHES.iter().filter(|one| missing(one).is_none() && **one != "all") {
+            if what == *one || what == "all" {
+                let said = self.flush_one(one, scope)?;
+                if !is_quiet {
+                    complain(&said);
+                }
             }
-        };
-        if is("rules") {
-            self.all(&format!("flush rules {anchor}"))?;
-            say("rules cleared\n");
         }
-        if is("Tables") {
-            let answers = self.all(&format!("flush tables {anchor}"))?;
-            say(answers.first().map_or("", String::as_str));
+        Ok(())
+    }
+
+    /// Forgets one thing; gives what pfctl says then.
+    fn flush_one(&mut self, what: &str, scope: Scope<'_>) -> anyhow::Result<String> {
+        let anchor = scope.anchor;
+        Ok(match what {
+            "rules" => self.first(&format!("flush rules {anchor}"))?,
+            "Tables" => self.first(&format!("flush tables {anchor}"))?,
+            "Reset" => self.first("flush options")?,
+            "states" => format!("{} states cleared\n", self.count("flush-states", scope.interface_word())?),
+            "Sources" => {
+                self.workers("kill-sources")?;
+                "source tracking entries cleared\n".to_string()
+            }
+            _ => {
+                self.workers("flush-info")?;
+                "pf: statistics cleared\n".to_string()
+            }
+        })
+    }
+
+    /// Counts from nothing for rules: `-z`.
+    pub(super) fn clear_rules(&mut self, is_quiet: bool) -> anyhow::Result<()> {
+        self.workers("flush-rules-info")?;
+        if !is_quiet {
+            complain("pf: rule counters cleared\n");
         }
-        if is("states") {
-            say(&format!("{} states cleared\n", sum(&self.workers("flush-states")?)));
-        }
-        if is("Sources") {
-            self.workers("kill-sources")?;
-            say("source tracking entries cleared\n");
-        }
-        if is("info") {
-            self.workers("flush-info")?;
-            say("pf: statistics cleared\n");
+        Ok(())
+    }
+
+    /// Sets how much is told of the filter's own doings: `-x`.
+    pub(super) fn debug(&mut self, level: &str, is_quiet: bool) -> anyhow::Result<()> {
+        let level = named(level, &DEBUG_LEVELS)?;
+        let said = self.first(&format!("debug {level}"))?;
+        if !is_quiet {
+            complain(&said);
         }
         Ok(())
     }
 
     /// Ends states: `-k`, once or twice.
-    pub(super) fn kill(&mut self, words: &[String], is_quiet: bool) -> anyhow::Result<()> {
+    pub(super) fn kill(&mut self, words: &[String], scope: Scope<'_>, is_quiet: bool) -> anyhow::Result<()> {
         let question = kill_question(words)?;
-        let count = sum(&self.workers(&format!("kill {question}"))?);
+        let count = self.count("kill", &format!("{} {question}", scope.interface_word()))?;
         if !is_quiet {
             complain(&match words {
                 [kind, _] if kind == "label" || kind == "id" || kind == "key" => {
@@ -168,13 +256,16 @@ impl Filters {
         anchor: &str,
         name: &str,
         flags: &str,
-        words: &[String],
+        (command, words): (&str, &[String]),
     ) -> anyhow::Result<u8> {
+        let command = named(command, &TABLE_COMMANDS)?;
         let place = if anchor.is_empty() { String::new() } else { format!("-a {anchor} ") };
         let flags = if flags.is_empty() { "-" } else { flags };
         let mut status = 0;
-        for (n, answer) in
-            self.all(&format!("table {place}{name} {flags} {}", address_words(words)))?.iter().enumerate()
+        for (n, answer) in self
+            .all(&format!("table {place}{name} {flags} {command} {}", address_words(words)))?
+            .iter()
+            .enumerate()
         {
             let (head, rest) = answer.split_once('\n').unwrap_or((answer, ""));
             let mut numbers = head.split(' ').map(|word| word.parse::<usize>().unwrap_or(0));
@@ -202,27 +293,87 @@ impl Filters {
         Ok(())
     }
 
+    /// Asks workers for states, part by part, and has the lines of each part taken.
+    pub(super) fn parts(
+        &mut self,
+        verb: &str,
+        rest: &str,
+        mut take: impl FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for name in self.names.clone() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                let question = format!("{verb} {first} {rest}");
+                let answer = self.client.ask(&format!("{name}.pf_worker"), question.trim_end())?;
+                let (next, lines) = of_workers(&answer)
+                    .filter(|(next, _)| next.is_none_or(|next| next > first))
+                    .with_context(|| format!("what {name} says to '{verb}' makes no sense"))?;
+                lines.into_iter().try_for_each(&mut take)?;
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// What workers count to a question about states, part by part.
+    fn count(&mut self, verb: &str, rest: &str) -> anyhow::Result<u64> {
+        let mut count = 0;
+        self.parts(verb, rest, |lines| {
+            count += sum(lines);
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    /// What the first filter says; others are told the same.
+    pub(super) fn first(&mut self, question: &str) -> anyhow::Result<String> {
+        Ok(self.all(question)?.into_iter().next().unwrap_or_default())
+    }
+
     fn all(&mut self, question: &str) -> anyhow::Result<Vec<String>> {
         let names = self.names.clone();
         names.iter().map(|name| self.client.ask(&format!("{name}.pf"), question.trim_end())).collect()
     }
 
-    fn workers(&mut self, question: &str) -> anyhow::Result<String> {
+    pub(super) fn workers(&mut self, question: &str) -> anyhow::Result<String> {
         let names = self.names.clone();
         names.iter().map(|name| self.client.ask(&format!("{name}.pf_worker"), question.trim_end())).collect()
     }
+}
+
+/// What workers say of a part, one after another: where the next part begins, if there is one for any of them, and the
+/// lines of each. Each begins with the place of its next part, 0 for none, and the number of its lines.
+fn of_workers(mut answer: &str) -> Option<(Option<u32>, Vec<&str>)> {
+    let (mut next, mut all) = (None, Vec::new());
+    while !answer.is_empty() {
+        let (head, rest) = answer.split_once('\n')?;
+        let (place, lines) = head.split_once(' ')?;
+        next = next.max(Some(place.parse().ok()?).filter(|place| *place != 0));
+        let length = rest.split_inclusive('\n').take(lines.parse().ok()?).map(str::len).sum();
+        let (own, others) = rest.split_at(length);
+        all.push(own);
+        answer = others;
+    }
+    Some((next, all))
+}
+
+/// Why there is nothing of a name that OpenBSD's pfctl knows.
+fn missing(what: &str) -> Option<&'static str> {
+    match what {
+        "queue" => Some("nothing is shaped here, so that there are no queues"),
+        "osfp" => Some("no system is told by its packets here, so that there are no fingerprints"),
+        _ => None,
+    }
+}
+
+fn refuse_missing(option: &str, what: &str) -> anyhow::Result<()> {
+    missing(what).map_or(Ok(()), |why| bail!("{option} {what}: {why}"))
 }
 
 fn split_at_line(text: &str, lines: usize) -> (Vec<&str>, Vec<&str>) {
     let mut all: Vec<&str> = text.split_inclusive('\n').collect();
     let rest = all.split_off(lines.min(all.len()));
     (all, rest)
-}
-
-/// The rules of an anchor with its tables, as text.
-fn whole(ruleset: &Ruleset, style: &Style<'_>) -> String {
-    let tables: String = ruleset.tables.iter().map(|table| text::table(table) + "\n").collect();
-    tables + &text::rules(ruleset, style)
 }
 
 /// The first of some names that begins so.
@@ -288,6 +439,16 @@ mod tests {
         assert_eq!([named("s", &SHOWS).unwrap(), named("S", &SHOWS).unwrap()], ["states", "Sources"]);
         assert_eq!([named("i", &SHOWS).unwrap(), named("I", &SHOWS).unwrap()], ["info", "Interfaces"]);
         assert!(named("x", &SHOWS).is_err() && named("", &SHOWS).is_err());
+    }
+
+    #[test]
+    fn what_workers_say_of_a_part_is_told_apart() {
+        assert_eq!(of_workers(""), Some((None, vec![])));
+        let answer = "1024 2\na\nb\n0 0\n2048 1\nc\n";
+        assert_eq!(of_workers(answer), Some((Some(2048), vec!["a\nb\n", "", "c\n"])));
+        for wrong in ["1\n", "a 1\nb\n", "1 b\n", "1 1"] {
+            assert_eq!(of_workers(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

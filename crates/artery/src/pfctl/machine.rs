@@ -1,28 +1,34 @@
 //! What rule files can refer to on this machine, or on the one that tests assume.
 use artery_device::{Interface, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
-use artery_filter::syntax::{Environment, Names};
+use artery_filter::syntax::{Environment, Names, file_in};
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 
 /// The variable that makes rule files be read as on the machine that tests assume.
 const FIXTURE: &str = "ARTERY_PF_FIXTURE";
 
-/// The machine of tests if its variable is set, otherwise this one; host names are asked for unless `is_numeric`.
-pub(super) fn environment(is_numeric: bool) -> Environment<'static> {
+/// The machine of tests if its variable is set, otherwise this one; host names are asked for unless `is_numeric`. Rules mean
+/// `etc` by /etc if it is given.
+pub(super) fn environment(is_numeric: bool, etc: Option<PathBuf>) -> Environment<'static> {
+    let read_file = Box::new(move |name: &str| read_file(name, etc.as_deref()));
     if std::env::var_os(FIXTURE).is_some_and(|value| !value.is_empty()) {
-        return Environment { read_file: Box::new(read_file), ..Environment::fixture() };
+        return Environment { read_file, ..Environment::fixture() };
     }
     Environment {
         interfaces: interfaces(),
         names: names(),
-        read_file: Box::new(read_file),
+        read_file,
         find_host: Box::new(move |name| if is_numeric { Vec::new() } else { find_host(name) }),
     }
 }
 
-fn read_file(name: &str) -> Result<Vec<u8>, String> {
-    fs::read(name).map_err(|error| crate::load::system_message(&error))
+fn read_file(name: &str, etc: Option<&Path>) -> Result<Vec<u8>, String> {
+    // What has no folder is looked for where the command was given.
+    let etc = etc.filter(|_| name.starts_with('/'));
+    let file = etc.map_or_else(|| name.into(), |etc| file_in(etc, name));
+    fs::read(file).map_err(|error| crate::load::system_message(&error))
 }
 
 fn find_host(name: &str) -> Vec<IpAddr> {

@@ -1,0 +1,93 @@
+//! Rules in files: `-f`.
+use super::PfctlOptions;
+use crate::load::system_message;
+use crate::voice::complain;
+use anyhow::{Context as _, anyhow};
+use artery_filter::rule::{Action, Rule, Ruleset, TableDefinition};
+use artery_filter::syntax::print::{self as text, Style};
+use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, read, read_anchors};
+use std::io::Read as _;
+
+/// Rules that were read, with those that go into anchors.
+pub(super) struct RulesFile {
+    /// The rules of the file, for the main rule set or for the anchor of `-a`.
+    pub(super) main: Parsed,
+    /// What its files have for anchors.
+    pub(super) anchors: Vec<Loaded>,
+}
+
+impl RulesFile {
+    /// Whether packets of a rule are to be logged.
+    pub(super) fn has_log(&self) -> bool {
+        let others = self.anchors.iter().map(|anchor| &anchor.parsed);
+        std::iter::once(&self.main).chain(others).any(|parsed| logs(&parsed.ruleset))
+    }
+}
+
+/// Whether packets of a rule are to be logged.
+pub(crate) fn logs(ruleset: &Ruleset) -> bool {
+    let of_rule = |rule: &Rule| {
+        let inner = match &rule.action {
+            Action::Anchor(call) => call.inline.as_deref(),
+            _ => None,
+        };
+        rule.log.is_some() || inner.is_some_and(logs)
+    };
+    ruleset.rules.iter().any(of_rule)
+}
+
+/// Reads rules and prints what is asked for; None if there are mistakes, which were told.
+pub(super) fn load(
+    options: &PfctlOptions,
+    file: &str,
+    environment: &Environment,
+) -> anyhow::Result<Option<RulesFile>> {
+    let settings = Settings { macros: options.macros.clone() };
+    let (name, text) = text_of(file)?;
+    let (main, faults) = read(&name, &text, environment, &settings);
+    if !faults.is_empty() {
+        faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
+        let echoed: String = main.echoed.iter().map(|line| format!("{line}\n")).collect();
+        options.output.print(&echoed)?;
+        complain("pfctl: Syntax error in config file: pf rules not loaded\n");
+        return Ok(None);
+    }
+    options.output.print(&main.text(&options.output.style(environment)))?;
+    let path = options.anchor.as_deref().unwrap_or_default();
+    let (anchors, faults) = read_anchors(path, &main.ruleset, environment, &settings);
+    for anchor in &anchors {
+        if options.output.verbose > 0 {
+            complain(&format!("\nLoading anchor {} from {}\n", anchor.path, anchor.file));
+        }
+        options.output.print(&anchor.parsed.text(&options.output.style(environment)))?;
+    }
+    if !faults.is_empty() {
+        faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
+        complain("pfctl: load anchors\n");
+        return Ok(None);
+    }
+    Ok(Some(RulesFile { main, anchors }))
+}
+
+/// What a filter is given of rules. Files of tables are read here, where their names mean something.
+pub(super) fn for_filter(parsed: &Parsed, style: &Style<'_>) -> String {
+    let others = parsed.echoed.iter().filter(|line| !line.starts_with("table <"));
+    let mut given: String = others.map(|line| format!("{line}\n")).collect();
+    for table in &parsed.ruleset.tables {
+        let has_list = table.has_list || !table.files.is_empty();
+        given += &text::table(&TableDefinition { files: Vec::new(), has_list, ..table.clone() });
+        given.push('\n');
+    }
+    given + &text::rules(&parsed.ruleset, style)
+}
+
+/// The name that mistakes of a file are told by, and its text.
+pub(super) fn text_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
+    if file == "-" {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).context("can't read standard input")?;
+        return Ok(("stdin".to_string(), text));
+    }
+    let text = std::fs::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)));
+    Ok((file.to_string(), text?))
+}

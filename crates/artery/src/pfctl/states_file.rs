@@ -1,0 +1,109 @@
+//! States in files: `-S` and `-L`.
+use super::live::Filters;
+use crate::load::system_message;
+use crate::voice::complain;
+use anyhow::{Context as _, anyhow, bail};
+use artery_filter::states::{AddError, Dump, DumpWriter};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use std::fs::File;
+use std::io::{BufWriter, Read as _, Write, stdin, stdout};
+
+/// States that a router takes at once: packets wait for no more than these.
+const CHUNK: usize = 512;
+
+impl Filters {
+    /// Keeps all states in a file, which is there when it is whole: `-S`.
+    pub(super) fn store_states(&mut self, file: &str) -> anyhow::Result<()> {
+        self.only("-S")?;
+        if file == "-" {
+            return self.write_states(stdout().lock()).context("can't write states to standard output");
+        }
+        let unfinished = format!("{file}.unfinished");
+        let out =
+            File::create(&unfinished).map_err(|error| anyhow!("{unfinished}: {}", system_message(&error)));
+        let written =
+            self.write_states(BufWriter::new(out?)).with_context(|| format!("can't write {unfinished}"));
+        let done = written.and_then(|()| {
+            let renamed = std::fs::rename(&unfinished, file);
+            renamed.map_err(|error| anyhow!("{file}: {}", system_message(&error)))
+        });
+        if done.is_err() {
+            // It holds what nobody can use.
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        done
+    }
+
+    fn write_states(&mut self, out: impl Write) -> anyhow::Result<()> {
+        let mut writer = DumpWriter::new(out, self.checksum()?)?;
+        self.parts("dump", "", |line| {
+            let records =
+                BASE64_STANDARD.decode(line.trim_end()).context("what the router says is no base64")?;
+            writer.add(&records).map_err(|error| match error {
+                AddError::Records(error) => anyhow!("what the router says makes no sense: {error}"),
+                AddError::Write(error) => anyhow!("{}", system_message(&error)),
+            })
+        })?;
+        writer.finish().map(drop).map_err(|error| anyhow!("{}", system_message(&error)))
+    }
+
+    /// Takes the states of a file, which is checked to its end before the first of them goes: `-L`.
+    pub(super) fn take_states(&mut self, file: &str, is_quiet: bool) -> anyhow::Result<()> {
+        self.only("-L")?;
+        let (name, bytes) = bytes_of(file)?;
+        let dump = Dump::read(&bytes).map_err(|error| anyhow!("{name}: {error}; no state was loaded"))?;
+        let rules = if dump.checksum == self.checksum()? { "with-rules" } else { "without-rules" };
+        let mut taken = 0;
+        for chunk in dump.chunks(CHUNK) {
+            let question = format!("restore {rules} {}", BASE64_STANDARD.encode(chunk));
+            // Each worker gets all; one that has a state already, or no room for it, is behind the others.
+            let answers = self.workers(&question).with_context(|| {
+                format!("{name}: {taken} of {} states were loaded, and then", dump.states)
+            })?;
+            taken += answers.lines().filter_map(|line| line.parse::<u64>().ok()).max().unwrap_or(0);
+        }
+        if !is_quiet {
+            complain(&told(taken, dump.states));
+        }
+        Ok(())
+    }
+
+    /// The checksum of the rules, by which states know whether theirs are still the same.
+    fn checksum(&mut self) -> anyhow::Result<[u8; 16]> {
+        let answer = self.first("checksum")?;
+        let number = u128::from_str_radix(answer.trim(), 16)
+            .context("what the router says of its rules' checksum makes no sense");
+        number.map(u128::to_be_bytes)
+    }
+
+    /// States are those of one filter.
+    fn only(&self, option: &str) -> anyhow::Result<()> {
+        match &self.names[..] {
+            [_] => Ok(()),
+            names => bail!(
+                "{option} is for the states of one filter, and there are {}; say which by --element",
+                names.join(", ")
+            ),
+        }
+    }
+}
+
+/// The name that a file's mistakes are told by, and what is in it.
+fn bytes_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
+    if file == "-" {
+        let mut bytes = Vec::new();
+        stdin().read_to_end(&mut bytes).context("can't read standard input")?;
+        return Ok(("stdin".to_string(), bytes));
+    }
+    let bytes = std::fs::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)))?;
+    Ok((file.to_string(), bytes))
+}
+
+fn told(taken: u64, all: u64) -> String {
+    let passed_over = match all - taken.min(all) {
+        0 => String::new(),
+        rest => format!("; {rest} were there already, or have no room or no interface here"),
+    };
+    format!("{taken} of {all} states loaded{passed_over}\n")
+}
