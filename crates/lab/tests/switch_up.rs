@@ -252,9 +252,10 @@ fn interfaces_that_others_have_or_that_are_missing_are_refused() {
 fn with_link1_rules_hold_and_states_outlive_them() {
     on_the_net("up-pf", |net| {
         let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nlink1\nup\n";
-        let rules = "set skip on lo0\nblock\npass in on cnmac0\npass out\n";
+        let rules = "set skip on lo0\nblock log\npass in on cnmac0\npass out\n";
         let files = etc(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
-        let running = Running::start(net, files.path(), &["--map", MAP])?;
+        let log = files.path().join("pflog").display().to_string();
+        let running = Running::start(net, files.path(), &["--map", MAP, "--pflog", &log])?;
         let pass =
             || Ok::<_, rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)));
         let [there, back, other] = pass()?;
@@ -277,6 +278,33 @@ fn with_link1_rules_hold_and_states_outlive_them() {
         // Without the filter everything passes.
         assert_eq!(running.pfctl("-d", "")?, (Some(0), "pf disabled\n".into()));
         assert_eq!(answers(net, 2, 1)?, 2);
+        end(running.process)?;
+        let logged = net.s.command(["tcpdump", "-n", "-e", "-r", &log]).output()?.stdout;
+        let expected = "rule 0/0(match): block in on cnmac1: 10.0.0.2 > 10.0.0.1: ICMP echo request";
+        assert!(logged.contains(expected), "{logged}");
+        Ok(())
+    });
+}
+
+#[test]
+fn without_link1_rules_hold_at_the_hosts_door_alone() {
+    on_the_net("up-door-pf", |net| {
+        let rules = "pass\nblock in on vport0 proto icmp from 10.0.0.2\nblock on em0\n";
+        let files = etc(&[
+            ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
+            ("hostname.em*", "up\n"),
+            ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
+            ("pf.conf", rules),
+        ]);
+        let running = Running::start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let asks = |host: usize| Ok::<_, rig::RigError>(net.hosts[host].ping("10.0.0.9", 2)?.received);
+        assert_eq!((asks(0)?, asks(1)?), (2, 0));
+        assert_eq!(
+            net.s.ping(&address(1), 2)?.received,
+            2,
+            "answers pass by the state of the host's question"
+        );
+        assert_eq!(answers(net, 0, 1)?, 2, "the switch's own ports are none of the filter's");
         end(running.process).map(drop)
     });
 }

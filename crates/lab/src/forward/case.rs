@@ -20,6 +20,17 @@ pub enum Traffic {
     One,
 }
 
+/// What packets of flows meet on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Meets {
+    /// A balancer, which shares them out
+    Balancer,
+    /// A packet filter, where they come in and where they leave
+    Filter,
+    /// Nothing
+    Nothing,
+}
+
 /// What to run.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -35,9 +46,12 @@ pub struct Case {
     /// Packets go to so many neighbors on one link instead of to routes
     #[arg(long)]
     pub neighbors: Option<u32>,
-    /// Packets are of so many flows to a service that a balancer shares out, instead of to routes
+    /// Packets are of so many flows to a service, instead of to routes; through a switch, between stations
     #[arg(long)]
     pub flows: Option<u32>,
+    /// What these meet
+    #[arg(long, value_enum, default_value_t = Meets::Balancer)]
+    pub meets: Meets,
     /// Frames go between so many stations through a switch, instead of packets through a router
     #[arg(long)]
     pub stations: Option<u32>,
@@ -73,6 +87,7 @@ impl Case {
             table: None,
             neighbors: None,
             flows: None,
+            meets: Meets::Balancer,
             stations: None,
             stateless: false,
             packets: PACKETS,
@@ -90,6 +105,11 @@ impl Case {
         Case { flows: Some(flows), stateless: !remembers, packets, ..Case::bare(4) }
     }
 
+    /// A router without routes but one, which packets of so many flows take.
+    pub(super) fn of_flows_that_meet(flows: u32, meets: Meets) -> Case {
+        Case { meets, ..Case::of_flows(flows, true) }
+    }
+
     /// A switch between so many stations, half of them on each side.
     pub(crate) fn of_stations(stations: u32) -> Case {
         Case { stations: Some(stations), ..Case::bare(4) }
@@ -97,8 +117,8 @@ impl Case {
 
     /// The words that a child is told it by.
     pub(super) fn words(&self) -> Vec<String> {
-        let traffic = self.traffic.to_possible_value().map_or(String::new(), |value| value.get_name().into());
-        let mut words = vec!["--family".into(), self.family.to_string(), "--traffic".into(), traffic];
+        let mut words = vec!["--family".into(), self.family.to_string()];
+        words.extend(["--traffic".into(), name(self.traffic), "--meets".into(), name(self.meets)]);
         let mut say = |name: &str, value: Option<String>| {
             words.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
         };
@@ -115,6 +135,11 @@ impl Case {
         words.extend(self.stateless.then(|| "--stateless".to_string()));
         words
     }
+}
+
+/// The name of a value, as it is said on a command line.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |value| value.get_name().into())
 }
 
 #[cfg(test)]
@@ -142,7 +167,8 @@ pub(super) mod testing {
             limit: Some(7),
             ..small(6)
         };
-        for case in [all, small(4), Case::of_flows(1 << 20, false), Case::of_stations(1000)] {
+        let filtered = Case::of_flows_that_meet(7, Meets::Filter);
+        for case in [all, small(4), Case::of_flows(1 << 20, false), Case::of_stations(1000), filtered] {
             let words = ["child".to_string()].into_iter().chain(case.words());
             assert_eq!(<Child as clap::Parser>::parse_from(words).case, case);
         }

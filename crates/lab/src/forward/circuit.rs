@@ -193,6 +193,7 @@ fn fill(tx: &mut MemoryTx, frames: usize) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::Meets;
     use super::super::case::testing::small;
     use super::*;
 
@@ -215,6 +216,19 @@ mod tests {
         assert_eq!(known.lines().filter(|line| line.ends_with("flags=0<>")).count(), 32, "{known}");
         assert_eq!(circuit.handle().read("forward0.drops", "").unwrap(), "");
         circuit.end().unwrap();
+    }
+
+    #[test]
+    fn a_filter_has_a_state_for_each_flow_at_both_ports() {
+        let of_router = Case::of_flows_that_meet(40, Meets::Filter);
+        let of_switch = Case { stations: Some(16), ..of_router.clone() };
+        for (case, filter) in [(of_router, "pf0"), (of_switch, "forward0")] {
+            let circuit = Circuit::new(&Case { packets: 500, frames: 200, ..case }).unwrap();
+            assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 1000);
+            let states = circuit.handle().read(&format!("{filter}.pf_worker"), "states 0 -").unwrap();
+            assert_eq!(states.lines().skip(1).count(), 80, "{states}");
+            circuit.end().unwrap();
+        }
     }
 
     #[test]

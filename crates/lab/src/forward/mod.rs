@@ -9,6 +9,7 @@ mod case;
 mod child;
 mod churn;
 mod circuit;
+mod floods;
 mod network;
 mod plan;
 mod play;
@@ -21,6 +22,7 @@ pub use case::{Case, Traffic};
 pub(crate) use child::Race;
 pub use child::{SUBCOMMAND, serve};
 
+use crate::fib::timing::Pinned;
 use crate::machine::Machine;
 use clap::Args;
 use plan::Plan;
@@ -42,6 +44,12 @@ pub struct Options {
     /// Only frames through a switch, and nothing but their rate
     #[arg(long, conflicts_with = "traffic")]
     pub stations: bool,
+    /// Only packets of known flows through a packet filter, in a switch and around a router, and nothing but their rate
+    #[arg(long, conflicts_with_all = ["traffic", "stations"])]
+    pub filter: bool,
+    /// Only known traffic through a switch and a packet filter while floods of strangers come
+    #[arg(long, conflicts_with_all = ["traffic", "stations", "filter"])]
+    pub floods: bool,
     /// So many workers, each with frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub workers: u8,
@@ -55,7 +63,7 @@ pub struct Options {
 
 impl Options {
     fn families(&self) -> Vec<u8> {
-        if self.stations {
+        if self.stations || self.filter {
             return Vec::new();
         }
         let wanted = |family: &u8| self.family.as_deref().is_none_or(|wanted| wanted == family.to_string());
@@ -65,8 +73,17 @@ impl Options {
 
 /// Measures all that was asked for, and prints it.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let plan = Plan::new(options)?;
     let mut report = Report::new(Machine::here(), options.json);
+    if options.floods {
+        let _pinned = Pinned::to(0);
+        floods::measure(options, &mut report)?;
+        return report.end();
+    }
+    let plan = Plan::new(options)?;
+    if options.filter {
+        rows::filtered(&plan, &mut report)?;
+        return report.end();
+    }
     rows::rates(&plan, &mut report)?;
     if options.traffic.is_none() && !options.stations {
         for family in options.families() {

@@ -2,7 +2,7 @@
 //!
 //! Each worker has a cable from its port called out to its port called in, so that frames go round.
 
-use super::case::{Case, NEXT_HOPS, Traffic};
+use super::case::{Case, Meets, NEXT_HOPS, Traffic};
 use super::stations;
 use crate::fib;
 use anyhow::ensure;
@@ -75,10 +75,45 @@ fn balancer(case: &Case, flows: u32) -> String {
     )
 }
 
-/// The balancer of a worker on the way of frames, and its shortcut.
-fn way(case: &Case, flows: u32, n: usize) -> (String, String) {
-    let way = format!("-> balancer{n} :: {} ", balancer(case, flows));
-    (way, format!("balancer{n}[1] -> odd{n}; balancer{n}[2] -> send{n};\n"))
+/// Rules that block nothing of what comes, and one that keeps a state for the rest.
+pub(super) const RULES: usize = 100;
+
+/// What loads the rules of a worker's filter.
+fn rules(flows: u32, worker: usize) -> (String, String) {
+    let blocks = (1..RULES).map(|n| format!("block in proto tcp from 10.9.{n}.0/24\n"));
+    // Each flow has a state at either port.
+    let text = format!("\nset limit states {}\n{}pass\n", 4 * flows.max(10_000), blocks.collect::<String>());
+    (format!("{}.pf_load", name("pf", worker)), text)
+}
+
+/// What is between the elements of a worker.
+#[derive(Default)]
+struct Between {
+    /// Receiving and forwarding.
+    before: String,
+    /// Forwarding and sending.
+    behind: String,
+    statements: String,
+}
+
+impl Between {
+    fn new(case: &Case, n: usize) -> Between {
+        match (case.flows, case.meets) {
+            (Some(flows), Meets::Balancer) => Between {
+                before: format!("-> balancer{n} :: {} ", balancer(case, flows)),
+                statements: format!("balancer{n}[1] -> odd{n}; balancer{n}[2] -> send{n};\n"),
+                ..Between::default()
+            },
+            (Some(_), Meets::Filter) => Between {
+                before: format!(
+                    "-> [0] pf{n} :: PacketFilter(PORT in{n} 198.18.0.1/24, PORT out{n} 198.19.0.1/24) [0] "
+                ),
+                behind: format!("-> [3] pf{n} [3] "),
+                statements: format!("Idle -> [1] pf{n} [1] -> odd{n}; Idle -> [2] pf{n} [2] -> odd{n};\n"),
+            },
+            _ => Between::default(),
+        }
+    }
 }
 
 /// Each worker has a part of its own.
@@ -100,21 +135,23 @@ pub(super) fn text(case: &Case) -> String {
         (0..NEXT_HOPS).map(|n| format!(", NEIGHBOR out {} {}", gateway(case.family, n), station(n as u32)));
     let known: String = known.collect();
     let table = case.table.as_ref().map(|table| format!(", TABLE {}", table.display())).unwrap_or_default();
+    let is_led = case.flows.is_some() && case.meets != Meets::Balancer;
+    let route = if is_led { format!(", ROUTE 192.0.2.0/24 {}", gateway(4, 0)) } else { String::new() };
     let mut text = format!(
-        "ip :: IPRouter(PORT in {} ETHER {IN}, PORT out {} ETHER {OUT}{known}{table});
+        "ip :: IPRouter(PORT in {} ETHER {IN}, PORT out {} ETHER {OUT}{known}{table}{route});
 Idle -> ip -> Discard; Idle -> [1] ip; ip[1] -> Discard; ip[2] -> Discard;\n",
         ports[0], ports[1]
     );
     let class = if case.family == 4 { "IPForward" } else { "IP6Forward" };
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
     for n in 0..case.workers {
-        let (way, shortcut) = case.flows.map(|flows| way(case, flows, n)).unwrap_or_default();
+        let Between { before, behind, statements } = Between::new(case, n);
         text += &format!(
             "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
-    {way}-> forward{n} :: {class}(ip); Idle -> [1] forward{n};
+    {before}-> forward{n} :: {class}(ip); Idle -> [1] forward{n};
 forward{n} -> odd{n} :: Counter -> Discard; forward{n}[2] -> odd{n};
-forward{n}[1] -> send{n} :: ToDevice(out{n});
-{shortcut}"
+forward{n}[1] {behind}-> send{n} :: ToDevice(out{n});
+{statements}"
         );
     }
     text + &placed(case)
@@ -128,7 +165,10 @@ pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
     let line = |number| {
         ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), station(number)))
     };
-    (0..case.neighbors.unwrap_or(0)).map(line).collect()
+    let filtered = case.flows.filter(|_| case.meets == Meets::Filter);
+    let rules =
+        filtered.into_iter().flat_map(|flows| (0..case.workers).map(move |worker| rules(flows, worker)));
+    (0..case.neighbors.unwrap_or(0)).map(line).chain(rules).collect()
 }
 
 /// Changes that do not keep any packet from going round: routes within the table go by another next hop and back,
@@ -171,7 +211,10 @@ pub(super) struct Frame(pub(super) [u8; FRAME]);
 /// The packets of a worker.
 pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
     if let Some(stations) = case.stations {
-        return Ok(stations::frames(stations, case.packets, worker));
+        return Ok(match case.flows {
+            Some(flows) => stations::frames_of(stations, flows, case.packets, worker),
+            None => stations::frames(stations, case.packets, worker),
+        });
     }
     if let Some(flows) = case.flows {
         return Ok(frames_of(flows, case.packets, worker));
@@ -232,11 +275,16 @@ fn is_far<A: artery_table::Address>(address: A) -> bool {
     !OURS.into_iter().any(starts)
 }
 
-/// Packets of flows in random order: each flow has one at least, if there are enough.
-fn frames_of(flows: u32, packets: usize, worker: usize) -> Vec<Frame> {
+/// Numbers of flows in random order: each is there, if there are packets enough.
+pub(super) fn in_random_order(flows: u32, packets: usize, worker: usize) -> Vec<u32> {
     let mut random = Random::new(SEED + 1 + worker as u64);
     let mut numbers: Vec<u32> = (0..packets).map(|n| (n % flows.max(1) as usize) as u32).collect();
     (1..numbers.len()).for_each(|n| numbers.swap(n, random.below(n as u64 + 1) as usize));
+    numbers
+}
+
+/// Packets of flows to a service.
+fn frames_of(flows: u32, packets: usize, worker: usize) -> Vec<Frame> {
     let client = |flow: u32| (Ipv4Addr::from_bits(0x0a80_0000 + (flow >> 14)), 1024 + (flow & 0x3fff) as u16);
     let link = ether(IN, EtherAddr([2, 0, 0, 0, 1, 2]));
     let packet = |flow| {
@@ -244,10 +292,10 @@ fn frames_of(flows: u32, packets: usize, worker: usize) -> Vec<Frame> {
         let ip = ip4().src(from).dst(SERVICE).ttl(HOPS).udp(port, 53).payload([0; 18]);
         filled(&link.clone().ip4(ip).bytes())
     };
-    numbers.into_iter().map(packet).collect()
+    in_random_order(flows, packets, worker).into_iter().map(packet).collect()
 }
 
-fn filled(bytes: &[u8]) -> Frame {
+pub(super) fn filled(bytes: &[u8]) -> Frame {
     Frame(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)))
 }
 

@@ -70,9 +70,10 @@ impl<const AT: usize, const N: usize> Series<AT, N> {
 }
 
 /// The packets of a worker, by what differs in them: from identification to checksum of UDP, from version to destination,
-/// or in both addresses of the link.
+/// in both addresses of the link, or in these and all up to the checksum of UDP.
 enum Packets {
     Link(Series<0, 12>),
+    LinkAndV4(Series<0, 42>),
     V4(Series<18, 24>),
     V6(Series<14, 40>),
 }
@@ -81,6 +82,7 @@ impl Packets {
     fn write(&self, from: usize, frames: &mut IterMut<'_, Packet>) -> usize {
         match self {
             Packets::Link(series) => series.write(from, frames),
+            Packets::LinkAndV4(series) => series.write(from, frames),
             Packets::V4(packets) => packets.write(from, frames),
             Packets::V6(packets) => packets.write(from, frames),
         }
@@ -88,13 +90,14 @@ impl Packets {
     /// Whether a frame is as it must be when it has been sent.
     fn is_done(&self, frame: &[u8; FRAME]) -> bool {
         match self {
-            Packets::Link(_) => was_switched(frame),
+            Packets::Link(_) | Packets::LinkAndV4(_) => was_switched(frame),
             _ => was_forwarded(frame),
         }
     }
     fn len(&self) -> usize {
         match self {
             Packets::Link(frames) => frames.differ.len(),
+            Packets::LinkAndV4(frames) => frames.differ.len(),
             Packets::V4(packets) => packets.differ.len(),
             Packets::V6(packets) => packets.differ.len(),
         }
@@ -108,10 +111,12 @@ pub(super) struct Library(Mutex<Vec<Arc<Packets>>>);
 impl Library {
     /// Puts a worker's packets behind those of others.
     pub(super) fn put(&self, packets: &[Frame]) -> anyhow::Result<()> {
-        let v4 = Series::new(packets).map(Packets::V4);
-        let v4_or_v6 = v4.or_else(|| Series::new(packets).map(Packets::V6));
-        let all =
-            v4_or_v6.or_else(|| Series::new(packets).map(Packets::Link)).context("packets differ in more")?;
+        let all = Series::new(packets)
+            .map(Packets::V4)
+            .or_else(|| Series::new(packets).map(Packets::V6))
+            .or_else(|| Series::new(packets).map(Packets::Link))
+            .or_else(|| Series::new(packets).map(Packets::LinkAndV4))
+            .context("packets differ in more")?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(all));
         Ok(())
     }

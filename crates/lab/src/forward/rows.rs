@@ -1,6 +1,6 @@
 //! The rows: rates beside the yardstick, under changes, of two workers; what each stage takes; what cachegrind counts.
 
-use super::case::{Case, Traffic};
+use super::case::{Case, Meets, Traffic};
 use super::child::{Order, Race, Remote, command};
 use super::churn::Churn;
 use super::circuit::Run;
@@ -58,6 +58,56 @@ fn rows(plan: &Plan) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// Flows of the rows with a filter.
+const FLOWS: [u32; 2] = [1000, 100_000];
+
+/// With a packet filter that keeps states: a switch with the rules of May 2021, and a router with a hundred. All flows are
+/// known, and have a state at either port. Each row is beside the same without the filter.
+pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let cases = |flows: u32| {
+        [None, Some(1000)].map(|stations| {
+            let case = |meets| Case { stations, ..Case::of_flows_that_meet(flows, meets) };
+            let what = if stations.is_some() { "l2-1k-stations" } else { "ip4" };
+            let row = |name: String, meets| Row { name, case: case(meets), least: None, rates: Vec::new() };
+            let (name, filter) = (
+                format!("{what}-{}k-flows", flows / 1000),
+                if stations.is_some() { "link1" } else { "pf100" },
+            );
+            [row(name.clone(), Meets::Nothing), row(format!("{name}-{filter}"), Meets::Filter)]
+        })
+    };
+    let mut rows: Vec<Row> = FLOWS.into_iter().flat_map(cases).flatten().collect();
+    let mut race = Race::start(rows.iter().map(|row| &row.case))?;
+    let yardstick = turns(plan, &mut rows, &mut race)?;
+    if !yardstick.is_empty() {
+        report.rates(Y, 1, &yardstick)?;
+    }
+    for pair in rows.chunks(2) {
+        let [plain, with] = pair else { continue };
+        report.rates(&plain.name, 1, &plain.rates)?;
+        report.rates(&with.name, 1, &with.rates)?;
+        let (row, least) = (format!("{} / without", with.name), 0.8);
+        if with.case.stations.is_some() {
+            report.ratio(&row, &with.rates, &plain.rates, least)?;
+        } else {
+            report.ratio(&format!("{} / y", with.name), &with.rates, &yardstick, 0.4)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets rows take turns, as often as planned. Gives the rates of the yardstick among them.
+fn turns(plan: &Plan, rows: &mut [Row], race: &mut Race) -> anyhow::Result<Vec<f64>> {
+    let mut yardstick = Vec::new();
+    for _ in 0..plan.rounds {
+        yardstick.extend(macswap_rate());
+        for (row, rate) in rows.iter_mut().zip(race.round(plan.time)?) {
+            row.rates.push(rate);
+        }
+    }
+    Ok(yardstick)
 }
 
 /// Rates of all rows that take turns, with the yardstick among them.

@@ -1,14 +1,20 @@
 //! A switch under test as text, and the frames that go round in it.
 //!
 //! Half of the stations are where frames come from, and are learned from them; the other half are where frames go, and
-//! are made known before. Each frame is from one and to one, both drawn at random.
+//! are made known before. Each frame is from one and to one, both drawn at random; or it is of one of so many flows, each
+//! of which is between two stations.
 
-use super::case::Case;
-use super::network::{FRAME, Frame, name, placed};
+use super::case::{Case, Meets};
+use super::network::{FRAME, Frame, filled, in_random_order, name, placed};
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
 use artery_wire::build::{ether, ip4};
+use std::net::Ipv4Addr;
 
+/// The rules of May 2021: a state for each connection.
+const RULES: &str = include_str!("../../../../conf/seed1/pf.conf");
+/// From so many flows on more states are wanted than pf allows if nothing is said.
+const MANY: u32 = 20_000;
 const SEED: u64 = 7;
 /// Stations that are made known by one write.
 const TOGETHER: u32 = 500;
@@ -29,10 +35,11 @@ fn of_side(stations: u32) -> u32 {
 /// The configuration.
 pub(super) fn text(case: &Case, stations: u32) -> String {
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
+    let link1 = if case.meets == Meets::Filter { ", LINK1 true" } else { "" };
     let switch = |n: usize| {
         format!(
             "receive{n} :: FromDevice(in{n}, SNIFFER false, ACTIVE false) -> play{n} :: Play({n}{limit})
-    -> forward{n} :: Veb(PORT in{n}, PORT out{n}, MAXADDR {}); Idle -> [1] forward{n};
+    -> forward{n} :: Veb(PORT in{n}, PORT out{n}, MAXADDR {}{link1}); Idle -> [1] forward{n};
 forward{n} -> odd{n} :: Counter -> Discard;
 forward{n}[1] -> send{n} :: ToDevice(out{n});\n",
             2 * of_side(stations)
@@ -49,9 +56,35 @@ pub(super) fn known(case: &Case, stations: u32) -> Vec<(String, String)> {
         (format!("{}.ifconfig", name("forward", worker)), numbers.iter().map(word).collect::<String>())
     };
     let of = |worker| {
-        numbers.chunks(TOGETHER as usize).map(move |numbers| words(worker, numbers)).collect::<Vec<_>>()
+        let stations = numbers.chunks(TOGETHER as usize).map(move |numbers| words(worker, numbers));
+        stations.chain(rules(case, worker)).collect::<Vec<_>>()
     };
     (0..case.workers).flat_map(of).collect()
+}
+
+/// What loads the rules of a filter.
+fn rules(case: &Case, worker: usize) -> Option<(String, String)> {
+    let limit = match case.flows {
+        // Each flow has a state at either port.
+        Some(flows) if flows >= MANY => format!("set limit states {}\n", 4 * flows),
+        _ => String::new(),
+    };
+    let load = (format!("{}.pf_load", name("forward", worker)), format!("\n{limit}{RULES}"));
+    (case.meets == Meets::Filter).then_some(load)
+}
+
+/// The frames of a worker, of so many flows.
+pub(super) fn frames_of(stations: u32, flows: u32, count: usize, worker: usize) -> Vec<Frame> {
+    let half = of_side(stations);
+    let host = |net: u8, number: u32| Ipv4Addr::from_bits(u32::from(net) << 16 | 10 << 24 | number);
+    let frame = |flow: u32| {
+        // Each station has flows to others, which have other ports.
+        let (from, round) = (flow % half, flow / half);
+        let to = (from * 7 + round) % half;
+        let packet = ip4().src(host(1, from)).dst(host(2, to)).udp(1024 + round as u16, 53).payload([0; 18]);
+        filled(&ether(station(THERE, to), station(HERE, from)).ip4(packet).bytes())
+    };
+    in_random_order(flows, count, worker).into_iter().map(frame).collect()
 }
 
 /// The frames of a worker.
@@ -84,5 +117,19 @@ mod tests {
         let mut back = frames[0].0;
         back[1] = HERE;
         assert!(!was_switched(&back));
+    }
+
+    #[test]
+    fn flows_are_between_stations_and_as_many_as_wanted() {
+        let frames = frames_of(10, 300, 1000, 0);
+        assert!(frames.iter().all(|frame| was_switched(&frame.0)));
+        let distinct = |range: std::ops::Range<usize>| {
+            frames
+                .iter()
+                .map(|frame| frame.0[range.clone()].to_vec())
+                .collect::<std::collections::HashSet<_>>()
+                .len()
+        };
+        assert_eq!((distinct(0..12), distinct(26..38)), (25, 300));
     }
 }

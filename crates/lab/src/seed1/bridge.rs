@@ -167,7 +167,11 @@ impl Bridge {
 }
 
 /// pf, if the router has it.
-struct Pf<'f>(Option<&'f mut (dyn FrameFilter + 'static)>);
+struct Pf<'f> {
+    filter: Option<&'f mut (dyn FrameFilter + 'static)>,
+    /// The port that the frame at hand came by.
+    from: u16,
+}
 
 impl Pf<'_> {
     /// Whether a frame may pass; what isn't IP always may.
@@ -178,14 +182,19 @@ impl Pf<'_> {
         direction: Direction,
         cx: &mut Context<'_>,
     ) -> bool {
-        let Some(filter) = &mut self.0 else { return true };
+        let was_asked = direction == Direction::Out;
+        if !was_asked {
+            self.from = port as u16;
+        }
+        let Some(filter) = &mut self.filter else { return true };
         let is_ip = |ethernet: Ethernet<&[u8]>| {
             ethernet.ether_type() == EtherType::IPV4 || ethernet.ether_type() == EtherType::IPV6
         };
         if !Ethernet::new(packet.data()).is_ok_and(is_ip) {
             return true;
         }
-        let passage = Passage { spot: Spot::Port(port as u16), direction, mark: None, is_tagged: false };
+        let (spot, from) = (Spot::Port(port as u16), self.from);
+        let passage = Passage { spot, direction, from, was_asked, mark: None, is_tagged: false };
         filter.test(packet, &passage, cx)
     }
 }
@@ -258,7 +267,7 @@ impl Element for Bridge {
         if let Some(filter) = &mut filter {
             filter.begin(cx);
         }
-        let served = self.serve(&mut Pf(filter.as_deref_mut()), cx);
+        let served = self.serve(&mut Pf { filter: filter.as_deref_mut(), from: 0 }, cx);
         self.filter = filter;
         served
     }

@@ -1,106 +1,135 @@
-//! From memory to memory: what the old bridge itself costs on one processor, beside the new switch.
+//! In memory, where the switch is all there is: what the old bridge forwards on its one thread, beside the new switch on one
+//! worker and on two.
 //!
-//! Frames go into the switch by one port and leave by the other, from where a cable brings them back to the first. They
-//! are from and to stations that are known: those behind the other port say a word first.
+//! Data goes one way and acknowledgments the other, as in the experiment, between hosts that are an [element](super::ends).
+//! The old bridge always asks pf; the new switch does not, or with link1.
 
-use super::part::classes;
+use super::bridge::BRIDGE;
+use super::ends::ENDS;
+use super::way::PF;
 use crate::program::checked_with;
-use crate::wire::processor::FORWARDER;
 use anyhow::Context as _;
-use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
-use artery_engine::{Handle, Settings, Sink};
-use artery_packet::{BATCH, Batch, Pool};
-use artery_wire::EtherAddr;
-use artery_wire::build::{ether, ip4};
-use clap::ValueEnum;
+use artery_elements::CLASSES;
+use artery_engine::{Class, Classes, Handle, Settings, Sink};
+use artery_lang::args::quote;
+use clap::{Args, ValueEnum};
+use std::fmt;
+use std::sync::OnceLock;
 use std::thread;
-use std::time::Duration;
-use std::time::Instant;
-
-/// Least frames that go round, however few stations there are.
-const LEAST: u32 = 4 * BATCH as u32;
+use std::time::{Duration, Instant};
 
 /// What frames go through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// The old bridge
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum Switch {
+    /// The old bridge, with pf
     Bridge,
     /// The new switch
     Veb,
+    /// The new switch, with pf
+    VebLink1,
 }
 
-impl Switch {
-    fn text(self, stations: u32) -> String {
-        match self {
-            Switch::Bridge => format!("switch :: Bridge(MAXADDR {stations});"),
-            Switch::Veb => format!("switch :: Veb(PORT p0, PORT p1, MAXADDR {stations});"),
-        }
+/// What to measure.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Memory {
+    /// What frames go through
+    pub(super) switch: Switch,
+    /// How many hosts there are, half of them behind either port
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=20_000))]
+    pub(super) hosts: u32,
+    /// How many workers there are; the old bridge uses one of them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(super) workers: u8,
+    /// How long it is measured, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(super) millis: u64,
+}
+
+/// What is measured: the two hosts of 2021, and a thousand.
+pub(super) const IN_MEMORY: [(Switch, u8, u32); 8] = [
+    (Switch::Bridge, 1, 2),
+    (Switch::Veb, 1, 2),
+    (Switch::Veb, 2, 2),
+    (Switch::VebLink1, 1, 2),
+    (Switch::Bridge, 1, 1000),
+    (Switch::Veb, 1, 1000),
+    (Switch::Veb, 2, 1000),
+    (Switch::VebLink1, 1, 1000),
+];
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.switch {
+            Switch::Bridge => "bridge, one thread",
+            Switch::Veb if self.workers == 1 => "veb, one worker",
+            Switch::Veb => "veb, two workers",
+            Switch::VebLink1 => "veb+link1, one worker",
+        };
+        write!(f, "{name}, {} hosts", self.hosts)
     }
 }
 
-/// Millions of frames a second between so many stations, half of them behind each port.
-pub(super) fn rate(switch: Switch, stations: u32, time: Duration) -> anyhow::Result<f64> {
-    let settings = Settings {
-        affinity: Some(FORWARDER),
-        chatter: Sink::buffer(),
-        output: Sink::buffer(),
-        ..Settings::default()
-    };
-    let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
-    router.keep_open();
-    let running = router.start();
-    let handle = running.handle();
-    let measured = measure(&handle, switch, stations, time);
-    handle.write("stop", "true")?;
-    running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
-    measured
+/// All classes, and those of this experiment.
+fn classes() -> Classes {
+    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
+    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&BRIDGE, &ENDS]).collect()))
 }
 
-fn measure(handle: &Handle, switch: Switch, stations: u32, time: Duration) -> anyhow::Result<f64> {
-    let of_side = (stations / 2).max(1);
-    let frames = of_side.max(LEAST);
-    let places = 2 * frames as usize;
-    let ports = handle.resources().get::<Ports>();
-    let [(mut a, b), (c, d), (mut e, f)] = [(); 3].map(|()| memory_pair(places));
-    let pool = Pool::new(2 * places, 8)?;
-    fill(&mut e.tx, pool, (0..of_side).map(|n| frame(station(0, n), station(1, n))))?;
-    fill(&mut a.tx, pool, (0..frames).map(|n| frame(station(1, n % of_side), station(0, n % of_side))))?;
-    for (name, port) in [("a", a), ("b", b), ("c", c), ("d", d), ("f", f)] {
-        ports.insert(name, port);
+impl Memory {
+    /// The words that a child is told it by.
+    pub(super) fn words(&self) -> Vec<String> {
+        let name = self.switch.to_possible_value().map_or(String::new(), |value| value.get_name().into());
+        let Memory { hosts, workers, millis, .. } = self;
+        let options = [("hosts", u64::from(*hosts)), ("workers", u64::from(*workers)), ("millis", *millis)];
+        let options = options.into_iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+        [name].into_iter().chain(options).collect()
     }
-    let text = format!(
-        "{} FromDevice(f) -> [1] switch; switch[0] -> Discard;
-         FromDevice(b) -> switch; switch[1] -> through :: Counter -> ToDevice(c); FromDevice(d) -> ToDevice(a);",
-        switch.text(2 * of_side)
-    );
-    checked_with(classes(), "memory", &text, &[])?.replace(handle)?;
-    let through = || -> anyhow::Result<f64> { Ok(handle.read("through.count", "")?.trim().parse()?) };
-    thread::sleep(time / 4);
-    let (start, before) = (Instant::now(), through()?);
-    thread::sleep(time);
-    Ok((through()? - before) / start.elapsed().as_secs_f64() / 1e6)
-}
 
-fn fill(tx: &mut MemoryTx, pool: &'static Pool, frames: impl Iterator<Item = Vec<u8>>) -> anyhow::Result<()> {
-    let mut batch = Batch::default();
-    for frame in frames {
-        batch.push(pool.packet_from(&frame).context("a pool of twice the frames")?);
-        if batch.len() == BATCH {
-            tx.transmit(&mut batch).context("a ring in memory takes packets")?;
-        }
+    /// Millions of frames of data a second.
+    pub(super) fn rate(&self) -> anyhow::Result<f64> {
+        let settings = Settings {
+            workers: self.workers.into(),
+            affinity: Some(0),
+            frames: (8 * self.hosts as usize + 4096, 2),
+            chatter: Sink::buffer(),
+            output: Sink::buffer(),
+            ..Settings::default()
+        };
+        let rules = tempfile::NamedTempFile::new().context("a file of rules")?;
+        std::fs::write(&rules, PF).context("a file of rules")?;
+        let text = self.text(&rules.path().display().to_string());
+        let router = checked_with(classes(), "memory", &text, &[])?.build(settings)?;
+        router.keep_open();
+        let running = router.start();
+        let handle = running.handle();
+        let measured = self.measure(&handle);
+        handle.write("stop", "true")?;
+        running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
+        measured
     }
-    tx.transmit(&mut batch).context("a ring in memory takes packets")?;
-    Ok(())
-}
 
-fn station(side: u8, number: u32) -> EtherAddr {
-    let [a, b, c, d] = number.to_be_bytes();
-    EtherAddr([2, side, a, b, c, d])
-}
+    fn text(&self, rules: &str) -> String {
+        let (hosts, rules) = (self.hosts, quote(rules));
+        let switch = match self.switch {
+            Switch::Bridge => format!("Bridge(MAXADDR {hosts}, PF {rules})"),
+            Switch::Veb => format!("Veb(PORT p0, PORT p1, MAXADDR {hosts})"),
+            Switch::VebLink1 => format!("Veb(PORT p0, PORT p1, MAXADDR {hosts}, LINK1 true, PF {rules})"),
+        };
+        format!(
+            "ends :: Ends({}); ends -> switch :: {switch}; ends[1] -> [1] switch;
+             switch -> ends; switch[1] -> [1] ends;",
+            hosts / 2
+        )
+    }
 
-fn frame(to: EtherAddr, from: EtherAddr) -> Vec<u8> {
-    let ip = ip4().src("10.0.0.1").dst("10.0.0.2").ttl(64).udp(1234, 4321).payload([0; 18]);
-    ether(to, from).ip4(ip).bytes()
+    fn measure(&self, handle: &Handle) -> anyhow::Result<f64> {
+        let time = Duration::from_millis(self.millis);
+        let data = || -> anyhow::Result<f64> { Ok(handle.read("ends.data", "")?.trim().parse()?) };
+        thread::sleep(time / 4);
+        let (start, before) = (Instant::now(), data()?);
+        thread::sleep(time);
+        Ok((data()? - before) / start.elapsed().as_secs_f64() / 1e6)
+    }
 }
 
 #[cfg(test)]
@@ -108,10 +137,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_go_round_by_both() {
-        for switch in [Switch::Bridge, Switch::Veb] {
-            let rate = rate(switch, 100, Duration::from_millis(40)).unwrap();
-            assert!(rate > 0.05, "{switch:?}: {rate}");
+    fn data_goes_through_all_of_them_on_one_worker_and_on_two() {
+        for switch in [Switch::Bridge, Switch::Veb, Switch::VebLink1] {
+            for (workers, hosts) in [(1, 2), (2, 600)] {
+                let memory = Memory { switch, hosts, workers, millis: 40 };
+                assert!(memory.rate().unwrap() > 0.05, "{memory:?}");
+            }
         }
+    }
+
+    #[test]
+    fn a_child_is_told_everything() {
+        #[derive(clap::Parser)]
+        struct Child {
+            #[command(flatten)]
+            memory: Memory,
+        }
+        let memory = Memory { switch: Switch::VebLink1, hosts: 7, workers: 2, millis: 9 };
+        let words = ["child".to_string()].into_iter().chain(memory.words());
+        assert_eq!(<Child as clap::Parser>::parse_from(words).memory, memory);
     }
 }

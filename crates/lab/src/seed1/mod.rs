@@ -6,6 +6,7 @@
 
 mod addresses;
 mod bridge;
+mod ends;
 mod memory;
 mod part;
 mod plan;
@@ -14,12 +15,16 @@ mod way;
 
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
+use crate::cachegrind::finish;
 use crate::machine::Machine;
+use crate::program;
 use crate::results::{Delivery, number};
 use crate::rig::{Result, Rig, RigError};
 use crate::voice::progress;
 use crate::wire::bed::Bed;
 use crate::wire::processor::threads;
+use anyhow::Context as _;
+use memory::{IN_MEMORY, Memory};
 use plan::Plan;
 use report::{FRAMES, Figure, Links, Report};
 use std::time::Instant;
@@ -31,11 +36,28 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     let machine = Machine::here();
     delivery.begin(&machine)?;
     let mut report = Report::new(machine, plan);
+    in_memory(&plan, &mut report)?;
     match Rig::new("seed1") {
         Ok(_) => over_the_wire(&plan, &mut report),
         Err(error) => report.skip("everything over the wire", &error.to_string()),
     }
     delivery.deliver(&report)
+}
+
+/// Each switch of [`IN_MEMORY`] by turns, in a process of its own.
+fn in_memory(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let (rounds, time) = plan.memory;
+    for _ in 0..rounds {
+        for (switch, workers, hosts) in IN_MEMORY {
+            let memory = Memory { switch, workers, hosts, millis: time.as_millis() as u64 };
+            progress(&format!("in memory: {memory}"));
+            let mut command = std::process::Command::new(program::this()?);
+            let output = finish(command.args([SUBCOMMAND, "memory"]).args(memory.words()))?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            report.add_memory(memory, said.trim().parse().with_context(|| format!("'{said}' is no rate"))?);
+        }
+    }
+    Ok(())
 }
 
 fn over_the_wire(plan: &Plan, report: &mut Report) {

@@ -1,7 +1,7 @@
 //! What runs in a process of its own: the old bridge inside a host, and what is measured in memory.
 
 use super::bridge::BRIDGE;
-use super::memory::{self, Switch};
+use super::memory::Memory;
 use crate::program::checked_with;
 use crate::voice::print;
 use artery_elements::CLASSES;
@@ -9,7 +9,6 @@ use artery_engine::{Class, Classes, Settings, Sink};
 use artery_lang::args::quote;
 use clap::Subcommand;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// The hidden subcommand that carries out a part.
 pub const SUBCOMMAND: &str = "seed1-part";
@@ -28,21 +27,12 @@ pub enum Part {
         #[arg(required = true)]
         ports: Vec<String>,
     },
-    /// Say how many millions of frames a second a switch forwards from memory to memory
-    Memory {
-        /// What frames go through
-        switch: Switch,
-        /// How many stations there are
-        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
-        stations: u32,
-        /// How long it is measured, in milliseconds
-        #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-        millis: u64,
-    },
+    /// Say how many millions of frames of data a second a switch forwards in memory
+    Memory(Memory),
 }
 
-/// All classes, and those of this experiment.
-pub(crate) fn classes() -> Classes {
+/// All classes, and the old bridge.
+fn classes() -> Classes {
     static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
     Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&BRIDGE]).collect()))
 }
@@ -51,10 +41,7 @@ pub(crate) fn classes() -> Classes {
 pub fn run(part: &Part) -> anyhow::Result<()> {
     match part {
         Part::Bridge { pf, ports } => forward(pf, ports),
-        Part::Memory { switch, stations, millis } => {
-            let rate = memory::rate(*switch, *stations, Duration::from_millis(*millis))?;
-            Ok(print(&format!("{rate:.3}"))?)
-        }
+        Part::Memory(memory) => Ok(print(&format!("{:.3}", memory.rate()?))?),
     }
 }
 

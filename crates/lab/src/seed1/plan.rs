@@ -11,11 +11,19 @@ pub(super) struct Plan {
     pub(super) seconds: u32,
     /// How long frames are sent.
     pub(super) trial: Duration,
+    /// Turns of each switch in memory, and how long one is.
+    pub(super) memory: (usize, Duration),
 }
 
 impl Plan {
     /// As long as in 2021, three times.
-    pub(super) const FULL: Plan = Plan { rounds: 3, seconds: 10, trial: Duration::from_secs(2) };
+    pub(super) const FULL: Plan =
+        Plan { rounds: 3, seconds: 10, trial: Duration::from_secs(2), memory: (7, Duration::from_secs(1)) };
     /// Enough to see whether something is wrong.
-    pub(super) const QUICK: Plan = Plan { rounds: 1, seconds: 3, trial: Duration::from_millis(500) };
+    pub(super) const QUICK: Plan = Plan {
+        rounds: 1,
+        seconds: 3,
+        trial: Duration::from_millis(500),
+        memory: (3, Duration::from_millis(300)),
+    };
 }
