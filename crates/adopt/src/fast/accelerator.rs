@@ -1,4 +1,5 @@
 //! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
+use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, MOST_PORTS, PortRecord, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
@@ -254,9 +255,14 @@ impl Accelerator {
         self.hops.take_used(&self.memory)
     }
 
-    /// What [`decide`](super::decide) looks into.
-    pub fn tables(&self) -> (&Memory, artery_table::Fib4FastReader, artery_table::Fib6Reader) {
-        (&self.memory, self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader())
+    /// What becomes of a frame that comes by an adopted interface: what its program does, done here. None where there is no
+    /// such interface.
+    pub fn decide(&mut self, link: u32, frame: &[u8]) -> Option<Decision> {
+        let port = self.attached.get(&link)?.port;
+        let (ipv4, ipv6) = (self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader());
+        let tables = Tables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6 };
+        // Nothing changes meanwhile: whoever changes something has to borrow all of this.
+        Some(decide(&tables, &self.domain.reader().turn(), port, frame))
     }
 
     fn load(&self, port: u32, mode: Mode) -> io::Result<OwnedFd> {

@@ -1,5 +1,7 @@
 //! A network namespace for a test, and questions to its kernel.
 pub(crate) mod question;
+pub(crate) mod storm;
+pub(crate) mod wire;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
