@@ -5,7 +5,7 @@
 //! `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
 use crate::machine::Machine;
 use crate::program::{artery, checked, tool};
-use crate::results::{Align, Manner, Measurement, Table, number, write_json_lines};
+use crate::results::{Align, Manner, Measurement, Table, json_lines, number};
 use crate::voice::{print, progress};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{Settings, Sink};
@@ -38,7 +38,7 @@ pub fn run(manner: Manner) -> anyhow::Result<()> {
     rivals(effort, &mut report)?;
     two_workers(effort, &mut report)?;
     if manner.json {
-        return Ok(write_json_lines(&report.measurements, std::io::stdout())?);
+        return Ok(print(json_lines(&report.measurements)?.trim_end())?);
     }
     Ok(report.print()?)
 }

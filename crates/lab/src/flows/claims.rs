@@ -4,7 +4,7 @@ use super::churn::RATES;
 use super::crossover::{self, Who};
 use super::moved;
 use super::report::Figures;
-use crate::results::{Finding, Summary, Verdict, number};
+use crate::results::{Summary, Verdict, number};
 use artery_table::balance::Method;
 use artery_table::flow::Scope;
 
@@ -22,13 +22,6 @@ pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
         no_accelerator(figures),
         renewals(figures),
     ]
-}
-
-fn verdict(claim: &'static str, found: Option<(bool, String)>, missing: &str) -> Verdict {
-    match found {
-        Some((holds, why)) => Verdict { claim, finding: holds.into(), why },
-        None => Verdict { claim, finding: Finding::NotMeasured, why: missing.into() },
-    }
 }
 
 pub(super) fn median(runs: &[f64]) -> f64 {
@@ -50,7 +43,7 @@ fn memory(figures: &Figures) -> Verdict {
         let bytes = median(&row.bytes);
         (bytes < 1.3e9, format!("{} MB, {:.1} bytes a flow", number(bytes / 1e6), bytes / 16e6))
     });
-    verdict(claim, found, "so many were not made")
+    Verdict::judged(claim, found, "so many were not made")
 }
 
 fn installs(figures: &Figures) -> Verdict {
@@ -62,7 +55,7 @@ fn installs(figures: &Figures) -> Verdict {
         });
         (slowest >= 5.0, text.collect::<Vec<_>>().join(", "))
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 fn of_maglev(figures: &Figures) -> impl Iterator<Item = &moved::Row> {
@@ -76,7 +69,7 @@ fn maglev(figures: &Figures) -> Verdict {
         let text = gone().map(|(members, percent)| format!("{percent:.2} % with {members} members"));
         (most <= 1.0, text.collect::<Vec<_>>().join(", "))
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 fn state(figures: &Figures) -> Verdict {
@@ -89,7 +82,7 @@ fn state(figures: &Figures) -> Verdict {
             format!("{} % at most, in {cases} cases of a method and a number of members", number(most)),
         )
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 fn share(figures: &Figures, claim: &'static str, flows: u32, goal: f64) -> Verdict {
@@ -99,7 +92,7 @@ fn share(figures: &Figures, claim: &'static str, flows: u32, goal: f64) -> Verdi
         let Summary { median, min, max, .. } = Summary::of(&shares);
         (median >= goal, format!("{median:.2} ({min:.2} to {max:.2})"))
     });
-    verdict(claim, found, "DPDK's testpmd is not installed, or there are no huge pages")
+    Verdict::judged(claim, found, "DPDK's testpmd is not installed, or there are no huge pages")
 }
 
 fn pauses(figures: &Figures) -> Verdict {
@@ -111,7 +104,7 @@ fn pauses(figures: &Figures) -> Verdict {
             format!("at most {}", text.collect::<Vec<_>>().join(", ")),
         )
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 fn flood(figures: &Figures) -> Verdict {
@@ -128,7 +121,7 @@ fn flood(figures: &Figures) -> Verdict {
         });
         (least >= 90.0, text.collect::<Vec<_>>().join(", "))
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 /// How many times as long a packet takes by a table with room for all, of this scope, as by the FIB alone.
@@ -153,7 +146,7 @@ fn no_accelerator(figures: &Figures) -> Verdict {
             format!("a packet takes {fewest:.2} to {most:.2} times as long, every flow being in the table");
         (fewest >= 1.0, times + &faster.collect::<String>())
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 fn renewals(figures: &Figures) -> Verdict {
@@ -171,7 +164,7 @@ fn renewals(figures: &Figures) -> Verdict {
         });
         (least >= 0.5, text.collect::<Vec<_>>().join(", "))
     });
-    verdict(claim, found, "no figures")
+    Verdict::judged(claim, found, "no figures")
 }
 
 #[cfg(test)]
@@ -183,6 +176,7 @@ mod tests {
     use super::super::sizes;
     use super::super::traffic::Distribution;
     use super::*;
+    use crate::results::Finding;
 
     /// Figures by which every claim holds.
     fn as_promised() -> Figures {
@@ -240,14 +234,14 @@ mod tests {
         }
     }
 
-    fn failing(figures: &Figures) -> Vec<&'static str> {
+    fn failing(figures: &Figures) -> Vec<String> {
         let verdicts = judge(figures).into_iter();
         verdicts.filter(|verdict| verdict.finding != Finding::Holds).map(|verdict| verdict.claim).collect()
     }
 
     #[test]
     fn promises_that_are_kept_hold() {
-        assert_eq!(failing(&as_promised()), Vec::<&str>::new());
+        assert_eq!(failing(&as_promised()), Vec::<String>::new());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::routers::Routers;
 use super::traffic::Distribution;
 use super::{churn, crossover, flood, moved, pauses, sizes};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, list, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_table::flow::Scope;
 
 /// All figures.
@@ -63,7 +63,11 @@ impl Findings for Report {
         for (heading, table, remark) in self.sections() {
             text += &format!("\n## {heading}\n\n{table}\n{remark}\n");
         }
-        text + &list(&judge(&self.figures))
+        text + &list(&self.verdicts())
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        judge(&self.figures)
     }
 
     fn measurements(&self) -> Vec<Measurement> {

@@ -2,7 +2,7 @@
 
 use super::circuit::Run;
 use crate::machine::Machine;
-use crate::results::{Align, Measurement, Summary, Table, number, write_json_lines};
+use crate::results::{Align, Measurement, Summary, Table, json_lines, number};
 use crate::voice::{print, progress};
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl Report {
         let measurement = Measurement::of("forward", row, unit, values).cpu(&self.machine.cpu);
         progress(&format!("{row}: {} {unit}", number(measurement.value)));
         if self.json {
-            write_json_lines(std::slice::from_ref(&measurement), std::io::stdout())?;
+            print(json_lines(&[&measurement])?.trim_end())?;
         }
         self.measurements.push(measurement);
         Ok(())

@@ -1,5 +1,5 @@
 //! How much of an experiment is wanted, in which form, and where: options that experiments share, and what obeys them.
-use super::{Measurement, write_json_lines};
+use super::{Measurement, Verdict, json_lines};
 use crate::machine::Machine;
 use crate::voice::{print, progress};
 use anyhow::Context as _;
@@ -74,9 +74,12 @@ pub(crate) trait Findings {
 
     /// The figures as JSON, one a line.
     fn json(&self) -> anyhow::Result<String> {
-        let mut bytes = Vec::new();
-        write_json_lines(&self.measurements(), &mut bytes)?;
-        Ok(String::from_utf8(bytes)?)
+        json_lines(&self.measurements())
+    }
+
+    /// Claims, each judged.
+    fn verdicts(&self) -> Vec<Verdict> {
+        Vec::new()
     }
 
     /// Charts, by the names of their files.
@@ -88,6 +91,8 @@ pub(crate) trait Findings {
 fn files<F: Findings>(findings: &F) -> anyhow::Result<Vec<(String, String)>> {
     let mut files =
         vec![(format!("{}.jsonl", F::NAME), findings.json()?), (format!("{}.md", F::NAME), findings.text())];
+    let verdicts = json_lines(&findings.verdicts())?;
+    files.extend((!verdicts.is_empty()).then(|| (format!("{}.claims.jsonl", F::NAME), verdicts)));
     files.extend(findings.charts());
     Ok(files)
 }

@@ -1,16 +1,32 @@
 //! Claims of others, or promises of our own, and whether they hold here.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Whether a claim holds, and why.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What is claimed.
-    pub claim: &'static str,
+    pub claim: String,
     /// Whether it holds.
     pub finding: Finding,
     /// The figures that say so.
     pub why: String,
+}
+
+impl Verdict {
+    /// A verdict, with the figures that say so.
+    pub fn new(claim: &str, finding: impl Into<Finding>, why: impl Into<String>) -> Verdict {
+        Verdict { claim: claim.into(), finding: finding.into(), why: why.into() }
+    }
+
+    /// The verdict of what was found, or else why nobody can say.
+    pub fn judged(claim: &str, found: Option<(bool, String)>, missing: &str) -> Verdict {
+        match found {
+            Some((holds, why)) => Verdict::new(claim, holds, why),
+            None => Verdict::new(claim, Finding::NotMeasured, missing),
+        }
+    }
 }
 
 /// Claims as a list in Markdown, under a heading.
@@ -23,7 +39,7 @@ pub(crate) fn list(verdicts: &[Verdict]) -> String {
 }
 
 /// What was found of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Finding {
     /// It is so here.
     Holds,

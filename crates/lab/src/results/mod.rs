@@ -14,7 +14,6 @@ pub use table::{Align, Table, number};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 /// One measured quantity: the median of several runs, and how far they were apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,13 +116,10 @@ impl Summary {
     }
 }
 
-/// Writes measurements as JSON, one a line.
-pub fn write_json_lines(measurements: &[Measurement], mut to: impl Write) -> io::Result<()> {
-    for measurement in measurements {
-        let line = serde_json::to_string(measurement).map_err(io::Error::other)?;
-        writeln!(to, "{line}")?;
-    }
-    Ok(())
+/// Measurements or verdicts as JSON, one a line.
+pub fn json_lines<T: Serialize>(all: &[T]) -> anyhow::Result<String> {
+    let lines: Result<Vec<String>, _> = all.iter().map(serde_json::to_string).collect();
+    Ok(lines?.into_iter().map(|line| line + "\n").collect())
 }
 
 #[cfg(test)]
@@ -143,9 +139,7 @@ mod tests {
         let one =
             Measurement::of("seed3", "E2", "packets/s", &[1.5, 2.5]).param("burst", 1).notes("a \"note\"");
         let two = Measurement::of("seed3", "E4", "ns", &[3.0]).cpu("AMD EPYC").threads(2);
-        let mut written = Vec::new();
-        write_json_lines(&[one.clone(), two.clone()], &mut written).unwrap();
-        let text = String::from_utf8(written).unwrap();
+        let text = json_lines(&[one.clone(), two.clone()]).unwrap();
         let read: Vec<Measurement> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, [one, two]);
     }

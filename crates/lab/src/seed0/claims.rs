@@ -58,11 +58,7 @@ fn compare(
             reasons.push(format!("{table} {} {}: {sign}, {why}", scenario.destinations.name(), mode.name()));
         }
     }
-    Verdict {
-        claim,
-        finding: (held == all).into(),
-        why: format!("in {held} of {all} cases; {}", reasons.join("; ")),
-    }
+    Verdict::new(claim, held == all, format!("in {held} of {all} cases; {}", reasons.join("; ")))
 }
 
 fn levels<'a>(report: &'a Report, table: &str, strides: &str) -> Option<&'a Levels> {
@@ -78,11 +74,7 @@ fn same_memory(report: &Report) -> Option<Verdict> {
     let (eights, sixteen) = (levels(report, FULL, "8/8/8/8")?.bytes, levels(report, FULL, "16/8/8")?.bytes);
     let holds = eights.abs_diff(sixteen) * 50 < sixteen;
     let why = format!("heaps of {:.1} and {:.1} MB", megabytes(eights), megabytes(sixteen));
-    Some(Verdict {
-        claim: "3. 8/8/8/8 takes as much memory as 16/8/8, with a level more",
-        finding: holds.into(),
-        why,
-    })
+    Some(Verdict::new("3. 8/8/8/8 takes as much memory as 16/8/8, with a level more", holds, why))
 }
 
 fn like_radix(report: &Report) -> Option<Verdict> {
@@ -91,52 +83,49 @@ fn like_radix(report: &Report) -> Option<Verdict> {
     let art = levels(report, FULL, "8/4x6")?.bytes_2016 + prefixes * 32;
     let radix = prefixes * 96;
     let ratio = art as f64 / radix as f64;
-    Some(Verdict {
-        claim: "4. 8/4x6 takes as much memory as the radix tree on a full feed",
-        finding: (0.67..1.5).contains(&ratio).into(),
-        why: format!(
+    Some(Verdict::new(
+        "4. 8/4x6 takes as much memory as the radix tree on a full feed",
+        (0.67..1.5).contains(&ratio),
+        format!(
             "with pointers and nodes as then {:.1} and {:.1} MB: {ratio:.2}; here ART takes {:.1} MB",
             megabytes(art),
             megabytes(radix),
             megabytes(levels(report, FULL, "8/4x6")?.bytes)
         ),
-    })
+    ))
 }
 
 fn fifty_more(report: &Report) -> Option<Verdict> {
     let (small, great) = (levels(report, FULL, "8/4x6")?, levels(report, FULL, "16/8/8")?);
     let then = megabytes(great.bytes_2016.saturating_sub(small.bytes_2016));
     let here = megabytes(great.bytes.saturating_sub(small.bytes));
-    Some(Verdict {
-        claim: "5. on a full feed 16/8/8 takes 50 MB more than 8/4x6 (180 and 130 MB with everything)",
-        finding: (25.0..100.0).contains(&then).into(),
-        why: format!(
-            "{then:.1} MB more with the pointers of then and the routes of now; {here:.1} MB with ours"
-        ),
-    })
+    Some(Verdict::new(
+        "5. on a full feed 16/8/8 takes 50 MB more than 8/4x6 (180 and 130 MB with everything)",
+        (25.0..100.0).contains(&then),
+        format!("{then:.1} MB more with the pointers of then and the routes of now; {here:.1} MB with ours"),
+    ))
 }
 
 fn unfragmented(report: &Report) -> Option<Verdict> {
     let (small, great) = (levels(report, AS_RUN, "8/4x6")?, levels(report, AS_RUN, "16/8/8")?);
     let more = great.bytes_2016.abs_diff(small.bytes_2016);
-    Some(Verdict {
-        claim: "6. 11/16 does not fragment the table: memory hardly differs",
-        finding: (more < 2 << 20).into(),
-        why: format!(
+    Some(Verdict::new(
+        "6. 11/16 does not fragment the table: memory hardly differs",
+        more < 2 << 20,
+        format!(
             "{:.3} and {:.3} MB then, of which one root of 16 bits is 1.049; {:.3} and {:.3} MB here",
             megabytes(small.bytes_2016),
             megabytes(great.bytes_2016),
             megabytes(small.bytes),
             megabytes(great.bytes)
         ),
-    })
+    ))
 }
 
 fn while_others_forward(heaps: Option<Heaps>) -> Verdict {
     let claim = "7. a heap of 16 bits (1 MiB) can't be allocated while other processors forward";
     let Some(Heaps { came_and_went, refused, lookups, inside, missed, wrong }) = heaps else {
-        let why = "a writer and a reader need a processor each".into();
-        return Verdict { claim, finding: Finding::NotMeasured, why };
+        return Verdict::new(claim, Finding::NotMeasured, "a writer and a reader need a processor each");
     };
     let is_in_order = refused == 0 && missed == 0 && wrong == 0;
     let finding = match is_in_order && (came_and_went == 0 || inside == 0) {
@@ -148,7 +137,7 @@ fn while_others_forward(heaps: Option<Heaps>) -> Verdict {
          lookups on another thread meanwhile, {inside} found the route in such a heap, {missed} found none, {wrong} a \
          wrong one"
     );
-    Verdict { claim, finding, why }
+    Verdict::new(claim, finding, why)
 }
 
 #[cfg(test)]

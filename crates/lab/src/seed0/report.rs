@@ -7,7 +7,7 @@ use super::tables::Levels;
 use crate::fib::Checked;
 use crate::fib::engine::Mode;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, list, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 
 /// Lookups in a closed loop.
 pub(super) struct ClosedRow {
@@ -73,7 +73,11 @@ impl Findings for Report {
         text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
                  were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
         text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
-        text + &list(&judge(self))
+        text + &list(&self.verdicts())
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        judge(self)
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -327,7 +331,7 @@ fn quartiles(runs: &[f64]) -> (f64, f64) {
 mod tests {
     use super::super::scenario::{AS_RUN, Destinations};
     use super::*;
-    use crate::results::{Finding, Verdict};
+    use crate::results::Finding;
 
     fn report(art: f64) -> Report {
         with_rates(art, 30.0, 40.0)

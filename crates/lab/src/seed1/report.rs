@@ -178,7 +178,68 @@ impl Report {
         self.median(links, way).map_or("-".into(), number)
     }
 
-    fn claims(&self) -> Vec<Verdict> {
+    /// Judges the median of ratios of turns that followed one another in memory.
+    fn times_bridge(&self, claim: &'static str, row: (Switch, u8, u32), least: f64) -> Verdict {
+        let runs = |row| self.memory(row).map(|(_, runs)| runs);
+        let ratios: Vec<f64> = match (runs(row), runs((Switch::Bridge, 1, row.2))) {
+            (Some(ours), Some(theirs)) => {
+                ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
+            }
+            _ => Vec::new(),
+        };
+        if ratios.is_empty() {
+            return Verdict::new(claim, Finding::NotMeasured, "one of both did not run");
+        }
+        let Summary { median, min, max, .. } = Summary::of(&ratios);
+        let why = format!("in memory, {median:.2} times ({min:.2} to {max:.2})");
+        Verdict::new(claim, median >= least, why)
+    }
+
+    fn threads(&self, claim: &'static str, way: Way, holds: impl Fn(usize) -> bool) -> Verdict {
+        match self.middle(Links::Frames, way) {
+            Some(figure) => {
+                let why = format!("threads at work: {}", threads(way, figure));
+                Verdict::new(claim, holds(figure.busy().count()), why)
+            }
+            None => Verdict::new(claim, Finding::NotMeasured, "it did not run"),
+        }
+    }
+
+    fn chart(&self, links: Links) -> String {
+        let mut chart = Chart::new(&format!("TCP between two hosts by {links}"), "Mbit/s, more is better");
+        for way in ALL {
+            if let Some(runs) = self.received(links, way) {
+                let Summary { median, min, max, .. } = Summary::of(&runs);
+                chart = chart.bar(way.name(), median, Some((min, max)));
+            }
+            if let Some(published) = way.published().filter(|_| links == Links::Gigabit) {
+                chart = chart.reference(&format!("{}, 2021", way.name()), published.receiver);
+            }
+        }
+        chart.svg()
+    }
+}
+
+impl Findings for Report {
+    const NAME: &'static str = "seed1";
+
+    fn text(&self) -> String {
+        let Plan { rounds, seconds, .. } = self.plan;
+        let mut text = format!(
+            "# Seed 1: veb and bridge as in May 2021\n\n{}.\n{}; TCP by iperf3 for {seconds} s, default \
+             offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 between two hosts by Ethernet of 1 Gbit/s.\n\n",
+            self.machine,
+            how_often(rounds),
+        );
+        ALL.iter().for_each(|way| text += &format!("- *{}*: {}\n", way.name(), way.what()));
+        text += &format!("\n{}\n{}", self.table(), EXPLAINED);
+        text += &format!("\n{}\n{}", self.memory_table(), EXPLAINED_MEMORY);
+        text += &list(&self.verdicts());
+        self.remarks.iter().for_each(|line| text += &format!("\n{line}\n"));
+        text
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
         let gigabit = |way| self.median(Links::Gigabit, way);
         let (free, framed) =
             (|way| self.median(Links::Unlimited, way), |way| self.median(Links::Frames, way));
@@ -233,67 +294,6 @@ impl Report {
             ),
             self.times_bridge("the same between a thousand hosts", (Switch::Veb, 2, 1000), 2.2),
         ]
-    }
-
-    /// Judges the median of ratios of turns that followed one another in memory.
-    fn times_bridge(&self, claim: &'static str, row: (Switch, u8, u32), least: f64) -> Verdict {
-        let runs = |row| self.memory(row).map(|(_, runs)| runs);
-        let ratios: Vec<f64> = match (runs(row), runs((Switch::Bridge, 1, row.2))) {
-            (Some(ours), Some(theirs)) => {
-                ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
-            }
-            _ => Vec::new(),
-        };
-        if ratios.is_empty() {
-            return Verdict { claim, finding: Finding::NotMeasured, why: "one of both did not run".into() };
-        }
-        let Summary { median, min, max, .. } = Summary::of(&ratios);
-        let why = format!("in memory, {median:.2} times ({min:.2} to {max:.2})");
-        Verdict { claim, finding: (median >= least).into(), why }
-    }
-
-    fn threads(&self, claim: &'static str, way: Way, holds: impl Fn(usize) -> bool) -> Verdict {
-        match self.middle(Links::Frames, way) {
-            Some(figure) => {
-                let why = format!("threads at work: {}", threads(way, figure));
-                Verdict { claim, finding: holds(figure.busy().count()).into(), why }
-            }
-            None => Verdict { claim, finding: Finding::NotMeasured, why: "it did not run".into() },
-        }
-    }
-
-    fn chart(&self, links: Links) -> String {
-        let mut chart = Chart::new(&format!("TCP between two hosts by {links}"), "Mbit/s, more is better");
-        for way in ALL {
-            if let Some(runs) = self.received(links, way) {
-                let Summary { median, min, max, .. } = Summary::of(&runs);
-                chart = chart.bar(way.name(), median, Some((min, max)));
-            }
-            if let Some(published) = way.published().filter(|_| links == Links::Gigabit) {
-                chart = chart.reference(&format!("{}, 2021", way.name()), published.receiver);
-            }
-        }
-        chart.svg()
-    }
-}
-
-impl Findings for Report {
-    const NAME: &'static str = "seed1";
-
-    fn text(&self) -> String {
-        let Plan { rounds, seconds, .. } = self.plan;
-        let mut text = format!(
-            "# Seed 1: veb and bridge as in May 2021\n\n{}.\n{}; TCP by iperf3 for {seconds} s, default \
-             offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 between two hosts by Ethernet of 1 Gbit/s.\n\n",
-            self.machine,
-            how_often(rounds),
-        );
-        ALL.iter().for_each(|way| text += &format!("- *{}*: {}\n", way.name(), way.what()));
-        text += &format!("\n{}\n{}", self.table(), EXPLAINED);
-        text += &format!("\n{}\n{}", self.memory_table(), EXPLAINED_MEMORY);
-        text += &list(&self.claims());
-        self.remarks.iter().for_each(|line| text += &format!("\n{line}\n"));
-        text
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -356,9 +356,9 @@ fn ratio(
     match (figure, of) {
         (Some(figure), Some(of)) if of > 0.0 => {
             let why = format!("{} to {} Mbit/s, {:.2} {what}", number(figure), number(of), figure / of);
-            Verdict { claim, finding: holds(figure / of).into(), why }
+            Verdict::new(claim, holds(figure / of), why)
         }
-        _ => Verdict { claim, finding: Finding::NotMeasured, why: "one of both did not run".into() },
+        _ => Verdict::new(claim, Finding::NotMeasured, "one of both did not run"),
     }
 }
 
@@ -413,7 +413,7 @@ mod tests {
             let rate = if switch == Switch::Bridge { 1.0 } else { 2.5 };
             report.add_memory(Memory { switch, workers, hosts, millis: 1 }, rate);
         }
-        for verdict in report.claims() {
+        for verdict in report.verdicts() {
             assert_eq!(verdict.finding, Finding::Holds, "{verdict:?}");
         }
     }
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn others_are_judged_otherwise_and_nothing_is_said_of_what_did_not_run() {
         let report = measured(&[(Way::Bridge, 900.0, &[99.0, 98.0]), (Way::Veb, 909.0, &[40.0])]);
-        let findings: Vec<Finding> = report.claims().into_iter().map(|verdict| verdict.finding).collect();
+        let findings: Vec<Finding> = report.verdicts().into_iter().map(|verdict| verdict.finding).collect();
         let (no, unknown) = (Finding::DoesNotHold, Finding::NotMeasured);
         assert_eq!(findings, [unknown, no, unknown, unknown, no, no, unknown, unknown, unknown]);
     }

@@ -6,7 +6,7 @@ use super::figures::{Counted, Figures, Point};
 use super::plan::{DRIVERS, NEIGHBORS};
 use super::workload::Workload;
 use super::writes::Writes;
-use crate::results::{Finding, Verdict, number};
+use crate::results::{Verdict, number};
 
 const DRIVER: u32 = DRIVERS[1];
 /// Stores for a packet by instructions that also load, which are fewer than this: counts are added to once a batch. With one
@@ -47,10 +47,7 @@ struct Judge<'a> {
 }
 
 fn verdict(claim: &'static str, found: Option<(bool, String)>) -> Verdict {
-    match found {
-        Some((holds, why)) => Verdict { claim, finding: holds.into(), why },
-        None => Verdict { claim, finding: Finding::NotMeasured, why: "figures are missing".into() },
-    }
+    Verdict::judged(claim, found, "figures are missing")
 }
 
 impl Judge<'_> {
@@ -381,6 +378,7 @@ pub(super) mod tests {
     use super::super::workload::Verified;
     use super::*;
     use crate::cachegrind::Count;
+    use crate::results::Finding;
 
     /// Figures as the paper would have them, on eight processors.
     pub(crate) fn as_claimed() -> Figures {
@@ -433,14 +431,14 @@ pub(super) mod tests {
         engines.flat_map(|engine| [1, 2, 4, 8].into_iter().flat_map(move |n| DRIVERS.map(|d| (engine, n, d))))
     }
 
-    fn failing(figures: &Figures) -> Vec<&'static str> {
+    fn failing(figures: &Figures) -> Vec<String> {
         let all = judge(figures, 8).into_iter();
         all.filter(|verdict| verdict.finding != Finding::Holds).map(|verdict| verdict.claim).collect()
     }
 
     #[test]
     fn figures_of_the_paper_bear_its_claims_out() {
-        assert_eq!(failing(&as_claimed()), Vec::<&str>::new());
+        assert_eq!(failing(&as_claimed()), Vec::<String>::new());
     }
 
     /// Changes one thing, and says which claim falls.

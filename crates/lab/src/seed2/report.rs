@@ -9,7 +9,7 @@ use super::figures::{Figures, Point, mean};
 use super::plan::{DRIVERS, NEIGHBORS, Plan};
 use super::workload::Workload;
 use crate::machine::Machine;
-use crate::results::{Align, Findings, Measurement, Summary, Table, list, number};
+use crate::results::{Align, Findings, Measurement, Summary, Table, Verdict, list, number};
 
 /// See the module.
 pub(super) struct Report {
@@ -55,7 +55,11 @@ impl Findings for Report {
         text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
         text += &format!("\n## Deleting a network: milliseconds, the least\n\n{}", self.deletion_table());
         text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
-        text + &list(&judge(&self.figures, self.machine.cores))
+        text + &list(&self.verdicts())
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        judge(&self.figures, self.machine.cores)
     }
 
     fn measurements(&self) -> Vec<Measurement> {

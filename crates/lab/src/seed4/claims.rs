@@ -34,11 +34,11 @@ pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
         exact_counters(figures),
         fifo_misses(figures),
         fifo_times(figures),
-        Verdict {
-            claim: "builds for one thread and for several differ by less than 5 %",
-            finding: Finding::NotMeasured,
-            why: "there is one build, and no lock on a packet's way in it".into(),
-        },
+        Verdict::new(
+            "builds for one thread and for several differ by less than 5 %",
+            Finding::NotMeasured,
+            "there is one build, and no lock on a packet's way in it",
+        ),
     ]
 }
 
@@ -59,14 +59,12 @@ fn whoever_counts(
     };
     let reasons = judged.iter().map(|(by, _, why)| format!("{}: {why}", by.name()));
     let why = reasons.collect::<Vec<_>>().join("; ");
-    Verdict { claim, finding, why: if why.is_empty() { "nobody could count misses".into() } else { why } }
+    let why = if why.is_empty() { "nobody could count misses".into() } else { why };
+    Verdict::new(claim, finding, why)
 }
 
 fn judged(claim: &'static str, found: Option<(bool, String)>) -> Verdict {
-    match found {
-        Some((holds, why)) => Verdict { claim, finding: holds.into(), why },
-        None => Verdict { claim, finding: Finding::NotMeasured, why: "figures are missing".into() },
-    }
+    Verdict::judged(claim, found, "figures are missing")
 }
 
 fn first_touch(figures: &Figures) -> Verdict {

@@ -6,7 +6,7 @@ use super::figures::{By, Figures, Misses, OFF, Order, Rung, Way};
 use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, number};
 
 /// What each rung is.
 const MEANING: [&str; LADDER.len()] = [
@@ -50,6 +50,10 @@ impl Findings for Report {
         text += &format!("\n## Beside 2008\n\n{}", self.table_of_2008());
         text += &format!("\n## What must hold\n\n{}", self.claims_table());
         text
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        judge(&self.figures)
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -322,8 +326,8 @@ impl Report {
     fn claims_table(&self) -> String {
         let mut table =
             Table::new(&[("what must hold", Align::Left), ("found", Align::Left), ("figures", Align::Left)]);
-        for verdict in judge(&self.figures) {
-            table.row([verdict.claim.to_string(), verdict.finding.to_string(), verdict.why]);
+        for verdict in self.verdicts() {
+            table.row([verdict.claim, verdict.finding.to_string(), verdict.why]);
         }
         let examined = number(self.figures.audit.examined as f64);
         format!(
