@@ -18,5 +18,6 @@ pub mod seed1;
 pub mod seed2;
 pub mod seed3;
 pub mod seed4;
+pub mod seeds;
 pub mod voice;
 pub mod wire;

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, voice, wire};
+use artery_lab::{
+    demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, voice, wire,
+};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -27,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench seed3 --quick                   the experiment of May 1999, in a minute
   artery-bench seed3 --out results             the same with care, and figures and charts in files
   artery-bench seed4 --quick                   the experiment of July 2008: cache misses, in a minute
+  artery-bench seeds --quick                   all five, and one report of them, in a quarter of an hour
   artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
@@ -64,6 +67,8 @@ enum Command {
         #[arg(long)]
         whole: bool,
     },
+    /// Carry out seed0 to seed4 and write one report: every claim of every source judged, and what is missing
+    Seeds(seeds::Options),
     /// What a table of flows costs, as a cache and for its own sake, by number of flows; which flows move with servers
     Flows(flows::Options),
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
@@ -132,6 +137,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Seed3(delivery) => seed3::run(&delivery),
         Command::Seed4(delivery) => seed4::run(&delivery),
         Command::Seed4Run(case) => seed4::run_one(&case),
+        Command::Seeds(options) => seeds::run(&options),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),

@@ -6,6 +6,7 @@
 
 mod case;
 mod child;
+mod claims;
 mod forwarder;
 mod frames;
 mod graph;

@@ -2,11 +2,12 @@
 
 use super::Runs;
 use super::case::Case;
+use super::claims::judge;
 use super::graph::CHAIN;
 use super::plan::{Plan, WIRE};
 use crate::cachegrind::Count;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, number};
+use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_engine::BATCH;
 use std::collections::BTreeMap;
 
@@ -44,6 +45,27 @@ pub(super) struct Report {
     pub(super) remarks: Vec<String>,
 }
 
+/// Rates of what was run to each other; none where one of both did not run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ratios {
+    /// Graph to function, packet by packet.
+    pub(super) one_by_one: Option<f64>,
+    /// The same in batches of 20, which the queue of the configuration holds.
+    pub(super) queued: Option<f64>,
+    /// The same in batches of 64.
+    pub(super) roomy: Option<f64>,
+    /// The graph in batches to itself packet by packet.
+    pub(super) batches: Option<f64>,
+    /// The graph with what was left out to the graph, packet by packet.
+    pub(super) completed: Option<f64>,
+    /// The same in batches.
+    pub(super) completed_batches: Option<f64>,
+    /// The configuration to Linux over a wire, by TCP.
+    pub(super) tcp: Option<f64>,
+    /// The same by a flood.
+    pub(super) flood: Option<f64>,
+}
+
 impl Findings for Report {
     const NAME: &'static str = "seed3";
 
@@ -69,8 +91,13 @@ impl Findings for Report {
                  ratio 0.727. Then, a driver and a network card were part of both figures, as they are of E1 and E5; rows in \
                  memory have neither, so that a graph's own cost shows in full. The speed-up shows how far machines \
                  have come.\n";
+        text += &list(&self.verdicts());
         self.remarks.iter().for_each(|remark| text += &format!("\n{remark}\n"));
         text
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        judge(&self.ratios())
     }
 
     fn measurements(&self) -> Vec<Measurement> {
@@ -152,38 +179,45 @@ impl Report {
         table
     }
 
-    /// Name, ours, and what was published or is expected.
-    fn ratios(&self) -> Vec<(&'static str, f64, &'static str)> {
-        let speed = |case, burst| self.median(case, burst).map_or(f64::NAN, |nanos| 1.0 / nanos);
-        let graph = [1, BATCH].map(|burst| speed(Case::Graph, burst));
-        let forwarder = [1, BATCH].map(|burst| speed(Case::Forwarder, burst));
-        let completed = [1, BATCH].map(|burst| speed(Case::Completed, burst));
-        let wire = |name| self.wire.get(name).map_or(f64::NAN, |runs| Summary::of(runs).median);
-        vec![
-            ("E2/E4: graph to function, packet by packet", graph[0] / forwarder[0], "0.727 in 1999"),
-            ("E3/E4: graph to function, batches of 20", graph[1] / forwarder[1], ""),
-            ("E3/E4: graph to function, batches of 64", speed(Case::Roomy, BATCH) / forwarder[1], ""),
-            ("E3/E2: what batches gain", graph[1] / graph[0], "more than 1"),
-            (
-                "E6/E2: what was left out costs little, per packet",
-                completed[0] / graph[0],
-                "\"won't impact\" in 1999",
-            ),
-            ("E6/E3: the same, batches", completed[1] / graph[1], ""),
-            ("E1/E5: TCP over the wire", wire(WIRE[0]) / wire(WIRE[2]), "0.727 in 1999"),
-            ("E1/E5: flood over the wire", wire(WIRE[1]) / wire(WIRE[3]), ""),
-        ]
+    fn ratios(&self) -> Ratios {
+        let speed = |case, burst| self.median(case, burst).map(|nanos| 1.0 / nanos);
+        let wire = |name| self.wire.get(name).map(|runs| Summary::of(runs).median);
+        let [one, many] = [1, BATCH].map(|burst| speed(Case::Graph, burst));
+        let [one_by_hand, many_by_hand] = [1, BATCH].map(|burst| speed(Case::Forwarder, burst));
+        let to = |ours: Option<f64>, theirs: Option<f64>| Some(ours? / theirs?);
+        Ratios {
+            one_by_one: to(one, one_by_hand),
+            queued: to(many, many_by_hand),
+            roomy: to(speed(Case::Roomy, BATCH), many_by_hand),
+            batches: to(many, one),
+            completed: to(speed(Case::Completed, 1), one),
+            completed_batches: to(speed(Case::Completed, BATCH), many),
+            tcp: to(wire(WIRE[0]), wire(WIRE[2])),
+            flood: to(wire(WIRE[1]), wire(WIRE[3])),
+        }
     }
 
+    /// Name, ours, and what was published or is expected.
     fn ratio_table(&self) -> Table {
         let columns =
             [("ratio", Align::Left), ("ours", Align::Right), ("published or expected", Align::Left)];
         let mut table = Table::new(&columns);
-        self.ratios().into_iter().filter(|(_, value, _)| value.is_finite()).for_each(
-            |(name, value, then)| {
-                table.row([name.to_string(), format!("{value:.3}"), then.to_string()]);
-            },
-        );
+        let Ratios { one_by_one, queued, roomy, batches, completed, completed_batches, tcp, flood } =
+            self.ratios();
+        let rows = [
+            ("E2/E4: graph to function, packet by packet", one_by_one, "0.727 in 1999"),
+            ("E3/E4: graph to function, batches of 20", queued, ""),
+            ("E3/E4: graph to function, batches of 64", roomy, ""),
+            ("E3/E2: what batches gain", batches, "more than 1"),
+            ("E6/E2: what was left out costs little, per packet", completed, "\"won't impact\" in 1999"),
+            ("E6/E3: the same, batches", completed_batches, ""),
+            ("E1/E5: TCP over the wire", tcp, "0.727 in 1999"),
+            ("E1/E5: flood over the wire", flood, ""),
+        ];
+        for (name, ours, then) in rows {
+            let Some(ours) = ours else { continue };
+            table.row([name.to_string(), format!("{ours:.3}"), then.to_string()]);
+        }
         table
     }
 
