@@ -99,6 +99,10 @@ impl From<NoFib> for Error {
     }
 }
 
+/// Routes that may change before what they led to is used again: programs run on meanwhile, and waiting for them takes
+/// milliseconds.
+const MOST_CHANGES: u32 = 256;
+
 /// An interface with a program.
 struct Attached {
     port: u32,
@@ -127,8 +131,10 @@ impl Member {
 pub struct Accelerator {
     memory: Memory,
     domain: Arc<Domain>,
-    /// Stands for the programs: its turn ends when their runs have.
+    /// Stands for the programs: it never parks, and begins a turn when all runs of before have ended.
     reader: Reader,
+    /// Routes that were told since.
+    changes: u32,
     hops: Hops,
     ways: Ways,
     ipv4: Routes<u32, Fib4Fast>,
@@ -149,9 +155,12 @@ impl Accelerator {
     /// Makes tables, for interfaces that are yet to be adopted.
     pub fn new() -> Result<Accelerator, Error> {
         let domain = Domain::new();
+        let mut reader = domain.reader();
+        let _ = reader.turn();
         Ok(Accelerator {
             memory: Memory::new()?,
-            reader: domain.reader(),
+            reader,
+            changes: 0,
             hops: Hops::new(),
             ways: Ways::new(),
             ipv4: Routes::new(&domain)?,
@@ -222,19 +231,26 @@ impl Accelerator {
 
     /// Completes what must wait for runs of programs to end.
     pub fn settle(&mut self) -> Result<(), Error> {
+        let is_stale = self.ipv4.is_stale() || self.ipv6.is_stale();
+        if is_stale {
+            // What leads to groups that may mean others by now forwards nothing until it is built anew.
+            self.set_flags();
+        }
         let old4 = self.ipv4.renew()?;
         let old6 = self.ipv6.renew()?;
-        if old4.is_some() || old6.is_some() {
+        if is_stale {
             self.replace_programs()?;
         }
-        if self.hops.is_waiting() || self.ways.is_waiting() || old4.is_some() || old6.is_some() {
+        if is_stale || self.hops.is_waiting() || self.ways.is_waiting() || self.changes >= MOST_CHANGES {
             bpf::wait_for_runs();
             self.hops.settle(&self.memory);
             self.ways.settle();
+            let _ = self.reader.turn();
+            self.changes = 0;
         }
-        // Before this turn all runs have ended that had begun before it was called for.
-        let _ = self.reader.turn();
-        self.reader.park();
+        if is_stale {
+            self.set_flags();
+        }
         self.domain.collect();
         drop((old4, old6));
         Ok(())
@@ -296,8 +312,8 @@ impl Accelerator {
                 Keep::From(links) => links.contains(&link),
                 Keep::Everything => true,
             };
-            let is_complete = if is_v6 { self.ipv6.are_complete() } else { self.ipv4.are_complete() };
-            !kept && is_complete && !self.is_loading && !self.withheld.contains(&(is_v6, link))
+            let is_right = if is_v6 { self.ipv6.are_right() } else { self.ipv4.are_right() };
+            !kept && is_right && !self.is_loading && !self.withheld.contains(&(is_v6, link))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         Flags { ipv4: may(false), ipv6: may(true), ipv4_ports, ipv6_ports }
@@ -338,10 +354,12 @@ impl Sink for Accelerator {
     }
 
     fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        self.changes = self.changes.saturating_add(1);
         self.ipv4.tell(prefix, way.map(Ways::group), &self.ways);
     }
 
     fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        self.changes = self.changes.saturating_add(1);
         self.ipv6.tell(prefix, way.map(Ways::group), &self.ways);
     }
 

@@ -106,7 +106,8 @@ pub(super) struct Routes<A: Address, F> {
 
 impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
     pub(super) fn new(domain: &Arc<Domain>) -> Result<Routes<A, F>, NoFib> {
-        let mut art = Art::new(domain, Strides::fast(), &HugePages).map_err(NoFib::Memory)?;
+        // No program reads it, so that nobody is waited for before its memory is used again.
+        let mut art = Art::new(&Domain::new(), Strides::fast(), &HugePages).map_err(NoFib::Memory)?;
         let never = F::never();
         for prefix in &never {
             art.insert(*prefix, KERNEL).map_err(|_| NoFib::TooMany)?;
@@ -117,9 +118,14 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
         Ok(Routes { domain, art, never, spots, current, is_stale: false, is_loading: false, lost: None })
     }
 
-    /// Whether all routes are as they were told.
-    pub(super) fn are_complete(&self) -> bool {
-        self.lost.is_none()
+    /// Whether programs find all routes as they were told.
+    pub(super) fn are_right(&self) -> bool {
+        self.lost.is_none() && !self.is_stale
+    }
+
+    /// Whether the FIB is to be built anew.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale && !self.is_loading
     }
 
     pub(super) fn begin_load(&mut self) {
@@ -208,7 +214,7 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
 
     /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
     pub(super) fn renew(&mut self) -> Result<Option<Fib<F>>, NoFib> {
-        if !self.is_stale || self.is_loading {
+        if !self.is_stale() {
             return Ok(None);
         }
         let new = build(&self.domain, &self.art, self.current.room)?;
