@@ -43,12 +43,11 @@ impl Watch {
         self.sockets.iter().map(AsFd::as_fd).chain([self.timer.as_fd()])
     }
 
-    /// Watches other ports from now on. Whoever calls it before a survey of these misses nothing.
+    /// Watches these ports, as they are from now on. Whoever calls it before each survey of them misses nothing.
     pub fn set_ports(&mut self, ports: &[Port]) {
-        if self.ports != ports {
-            self.ports = ports.to_vec();
-            self.polled = polled(ports);
-        }
+        self.ports = ports.to_vec();
+        // What was there at the last look may be other than what the survey finds, and the same once more at the next.
+        self.polled = polled(ports);
     }
 
     /// Whether something may have changed since the last call.
