@@ -19,6 +19,7 @@ mod watch;
 
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
+pub(crate) use sysctl::balances_by_ports;
 pub use watch::Watch;
 
 use crate::kernel::Family;

@@ -84,6 +84,7 @@ impl Session {
             adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
         }
         session.look_at_guards();
+        session.follow_balancing();
         let loaded = session.driver.load(now, &mut session.accelerator);
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
@@ -102,6 +103,7 @@ impl Session {
         self.settle()?;
         if is_time {
             self.refreshed = now;
+            self.follow_balancing();
             let told = self.keeper.used(self.accelerator.take_used());
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
@@ -173,6 +175,13 @@ impl Session {
         let is_news = guards != self.guards || deaf != self.deaf;
         (self.guards, self.deaf) = (guards, deaf);
         is_news
+    }
+
+    /// Chooses among next hops by what the kernel is set to choose by.
+    fn follow_balancing(&mut self) {
+        for family in [Family::V4, Family::V6] {
+            self.accelerator.balance_by_ports(family, guard::balances_by_ports(family));
+        }
     }
 
     /// The ports whose drivers don't send what programs redirect to them.

@@ -4,10 +4,9 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result};
-use std::time::{Duration, Instant};
+use artery_lab::rig::{Process, Result};
 use support::SOON;
-use support::adopting::{Net, on_the_net};
+use support::adopting::{Net, by_kernel, forwarded, on_the_net, until};
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 
@@ -18,31 +17,6 @@ fn adopt(net: &Net, path: &str) -> Result<Process> {
     // The kernel has asked for both neighbors when this is answered.
     FAR.iter().try_for_each(|far| until(|| Ok(net.a.ping(far, 1)?.received == 1)))?;
     Ok(adopted)
-}
-
-fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "not within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// Packets that were forwarded from a port, by the report at the end.
-fn forwarded(report: &str, port: &str) -> u64 {
-    let line = report.lines().find_map(|line| line.strip_prefix(&format!("{port}: ")));
-    let number = line.and_then(|line| line.split(' ').next()).and_then(|number| number.parse().ok());
-    number.unwrap_or_else(|| panic!("no line of {port}: {report}"))
-}
-
-/// Datagrams of IPv4 that the kernel itself has forwarded.
-fn by_kernel(host: &Host) -> Result<u64> {
-    let text = host.run(["cat", "/proc/net/snmp"])?.stdout;
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: ")).map(str::split_whitespace);
-    let (mut names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let at = names.position(|name| name == "ForwDatagrams").expect("a counter of that name");
-    Ok(values.nth(at).expect("its value").parse().expect("a number"))
 }
 
 fn hosts_reach_each_other(net: &Net, path: &str) -> Result<()> {

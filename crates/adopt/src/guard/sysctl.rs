@@ -27,6 +27,12 @@ fn number(name: &str) -> io::Result<Option<i64>> {
     number.map(Some)
 }
 
+/// Whether the kernel chooses among the next hops of a route by ports, and not by addresses only.
+pub(crate) fn balances_by_ports(family: Family) -> bool {
+    let family = if family == Family::V4 { "ipv4" } else { "ipv6" };
+    matches!(number(&format!("{family}/fib_multipath_hash_policy")), Ok(Some(1)))
+}
+
 /// A setting as sysctl(8) writes it.
 fn written(name: &str) -> String {
     // Names of interfaces may hold dots; sysctl takes slashes then.

@@ -1,6 +1,9 @@
 //! A kernel that forwards between two hosts, whose ports are to be adopted.
+use super::SOON;
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Result, Rig};
+use artery_lab::rig::{self, Host, Process, Result, Rig};
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 /// Hosts `a` and `b` at either side of `r`, the kernel of which forwards.
 pub struct Net {
@@ -28,4 +31,122 @@ pub fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
         }
         body(&Net { a, r, b })
     });
+}
+
+/// A kernel that forwards from `a` to gateways, each of which takes all of 198.18.0.0/16 and 2001:db8:ff::/64 as its own.
+///
+/// `a` is 10.0.0.2 and 2001:db8::2 at eth0 of `r`, the first gateway 10.0.1.2 and 2001:db8:1::2 at eth1, and so on.
+pub struct Fan {
+    pub a: Host,
+    pub r: Host,
+    pub gateways: Vec<Host>,
+}
+
+/// Runs a test with so many gateways.
+pub fn with_gateways(label: &str, count: usize, body: impl FnOnce(&Fan) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r) = (rig.host("a")?, rig.host("r")?);
+        let gateways =
+            (1..=count).map(|number| rig.host(&format!("g{number}"))).collect::<Result<Vec<_>>>()?;
+        r.forwarding(true)?;
+        for (number, host) in std::iter::once(&a).chain(&gateways).enumerate() {
+            let port = format!("eth{number}");
+            // What XDP sends on must be whole.
+            rig.link(host, "eth0", &r, &port)?.offloads(false)?;
+            host.run(["ethtool", "-K", "eth0", "gro", "on"])?;
+            r.address(&port, &format!("10.0.{number}.1/24"))?
+                .address(&port, &format!("2001:db8:{number}::1/64"))?;
+            host.address("eth0", &format!("10.0.{number}.2/24"))?
+                .address("eth0", &format!("2001:db8:{number}::2/64"))?;
+            host.route("default", &format!("10.0.{number}.1"))?
+                .route("default", &format!("2001:db8:{number}::1"))?;
+        }
+        for gateway in &gateways {
+            gateway.run(["ip", "route", "add", "local", "198.18.0.0/16", "dev", "lo"])?;
+            gateway.run(["ip", "route", "add", "local", "2001:db8:ff::/64", "dev", "lo"])?;
+        }
+        body(&Fan { a, r, gateways })
+    });
+}
+
+impl Fan {
+    /// Has the router's kernel know all neighbors, and adopts its ports.
+    pub fn adopt(&self, path: &str) -> Result<Process> {
+        for number in 1..=self.gateways.len() {
+            self.r.ping(&format!("10.0.{number}.2"), 1)?;
+            self.r.ping(&format!("2001:db8:{number}::2"), 1)?;
+        }
+        self.r.ping("10.0.0.2", 1)?;
+        self.r.ping("2001:db8::2", 1)?;
+        let ports: Vec<String> = (0..=self.gateways.len()).map(|number| format!("eth{number}")).collect();
+        let adopted = self.r.command([artery()?]).args(["adopt", "--path", path]).args(ports).spawn()?;
+        // Work on tables and programs, which others may hold up.
+        adopted.wait_for("forwarding", 6 * SOON)?;
+        Ok(adopted)
+    }
+
+    /// Sends a datagram to each of these, waits until all have arrived, and gives how many came to each gateway.
+    pub fn send(&self, flows: &[(IpAddr, u16)]) -> Result<Vec<u64>> {
+        let before = self.received()?;
+        self.a.enter(|| {
+            let sockets = ["0.0.0.0:7004", "[::]:7006"].map(|local| UdpSocket::bind(local).unwrap());
+            for some in flows.chunks(50) {
+                for flow in some {
+                    // What a gateway answers to an earlier one may be told instead.
+                    let _ = sockets[usize::from(flow.0.is_ipv6())].send_to(b"x", flow);
+                }
+                // Queues of virtual links are short.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })?;
+        let mut each = Vec::new();
+        until(|| {
+            let now = self.received()?;
+            each = now.iter().zip(&before).map(|(now, before)| now - before).collect();
+            Ok(each.iter().sum::<u64>() >= flows.len() as u64)
+        })?;
+        Ok(each)
+    }
+
+    /// Datagrams that each gateway has received for nobody.
+    fn received(&self) -> Result<Vec<u64>> {
+        let of = |host: &Host| {
+            let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
+            let v6 = text.lines().find_map(|line| line.strip_prefix("Udp6NoPorts")).map(str::trim);
+            let v6: u64 = v6.and_then(|number| number.parse().ok()).expect("a counter of IPv6");
+            Ok(counter(&text, "Udp: ", "NoPorts") + v6)
+        };
+        self.gateways.iter().map(of).collect()
+    }
+}
+
+/// Waits until something holds.
+pub fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "not within {SOON:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Packets that were forwarded from a port, by the report at the end.
+pub fn forwarded(report: &str, port: &str) -> u64 {
+    let line = report.lines().find_map(|line| line.strip_prefix(&format!("{port}: ")));
+    let number = line.and_then(|line| line.split(' ').next()).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no line of {port}: {report}"))
+}
+
+/// Datagrams of IPv4 that the kernel itself has forwarded.
+pub fn by_kernel(host: &Host) -> Result<u64> {
+    Ok(counter(&host.run(["cat", "/proc/net/snmp"])?.stdout, "Ip: ", "ForwDatagrams"))
+}
+
+/// A counter of `/proc/net/snmp`.
+fn counter(text: &str, protocol: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.position(|other| other == name).expect("a counter of that name");
+    values.nth(at).expect("its value").parse().expect("a number")
 }
