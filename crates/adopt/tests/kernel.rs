@@ -2,7 +2,10 @@
 mod support;
 
 use artery_adopt::guard;
-use artery_adopt::mirror::{Driver, Plain, Turn, Way};
+use artery_adopt::kernel::{Family, Link};
+use artery_adopt::mirror::{Driver, Keep, Plain, Sink, Turn, Way, WayId};
+use artery_table::Prefix;
+use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use support::question::{Out, Question};
@@ -113,5 +116,74 @@ fn next_hops_without_carrier_are_passed_over_where_that_was_set() {
         // The kernel does not pass over a gateway of IPv6 that was given to a route of IPv4 while there was no carrier:
         // it has not noted that. Packets to such a route are lost either way.
         weather(2, false, "-4 rule add pref 999 lookup 77");
+    });
+}
+
+/// A sink that fails when a route is withdrawn that is good all the time.
+#[derive(Default)]
+struct Steady {
+    plain: Plain,
+    good: Vec<Prefix<u32>>,
+}
+
+impl Sink for Steady {
+    fn way(&mut self, id: WayId, way: Option<&Way>) {
+        self.plain.way(id, way);
+    }
+    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        assert!(way.is_some() || !self.good.contains(&prefix), "{prefix} was withdrawn");
+        self.plain.route4(prefix, way);
+    }
+    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        self.plain.route6(prefix, way);
+    }
+    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        self.plain.neighbor(link, address, mac);
+    }
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.plain.link(index, link);
+    }
+    fn keep(&mut self, family: Family, keep: &Keep) {
+        self.plain.keep(family, keep);
+    }
+}
+
+/// Commands about 256 routes: 198.18.0.0/24 and those after it, with another first byte.
+fn routes(verb: &str, first: u8, end: &str) -> String {
+    (0..=255).map(|third| format!("route {verb} {first}.18.{third}.0/24 {end}\n")).collect()
+}
+
+#[test]
+fn what_an_overrun_lost_is_found_and_no_good_route_is_withdrawn() {
+    in_namespace(|| {
+        make_router();
+        ip(&routes("add", 198, "via 10.0.1.2"));
+        ip(&routes("add", 20, "via 10.0.1.3"));
+        ip(&routes("add", 21, "via 10.0.1.3"));
+        // So little that it holds no more than some changes.
+        let mut driver = Driver::with_backlog(16 << 10).unwrap();
+        let good = (0..=255).map(|third| Prefix::of(u32::from_be_bytes([198, 18, third, 0]), 24));
+        let mut sink = Steady { good: good.collect(), ..Steady::default() };
+        driver.load(Instant::now(), &mut sink).unwrap();
+        let question = Question::new(index_of(&sink.plain, "in0"));
+        // Nobody listens meanwhile.
+        ip(&(routes("add", 22, "via 10.0.2.2")
+            + &routes("del", 20, "")
+            + &routes("replace", 21, "via 10.0.3.2")
+            + "link set eth4 down"));
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            while driver.turn(Instant::now(), &mut sink).unwrap() == Turn::Again {}
+            let source = "192.0.2.1".parse().unwrap();
+            let wrong = [20u8, 21, 22, 198]
+                .into_iter()
+                .flat_map(|first| (0..=255).map(move |third| IpAddr::from([first, 18, third, 1])));
+            let is_wrong = |to: &IpAddr| !is_right(sink.plain.lookup(*to), question.ask(source, *to));
+            let Some(wrong) = wrong.into_iter().find(is_wrong) else { break };
+            assert!(Instant::now() < end, "{wrong}: {:?}", sink.plain.lookup(wrong));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(driver.overruns() > 0, "so many changes were kept");
+        assert_eq!(sink.plain.v4.keys().filter(|prefix| prefix.len() == 24).count(), 3 * 256 + 4);
     });
 }

@@ -9,8 +9,6 @@ use std::io;
 
 /// Bytes read at once. The kernel puts no more than half of that into a datagram of a dump.
 const BUFFER: usize = 64 << 10;
-/// Bytes of changes that may wait to be read.
-const BACKLOG: usize = 64 << 20;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 
@@ -178,13 +176,13 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Hears of what changes from now on.
-    pub fn open() -> io::Result<Follower> {
+    /// Hears of what changes from now on, of which about so many bytes may wait to be read.
+    pub fn open(backlog: usize) -> io::Result<Follower> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
         // Without the right to pass over the limit of the machine, as much as that allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket, BACKLOG).is_err() {
-            sockopt::set_socket_recv_buffer_size(&socket, BACKLOG)?;
+        if sockopt::set_socket_recv_buffer_size_force(&socket, backlog).is_err() {
+            sockopt::set_socket_recv_buffer_size(&socket, backlog)?;
         }
         socket.bind_auto()?;
         for group in GROUPS {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long there is no other look at everything after one, whatever the reason.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Bytes of changes that may wait to be heard.
+const BACKLOG: usize = 64 << 20;
 /// How often a part is asked for again that changed while it was told.
 const TRIES: u8 = 4;
 /// Datagrams of changes that are heard before a datagram of a dump is read.
@@ -46,9 +48,14 @@ pub enum Turn {
 impl Driver {
     /// Begins to follow; nothing is known yet.
     pub fn open() -> io::Result<Driver> {
+        Driver::with_backlog(BACKLOG)
+    }
+
+    /// The same, but for how many bytes of changes may wait to be heard.
+    pub fn with_backlog(bytes: usize) -> io::Result<Driver> {
         Ok(Driver {
             mirror: Mirror::default(),
-            follower: Follower::open()?,
+            follower: Follower::open(bytes)?,
             dump: Dump::open()?,
             parts: VecDeque::new(),
             is_asked: false,
