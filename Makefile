@@ -22,8 +22,9 @@ test: setup lint ## Runs every check that a change must pass.
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
 
-test-long: ## Tests the routing tables with many more random cases; takes minutes.
+test-long: setup build ## Tests the routing tables with many more random cases, and follows a full feed of BGP; takes minutes.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test adopt_bgp feed
 
 lint: ## Formatting, warnings, and links in the documentation.
 	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
 
 pub mod adopting;
+pub mod daemons;
 
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Output, Process, Result, Rig, RigError, Signal};
