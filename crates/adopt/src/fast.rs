@@ -5,6 +5,7 @@
 //! counted: what is for this machine, ARP, ND, multicast, options, what is too big, whose neighbor is not known, and
 //! all that the kernel would answer. So the kernel needs to know nothing, and nothing is lost when the program goes.
 mod accelerator;
+mod capture;
 mod decide;
 mod hops;
 mod layout;
@@ -17,8 +18,9 @@ mod tests;
 mod ways;
 
 pub use accelerator::{Accelerator, Error, Mode};
+pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
 pub use layout::{Flags, Group, Hop, PortRecord, Reason};
-pub use memory::{Counters, Memory, NoMemory};
+pub use memory::{Counters, Memory, NoMemory, PortCounters};
 pub use program::{At, program};
 pub use routes::NoFib;

@@ -10,6 +10,8 @@ pub mod guard;
 mod keeper;
 pub mod kernel;
 pub mod mirror;
+mod pace;
 mod session;
 
+pub use pace::Pace;
 pub use session::{Error, News, Session};

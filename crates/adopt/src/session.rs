@@ -4,6 +4,7 @@ use crate::guard::{self, Guard, Own, Port, Watch};
 use crate::keeper::Keeper;
 use crate::kernel::Family;
 use crate::mirror::{Driver, Turn};
+use crate::pace::Pace;
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -52,6 +53,8 @@ pub struct Session {
     guards: Vec<Guard>,
     deaf: BTreeSet<u32>,
     refreshed: Instant,
+    pace: Pace,
+    is_doubtful: bool,
 }
 
 /// What a turn found.
@@ -59,6 +62,8 @@ pub struct Session {
 pub struct News {
     /// Whether other guards keep traffic than before.
     pub guards: bool,
+    /// Whether all of the kernel's tables have been looked at once more.
+    pub everything: bool,
 }
 
 impl Session {
@@ -77,6 +82,8 @@ impl Session {
             guards: Vec::new(),
             deaf: BTreeSet::new(),
             refreshed: now,
+            pace: Pace::default(),
+            is_doubtful: false,
             ports,
         };
         for (port, mode) in modes {
@@ -95,12 +102,18 @@ impl Session {
     pub fn turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
         let mut news = News::default();
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
-        if self.watch.take() || is_time && self.find_deaf() != self.deaf {
+        let is_doubtful = std::mem::take(&mut self.is_doubtful);
+        if self.watch.take() || is_doubtful || is_time && self.find_deaf() != self.deaf {
             news.guards = self.look_at_guards();
         }
+        let (heard, looks, began) = (self.driver.changes(), self.driver.looks(), Instant::now());
         let turn = self.driver.turn(now, &mut self.accelerator);
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
         self.settle()?;
+        if self.driver.changes() != heard {
+            self.pace.add(began.elapsed());
+        }
+        news.everything = self.driver.looks() != looks;
         if is_time {
             self.refreshed = now;
             self.follow_balancing();
@@ -146,14 +159,30 @@ impl Session {
         &self.ports
     }
 
+    /// How long it took to follow changes.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
     /// Who forwards.
     pub fn accelerator(&self) -> &Accelerator {
         &self.accelerator
     }
 
+    /// The same, to have it copy frames.
+    pub fn accelerator_mut(&mut self) -> &mut Accelerator {
+        &mut self.accelerator
+    }
+
     /// The kernel's tables.
     pub fn driver(&self) -> &Driver {
         &self.driver
+    }
+
+    /// Looks at all of the kernel's tables, and at all guards, as soon as may be.
+    pub fn doubt(&mut self) {
+        self.driver.doubt();
+        self.is_doubtful = true;
     }
 
     /// Reads the guards and has the accelerator heed them; says whether they are others than before.

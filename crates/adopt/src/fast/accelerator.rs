@@ -1,9 +1,10 @@
 //! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
+use super::capture::{Capture, Captured};
 use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, MOST_PORTS, PortRecord, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
-use super::program::{At, Fibs, program};
+use super::program::{At, Fibs, program_with};
 use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
@@ -149,6 +150,7 @@ pub struct Accelerator {
     by_ports: [bool; 2],
     own: BTreeSet<IpAddr>,
     is_loading: bool,
+    capture: Option<Capture>,
 }
 
 impl Accelerator {
@@ -175,6 +177,7 @@ impl Accelerator {
             by_ports: [false; 2],
             own: BTreeSet::new(),
             is_loading: false,
+            capture: None,
         })
     }
 
@@ -261,6 +264,36 @@ impl Accelerator {
         self.memory.counters()
     }
 
+    /// The interfaces that have counters, adopted ones and VLANs of them, each with its number among those.
+    pub fn ports(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.members.iter().map(|(link, member)| (*link, member.port))
+    }
+
+    /// Begins to copy frames that are forwarded, with `has_all` those that go to the kernel, too.
+    pub fn begin_capture(&mut self, has_all: bool) -> Result<(), Error> {
+        self.end_capture()?;
+        self.capture = Some(Capture::new(has_all)?);
+        let begun = self.replace_programs();
+        if begun.is_err() {
+            self.end_capture()?;
+        }
+        begun
+    }
+
+    /// Copies no more frames.
+    pub fn end_capture(&mut self) -> Result<(), Error> {
+        let Some(capture) = self.capture.take() else { return Ok(()) };
+        let replaced = self.replace_programs();
+        bpf::wait_for_runs();
+        drop(capture);
+        replaced
+    }
+
+    /// The frames that were copied since the last call, and how many were lost since the first.
+    pub fn take_captured(&mut self) -> (Vec<Captured>, u64) {
+        self.capture.as_mut().map_or((Vec::new(), 0), |capture| (capture.take(), capture.lost()))
+    }
+
     /// The number of an interface among the counters.
     pub fn port(&self, link: u32) -> Option<u32> {
         self.members.get(&link).map(|member| member.port)
@@ -285,7 +318,8 @@ impl Accelerator {
         let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
-        bpf::load(mode.hook(), &program(&self.memory, &fibs, mode.at(), port))
+        let capture = self.capture.as_ref();
+        bpf::load(mode.hook(), &program_with(&self.memory, &fibs, mode.at(), port, capture))
     }
 
     fn replace_programs(&self) -> Result<(), Error> {

@@ -28,11 +28,14 @@ pub(super) const HOP_USED: usize = 6;
 /// 1 while the other words hold, else 0.
 pub(super) const HOP_READY: usize = 7;
 
-/// 64-bit words of a processor's counts: frames passed to the kernel by [`Reason`], then four a port.
-pub(super) const COUNT_WORDS: usize = 512;
-pub(super) const PORT_COUNTS: usize = 64;
-/// Words of a port's counts: frames and bytes received, frames and bytes sent.
-pub(super) const WORDS_OF_PORT: usize = 4;
+/// 64-bit words of a processor's counts.
+pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
+/// Words of a port's counts: frames and bytes received, frames and bytes sent, frames lost; from [`REASON_COUNTS`] on
+/// frames that went to the kernel, by [`Reason`].
+pub(super) const WORDS_OF_PORT: usize = 32;
+pub(super) const LOST_COUNT: usize = 4;
+pub(super) const REASON_COUNTS: usize = 8;
+const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);
 
 /// Bits of source addresses that are this machine's own, by [`own_bit_v4`] and [`own_bit_v6`].
 pub(super) const OWN_BITS: usize = 1 << 16;

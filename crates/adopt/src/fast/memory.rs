@@ -77,10 +77,33 @@ pub struct Memory {
 /// What was counted, of all processors together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that went to the kernel, by [`Reason`].
+    /// By the number of the port.
+    pub ports: Vec<PortCounters>,
+}
+
+/// What was counted at a port, or at a VLAN of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames that came by it and were forwarded. Of a frame that is yet to be cut into segments, each segment counts.
+    pub received: u64,
+    /// Their bytes, link headers included.
+    pub received_bytes: u64,
+    /// Frames that were forwarded to it.
+    pub sent: u64,
+    /// Their bytes, as they came.
+    pub sent_bytes: u64,
+    /// Of those received, frames that were lost: the kernel had no room for another link header.
+    pub lost: u64,
+    /// Frames that came by it and went to the kernel, by [`Reason`]; those of its VLANs are counted at the interface that
+    /// carries them.
     pub kernel: [u64; Reason::ALL.len()],
-    /// By port: frames and bytes received and forwarded, frames and bytes sent.
-    pub ports: Vec<[u64; WORDS_OF_PORT]>,
+}
+
+impl Counters {
+    /// Frames that went to the kernel, by [`Reason`].
+    pub fn kernel(&self) -> [u64; Reason::ALL.len()] {
+        std::array::from_fn(|reason| self.ports.iter().map(|port| port.kernel[reason]).sum())
+    }
 }
 
 impl Memory {
@@ -158,7 +181,17 @@ impl Memory {
             let of_processors = self.counts.iter().skip(at).step_by(COUNT_WORDS);
             of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))
         };
-        let port = |port| std::array::from_fn(|word| sum(PORT_COUNTS + port * WORDS_OF_PORT + word));
-        Counters { kernel: std::array::from_fn(sum), ports: (0..MOST_PORTS).map(port).collect() }
+        let port = |port| {
+            let first = port * WORDS_OF_PORT;
+            PortCounters {
+                received: sum(first),
+                received_bytes: sum(first + 1),
+                sent: sum(first + 2),
+                sent_bytes: sum(first + 3),
+                lost: sum(first + LOST_COUNT),
+                kernel: std::array::from_fn(|reason| sum(first + REASON_COUNTS + reason)),
+            }
+        };
+        Counters { ports: (0..MOST_PORTS).map(port).collect() }
     }
 }

@@ -4,6 +4,7 @@
 //! hop is known `R6` is that. What else must outlive a stage is on the stack.
 //! Places in arrays are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay
 //! inside.
+mod copy;
 mod count;
 mod hop;
 mod ipv4;
@@ -11,6 +12,7 @@ mod ipv6;
 mod receive;
 mod send;
 
+use super::capture::Capture;
 use super::layout::Reason;
 use super::memory::{Arrays, Memory};
 use Register::*;
@@ -84,6 +86,9 @@ enum Slot {
     Context = -72,
     /// Bytes from where the IP header begins to the end of the frame.
     Rest = -80,
+    /// Where this processor counts its copies, and the copy that is being made.
+    Head = -112,
+    Copy = -120,
 }
 
 /// A program in the making.
@@ -93,6 +98,7 @@ struct Writer<'a> {
     fibs: &'a Fibs<'a>,
     at: At,
     port: u32,
+    capture: Option<&'a Capture>,
     /// Where frames go to the kernel, by reason.
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
@@ -116,10 +122,21 @@ impl Writer<'_> {
 
 /// The program for a hook of a port.
 pub fn program(memory: &Memory, fibs: &Fibs<'_>, at: At, port: u32) -> Vec<Instruction> {
+    program_with(memory, fibs, at, port, None)
+}
+
+/// The same, which makes copies of frames besides if there is room for them.
+pub(super) fn program_with(
+    memory: &Memory,
+    fibs: &Fibs<'_>,
+    at: At,
+    port: u32,
+    capture: Option<&Capture>,
+) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
     let found = a.label();
-    let mut w = Writer { a, memory, fibs, at, port, to_kernel, found };
+    let mut w = Writer { a, memory, fibs, at, port, capture, to_kernel, found };
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);
     w.a.place(ipv4);

@@ -4,6 +4,7 @@ use artery_device::bpf::{self, Hook};
 use artery_rcu::Domain;
 use artery_table::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Pages, Prefix, Strides};
 use artery_wire::{EtherAddr, checksum};
+use capture::{Capture, SLOTS};
 use layout::{own_bit_v4, own_bit_v6};
 use memory::Arrays;
 use program::Fibs;
@@ -41,6 +42,7 @@ impl Random {
 /// Ports, routes and programs.
 struct Rig {
     memory: Memory,
+    capture: Option<Capture>,
     domain: Arc<Domain>,
     ipv4: Fib4FastReader,
     ipv6: Fib6Reader,
@@ -108,6 +110,11 @@ fn hops(memory: &Memory, random: &mut Random) {
 
 impl Rig {
     fn new(seed: u64) -> Rig {
+        Rig::with(seed, None)
+    }
+
+    /// One whose programs copy frames, if there is room for them.
+    fn with(seed: u64, capture: Option<Capture>) -> Rig {
         let mut random = Random(seed);
         let memory = Memory::new().unwrap();
         ports(&memory, &mut random);
@@ -156,14 +163,14 @@ impl Rig {
         };
         let load = |at, hook| {
             let load = |port| {
-                let instructions = program::program(&memory, &fibs, at, port);
+                let instructions = program::program_with(&memory, &fibs, at, port, capture.as_ref());
                 let refusal = || bpf::verdict(hook, &instructions);
                 bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
             };
             (0..3).map(load).collect()
         };
         let programs = [load(At::Xdp, Hook::Xdp { flags: 0 }), load(At::Tc, Hook::TcxIngress)];
-        Rig { programs, ipv4: ipv4.reader(), ipv6: ipv6.reader(), memory, domain, routes4, routes6 }
+        Rig { programs, ipv4: ipv4.reader(), ipv6: ipv6.reader(), memory, capture, domain, routes4, routes6 }
     }
 
     /// A frame that a port may get: mostly to be forwarded.
@@ -279,11 +286,66 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
                 }
             }
         }
-        assert_eq!(rig.memory.counters().kernel, kernel);
+        assert_eq!(rig.memory.counters().kernel(), kernel);
     }
     // Every way is met, but for those that only a change at the same moment opens.
     for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::Changing) {
         assert!(seen.contains_key(&format!("{reason:?}")), "{reason:?} was not met: {seen:?}");
     }
     assert!(seen["sent"] > 15_000, "{seen:?}");
+}
+
+#[test]
+fn copies_are_the_frames_as_they_came_with_what_was_decided() {
+    if !may_load() {
+        return;
+    }
+    for has_all in [false, true] {
+        let mut rig = Rig::with(7, Some(Capture::new(has_all).unwrap()));
+        let (mut random, mut reader) = (Random(77), rig.domain.reader());
+        let mut expected = Vec::new();
+        for number in 0..SLOTS / 2 {
+            let port = random.below(3) as u32;
+            let frame = rig.frame(&mut random, port);
+            let tables = Tables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+            let verdict = match decide(&tables, &reader.turn(), port, &frame) {
+                Decision::Kernel(reason) => Verdict::Kernel(reason),
+                Decision::Send { .. } => Verdict::Forwarded(0),
+            };
+            // Half by each hook, where the hook takes such frames.
+            let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
+            let hook = usize::from(number % 2 == 1 && !is_tagged && frame.len() >= 14 + 40);
+            bpf::run(&rig.programs[hook][port as usize], &frame, None, 1).unwrap();
+            if has_all || matches!(verdict, Verdict::Forwarded(_)) {
+                expected.push((verdict, port, frame.len() as u32, frame));
+            }
+        }
+        let capture = rig.capture.as_mut().unwrap();
+        let verdict = |verdict| match verdict {
+            // The decision does not say by which port.
+            Verdict::Forwarded(_) => Verdict::Forwarded(0),
+            kernel => kernel,
+        };
+        let taken = capture.take().into_iter();
+        let taken: Vec<_> = taken.map(|c| (verdict(c.verdict), c.port, c.length, c.bytes)).collect();
+        assert!(expected.len() > SLOTS / 8);
+        assert_eq!((taken.len(), capture.lost()), (expected.len(), 0));
+        assert_eq!(taken, expected);
+        assert!(capture.take().is_empty(), "each is taken once");
+    }
+}
+
+#[test]
+fn copies_that_were_overwritten_are_counted_as_lost() {
+    if !may_load() {
+        return;
+    }
+    let mut rig = Rig::with(7, Some(Capture::new(true).unwrap()));
+    let frame = rig.frame(&mut Random(1), 1);
+    let runs = 3 * SLOTS;
+    (0..runs).for_each(|_| drop(bpf::run(&rig.programs[0][1], &frame, None, 1).unwrap()));
+    let capture = rig.capture.as_mut().unwrap();
+    let taken = capture.take().len() as u64;
+    assert!(taken > 0 && capture.lost() > 0, "{taken} {}", capture.lost());
+    assert_eq!(taken + capture.lost(), runs as u64);
 }

@@ -32,6 +32,7 @@ pub struct Driver {
     /// Whether everything must be looked at again.
     is_wanted: bool,
     last: Option<Instant>,
+    changes: u64,
     overruns: u64,
     looks: u64,
 }
@@ -62,6 +63,7 @@ impl Driver {
             tries: 0,
             is_wanted: true,
             last: None,
+            changes: 0,
             overruns: 0,
             looks: 0,
         })
@@ -107,6 +109,11 @@ impl Driver {
         self.is_wanted = true;
     }
 
+    /// How many changes the kernel told of.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// How often the kernel had more to say than could be kept for this program.
     pub fn overruns(&self) -> u64 {
         self.overruns
@@ -120,7 +127,11 @@ impl Driver {
     /// Hears of changes; says whether there may be more.
     fn hear(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
-            match self.follower.read(|news| self.mirror.hear(news, sink))? {
+            let heard = self.follower.read(|news| {
+                self.changes += 1;
+                self.mirror.hear(news, sink);
+            });
+            match heard? {
                 Heard::More => {}
                 Heard::Nothing => return Ok(false),
                 Heard::Overrun => {

@@ -62,7 +62,6 @@ fn add_to_port(w: &mut Writer<'_>, at: i16) {
     w.a.compute(And, R2, MOST_PORTS as i32 - 1);
     w.a.compute(ShiftLeft, R2, (8 * WORDS_OF_PORT).ilog2() as i32);
     w.a.compute(Add, R1, R2);
-    let at = 8 * PORT_COUNTS as i16 + at;
     add(w, at, R0);
     add(w, at + 8, R4);
 }
@@ -72,13 +71,39 @@ pub(super) fn write_kernel(w: &mut Writer<'_>) {
     let counted = w.a.label();
     for reason in Reason::ALL {
         w.a.place(w.to_kernel(reason));
-        w.a.set(R6, 8 * reason as i32);
+        w.a.set(R6, 8 * (REASON_COUNTS + reason as usize) as i32);
         w.a.jump(counted);
     }
     w.a.place(counted);
+    copy::write_kernel(w);
     to_counts(w);
     w.a.compute(Add, R1, R6);
-    add(w, 0, 1);
+    // The port that it came by, whatever its VLAN: there may be none of that number.
+    add(w, of_port(w), 1);
     w.a.set(R0, w.at.pass());
     w.a.exit();
+}
+
+/// Counts a frame that could not be sent, and is no more what it was.
+pub(super) fn write_lost(w: &mut Writer<'_>) {
+    to_counts(w);
+    add(w, of_port(w) + 8 * LOST_COUNT as i16, 1);
+    w.a.set(R0, w.at.drop());
+    w.a.exit();
+}
+
+/// Where the counts of the program's port are, in bytes.
+fn of_port(w: &Writer<'_>) -> i16 {
+    (8 * WORDS_OF_PORT * w.port as usize) as i16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_all_ports_are_within_the_reach_of_an_instruction() {
+        assert!(8 * COUNT_WORDS <= i16::MAX as usize + 1 && COUNT_WORDS.is_power_of_two());
+        assert!(WORDS_OF_PORT.is_power_of_two());
+    }
 }

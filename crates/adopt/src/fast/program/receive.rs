@@ -13,8 +13,8 @@ const TAG: i32 = 4;
 /// Fields of `struct __sk_buff` (linux/bpf.h).
 pub(super) mod buffer {
     pub(in super::super) const LENGTH: i16 = 0;
-    pub(super) const VLAN_PRESENT: i16 = 20;
-    pub(super) const VLAN_TCI: i16 = 24;
+    pub(in super::super) const VLAN_PRESENT: i16 = 20;
+    pub(in super::super) const VLAN_TCI: i16 = 24;
     pub(in super::super) const SEGMENTS: i16 = 164;
     pub(in super::super) const SEGMENT_SIZE: i16 = 176;
 }

@@ -15,6 +15,7 @@ const LINK_HEADER: i16 = 12;
 /// Sends the packet by the hop in `R6`.
 pub(super) fn write(w: &mut Writer<'_>) {
     count::write_forwarded(w);
+    copy::write_forwarded(w);
     age(w);
     let failed = w.a.label();
     match w.at {
@@ -45,8 +46,7 @@ pub(super) fn write(w: &mut Writer<'_>) {
     }
     w.a.exit();
     w.a.place(failed);
-    w.a.set(R0, w.at.drop());
-    w.a.exit();
+    count::write_lost(w);
 }
 
 /// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows can't reach the frame.

@@ -1,0 +1,214 @@
+//! Frames as programs met them, with what they decided, while somebody wants to see them.
+//!
+//! A program that copies frames takes the place of the plain one for that time, so that nothing is paid at others. Each
+//! processor has a ring of its own, which it overwrites: what was not taken in time is counted as lost. Who takes first sees how
+//! far the rings are filled, then waits until all runs of programs have ended that may have filled them.
+use super::layout::Reason;
+use super::memory::{Arrays, NoMemory};
+use artery_device::bpf;
+use artery_table::Words;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Bytes of a slot: a header, then the frame.
+pub(super) const SLOT: usize = 2048;
+pub(super) const HEADER: usize = 64;
+/// Most bytes of a frame that are kept.
+pub(super) const SNAP: usize = SLOT - HEADER;
+/// Slots of a processor.
+pub(super) const SLOTS: usize = 512;
+/// Bytes from one processor's count to the next one's: a line of the cache.
+pub(super) const HEAD: usize = 64;
+/// Most processors that have rings of their own.
+const MOST_RINGS: usize = 64;
+
+/// Where in a slot's header things are: what was decided, the VLAN, the port (4 bytes each), the time (8 bytes), the length of the frame and
+/// of what is kept of it (4 bytes each).
+pub(super) const VERDICT: i16 = 0;
+pub(super) const VLAN: i16 = 4;
+pub(super) const PORT: i16 = 8;
+pub(super) const TIME: i16 = 16;
+pub(super) const LENGTH: i16 = 24;
+pub(super) const KEPT: i16 = 28;
+/// Stands in what was decided beside the port that the frame leaves by.
+pub(super) const FORWARDED: u32 = 1 << 16;
+/// Stands beside a VLAN that is not in the frame.
+pub(super) const TAGGED: u32 = 1 << 16;
+
+/// What was decided of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It went out by the port of this number.
+    Forwarded(u32),
+    /// It went to the kernel.
+    Kernel(Reason),
+}
+
+/// A frame, as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The number of the port that it came by, which for a VLAN's is that of the interface that carries it.
+    pub port: u32,
+    /// Nanoseconds on the kernel's monotonic clock.
+    pub time: u64,
+    /// Bytes that it had, its tag included.
+    pub length: u32,
+    /// The first of them.
+    pub bytes: Vec<u8>,
+}
+
+/// Rings that programs fill.
+pub(super) struct Capture {
+    pub(super) arrays: Arrays,
+    /// Whether frames for the kernel are copied, too.
+    pub(super) has_all: bool,
+    /// How many rings there are: a power of two.
+    pub(super) rings: usize,
+    frames: Words<AtomicU64>,
+    heads: Words<AtomicU64>,
+    taken: Vec<u64>,
+    lost: u64,
+}
+
+impl Capture {
+    /// Empty ones.
+    pub(super) fn new(has_all: bool) -> Result<Capture, NoMemory> {
+        let (arrays, rings) = (Arrays::default(), rings());
+        Ok(Capture {
+            frames: Words::new(&arrays, "frames", rings * SLOTS * SLOT / 8)?,
+            heads: Words::new(&arrays, "heads", rings * HEAD / 8)?,
+            taken: vec![0; rings],
+            lost: 0,
+            has_all,
+            rings,
+            arrays,
+        })
+    }
+
+    /// Takes what is there, in the order of time.
+    pub(super) fn take(&mut self) -> Vec<Captured> {
+        let heads: Vec<u64> = (0..self.rings).map(|ring| self.head(ring)).collect();
+        if heads == self.taken {
+            return Vec::new();
+        }
+        bpf::wait_for_runs();
+        let mut found = Vec::new();
+        for (ring, head) in heads.into_iter().enumerate() {
+            self.take_ring(ring, head, &mut found);
+        }
+        found.sort_by_key(|captured| captured.time);
+        found
+    }
+
+    /// Frames that were overwritten before they were taken.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn head(&self, ring: usize) -> u64 {
+        self.heads[ring * HEAD / 8].load(Acquire)
+    }
+
+    fn take_ring(&mut self, ring: usize, head: u64, found: &mut Vec<Captured>) {
+        let first = self.taken[ring].max(head.saturating_sub(SLOTS as u64));
+        let read: Vec<_> = (first..head).map(|number| (number, self.read(ring, number))).collect();
+        // The slot that is being filled now is one of those that were read, if the ring has gone round.
+        let oldest = (self.head(ring) + 1).saturating_sub(SLOTS as u64);
+        let sound = read.into_iter().filter(|(number, _)| *number >= oldest);
+        let before = found.len();
+        found.extend(sound.filter_map(|(_, captured)| captured));
+        self.lost += head - self.taken[ring] - (found.len() - before) as u64;
+        self.taken[ring] = head;
+    }
+
+    /// What is in a slot; `None` where that makes no sense.
+    fn read(&self, ring: usize, number: u64) -> Option<Captured> {
+        let first = (ring * SLOTS + number as usize % SLOTS) * SLOT / 8;
+        let slot: Vec<u8> = self.frames[first..first + SLOT / 8]
+            .iter()
+            .flat_map(|word| word.load(Acquire).to_ne_bytes())
+            .collect();
+        parse(&slot)
+    }
+}
+
+fn parse(slot: &[u8]) -> Option<Captured> {
+    let word = |at: i16| {
+        let bytes = slot.get(at as usize..at as usize + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let time = slot.get(TIME as usize..TIME as usize + 8)?;
+    let (verdict, vlan) = (word(VERDICT)?, word(VLAN)?);
+    let verdict = match verdict & FORWARDED {
+        0 => Verdict::Kernel(*Reason::ALL.get(verdict as usize)?),
+        _ => Verdict::Forwarded(verdict & (FORWARDED - 1)),
+    };
+    let mut bytes = slot.get(HEADER..HEADER + word(KEPT)? as usize)?.to_vec();
+    let mut length = word(LENGTH)?;
+    if vlan & TAGGED != 0 && bytes.len() >= 12 {
+        let [high, low] = (vlan as u16).to_be_bytes();
+        bytes.splice(12..12, [0x81, 0, high, low]);
+        length += 4;
+    }
+    Some(Captured {
+        verdict,
+        port: word(PORT)?,
+        time: u64::from_ne_bytes(time.try_into().ok()?),
+        length: length.max(bytes.len() as u32),
+        bytes,
+    })
+}
+
+/// A ring for each processor that this machine may come to have, as far as there are rings.
+fn rings() -> usize {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map_or(MOST_RINGS, |last| (last + 1).next_power_of_two().min(MOST_RINGS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(words: [(i16, u32); 4], bytes: &[u8]) -> Vec<u8> {
+        let mut slot = vec![0; SLOT];
+        for (at, word) in words {
+            slot[at as usize..at as usize + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        slot[PORT as usize] = 3;
+        slot[HEADER..HEADER + bytes.len()].copy_from_slice(bytes);
+        slot
+    }
+
+    #[test]
+    fn a_slot_says_what_was_decided_and_its_tag_is_put_back() {
+        let frame: Vec<u8> = (0..60).collect();
+        let words = [(VERDICT, FORWARDED | 7), (VLAN, TAGGED | 0x2009), (LENGTH, 1500), (KEPT, 60)];
+        let captured = parse(&slot(words, &frame)).unwrap();
+        assert_eq!((captured.verdict, captured.port, captured.length), (Verdict::Forwarded(7), 3, 1504));
+        assert_eq!(
+            (&captured.bytes[10..18], captured.bytes.len()),
+            (&[10, 11, 0x81, 0, 0x20, 9, 12, 13][..], 64)
+        );
+        let words = [(VERDICT, Reason::Expired as u32), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
+        let captured = parse(&slot(words, &frame)).unwrap();
+        assert_eq!((captured.verdict, captured.bytes), (Verdict::Kernel(Reason::Expired), frame));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_nothing() {
+        let words = [(VERDICT, 60_000), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
+        assert_eq!(parse(&slot(words, &[])), None, "no such reason");
+        let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, SNAP as u32 + 1)];
+        assert_eq!(parse(&slot(words, &[])), None, "more than there is");
+        assert_eq!(parse(&[]), None);
+        let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, 9)];
+        assert_eq!(
+            parse(&slot(words, &[])).map(|captured| captured.bytes.len()),
+            Some(9),
+            "too short for a tag"
+        );
+    }
+}
