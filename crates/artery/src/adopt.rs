@@ -1,12 +1,20 @@
 //! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
+mod capture;
 mod facts;
 mod live;
 mod report;
+mod rights;
 mod routes;
 mod share;
+mod status;
+
+#[cfg(test)]
+pub(crate) use status::example;
+pub(crate) use status::{PortStatus, Status};
 
 use crate::cli::values::seconds;
-use crate::voice::print;
+use crate::metrics::MetricsAddress;
+use crate::voice::{LogFormat, print};
 use anyhow::Context as _;
 use artery_adopt::fast::Mode;
 use artery_adopt::guard::{self, Guard, Port};
@@ -14,11 +22,13 @@ use artery_device::Interface;
 use clap::Args;
 use facts::Facts;
 use share::{Measured, Sample};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
+  artery adopt eth0 eth1 --metrics 127.0.0.1:9470
   artery adopt --dry-run               all Ethernet interfaces that are up
   artery adopt --dry-run eth0 eth1     these
   artery adopt --dry-run --for 10s --json
@@ -50,6 +60,15 @@ pub(crate) struct AdoptOptions {
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH", conflicts_with = "dry_run")]
     path: Option<Path>,
+    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock if that is free
+    #[arg(short = 'u', long, value_name = "PATH", conflicts_with = "dry_run")]
+    socket: Option<PathBuf>,
+    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
+    #[arg(long, value_name = "WHERE", conflicts_with = "dry_run")]
+    metrics: Vec<MetricsAddress>,
+    /// In what form messages are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t, conflicts_with = "dry_run")]
+    pub(crate) log: LogFormat,
 }
 
 /// The path that packets go.
@@ -90,7 +109,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
             "which ports? Name two or more, or see what there is with --dry-run"
         );
         let facts = ports.into_iter().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
-        return live::run(facts, options.path.map(Mode::from));
+        return live::run(facts, options);
     }
     let mut guards = guard::survey(&ports);
     let measured = measure(options.time)?;

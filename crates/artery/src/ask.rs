@@ -19,7 +19,7 @@ pub(crate) fn ask(finished: &mut Finished, handlers: &[String], voice: Voice) ->
             }
             Err(error) => errors.push(error),
         }
-        if let (Voice::Artery { .. }, [error]) = (voice, &mut errors[before..]) {
+        if let (true, [error]) = (voice.is_own(), &mut errors[before..]) {
             *error += &suggestion(&plan, wanted);
         }
     }

@@ -6,13 +6,15 @@ pub(crate) use run::RunOptions;
 
 use crate::job::Input;
 use crate::load::Reading;
-use crate::{adopt, bsd, explain, flow, neighbor, pfctl, route, router, show, watch};
+use crate::voice::LogFormat;
+use crate::{adopt, bsd, capture, explain, flow, neighbor, pfctl, route, router, show, top, watch};
+use anyhow::Context as _;
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use values::{device, number, seconds, wait};
 
@@ -167,11 +169,26 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Explain what a running router would do with a packet, step by step
     #[command(after_long_help = explain::EXAMPLES)]
     Explain(explain::ExplainOptions),
+    /// Show what a running 'artery adopt' forwards past the kernel, again and again
+    #[command(after_long_help = top::EXAMPLES)]
+    Top(top::TopOptions),
+    /// Show or save frames that a running 'artery adopt' forwards past the kernel
+    #[command(after_long_help = capture::EXAMPLES)]
+    Capture(capture::CaptureOptions),
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands
+    #[command(
+        after_long_help = "Example:\n  artery man /usr/local/share/man/man1     then: man artery-adopt"
+    )]
+    Man {
+        /// The folder that they are written to
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
     /// Run the measurements, a program of its own beside this one
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery bench --help")]
@@ -187,6 +204,19 @@ shows what there is so far. While packets are followed, all are handled somewhat
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+impl Command {
+    /// In what form messages are written.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        match self {
+            Command::Run(options) => options.log,
+            Command::Router(options) => options.log,
+            Command::Up(options) => options.log,
+            Command::Adopt(options) => options.log,
+            _ => LogFormat::Text,
+        }
+    }
 }
 
 /// Which configuration is meant.
@@ -473,9 +503,43 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     crate::voice::print(&String::from_utf8_lossy(&script)).map(|()| 0)
 }
 
+/// Writes manual pages, one for the program and one for each command.
+pub(crate) fn manual(folder: &Path) -> anyhow::Result<u8> {
+    let failed = || format!("can't write manual pages to {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).with_context(failed)?;
+    Ok(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_has_a_manual_page() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(manual(folder.path()).unwrap(), 0);
+        for command in Cli::command().get_subcommands() {
+            let page = folder.path().join(format!("artery-{}.1", command.get_name()));
+            let text = std::fs::read_to_string(&page).unwrap();
+            assert!(text.contains(".SH SYNOPSIS") && text.contains("Example"), "{}", page.display());
+        }
+        assert!(folder.path().join("artery.1").is_file());
+        assert!(manual("/dev/null/no".as_ref()).is_err());
+    }
+
+    #[test]
+    fn every_shell_has_completions_of_all_commands() {
+        use clap::ValueEnum as _;
+        for shell in clap_complete::Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "artery", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            for command in Cli::command().get_subcommands() {
+                assert!(script.contains(command.get_name()), "{shell} {}", command.get_name());
+            }
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -57,6 +57,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         time: false,
         ports: Vec::new(),
         sockets: Vec::new(),
+        metrics: Vec::new(),
         allow_replace: false,
         stats: None,
         json: false,

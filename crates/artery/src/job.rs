@@ -1,5 +1,6 @@
 //! What one run consists of, whichever command line asked for it.
 use crate::load::Reading;
+use crate::metrics::MetricsAddress;
 use crate::voice::Voice;
 use artery_engine::Settings;
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub(crate) struct Job {
     pub(crate) time: bool,
     pub(crate) ports: Vec<PortRequest>,
     pub(crate) sockets: Vec<PathBuf>,
+    /// Where metrics are asked for.
+    pub(crate) metrics: Vec<MetricsAddress>,
     pub(crate) allow_replace: bool,
     /// How often to show counters.
     pub(crate) stats: Option<Duration>,

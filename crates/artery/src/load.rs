@@ -43,7 +43,7 @@ impl Loaded {
 
     /// Warns of values for variables that the text does not name: they change nothing, and may be mistyped.
     pub(crate) fn say_unused_variables(&self, voice: Voice) {
-        if let Voice::Artery { .. } = voice {
+        if voice.is_own() {
             let name = self.sources.name(self.file);
             let say =
                 |v: &String| voice.warning(&format!("{name} has no variable ${v}; its value is not used"));

@@ -5,6 +5,7 @@ mod adopt;
 mod ask;
 mod bench;
 mod bsd;
+mod capture;
 mod check;
 mod cli;
 mod click;
@@ -18,8 +19,10 @@ mod format;
 mod ip_router;
 mod job;
 mod load;
+mod metrics;
 mod neighbor;
 mod netstat;
+mod notify;
 mod pfctl;
 mod replace;
 mod report;
@@ -29,6 +32,7 @@ mod run;
 mod show;
 mod signals;
 mod spelling;
+mod top;
 mod trace;
 mod voice;
 mod watch;
@@ -43,10 +47,14 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match click_arguments(&args) {
         Some((name, rest)) => click::main(name, rest),
-        None => artery(cli::parse(args)).unwrap_or_else(|error| {
-            Voice::artery().error(&format!("{error:#}"));
-            1
-        }),
+        None => {
+            let cli = cli::parse(args);
+            let voice = Voice::from(cli.command.log_format());
+            artery(cli).unwrap_or_else(|error| {
+                voice.error(&format!("{error:#}"));
+                1
+            })
+        }
     };
     ExitCode::from(status)
 }
@@ -87,7 +95,10 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Flow(options) => flow::command(&options),
         Command::Watch(options) => watch::command(&options),
         Command::Explain(options) => explain::command(&options),
+        Command::Top(options) => top::command(&options),
+        Command::Capture(options) => capture::command(&options),
         Command::Completions { shell } => cli::completions(shell),
+        Command::Man { folder } => cli::manual(&folder),
         Command::Bench { arguments } => bench::run(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),
     }

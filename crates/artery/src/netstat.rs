@@ -60,12 +60,12 @@ fn follow(
 
 /// What a router tells of one of its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Port {
-    name: String,
+pub(crate) struct Port {
+    pub(crate) name: String,
     mtu: String,
     address: String,
-    received: Traffic,
-    sent: Traffic,
+    pub(crate) received: Traffic,
+    pub(crate) sent: Traffic,
 }
 
 fn ports(client: &mut Client) -> anyhow::Result<Vec<Port>> {
@@ -73,7 +73,7 @@ fn ports(client: &mut Client) -> anyhow::Result<Vec<Port>> {
 }
 
 /// Reads a list of ports by the names of its columns, of which there may be more than are known here.
-fn parse(text: &str) -> Option<Vec<Port>> {
+pub(crate) fn parse(text: &str) -> Option<Vec<Port>> {
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next()?.split('\t').collect();
     let port = |line: &str| {

@@ -1,7 +1,7 @@
 //! Putting another configuration in the place of the running one.
 use crate::job::Input;
 use crate::load::{Reading, load};
-use crate::voice::{Voice, complain};
+use crate::voice::Voice;
 use artery_device::Ports;
 use artery_engine::{Handle, Monitor, Monitors, Problem, Stage};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ impl Replacer {
     pub(crate) fn new(handle: Handle, input: Input, reading: Reading, voice: Voice) -> Replacer {
         let voice = match voice {
             Voice::Artery { .. } => Voice::Artery { colour: false },
-            click => click,
+            other => other,
         };
         Replacer { handle, input, reading, voice, turn: Arc::default() }
     }
@@ -48,7 +48,7 @@ impl Replacer {
         let replacer = self.clone();
         let spawned = std::thread::Builder::new().name("replacer".to_string()).spawn(move || {
             let (Ok(faults) | Err(faults)) = replacer.hotconfig(&text);
-            complain(&faults);
+            replacer.voice.complain_of(&faults);
         });
         if let Err(error) = spawned {
             self.voice.error(&format!("can't replace the configuration: {error}"));

@@ -80,7 +80,7 @@ fn job(options: RouterOptions, text: String) -> Job {
     Job {
         input: Input::Text(text),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Voice::artery(),
+        voice: Voice::from(options.log),
         settings,
         handlers: Vec::new(),
         exit_handler: None,
@@ -89,6 +89,7 @@ fn job(options: RouterOptions, text: String) -> Job {
         time: false,
         ports: Vec::new(),
         sockets: options.sockets(),
+        metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
         stats: options.stats(),
         json: options.json,

@@ -1,13 +1,15 @@
 //! Running a router from its configuration to its exit status.
 use crate::ask::ask;
 use crate::commands;
-use crate::control_socket::{Listeners, Service};
+use crate::control_socket::{Control, Listeners, Service};
 use crate::job::Job;
 use crate::load::load;
+use crate::metrics::{self, Http, of_router};
+use crate::notify::Notifier;
 use crate::replace::Replacer;
 use crate::report;
 use crate::signals::Watcher;
-use crate::voice::{Voice, complain, print};
+use crate::voice::{Voice, print};
 use artery_device::Interface;
 use artery_elements::{CLASSES, ROUTER_HANDLERS};
 use artery_engine::{Finished, HandlerError, Router, Settings};
@@ -53,8 +55,24 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     })
 }
 
+/// What a router can be asked by.
+#[derive(Default)]
+struct Sockets {
+    control: Listeners,
+    metrics: Listeners,
+}
+
+impl Sockets {
+    fn open(job: &Job) -> anyhow::Result<Sockets> {
+        Ok(Sockets {
+            control: Listeners::open(&job.ports, &job.sockets)?,
+            metrics: metrics::listen(&job.metrics)?,
+        })
+    }
+}
+
 /// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
-fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
+fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
     let voice = job.voice;
     let text = match job.input.read() {
         Ok(text) => text,
@@ -64,7 +82,7 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
         }
     };
     let mut loaded = load(&job.input.name(), &text, &job.reading);
-    let listeners = if loaded.has_errors() { Listeners::default() } else { Listeners::open(job)? };
+    let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
         let mut settings =
             Settings { replaceable: job.allow_replace, handlers: ROUTER_HANDLERS, ..job.settings.clone() };
@@ -73,23 +91,23 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Listeners)>> {
             Ok(mut router) => {
                 router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);
-                complain(&voice.faults(&loaded));
+                voice.complain_of(&voice.faults(&loaded));
                 loaded.say_unused_variables(voice);
                 return Ok(Some((router, listeners)));
             }
             Err(problems) => loaded.problems = problems,
         }
     }
-    complain(&voice.faults(&loaded));
-    if let Voice::Artery { .. } = voice {
+    voice.complain_of(&voice.faults(&loaded));
+    if voice.is_own() {
         voice.error(&format!("{}: {}; nothing was started", job.input.name(), loaded.error_count_in_words()));
     }
     Ok(None)
 }
 
 /// Runs the router until it ends.
-fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Finished> {
-    if !listeners.is_empty() || job.allow_replace {
+fn drive(job: &Job, router: Router, listeners: &Sockets) -> anyhow::Result<Finished> {
+    if !listeners.control.is_empty() || job.allow_replace {
         router.keep_open();
     }
     let running = router.start();
@@ -100,10 +118,15 @@ fn drive(job: &Job, router: Router, listeners: &Listeners) -> anyhow::Result<Fin
         handle.on_replacement(move |text| replacer.replace_later(text));
     }
     let watcher = Watcher::start(handle.clone(), replacer.clone(), job.voice)?;
-    listeners.serve(&Service::new(handle.clone(), replacer))?;
+    listeners.control.serve(&Control(Service::new(handle.clone(), replacer)))?;
+    let measured = handle.clone();
+    listeners.metrics.serve(&Http(move || of_router(&measured)))?;
     commands::run(job.commands.clone(), job.voice);
+    let manager = Notifier::of_environment();
+    manager.ready("forwarding");
     let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
+    manager.stopping();
     table.into_iter().for_each(report::LiveTable::end);
     watcher.end();
     finished

@@ -1,6 +1,6 @@
 //! `artery show`: what is in a running router, as tables or as JSON.
 mod routes;
-mod table;
+pub(crate) mod table;
 mod tables;
 
 use crate::cli::Reach;

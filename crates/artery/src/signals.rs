@@ -1,6 +1,6 @@
 //! What the signals of the system do to a running router.
 use crate::replace::Replacer;
-use crate::voice::{Voice, complain};
+use crate::voice::Voice;
 use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -49,11 +49,11 @@ impl Watcher {
 fn replace(replacer: Option<&Replacer>, voice: Voice) {
     match replacer.map(Replacer::reread) {
         Some(Ok(warnings)) => {
-            complain(&warnings);
+            voice.complain_of(&warnings);
             voice.say("the configuration was replaced");
         }
         Some(Err(errors)) => {
-            complain(&errors);
+            voice.complain_of(&errors);
             voice.say("the configuration was not replaced");
         }
         None => {}

@@ -1,15 +1,42 @@
 //! How messages are worded and placed: in Artery's way, with the line and a caret, or in Click's.
 use crate::load::Loaded;
+use crate::watch::rfc3339;
 use anyhow::Context as _;
 use artery_engine::{Problem, Sink, Stage};
 use artery_lang::{Diagnostic, Severity};
 use std::io::IsTerminal as _;
+use std::time::SystemTime;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
-    Artery { colour: bool },
-    Click { warnings: bool },
+    Artery {
+        colour: bool,
+    },
+    /// The same as a line of JSON each, for programs that keep logs.
+    Json,
+    Click {
+        warnings: bool,
+    },
+}
+
+/// In what form messages are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line: time, level, event and message
+    Json,
+}
+
+impl From<LogFormat> for Voice {
+    fn from(format: LogFormat) -> Voice {
+        match format {
+            LogFormat::Text => Voice::artery(),
+            LogFormat::Json => Voice::Json,
+        }
+    }
 }
 
 /// Writes to standard output. A reader that went away is no reason to fail.
@@ -46,23 +73,50 @@ impl Voice {
         Voice::Artery { colour: wanted && std::io::stderr().is_terminal() }
     }
 
+    /// Whether it is Artery's own, and not Click's.
+    pub(crate) fn is_own(self) -> bool {
+        !matches!(self, Voice::Click { .. })
+    }
+
     /// An error that has no place in a configuration.
     pub(crate) fn error(self, message: &str) {
-        self.say(message);
+        match self {
+            Voice::Json => complain(&object("error", "message", message, &[])),
+            _ => self.say(message),
+        }
     }
 
     /// A line about what happened.
     pub(crate) fn say(self, message: &str) {
+        self.tell("message", message, &[]);
+    }
+
+    /// A line about what happened: its kind and what it is about, which only programs are told apart from the message.
+    pub(crate) fn tell(self, event: &str, message: &str, about: About<'_>) {
         match self {
             Voice::Artery { .. } => complain(&format!("artery: {}\n", without_numbers(message))),
+            Voice::Json => complain(&object("info", event, message, about)),
             Voice::Click { .. } => complain(&format!("{message}\n")),
         }
     }
 
     /// A warning that has no place in a configuration.
     pub(crate) fn warning(self, message: &str) {
-        if self != (Voice::Click { warnings: false }) {
-            complain(&format!("warning: {message}\n"));
+        match self {
+            Voice::Click { warnings: false } => {}
+            Voice::Json => complain(&object("warning", "message", message, &[])),
+            _ => complain(&format!("warning: {message}\n")),
+        }
+    }
+
+    /// Writes what [`faults`](Self::faults) gave.
+    pub(crate) fn complain_of(self, faults: &str) {
+        match self {
+            Voice::Json => faults.split("\n\n").filter(|fault| !fault.trim().is_empty()).for_each(|fault| {
+                let level = if fault.starts_with("warning") { "warning" } else { "error" };
+                complain(&object(level, "configuration", fault.trim_end(), &[]));
+            }),
+            _ => complain(faults),
         }
     }
 
@@ -70,9 +124,26 @@ impl Voice {
     pub(crate) fn faults(self, loaded: &Loaded) -> String {
         match self {
             Voice::Artery { colour } => artery_faults(loaded, colour),
+            Voice::Json => artery_faults(loaded, false),
             Voice::Click { warnings } => click_faults(loaded, warnings),
         }
     }
+}
+
+/// Names and values that a message is about.
+pub(crate) type About<'a> = &'a [(&'a str, &'a str)];
+
+/// A message as a line of JSON.
+fn object(level: &str, event: &str, message: &str, about: About<'_>) -> String {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut line = serde_json::json!({
+        "time": rfc3339(since_epoch.as_secs_f64()),
+        "level": level,
+        "event": event,
+        "message": without_numbers(message),
+    });
+    about.iter().for_each(|(name, value)| line[*name] = (*value).into());
+    format!("{line}\n")
 }
 
 /// All messages in the order of the text, those without a place last.
@@ -163,5 +234,18 @@ mod tests {
         let text = "a: Is a directory (os error 21); b: No such file or directory (os error 2)";
         assert_eq!(without_numbers(text), "a: Is a directory; b: No such file or directory");
         assert_eq!(without_numbers("byte 0 (of 5)"), "byte 0 (of 5)");
+    }
+
+    #[test]
+    fn a_message_is_one_line_of_json() {
+        let line = object("info", "guard", "a\n\"b\": no (os error 2)", &[("port", "eth0")]);
+        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&json["level"], &json["event"], &json["port"]),
+            (&"info".into(), &"guard".into(), &"eth0".into())
+        );
+        assert_eq!(json["message"], "a\n\"b\": no");
+        assert!(json["time"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')));
     }
 }

@@ -103,7 +103,7 @@ fn lines(lately: &Value, as_json: bool, left: &mut u64) -> Vec<String> {
 }
 
 /// A time since the epoch as RFC 3339 writes it, to the microsecond.
-fn rfc3339(seconds: f64) -> String {
+pub(crate) fn rfc3339(seconds: f64) -> String {
     // Out of this range are no times of events.
     let micros = (seconds.clamp(0.0, 1e11) * 1e6).round() as u64;
     let (day, within) = (micros / 86_400_000_000, micros % 86_400_000_000);

@@ -1,42 +1,143 @@
 //! Ports while they are adopted.
+use super::AdoptOptions;
+use super::capture::Captures;
 use super::facts::Facts;
+use super::rights;
+use super::status::{Status, path_name};
+use crate::cli::default_socket;
+use crate::control_socket::{Control, Listeners, Names, Question, Questions};
+use crate::metrics::{self, Http};
+use crate::notify::Notifier;
 use crate::voice::{Voice, print};
 use anyhow::Context as _;
 use artery_adopt::Session;
-use artery_adopt::fast::{Counters, Mode, Reason};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use artery_adopt::fast::{Mode, Reason};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// The handlers of its control socket.
+const HANDLERS: Names = &[
+    ("version", "r"),
+    ("state", "r"),
+    ("metrics", "r"),
+    ("report", "r"),
+    ("reread", "w"),
+    ("capture", "rw"),
+];
+
 /// Forwards until SIGINT or SIGTERM.
-pub(super) fn run(facts: Vec<Facts>, mode: Option<Mode>) -> anyhow::Result<u8> {
-    let (stop, signals) = UnixStream::pair().context("can't wait for signals")?;
-    for signal in [SIGINT, SIGTERM] {
-        let end = signals.try_clone().context("can't wait for signals")?;
-        signal_hook::low_level::pipe::register(signal, end).context("can't wait for signals")?;
-    }
-    let voice = Voice::artery();
+pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u8> {
+    let (asked, mut questions) = Questions::new(HANDLERS).context("can't wait for questions")?;
+    let signals = Signals::watch(&questions).context("can't wait for signals")?;
+    let voice = Voice::from(options.log);
+    let mut manager = Notifier::of_environment();
+    let control = control_sockets(options.socket.as_deref(), voice)?;
+    let metrics = metrics::listen(&options.metrics)?;
     let mut ports = Vec::new();
     for facts in facts {
-        let mode = mode.unwrap_or_else(|| facts.mode());
-        voice.say(&format!("{}: {}", facts.port.name, in_words(mode, &facts)));
+        let mode = options.path.map_or_else(|| facts.mode(), Mode::from);
+        let said = format!("{}: {}", facts.port.name, in_words(mode, &facts));
+        voice.tell("port", &said, &[("port", &facts.port.name), ("path", path_name(mode))]);
         ports.push((facts.port, mode));
     }
     let mut session = Session::open(&ports, Instant::now())?;
-    voice.say("forwarding");
-    say_rules(&session);
-    say_guards(&session);
-    let mut wait = Duration::ZERO;
-    while !session.wait(wait, stop.as_fd())? {
+    let began = Instant::now();
+    // No thread was started yet, which would keep what it had.
+    rights::drop()?;
+    control.serve(&Control(asked.clone())).context("can't answer questions")?;
+    let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
+    metrics.serve(&Http(of_this)).context("can't answer questions")?;
+    voice.tell("forwarding", "forwarding", &[]);
+    say_rules(&session, voice);
+    say_guards(&session, voice);
+    manager.ready(&summary(&session));
+    let (mut wait, mut captures) = (Duration::ZERO, Captures::default());
+    while !signals.stop.load(Relaxed) {
+        if session.wait(wait.min(manager.live(Instant::now())), questions.as_fd())? {
+            questions
+                .take()
+                .into_iter()
+                .for_each(|question| answer(&mut session, &mut captures, began, question));
+        }
+        captures.expire(&mut session, Instant::now()).map_err(anyhow::Error::msg)?;
+        if signals.reread.swap(false, Relaxed) {
+            manager.reloading();
+            voice.tell("reread", "reading all tables and settings again", &[]);
+            session.doubt();
+        }
         let (next, news) = session.turn(Instant::now())?;
         wait = next;
         if news.guards {
-            say_guards(&session);
+            say_guards(&session, voice);
+            manager.status(&summary(&session));
+        }
+        if news.everything {
+            manager.ready(&summary(&session));
         }
     }
+    manager.stopping();
+    voice.tell("stopping", "the kernel forwards alone again", &[]);
     print(&report(&session))?;
     Ok(0)
+}
+
+/// What signals ask for.
+#[derive(Default)]
+struct Signals {
+    stop: Arc<AtomicBool>,
+    reread: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// From now on signals are noted, and wake who waits for questions.
+    fn watch(questions: &Questions) -> std::io::Result<Signals> {
+        let signals = Signals::default();
+        for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.reread)] {
+            // What is registered first is done first: who is woken finds the flag.
+            signal_hook::flag::register(signal, flag.clone())?;
+            signal_hook::low_level::pipe::register(signal, questions.ringer()?)?;
+        }
+        Ok(signals)
+    }
+}
+
+/// The control socket. That the usual one is taken is no reason not to forward; that one can't be had which was asked for is.
+fn control_sockets(path: Option<&Path>, voice: Voice) -> anyhow::Result<Listeners> {
+    let mut listeners = Listeners::default();
+    let usual = default_socket();
+    match (listeners.add_unix(path.unwrap_or(&usual)), path) {
+        (Ok(()), _) => {}
+        (Err(error), Some(_)) => return Err(error),
+        (Err(error), None) => voice.say(&format!("{error:#}; so 'artery top' can't look into this one")),
+    }
+    Ok(listeners)
+}
+
+fn answer(session: &mut Session, captures: &mut Captures, began: Instant, question: Question) {
+    let status = |session: &Session| Status::find(session, began).map_err(|error| format!("{error:#}"));
+    let answer = match question.handler.as_str() {
+        "version" => Ok(env!("CARGO_PKG_VERSION").to_string()),
+        "state" => status(session).and_then(|status| {
+            serde_json::to_string(&status).map_err(|error| format!("can't be written: {error}"))
+        }),
+        "metrics" => status(session).map(|status| status.metrics()),
+        "report" => Ok(report(session)),
+        "reread" => {
+            session.doubt();
+            Ok(String::new())
+        }
+        "capture" => match &question.value {
+            Some(wanted) => captures.set(session, wanted),
+            None => captures.take(session),
+        },
+        other => Err(format!("nobody answers for '{other}'")),
+    };
+    question.answer(answer);
 }
 
 /// How a port's packets are forwarded, and why not by its driver.
@@ -49,38 +150,53 @@ fn in_words(mode: Mode, facts: &Facts) -> String {
     facts.why().map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }
 
-fn say_rules(session: &Session) {
-    session.driver().mirror().reasons().for_each(|reason| Voice::artery().say(&reason.to_string()));
+/// What the service manager shows.
+fn summary(session: &Session) -> String {
+    let names: Vec<&str> = session.ports().iter().map(|port| port.name.as_str()).collect();
+    let guards = session.guards().len();
+    let kept = if guards == 0 { String::new() } else { format!("; guards that keep traffic: {guards}") };
+    format!("forwarding between {}{kept}", names.join(", "))
 }
 
-fn say_guards(session: &Session) {
-    let voice = Voice::artery();
+fn say_rules(session: &Session, voice: Voice) {
+    session.driver().mirror().reasons().for_each(|reason| voice.tell("rule", &reason.to_string(), &[]));
+}
+
+fn say_guards(session: &Session, voice: Voice) {
     for port in session.deaf() {
-        voice.say(&format!(
+        let said = format!(
             "{}: what leaves there stays with the kernel: its driver sends redirected frames only once the other end joins \
              frames ('ethtool -K DEV gro on' there) or has an XDP program",
             port.name
-        ));
+        );
+        voice.tell("deaf", &said, &[("port", &port.name)]);
     }
     match session.guards() {
-        [] => voice.say("nothing keeps traffic between these ports in the kernel"),
-        guards => guards.iter().for_each(|guard| voice.say(&guard.to_string())),
+        [] => voice.tell("unguarded", "nothing keeps traffic between these ports in the kernel", &[]),
+        guards => guards.iter().for_each(|guard| {
+            voice.tell("guard", &guard.to_string(), &[("what", &guard.what), ("remedy", &guard.remedy)]);
+        }),
     }
 }
 
 /// What was forwarded, and why the rest was not.
 fn report(session: &Session) -> String {
-    let Counters { kernel, ports } = session.accelerator().counters();
+    let counters = session.accelerator().counters();
+    let numbers: BTreeMap<u32, u32> = session.accelerator().ports().collect();
     let mut text = String::new();
     for port in session.ports() {
-        let Some(number) = session.accelerator().port(port.index) else { continue };
-        let [received, received_bytes, sent, sent_bytes] = ports[number as usize];
+        let Some(counted) = numbers.get(&port.index).map(|number| &counters.ports[*number as usize]) else {
+            continue;
+        };
         text += &format!(
-            "{}: {received} packets ({received_bytes} bytes) forwarded from it, {sent} ({sent_bytes}) to it\n",
-            port.name
+            "{}: {} packets ({} bytes) forwarded from it, {} ({}) to it\n",
+            port.name, counted.received, counted.received_bytes, counted.sent, counted.sent_bytes
         );
+        if counted.lost > 0 {
+            text += &format!("{}: {} packets lost\n", port.name, counted.lost);
+        }
     }
-    for (reason, count) in Reason::ALL.iter().zip(kernel).filter(|(_, count)| *count > 0) {
+    for (reason, count) in Reason::ALL.iter().zip(counters.kernel()).filter(|(_, count)| *count > 0) {
         text += &format!("{count} frames went to the kernel: {}\n", reason.name());
     }
     text

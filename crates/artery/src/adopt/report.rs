@@ -57,7 +57,7 @@ fn rates(measured: &Measured, name: &str) -> Option<[f64; 2]> {
 }
 
 /// Which of a port's packets would be accelerated.
-fn in_words(port: &Port, family: Family, guards: &[Guard]) -> &'static str {
+pub(super) fn in_words(port: &Port, family: Family, guards: &[Guard]) -> &'static str {
     let kept_from = guards.iter().any(|guard| guard.keeps_from(port, family));
     let kept_to = guards.iter().any(|guard| guard.keeps_to(port, family));
     match (kept_from, kept_to) {
@@ -140,7 +140,7 @@ pub(super) fn json(findings: &Findings) -> Value {
     })
 }
 
-fn family_name(family: Family) -> &'static str {
+pub(super) fn family_name(family: Family) -> &'static str {
     FAMILIES.iter().find(|(one, _)| *one == family).map_or("", |(_, name)| name)
 }
 

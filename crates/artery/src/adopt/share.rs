@@ -60,6 +60,12 @@ impl Sample {
             interfaces: of_interfaces(&read(INTERFACES)?),
         })
     }
+    pub(super) fn of(&self, family: Family) -> Packets {
+        if family == Family::V4 { self.ipv4 } else { self.ipv6 }
+    }
+    pub(super) fn of_interface(&self, name: &str) -> Option<Packets> {
+        self.interfaces.get(name).copied()
+    }
     pub(super) fn since(&self, before: &Sample) -> Measured {
         let of_interface = |(name, now): (&String, &Packets)| {
             (name.clone(), now.since(before.interfaces.get(name).copied().unwrap_or_default()))

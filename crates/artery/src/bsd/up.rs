@@ -7,9 +7,10 @@ use crate::cli::values::{Period, device, number, period, processor, seconds};
 use crate::cli::{default_socket, map_devices};
 use crate::job::{Input, Job};
 use crate::load::Reading;
+use crate::metrics::MetricsAddress;
 use crate::router::called;
 use crate::run::run;
-use crate::voice::{Voice, complain, print};
+use crate::voice::{LogFormat, Voice, complain, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args};
@@ -67,6 +68,12 @@ pub(crate) struct UpOptions {
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    metrics: Vec<MetricsAddress>,
+    /// In what form messages are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log: LogFormat,
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     allow_replace: bool,
@@ -156,7 +163,7 @@ fn job(options: UpOptions, plan: Plan, text: String) -> Job {
     Job {
         input: Input::Text(text),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Voice::artery(),
+        voice: Voice::from(options.log),
         settings,
         handlers: Vec::new(),
         exit_handler: None,
@@ -165,6 +172,7 @@ fn job(options: UpOptions, plan: Plan, text: String) -> Job {
         time: false,
         ports: Vec::new(),
         sockets,
+        metrics: options.metrics,
         allow_replace: options.allow_replace,
         stats: options.stats.map(|period| period.every),
         json: options.json,

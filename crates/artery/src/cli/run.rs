@@ -2,7 +2,8 @@
 use super::values::{Period, device, number, period, processor, seconds};
 use super::{ReadingOptions, map_devices, usage_error};
 use crate::job::{Job, PortRequest};
-use crate::voice::Voice;
+use crate::metrics::MetricsAddress;
+use crate::voice::{LogFormat, Voice};
 use artery_engine::{Settings, Time};
 use artery_lang::args;
 use clap::{ArgAction, Args};
@@ -46,6 +47,12 @@ pub(crate) struct RunOptions {
     /// Listen for control connections on this Unix socket
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    metrics: Vec<MetricsAddress>,
+    /// In what form messages are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log: LogFormat,
     /// Let `write hotconfig` and SIGHUP replace the running configuration
     #[arg(short = 'R', long)]
     allow_replace: bool,
@@ -91,7 +98,7 @@ impl RunOptions {
         };
         settings.frames.0 = self.frames as usize;
         map_devices(&self.device, &mut settings);
-        let voice = Voice::artery();
+        let voice = Voice::from(self.log);
         self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
         Ok(Job {
             input,
@@ -105,6 +112,7 @@ impl RunOptions {
             time: self.time,
             ports: self.port,
             sockets: self.socket,
+            metrics: self.metrics,
             allow_replace: self.allow_replace,
             stats: self.stats.map(|period| period.every),
             json: self.json,

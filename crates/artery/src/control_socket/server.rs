@@ -1,11 +1,11 @@
 //! Sockets that are listened on, and a thread for each connection.
 use super::codec::{self, GREETING, MAX_DATA, MAX_LINE, Parsed, parse};
-use super::service::{Answer, Service};
-use crate::job::{Job, PortRequest};
+use super::service::{Answer, Handlers, answer};
+use crate::job::PortRequest;
 use crate::load::system_message;
 use anyhow::{Context as _, bail};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Counts connections, and requests that are being answered.
 #[derive(Default)]
-struct Traffic {
+pub(crate) struct Traffic {
     counts: Mutex<Counts>,
     answered: Condvar,
 }
@@ -52,7 +52,7 @@ impl Traffic {
     }
 
     /// Answers a request; the end of the program waits for it.
-    fn during<R>(&self, answer: impl FnOnce() -> R) -> R {
+    pub(crate) fn during<R>(&self, answer: impl FnOnce() -> R) -> R {
         self.counts().requests += 1;
         let result = answer();
         self.counts().requests -= 1;
@@ -88,17 +88,38 @@ impl Drop for Listeners {
 }
 
 impl Listeners {
-    /// Opens all sockets a run asks for. Nobody is answered before [`Listeners::serve`].
-    pub(crate) fn open(job: &Job) -> anyhow::Result<Listeners> {
+    /// Opens sockets on TCP ports of this machine and on paths. Nobody is answered before [`Listeners::serve`].
+    pub(crate) fn open(ports: &[PortRequest], paths: &[PathBuf]) -> anyhow::Result<Listeners> {
         let mut listeners = Listeners::default();
-        for request in &job.ports {
+        for request in ports {
             listeners.tcp.push(listen_tcp(*request)?);
         }
-        for path in &job.sockets {
-            listeners.unix.push(listen_unix(path)?);
-            listeners.files.push(path.clone());
+        for path in paths {
+            listeners.add_unix(path)?;
         }
         Ok(listeners)
+    }
+
+    /// Opens one on a path besides.
+    pub(crate) fn add_unix(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.unix.push(listen_unix(path)?);
+        self.files.push(path.to_path_buf());
+        Ok(())
+    }
+
+    /// Opens one on an address of TCP besides.
+    pub(crate) fn add_tcp(&mut self, address: SocketAddr) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(address);
+        let listener = listener.map_err(|error| {
+            let help = match error.kind() {
+                std::io::ErrorKind::AddrNotAvailable => "; name an address that this machine has",
+                std::io::ErrorKind::AddrInUse => "; end who listens there, or name another port",
+                _ => "",
+            };
+            anyhow::anyhow!("can't listen on {address}: {}{help}", system_message(&error))
+        });
+        self.tcp.push(listener?);
+        Ok(())
     }
 
     /// Whether there are none.
@@ -107,18 +128,44 @@ impl Listeners {
     }
 
     /// Answers connections until the program ends.
-    pub(crate) fn serve(&self, service: &Service) -> std::io::Result<()> {
+    pub(crate) fn serve(&self, talker: &impl Talker) -> std::io::Result<()> {
         for listener in &self.tcp {
-            let listener = listener.try_clone()?;
-            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &self.traffic)?;
+            let (listener, patience) = (listener.try_clone()?, talker.patience());
+            let accept = move || {
+                let (stream, _) = listener.accept()?;
+                stream.set_read_timeout(patience)?;
+                stream.set_write_timeout(patience)?;
+                Ok(stream)
+            };
+            accept_all(accept, talker, &self.traffic)?;
         }
         for listener in &self.unix {
-            let listener = listener.try_clone()?;
-            accept_all(move || listener.accept().map(|(stream, _)| stream), service, &self.traffic)?;
+            let (listener, patience) = (listener.try_clone()?, talker.patience());
+            let accept = move || {
+                let (stream, _) = listener.accept()?;
+                stream.set_read_timeout(patience)?;
+                stream.set_write_timeout(patience)?;
+                Ok(stream)
+            };
+            accept_all(accept, talker, &self.traffic)?;
         }
         Ok(())
     }
 }
+
+/// What is said on connections.
+pub(crate) trait Talker: Clone + Send + 'static {
+    /// How long a client may be silent, or not read; `None` for ever.
+    fn patience(&self) -> Option<Duration>;
+    /// Answers one client until it leaves.
+    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> std::io::Result<()>;
+    /// What one of too many clients is told.
+    fn too_many(&self) -> Vec<u8>;
+}
+
+/// The control socket's protocol.
+#[derive(Clone)]
+pub(crate) struct Control<H>(pub(crate) H);
 
 fn listen_tcp(request: PortRequest) -> anyhow::Result<TcpListener> {
     let last = if request.or_next { request.port.saturating_add(PORTS_TRIED) } else { request.port };
@@ -181,14 +228,14 @@ fn refusal(error: &std::io::Error) -> String {
 
 fn accept_all<S: Read + Write + Send + 'static>(
     accept: impl Fn() -> std::io::Result<S> + Send + 'static,
-    service: &Service,
+    talker: &impl Talker,
     traffic: &Arc<Traffic>,
 ) -> std::io::Result<()> {
-    let (service, traffic) = (service.clone(), traffic.clone());
+    let (talker, traffic) = (talker.clone(), traffic.clone());
     let body = move || {
         loop {
             match accept() {
-                Ok(stream) => connect(stream, &service, &traffic),
+                Ok(stream) => connect(stream, &talker, &traffic),
                 // Out of descriptors, most likely: others must go first.
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
@@ -198,17 +245,16 @@ fn accept_all<S: Read + Write + Send + 'static>(
 }
 
 /// Starts a thread for a connection, or turns it away.
-fn connect<S: Read + Write + Send + 'static>(mut stream: S, service: &Service, traffic: &Arc<Traffic>) {
+fn connect<S: Read + Write + Send + 'static>(mut stream: S, talker: &impl Talker, traffic: &Arc<Traffic>) {
     if !traffic.enter() {
         // Whoever is turned away may be gone already.
-        let _ = stream.write_all(GREETING.as_bytes());
-        let _ = stream.write_all(&codec::reply(590, &["Too many connections"]));
+        let _ = stream.write_all(&talker.too_many());
         return;
     }
-    let (service, held) = (service.clone(), traffic.clone());
+    let (talker, held) = (talker.clone(), traffic.clone());
     let body = move || {
         // A connection that breaks concerns nobody but its client, who sees it.
-        let _ = talk(&mut stream, &service, &held);
+        let _ = talker.talk(&mut stream, &held);
         held.leave();
     };
     if std::thread::Builder::new().name("connection".to_string()).spawn(body).is_err() {
@@ -216,32 +262,41 @@ fn connect<S: Read + Write + Send + 'static>(mut stream: S, service: &Service, t
     }
 }
 
-/// Answers one client until it leaves.
-fn talk(stream: &mut (impl Read + Write), service: &Service, traffic: &Traffic) -> std::io::Result<()> {
-    stream.write_all(GREETING.as_bytes())?;
-    let mut input = Vec::new();
-    let mut chunk = vec![0; 65536];
-    let mut closed = false;
-    loop {
-        while let Parsed::Request(request, used) = parse(&input, closed) {
-            input.drain(..used);
-            let goes_on = traffic.during(|| match service.answer(request) {
-                Answer::Reply(bytes) => stream.write_all(&bytes).map(|()| true),
-                Answer::Last(bytes) => stream.write_all(&bytes).map(|()| false),
-            })?;
-            if !goes_on {
+impl<H: Handlers> Talker for Control<H> {
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    fn too_many(&self) -> Vec<u8> {
+        [GREETING.as_bytes(), &codec::reply(590, &["Too many connections"])].concat()
+    }
+
+    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> std::io::Result<()> {
+        stream.write_all(GREETING.as_bytes())?;
+        let mut input = Vec::new();
+        let mut chunk = vec![0; 65536];
+        let mut closed = false;
+        loop {
+            while let Parsed::Request(request, used) = parse(&input, closed) {
+                input.drain(..used);
+                let goes_on = traffic.during(|| match answer(&self.0, request) {
+                    Answer::Reply(bytes) => stream.write_all(&bytes).map(|()| true),
+                    Answer::Last(bytes) => stream.write_all(&bytes).map(|()| false),
+                })?;
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+            if closed {
                 return Ok(());
             }
-        }
-        if closed {
-            return Ok(());
-        }
-        let limit = (MAX_DATA + MAX_LINE + 2).saturating_sub(input.len()).clamp(1, chunk.len());
-        match stream.read(&mut chunk[..limit]) {
-            Ok(0) => closed = true,
-            Ok(count) => input.extend_from_slice(&chunk[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            let limit = (MAX_DATA + MAX_LINE + 2).saturating_sub(input.len()).clamp(1, chunk.len());
+            match stream.read(&mut chunk[..limit]) {
+                Ok(0) => closed = true,
+                Ok(count) => input.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 }

@@ -27,7 +27,41 @@ pub(super) enum Answer {
     Last(Vec<u8>),
 }
 
-/// Answers requests for one router.
+/// Whose handlers are called. Each method gives the reply.
+pub(crate) trait Handlers: Clone + Send + 'static {
+    /// Reads a handler.
+    fn read(&self, handler: &str, parameters: &str) -> Vec<u8>;
+    /// Writes one.
+    fn write(&self, handler: &str, value: &str) -> Vec<u8>;
+    /// Says whether there is one.
+    fn check(&self, handler: &str, write: bool) -> Vec<u8>;
+    /// Makes a call of Click's that is no handler.
+    fn llrpc(&self, name: &str) -> Vec<u8>;
+}
+
+/// Answers a request.
+pub(super) fn answer(handlers: &impl Handlers, request: Request) -> Answer {
+    Answer::Reply(match request {
+        Request::Nothing => Vec::new(),
+        Request::Read { handler, parameters } => handlers.read(&handler, &parameters),
+        Request::Write { handler, value } => handlers.write(&handler, &value),
+        Request::Check { handler, write } => handlers.check(&handler, write),
+        Request::Llrpc { name } => handlers.llrpc(&name),
+        Request::Help => reply(200, HELP),
+        Request::Wrong(code, text) => reply(code, &[text]),
+        Request::TooBig(text) => return Answer::Last(reply(521, &[text])),
+        Request::Quit { superfluous } => {
+            let mut bytes = Vec::new();
+            if superfluous {
+                bytes = reply(500, &["Bad command syntax"]);
+            }
+            bytes.extend(reply(200, &["Goodbye!"]));
+            return Answer::Last(bytes);
+        }
+    })
+}
+
+/// The handlers of one router.
 #[derive(Clone)]
 pub(crate) struct Service {
     handle: Handle,
@@ -39,28 +73,9 @@ impl Service {
     pub(crate) fn new(handle: Handle, replacer: Option<Replacer>) -> Service {
         Service { handle, replacer }
     }
+}
 
-    pub(super) fn answer(&self, request: Request) -> Answer {
-        Answer::Reply(match request {
-            Request::Nothing => Vec::new(),
-            Request::Read { handler, parameters } => self.read(&handler, &parameters),
-            Request::Write { handler, value } => self.write(&handler, &value),
-            Request::Check { handler, write } => self.check(&handler, write),
-            Request::Llrpc { name } => self.llrpc(&name),
-            Request::Help => reply(200, HELP),
-            Request::Wrong(code, text) => reply(code, &[text]),
-            Request::TooBig(text) => return Answer::Last(reply(521, &[text])),
-            Request::Quit { superfluous } => {
-                let mut bytes = Vec::new();
-                if superfluous {
-                    bytes = reply(500, &["Bad command syntax"]);
-                }
-                bytes.extend(reply(200, &["Goodbye!"]));
-                return Answer::Last(bytes);
-            }
-        })
-    }
-
+impl Handlers for Service {
     fn read(&self, handler: &str, parameters: &str) -> Vec<u8> {
         if self.is_hotconfig(handler) {
             return reply(530, &[format!("Handler '{handler}' write-only")]);
@@ -70,10 +85,7 @@ impl Service {
         }
         match self.handle.read(canonical(handler), parameters) {
             Ok(value) => data_reply(handler, &value),
-            Err(error) => refusal(handler, error, |messages| {
-                let heading = format!("Read handler '{handler}' error:");
-                reply(590, &[&[heading], messages].concat())
-            }),
+            Err(error) => read_refusal(handler, error),
         }
     }
 
@@ -95,9 +107,7 @@ impl Service {
         }
         match self.handle.write(canonical(handler), value) {
             Ok(()) => write_ok(handler),
-            Err(error) => refusal(handler, error, |messages| {
-                with_messages(520, format!("Write handler '{handler}' error:"), &messages.join("\n"))
-            }),
+            Err(error) => write_refusal(handler, error),
         }
     }
 
@@ -135,7 +145,9 @@ impl Service {
             None => reply(501, &[format!("Cannot call LLRPC '{name}' remotely")]),
         }
     }
+}
 
+impl Service {
     fn missing_element(&self, name: &str) -> Option<String> {
         let (element, _) = name.rsplit_once('.')?;
         let is_missing = !element.is_empty() && self.handle.plan().resolve(element, "").is_none();
@@ -153,7 +165,7 @@ impl Service {
 }
 
 /// `.handler` and `0.handler` are the router's, as `handler` is.
-fn canonical(name: &str) -> &str {
+pub(super) fn canonical(name: &str) -> &str {
     name.strip_prefix("0.").or_else(|| name.strip_prefix('.')).unwrap_or(name)
 }
 
@@ -161,14 +173,29 @@ fn permission_denied(handler: &str) -> Vec<u8> {
     reply(530, &[format!("Permission denied for '{handler}'")])
 }
 
-fn write_ok(handler: &str) -> Vec<u8> {
+pub(super) fn write_ok(handler: &str) -> Vec<u8> {
     reply(200, &[format!("Write handler '{handler}' OK")])
 }
 
 /// A heading and a line for each line of `text`.
-fn with_messages(code: u16, heading: String, text: &str) -> Vec<u8> {
+pub(super) fn with_messages(code: u16, heading: String, text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_string);
     reply(code, &std::iter::once(heading).chain(lines).collect::<Vec<_>>())
+}
+
+/// The reply to a read that failed.
+pub(super) fn read_refusal(handler: &str, error: HandlerError) -> Vec<u8> {
+    refusal(handler, error, |messages| {
+        let heading = format!("Read handler '{handler}' error:");
+        reply(590, &[&[heading], messages].concat())
+    })
+}
+
+/// The reply to a write that failed.
+pub(super) fn write_refusal(handler: &str, error: HandlerError) -> Vec<u8> {
+    refusal(handler, error, |messages| {
+        with_messages(520, format!("Write handler '{handler}' error:"), &messages.join("\n"))
+    })
 }
 
 /// The reply to a failed call; `failed` words what the handler itself said.

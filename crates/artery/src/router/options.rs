@@ -1,6 +1,8 @@
 //! What `artery router` can be told.
 use crate::cli::default_socket;
 use crate::cli::values::{Period, number, period, processor, seconds};
+use crate::metrics::MetricsAddress;
+use crate::voice::LogFormat;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,6 +70,12 @@ pub(crate) struct RouterOptions {
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
+    #[arg(long, value_name = "WHERE")]
+    pub(super) metrics: Vec<MetricsAddress>,
+    /// In what form messages are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log: LogFormat,
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     pub(super) allow_replace: bool,

@@ -1,7 +1,7 @@
 //! Tables for people: columns as wide as what stands in them.
 
 /// A table in the making.
-pub(super) struct Table<const N: usize> {
+pub(crate) struct Table<const N: usize> {
     columns: [Column; N],
     rows: Vec<[String; N]>,
     has_header: bool,
@@ -9,36 +9,36 @@ pub(super) struct Table<const N: usize> {
 
 /// A column: its title, and whether numbers stand in it, which are put to the right.
 #[derive(Clone, Copy)]
-pub(super) struct Column {
+pub(crate) struct Column {
     title: &'static str,
     is_number: bool,
     width: usize,
 }
 
 /// A column of words.
-pub(super) fn words(title: &'static str) -> Column {
+pub(crate) fn words(title: &'static str) -> Column {
     Column { title, is_number: false, width: title.len() }
 }
 
 /// A column of numbers.
-pub(super) fn numbers(title: &'static str) -> Column {
+pub(crate) fn numbers(title: &'static str) -> Column {
     Column { title, is_number: true, width: title.len() }
 }
 
 impl<const N: usize> Table<N> {
     /// One without rows.
-    pub(super) fn new(columns: [Column; N]) -> Table<N> {
+    pub(crate) fn new(columns: [Column; N]) -> Table<N> {
         Table { columns, rows: Vec::new(), has_header: true }
     }
 
     /// Adds a row. What is empty in a row that is not all empty is shown as a hyphen.
-    pub(super) fn row(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: [String; N]) {
         let shown = cells.map(|cell| if cell.is_empty() { "-".to_string() } else { cell });
         self.add(shown);
     }
 
     /// Adds a row that goes on with the one above it: what is empty stays so.
-    pub(super) fn more(&mut self, cells: [String; N]) {
+    pub(crate) fn more(&mut self, cells: [String; N]) {
         self.add(cells);
     }
 
@@ -50,7 +50,7 @@ impl<const N: usize> Table<N> {
     }
 
     /// The rows that were added since the last time, the first time with titles above them.
-    pub(super) fn take(&mut self) -> String {
+    pub(crate) fn take(&mut self) -> String {
         let mut text = String::new();
         if std::mem::take(&mut self.has_header) {
             text += &line(&self.columns, &self.columns.map(|column| column.title.to_string()));

@@ -1,0 +1,92 @@
+//! Frames for `artery capture`, which asks for them again and again.
+use crate::capture::{Captured, Frame};
+use artery_adopt::Session;
+use artery_adopt::fast::{self, Verdict};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long nobody may ask for frames before they are copied no more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether frames are copied now, and since when nobody has asked for them.
+#[derive(Default)]
+pub(super) struct Captures(Option<Instant>);
+
+impl Captures {
+    /// Begins, or ends, as a client says.
+    pub(super) fn set(&mut self, session: &mut Session, wanted: &str) -> Result<String, String> {
+        let has_all = match wanted.trim() {
+            "end" => return self.end(session),
+            "all" => true,
+            "forwarded" => false,
+            _ => return Err("write 'forwarded', 'all' or 'end'".to_string()),
+        };
+        if self.0.is_some() {
+            return Err("somebody captures already; one can at a time".to_string());
+        }
+        session.accelerator_mut().begin_capture(has_all).map_err(|error| error.to_string())?;
+        self.0 = Some(Instant::now());
+        Ok(String::new())
+    }
+
+    /// What was copied since the last question.
+    pub(super) fn take(&mut self, session: &mut Session) -> Result<String, String> {
+        if self.0.is_none() {
+            return Err("nothing is captured; write 'forwarded' or 'all' first".to_string());
+        }
+        self.0 = Some(Instant::now());
+        let (frames, lost) = session.accelerator_mut().take_captured();
+        let (names, epoch) = (names(session), monotonic_epoch());
+        let frames = frames.into_iter().map(|frame| named(frame, &names, epoch)).collect();
+        serde_json::to_string(&Captured { lost, frames }).map_err(|error| error.to_string())
+    }
+
+    /// Ends it where whoever began seems to be gone.
+    pub(super) fn expire(&mut self, session: &mut Session, now: Instant) -> Result<(), String> {
+        match self.0 {
+            Some(asked) if now.saturating_duration_since(asked) > PATIENCE => self.end(session).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, session: &mut Session) -> Result<String, String> {
+        self.0 = None;
+        session.accelerator_mut().end_capture().map_err(|error| error.to_string())?;
+        Ok(String::new())
+    }
+}
+
+/// The names of interfaces by the numbers of ports.
+fn names(session: &Session) -> BTreeMap<u32, String> {
+    let links: BTreeMap<u32, &str> =
+        session.driver().mirror().links().map(|link| (link.index, link.name.as_str())).collect();
+    let ports = session.accelerator().ports();
+    ports.filter_map(|(link, port)| Some((port, links.get(&link)?.to_string()))).collect()
+}
+
+/// When the kernel's monotonic clock was zero, in nanoseconds since the epoch.
+fn monotonic_epoch() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let monotonic = monotonic.tv_sec as u64 * 1_000_000_000 + monotonic.tv_nsec as u64;
+    (now.as_nanos() as u64).saturating_sub(monotonic)
+}
+
+fn named(frame: fast::Captured, names: &BTreeMap<u32, String>, epoch: u64) -> Frame {
+    let name = |port: u32| names.get(&port).cloned().unwrap_or_else(|| format!("port{port}"));
+    let (to, reason) = match frame.verdict {
+        Verdict::Forwarded(port) => (Some(name(port)), None),
+        Verdict::Kernel(reason) => (None, Some(reason.name().to_string())),
+    };
+    Frame {
+        time: epoch + frame.time,
+        port: name(frame.port),
+        to,
+        reason,
+        length: frame.length,
+        bytes: BASE64_STANDARD.encode(&frame.bytes),
+    }
+}

@@ -1,0 +1,297 @@
+//! What a running `artery adopt` knows of itself, as a document that `artery top` reads.
+mod metrics;
+
+use super::report::{family_name, in_words};
+use super::share::Sample;
+use artery_adopt::Session;
+use artery_adopt::fast::{Mode, PortCounters, Reason};
+use artery_adopt::guard::{Direction, Guard, Port};
+use artery_adopt::kernel::{Family, LinkKind};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// All of it. Keys stay what they are as long as `schema_version` does; others may come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) schema_version: u32,
+    pub(crate) version: String,
+    /// How long packets have been forwarded.
+    pub(crate) seconds: f64,
+    /// Interfaces by name, VLANs behind those that carry them.
+    pub(crate) ports: Vec<PortStatus>,
+    /// Packets that the kernel itself has forwarded in this network namespace since that was made.
+    pub(crate) kernel_ipv4: u64,
+    pub(crate) kernel_ipv6: u64,
+    pub(crate) tables: Tables,
+    /// What keeps traffic with the kernel.
+    pub(crate) guards: Vec<GuardStatus>,
+    /// Routing rules that do, in words.
+    pub(crate) rules: Vec<String>,
+}
+
+/// An adopted interface, or a VLAN of one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PortStatus {
+    pub(crate) name: String,
+    /// The interface that it is a VLAN on, where its frames to the kernel are counted.
+    pub(crate) vlan_on: Option<String>,
+    /// `xdp`, `xdp-generic` or `tc`.
+    pub(crate) path: String,
+    /// `fast`, `fast-in`, `fast-out` or `kernel`.
+    pub(crate) ipv4: String,
+    pub(crate) ipv6: String,
+    /// Whether what is forwarded to it stays with the kernel, because its driver would lose it.
+    pub(crate) is_deaf: bool,
+    /// Forwarded packets and bytes, past the kernel.
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) lost: u64,
+    /// Frames that went to the kernel, by reason.
+    pub(crate) kernel: BTreeMap<String, u64>,
+    /// What the kernel's own counters of the interface say, as `ip -s link` shows them; none for one that is just gone.
+    pub(crate) interface_received: Option<u64>,
+    pub(crate) interface_sent: Option<u64>,
+}
+
+/// The kernel's tables, mirrored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tables {
+    pub(crate) ipv4_prefixes: u64,
+    pub(crate) ipv6_prefixes: u64,
+    pub(crate) neighbors: u64,
+    /// Different things that packets of routes do.
+    pub(crate) ways: u64,
+    /// Changes that the kernel told of.
+    pub(crate) changes: u64,
+    /// How often it had more to say than could be kept.
+    pub(crate) overruns: u64,
+    /// How often everything was looked at.
+    pub(crate) looks: u64,
+    /// Turns in which changes were heeded, how long they took together and at most, in seconds, and how many took no
+    /// longer than each of `Pace::BOUNDS`.
+    pub(crate) turns: u64,
+    pub(crate) turn_seconds: f64,
+    pub(crate) longest_turn: f64,
+    pub(crate) turns_within: Vec<u64>,
+}
+
+/// A guard.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GuardStatus {
+    pub(crate) kind: String,
+    pub(crate) port: Option<String>,
+    pub(crate) family: Option<String>,
+    pub(crate) direction: String,
+    /// In one line, with how it is looked at or changed.
+    pub(crate) text: String,
+}
+
+impl Status {
+    /// What holds now.
+    pub(super) fn find(session: &Session, began: Instant) -> anyhow::Result<Status> {
+        let kernel = Sample::take()?;
+        let rules = session.driver().mirror().reasons().map(|reason| reason.to_string()).collect();
+        Ok(Status {
+            schema_version: 1,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            seconds: began.elapsed().as_secs_f64(),
+            ports: ports(session, &kernel),
+            kernel_ipv4: kernel.of(Family::V4).passed,
+            kernel_ipv6: kernel.of(Family::V6).passed,
+            tables: Tables::of(session),
+            guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
+            rules,
+        })
+    }
+}
+
+fn ports(session: &Session, kernel: &Sample) -> Vec<PortStatus> {
+    let counters = session.accelerator().counters();
+    let links: BTreeMap<u32, _> = session.driver().mirror().links().map(|link| (link.index, link)).collect();
+    let mut ports = Vec::new();
+    for (index, number) in session.accelerator().ports() {
+        let (Some(link), Some(counted)) = (links.get(&index), counters.ports.get(number as usize)) else {
+            continue;
+        };
+        let own = session.ports().iter().find(|port| port.index == index);
+        let vlan_on = match link.kind {
+            LinkKind::Vlan { parent, .. } if own.is_none() => Some(parent),
+            _ => None,
+        };
+        let port = Port { index, name: link.name.clone(), vlan_on, own: None };
+        let carrier = vlan_on.and_then(|carrier| links.get(&carrier)).map(|carrier| carrier.name.clone());
+        ports.push(PortStatus::of(session, &port, carrier, counted, kernel));
+    }
+    let place = |port: &PortStatus| {
+        (port.vlan_on.clone().unwrap_or_else(|| port.name.clone()), port.vlan_on.is_some(), port.name.clone())
+    };
+    ports.sort_by_cached_key(place);
+    ports
+}
+
+impl PortStatus {
+    fn of(
+        session: &Session,
+        port: &Port,
+        carrier: Option<String>,
+        counted: &PortCounters,
+        kernel: &Sample,
+    ) -> PortStatus {
+        let below = port.vlan_on.unwrap_or(port.index);
+        let path = session.accelerator().mode(below).map_or("", path_name);
+        let reasons = Reason::ALL.iter().zip(counted.kernel);
+        let interface = kernel.of_interface(&port.name);
+        PortStatus {
+            name: port.name.clone(),
+            vlan_on: carrier,
+            path: path.to_string(),
+            ipv4: in_words(port, Family::V4, session.guards()).to_string(),
+            ipv6: in_words(port, Family::V6, session.guards()).to_string(),
+            is_deaf: session.deaf().any(|deaf| deaf.index == below),
+            received: counted.received,
+            received_bytes: counted.received_bytes,
+            sent: counted.sent,
+            sent_bytes: counted.sent_bytes,
+            lost: counted.lost,
+            kernel: reasons.map(|(reason, count)| (reason.name().to_string(), count)).collect(),
+            interface_received: interface.map(|packets| packets.received),
+            interface_sent: interface.map(|packets| packets.passed),
+        }
+    }
+
+    /// Frames that went to the kernel, for whatever reason.
+    pub(crate) fn to_kernel(&self) -> u64 {
+        self.kernel.values().sum()
+    }
+}
+
+impl Tables {
+    fn of(session: &Session) -> Tables {
+        let (driver, pace) = (session.driver(), session.pace());
+        let mirror = driver.mirror();
+        Tables {
+            ipv4_prefixes: mirror.prefixes(Family::V4) as u64,
+            ipv6_prefixes: mirror.prefixes(Family::V6) as u64,
+            neighbors: mirror.neighbors().count() as u64,
+            ways: mirror.paths() as u64,
+            changes: driver.changes(),
+            overruns: driver.overruns(),
+            looks: driver.looks(),
+            turns: pace.turns(),
+            turn_seconds: pace.sum().as_secs_f64(),
+            longest_turn: pace.longest().as_secs_f64(),
+            turns_within: pace.within().to_vec(),
+        }
+    }
+}
+
+impl GuardStatus {
+    fn of(guard: &Guard, session: &Session) -> GuardStatus {
+        let port = session.ports().iter().find(|port| Some(port.index) == guard.port);
+        let direction = match guard.direction {
+            Direction::In => "in",
+            Direction::Out => "out",
+            Direction::Both => "both",
+        };
+        GuardStatus {
+            kind: hyphenated(&format!("{:?}", guard.kind)),
+            port: port.map(|port| port.name.clone()),
+            family: guard.family.map(|family| family_name(family).to_string()),
+            direction: direction.to_string(),
+            text: guard.to_string(),
+        }
+    }
+}
+
+/// The name of the path that packets go.
+pub(super) fn path_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Native => "xdp",
+        Mode::Generic => "xdp-generic",
+        Mode::Tc => "tc",
+    }
+}
+
+/// `VirtualServers` as `virtual-servers`.
+fn hyphenated(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+/// A document for tests: two ports, a VLAN of one, and a guard.
+#[cfg(test)]
+pub(crate) fn example() -> Status {
+    let port = |name: &str, received: u64, sent: u64| PortStatus {
+        name: name.into(),
+        path: "tc".into(),
+        ipv4: "fast".into(),
+        ipv6: "kernel".into(),
+        received,
+        received_bytes: 100 * received,
+        sent,
+        sent_bytes: 100 * sent,
+        kernel: [("other-protocol".to_string(), 3), ("expired".to_string(), 0)].into(),
+        interface_received: Some(received + 3),
+        interface_sent: Some(sent),
+        ..PortStatus::default()
+    };
+    Status {
+        schema_version: 1,
+        version: "0".into(),
+        seconds: 10.0,
+        ports: vec![
+            port("eth0", 1000, 500),
+            PortStatus { vlan_on: Some("eth0".into()), ..port("eth0.7", 0, 0) },
+            port("eth1", 500, 1000),
+        ],
+        kernel_ipv4: 40,
+        kernel_ipv6: 10,
+        tables: Tables {
+            ipv4_prefixes: 900_000,
+            changes: 7,
+            turns: 2,
+            turn_seconds: 0.5,
+            longest_turn: 0.4,
+            turns_within: vec![0, 0, 0, 0, 0, 1, 2, 2],
+            ..Tables::default()
+        },
+        guards: vec![GuardStatus {
+            kind: "nftables".into(),
+            family: Some("IPv6".into()),
+            direction: "both".into(),
+            text: "nftables: table ip6 f: IPv6 stays with the kernel (shown by: nft)".into(),
+            port: None,
+        }],
+        rules: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_survives_its_text_and_may_have_more() {
+        let text = serde_json::to_string(&example()).unwrap();
+        assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), example());
+        let more = text.replacen('{', "{\"later\": 1,", 1);
+        assert!(serde_json::from_str::<Status>(&more).is_ok());
+    }
+
+    #[test]
+    fn kinds_have_the_names_of_metrics() {
+        assert_eq!(
+            ["Nftables", "VirtualServers"].map(hyphenated),
+            ["nftables".to_string(), "virtual-servers".to_string()]
+        );
+    }
+}

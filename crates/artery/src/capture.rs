@@ -1,0 +1,203 @@
+//! `artery capture`: frames that a running `artery adopt` forwards past the kernel, where the kernel's taps see none, with what was
+//! decided of each.
+mod pcapng;
+
+use crate::cli::Reach;
+use crate::cli::values::{port, seconds};
+use crate::control_socket::Client;
+use crate::voice::{Reader, Voice, print_on};
+use anyhow::Context as _;
+use artery_wire::describe;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use clap::Args;
+use pcapng::Writer;
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The last lines of its help.
+pub(crate) const EXAMPLES: &str = "Examples:
+  artery capture                                a line for each frame, until SIGINT
+  artery capture --ports eth0 --count 10
+  artery capture -w frames.pcapng               then: tcpdump -r frames.pcapng
+  artery capture -w - | wireshark -k -i -
+  artery capture --all                          those that are left to the kernel, too, and why
+
+Frames are shown as they came, up to 1984 bytes of each, of which a packet that is yet to be cut into segments may have
+more. In a file the interface is the one that a frame came by, and what was decided of it is its comment. While frames are
+captured another program forwards, which copies each; without it nothing is slower. Frames that come faster than they
+are read are forwarded and not shown: their number is said at the end.";
+
+/// From one question to the next.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Args)]
+pub(crate) struct CaptureOptions {
+    #[command(flatten)]
+    reach: Reach,
+    /// Only frames that came or left by one of these ports
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = port)]
+    ports: Vec<String>,
+    /// Frames that are left to the kernel, too
+    #[arg(long)]
+    all: bool,
+    /// End after N frames
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after this time, such as 5 (seconds) or 200ms
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Write frames to FILE in the format pcapng; `-` for standard output
+    #[arg(short = 'w', long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// What a question is answered with.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Captured {
+    /// Frames that were lost since the beginning.
+    pub(crate) lost: u64,
+    pub(crate) frames: Vec<Frame>,
+}
+
+/// A frame, as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Frame {
+    /// Nanoseconds since the epoch.
+    pub(crate) time: u64,
+    /// The port that it came by.
+    pub(crate) port: String,
+    /// The port that it left by, if it was forwarded.
+    pub(crate) to: Option<String>,
+    /// Why it was left to the kernel, if it was.
+    pub(crate) reason: Option<String>,
+    /// Bytes that it had.
+    pub(crate) length: u32,
+    /// The first of them, in base 64.
+    pub(crate) bytes: String,
+}
+
+impl Frame {
+    /// What was decided.
+    fn verdict(&self) -> String {
+        match (&self.to, &self.reason) {
+            (Some(to), _) => format!("forwarded to {to}"),
+            (None, Some(reason)) => format!("left to the kernel: {reason}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn is_at(&self, ports: &[String]) -> bool {
+        let is_one = |name: &String| ports.contains(name);
+        ports.is_empty() || is_one(&self.port) || self.to.as_ref().is_some_and(is_one)
+    }
+
+    fn line(&self, bytes: &[u8]) -> String {
+        let time = crate::watch::rfc3339(self.time as f64 / 1e9);
+        format!("{time} {}, {}: {}\n", self.port, self.verdict(), describe::frame(bytes))
+    }
+}
+
+/// Where frames go.
+enum Target {
+    Lines,
+    File(Box<Writer>),
+}
+
+/// Captures frames until there are enough.
+pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, ends.clone()).context("can't wait for signals")?;
+    }
+    let mut client = Client::connect(&options.reach)?;
+    let mut target = match &options.write {
+        None => Target::Lines,
+        Some(path) => Target::File(Box::new(Writer::create(path)?)),
+    };
+    client.tell("capture", if options.all { "all" } else { "forwarded" }).context("can't capture")?;
+    Voice::artery().say("capturing");
+    let taken = take(options, &mut client, &mut target, &ends);
+    // Whoever is gone copies no more frames.
+    let _ = client.tell("capture", "end");
+    let (count, lost) = taken?;
+    if options.write.is_some() || lost > 0 {
+        Voice::artery().say(&format!("{count} frames captured, {lost} lost"));
+    }
+    Ok(0)
+}
+
+/// Takes frames; says how many, and how many were lost.
+fn take(
+    options: &CaptureOptions,
+    client: &mut Client,
+    target: &mut Target,
+    ends: &AtomicBool,
+) -> anyhow::Result<(u64, u64)> {
+    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
+    let (mut count, mut lost) = (0, 0);
+    loop {
+        // What came before the end is asked for once more.
+        let is_over = ends.load(Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let captured: Captured = serde_json::from_str(&client.read("capture")?)
+            .context("what it says of frames makes no sense")?;
+        lost = captured.lost.max(lost);
+        for frame in captured.frames.iter().filter(|frame| frame.is_at(&options.ports)) {
+            if options.count.is_some_and(|most| count >= most) {
+                break;
+            }
+            if put(frame, target)? == Reader::Gone {
+                return Ok((count, lost));
+            }
+            count += 1;
+        }
+        if let Target::File(writer) = target {
+            writer.flush()?;
+        }
+        if is_over || options.count.is_some_and(|most| count >= most) {
+            return Ok((count, lost));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn put(frame: &Frame, target: &mut Target) -> anyhow::Result<Reader> {
+    let bytes = BASE64_STANDARD.decode(&frame.bytes).context("what it says of a frame makes no sense")?;
+    match target {
+        Target::Lines => print_on(&frame.line(&bytes)),
+        Target::File(writer) => {
+            writer.write(&frame.port, frame.time, frame.length, &bytes, &frame.verdict())?;
+            Ok(Reader::There)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(port: &str, to: Option<&str>) -> Frame {
+        Frame {
+            time: 1_500_000_000,
+            port: port.into(),
+            to: to.map(str::to_string),
+            reason: to.is_none().then(|| "no-route".to_string()),
+            length: 60,
+            bytes: String::new(),
+        }
+    }
+
+    #[test]
+    fn frames_are_chosen_by_either_port_and_say_what_became_of_them() {
+        let wanted = ["eth1".to_string()];
+        assert!(frame("eth0", Some("eth1")).is_at(&wanted) && frame("eth1", None).is_at(&wanted));
+        assert!(!frame("eth0", None).is_at(&wanted) && frame("eth0", None).is_at(&[]));
+        assert_eq!(frame("eth0", None).verdict(), "left to the kernel: no-route");
+        let line = frame("eth0", Some("eth1")).line(&[0xff; 14]);
+        assert!(line.starts_with("1970-01-01T00:00:01.500000Z eth0, forwarded to eth1: "), "{line}");
+    }
+}

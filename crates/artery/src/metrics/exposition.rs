@@ -1,0 +1,78 @@
+//! The text format (version 0.0.4): families of samples, each with what it means.
+use std::fmt::{Display, Write as _};
+
+/// What a family's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// They only grow, until the program ends.
+    Counter,
+    /// They come and go.
+    Gauge,
+    /// Counts by bounds.
+    Histogram,
+}
+
+/// Text in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition(String);
+
+/// The names and values that tell samples of a family apart.
+pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Exposition {
+    /// Begins a family, whose samples follow.
+    pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// Adds a sample.
+    pub(crate) fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+        self.0 += name;
+        for (n, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"{}\"", if n == 0 { '{' } else { ',' }, escaped(text));
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    /// A family of one sample.
+    pub(crate) fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// The text so far.
+    pub(crate) fn take(self) -> String {
+        self.0
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_quoted_and_escaped() {
+        let mut text = Exposition::default();
+        text.single("a", Kind::Gauge, "How much.", 1.5);
+        text.family("b_total", Kind::Counter, "How many.");
+        text.sample("b_total", &[("port", "eth0"), ("what", "a\"\\\nb")], 7);
+        let expected = "\
+# HELP a How much.
+# TYPE a gauge
+a 1.5
+# HELP b_total How many.
+# TYPE b_total counter
+b_total{port=\"eth0\",what=\"a\\\"\\\\\\nb\"} 7
+";
+        assert_eq!(text.take(), expected);
+    }
+}

@@ -1,0 +1,118 @@
+//! As much of HTTP/1.1 as is needed to ask for metrics: a GET on a connection, which is closed then.
+use crate::control_socket::{Talker, Traffic};
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+/// Most bytes of a request, which are read whole before it is answered.
+const MOST_REQUEST: usize = 8192;
+/// How long a client may take for a request, and be silent in it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Answers with metrics, which `metrics` makes; its error is what went wrong.
+#[derive(Clone)]
+pub(crate) struct Http<M>(pub(crate) M);
+
+impl<M: Fn() -> Result<String, String> + Clone + Send + 'static> Talker for Http<M> {
+    fn patience(&self) -> Option<Duration> {
+        Some(PATIENCE)
+    }
+
+    fn too_many(&self) -> Vec<u8> {
+        response("503 Service Unavailable", "Too many connections.\n", true)
+    }
+
+    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> io::Result<()> {
+        let Some(request) = request(stream)? else { return Ok(()) };
+        traffic.during(|| stream.write_all(&self.answer(&request)))
+    }
+}
+
+impl<M: Fn() -> Result<String, String>> Http<M> {
+    fn answer(&self, request: &[u8]) -> Vec<u8> {
+        let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.split_ascii_whitespace();
+        let (method, target, version) = (words.next(), words.next(), words.next());
+        if !version.is_some_and(|version| version.starts_with("HTTP/1.")) {
+            return response("400 Bad Request", "This speaks HTTP/1.1.\n", true);
+        }
+        let with_body = match method {
+            Some("GET") => true,
+            Some("HEAD") => false,
+            _ => return response("405 Method Not Allowed", "Metrics are asked for by GET.\n", true),
+        };
+        let path = target.unwrap_or_default().split('?').next().unwrap_or_default();
+        match path {
+            "/metrics" => match (self.0)() {
+                Ok(metrics) => response("200 OK", &metrics, with_body),
+                Err(why) => response("503 Service Unavailable", &format!("{why}\n"), with_body),
+            },
+            _ => response("404 Not Found", "Metrics are at /metrics.\n", with_body),
+        }
+    }
+}
+
+/// Reads to the empty line at the end of a request; `None` if the client leaves, or takes too long or too much for it.
+fn request(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let (began, mut request) = (Instant::now(), Vec::new());
+    let mut chunk = [0; 1024];
+    while request.len() < MOST_REQUEST && began.elapsed() < PATIENCE {
+        match stream.read(&mut chunk) {
+            Ok(0) => return Ok(None),
+            Ok(count) => request.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        let ends = |end: &[u8]| request.windows(end.len()).any(|bytes| bytes == end);
+        if ends(b"\r\n\r\n") || ends(b"\n\n") {
+            return Ok(Some(request));
+        }
+    }
+    Ok(None)
+}
+
+fn response(status: &str, body: &str, with_body: bool) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    (head + if with_body { body } else { "" }).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(request: &str) -> String {
+        let http = Http(|| Ok("a 1\n".to_string()));
+        String::from_utf8(http.answer(request.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_get_gets_metrics_and_all_else_is_refused() {
+        let text = answer("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\na 1\n"), "{text}");
+        assert!(text.contains("Content-Length: 4\r\n"), "{text}");
+        let head = answer("HEAD /metrics HTTP/1.0\r\n\r\n");
+        assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("GET /metrics\r\n\r\n", "400"),
+            ("\u{0}\u{0}\n\n", "400"),
+            ("", "400"),
+        ] {
+            assert!(answer(request).starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}");
+        }
+        let refused = Http(|| Err("no".to_string())).answer(b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(refused.starts_with(b"HTTP/1.1 503"));
+    }
+
+    #[test]
+    fn a_request_ends_with_an_empty_line_and_has_a_bound() {
+        assert_eq!(request(&mut &b"GET / HTTP/1.1\r\n"[..]).unwrap(), None);
+        assert!(request(&mut &b"GET / HTTP/1.1\r\na: b\r\n\r\n"[..]).unwrap().is_some());
+        assert_eq!(request(&mut io::repeat(b'a')).unwrap(), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What of a running router is measured: its ports, and packets and drops by element.
+use super::exposition::{Exposition, Kind};
+use crate::netstat;
+use artery_engine::graph::Counts;
+use artery_engine::{Handle, Plan};
+
+/// All metrics of a router.
+pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
+    let mut text = Exposition::default();
+    let version = env!("CARGO_PKG_VERSION");
+    text.family("artery_build_info", Kind::Gauge, "The program.");
+    text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
+    let ports = handle.read("ports", "").map_err(|error| error.to_string())?;
+    ports_of(&netstat::parse(&ports).unwrap_or_default(), &mut text);
+    let plan = handle.plan();
+    let counts = handle.counts().map_err(|error| error.to_string())?;
+    // A graph that was replaced in between has other elements.
+    if counts.len() == plan.len() {
+        elements(&plan, &counts, &mut text);
+    }
+    text.single(
+        "artery_lost_to_replacement_total",
+        Kind::Counter,
+        "Packets that ended because an element had no heir when the configuration was replaced.",
+        handle.lost_to_replacement(),
+    );
+    Ok(text.take())
+}
+
+fn ports_of(ports: &[netstat::Port], text: &mut Exposition) {
+    type Value = fn(&artery_device::Traffic) -> u64;
+    let values: [(&str, &str, Value); 3] = [
+        ("packets", "Packets", |traffic| traffic.packets),
+        ("bytes", "Bytes", |traffic| traffic.bytes),
+        ("errors", "Packets with errors", |traffic| traffic.errors),
+    ];
+    for (unit, what, value) in values {
+        for (way, done) in [("received", "received"), ("sent", "sent")] {
+            let name = format!("artery_port_{way}_{unit}_total");
+            text.family(&name, Kind::Counter, &format!("{what} {done} by a port."));
+            for port in ports {
+                let traffic = if way == "received" { &port.received } else { &port.sent };
+                text.sample(&name, &[("port", &port.name)], value(traffic));
+            }
+        }
+    }
+}
+
+fn elements(plan: &Plan, counts: &[Counts], text: &mut Exposition) {
+    let name = "artery_element_packets_total";
+    text.family(name, Kind::Counter, "Packets that came to an element.");
+    for (node, count) in counts.iter().enumerate() {
+        text.sample(name, &[("element", plan.name(node)), ("class", plan.class(node).name)], count.packets);
+    }
+    let name = "artery_drops_total";
+    text.family(name, Kind::Counter, "Packets that ended in an element, by reason.");
+    for (node, count) in counts.iter().enumerate() {
+        for (reason, drops) in count.drops.iter() {
+            let labels =
+                [("element", plan.name(node)), ("class", plan.class(node).name), ("reason", reason.name())];
+            text.sample(name, &labels, drops);
+        }
+    }
+}
