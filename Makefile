@@ -1,5 +1,7 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
-.PHONY: demo test test-long bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
+PREFIX ?= /usr/local
+DESTDIR ?=
+.PHONY: install demo test test-long bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -13,6 +15,17 @@ setup: ## Installs the tools that demo and test use, where they are missing and 
 
 build: ## Builds the program and its benchmarks, optimised.
 	$(CARGO) build --release --locked -p artery -p artery-lab
+
+install: ## Installs the program, its manual pages, completions and systemd unit, which `make build` must have built: PREFIX, DESTDIR.
+	install -Dm755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/artery
+	$(PROGRAM) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/artery
+	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_artery
+	$(PROGRAM) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/artery.fish
+	sed 's#/usr/local/bin/#$(PREFIX)/bin/#' packaging/artery-adopt@.service \
+	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/artery-adopt@.service
 
 demo: setup build ## Shows a router at work: on a pcap file, and as root between two hosts.
 	$(BENCH) demo
