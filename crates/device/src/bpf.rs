@@ -144,8 +144,18 @@ fn refused(interface: &Interface, error: &io::Error) -> DeviceError {
     }
 }
 
+/// How often a program is given to the kernel that was disturbed while it looked at it.
+const LOADS: usize = 10;
+
 /// Loads a program for a hook. The kernel accepts it only if it can do no harm.
 pub fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    for _ in 1..LOADS {
+        match load_with_log(hook, instructions, &mut []) {
+            // The verifier gives up where a signal waits for this thread, and wants to be asked again.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            other => return other,
+        }
+    }
     load_with_log(hook, instructions, &mut [])
 }
 
