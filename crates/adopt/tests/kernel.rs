@@ -78,7 +78,7 @@ fn weather(seed: u64, crosses: bool, first: &str) {
         (0..60).for_each(|_| storm.step());
         ip(&storm.commands);
         follow(&mut driver, &mut sinks);
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let (some_forwarded, some_sent, wrong) = differences(&mut storm, &question, &mut sinks);
             (forwarded, sent) = (forwarded + some_forwarded, sent + some_sent);
@@ -86,7 +86,13 @@ fn weather(seed: u64, crosses: bool, first: &str) {
                 break;
             }
             late += 1;
-            assert!(Instant::now() < end, "round {round}: {wrong:#?}\n{}", storm.commands);
+            let few = &wrong[..wrong.len().min(20)];
+            assert!(
+                Instant::now() < end,
+                "round {round}, {} wrong: {few:#?}\n{}",
+                wrong.len(),
+                storm.commands
+            );
             if std::env::var_os("SHOW_LATE").is_some() {
                 eprintln!("round {round}: {:#?}\n{}", &wrong[..wrong.len().min(4)], storm.commands);
             }
@@ -171,7 +177,7 @@ fn what_an_overrun_lost_is_found_and_no_good_route_is_withdrawn() {
             + &routes("del", 20, "")
             + &routes("replace", 21, "via 10.0.3.2")
             + "link set eth4 down"));
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             while driver.turn(Instant::now(), &mut sink).unwrap() == Turn::Again {}
             let source = "192.0.2.1".parse().unwrap();
