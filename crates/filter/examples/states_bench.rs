@@ -1,8 +1,9 @@
 //! How long the filter takes for packets of states that it knows: `cargo run --release -p artery-filter --example
-//! states_bench [FLOWS…]`. Each packet is tested where it comes in and where it leaves, in batches of 64.
+//! states_bench [FLOWS…]`. Each packet is tested where it comes in and where it leaves, in batches of 64: one after the other, as
+//! around a router, or at once, as through a switch. `PACKETS` in the environment says how many; cachegrind wants fewer.
 use artery_filter::anchors::Anchors;
 use artery_filter::dissect::At;
-use artery_filter::engine::{Filter, Look, Random, Rules, Settings, Verdict};
+use artery_filter::engine::{Filter, Glance, Random, Rules, Settings, Through, Verdict};
 use artery_filter::evaluate::{Routes, load};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceRecord, Interfaces};
@@ -11,11 +12,11 @@ use artery_filter::syntax::{self, Environment};
 use artery_filter::tables::Tables;
 use artery_rcu::Domain;
 use artery_wire::build::ip4;
+use artery_wire::{IpProtocol, TcpFlags};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 const BATCH: usize = 64;
-const PACKETS: usize = 1 << 20;
 
 struct NoRoutes;
 
@@ -41,37 +42,118 @@ impl Names for Named {
     }
 }
 
+/// How packets go.
+#[derive(Clone, Copy)]
+enum Way {
+    /// At one port, and later at the other.
+    Routed,
+    /// At both at once.
+    Switched,
+}
+
+const PLACES: [At; 2] = [At::new(Interface(0), Direction::In), At::new(Interface(1), Direction::Out)];
+
 /// What stays between batches.
+#[derive(Default)]
 struct Batches {
-    came: Vec<Option<StateId>>,
-    looks: Vec<Look>,
+    came: Vec<StateId>,
+    glances: Vec<Glance>,
 }
 
 impl Batches {
-    /// Tests a batch at an interface.
-    fn test(&mut self, filter: &mut Filter, batch: &mut [Vec<u8>], at: At, rules: &Rules<'_, '_>) {
-        self.looks.clear();
-        self.came.resize(batch.len(), None);
-        let came = self.came.iter().map(|came| came.filter(|_| at.direction == Direction::Out));
-        self.looks.extend(batch.iter().zip(came).map(|(bytes, came)| filter.look(bytes, at, came)));
-        self.looks.iter_mut().for_each(|look| filter.approach(look));
-        for ((bytes, look), came) in batch.iter_mut().zip(&self.looks).zip(&mut self.came) {
-            match filter.test(bytes, look, rules) {
-                Verdict::Pass(passed) => *came = passed.state,
-                other => panic!("{other:?}"),
+    fn pass(&mut self, way: Way, filter: &mut Filter, batch: &[Vec<u8>]) {
+        match way {
+            Way::Routed => {
+                self.enter(filter, batch);
+                self.leave(filter, batch);
             }
+            Way::Switched => self.go_through(filter, batch),
+        }
+    }
+
+    #[inline(never)]
+    fn enter(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
+        self.glances.clear();
+        self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
+        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        self.came.clear();
+        let passed = batch.iter().zip(&self.glances).map(|(bytes, glance)| {
+            let passed = filter.pass_quickly(bytes, glance, PLACES[0]).expect("the state is known");
+            passed.state.expect("it has a state")
+        });
+        self.came.extend(passed);
+    }
+
+    #[inline(never)]
+    fn leave(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
+        self.glances.clear();
+        let glances = batch.iter().zip(&self.came).map(|(bytes, came)| filter.glance_behind(bytes, *came));
+        self.glances.extend(glances);
+        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        for (bytes, glance) in batch.iter().zip(&self.glances) {
+            filter.pass_quickly(bytes, glance, PLACES[1]).expect("the state is known");
+        }
+    }
+
+    #[inline(never)]
+    fn go_through(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
+        self.glances.clear();
+        self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
+        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        self.glances.iter().for_each(|glance| filter.approach_linked(glance));
+        for (bytes, glance) in batch.iter().zip(&self.glances) {
+            assert_eq!(filter.pass_through(bytes, glance, PLACES[0]), Through::Passed);
+        }
+    }
+}
+
+/// Has a state made at both ports for a packet.
+fn open(filter: &mut Filter, bytes: &mut [u8], rules: &Rules<'_, '_>) {
+    let mut came = None;
+    for at in PLACES {
+        let mut look = filter.look(bytes, at, came);
+        filter.approach(&mut look);
+        match filter.test(bytes, &look, rules) {
+            Verdict::Pass(passed) => came = passed.state,
+            other => panic!("{other:?}"),
         }
     }
 }
 
 fn main() {
     let flows: Vec<u32> = std::env::args().skip(1).filter_map(|flows| flows.parse().ok()).collect();
-    for flows in if flows.is_empty() { vec![100, 10_000, 100_000] } else { flows } {
-        println!("{flows} flows: {:.1} ns a packet at both interfaces", measure(flows));
+    let packets = std::env::var("PACKETS").ok().and_then(|packets| packets.parse().ok()).unwrap_or(1 << 20);
+    for flows in if flows.is_empty() { vec![1000, 10_000, 100_000] } else { flows } {
+        for (way, name) in [(Way::Routed, "routed"), (Way::Switched, "switched")] {
+            for (protocol, of) in [(IpProtocol::UDP, "UDP"), (IpProtocol::TCP, "TCP")] {
+                let nanos = measure(flows, packets, way, protocol);
+                println!("{flows} flows of {of}, {name}: {nanos:.1} ns a packet at both interfaces");
+            }
+        }
     }
 }
 
-fn measure(flows: u32) -> f64 {
+/// A packet of a flow: there is always the same to be said.
+fn packet(flow: u32, protocol: IpProtocol, is_first: bool) -> Vec<u8> {
+    let packet = ip4().src((0x0a00_0000 + flow).to_be_bytes()).dst("7.7.7.7");
+    let port = (flow % 60_000) as u16 + 1;
+    match protocol {
+        IpProtocol::UDP => packet.udp(port, 53).bytes(),
+        _ => {
+            let flags = if is_first { TcpFlags::SYN } else { TcpFlags::ACK };
+            packet.tcp(port, 80).flags(flags).seq(1000 + u32::from(!is_first)).ack(2001).window(2000).bytes()
+        }
+    }
+}
+
+/// The answer to a SYN.
+fn answer(flow: u32) -> Vec<u8> {
+    let packet = ip4().src("7.7.7.7").dst((0x0a00_0000 + flow).to_be_bytes());
+    let port = (flow % 60_000) as u16 + 1;
+    packet.tcp(80, port).flags(TcpFlags(0x12)).seq(2000).ack(1001).window(2000).bytes()
+}
+
+fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
     let interfaces = ["em0", "em1"].map(|name| InterfaceRecord { name: name.into(), ..Default::default() });
     let interfaces = Interfaces(interfaces.to_vec());
     let rules: String = (0..99).map(|n| format!("block in proto tcp from 10.9.{n}.0/24\n")).collect();
@@ -88,19 +170,23 @@ fn measure(flows: u32) -> f64 {
     let mut reader = domain.reader();
     let turn = reader.turn();
     let rules = Rules { compiled: &compiled, turn: &turn, routes: &NoRoutes, names: &Named };
-    let mut batches = Batches { came: Vec::new(), looks: Vec::new() };
-    let places = [(0, Direction::In), (1, Direction::Out)];
-    let places = places.map(|(interface, direction)| At::new(Interface(interface), direction));
     filter.begin(Duration::from_secs(1));
-    let packet = |flow: u32| {
-        ip4()
-            .src((0x0a00_0000 + flow).to_be_bytes())
-            .dst("7.7.7.7")
-            .udp((flow % 60_000) as u16 + 1, 53)
-            .bytes()
-    };
+    for flow in 0..flows {
+        open(&mut filter, &mut packet(flow, protocol, true), &rules);
+        if protocol == IpProtocol::TCP {
+            // The answer goes the other way, at the other ports.
+            for (interface, direction) in [(1, Direction::In), (0, Direction::Out)] {
+                let mut bytes = answer(flow);
+                let mut look = filter.look(&bytes, At::new(Interface(interface), direction), None);
+                filter.approach(&mut look);
+                assert!(matches!(filter.test(&mut bytes, &look, &rules), Verdict::Pass(_)));
+            }
+        }
+        // From here on no packet is news.
+        open(&mut filter, &mut packet(flow, protocol, false), &rules);
+    }
     // As many packets as a pool has, so that their own memory is not what is waited for.
-    let mut batch: Vec<Vec<u8>> = (0..BATCH as u32).map(packet).collect();
+    let mut batch: Vec<Vec<u8>> = (0..BATCH as u32).map(|flow| packet(flow, protocol, false)).collect();
     let mut next = 0x1234_5678_u32;
     let write = |batch: &mut [Vec<u8>], flow_of: &mut dyn FnMut() -> u32| {
         for bytes in batch {
@@ -109,21 +195,16 @@ fn measure(flows: u32) -> f64 {
             bytes[20..22].copy_from_slice(&((flow % 60_000) as u16 + 1).to_be_bytes());
         }
     };
-    let mut sequence = 0..;
-    for _ in 0..(flows as usize).div_ceil(BATCH) {
-        write(&mut batch, &mut || sequence.next().expect("it has no end") % flows);
-        places.iter().for_each(|at| batches.test(&mut filter, &mut batch, *at, &rules));
-    }
+    let mut batches = Batches::default();
     let mut random = || {
         next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((u64::from(next) * u64::from(flows)) >> 32) as u32
     };
     let mut spent = Vec::new();
-    for _ in 0..PACKETS / BATCH {
+    for _ in 0..packets.div_ceil(BATCH) {
         write(&mut batch, &mut random);
         let start = Instant::now();
-        places.iter().for_each(|at| batches.test(&mut filter, &mut batch, *at, &rules));
-        filter.maintain(4);
+        batches.pass(way, &mut filter, &batch);
         spent.push(start.elapsed());
     }
     // The median: whoever else uses the processor holds up few batches.

@@ -74,7 +74,7 @@ pub struct At {
 
 impl At {
     /// A packet without tag that comes in or goes out there.
-    pub fn new(interface: Interface, direction: Direction) -> At {
+    pub const fn new(interface: Interface, direction: Direction) -> At {
         At { interface, direction, received_on: None, priority: 3, tag: Tag(0) }
     }
 }

@@ -202,7 +202,7 @@ impl Filter {
     pub fn look(&self, bytes: &[u8], at: At, came: Option<StateId>) -> Look {
         let quick = Quick::of(bytes, at.direction);
         let hint = came.and_then(|came| self.states.resolve(came)).unwrap_or(NONE);
-        let linked = self.states.entries.get(hint as usize).map_or(NONE, |entry| entry.hot.link);
+        let linked = self.states.hot.get(hint).map_or(NONE, |hot| hot.link);
         let mut look = Look { hash: 0, quick, at, bucket: NONE, likely: linked, hint };
         if linked != NONE {
             self.states.prefetch(linked);
@@ -294,7 +294,7 @@ impl Filter {
 
     /// Whether a state has lived for too long without a packet.
     fn is_over(&self, number: u32) -> bool {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         if (self.now_ms as u32).wrapping_sub(hot.seen) < self.least_lifetime_ms {
             return false;
         }
@@ -304,7 +304,7 @@ impl Filter {
     }
 
     fn lifetime(&self, number: u32) -> Duration {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         let record = self.records.get(hot.record).filter(|record| record.has_own_timeouts);
         let of_rule = record.map(|record| OfRule { timeouts: &record.timeouts, states: record.states });
         lifetime(&self.settings.limits, hot.timeout(), self.states.len(), of_rule)
@@ -379,7 +379,7 @@ impl Filter {
 
     /// Removes a state, and what it counted for.
     fn end_state(&mut self, number: u32) {
-        let record = self.states.entries[number as usize].hot.record;
+        let record = self.states.hot[number as usize].record;
         let extra = self.states.remove(number);
         if let Some(rule) = self.records.rule(record) {
             self.counters.end_state(rule);
@@ -410,9 +410,9 @@ impl Filter {
     /// it after each batch, and where nothing happens, too.
     pub fn maintain(&mut self, budget: usize) -> usize {
         let mut ended = 0;
-        for _ in 0..budget.min(self.states.entries.len()) {
+        for _ in 0..budget.min(self.states.hot.len()) {
             let number = self.hand;
-            self.hand = if number as usize + 1 >= self.states.entries.len() { 0 } else { number + 1 };
+            self.hand = if number as usize + 1 >= self.states.hot.len() { 0 } else { number + 1 };
             if self.states.is_live(number) && self.is_over(number) {
                 self.end_state(number);
                 ended += 1;

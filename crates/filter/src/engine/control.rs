@@ -126,21 +126,20 @@ impl Filter {
     /// Where the part begins that is next; None if there is no place behind this one.
     pub fn behind(&self, part: Part) -> Option<u32> {
         let next = part.from.saturating_add(part.places);
-        ((next as usize) < self.states.entries.len()).then_some(next)
+        ((next as usize) < self.states.hot.len()).then_some(next)
     }
 
     pub(super) fn numbers_in(&self, part: Part) -> impl Iterator<Item = u32> + use<'_> {
-        let end = part.from.saturating_add(part.places).min(self.states.entries.len() as u32);
+        let end = part.from.saturating_add(part.places).min(self.states.hot.len() as u32);
         (part.from..end).filter(|number| self.states.is_live(*number))
     }
 
     pub(super) fn view(&self, number: u32) -> StateView<'_> {
-        let (hot, cold) =
-            (&self.states.entries[number as usize].hot, &self.states.entries[number as usize].cold);
+        let (hot, cold) = (&self.states.hot[number as usize], &self.states.cold[number as usize]);
         let age_ms = (self.now_ms as u32).wrapping_sub(hot.seen);
         let left = self.lifetime(number).as_millis().saturating_sub(age_ms.into());
         StateView {
-            counts: self.states.entries[number as usize].counts(),
+            counts: self.states.cold[number as usize].counts(&self.states.hot[number as usize]),
             hot,
             cold,
             extra: self.states.extra(number),
@@ -208,11 +207,11 @@ impl Filter {
         let numbers: Vec<u32> = self.states.numbers().collect();
         for number in numbers {
             let is_its = self.view(number).first_ends()[0] == address;
-            let hot = &mut self.states.entries[number as usize].hot;
+            let hot = &mut self.states.hot[number as usize];
             if is_its && record.is_none_or(|record| record == hot.record) {
                 hot.peers.iter_mut().for_each(|peer| peer.stage = crate::track::Stage::TIME_WAIT);
                 self.states.set_class(number, crate::options::Timeout::TcpClosed as u8);
-                self.states.entries[number as usize].hot.flags |= flag::EXTRA;
+                self.states.hot[number as usize].flags |= flag::EXTRA;
                 self.states.extra_mut(number).is_dead = true;
             }
         }

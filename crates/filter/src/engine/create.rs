@@ -132,8 +132,8 @@ impl Filter {
             let number = self.create(bytes, seen, look, rules, ruling, id)?;
             passed.state = Some(self.states.id(number));
             self.states.link(look.hint, number);
-            if self.states.entries[number as usize].hot.peers[0].stage == Stage::PROXY_SOURCE {
-                let high = self.states.entries[number as usize].hot.peers[0].high;
+            if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE {
+                let high = self.states.hot[number as usize].peers[0].high;
                 self.greet(number, seen, high);
                 return Err(Reason::Synproxy);
             }
@@ -193,7 +193,7 @@ impl Filter {
         if rule.max_packet_rate.is_some() {
             extra.get_or_insert_default().has_rate = true;
         }
-        let birth = Birth { keys, hot, cold, extra: extra.map(Box::new) };
+        let birth = Birth { keys, hot, cold, extra: extra.map(Box::new), beside: look.hint };
         match self.states.insert(birth) {
             Ok(number) => {
                 self.note_birth(id, record, &also, ruling);

@@ -3,14 +3,14 @@ use super::{Filter, Part};
 use crate::evaluate::{Compiled, RuleId};
 use crate::facts::{Direction, Family, Interface};
 use crate::names::Tags;
-use crate::states::{Birth, Cold, DumpError, Dumped, Entry, Extra, Hot, NONE, Names, StateView, Wants, flag};
+use crate::states::{Birth, Cold, DumpError, Dumped, Extra, Hot, NONE, Names, StateView, Wants, flag};
 use std::net::IpAddr;
 
 impl Filter {
     /// Adds the states of a part to a dump, as records: `pfctl -S`. Those whose handshake this filter makes itself stay.
     pub fn dump(&self, part: Part, names: &dyn Names, compiled: &Compiled, out: &mut Vec<u8>) {
         for number in self.numbers_in(part) {
-            let Entry { hot, .. } = &self.states.entries[number as usize];
+            let hot = &self.states.hot[number as usize];
             let is_dead = self.states.extra(number).is_some_and(|extra| extra.is_dead);
             if !is_dead && hot.peers.iter().all(|peer| peer.stage.tcp_name().is_some()) {
                 self.dumped(&self.view(number), names, compiled).write(out);
@@ -86,7 +86,7 @@ impl Filter {
             interface: bound_to,
         };
         let extra = self.extra_of(state, compiled.tags());
-        self.states.insert(Birth { keys: state.keys, hot, cold, extra }).ok()?;
+        self.states.insert(Birth { keys: state.keys, hot, cold, extra, beside: NONE }).ok()?;
         self.records.use_by_state(record, true);
         if let Some(rule) = self.records.rule(record) {
             self.counters.add_state(rule);

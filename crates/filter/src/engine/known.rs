@@ -33,7 +33,7 @@ impl Filter {
         rules: &Rules<'_, '_>,
     ) -> Option<Verdict> {
         let n = number as usize;
-        let is_forward = is_forward(look.at.direction, self.states.entries[n].hot.flags);
+        let is_forward = is_forward(look.at.direction, self.states.hot[n].flags);
         let found = match seen.protocol {
             IpProtocol::TCP => self.know_tcp(number, bytes, seen, is_forward),
             _ => self.know_other(number, is_forward),
@@ -47,11 +47,11 @@ impl Filter {
             return Some(Verdict::Drop(Reason::IpOption));
         }
         let side = usize::from(!is_forward);
-        self.states.entries[n].count(side, seen.end);
-        if look.hint != NONE && self.states.entries[n].hot.link != look.hint {
+        self.states.count(number, side, seen.end);
+        if look.hint != NONE && self.states.hot[n].link != look.hint {
             self.states.link(look.hint, number);
         }
-        let hot = &self.states.entries[n].hot;
+        let hot = &self.states.hot[n];
         if let Some(rule) = self.records.rule(hot.record) {
             self.counters.add_packet(rule, look.at.direction, seen.end);
         }
@@ -73,7 +73,7 @@ impl Filter {
     fn know_tcp(&mut self, number: u32, bytes: &[u8], seen: &Dissected, is_forward: bool) -> Found {
         let n = number as usize;
         let from = usize::from(!is_forward);
-        let hot = &mut self.states.entries[n].hot;
+        let hot = &mut self.states.hot[n];
         if hot.peers[0].stage >= Stage::PROXY_SOURCE {
             return self.shake_hands(number, seen, is_forward).map_or(Found::Pass, Found::Drop);
         }
@@ -96,7 +96,7 @@ impl Filter {
             payload: seen.payload,
             scale: if is_syn { scrub::window_scale(bytes, seen) } else { None },
         };
-        let hot = &mut self.states.entries[n].hot;
+        let hot = &mut self.states.hot[n];
         let [first, second] = &mut hot.peers;
         let (source, destination) = if is_forward { (first, second) } else { (second, first) };
         let tracked = match hot.flags & flag::SLOPPY {
@@ -118,7 +118,7 @@ impl Filter {
 
     #[inline]
     fn keep_alive(&mut self, number: u32) -> Found {
-        let hot = &mut self.states.entries[number as usize].hot;
+        let hot = &mut self.states.hot[number as usize];
         hot.seen = self.now_ms as u32;
         let (before, [one, other]) = (hot.class, hot.peers.map(|peer| peer.stage));
         let class = tcp_class(one, other) as u8;
@@ -138,13 +138,13 @@ impl Filter {
     /// begins a new one.
     #[cold]
     fn meet_syn(&mut self, number: u32, seen: &Dissected, from: usize) -> Found {
-        let peers = self.states.entries[number as usize].hot.peers;
+        let peers = self.states.hot[number as usize].peers;
         if peers.iter().all(|peer| peer.stage >= Stage::FIN_WAIT_2) {
             self.end_state(number);
             return Found::Gone;
         }
         let (source, destination) = (peers[from], peers[1 - from]);
-        let moved = self.states.entries[number as usize].cold.moved[1 - from];
+        let moved = self.states.cold[number as usize].moved[1 - from];
         self.answer(Some(answer::challenge(seen, &source, &destination, moved)));
         Found::Drop(Reason::StateMismatch)
     }
@@ -155,7 +155,7 @@ impl Filter {
     fn unmoved_ack(&mut self, number: u32, seen: &Dissected, from: usize) -> u32 {
         let n = number as usize;
         let is_proxied = self.states.extra(number).is_some_and(|extra| extra.is_proxied);
-        let crate::states::Entry { hot, cold } = &mut self.states.entries[n];
+        let (hot, cold) = (&mut self.states.hot[n], &mut self.states.cold[n]);
         if hot.peers[from].low == 0 && cold.moved[from] == 0 && !is_proxied {
             cold.moved[from] = self.random.half().wrapping_sub(seen.seq).max(1);
         }
@@ -166,7 +166,7 @@ impl Filter {
     fn know_other(&mut self, number: u32, is_forward: bool) -> Found {
         let n = number as usize;
         let from = usize::from(!is_forward);
-        let hot = &mut self.states.entries[n].hot;
+        let hot = &mut self.states.hot[n];
         hot.seen = self.now_ms as u32;
         if matches!(hot.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6) {
             self.states.set_class(number, Timeout::IcmpError as u8);
@@ -188,7 +188,7 @@ impl Filter {
     }
 
     fn allows_options(&self, number: u32) -> bool {
-        let record = self.states.entries[number as usize].hot.record;
+        let record = self.states.hot[number as usize].record;
         self.records.get(record).is_some_and(|record| record.allows_options)
     }
 
@@ -203,10 +203,10 @@ impl Filter {
         rules: &Rules<'_, '_>,
         passed: &mut Passed,
     ) -> Result<(), Reason> {
-        let is_forward = is_forward(look.at.direction, self.states.entries[number as usize].hot.flags);
+        let is_forward = is_forward(look.at.direction, self.states.hot[number as usize].flags);
         let tsdiff = self.settings.limits.timeout(Timeout::TcpTsdiff);
         let id = self.random.half() as u16;
-        let record = self.states.entries[number as usize].hot.record;
+        let record = self.states.hot[number as usize].record;
         let Some(extra) = self.states.extra_of(number) else { return Ok(()) };
         if extra.is_dead {
             return Err(Reason::StateMismatch);
@@ -257,9 +257,9 @@ impl Filter {
         look: &Look,
         is_forward: bool,
     ) {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         if hot.has(flag::MOVED) && seen.protocol == IpProtocol::TCP {
-            let moved = self.states.entries[number as usize].cold.moved;
+            let moved = self.states.cold[number as usize].moved;
             let from = usize::from(!is_forward);
             set_word(bytes, seen, 4, seen.seq.wrapping_add(moved[from]));
             if seen.flags.contains(TcpFlags::ACK) {
@@ -267,7 +267,7 @@ impl Filter {
                 move_sack(bytes, seen, moved[1 - from]);
             }
         }
-        if self.states.entries[number as usize].hot.has(flag::TRANSLATED) {
+        if self.states.hot[number as usize].has(flag::TRANSLATED) {
             let (addresses, ports) = self.other_key(number, look).ends(look.at.direction);
             rewrite(bytes, seen, Ends { addresses, ports });
         }
@@ -284,7 +284,7 @@ impl Filter {
 
     /// Notes that a connection was established, for its source; says whether that was allowed.
     pub(super) fn note_connection(&mut self, number: u32) -> bool {
-        let record = self.states.entries[number as usize].hot.record;
+        let record = self.states.hot[number as usize].record;
         let Some(extra) = self.states.extra_of(number) else { return true };
         let Some(source) = extra.sources[0] else { return true };
         extra.is_connection = true;
@@ -302,11 +302,11 @@ impl Filter {
     /// A source went too far: it may come into a table, and lose its states.
     fn overload(&mut self, number: u32, source: u32, exceeded: Exceeded) {
         self.counted.note_exceeded(exceeded);
-        let record_number = self.states.entries[number as usize].hot.record;
+        let record_number = self.states.hot[number as usize].record;
         let overload = self.records.get(record_number).and_then(|record| record.overload.clone());
         let Some(address) = self.sources.get(source).map(|source| source.key.address) else { return };
         // The state goes by its timeout: none of its packets passes any more.
-        for peer in &mut self.states.entries[number as usize].hot.peers {
+        for peer in &mut self.states.hot[number as usize].peers {
             peer.stage = Stage::TIME_WAIT;
         }
         self.states.set_class(number, Timeout::TcpClosed as u8);

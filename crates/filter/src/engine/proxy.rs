@@ -14,12 +14,12 @@ const CONTROL: u8 = TcpFlags::SYN.0 | TcpFlags::ACK.0 | TcpFlags::RST.0 | TcpFla
 impl Filter {
     /// Goes on with a handshake. The packet never passes: a reason says so, None that the handshake is over.
     pub(super) fn shake_hands(&mut self, number: u32, seen: &Dissected, is_forward: bool) -> Option<Reason> {
-        if self.states.entries[number as usize].hot.peers[0].stage == Stage::PROXY_SOURCE
+        if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE
             && !self.meet_client(number, seen, is_forward)
         {
             return Some(Reason::Synproxy);
         }
-        if self.states.entries[number as usize].hot.peers[0].stage == Stage::PROXY_DESTINATION {
+        if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_DESTINATION {
             match is_forward {
                 true => self.call_server(number, seen),
                 false => self.meet_server(number, seen),
@@ -30,7 +30,7 @@ impl Filter {
 
     /// Answers a client's SYN, and takes its acknowledgment; says whether that came.
     fn meet_client(&mut self, number: u32, seen: &Dissected, is_forward: bool) -> bool {
-        let client = self.states.entries[number as usize].hot.peers[0];
+        let client = self.states.hot[number as usize].peers[0];
         if !is_forward {
             return false;
         }
@@ -46,8 +46,8 @@ impl Filter {
         if !self.note_connection(number) {
             return false;
         }
-        self.states.entries[number as usize].hot.peers[0].stage = Stage::PROXY_DESTINATION;
-        self.states.entries[number as usize].hot.seen = self.now_ms as u32;
+        self.states.hot[number as usize].peers[0].stage = Stage::PROXY_DESTINATION;
+        self.states.hot[number as usize].seen = self.now_ms as u32;
         true
     }
 
@@ -60,12 +60,12 @@ impl Filter {
 
     /// Sends a SYN in the client's place; again for each segment that the client sends meanwhile.
     fn call_server(&mut self, number: u32, seen: &Dissected) {
-        let [client, server] = self.states.entries[number as usize].hot.peers;
+        let [client, server] = self.states.hot[number as usize].peers;
         if !is_answer(seen, client.low, client.high) {
             return;
         }
         let high = if server.high == 1 { self.random.half() } else { server.high };
-        let peers = &mut self.states.entries[number as usize].hot.peers;
+        let peers = &mut self.states.hot[number as usize].peers;
         (peers[0].max_window, peers[1].high) = (seen.window.max(1), high);
         let segment_size = self.states.extra(number).and_then(|extra| extra.segment_size);
         let made = self.beyond(number, Made::onward(seen, TcpFlags::SYN, high, 0), true);
@@ -75,7 +75,7 @@ impl Filter {
 
     /// Takes the server's answer, and joins both ends: from now on numbers are moved.
     fn meet_server(&mut self, number: u32, seen: &Dissected) {
-        let [mut client, mut server] = self.states.entries[number as usize].hot.peers;
+        let [mut client, mut server] = self.states.hot[number as usize].peers;
         let is_answer = seen.flags.0 & SYN_ACK.0 == SYN_ACK.0 && seen.ack == server.high.wrapping_add(1);
         if !is_answer {
             return;
@@ -92,9 +92,9 @@ impl Filter {
         for peer in [&mut client, &mut server] {
             (peer.scale, peer.stage) = (Scale::UNKNOWN, Stage::ESTABLISHED);
         }
-        self.states.entries[number as usize].cold.moved = moved;
+        self.states.cold[number as usize].moved = moved;
         self.states.extra_mut(number).is_proxied = true;
-        let hot = &mut self.states.entries[number as usize].hot;
+        let hot = &mut self.states.hot[number as usize];
         (hot.peers, hot.seen) = ([client, server], self.now_ms as u32);
         hot.flags |= flag::MOVED;
         self.states.set_class(number, Timeout::TcpEstablished as u8);
@@ -102,7 +102,7 @@ impl Filter {
 
     /// A segment with the ends that it has on the other side of the filter, where the state translates.
     fn beyond(&self, number: u32, made: Made, is_forward: bool) -> Made {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         let is_in = (hot.direction() == crate::facts::Direction::In) == is_forward;
         let (side, direction) =
             if is_in { (1, crate::facts::Direction::In) } else { (0, crate::facts::Direction::Out) };

@@ -103,8 +103,7 @@ impl Filter {
         direction: Direction,
     ) -> Option<Known> {
         const ODD: u8 = !flag::OUT;
-        let entry = self.states.entries.get_mut(number as usize)?;
-        let hot = &mut entry.hot;
+        let hot = self.states.hot.get_mut(number)?;
         let now = self.now_ms as u32;
         let is_its = hot.narrow == quick.narrow
             && hot.protocol.0 == quick.protocol
@@ -131,7 +130,9 @@ impl Filter {
         }
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
-        entry.count(from, quick.length.into());
+        if !hot.count(from, quick.length.into()) {
+            self.states.cold[number as usize].count(hot, from, quick.length.into());
+        }
         Some(known)
     }
 

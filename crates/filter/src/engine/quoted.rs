@@ -46,7 +46,7 @@ impl Filter {
 
     /// Whether the number of a quoted segment lies in what its sender could have sent.
     fn could_have_sent(&self, number: u32, quoted: &Dissected, went: Direction) -> bool {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         if quoted.protocol != IpProtocol::TCP || hot.has(flag::SLOPPY) {
             return true;
         }
@@ -56,8 +56,7 @@ impl Filter {
         let shift = if is_scaled { destination.scale.shift() } else { 0 };
         let window = u32::from(destination.max_window) << shift;
         // On the side where it comes back, the numbers of a sender that is moved are the moved ones.
-        let moved =
-            if hot.has(flag::MOVED) { self.states.entries[number as usize].cold.moved[from] } else { 0 };
+        let moved = if hot.has(flag::MOVED) { self.states.cold[number as usize].moved[from] } else { 0 };
         let seq = quoted.seq.wrapping_sub(moved);
         at_or_after(source.high, seq) && at_or_after(seq, source.low.wrapping_sub(window))
     }
@@ -71,13 +70,12 @@ impl Filter {
         quoted: &Dissected,
         went: Direction,
     ) -> Result<(), Reason> {
-        let hot = &self.states.entries[number as usize].hot;
+        let hot = &self.states.hot[number as usize];
         let side = usize::from(!is_forward(look.at.direction, hot.flags));
         let (is_translated, is_moved) = (hot.has(flag::TRANSLATED), hot.has(flag::MOVED));
-        let entry = &mut self.states.entries[number as usize];
-        entry.count(side, seen.end);
+        self.states.count(number, side, seen.end);
         if is_moved && quoted.protocol == IpProtocol::TCP {
-            let moved = entry.cold.moved[1 - side];
+            let moved = self.states.cold[number as usize].moved[1 - side];
             let at = (seen.upper + 8 + quoted.upper) as usize + 4;
             let old = quoted.seq.wrapping_sub(moved);
             crate::translate::replace_in_error(bytes, seen, at, &old.to_be_bytes())?;

@@ -57,11 +57,14 @@ impl Filter {
     /// The same for one that leaves and had a state where it came in, which mostly leads to the state here.
     #[inline(always)]
     pub fn glance_behind(&self, bytes: &[u8], came: StateId) -> Glance {
-        let linked = self.states.entries.get(came.number as usize).map_or(NONE, |entry| entry.hot.link);
+        let linked = self.states.hot.get(came.number).map_or(NONE, |hot| hot.link);
         if linked == NONE {
             return Glance { hint: came.number, ..self.glance(bytes, Direction::Out) };
         }
-        self.states.prefetch(linked);
+        // What is beside the other has come with it.
+        if linked != came.number ^ 1 {
+            self.states.prefetch(linked);
+        }
         Glance { hash: 0, quick: Quick::of(bytes, Direction::Out), place: linked | FOUND, hint: came.number }
     }
 
@@ -78,8 +81,10 @@ impl Filter {
     /// Asks for the state that a packet may have where it leaves.
     #[inline(always)]
     pub fn approach_linked(&self, glance: &Glance) {
-        if let Some(entry) = self.states.entries.get(glance.place as usize) {
-            self.states.prefetch(entry.hot.link);
+        if let Some(hot) = self.states.hot.get(glance.place)
+            && hot.link != glance.place ^ 1
+        {
+            self.states.prefetch(hot.link);
         }
     }
 

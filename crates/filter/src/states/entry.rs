@@ -50,54 +50,6 @@ pub(crate) struct Hot {
     pub(crate) class: u8,
 }
 
-/// Both lines, side by side.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(128))]
-pub(crate) struct Entry {
-    pub(crate) hot: Hot,
-    pub(crate) cold: Cold,
-}
-
-impl Entry {
-    /// Counts a packet of the end that sent first (0), or of the other.
-    #[inline(always)]
-    pub(crate) fn count(&mut self, from: usize, length: u32) {
-        const MOST: u32 = 0xffff;
-        let shift = 16 * from as u32;
-        let [_, _, packets] = self.hot.second;
-        let bytes = self.hot.second[from].checked_add(length);
-        match bytes {
-            Some(bytes) if !self.hot.has(flag::TRANSLATED) && packets >> shift & MOST < MOST => {
-                self.hot.second[from] = bytes;
-                self.hot.second[2] = packets + (1 << shift);
-            }
-            _ => self.count_apart(from, length),
-        }
-    }
-
-    /// Counts in the other line, where there is room for more, and what was counted lately with it.
-    #[cold]
-    fn count_apart(&mut self, from: usize, length: u32) {
-        (self.cold.packets, self.cold.bytes) = self.counts();
-        if !self.hot.has(flag::TRANSLATED) {
-            self.hot.second = [0; 3];
-        }
-        self.cold.packets[from] += 1;
-        self.cold.bytes[from] += u64::from(length);
-    }
-
-    /// Packets and bytes of both directions.
-    pub(crate) fn counts(&self) -> ([u64; 2], [u64; 2]) {
-        let (mut packets, mut bytes) = (self.cold.packets, self.cold.bytes);
-        if !self.hot.has(flag::TRANSLATED) {
-            let [one, other, both] = self.hot.second.map(u64::from);
-            bytes = [bytes[0] + one, bytes[1] + other];
-            packets = [packets[0] + (both & 0xffff), packets[1] + (both >> 16)];
-        }
-        (packets, bytes)
-    }
-}
-
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 impl Hot {
@@ -135,6 +87,22 @@ impl Hot {
         if self.has(flag::OUT) { Direction::Out } else { Direction::In }
     }
 
+    /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for it in this line.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, from: usize, length: u32) -> bool {
+        const MOST: u32 = 0xffff;
+        let shift = 16 * from as u32;
+        let [_, _, packets] = self.second;
+        match self.second[from].checked_add(length) {
+            Some(bytes) if !self.has(flag::TRANSLATED) && packets >> shift & MOST < MOST => {
+                self.second[from] = bytes;
+                self.second[2] = packets + (1 << shift);
+                true
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn family(&self) -> Family {
         if self.has(flag::SIX) { Family::Inet6 } else { Family::Inet }
     }
@@ -170,6 +138,28 @@ pub(crate) struct Cold {
 impl Cold {
     pub(crate) const FREE: Cold =
         Cold { packets: [0; 2], bytes: [0; 2], created_ms: 0, id: 0, moved: [0; 2], interface: Interface(0) };
+
+    /// Counts a packet here, where there is room for more, and what was counted lately in the other line with it.
+    #[cold]
+    pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, length: u32) {
+        (self.packets, self.bytes) = self.counts(hot);
+        if !hot.has(flag::TRANSLATED) {
+            hot.second = [0; 3];
+        }
+        self.packets[from] += 1;
+        self.bytes[from] += u64::from(length);
+    }
+
+    /// Packets and bytes of both directions.
+    pub(crate) fn counts(&self, hot: &Hot) -> ([u64; 2], [u64; 2]) {
+        let (mut packets, mut bytes) = (self.packets, self.bytes);
+        if !hot.has(flag::TRANSLATED) {
+            let [one, other, both] = hot.second.map(u64::from);
+            bytes = [bytes[0] + one, bytes[1] + other];
+            packets = [packets[0] + (both & 0xffff), packets[1] + (both >> 16)];
+        }
+        (packets, bytes)
+    }
 }
 
 /// What few states have.
@@ -216,16 +206,18 @@ mod tests {
     #[test]
     fn counts_are_right_across_every_overflow() {
         for flags in [flag::LIVE, flag::LIVE | flag::TRANSLATED] {
-            let mut entry = Entry { hot: Hot { flags, second: [0; 3], ..Hot::FREE }, cold: Cold::FREE };
+            let (mut hot, mut cold) = (Hot { flags, ..Hot::FREE }, Cold::FREE);
             let mut expected = ([0_u64; 2], [0_u64; 2]);
             for n in 0..400_000_u32 {
                 let (from, length) = (usize::from(!n.is_multiple_of(3)), n % 65_536);
-                entry.count(from, length);
+                if !hot.count(from, length) {
+                    cold.count(&mut hot, from, length);
+                }
                 expected.0[from] += 1;
                 expected.1[from] += u64::from(length);
             }
-            assert_eq!(entry.counts(), expected);
-            assert!(flags == flag::LIVE || entry.hot.second == [0; 3], "there is the stack's key");
+            assert_eq!(cold.counts(&hot), expected);
+            assert!(flags == flag::LIVE || hot.second == [0; 3], "there is the stack's key");
         }
     }
 }

@@ -1,9 +1,12 @@
-//! The table of states: entries, and the index by which they are found.
+//! The table of states: their lines, and the index by which they are found.
+//!
+//! A state that leads to another of the same connection has it beside it where there was room: both lines are known, and can
+//! be asked for, as soon as one is.
 use super::entry::Wide;
-use super::{Cold, Entry, Extra, Hot, Key, NONE, Secret, StateId, flag};
+use super::{Cold, Extra, Hot, HotLines, Key, NONE, Secret, StateId, flag};
 use crate::facts::{Direction, Interface};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
-use artery_table::{HugePages, prefer_huge_pages, prefetch};
+use artery_table::{HugePages, prefetch};
 use std::io;
 
 /// States that room is made for at once; more than these are moved when they become more.
@@ -18,10 +21,13 @@ const STACK: usize = 1;
 /// All states of a worker. A state's keys are in the index by twice its number, plus one for that of the stack.
 pub(crate) struct States {
     index: TagIndex,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) hot: HotLines,
+    pub(crate) cold: Vec<Cold>,
     wide: Vec<Wide>,
     extra: Vec<Option<Box<Extra>>>,
+    /// Pairs of places without a state: the numbers of their first ones.
     free: Vec<u32>,
+    count: u32,
     secret: Secret,
     limit: u32,
     keys: u32,
@@ -37,6 +43,8 @@ pub(crate) struct Birth {
     pub(crate) hot: Hot,
     pub(crate) cold: Cold,
     pub(crate) extra: Option<Box<Extra>>,
+    /// The state of the same connection at another interface, or NONE.
+    pub(crate) beside: u32,
 }
 
 /// Why a state could not be made.
@@ -51,14 +59,14 @@ pub(crate) enum CannotInsert {
 impl States {
     pub(crate) fn new(limit: u32) -> io::Result<States> {
         let reserved = (limit as usize).min(MOST_RESERVED);
-        let mut entries = Vec::with_capacity(reserved);
-        prefer_huge_pages(&mut entries);
         Ok(States {
             index: TagIndex::new(limit.saturating_mul(2), &HugePages)?,
-            entries,
+            hot: HotLines::with_room(reserved),
+            cold: Vec::with_capacity(reserved),
             wide: Vec::with_capacity(reserved),
             extra: Vec::with_capacity(reserved),
             free: Vec::new(),
+            count: 0,
             secret: Secret::random(),
             limit,
             keys: 0,
@@ -70,15 +78,13 @@ impl States {
 
     /// How many there are.
     pub(crate) fn len(&self) -> u32 {
-        (self.entries.len() - self.free.len()) as u32
+        self.count
     }
 
     /// Allows another number of states; those above it stay until they end.
     pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
         if limit > self.limit {
-            let more = (limit as usize).min(MOST_RESERVED).saturating_sub(self.entries.len());
-            self.entries.reserve_exact(more);
-            prefer_huge_pages(&mut self.entries);
+            self.hot.make_room((limit as usize).min(MOST_RESERVED));
             let mut index = TagIndex::new(limit.saturating_mul(2), &HugePages)?;
             std::mem::swap(&mut self.index, &mut index);
             self.keys = 0;
@@ -92,7 +98,7 @@ impl States {
     }
 
     pub(crate) fn is_live(&self, number: u32) -> bool {
-        self.entries.get(number as usize).is_some_and(|entry| entry.hot.has(flag::LIVE))
+        self.hot.get(number).is_some_and(|hot| hot.has(flag::LIVE))
     }
 
     /// The number of a state, if there is one; it may be another by now.
@@ -108,7 +114,7 @@ impl States {
 
     /// A key of a state: that of the wire, or that of the stack.
     pub(crate) fn key(&self, number: u32, side: usize) -> Key {
-        key_of(&self.entries, &self.wide, number, side)
+        key_of(&self.hot, &self.wide, number, side)
     }
 
     pub(crate) fn extra(&self, number: u32) -> Option<&Extra> {
@@ -121,13 +127,13 @@ impl States {
     }
 
     pub(crate) fn extra_mut(&mut self, number: u32) -> &mut Extra {
-        self.entries[number as usize].hot.flags |= flag::EXTRA;
+        self.hot[number as usize].flags |= flag::EXTRA;
         self.extra[number as usize].get_or_insert_default()
     }
 
     /// The numbers of all states.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.entries.len() as u32).filter(|n| self.is_live(*n))
+        (0..self.hot.len() as u32).filter(|n| self.is_live(*n))
     }
 
     #[inline(always)]
@@ -154,18 +160,16 @@ impl States {
         if likely == NO_ENTRY || likely == BEYOND_LINE { NONE } else { likely / 2 }
     }
 
-    /// Asks for the first line of a state.
+    /// Asks for the first line of a state, and for that of the state beside it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        if let Some(entry) = self.entries.get(number as usize) {
-            prefetch(&entry.hot);
-        }
+        self.hot.pair(number).into_iter().flatten().for_each(prefetch);
     }
 
     /// Whether a state is that of packets with this key that go this way here.
     #[inline(always)]
     pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
-        let Some(Entry { hot, .. }) = self.entries.get(number as usize) else { return false };
+        let Some(hot) = self.hot.get(number) else { return false };
         let side = side(direction);
         hot.narrow(side) == key.narrow()
             && hot.protocol == key.protocol
@@ -176,8 +180,8 @@ impl States {
 
     #[inline(never)]
     fn is_exactly(&self, number: u32, key: &Key, side: usize, interface: Interface) -> bool {
-        let hot = &self.entries[number as usize].hot;
-        let is_here = !hot.has(flag::BOUND) || self.entries[number as usize].cold.interface == interface;
+        let hot = &self.hot[number as usize];
+        let is_here = !hot.has(flag::BOUND) || self.cold[number as usize].interface == interface;
         is_here && self.wide[number as usize].as_ref().is_none_or(|keys| keys[side] == *key)
     }
 
@@ -212,7 +216,7 @@ impl States {
             self.vacate(number);
             return Err(CannotInsert::Full);
         }
-        self.half_open += u32::from(self.entries[number as usize].hot.is_half_open());
+        self.half_open += u32::from(self.hot[number as usize].is_half_open());
         self.counters[1] += 1;
         Ok(number)
     }
@@ -228,7 +232,7 @@ impl States {
 
     /// Puts a state into a free place.
     fn place(&mut self, birth: Birth) -> u32 {
-        let Birth { keys, mut hot, mut cold, extra } = birth;
+        let Birth { keys, mut hot, mut cold, extra, beside } = birth;
         hot.narrow = keys[WIRE].narrow();
         hot.flags |= flag::LIVE;
         if keys[WIRE] != keys[STACK] {
@@ -242,15 +246,25 @@ impl States {
         }
         // An id that came with a dump of this filter's is not given again.
         self.next_id = self.next_id.max(cold.id.wrapping_add(1));
-        let Some(number) = self.free.pop() else {
-            self.entries.push(Entry { hot, cold });
-            self.wide.push(wide);
-            self.extra.push(extra);
-            return self.entries.len() as u32 - 1;
-        };
+        let number = self.free_place(beside);
         let n = number as usize;
-        (self.entries[n], self.wide[n], self.extra[n]) = (Entry { hot, cold }, wide, extra);
+        (self.hot[n], self.cold[n], self.wide[n], self.extra[n]) = (hot, cold, wide, extra);
+        self.count += 1;
         number
+    }
+
+    /// A place without a state: that beside another, if it is free, or else the first of a pair.
+    fn free_place(&mut self, beside: u32) -> u32 {
+        let next = beside ^ 1;
+        if self.is_live(beside) && !self.is_live(next) {
+            return next;
+        }
+        self.free.pop().unwrap_or_else(|| {
+            self.cold.extend([Cold::FREE; 2]);
+            self.wide.extend([None, None]);
+            self.extra.extend([None, None]);
+            self.hot.add_pair()
+        })
     }
 
     /// Adds the keys of a state to the index; says whether there was room.
@@ -260,7 +274,7 @@ impl States {
             return false;
         }
         self.keys += 1;
-        if self.entries[number as usize].hot.has(flag::TRANSLATED) {
+        if self.hot[number as usize].has(flag::TRANSLATED) {
             if !self.index.insert(hashes[STACK], number * 2 + 1) {
                 self.index.remove(hashes[WIRE], number * 2);
                 self.keys -= 1;
@@ -273,29 +287,38 @@ impl States {
     }
 
     fn grow(&mut self) {
-        let States { index, entries, wide, secret, .. } = self;
+        let States { index, hot, wide, secret, .. } = self;
         for _ in 0..STEPS {
             if !index.is_full(self.keys) {
                 break;
             }
-            let hash = |entry: u32| secret.hash(&key_of(entries, wide, entry / 2, entry as usize % 2));
-            index.grow(hash, |entry| prefetch(&entries[entry as usize / 2].hot));
+            let hash = |entry: u32| secret.hash(&key_of(hot, wide, entry / 2, entry as usize % 2));
+            index.grow(hash, |entry| prefetch(&hot[entry as usize / 2]));
+        }
+    }
+
+    /// Counts a packet of the end of a state that sent first (0), or of the other.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, number: u32, from: usize, length: u32) {
+        let n = number as usize;
+        if !self.hot[n].count(from, length) {
+            self.cold[n].count(&mut self.hot[n], from, length);
         }
     }
 
     /// Removes a state; returns what few states have.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Extra>> {
-        let hot = self.entries[number as usize].hot;
+        let hot = self.hot[number as usize];
         self.index.remove(self.hash(&self.key(number, WIRE)), number * 2);
         self.keys -= 1;
         if hot.has(flag::TRANSLATED) {
             self.index.remove(self.hash(&self.key(number, STACK)), number * 2 + 1);
             self.keys -= 1;
         }
-        if let Some(linked) = self.entries.get_mut(hot.link as usize)
-            && linked.hot.link == number
+        if let Some(linked) = self.hot.get_mut(hot.link)
+            && linked.link == number
         {
-            linked.hot.link = NONE;
+            linked.link = NONE;
         }
         self.half_open -= u32::from(hot.is_half_open());
         self.counters[2] += 1;
@@ -309,9 +332,11 @@ impl States {
 
     fn vacate(&mut self, number: u32) -> Option<Box<Extra>> {
         let n = number as usize;
-        self.entries[n] = Entry { hot: Hot::FREE, cold: Cold::FREE };
-        self.wide[n] = None;
-        self.free.push(number);
+        (self.hot[n], self.cold[n], self.wide[n]) = (Hot::FREE, Cold::FREE, None);
+        self.count -= 1;
+        if !self.is_live(number ^ 1) {
+            self.free.push(number & !1);
+        }
         self.extra[n].take()
     }
 
@@ -320,8 +345,8 @@ impl States {
     pub(crate) fn link(&mut self, one: u32, other: u32) {
         if one != other && self.is_live(one) && self.is_live(other) {
             for (from, to) in [(one, other), (other, one)] {
-                if self.entries[from as usize].hot.link == NONE {
-                    self.entries[from as usize].hot.link = to;
+                if self.hot[from as usize].link == NONE {
+                    self.hot[from as usize].link = to;
                 }
             }
         }
@@ -330,7 +355,7 @@ impl States {
     /// Notes which timeout holds for a state from now on.
     #[inline(always)]
     pub(crate) fn set_class(&mut self, number: u32, class: u8) {
-        let hot = &mut self.entries[number as usize].hot;
+        let hot = &mut self.hot[number as usize];
         if hot.class != class {
             let was = hot.is_half_open();
             hot.class = class;
@@ -340,8 +365,8 @@ impl States {
 }
 
 /// A key of a state.
-fn key_of(entries: &[Entry], wide: &[Wide], number: u32, side: usize) -> Key {
-    let hot = &entries[number as usize].hot;
+fn key_of(hot: &HotLines, wide: &[Wide], number: u32, side: usize) -> Key {
+    let hot = &hot[number as usize];
     match &wide[number as usize] {
         Some(keys) => keys[side],
         None => Key::of_narrow(hot.narrow(side), hot.protocol),
