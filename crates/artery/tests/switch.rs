@@ -141,7 +141,7 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     let folder = etc(&[
         (
             "hostname.veb0",
-            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nuntagged em0 passthrough\n!echo 1\nup",
+            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nadd vport0 untagged vport0 passthrough\n!echo 1\nup",
         ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0"),
     ]);
@@ -150,7 +150,7 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
         "hostname.veb0:2: 'ad' is no command of a switch; did you mean 'add'?",
         "hostname.veb0:3: em9 is no port of veb0; write 'add em9' to hostname.veb0, above this line",
         "hostname.veb0:4: cost 70000 is not 1 to 200000000 (stp: 65535)",
-        "hostname.veb0:5: the host sees nothing of what arrives at em0",
+        "hostname.veb0:5: vport0 is the host's door, behind which there is no other",
         "hostname.em0:1: em0 is a port of veb0, and a port has no address of the host; write 'add vport0'",
     ];
     for call in [&["up", "--etc", &name][..], &["up", "--etc", &name, "--print"], &["import", &name]] {
@@ -169,6 +169,42 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     assert!(explained.out.ends_with("8 lines: 2 honoured, 1 approximated, 5 refused\n"), "{}", explained.out);
     assert!(
         explained.out.contains("hostname.veb0:6: approximated: !echo 1\n    not run; with --run-commands")
+    );
+}
+
+#[test]
+fn what_comes_without_a_tag_is_the_hosts_where_a_port_says_so_at_last() {
+    let folder = etc(&[
+        (
+            "hostname.veb0",
+            "add em0\nadd em1\nuntagged em0 passthrough tagged em0 10\nuntagged em1 passthrough\nuntagged em1 10\nup",
+        ),
+        ("hostname.em0", "inet 10.0.0.1 255.255.255.0\nup"),
+    ]);
+    let name = text(&folder);
+    let imported = artery(&["import", &name]);
+    assert_eq!(imported.status, 0, "{imported:?}");
+    for expected in [
+        "from_em0 :: FromDevice(em0, SNIFFER untagged, PROMISC true)",
+        "from_em1 :: FromDevice(em1, SNIFFER false, PROMISC true)",
+        "IFCONFIG \"untagged em0 passthrough\"",
+        "// Port 0, em0. What arrives here without a tag is the host's.",
+    ] {
+        assert!(imported.out.contains(expected), "{expected}: {}", imported.out);
+    }
+    let explained = artery(&["import", "--explain", &name]);
+    assert_eq!(explained.status, 0, "{explained:?}");
+    assert!(
+        explained.out.contains("hostname.veb0:3: honoured: untagged em0 passthrough"),
+        "{}",
+        explained.out
+    );
+    assert!(
+        explained
+            .out
+            .contains("hostname.em0:1: approximated: inet 10.0.0.1 255.255.255.0\n    left to the host"),
+        "{}",
+        explained.out
     );
 }
 

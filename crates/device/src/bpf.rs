@@ -6,7 +6,7 @@
 //! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in `run.rs`, and what
 //! programs of others there are says `query.rs`.
 //!
-//! The hiding program drops every frame at the interface's TCX ingress hook. Packet sockets see frames before that
+//! A hiding program drops every frame, or every tagged one, at the interface's TCX ingress hook. Packet sockets see frames before that
 //! hook, the stack after it.
 mod assembler;
 mod maps;
@@ -21,7 +21,7 @@ pub use query::{Side, tcx_programs};
 pub(crate) use run::send_live;
 pub use run::{Outcome, run, run_live};
 
-use crate::{DeviceError, Interface, sys};
+use crate::{DeviceError, Hide, Interface, sys};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::io;
 
@@ -34,8 +34,10 @@ const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 /// Most bytes of the verifier's log that are read.
 const MOST_LOG: usize = 1 << 24;
-/// What the hiding program returns: drop the frame.
+/// What hiding programs return: drop the frame.
 const TCX_DROP: i32 = 2;
+/// Ask the next program, or let it pass.
+const TCX_NEXT: i32 = -1;
 
 /// An instruction: code, registers, offset, operand.
 pub type Instruction = [u8; 8];
@@ -49,6 +51,25 @@ pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) 
 
 /// `r0 = TCX_DROP; exit`.
 const DROP_ALL: [Instruction; 2] = [instruction(0xb7, 0, 0, 0, TCX_DROP), instruction(0x95, 0, 0, 0, 0)];
+
+/// The same for frames with a tag. All others are the next program's; so are those whose tag says a priority only, as the host
+/// takes them for frames without one. The kernel has taken tags off before.
+const DROP_TAGGED: [Instruction; 11] = [
+    // r2 = whether there is a tag
+    instruction(0x61, 2, 1, 20, 0),
+    instruction(0x15, 2, 0, 5, 0),
+    // r2 = its type: that of a provider's is no question of VLANs
+    instruction(0x61, 2, 1, 28, 0),
+    instruction(0x55, 2, 0, 5, 0x8100_u16.to_be() as i32),
+    // r2 = its VLAN
+    instruction(0x61, 2, 1, 24, 0),
+    instruction(0x57, 2, 0, 0, 0xfff),
+    instruction(0x55, 2, 0, 2, 0),
+    instruction(0xb7, 0, 0, 0, TCX_NEXT),
+    instruction(0x95, 0, 0, 0, 0),
+    instruction(0xb7, 0, 0, 0, TCX_DROP),
+    instruction(0x95, 0, 0, 0, 0),
+];
 
 /// Where a program is attached, and so what it is.
 #[derive(Clone, Copy, Debug)]
@@ -114,18 +135,23 @@ struct Replacement {
     rest: [u64; 7],
 }
 
-/// While it lives, the host's stack does not see what arrives on an interface.
+/// While it lives, the host's stack does not see what arrives on an interface, or the tagged part of it.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     _link: OwnedFd,
 }
 
 impl Hidden {
-    /// Hides what arrives on `interface` from the host.
-    pub(crate) fn hide(interface: &Interface) -> Result<Hidden, DeviceError> {
-        let program = load(Hook::TcxIngress, &DROP_ALL).map_err(|e| refused(interface, &e))?;
+    /// Hides what arrives on `interface` from the host, if something of it is to be hidden.
+    pub(crate) fn hide(interface: &Interface, what: Hide) -> Result<Option<Hidden>, DeviceError> {
+        let instructions = match what {
+            Hide::Nothing => return Ok(None),
+            Hide::Tagged => &DROP_TAGGED[..],
+            Hide::All => &DROP_ALL,
+        };
+        let program = load(Hook::TcxIngress, instructions).map_err(|e| refused(interface, &e))?;
         let link = attach(&program, interface.index, Hook::TcxIngress).map_err(|e| refused(interface, &e))?;
-        Ok(Hidden { _link: link })
+        Ok(Some(Hidden { _link: link }))
     }
 }
 

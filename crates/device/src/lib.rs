@@ -52,7 +52,7 @@ pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
-pub use settings::{Method, NoMethod, RxSettings, TxSettings};
+pub use settings::{Hide, Method, NoMethod, RxSettings, TxSettings};
 pub use survey::{Survey, survey};
 pub use tap::{HostRoute, TapRx, TapSettings, TapTx};
 pub use traffic::{Losses, Traffic};

@@ -454,7 +454,7 @@ fn rx_settings(s: &RxSettings) -> [(&'static str, String); 8] {
         ("METHOD", s.method.name().to_owned()),
         ("BUSY_POLL", s.busy_poll.map_or("off".to_owned(), |poll| poll.microseconds.to_string())),
         ("PROMISC", s.promiscuous.to_string()),
-        ("SNIFFER", (!s.hide).to_string()),
+        ("SNIFFER", s.hide.name().to_owned()),
         ("OUTBOUND", s.outbound.to_string()),
         ("TIMESTAMP", s.timestamps.to_string()),
         ("queues", s.queues.to_string()),

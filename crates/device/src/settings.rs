@@ -10,8 +10,8 @@ pub struct RxSettings {
     pub method: Method,
     /// Whether to receive frames for other stations too.
     pub promiscuous: bool,
-    /// Whether to hide what arrives from the host's own stack (`SNIFFER false`), until the port is closed.
-    pub hide: bool,
+    /// What of that which arrives to hide from the host's own stack, until the port is closed.
+    pub hide: Hide,
     /// Whether to receive also what the host sends by the interface. What the router itself sends is not among it
     /// if it bypasses the queueing discipline.
     pub outbound: bool,
@@ -30,12 +30,35 @@ impl Default for RxSettings {
         RxSettings {
             method: Method::default(),
             promiscuous: false,
-            hide: false,
+            hide: Hide::Nothing,
             outbound: false,
             timestamps: true,
             queues: 1,
             ring_bytes: 4 << 20,
             busy_poll: None,
+        }
+    }
+}
+
+/// What the host's own stack does not see of what arrives at an interface; `SNIFFER` in configurations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hide {
+    /// It sees all: `true`.
+    #[default]
+    Nothing,
+    /// It sees frames without a tag, and those whose tag says a priority and no VLAN: `untagged`.
+    Tagged,
+    /// It sees nothing: `false`.
+    All,
+}
+
+impl Hide {
+    /// The word that configurations use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hide::Nothing => "true",
+            Hide::Tagged => "untagged",
+            Hide::All => "false",
         }
     }
 }
@@ -132,10 +155,11 @@ pub(crate) fn choose(interface: &Interface, settings: &RxSettings) -> Choice {
     if settings.outbound {
         return because("AF_XDP does not see what the host sends (OUTBOUND true)");
     }
-    if !settings.hide {
-        return because("the host is to see its frames too; with SNIFFER false AF_XDP would do");
+    match settings.hide {
+        Hide::Nothing => because("the host is to see its frames too; with SNIFFER false AF_XDP would do"),
+        Hide::Tagged => because("the host is to see its frames without a tag (SNIFFER untagged)"),
+        Hide::All => Choice::Xdp,
     }
-    Choice::Xdp
 }
 
 #[cfg(test)]

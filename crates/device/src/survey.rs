@@ -1,7 +1,7 @@
 //! What interfaces there are, and what a router would get of each.
 use crate::driver::Facts;
 use crate::settings::{Choice, choose};
-use crate::{DeviceError, Interface, LinkType, RxSettings, netdev};
+use crate::{DeviceError, Hide, Interface, LinkType, RxSettings, netdev};
 
 /// One interface of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ fn look(name: &str) -> Result<Survey, DeviceError> {
     let interface = Interface::find(name)?;
     let Facts { driver, queues, offloads, .. } = Facts::ask(&interface)?;
     let zero_copy = netdev::has_zero_copy(interface.index).ok();
-    let way = |hide| in_words(&interface, &RxSettings { hide, ..RxSettings::default() });
-    let (shared, alone) = (way(false), way(true));
+    let way = |hide: Hide| in_words(&interface, &RxSettings { hide, ..RxSettings::default() });
+    let (shared, alone) = (way(Hide::Nothing), way(Hide::All));
     Ok(Survey { interface, driver, queues, offloads, zero_copy, shared, alone })
 }
 

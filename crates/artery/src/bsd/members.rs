@@ -13,7 +13,7 @@ pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (
             let verdict = settings.iter().fold(Verdict::Honoured, |all, setting| {
                 all.and(match port.kind {
                     PortKind::Door => of_door(&port.name, setting),
-                    PortKind::Link | PortKind::Span => of_link(&port.name, switch, setting),
+                    PortKind::Link | PortKind::Span => of_link(port, switch, setting),
                 })
             });
             (settings, verdict)
@@ -60,8 +60,15 @@ fn of_door(name: &str, setting: &Setting) -> Verdict {
     }
 }
 
-fn of_link(name: &str, switch: &str, setting: &Setting) -> Verdict {
+fn of_link(port: &Port, switch: &str, setting: &Setting) -> Verdict {
+    let name = &port.name;
     match setting {
+        Setting::Address(..) | Setting::Automatic(_) if port.is_passed_through => {
+            Verdict::Approximated(format!(
+                "left to the host, whose {name} is where it has no tag; 'ip address add ADDRESS/LENGTH dev {name}' gives it an \
+                 address"
+            ))
+        }
         Setting::Up | Setting::Description(_) | Setting::Mtu(_) => Verdict::Honoured,
         Setting::Down => {
             Verdict::Approximated(format!("{name} is left as it is; 'ip link set {name} down' takes it down"))

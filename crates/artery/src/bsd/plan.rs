@@ -62,11 +62,22 @@ pub(super) struct Port {
     pub(super) mtu: Option<u32>,
     pub(super) station: Option<EtherAddr>,
     pub(super) addresses: Vec<(IpAddr, u8)>,
+    /// Whether frames without a tag are the host's: `untagged IF passthrough`.
+    pub(super) is_passed_through: bool,
 }
 
 impl Port {
     pub(super) fn new(name: String, kind: PortKind) -> Port {
-        Port { name, kind, is_up: false, description: None, mtu: None, station: None, addresses: Vec::new() }
+        Port {
+            name,
+            kind,
+            is_up: false,
+            description: None,
+            mtu: None,
+            station: None,
+            addresses: Vec::new(),
+            is_passed_through: false,
+        }
     }
 }
 

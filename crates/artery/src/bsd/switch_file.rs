@@ -203,7 +203,12 @@ impl<'a> Reader<'a> {
             Command::Link { number: 2, on: true } => {
                 Verdict::Approximated("accepted, but IPsec is not looked into; by veb(4) neither".to_string())
             }
-            Command::Untagged { port, to: Untagged::Passthrough } => return passthrough(port),
+            Command::Untagged { port, to } => {
+                if let Err(why) = self.read.switch.set_passed_through(port, *to == Untagged::Passthrough) {
+                    return Verdict::Refused(why);
+                }
+                Verdict::Honoured
+            }
             _ => Verdict::Honoured,
         };
         self.read.switch.commands.push(command);
@@ -245,11 +250,24 @@ fn trial(file: &File) -> Option<SpanningSwitch> {
     SpanningSwitch::new(&Domain::new(), config, &[]).ok()
 }
 
-fn passthrough(port: &str) -> Verdict {
-    Verdict::Refused(format!(
-        "the host sees nothing of what arrives at {port}, which is all the switch's; give the host a door instead: 'add \
-         vport0', and 'untagged vport0' with the VLAN"
-    ))
+impl Switch {
+    /// Notes whether frames without a tag that arrive at a port are the host's; says why they can't be.
+    fn set_passed_through(&mut self, name: &str, is_passed_through: bool) -> Result<(), String> {
+        let Some(port) = self.ports.iter_mut().find(|port| port.name == name) else { return Ok(()) };
+        let takes_none = || format!("{name} takes no frames that could be the host's; name a port by 'add'");
+        let is_door = || {
+            format!(
+                "{name} is the host's door, behind which there is no other; '-untagged {name}' drops what comes there without \
+                 a tag"
+            )
+        };
+        match port.kind {
+            PortKind::Span if is_passed_through => return Err(takes_none()),
+            PortKind::Door if is_passed_through => return Err(is_door()),
+            PortKind::Link | PortKind::Span | PortKind::Door => port.is_passed_through = is_passed_through,
+        }
+        Ok(())
+    }
 }
 
 /// Why link0 to link2 of bridge(4), which mean nothing like those of veb(4), can't be set.

@@ -70,13 +70,19 @@ fn port_text(switch: &Switch, n: usize, port: &Port, name: &str) -> String {
     let (veb, device) = (&switch.name, &port.name);
     let description = port.description.iter().map(|text| format!(" {}", comment(text))).collect::<String>();
     match port.kind {
-        PortKind::Link => format!(
-            "
-// Port {number}, {device}. The host does not see what arrives here.{description}
-from_{name} :: FromDevice({device}, SNIFFER false, PROMISC true) -> [{number}] {veb};
+        PortKind::Link => {
+            let (sees, sniffer) = match port.is_passed_through {
+                true => ("What arrives here without a tag is the host's.", "untagged"),
+                false => ("The host does not see what arrives here.", "false"),
+            };
+            format!(
+                "
+// Port {number}, {device}. {sees}{description}
+from_{name} :: FromDevice({device}, SNIFFER {sniffer}, PROMISC true) -> [{number}] {veb};
 {veb}[{number}] -> to_{name} :: ToDevice({device});
 "
-        ),
+            )
+        }
         PortKind::Span => format!(
             "
 // Port {number}, {device}, gets a copy of all frames.{description}

@@ -3,7 +3,7 @@ use super::intake::Intake;
 use super::ring::Ring;
 use super::{RxSettings, failed, is_ethernet, open_socket};
 use crate::bpf::Hidden;
-use crate::{DeviceError, Interface, Losses, RxCounters, RxQueue, sys};
+use crate::{DeviceError, Hide, Interface, Losses, RxCounters, RxQueue, sys};
 use artery_packet::{Batch, Pool};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -52,7 +52,7 @@ impl AfPacketRx {
         set_up(&socket, settings, slots, slot_size).map_err(wrong("making a receive ring"))?;
         let ring = Ring::map(&socket, slots, slot_size).map_err(wrong("mapping a receive ring"))?;
         // Hidden first: what the router receives, the host does not.
-        let hidden = settings.hide.then(|| group.hide(interface)).transpose()?;
+        let hidden = group.hide(interface, settings.hide)?;
         sys::bind_packet(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
             .map_err(wrong("binding a packet socket"))?;
         if settings.promiscuous {
@@ -163,14 +163,14 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Hides the interface's frames from the host while one of the sockets is open.
-    fn hide(&self, interface: &Interface) -> Result<Arc<Hidden>, DeviceError> {
+    /// Hides the interface's frames from the host while one of the sockets is open, if they are to be.
+    fn hide(&self, interface: &Interface, what: Hide) -> Result<Option<Arc<Hidden>>, DeviceError> {
         let mut known = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hidden) = known.upgrade() {
-            return Ok(hidden);
+            return Ok(Some(hidden));
         }
-        let hidden = Arc::new(Hidden::hide(interface)?);
-        *known = Arc::downgrade(&hidden);
+        let hidden = Hidden::hide(interface, what)?.map(Arc::new);
+        *known = hidden.as_ref().map_or_else(Weak::new, Arc::downgrade);
         Ok(hidden)
     }
 

@@ -1,7 +1,8 @@
 use super::*;
+use crate::bpf::{self, Assembler, Hook, Words};
 use crate::namespace::{Host, in_namespace, run, try_run};
 use crate::testing::*;
-use crate::{RxQueue, TxQueue};
+use crate::{Hide, Interface, RxQueue, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, SegmentKind, Segments, Unfinished};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{Ethernet, Ipv4, checksum};
@@ -291,7 +292,7 @@ fn queues_share_flows_and_lose_none() {
 #[test]
 fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
     if is_alone() {
-        return hold(&mut packet_rx("left", RxSettings { hide: true, ..Default::default() }));
+        return hold(&mut packet_rx("left", RxSettings { hide: Hide::All, ..Default::default() }));
     }
     in_namespace(|| {
         let host = neighbor();
@@ -309,7 +310,7 @@ fn an_interface_of_many_queues_is_hidden_while_one_is_left() {
     in_namespace(|| {
         let host = neighbor();
         assert!(is_answered(&host), "the host answers at first");
-        let settings = RxSettings { hide: true, queues: 80, ring_bytes: 1, ..Default::default() };
+        let settings = RxSettings { hide: Hide::All, queues: 80, ring_bytes: 1, ..Default::default() };
         let (interface, group) = (find("left").unwrap(), Group::default());
         let open = |_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap();
         let mut queues: Vec<_> = (0..80).map(open).collect();
@@ -326,7 +327,7 @@ fn an_interface_of_many_queues_is_hidden_while_one_is_left() {
 fn what_is_hidden_from_the_host_is_received() {
     in_namespace(|| {
         let (pool, host) = (pool(), neighbor());
-        let mut rx = packet_rx("left", RxSettings { hide: true, ..Default::default() });
+        let mut rx = packet_rx("left", RxSettings { hide: Hide::All, ..Default::default() });
         assert!(!host.pings("10.1.0.1"));
         let arp = |data: &[u8]| data[12..14] == [8, 6] && data[38..42] == [10, 1, 0, 1];
         let got = receive_until(&mut rx, pool, arp);
@@ -337,11 +338,77 @@ fn what_is_hidden_from_the_host_is_received() {
     });
 }
 
+/// A program at an interface that lets everything pass, behind those that are there: of our frames that they leave for the host
+/// it counts those without a tag, and those with one.
+fn count_for_host(interface: &Interface) -> (Words<2>, [std::os::fd::OwnedFd; 2]) {
+    use crate::bpf::{Operation, Register::*, Size, Test};
+    let seen = Words::<2>::new().unwrap();
+    let mut a = Assembler::default();
+    let (is_bare, end) = (a.label(), a.label());
+    // Those of other protocols are the host's own.
+    a.load(Size::Word, R2, R1, 16);
+    a.jump_if(Test::NotEqual, R2, i32::from(0x88b5_u16.to_be()), end);
+    a.value(R3, seen.descriptor(), 0);
+    a.load(Size::Word, R2, R1, 20);
+    a.jump_if(Test::Equal, R2, 0, is_bare);
+    a.compute(Operation::Add, R3, 8);
+    a.place(is_bare);
+    a.load(Size::Double, R4, R3, 0);
+    a.compute(Operation::Add, R4, 1);
+    a.store(Size::Double, R3, 0, R4);
+    a.place(end);
+    a.set(R0, -1);
+    a.exit();
+    let program = bpf::load(Hook::TcxIngress, &a.finish().unwrap()).unwrap();
+    let link = bpf::attach(&program, interface.index, Hook::TcxIngress).unwrap();
+    (seen, [program, link])
+}
+
+/// One of our frames with a tag.
+fn tagged(protocol: u16, tag: u16, number: u8) -> Vec<u8> {
+    let mut bytes = frame(BROADCAST, number, 60);
+    bytes.splice(12..12, [protocol.to_be_bytes(), tag.to_be_bytes()].concat());
+    bytes
+}
+
+#[test]
+fn where_tagged_frames_are_hidden_the_host_sees_those_without_a_vlan_and_the_router_all() {
+    in_namespace(|| {
+        cable();
+        let (pool, left) = (pool(), find("left").unwrap());
+        let frames = [
+            frame(BROADCAST, 1, 60),
+            tagged(0x8100, 7, 2),
+            // A priority, and no VLAN.
+            tagged(0x8100, 5 << 13, 3),
+            tagged(0x88a8, 7, 4),
+            tagged(0x88a8, 0, 5),
+            frame(BROADCAST, 6, 60),
+        ];
+        let expected = [(Hide::Nothing, [2, 4]), (Hide::Tagged, [2, 1]), (Hide::All, [0, 0])];
+        for (hide, for_host) in expected {
+            let mut rx = packet_rx("left", RxSettings { hide, ..Default::default() });
+            let (seen, _held) = count_for_host(&left);
+            let mut tx = packet_tx("right");
+            assert_eq!(tx.transmit(&mut batch_of(pool, &frames)), Ok(frames.len()));
+            // All that came before the last one has been counted when that one is received, but perhaps itself not.
+            let got = receive_until(&mut rx, pool, |data| data == frames[5]);
+            let ours = got.iter().filter(|packet| frames.iter().any(|frame| frame == packet.data()));
+            assert_eq!(ours.count(), frames.len(), "{hide:?}: the router gets all: {got:?}");
+            let end = Instant::now() + Duration::from_secs(10);
+            while seen.read().unwrap() != for_host {
+                assert!(Instant::now() < end, "{hide:?}: {:?} for the host", seen.read());
+                std::thread::yield_now();
+            }
+        }
+    });
+}
+
 #[test]
 fn tcp_with_default_offloads_crosses_two_ports() {
     in_namespace(|| {
         let (all, served, counters) = tcp(&two_hosts(), |done| {
-            let settings = || RxSettings { promiscuous: true, hide: true, ..Default::default() };
+            let settings = || RxSettings { promiscuous: true, hide: Hide::All, ..Default::default() };
             let mut rx = ["art0", "art1"].map(|name| packet_rx(name, settings()));
             let mut tx = ["art0", "art1"].map(packet_tx);
             bridge(&mut rx, &mut tx, pool(), done)

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::bpf::Hidden;
     use crate::namespace::{in_namespace, run};
-    use crate::{DeviceError, Interface};
+    use crate::{DeviceError, Hide, Interface};
 
     #[test]
     fn programs_at_an_interface_are_counted_by_side() {
@@ -53,7 +53,7 @@ mod tests {
             let left = Interface::find("left").unwrap();
             let count = || [Side::Ingress, Side::Egress].map(|side| tcx_programs(left.index, side).unwrap());
             assert_eq!(count(), [0, 0]);
-            match Hidden::hide(&left) {
+            match Hidden::hide(&left, Hide::All) {
                 Ok(hidden) => {
                     assert_eq!(count(), [1, 0]);
                     drop(hidden);

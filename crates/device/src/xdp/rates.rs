@@ -58,7 +58,7 @@ fn rate(turn: &mut dyn FnMut() -> usize) -> [f64; 2] {
 
 fn packet_port(rx: &str, tx: &str, pool: &'static Pool) -> Halves {
     let ports = Ports::default();
-    let receive = RxSettings { promiscuous: true, hide: true, ..RxSettings::default() };
+    let receive = RxSettings { promiscuous: true, hide: crate::Hide::All, ..RxSettings::default() };
     let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
     let spec = |name: &str, receive, transmit| PortSpec::Interface { name: name.into(), receive, transmit };
     let rx = ports.open(spec(rx, Some(receive), None), pool).unwrap().rx(0).unwrap();

@@ -3,7 +3,7 @@ use super::monitor::{self, MONITOR, Told};
 use super::port::{Hidden, Hiding, Receiver, open};
 use crate::files::network_header;
 use crate::value::value;
-use artery_device::{LinkType, Method, PortSpec, Ports, RxSettings};
+use artery_device::{Hide, LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
     Read, StartError, Write, anno,
@@ -25,7 +25,8 @@ The host's own stack sees the same frames, as with a sniffer. That is right for 
 forward itself (`sysctl net.ipv4.ip_forward=0`): the host answers what is meant for it, ignores the rest, and the
 router forwards the rest. With SNIFFER false a filter at the interface hides what arrives from the host, for as long as
 the router holds the interface, however it ends. What the host should get then has to be handed to it by ToHost. With
-PROMISC, frames for other stations are received too.
+SNIFFER untagged it hides the frames of VLANs only: the host goes on with what comes without a tag, which the router receives
+as well. With PROMISC, frames for other stations are received too.
 
 With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are dropped.
 SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
@@ -59,7 +60,7 @@ want its frames.",
         Arg::required("DEVNAME", "interface", "the interface"),
         Arg::optional("PROMISC", "bool", "false", "whether to receive frames for other stations"),
         Arg::optional("SNAPLEN", "bytes", "", "most bytes of a frame to keep; all if not given"),
-        Arg::keyword("SNIFFER", "bool", "true", "whether the host sees the frames as well"),
+        Arg::keyword("SNIFFER", "true, false or untagged", "true", "whether the host sees the frames as well, or those without a tag"),
         Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),
         Arg::keyword("OUTBOUND", "bool", "false", "whether to receive what the host sends, too"),
         Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
@@ -124,7 +125,7 @@ impl FromDevice {
             method: way,
             busy_poll: busy_poll(args)?,
             promiscuous: args.read("PROMISC")?,
-            hide: !args.read::<bool>("SNIFFER")? || matches!(way, Method::Xdp(_)),
+            hide: hidden(args, way)?,
             outbound: args.read("OUTBOUND")?,
             timestamps: args.read("TIMESTAMP")?,
             queues: copies as u16,
@@ -196,6 +197,23 @@ impl FromDevice {
     }
 }
 
+/// What the host does not see, by SNIFFER and the way; AF_XDP takes all from it.
+fn hidden(args: &Args<'_>, way: Method) -> Result<Hide, ArgError> {
+    let word: String = args.read("SNIFFER")?;
+    if word != Hide::Tagged.name() {
+        let sees_all: bool = args.read("SNIFFER")?;
+        return Ok(if sees_all && !matches!(way, Method::Xdp(_)) { Hide::Nothing } else { Hide::All });
+    }
+    match way {
+        Method::Xdp(_) => {
+            let why =
+                format!("with METHOD {} the host sees nothing; leave METHOD out, or say LINUX", way.name());
+            Err(ArgError::wrong_at(format!("SNIFFER {word}"), why))
+        }
+        Method::Auto | Method::Packet => Ok(Hide::Tagged),
+    }
+}
+
 fn cut(packet: &mut Packet, snaplen: usize) {
     let beyond = packet.len().saturating_sub(snaplen);
     if beyond > 0 && packet.trim(beyond).is_ok() {
@@ -239,7 +257,7 @@ impl Element for FromDevice {
         if let Some(report) = port.report().filter(|report| known.as_ref() != Some(report)) {
             cx.say(&format!("{}: {report}", cx.name()));
         }
-        self.hiding = self.settings.hide.then(|| self.hidden.hide(&self.device));
+        self.hiding = (self.settings.hide != Hide::Nothing).then(|| self.hidden.hide(&self.device));
         Ok(())
     }
 
@@ -447,6 +465,9 @@ mod tests {
         assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
         assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
         assert!(Bench::refuses(&CLASS, "m, MONITOR on").starts_with("MONITOR: parse error"));
+        assert!(Bench::refuses(&CLASS, "m, SNIFFER tagged").starts_with("SNIFFER: parse error"));
+        let taken = Bench::refuses(&CLASS, "m, SNIFFER untagged, METHOD XDP");
+        assert!(taken.contains("leave METHOD out"), "{taken}");
         assert!(Bench::refuses(&CLASS, "m, BPF_FILTER \"udp\"").contains("IPClassifier"));
     }
 }

@@ -382,7 +382,7 @@ impl Sender {
     }
 }
 
-/// Interfaces whose frames the host does not see (`SNIFFER false`), with the number of elements that hide them.
+/// Interfaces whose frames the host does not see, or not all (`SNIFFER`), with the number of elements that hide them.
 #[derive(Default)]
 pub(super) struct Hidden(Mutex<Vec<String>>);
 

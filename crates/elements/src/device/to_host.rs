@@ -93,12 +93,12 @@ impl Element for ToHost {
             return match self.hidden.any() {
                 None => Ok(()),
                 Some(hidden) => Err(StartError::new(format!(
-                    "the host does not see the frames of {hidden}, because of SNIFFER false, and there is no device \
-                     to give them to it by"
+                    "the host does not see the frames of {hidden}, or not all, because of its SNIFFER, and there is no \
+                     device to give them to it by"
                 ))
                 .help(format!(
                     "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH, ETHER MAC) -> Queue -> ToDevice({hidden}), or leave \
-                     SNIFFER false out"
+                     SNIFFER out"
                 ))),
             };
         };

@@ -5,7 +5,7 @@ use crate::fib::timing::pin;
 use crate::rig::{Histogram, Latency, LiveFrames};
 use crate::voice::print;
 use anyhow::Context as _;
-use artery_device::{DeviceError, Handle, Method, PortSpec, Ports, RxQueue, RxSettings, TxQueue};
+use artery_device::{DeviceError, Handle, Hide, Method, PortSpec, Ports, RxQueue, RxSettings, TxQueue};
 use artery_packet::{BATCH, Batch, Pool};
 use artery_wire::build::{ether, icmp_echo, ip4};
 use clap::Subcommand;
@@ -127,7 +127,7 @@ fn bare() -> anyhow::Result<()> {
     let pool = Pool::new(FRAMES.0, FRAMES.1)?;
     let ports = Ports::default();
     let open = |name: &str| {
-        let receive = RxSettings { method: Method::Packet, hide: true, ..RxSettings::default() };
+        let receive = RxSettings { method: Method::Packet, hide: Hide::All, ..RxSettings::default() };
         let spec = PortSpec::Interface { name: name.into(), receive: Some(receive), transmit: None };
         let port = ports.open(spec, pool)?;
         Ok::<_, DeviceError>((port.rx(0)?, port.tx(0)?))
