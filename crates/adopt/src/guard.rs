@@ -86,10 +86,6 @@ pub enum Kind {
     Rule,
     /// Forwarding is switched off.
     Forwarding,
-    /// Packets whose source is not routed back by the port that they came from are dropped.
-    StrictReversePath,
-    /// Packets whose source is not routed back at all are dropped.
-    LooseReversePath,
     /// What there is can't be read.
     Unreadable,
 }
@@ -143,9 +139,7 @@ impl Guard {
     }
     fn is_about(&self, port: &Port, family: Family) -> bool {
         // A VLAN has settings of its own. All else meets its packets below it, too.
-        use Kind::{Forwarding, LooseReversePath, StrictReversePath};
-        let is_setting = matches!(self.kind, Forwarding | StrictReversePath | LooseReversePath);
-        let below = port.vlan_on.filter(|_| !is_setting);
+        let below = port.vlan_on.filter(|_| self.kind != Kind::Forwarding);
         let is_there = self.port.is_none_or(|one| one == port.index || Some(one) == below);
         is_there && self.family.is_none_or(|one| one == family)
     }
@@ -223,7 +217,7 @@ mod tests {
         assert!(!guard.keeps_to(&port(1), Family::V6));
         let vlan = Port { vlan_on: Some(1), ..port(7) };
         assert!(guard.keeps_to(&vlan, Family::V4));
-        let setting = Guard { kind: Kind::LooseReversePath, ..guard };
+        let setting = Guard { kind: Kind::Forwarding, ..guard };
         assert!(setting.keeps_to(&port(1), Family::V4) && !setting.keeps_to(&vlan, Family::V4));
     }
 }

@@ -28,10 +28,11 @@ pub use sink::{Hop, Keep, Sink, Way, WayId};
 
 use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, Rule};
 use artery_table::Prefix;
+use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
 use merged::Merged;
 use paths::Paths;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use sync::Roll;
 use world::World;
@@ -90,6 +91,27 @@ impl Mirror {
     /// Whether the kernel forwards packets of a family that come in by an interface.
     pub fn forwards(&self, family: Family, link: u32) -> bool {
         self.world.forwards(family, link)
+    }
+
+    /// What is demanded of the sources of IPv4 packets, by the interface that they come in by, but for those of which only
+    /// the kernel can tell.
+    pub fn reverse_paths(&self) -> BTreeMap<u32, ReversePath> {
+        let links = self.world.links.keys();
+        links.filter_map(|link| Some((*link, self.reverse_path(*link)?))).collect()
+    }
+
+    fn reverse_path(&self, link: u32) -> Option<ReversePath> {
+        let demanded = self.world.reverse_path(link)?;
+        // The kernel looks for the way back as if the machine itself were to send.
+        let is_for_machine = |rule: &Rule| rule.selectors.input.as_deref() == Some("lo");
+        if demanded != ReversePath::Off && self.rules4.rules.iter().any(is_for_machine) {
+            return None;
+        }
+        let has_address = |own: &Address| own.link == link && own.family() == Family::V4;
+        match demanded {
+            ReversePath::Loose if !self.addresses.iter().any(has_address) => Some(ReversePath::Strict),
+            demanded => Some(demanded),
+        }
     }
 
     /// The interfaces.

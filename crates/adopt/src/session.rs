@@ -224,6 +224,7 @@ impl Session {
     fn settle(&mut self) -> Result<(), Error> {
         let own = self.driver.mirror().addresses().map(|own| own.address);
         self.accelerator.set_own(own);
+        self.accelerator.demand(self.driver.mirror().reverse_paths());
         Ok(self.accelerator.settle()?)
     }
 }

@@ -15,6 +15,8 @@ use support::{in_namespace, ip, ip_must, set};
 
 /// Destinations of each family that are asked about after each storm.
 const DESTINATIONS: usize = 1250;
+/// Sources and destinations of IPv4 that are asked about with each demand on sources.
+const STRANGERS: usize = 500;
 const STORMS: usize = 40;
 /// Those that packets come and leave by. What leaves by another is the kernel's.
 const ADOPTED: [&str; 4] = ["in0", "eth1", "eth2", "eth3"];
@@ -56,7 +58,44 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
 fn follow(driver: &mut Driver, sinks: &mut Sinks) {
     while driver.turn(Instant::now(), sinks).unwrap() == Turn::Again {}
     sinks.accelerator.set_own(driver.mirror().addresses().map(|own| own.address));
+    sinks.accelerator.demand(driver.mirror().reverse_paths());
     sinks.accelerator.settle().unwrap();
+}
+
+/// Asks about sources that may be routed back by any interface, or by none: what the kernel drops is not sent. Returns how
+/// many were sent, and what should not have been.
+fn strangers(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usize, Vec<String>) {
+    let (mut sent, mut wrong) = (0, Vec::new());
+    for _ in 0..STRANGERS {
+        let [source, destination] = [storm.address4(), storm.address4()].map(IpAddr::from);
+        if sinks.target(question.link, source, destination).is_none() {
+            continue;
+        }
+        sent += 1;
+        if question.ask(source, destination).is_none() {
+            wrong.push(format!("{source} to {destination} is sent, and dropped by the kernel"));
+        }
+    }
+    (sent, wrong)
+}
+
+/// The same with each demand on sources; returns how many were sent with each.
+fn demanding(driver: &mut Driver, storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> [usize; 2] {
+    let sent = ["1", "2"].map(|demand| {
+        set("ipv4/conf/in0/rp_filter", demand);
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            follow(driver, sinks);
+            let (sent, wrong) = strangers(storm, question, sinks);
+            if wrong.is_empty() {
+                return sent;
+            }
+            assert!(Instant::now() < end, "rp_filter {demand}: {wrong:#?}\n{}", storm.commands);
+        }
+    });
+    set("ipv4/conf/in0/rp_filter", "0");
+    follow(driver, sinks);
+    sent
 }
 
 fn index_of(sink: &Plain, name: &str) -> u32 {
@@ -72,7 +111,7 @@ fn weather(seed: u64, crosses: bool, first: &str) {
     driver.load(Instant::now(), &mut sinks).unwrap();
     let question = Question::new(index_of(&sinks.plain, "in0"));
     let mut storm = Storm { random: Random(seed), commands: String::new(), crosses };
-    let (mut late, mut forwarded, mut sent) = (0, 0, 0);
+    let (mut late, mut forwarded, mut sent, mut strange) = (0, 0, 0, [0; 2]);
     for round in 0..STORMS {
         storm.commands.clear();
         (0..60).for_each(|_| storm.step());
@@ -99,13 +138,17 @@ fn weather(seed: u64, crosses: bool, first: &str) {
             std::thread::sleep(Duration::from_millis(100));
             follow(&mut driver, &mut sinks);
         }
+        let more = demanding(&mut driver, &mut storm, &question, &mut sinks);
+        strange.iter_mut().zip(more).for_each(|(all, more)| *all += more);
     }
     eprintln!(
-        "seed {seed}: {forwarded} forwarded, {sent} sent, {late} comparisons came too early, {} looks at everything",
+        "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came too early, {} looks at everything",
         driver.looks()
     );
     // Otherwise there was nothing to see.
     assert!(forwarded > 10_000 && sent > 3_000, "only {forwarded} forwarded, {sent} sent");
+    // No route leads back by `in0`, so that strict demands leave none of them.
+    assert!(strange[0] == 0 && strange[1] > 100, "{strange:?} of strangers were sent");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
 use support::SOON;
-use support::adopting::{Net, by_kernel, forwarded, on_the_net, until};
+use support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 
@@ -136,4 +136,57 @@ fn the_kernel_forwards_alone_when_the_process_is_killed() {
         }
         Ok(())
     });
+}
+
+/// Where packets come from that `r` knows no way back to.
+const FROM: &str = "198.51.100.7";
+
+#[test]
+fn what_comes_from_where_nothing_is_routed_back_does_not_pass_by_tc() {
+    on_the_net("adopt-from-tc", |net| sources_are_looked_at(net, "tc"));
+}
+
+#[test]
+fn what_comes_from_where_nothing_is_routed_back_does_not_pass_by_xdp() {
+    on_the_net("adopt-from-xdp", |net| sources_are_looked_at(net, "xdp"));
+}
+
+fn sources_are_looked_at(net: &Net, path: &str) -> Result<()> {
+    net.a.address("lo", &format!("{FROM}/32"))?;
+    let mut adopted = adopt(net, path)?;
+    let shell = |line: String| net.r.run(["sh", "-c", &line]).map(drop);
+    let demand = |value: u8| shell(format!("echo {value} > /proc/sys/net/ipv4/conf/eth0/rp_filter"));
+    let route = |gateway: &str| shell(format!("ip route replace 198.51.100.0/24 via {gateway}"));
+    let arrive = |pings: u32| -> Result<u64> {
+        let before = echoes(&net.b)?[0];
+        net.a.ping_with(FAR[0], pings, &["-I", FROM])?;
+        Ok(echoes(&net.b)?[0] - before)
+    };
+    let pass = || until(|| Ok(arrive(1)? == 1));
+    let none_pass = |why: &str| {
+        until(|| Ok(arrive(1)? == 0))?;
+        assert_eq!(arrive(20)?, 0, "{path}: {why}");
+        Ok(())
+    };
+    pass()?;
+    demand(2)?;
+    none_pass("loose, and no route")?;
+    route("10.0.2.2")?;
+    pass()?;
+    demand(1)?;
+    none_pass("strict, and routed by another port")?;
+    route("10.0.1.2")?;
+    for demanded in [1, 2] {
+        demand(demanded)?;
+        for source in ["10.0.1.2", FROM] {
+            until(|| {
+                let before = by_kernel(&net.r)?;
+                let pings = net.a.ping_with(FAR[0], 10, &["-I", source])?;
+                Ok(pings.received == 10 && by_kernel(&net.r)? == before)
+            })?;
+        }
+    }
+    let report = adopted.stop(SOON)?.stdout;
+    assert!(report.contains("frames went to the kernel: reverse-path"), "{path}: {report}");
+    Ok(())
 }

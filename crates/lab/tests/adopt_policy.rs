@@ -4,9 +4,9 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result};
+use artery_lab::rig::{Process, Result};
 use std::time::Instant;
-use support::adopting::{Net, on_the_net};
+use support::adopting::{Net, echoes, on_the_net};
 use support::{SOON, end};
 
 /// Said whenever nothing keeps traffic in the kernel any more.
@@ -52,16 +52,6 @@ const POLICIES: [[&str; 3]; 7] = [
         "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
     ],
 ];
-
-/// Requests for echoes that a host has seen, of both families.
-fn echoes(host: &Host) -> Result<[u64; 2]> {
-    let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
-    let mut lines = text.lines().filter(|line| line.starts_with("Icmp:")).map(str::split_whitespace);
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let ipv4 = names.zip(values).find(|(name, _)| *name == "InEchos").expect("the column");
-    let ipv6 = text.lines().find_map(|line| line.strip_prefix("Icmp6InEchos ")).expect("the line");
-    Ok([ipv4.1, ipv6.trim()].map(|number| number.parse().expect("a number")))
-}
 
 /// Waits until more packets of both families come to `b`.
 fn until_more(net: &Net, router: &mut Process) -> Result<()> {

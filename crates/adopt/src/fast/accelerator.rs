@@ -2,7 +2,7 @@
 use super::capture::{Capture, Captured};
 use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
-use super::layout::{Flags, MOST_PORTS, PortRecord, own_bit_v4, own_bit_v6};
+use super::layout::{Flags, PortRecord, ROUTED, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
 use super::program::{At, Fibs, program_with};
 use super::routes::{Fib, NoFib, Routes};
@@ -11,6 +11,7 @@ use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Keep, Sink, Way, WayId};
 use artery_device::bpf::{self, Hook};
 use artery_rcu::{Domain, Reader};
+use artery_table::router::ReversePath;
 use artery_table::{Fib4Fast, Fib6, Prefix};
 use artery_wire::EtherAddr;
 use rustix::fd::OwnedFd;
@@ -71,7 +72,7 @@ impl fmt::Display for Error {
             Error::Memory(error) => error.fmt(f),
             Error::Fib(error) => error.fmt(f),
             Error::TooManyPorts => {
-                write!(f, "more than {MOST_PORTS} ports, VLANs counted; adopt fewer")
+                write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
             }
             Error::Program(_, error) => match error.kind() {
                 io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => f.write_str(
@@ -148,6 +149,8 @@ pub struct Accelerator {
     /// Interfaces whose packets of a family the user's policy leaves to the kernel.
     withheld: BTreeSet<(bool, u32)>,
     by_ports: [bool; 2],
+    /// What interfaces demand of sources; IPv4 from others is left to the kernel.
+    reverse_paths: BTreeMap<u32, ReversePath>,
     own: BTreeSet<IpAddr>,
     is_loading: bool,
     capture: Option<Capture>,
@@ -171,7 +174,8 @@ impl Accelerator {
             adopted: BTreeSet::new(),
             attached: BTreeMap::new(),
             members: BTreeMap::new(),
-            free_ports: (0..MOST_PORTS as u32).collect(),
+            free_ports: (0..ROUTED).collect(),
+            reverse_paths: BTreeMap::new(),
             keep: [Keep::Nothing, Keep::Nothing],
             withheld: BTreeSet::new(),
             by_ports: [false; 2],
@@ -212,6 +216,14 @@ impl Accelerator {
     pub fn balance_by_ports(&mut self, family: Family, by_ports: bool) {
         let place = &mut self.by_ports[usize::from(family == Family::V6)];
         if std::mem::replace(place, by_ports) != by_ports {
+            self.set_flags();
+        }
+    }
+
+    /// Demands this of the sources of IPv4 packets that come by interfaces; those from all others are left to the kernel.
+    pub fn demand(&mut self, reverse_paths: BTreeMap<u32, ReversePath>) {
+        if reverse_paths != self.reverse_paths {
+            self.reverse_paths = reverse_paths;
             self.set_flags();
         }
     }
@@ -350,7 +362,14 @@ impl Accelerator {
             !kept && is_right && !self.is_loading && !self.withheld.contains(&(is_v6, link))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
-        Flags { ipv4: may(false), ipv6: may(true), ipv4_ports, ipv6_ports }
+        let reverse_path = self.reverse_paths.get(&link).copied();
+        Flags {
+            ipv4: may(false) && reverse_path.is_some(),
+            ipv6: may(true),
+            ipv4_ports,
+            ipv6_ports,
+            reverse_path: reverse_path.unwrap_or_default(),
+        }
     }
 
     /// The port that an interface has, or gets, if it is adopted or a VLAN of one that is.
@@ -369,6 +388,7 @@ impl Accelerator {
     fn leave(&mut self, index: u32) {
         self.hops.set_exit(&self.memory, index, None);
         let Some(member) = self.members.remove(&index) else { return };
+        self.ways.set_port(&self.memory, index, None);
         self.memory.set_port(member.port, &member.record(index, Flags::default()));
         if let Some((carrier, vlan)) = member.carrier {
             if let Some(attached) = self.attached.get(&carrier) {
@@ -409,7 +429,7 @@ impl Sink for Accelerator {
             IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.ways),
         };
         if let Some(before) = before {
-            self.ways.give_back_neighbor(&self.memory, &mut self.hops, key, before);
+            self.ways.give_back_neighbor(&self.memory, &mut self.hops, before);
         }
     }
 
@@ -419,6 +439,7 @@ impl Sink for Accelerator {
             return self.leave(index);
         };
         let member = Member { port, carrier, mac };
+        self.ways.set_port(&self.memory, index, Some(port));
         self.memory.set_port(port, &member.record(index, self.flags(index)));
         self.members.insert(index, member);
         let device = carrier.map_or(Some(port), |(carrier, vlan)| {

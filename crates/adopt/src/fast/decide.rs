@@ -128,6 +128,13 @@ fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
     if received.flags & Flags::IPV4_PORTS != 0 && has_ports {
         hash = mix(hash, raw(packet, IPV4));
     }
+    if received.flags & Flags::REVERSE_PATH != 0 {
+        let back = tables.ipv4.lookup(turn, source);
+        let inputs = tables.memory.inputs[back as usize % MOST_GROUPS].load(Acquire);
+        if inputs >> (received.flags >> Flags::INPUT & ROUTED) & 1 == 0 {
+            return Err(Reason::ReversePath);
+        }
+    }
     Ok(Packet { group: tables.ipv4.lookup(turn, destination), hash, length })
 }
 

@@ -1,9 +1,12 @@
 //! What the arrays of the program hold besides the FIBs, word by word. Words are of this machine's byte order, but for
 //! parts of headers, which are as on the wire.
+use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
 
-/// Most ports, VLANs of them counted.
+/// Most ports, VLANs of them counted, and one more: see [`ROUTED`].
 pub(super) const MOST_PORTS: usize = 64;
+/// The bit of a group's inputs that says that sources are routed, whatever the way. The others are ports', by their numbers.
+pub(super) const ROUTED: u32 = MOST_PORTS as u32 - 1;
 /// Most groups of next hops.
 pub(super) const MOST_GROUPS: usize = 1 << 16;
 /// Most members of all groups that have more than one.
@@ -67,6 +70,8 @@ pub struct Flags {
     pub ipv4_ports: bool,
     /// The same for IPv6.
     pub ipv6_ports: bool,
+    /// What is demanded of sources of IPv4.
+    pub reverse_path: ReversePath,
 }
 
 impl Flags {
@@ -75,9 +80,20 @@ impl Flags {
     pub(super) const IPV4_PORTS: u32 = 4;
     pub(super) const IPV6_PORTS: u32 = 8;
 
-    pub(super) fn word(self) -> u32 {
+    /// The way back to a source is looked at, and must have one input, by its number in the bits from `INPUT` on.
+    pub(super) const REVERSE_PATH: u32 = 16;
+    pub(super) const INPUT: u32 = 8;
+
+    /// As the record of a port has them.
+    pub(super) fn word(self, port: u32) -> u32 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        bit(self.ipv4, Flags::IPV4)
+        let reverse_path = match self.reverse_path {
+            ReversePath::Off => 0,
+            ReversePath::Loose => Flags::REVERSE_PATH | ROUTED << Flags::INPUT,
+            ReversePath::Strict => Flags::REVERSE_PATH | port << Flags::INPUT,
+        };
+        reverse_path
+            | bit(self.ipv4, Flags::IPV4)
             | bit(self.ipv6, Flags::IPV6)
             | bit(self.ipv4_ports, Flags::IPV4_PORTS)
             | bit(self.ipv6_ports, Flags::IPV6_PORTS)
@@ -161,6 +177,8 @@ pub enum Reason {
     Expired,
     /// Its source is no address to be forwarded from, or may be this machine's.
     Source,
+    /// The way back to its source is not what the port demands, or only the kernel knows it.
+    ReversePath,
     /// No route.
     NoRoute,
     /// Its route is the kernel's: to this machine, to a network without a known neighbor, or to nowhere.
@@ -177,7 +195,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -186,6 +204,7 @@ impl Reason {
         Reason::Options,
         Reason::Expired,
         Reason::Source,
+        Reason::ReversePath,
         Reason::NoRoute,
         Reason::Kernel,
         Reason::Unresolved,
@@ -205,6 +224,7 @@ impl Reason {
             Reason::Options => "options",
             Reason::Expired => "expired",
             Reason::Source => "source",
+            Reason::ReversePath => "reverse-path",
             Reason::NoRoute => "no-route",
             Reason::Kernel => "kernel-route",
             Reason::Unresolved => "unresolved",

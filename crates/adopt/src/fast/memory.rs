@@ -69,6 +69,8 @@ pub struct Memory {
     pub(super) vlans: Words<AtomicU16>,
     pub(super) own: Words<AtomicU8>,
     pub(super) groups: Words<AtomicU64>,
+    /// By group: where sources that it leads to may come in, by bits.
+    pub(super) inputs: Words<AtomicU64>,
     pub(super) members: Words<AtomicU32>,
     pub(super) hops: Words<AtomicU32>,
     counts: Words<AtomicU64>,
@@ -116,6 +118,7 @@ impl Memory {
             vlans: Words::new(&arrays, "vlans", MOST_PORTS << 12)?,
             own: Words::new(&arrays, "own", OWN_BITS / 8)?,
             groups: Words::new(&arrays, "groups", MOST_GROUPS)?,
+            inputs: Words::new(&arrays, "inputs", MOST_GROUPS)?,
             members: Words::new(&arrays, "members", MOST_MEMBERS)?,
             hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
@@ -135,7 +138,7 @@ impl Memory {
             address.iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
         }
         words[PORT_DEVICE].store(record.device, Relaxed);
-        words[PORT_FLAGS].store(record.flags.word(), Release);
+        words[PORT_FLAGS].store(record.flags.word(port), Release);
     }
 
     /// Says which port frames of a VLAN that come by another are of.
@@ -173,6 +176,11 @@ impl Memory {
     /// Says what a group is: none, one hop, or so many members from a place on.
     pub(super) fn set_group(&self, group: u32, first: u32, count: u32) {
         self.groups[group as usize].store(u64::from(count) << 32 | u64::from(first), Release);
+    }
+
+    /// Says where sources that a group leads to may come in: by ports, and whether they are routed at all ([`ROUTED`]).
+    pub(super) fn set_inputs(&self, group: u32, inputs: u64) {
+        self.inputs[group as usize].store(inputs, Release);
     }
 
     /// The frames and bytes that were counted so far.

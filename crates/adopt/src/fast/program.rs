@@ -89,6 +89,8 @@ enum Slot {
     /// Where this processor counts its copies, and the copy that is being made.
     Head = -112,
     Copy = -120,
+    /// The number of the input that the way back to the source must have.
+    Input = -88,
 }
 
 /// A program in the making.

@@ -1,6 +1,6 @@
 //! Ways of the mirror as groups: a word each, which many routes lead to.
 use super::hops::{Hops, Key};
-use super::layout::{MOST_GROUPS, MOST_MEMBERS};
+use super::layout::{MOST_GROUPS, MOST_MEMBERS, ROUTED};
 use super::memory::Memory;
 use super::numbers::Numbers;
 use crate::mirror::{Hop, Way, WayId};
@@ -15,13 +15,15 @@ const NEIGHBORS: Group = MOST_GROUPS as Group / 2;
 /// Most members of a group: what shares are rounded to where they sum up to more.
 const MOST_SHARES: u32 = 256;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     keys: Vec<Key>,
     /// Where its members are, and how many, if it has more than one.
     members: Option<(u32, u32)>,
     /// The interface on which destinations are neighbors themselves.
     at_hand: Option<u32>,
+    /// The interfaces that it leads out by, on which sources that it leads to may come in.
+    links: Vec<u32>,
 }
 
 /// All groups.
@@ -30,6 +32,8 @@ pub(super) struct Ways {
     states: HashMap<Group, State>,
     members: Numbers,
     neighbors: Numbers,
+    /// The interfaces that are ports, and their numbers.
+    ports: HashMap<u32, u32>,
 }
 
 impl Ways {
@@ -38,6 +42,7 @@ impl Ways {
             states: HashMap::new(),
             members: Numbers::new(0, MOST_MEMBERS as u32),
             neighbors: Numbers::new(NEIGHBORS, KERNEL),
+            ports: HashMap::new(),
         }
     }
 
@@ -60,12 +65,17 @@ impl Ways {
         }
         let before = self.at_hand(group);
         let state = match way {
-            Some(Way::Hops(members)) => self.make(memory, hops, group, members),
+            Some(Way::Hops(members)) => {
+                let mut state = self.make(memory, hops, group, members);
+                state.links = members.iter().map(|hop| hop.link).collect();
+                Some(state)
+            }
             _ => {
                 memory.set_group(group, 0, 0);
                 None
             }
         };
+        memory.set_inputs(group, state.as_ref().map_or(0, |state| self.inputs(state)));
         let after = state.as_ref().and_then(|state| state.at_hand);
         let old = match state {
             Some(state) => self.states.insert(group, state),
@@ -75,34 +85,52 @@ impl Ways {
         before != after
     }
 
-    fn make(&mut self, memory: &Memory, hops: &mut Hops, group: Group, members: &[Hop]) -> Option<State> {
+    fn make(&mut self, memory: &Memory, hops: &mut Hops, group: Group, members: &[Hop]) -> State {
         if let [Hop { link, gateway: None, .. }] = members {
             memory.set_group(group, 0, 0);
-            return Some(State { keys: Vec::new(), members: None, at_hand: Some(*link) });
+            return State { at_hand: Some(*link), ..State::default() };
         }
         let keys = members.iter().map(|hop| Some((hop.link, hop.gateway?)));
         let Some(keys) = keys.collect::<Option<Vec<Key>>>() else {
             memory.set_group(group, 0, 0);
-            return None;
+            return State::default();
         };
         let places: Vec<u32> = keys.iter().map(|key| hops.take(memory, *key)).collect();
-        let mut state = State { keys, members: None, at_hand: None };
+        let mut state = State { keys, ..State::default() };
         if let [place] = places[..] {
             memory.set_group(group, place, 1);
-            return Some(state);
+            return state;
         }
         let shares = shares(members);
         let count = shares.iter().sum();
         let Some(first) = self.members.take(count) else {
             memory.set_group(group, 0, 0);
-            return Some(state);
+            return state;
         };
         let each = places.iter().zip(&shares).flat_map(|(place, share)| (0..*share).map(|_| *place));
         let words = &memory.members[first as usize..];
         words.iter().zip(each).for_each(|(word, place)| word.store(place, Relaxed));
         memory.set_group(group, first, count);
         state.members = Some((first, count));
-        Some(state)
+        state
+    }
+
+    /// Where sources that a group leads to may come in, by bits.
+    fn inputs(&self, state: &State) -> u64 {
+        let ports = state.links.iter().filter_map(|link| self.ports.get(link));
+        ports.fold(1 << ROUTED, |inputs, port| inputs | 1 << port)
+    }
+
+    /// Notes the number of the port that an interface is, or that it is none.
+    pub(super) fn set_port(&mut self, memory: &Memory, link: u32, port: Option<u32>) {
+        let before = match port {
+            Some(port) => self.ports.insert(link, port),
+            None => self.ports.remove(&link),
+        };
+        if before != port {
+            let there = self.states.iter().filter(|(_, state)| state.links.contains(&link));
+            there.for_each(|(group, state)| memory.set_inputs(*group, self.inputs(state)));
+        }
     }
 
     fn forget(&mut self, memory: &Memory, hops: &mut Hops, old: &State) {
@@ -116,16 +144,19 @@ impl Ways {
     pub(super) fn take_neighbor(&mut self, memory: &Memory, hops: &mut Hops, key: Key) -> Group {
         let Some(group) = self.neighbors.take(1) else { return KERNEL };
         memory.set_group(group, hops.take(memory, key), 1);
+        let state = State { keys: vec![key], links: vec![key.0], ..State::default() };
+        memory.set_inputs(group, self.inputs(&state));
+        self.states.insert(group, state);
         group
     }
 
     /// Takes back what [`take_neighbor`](Self::take_neighbor) gave.
-    pub(super) fn give_back_neighbor(&mut self, memory: &Memory, hops: &mut Hops, key: Key, group: Group) {
-        if group != KERNEL {
-            memory.set_group(group, 0, 0);
-            hops.give_back(memory, key);
-            self.neighbors.give_back(group, 1);
-        }
+    pub(super) fn give_back_neighbor(&mut self, memory: &Memory, hops: &mut Hops, group: Group) {
+        let Some(state) = self.states.remove(&group) else { return };
+        memory.set_group(group, 0, 0);
+        memory.set_inputs(group, 0);
+        self.forget(memory, hops, &state);
+        self.neighbors.give_back(group, 1);
     }
 
     /// Whether something waits for runs to end.

@@ -1,4 +1,4 @@
-//! Settings of the kernel: whether it forwards at all, and what it demands of sources.
+//! Settings of the kernel: whether it forwards at all. What it demands of sources the fast path demands, too.
 use super::{Direction, Family, Guard, Kind, Port};
 use std::io;
 use std::path::Path;
@@ -12,7 +12,6 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
     };
     let mut all = found(forwarding4(ports), Family::V4, "whether IPv4 is forwarded");
     all.extend(found(forwarding6(ports), Family::V6, "whether IPv6 is forwarded"));
-    all.extend(found(reverse_path(ports), Family::V4, "the reverse-path filter"));
     all
 }
 
@@ -81,25 +80,6 @@ fn forwarding6(ports: &[Port]) -> io::Result<Vec<Guard>> {
     Ok(merged(off, ports))
 }
 
-/// The stricter of the setting for all interfaces and of that for the one that a packet came in by.
-fn reverse_path(ports: &[Port]) -> io::Result<Vec<Guard>> {
-    let all = "ipv4/conf/all/rp_filter";
-    let for_all = number(all)?.unwrap_or(0);
-    let mut guards = Vec::new();
-    for port in ports {
-        let own = format!("ipv4/conf/{}/rp_filter", port.name);
-        let of_port = number(&own)?.unwrap_or(0);
-        let (name, value) = if of_port > for_all { (own.as_str(), of_port) } else { (all, for_all) };
-        let (kind, what) = match value {
-            0 => continue,
-            1 => (Kind::StrictReversePath, "sources must be routed back by the port that they came from"),
-            _ => (Kind::LooseReversePath, "sources must be routed back"),
-        };
-        guards.push(guard(kind, what, name, value, "0").of(Family::V4).at(port.index, Direction::In));
-    }
-    Ok(merged(guards, ports))
-}
-
 /// What a setting for all interfaces keeps of all ports is said once.
 fn merged(guards: Vec<Guard>, ports: &[Port]) -> Vec<Guard> {
     let mut merged: Vec<Guard> = Vec::new();
@@ -130,7 +110,7 @@ mod tests {
     fn what_one_setting_keeps_of_all_ports_is_said_once() {
         let ports = [1, 2].map(|index| Port { index, name: format!("eth{index}"), vlan_on: None, own: None });
         let one = |index, name| {
-            guard(Kind::LooseReversePath, "loose", name, 2, "0").of(Family::V4).at(index, Direction::In)
+            guard(Kind::Forwarding, "off", name, 0, "1").of(Family::V6).at(index, Direction::In)
         };
         let said = merged(vec![one(1, "ipv4/conf/all/a"), one(2, "ipv4/conf/all/a")], &ports);
         assert_eq!((said.len(), said[0].port), (1, None));

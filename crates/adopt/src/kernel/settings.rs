@@ -5,6 +5,7 @@ use super::attributes::{Attributes, number32};
 const HEADER: usize = 4;
 const NETCONFA_IFINDEX: u16 = 1;
 const NETCONFA_FORWARDING: u16 = 2;
+const NETCONFA_RP_FILTER: u16 = 3;
 const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
 
 /// What was set for an interface in a family. A message may tell only what has changed.
@@ -16,6 +17,8 @@ pub struct Settings {
     pub link: i32,
     /// Whether packets that come in by it are forwarded.
     pub forwards: Option<bool>,
+    /// The number of its reverse-path filter, of IPv4 only.
+    pub reverse_path: Option<u8>,
     /// Whether routes by it are passed over while it has no carrier.
     pub ignores_without_carrier: Option<bool>,
 }
@@ -24,11 +27,13 @@ impl Settings {
     /// Reads a message.
     pub(crate) fn read(payload: &[u8]) -> Option<Settings> {
         let family = Family::from_number(*payload.first_chunk::<HEADER>()?.first()?)?;
-        let mut settings = Settings { family, link: 0, forwards: None, ignores_without_carrier: None };
+        let mut settings =
+            Settings { family, link: 0, forwards: None, reverse_path: None, ignores_without_carrier: None };
         for (kind, value) in Attributes::after(payload, HEADER) {
             match kind {
                 NETCONFA_IFINDEX => settings.link = number32(value) as i32,
                 NETCONFA_FORWARDING => settings.forwards = Some(number32(value) != 0),
+                NETCONFA_RP_FILTER => settings.reverse_path = Some(number32(value).min(u8::MAX.into()) as u8),
                 NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
                     settings.ignores_without_carrier = Some(number32(value) != 0);
                 }

@@ -3,7 +3,7 @@ mod evaluator;
 mod storm;
 
 use super::*;
-use crate::kernel::{LinkKind, Manner, Path, RouteHop, RouteKind, RuleAction, Selectors};
+use crate::kernel::{LinkKind, Manner, Path, RouteHop, RouteKind, RuleAction, Selectors, Settings};
 use evaluator::Evaluator;
 
 /// Numbers that are random enough (xorshift64*).
@@ -322,4 +322,36 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
     mirror.end(true, &mut sink);
     assert!(!mirror.take_doubt());
     assert_eq!(sink.v4.keys().map(Prefix::to_string).collect::<Vec<_>>(), ["10.1.0.0/16"]);
+}
+
+#[test]
+fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
+    let (mut mirror, mut sink) = start(2);
+    let set = |link, number| Settings {
+        family: Family::V4,
+        link,
+        forwards: None,
+        reverse_path: Some(number),
+        ignores_without_carrier: None,
+    };
+    let mut demanded = |all, own| {
+        mirror.hear(came(Record::Settings(set(-1, all))), &mut sink);
+        mirror.hear(came(Record::Settings(set(1, own))), &mut sink);
+        mirror.reverse_paths().get(&1).copied()
+    };
+    assert_eq!(demanded(0, 0), Some(ReversePath::Off));
+    assert_eq!([demanded(1, 0), demanded(0, 1)], [Some(ReversePath::Strict); 2]);
+    // An interface without an address of its own is as strict.
+    assert_eq!(demanded(1, 2), Some(ReversePath::Strict));
+    assert_eq!(mirror.reverse_paths().get(&2), None, "nothing is known of the other");
+    let address = Address { link: 1, address: "10.0.0.1".parse().unwrap(), len: 24 };
+    mirror.hear(came(Record::Address(address)), &mut sink);
+    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose));
+    let mut for_machine = rule(Family::V4, 100, RuleAction::Table(100));
+    for_machine.selectors.input = Some("lo".into());
+    mirror.hear(came(Record::Rule(for_machine)), &mut sink);
+    assert_eq!(mirror.reverse_paths().get(&1).copied(), None, "the way back is another than the way on");
+    mirror.hear(came(Record::Settings(set(1, 0))), &mut sink);
+    mirror.hear(came(Record::Settings(set(-1, 0))), &mut sink);
+    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
 }

@@ -1,7 +1,11 @@
 //! What routes refer to: interfaces, their settings, next-hop objects. And what a path comes to with them.
 use super::{Hop, Way};
 use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
+use artery_table::router::ReversePath;
 use std::collections::HashMap;
+
+/// The number of what is set for all interfaces (NETCONFA_IFINDEX_ALL).
+const ALL: i32 = -1;
 
 /// What a path comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
     forwards: bool,
+    /// The number of the reverse-path filter, once it is known.
+    reverse_path: Option<u8>,
     ignores_without_carrier: bool,
 }
 
@@ -35,6 +41,7 @@ impl World {
         let set = self.settings.entry((settings.family, settings.link)).or_default();
         let before = set.ignores_without_carrier;
         set.forwards = settings.forwards.unwrap_or(set.forwards);
+        set.reverse_path = settings.reverse_path.or(set.reverse_path);
         set.ignores_without_carrier = settings.ignores_without_carrier.unwrap_or(before);
         set.ignores_without_carrier != before
     }
@@ -47,6 +54,17 @@ impl World {
     /// Whether packets that come in by an interface are forwarded.
     pub(super) fn forwards(&self, family: Family, link: u32) -> bool {
         self.settings.get(&(family, link as i32)).is_some_and(|set| set.forwards)
+    }
+
+    /// What is demanded of the sources of packets that come in by an interface, if that is known.
+    pub(super) fn reverse_path(&self, link: u32) -> Option<ReversePath> {
+        let number = |link| self.settings.get(&(Family::V4, link))?.reverse_path;
+        // The kernel goes by the greater one.
+        Some(match number(ALL)?.max(number(link as i32)?) {
+            0 => ReversePath::Off,
+            1 => ReversePath::Strict,
+            _ => ReversePath::Loose,
+        })
     }
 
     /// Whether the kernel sends by an interface. One that is not known yet was known to the kernel.

@@ -150,3 +150,13 @@ fn counter(text: &str, protocol: &str, name: &str) -> u64 {
     let at = names.position(|other| other == name).expect("a counter of that name");
     values.nth(at).expect("its value").parse().expect("a number")
 }
+
+/// Requests for echoes that a host has seen, of both families.
+pub fn echoes(host: &Host) -> Result<[u64; 2]> {
+    let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
+    let mut lines = text.lines().filter(|line| line.starts_with("Icmp:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let ipv4 = names.zip(values).find(|(name, _)| *name == "InEchos").expect("the column");
+    let ipv6 = text.lines().find_map(|line| line.strip_prefix("Icmp6InEchos ")).expect("the line");
+    Ok([ipv4.1, ipv6.trim()].map(|number| number.parse().expect("a number")))
+}

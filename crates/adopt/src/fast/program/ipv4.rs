@@ -9,8 +9,13 @@ pub(super) fn write(w: &mut Writer<'_>) {
     check_header(w);
     check_source(w);
     write_hash(w);
-    write_lookup(w);
+    check_reverse_path(w);
+    write_lookup(w, DESTINATION, w.found);
 }
+
+/// Where the addresses of a header are.
+const SOURCE: i16 = 12;
+const DESTINATION: i16 = 16;
 
 fn check_header(w: &mut Writer<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
@@ -59,11 +64,11 @@ fn check_sum(w: &mut Writer<'_>) {
 
 fn check_source(w: &mut Writer<'_>) {
     let source = w.to_kernel(Reason::Source);
-    w.a.load(Size::Byte, R1, R9, 12);
+    w.a.load(Size::Byte, R1, R9, SOURCE);
     w.a.jump_if(Equal, R1, 0, source);
     w.a.jump_if(Equal, R1, 127, source);
     w.a.jump_if(AtLeast, R1, 224, source);
-    w.a.load(Size::Word, R1, R9, 12);
+    w.a.load(Size::Word, R1, R9, SOURCE);
     check_own(w, R1);
 }
 
@@ -85,13 +90,14 @@ pub(super) fn check_own(w: &mut Writer<'_>, bit: Register) {
 /// Mixes addresses, and ports where `R5`, the flags, say so.
 fn write_hash(w: &mut Writer<'_>) {
     w.a.set(R4, 0);
-    for at in [12, 16] {
+    for at in [SOURCE, DESTINATION] {
         w.a.load(Size::Word, R1, R9, at);
         mix_in(w, R1);
     }
     let (done, has_ports) = (w.a.label(), w.a.label());
-    w.a.compute(And, R5, Flags::IPV4_PORTS as i32);
-    w.a.jump_if(Equal, R5, 0, done);
+    w.a.set(R1, R5);
+    w.a.compute(And, R1, Flags::IPV4_PORTS as i32);
+    w.a.jump_if(Equal, R1, 0, done);
     w.a.load(Size::Byte, R1, R9, 9);
     w.a.jump_if(Equal, R1, 6, has_ports);
     w.a.jump_if(NotEqual, R1, 17, done);
@@ -123,13 +129,37 @@ pub(super) fn mix_in(w: &mut Writer<'_>, word: Register) {
     w.a.compute_32(Or, R4, R2);
 }
 
-/// The lookup that `artery_table::layout` describes for the fast, narrow layout.
-fn write_lookup(w: &mut Writer<'_>) {
+/// Where the flags, in `R5`, say so: leaves to the kernel what does not come in where its source is routed back to.
+fn check_reverse_path(w: &mut Writer<'_>) {
+    let (back, done) = (w.a.label(), w.a.label());
+    w.a.set(R1, R5);
+    w.a.compute(And, R1, Flags::REVERSE_PATH as i32);
+    w.a.jump_if(Equal, R1, 0, done);
+    w.a.compute(ShiftRight, R5, Flags::INPUT as i32);
+    w.a.compute(And, R5, ROUTED as i32);
+    w.keep(Slot::Input, R5);
+    write_lookup(w, SOURCE, back);
+    w.a.place(back);
+    w.a.compute(And, R0, MOST_GROUPS as i32 - 1);
+    w.a.compute(ShiftLeft, R0, 3);
+    w.a.value(R1, w.memory.arrays.descriptor("inputs"), 0);
+    w.a.compute(Add, R1, R0);
+    w.a.load(Size::Double, R1, R1, 0);
+    w.recall(R2, Slot::Input);
+    w.a.compute(ShiftRight, R1, R2);
+    w.a.compute(And, R1, 1);
+    w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::ReversePath));
+    w.a.place(done);
+}
+
+/// The lookup that `artery_table::layout` describes for the fast, narrow layout, of an address in the header. Goes to
+/// `found` with the group in `R0`.
+fn write_lookup(w: &mut Writer<'_>, address: i16, found: Label) {
     let fib = w.fibs.ipv4;
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
     w.keep(Slot::Default, R2);
-    w.a.load(Size::Word, R1, R9, 16);
+    w.a.load(Size::Word, R1, R9, address);
     w.a.swap(R1, 32);
     w.a.set(R2, R1);
     w.a.compute(ShiftRight, R2, 8);
@@ -146,18 +176,18 @@ fn write_lookup(w: &mut Writer<'_>) {
     w.a.place(further);
     write_list(w);
     w.a.place(complete);
-    write_default(w, fib);
+    write_default(w, fib, found);
 }
 
 /// Answers a group of 0 with that of the default route, if that has not changed meanwhile.
-pub(super) fn write_default(w: &mut Writer<'_>, fib: &Arrays) {
-    w.a.jump_if(NotEqual, R0, 0, w.found);
+pub(super) fn write_default(w: &mut Writer<'_>, fib: &Arrays, found: Label) {
+    w.a.jump_if(NotEqual, R0, 0, found);
     w.recall(R0, Slot::Default);
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
     w.a.jump_if(NotEqual, R0, R2, w.to_kernel(Reason::Changing));
     w.a.compute_32(Move, R0, R0);
-    w.a.jump(w.found);
+    w.a.jump(found);
 }
 
 /// `R0` = the group of the address in `R1`, from the list of its /16.

@@ -102,7 +102,7 @@ fn write_lookup(w: &mut Writer<'_>) {
     w.a.place(leaf);
     w.a.set(R0, R1);
     w.a.place(complete);
-    write_default(w, fib);
+    write_default(w, fib, w.found);
 }
 
 /// Takes the next word from the node that the word in `R1` leads to and goes on at `again`, or is `complete` with a group
