@@ -49,6 +49,8 @@ pub struct Mirror {
     rules4: Rules,
     rules6: Rules,
     roll: Option<Roll>,
+    /// The family whose routes are compared with what a dump found.
+    swept: Option<Family>,
     is_doubtful: bool,
 }
 

@@ -28,6 +28,8 @@ pub struct Driver {
     /// The parts that are still to be asked for; the first is being told if `is_asked`.
     parts: VecDeque<Part>,
     is_asked: bool,
+    /// Whether everything is being looked at.
+    is_looking: bool,
     tries: u8,
     /// Whether everything must be looked at again.
     is_wanted: bool,
@@ -60,6 +62,7 @@ impl Driver {
             dump: Dump::open()?,
             parts: VecDeque::new(),
             is_asked: false,
+            is_looking: false,
             tries: 0,
             is_wanted: true,
             last: None,
@@ -146,18 +149,24 @@ impl Driver {
     /// How long until everything is to be looked at; nothing while that goes on.
     fn due(&mut self, now: Instant) -> Duration {
         self.is_wanted |= self.mirror.take_doubt();
-        let Some(last) = self.last.filter(|_| self.parts.is_empty()) else { return Duration::ZERO };
+        let Some(last) = self.last.filter(|_| !self.is_looking) else { return Duration::ZERO };
         let wait = if self.is_wanted { PAUSE } else { INTERVAL };
         wait.saturating_sub(now.saturating_duration_since(last))
     }
 
     /// Looks at some more of everything.
     fn look(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
-        if self.parts.is_empty() {
+        if !self.is_looking {
             self.parts.extend(Part::ALL);
-            self.is_wanted = false;
+            (self.is_looking, self.is_wanted) = (true, false);
         }
-        let part = self.parts[0];
+        if self.mirror.sweep_routes(sink) {
+            return Ok(());
+        }
+        let Some(part) = self.parts.front().copied() else {
+            self.end_look(now);
+            return Ok(());
+        };
         if !self.is_asked {
             self.dump.begin(part)?;
             self.mirror.begin(part);
@@ -166,12 +175,12 @@ impl Driver {
         if let Progress::Done { was_interrupted } =
             self.dump.read(|news| self.mirror.found(news.record, sink))?
         {
-            self.end_part(!was_interrupted, now, sink);
+            self.end_part(!was_interrupted, sink);
         }
         Ok(())
     }
 
-    fn end_part(&mut self, is_complete: bool, now: Instant, sink: &mut dyn Sink) {
+    fn end_part(&mut self, is_complete: bool, sink: &mut dyn Sink) {
         self.is_asked = false;
         self.tries += 1;
         let asks_again = self.mirror.end(is_complete, sink);
@@ -181,10 +190,12 @@ impl Driver {
         self.is_wanted |= asks_again;
         self.tries = 0;
         self.parts.pop_front();
-        if self.parts.is_empty() {
-            self.last = Some(now);
-            self.looks += 1;
-        }
+    }
+
+    fn end_look(&mut self, now: Instant) {
+        self.is_looking = false;
+        self.last = Some(now);
+        self.looks += 1;
     }
 }
 

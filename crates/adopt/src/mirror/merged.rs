@@ -20,11 +20,27 @@ pub(super) struct Merged<A: Told> {
     stamp: u8,
     /// The prefixes that changed while a dump runs, which knows less of them.
     touched: Option<HashSet<(u32, Prefix<A>)>>,
+    sweep: Option<Sweep<A>>,
 }
+
+/// How far all has been looked at after a dump.
+#[derive(Debug)]
+struct Sweep<A: Told> {
+    /// The tables that are left.
+    tables: Vec<u32>,
+    /// The last prefix of the last of them that was looked at.
+    after: Option<Prefix<A>>,
+    /// How many dumps may have missed a prefix that is there.
+    patience: u8,
+    is_doubtful: bool,
+}
+
+/// Prefixes that are looked at in a row, which takes less than a millisecond.
+const AT_ONCE: usize = if cfg!(test) { 3 } else { 4096 };
 
 impl<A: Told> Default for Merged<A> {
     fn default() -> Merged<A> {
-        Merged { tables: HashMap::new(), plan: Plan::default(), stamp: 0, touched: None }
+        Merged { tables: HashMap::new(), plan: Plan::default(), stamp: 0, touched: None, sweep: None }
     }
 }
 
@@ -209,23 +225,43 @@ impl<A: Told> Merged<A> {
         true
     }
 
-    /// A dump is over: returns the prefixes that it did not find. Where something has changed meanwhile the kernel may
-    /// have passed one over, so that it must have been missed twice; then the second value says that there are such.
-    pub(super) fn end_dump(&mut self) -> (Vec<(u32, Prefix<A>)>, bool) {
-        let touched = self.touched.take().unwrap_or_default();
-        let (stamp, patience) = (self.stamp, u8::from(!touched.is_empty()));
+    /// Looks at some more prefixes when a dump is over, and returns those of them that it did not find; none when all were
+    /// looked at. Where something has changed meanwhile the kernel may have passed one over, so that it must have been
+    /// missed twice; then [`end_dump`](Self::end_dump) says that there are such.
+    pub(super) fn sweep(&mut self) -> Option<Vec<(u32, Prefix<A>)>> {
+        let stamp = self.stamp;
+        let tables = &self.tables;
+        let has_changed = self.touched.as_ref().is_some_and(|touched| !touched.is_empty());
+        let sweep = self.sweep.get_or_insert_with(|| Sweep {
+            tables: tables.keys().copied().collect(),
+            after: None,
+            patience: u8::from(has_changed),
+            is_doubtful: false,
+        });
+        let id = *sweep.tables.last()?;
         let mut lost = Vec::new();
-        let mut is_doubtful = false;
-        for (&id, table) in &self.tables {
-            let missed = table.missed(stamp).filter(|(prefix, _)| !touched.contains(&(id, *prefix)));
-            for (prefix, found) in missed {
-                if stamp.wrapping_sub(found) > patience {
-                    lost.push((id, prefix));
-                } else {
-                    is_doubtful = true;
-                }
+        let after = sweep.after.take();
+        let rest = tables.get(&id).into_iter().flat_map(|table| table.stamps(after));
+        for (number, (prefix, found)) in rest.enumerate() {
+            if number == AT_ONCE {
+                return Some(lost);
             }
+            sweep.after = Some(prefix);
+            // What has changed since the dump began has its stamp, too.
+            let missed = stamp.wrapping_sub(found);
+            if missed > sweep.patience {
+                lost.push((id, prefix));
+            }
+            sweep.is_doubtful |= (1..=sweep.patience).contains(&missed);
         }
-        (lost, is_doubtful)
+        sweep.after = None;
+        sweep.tables.pop();
+        Some(lost)
+    }
+
+    /// A dump is over, and all was looked at: says whether something may be gone that it did not find.
+    pub(super) fn end_dump(&mut self) -> bool {
+        self.touched = None;
+        self.sweep.take().is_some_and(|sweep| sweep.is_doubtful)
     }
 }

@@ -123,11 +123,13 @@ impl Mirror {
     }
 
     /// Those were all, so that what wasn't among them is gone, if `is_complete`. Says whether to ask again.
+    ///
+    /// Of routes there may be many: they are looked at by [`sweep_routes`](Self::sweep_routes), as long as it says so.
     pub fn end(&mut self, is_complete: bool, sink: &mut dyn Sink) -> bool {
         self.found_prefix(sink);
         let Some(roll) = self.roll.take() else { return false };
         match roll.part {
-            Part::Routes(family) => self.end_routes(family, sink),
+            Part::Routes(family) => self.swept = Some(family),
             Part::Rules(_) if roll.has_new_rules => return true,
             Part::Rules(family) => {
                 self.rules_mut(family).rules = roll.rules;
@@ -139,24 +141,35 @@ impl Mirror {
         false
     }
 
-    fn end_routes(&mut self, family: Family, sink: &mut dyn Sink) {
-        if family == Family::V4 {
-            let (lost, is_doubtful) = self.v4.end_dump();
-            self.is_doubtful |= is_doubtful;
-            for (table, prefix) in lost {
-                let had = self.prefixes_of(family, table);
-                self.tables4(sink).take_out(table, prefix, |_| true);
-                self.count(family, table, had, sink);
+    /// Takes away some of the routes that a dump has not found; says whether there may be more.
+    pub fn sweep_routes(&mut self, sink: &mut dyn Sink) -> bool {
+        match self.swept {
+            None => return false,
+            Some(Family::V4) => {
+                if let Some(lost) = self.v4.sweep() {
+                    for (table, prefix) in lost {
+                        let had = self.prefixes_of(Family::V4, table);
+                        self.tables4(sink).take_out(table, prefix, |_| true);
+                        self.count(Family::V4, table, had, sink);
+                    }
+                    return true;
+                }
+                self.is_doubtful |= self.v4.end_dump();
             }
-        } else {
-            let (lost, is_doubtful) = self.v6.end_dump();
-            self.is_doubtful |= is_doubtful;
-            for (table, prefix) in lost {
-                let had = self.prefixes_of(family, table);
-                self.tables6(sink).take_out(table, prefix, |_| true);
-                self.count(family, table, had, sink);
+            Some(Family::V6) => {
+                if let Some(lost) = self.v6.sweep() {
+                    for (table, prefix) in lost {
+                        let had = self.prefixes_of(Family::V6, table);
+                        self.tables6(sink).take_out(table, prefix, |_| true);
+                        self.count(Family::V6, table, had, sink);
+                    }
+                    return true;
+                }
+                self.is_doubtful |= self.v6.end_dump();
             }
         }
+        self.swept = None;
+        false
     }
 
     /// Takes away what a dump has not found.

@@ -3,6 +3,7 @@ use super::paths::{PathId, Paths, Standing};
 use crate::kernel::Family;
 use artery_table::{Address, Prefix};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// A route, as one of those for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +110,11 @@ impl<A: Address> Table<A> {
         }
     }
 
-    /// The prefixes that a dump has not found, with the stamp of the one that did.
-    pub(super) fn missed(&self, stamp: u8) -> impl Iterator<Item = (Prefix<A>, u8)> {
-        let missed = self.entries.iter().filter(move |(_, entry)| entry.stamp != stamp);
-        missed.map(|(prefix, entry)| (*prefix, entry.stamp))
+    /// All prefixes behind one, or from the first on, with the stamp of the dump that found them last.
+    pub(super) fn stamps(&self, after: Option<Prefix<A>>) -> impl Iterator<Item = (Prefix<A>, u8)> {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.entries.range((first, Bound::Unbounded));
+        rest.map(|(prefix, entry)| (*prefix, entry.stamp))
     }
 
     /// The prefixes with a route by a path of which something holds.
@@ -128,15 +130,13 @@ impl<A: Address> Table<A> {
 
     /// The prefixes that are longer than this one and in it.
     pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
-        let after =
-            (std::ops::Bound::Excluded(prefix), std::ops::Bound::Included(Prefix::host(prefix.last())));
+        let after = (Bound::Excluded(prefix), Bound::Included(Prefix::host(prefix.last())));
         self.entries.range(after).map(|(prefix, _)| *prefix)
     }
 
     /// Those of them with a route that throws.
     pub(super) fn throws_below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
-        let after =
-            (std::ops::Bound::Excluded(prefix), std::ops::Bound::Included(Prefix::host(prefix.last())));
+        let after = (Bound::Excluded(prefix), Bound::Included(Prefix::host(prefix.last())));
         self.throws.range(after).copied()
     }
 

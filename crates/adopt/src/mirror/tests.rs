@@ -302,6 +302,7 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
     mirror.begin(part);
     routes.iter().for_each(|route| mirror.found(Record::Route(route.clone()), &mut Deaf));
     assert!(!mirror.end(true, &mut Deaf));
+    while mirror.sweep_routes(&mut Deaf) {}
     mirror.begin(crate::kernel::Part::Links);
     (1..=2).for_each(|index| mirror.found(Record::Link(link(index, true, true)), &mut Deaf));
     mirror.end(true, &mut Deaf);
@@ -314,12 +315,14 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
     mirror.hear(went(Record::Route(routes[0].clone())), &mut sink);
     mirror.found(Record::Route(routes[0].clone()), &mut sink);
     mirror.end(true, &mut sink);
+    while mirror.sweep_routes(&mut sink) {}
     assert_eq!(way(&sink, "10.2.0.1"), "none");
     assert_eq!(way(&sink, "10.1.0.1"), "kernel", "it may have been passed over in the change");
     assert!(mirror.take_doubt());
     mirror.begin(part);
     mirror.found(Record::Route(routes[1].clone()), &mut sink);
     mirror.end(true, &mut sink);
+    while mirror.sweep_routes(&mut sink) {}
     assert!(!mirror.take_doubt());
     assert_eq!(sink.v4.keys().map(Prefix::to_string).collect::<Vec<_>>(), ["10.1.0.0/16"]);
 }

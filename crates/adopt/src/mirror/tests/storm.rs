@@ -200,6 +200,11 @@ impl Storm {
                 }
             }
             self.mirror.end(true, &mut self.sink);
+            while self.mirror.sweep_routes(&mut self.sink) {
+                if self.random.one_in(4) {
+                    (0..changes).for_each(|_| self.step());
+                }
+            }
         }
     }
 
