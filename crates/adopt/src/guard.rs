@@ -137,6 +137,13 @@ impl Guard {
     pub fn keeps_to(&self, port: &Port, family: Family) -> bool {
         self.direction != Direction::In && self.is_about(port, family)
     }
+    /// Whether what programs of tc send meets it all the same: queueing, and what is where frames leave. Chains of netfilter
+    /// pass over redirected packets there, and what is at a VLAN's interface is not met where frames leave by the one below.
+    pub fn is_met_by_tc(&self, ports: &[Port]) -> bool {
+        let is_below = |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none();
+        let is_met = matches!(self.kind, Kind::Queueing | Kind::Filter | Kind::Program);
+        is_met && self.direction == Direction::Out && ports.iter().any(is_below)
+    }
     fn is_about(&self, port: &Port, family: Family) -> bool {
         // A VLAN has settings of its own. All else meets its packets below it, too.
         let below = port.vlan_on.filter(|_| self.kind != Kind::Forwarding);
@@ -216,6 +223,10 @@ mod tests {
         assert!(!guard.keeps_from(&port(1), Family::V4) && !guard.keeps_to(&port(2), Family::V4));
         assert!(!guard.keeps_to(&port(1), Family::V6));
         let vlan = Port { vlan_on: Some(1), ..port(7) };
+        assert!(guard.is_met_by_tc(&[port(1), vlan.clone()]));
+        assert!(!guard.clone().at(7, Direction::Out).is_met_by_tc(&[port(1), vlan.clone()]));
+        assert!(!guard.clone().at(1, Direction::In).is_met_by_tc(&[port(1)]));
+        assert!(!Guard { kind: Kind::Nftables, ..guard.clone() }.is_met_by_tc(&[port(1)]));
         assert!(guard.keeps_to(&vlan, Family::V4));
         let setting = Guard { kind: Kind::Forwarding, ..guard };
         assert!(setting.keeps_to(&port(1), Family::V4) && !setting.keeps_to(&vlan, Family::V4));

@@ -191,6 +191,9 @@ impl Session {
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         self.watch.set_ports(&ports);
         let mut guards = guard::survey(&ports);
+        if !self.is_by_xdp() {
+            guards.retain(|guard| !guard.is_met_by_tc(&ports));
+        }
         guards.sort();
         let deaf = self.find_deaf();
         for port in &ports {
@@ -216,9 +219,13 @@ impl Session {
     /// The ports whose drivers don't send what programs redirect to them.
     fn find_deaf(&self) -> BTreeSet<u32> {
         // What a program of tc sends goes the way of all packets.
-        let is_by_xdp = self.ports.iter().any(|port| self.accelerator.mode(port.index) != Some(Mode::Tc));
+        let is_by_xdp = self.is_by_xdp();
         let sends = |port: &&Port| xdp_features(port.index).is_ok_and(|features| features.sends_redirected);
         self.ports.iter().filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
+    }
+
+    fn is_by_xdp(&self) -> bool {
+        self.ports.iter().any(|port| self.accelerator.mode(port.index) != Some(Mode::Tc))
     }
 
     fn settle(&mut self) -> Result<(), Error> {

@@ -115,9 +115,13 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.guards);
+    let facts = ports.iter().cloned().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
+    if facts.iter().all(|facts| facts.mode() == Mode::Tc) {
+        guards.retain(|guard| !guard.is_met_by_tc(&ports));
+    }
     let findings = Findings {
         notes: guard::notes(&ports).into_iter().chain(routes.notes).collect(),
-        ports: ports.into_iter().map(Facts::find).collect::<anyhow::Result<_>>()?,
+        ports: facts,
         guards,
         measured,
     };

@@ -138,6 +138,31 @@ fn the_kernel_forwards_alone_when_the_process_is_killed() {
     });
 }
 
+#[test]
+fn what_tc_sends_meets_what_is_set_up_where_it_leaves() {
+    on_the_net("adopt-egress", |net| {
+        // It would be asked for in vain, and what goes to it would be the kernel's.
+        let mac = net.b.mac("eth0")?;
+        let known = ["ip", "neighbor", "replace", FAR[0], "lladdr", &mac, "dev", "eth1", "nud", "permanent"];
+        net.r.run(known)?;
+        let mut adopted = adopt(net, "tc")?;
+        let passes = |expected: u64| -> Result<()> {
+            until(|| Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == expected))?;
+            let before = by_kernel(&net.r)?;
+            assert_eq!(net.a.ping_with(FAR[0], 5, &[])?.received, 5 * expected);
+            assert_eq!(by_kernel(&net.r)?, before, "what comes to the port is never the kernel's");
+            Ok(())
+        };
+        passes(1)?;
+        net.r.run(["tc", "qdisc", "add", "dev", "eth1", "root", "blackhole"])?;
+        passes(0)?;
+        net.r.run(["tc", "qdisc", "delete", "dev", "eth1", "root"])?;
+        passes(1)?;
+        adopted.stop(SOON)?;
+        Ok(())
+    });
+}
+
 /// Where packets come from that `r` knows no way back to.
 const FROM: &str = "198.51.100.7";
 
@@ -163,7 +188,7 @@ fn sources_are_looked_at(net: &Net, path: &str) -> Result<()> {
         Ok(echoes(&net.b)?[0] - before)
     };
     let pass = || until(|| Ok(arrive(1)? == 1));
-    let none_pass = |why: &str| {
+    let none_pass = |why: &str| -> Result<()> {
         until(|| Ok(arrive(1)? == 0))?;
         assert_eq!(arrive(20)?, 0, "{path}: {why}");
         Ok(())

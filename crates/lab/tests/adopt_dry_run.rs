@@ -134,24 +134,29 @@ fn chains_of_the_older_iptables_are_told_if_they_do_anything() {
 }
 
 #[test]
-fn filters_and_shaping_of_tc_are_told_by_port_and_side() {
+fn filters_and_shaping_of_tc_are_told_by_port_and_side_if_they_are_gone_around() {
     on_the_net("adopt-tc", |net| {
         needs(&net.r, &["tc"])?;
         run(&net.r, "tc qdisc add dev eth0 clsact")?;
-        for (side, direction) in [("ingress", "in"), ("egress", "out")] {
-            told(
-                net,
-                &format!("tc filter add dev eth0 {side} pref 7 protocol ip u32 match u32 0 0 flowid 1:1"),
-                ["eth0", "-", direction, &format!("tc: u32 filter at {side} of eth0 (pref 7)")],
-                &format!("tc filter delete dev eth0 {side}"),
-            )?;
-        }
         told(
             net,
-            "tc qdisc add dev eth1 root tbf rate 100mbit burst 10k latency 10ms",
-            ["eth1", "-", "out", "tc: qdisc tbf shapes or orders what leaves by eth1"],
-            "tc qdisc delete dev eth1 root",
-        )
+            "tc filter add dev eth0 ingress pref 7 protocol ip u32 match u32 0 0 flowid 1:1",
+            ["eth0", "-", "in", "tc: u32 filter at ingress of eth0 (pref 7)"],
+            "tc filter delete dev eth0 ingress",
+        )?;
+        // What programs of tc send, as these links have them, meets what is where frames leave.
+        run(
+            &net.r,
+            "tc filter add dev eth0 egress pref 7 protocol ip u32 match u32 0 0 flowid 1:1
+             tc qdisc add dev eth1 root tbf rate 100mbit burst 10k latency 10ms",
+        )?;
+        assert_eq!(kept(net)?, <[[String; 4]; 0]>::default());
+        net.r.enter(|| {
+            let said: Vec<_> = guard::survey(&guard::ethernet_ports().unwrap());
+            let said: Vec<_> = said.iter().map(|guard| guard.what.as_str()).collect();
+            let filter = "tc: u32 filter at egress of eth0 (pref 7)";
+            assert_eq!(said, [filter, "tc: qdisc tbf shapes or orders what leaves by eth1"]);
+        })
     });
 }
 

@@ -59,6 +59,10 @@ fn own_bit(word: u32) -> usize {
     (word.wrapping_mul(MULTIPLIER) >> 16) as usize
 }
 
+/// The kernel's priorities (TC_PRIO_* of linux/pkt_sched.h) by the two bits of IPv4's type of service that ask for little
+/// delay and for throughput, in four bits each: best effort, bulk, interactive, interactive bulk.
+pub(super) const PRIORITIES: i32 = 0x4620;
+
 /// What a port may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {

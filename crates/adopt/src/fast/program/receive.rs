@@ -15,6 +15,7 @@ pub(super) mod buffer {
     pub(in super::super) const LENGTH: i16 = 0;
     pub(in super::super) const VLAN_PRESENT: i16 = 20;
     pub(in super::super) const VLAN_TCI: i16 = 24;
+    pub(in super::super) const PRIORITY: i16 = 32;
     pub(in super::super) const SEGMENTS: i16 = 164;
     pub(in super::super) const SEGMENT_SIZE: i16 = 176;
 }

@@ -1,6 +1,6 @@
 //! The packet as it leaves.
 use super::super::layout::*;
-use super::receive::load_frame;
+use super::receive::{buffer, load_frame};
 use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
@@ -32,6 +32,7 @@ pub(super) fn write(w: &mut Writer<'_>) {
         }
         At::Tc => {
             put_addresses(w, 0);
+            prioritize(w);
             write_tag(w, failed);
             w.a.load(Size::Word, R1, R6, 4 * HOP_PORTS as i16);
             w.a.compute(ShiftRight, R1, 16);
@@ -65,6 +66,24 @@ fn write_tag(w: &mut Writer<'_>, failed: Label) {
     w.recall(R1, Slot::Context);
     w.a.call(SKB_VLAN_PUSH);
     w.a.jump_if(NotEqual, R0, 0, failed);
+    w.a.place(done);
+}
+
+/// Says what queues go by, as the kernel does when it forwards IPv4.
+fn prioritize(w: &mut Writer<'_>) {
+    let done = w.a.label();
+    w.recall(R1, Slot::Family);
+    w.a.jump_if(NotEqual, R1, 4, done);
+    w.a.load(Size::Byte, R1, R9, 1);
+    // Four bits for each number that two bits of the type of service may be.
+    w.a.compute(ShiftRight, R1, 3);
+    w.a.compute(And, R1, 3);
+    w.a.compute(ShiftLeft, R1, 2);
+    w.a.set(R2, PRIORITIES);
+    w.a.compute(ShiftRight, R2, R1);
+    w.a.compute(And, R2, 15);
+    w.recall(R1, Slot::Context);
+    w.a.store(Size::Word, R1, buffer::PRIORITY, R2);
     w.a.place(done);
 }
 
