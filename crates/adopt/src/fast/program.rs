@@ -78,8 +78,6 @@ enum Slot {
     Default = -40,
     /// 4 for IPv4, 6 for IPv6.
     Family = -48,
-    /// Steps that are left of a lookup.
-    Steps = -56,
     /// The word that leads to a list.
     List = -64,
     /// What the kernel says of the frame.
