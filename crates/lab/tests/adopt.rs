@@ -13,7 +13,8 @@ const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 /// Adopts both ports of `r` and waits until packets are forwarded.
 fn adopt(net: &Net, path: &str) -> Result<Process> {
     let adopted = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
-    adopted.wait_for("forwarding", SOON)?;
+    // Work on tables and programs, which others may hold up.
+    adopted.wait_for("forwarding", 6 * SOON)?;
     // The kernel has asked for both neighbors when this is answered.
     FAR.iter().try_for_each(|far| until(|| Ok(net.a.ping(far, 1)?.received == 1)))?;
     Ok(adopted)
@@ -61,7 +62,8 @@ fn hosts_reach_each_other_by_xdp_and_the_kernel_keeps_what_is_its_own() {
 fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
     on_the_net("adopt-tcp", |net| {
         let mut adopted = net.r.command([artery()?]).args(["adopt", "eth0", "eth1"]).spawn()?;
-        adopted.wait_for("forwarding", SOON)?;
+        // Work on tables and programs, which others may hold up.
+        adopted.wait_for("forwarding", 6 * SOON)?;
         assert!(
             adopted.stderr_so_far().contains("eth0: by tc: frames from veth"),
             "{}",
