@@ -4,7 +4,7 @@ use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
-use super::program::{At, Fibs, program_with};
+use super::program::{At, Fibs, nothing, program_with};
 use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
@@ -154,6 +154,8 @@ pub struct Accelerator {
     own: BTreeSet<IpAddr>,
     is_loading: bool,
     capture: Option<Capture>,
+    /// Whether an interface has not got its program yet.
+    is_new: bool,
 }
 
 impl Accelerator {
@@ -182,18 +184,21 @@ impl Accelerator {
             own: BTreeSet::new(),
             is_loading: false,
             capture: None,
+            is_new: false,
         })
     }
 
-    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link.
+    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link, and all is settled.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = self.free_ports.pop_first().ok_or(Error::TooManyPorts)?;
         let refused = |error| Error::Program(link, error);
-        let program = self.load(port, mode).map_err(refused)?;
+        // The kernel takes a while for the right one, which is made when there are tables.
+        let program = bpf::load(mode.hook(), &nothing(mode.at())).map_err(refused)?;
         let held = bpf::attach(&program, link, mode.hook()).map_err(refused)?;
         self.memory.devices.put(port, link).map_err(refused)?;
         self.adopted.insert(link);
         self.attached.insert(link, Attached { port, link: held, mode });
+        self.is_new = true;
         Ok(())
     }
 
@@ -253,8 +258,9 @@ impl Accelerator {
         }
         let old4 = self.ipv4.renew()?;
         let old6 = self.ipv6.renew()?;
-        if is_stale {
+        if is_stale || self.is_new {
             self.replace_programs()?;
+            self.is_new = false;
         }
         if is_stale || self.hops.is_waiting() || self.ways.is_waiting() || self.changes >= MOST_CHANGES {
             bpf::wait_for_runs();

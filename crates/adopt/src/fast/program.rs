@@ -120,6 +120,14 @@ impl Writer<'_> {
     }
 }
 
+/// A program that leaves all to the kernel.
+pub(super) fn nothing(at: At) -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    a.set(R0, at.pass());
+    a.exit();
+    a.finish().expect("it has no labels")
+}
+
 /// The program for a hook of a port.
 pub fn program(memory: &Memory, fibs: &Fibs<'_>, at: At, port: u32) -> Vec<Instruction> {
     program_with(memory, fibs, at, port, None)
