@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fast;
+pub mod graph;
 pub mod guard;
 mod keeper;
 pub mod kernel;

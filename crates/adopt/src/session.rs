@@ -1,5 +1,6 @@
 //! Adopted interfaces: the mirror, the accelerator and the guards at work together.
 use crate::fast::{self, Accelerator, Mode};
+use crate::graph::{Both, Graph};
 use crate::guard::{self, Guard, Own, Port, Watch};
 use crate::keeper::Keeper;
 use crate::kernel::Family;
@@ -23,6 +24,8 @@ pub enum Error {
     Kernel(&'static str, io::Error),
     /// The programs, or their tables; with the interface, if it is about one.
     Fast(Option<String>, fast::Error),
+    /// What the tables of a graph did not take.
+    Graph(String),
 }
 
 impl fmt::Display for Error {
@@ -31,6 +34,7 @@ impl fmt::Display for Error {
             Error::Kernel(doing, error) => write!(f, "{doing}: {error}"),
             Error::Fast(Some(port), error) => write!(f, "{port}: {error}"),
             Error::Fast(None, error) => error.fmt(f),
+            Error::Graph(error) => write!(f, "the graph's routes are not the kernel's any more: {error}"),
         }
     }
 }
@@ -48,6 +52,7 @@ pub struct Session {
     ports: Vec<Port>,
     driver: Driver,
     accelerator: Accelerator,
+    graph: Option<Graph>,
     keeper: Keeper,
     watch: Watch,
     guards: Vec<Guard>,
@@ -68,15 +73,17 @@ pub struct News {
 
 impl Session {
     /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded.
-    pub fn open(ports: &[(Port, Mode)], now: Instant) -> Result<Session, Error> {
+    /// Where there is a graph, that is told all that the programs are, and before them.
+    pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
-        let own = |mode: &Mode| if *mode == Mode::Tc { Own::Tc } else { Own::Xdp };
+        let own = |mode: &Mode| if mode.is_tc() { Own::Tc } else { Own::Xdp };
         let of_ours = |(port, mode): &(Port, Mode)| Port { own: Some(own(mode)), ..port.clone() };
         let ports: Vec<Port> = ports.iter().map(of_ours).collect();
         let mut session = Session {
             driver: Driver::open().map_err(kernel("hearing of changes"))?,
             accelerator: Accelerator::new()?,
+            graph,
             keeper: Keeper::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: Watch::open(&ports).map_err(kernel("watching filters and settings"))?,
             guards: Vec::new(),
@@ -92,7 +99,10 @@ impl Session {
         }
         session.look_at_guards();
         session.follow_balancing();
-        let loaded = session.driver.load(now, &mut session.accelerator);
+        let loaded = match &mut session.graph {
+            Some(graph) => session.driver.load(now, &mut Both(graph, &mut session.accelerator)),
+            None => session.driver.load(now, &mut session.accelerator),
+        };
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
         Ok(session)
@@ -107,7 +117,10 @@ impl Session {
             news.guards = self.look_at_guards();
         }
         let (heard, looks, began) = (self.driver.changes(), self.driver.looks(), Instant::now());
-        let turn = self.driver.turn(now, &mut self.accelerator);
+        let turn = match &mut self.graph {
+            Some(graph) => self.driver.turn(now, &mut Both(graph, &mut self.accelerator)),
+            None => self.driver.turn(now, &mut self.accelerator),
+        };
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
         self.settle()?;
         if self.driver.changes() != heard {
@@ -225,10 +238,13 @@ impl Session {
     }
 
     fn is_by_xdp(&self) -> bool {
-        self.ports.iter().any(|port| self.accelerator.mode(port.index) != Some(Mode::Tc))
+        self.ports.iter().any(|port| !self.accelerator.mode(port.index).is_some_and(Mode::is_tc))
     }
 
     fn settle(&mut self) -> Result<(), Error> {
+        if let Some(fault) = self.graph.as_ref().and_then(Graph::fault) {
+            return Err(Error::Graph(fault.to_string()));
+        }
         let own = self.driver.mirror().addresses().map(|own| own.address);
         self.accelerator.set_own(own);
         self.accelerator.demand(self.driver.mirror().reverse_paths());

@@ -1,6 +1,7 @@
 //! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
 mod capture;
 mod facts;
+mod graph;
 mod live;
 mod report;
 mod rights;
@@ -80,16 +81,8 @@ enum Path {
     XdpGeneric,
     /// Programs of tc: frames may be unfinished, as from this machine's own virtual links
     Tc,
-}
-
-impl From<Path> for Mode {
-    fn from(path: Path) -> Mode {
-        match path {
-            Path::Xdp => Mode::Native,
-            Path::XdpGeneric => Mode::Generic,
-            Path::Tc => Mode::Tc,
-        }
-    }
+    /// The engine's graph, to which programs of tc give what it is to forward
+    Graph,
 }
 
 /// All that a dry run finds.

@@ -374,6 +374,10 @@ impl Running {
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
+    /// Whether a worker has ended.
+    pub fn has_ended(&self) -> bool {
+        self.workers.iter().any(JoinHandle::is_finished)
+    }
     /// Waits for the end. The error is the name of a worker that panicked, which is a defect.
     pub fn wait(self) -> Result<Finished, String> {
         let mut graphs = Vec::new();

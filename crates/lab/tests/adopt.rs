@@ -59,6 +59,26 @@ fn hosts_reach_each_other_by_xdp_and_the_kernel_keeps_what_is_its_own() {
 }
 
 #[test]
+fn hosts_reach_each_other_by_the_graph_and_the_kernel_keeps_what_is_its_own() {
+    on_the_net("adopt-graph", |net| hosts_reach_each_other(net, "graph"));
+}
+
+#[test]
+fn tcp_with_default_offloads_goes_by_the_graph_uncut() {
+    on_the_net("adopt-graph-tcp", |net| {
+        let mut adopted = adopt(net, "graph")?;
+        let before = by_kernel(&net.r)?;
+        for far in FAR {
+            assert!(net.a.iperf3(&net.b, far, &["-t", "1"])?.bits_per_second > 1e7, "{far}");
+        }
+        assert_eq!(by_kernel(&net.r)?, before, "none of that was the kernel's");
+        let report = adopted.stop(SOON)?.stdout;
+        assert!(forwarded(&report, "eth0") > 1000, "{report}");
+        Ok(())
+    });
+}
+
+#[test]
 fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
     on_the_net("adopt-tcp", |net| {
         let mut adopted = net.r.command([artery()?]).args(["adopt", "eth0", "eth1"]).spawn()?;
@@ -80,35 +100,42 @@ fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
 
 #[test]
 fn routes_are_followed_as_they_change() {
-    on_the_net("adopt-routes", |net| {
-        net.b.address("lo", "192.0.2.1/32")?;
-        let mut adopted = adopt(net, "tc")?;
-        let reaches = |expected: u32| {
-            until(|| Ok(u64::from(expected) == net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received))
-        };
-        let route = |words: &str| net.r.run(["sh", "-c", &format!("ip route {words}")]).map(drop);
-        reaches(0)?;
-        route("add 192.0.2.0/24 via 10.0.2.2")?;
-        reaches(1)?;
-        route("add blackhole 192.0.2.1/32")?;
-        reaches(0)?;
-        route("delete blackhole 192.0.2.1/32")?;
-        reaches(1)?;
-        let before = by_kernel(&net.r)?;
-        assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
-        assert_eq!(by_kernel(&net.r)?, before, "none of these were the kernel's");
-        route("replace 192.0.2.0/24 via 10.0.2.77")?;
-        reaches(0)?;
-        adopted.stop(SOON)?;
-        Ok(())
-    });
+    on_the_net("adopt-routes", |net| routes_are_followed(net, "tc"));
+}
+
+#[test]
+fn the_graph_follows_routes_as_they_change() {
+    on_the_net("adopt-graph-routes", |net| routes_are_followed(net, "graph"));
+}
+
+fn routes_are_followed(net: &Net, path: &str) -> Result<()> {
+    net.b.address("lo", "192.0.2.1/32")?;
+    let mut adopted = adopt(net, path)?;
+    let reaches = |expected: u32| {
+        until(|| Ok(u64::from(expected) == net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received))
+    };
+    let route = |words: &str| net.r.run(["sh", "-c", &format!("ip route {words}")]).map(drop);
+    reaches(0)?;
+    route("add 192.0.2.0/24 via 10.0.2.2")?;
+    reaches(1)?;
+    route("add blackhole 192.0.2.1/32")?;
+    reaches(0)?;
+    route("delete blackhole 192.0.2.1/32")?;
+    reaches(1)?;
+    let before = by_kernel(&net.r)?;
+    assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
+    assert_eq!(by_kernel(&net.r)?, before, "none of these were the kernel's");
+    route("replace 192.0.2.0/24 via 10.0.2.77")?;
+    reaches(0)?;
+    adopted.stop(SOON)?;
+    Ok(())
 }
 
 #[test]
 fn nothing_goes_around_a_filter_that_is_put_up_meanwhile() {
     on_the_net("adopt-filter", |net| {
         net.r.run(["nft", "-V"])?;
-        for path in ["tc", "xdp"] {
+        for path in ["tc", "xdp", "graph"] {
             let mut adopted = adopt(net, path)?;
             let nft = |words: &str| net.r.run(["sh", "-c", &format!("nft '{words}'")]).map(drop);
             nft("add table inet filter")?;
@@ -129,7 +156,7 @@ fn nothing_goes_around_a_filter_that_is_put_up_meanwhile() {
 #[test]
 fn the_kernel_forwards_alone_when_the_process_is_killed() {
     on_the_net("adopt-killed", |net| {
-        for path in ["tc", "xdp"] {
+        for path in ["tc", "xdp", "graph"] {
             let mut adopted = adopt(net, path)?;
             adopted.kill();
             let before = by_kernel(&net.r)?;

@@ -16,6 +16,7 @@ mod places;
 pub mod protocol;
 mod rate;
 pub mod table;
+mod told;
 
 pub use engine::{
     Action, Happened, Kind, L2Engine, Limit, NeighborCounters, NeighborEvent, NeighborView, PortChange,
@@ -26,3 +27,4 @@ pub use links::{Link, Links, NeighborId};
 pub use places::Places;
 pub use protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
 pub use table::{NeighborLimits, NeighborTable};
+pub use told::Told;

@@ -20,7 +20,7 @@ mod spec;
 pub use crate::next_hop::{GroupView, MemberView};
 pub use addresses::Lost;
 pub use error::{BadAddress, RouterError};
-pub use neighbors::{Engines, OwnEngines, PortAction};
+pub use neighbors::{Engines, OwnEngines, PortAction, ToldEngines};
 pub use port::{PortSettings, PortSpec, PortView, ReversePath, link_local};
 pub use routes::RouteView;
 pub use side::{Ip, Source};

@@ -35,20 +35,32 @@ pub enum Mode {
     /// The kernel, when it has taken a frame over with all that its sender left to a card: checksums, and the cutting into
     /// segments.
     Tc,
+    /// The same, but what would be forwarded goes to the interface of this index, as it came.
+    Door(u32),
 }
 
 impl Mode {
     fn at(self) -> At {
         match self {
             Mode::Native | Mode::Generic => At::Xdp,
-            Mode::Tc => At::Tc,
+            Mode::Tc | Mode::Door(_) => At::Tc,
         }
+    }
+    fn door(self) -> Option<u32> {
+        match self {
+            Mode::Door(index) => Some(index),
+            Mode::Native | Mode::Generic | Mode::Tc => None,
+        }
+    }
+    /// Whether the program is where the kernel's filters for arriving frames begin.
+    pub fn is_tc(self) -> bool {
+        self.at() == At::Tc
     }
     fn hook(self) -> Hook {
         match self {
             Mode::Native => Hook::Xdp { flags: NATIVE },
             Mode::Generic => Hook::Xdp { flags: GENERIC },
-            Mode::Tc => Hook::TcxIngress,
+            Mode::Tc | Mode::Door(_) => Hook::TcxIngress,
         }
     }
 }
@@ -337,7 +349,7 @@ impl Accelerator {
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
         let capture = self.capture.as_ref();
-        bpf::load(mode.hook(), &program_with(&self.memory, &fibs, mode.at(), port, capture))
+        bpf::load(mode.hook(), &program_with(&self.memory, &fibs, mode.at(), port, capture, mode.door()))
     }
 
     fn replace_programs(&self) -> Result<(), Error> {

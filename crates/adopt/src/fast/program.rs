@@ -99,6 +99,7 @@ struct Writer<'a> {
     at: At,
     port: u32,
     capture: Option<&'a Capture>,
+    door: Option<u32>,
     /// Where frames go to the kernel, by reason.
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
@@ -130,21 +131,23 @@ pub(super) fn nothing(at: At) -> Vec<Instruction> {
 
 /// The program for a hook of a port.
 pub fn program(memory: &Memory, fibs: &Fibs<'_>, at: At, port: u32) -> Vec<Instruction> {
-    program_with(memory, fibs, at, port, None)
+    program_with(memory, fibs, at, port, None, None)
 }
 
-/// The same, which makes copies of frames besides if there is room for them.
+/// The same, which makes copies of frames besides if there is room for them. If there is a `door`, the index of an interface,
+/// what would be forwarded goes there, as it came.
 pub(super) fn program_with(
     memory: &Memory,
     fibs: &Fibs<'_>,
     at: At,
     port: u32,
     capture: Option<&Capture>,
+    door: Option<u32>,
 ) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
     let found = a.label();
-    let mut w = Writer { a, memory, fibs, at, port, capture, to_kernel, found };
+    let mut w = Writer { a, memory, fibs, at, port, capture, door, to_kernel, found };
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);
     w.a.place(ipv4);

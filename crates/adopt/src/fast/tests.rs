@@ -168,7 +168,8 @@ impl Rig {
         };
         let load = |at, hook| {
             let load = |port| {
-                let instructions = program::program_with(&memory, &fibs, at, port, capture.as_ref());
+                let capture = capture.as_ref();
+                let instructions = program::program_with(&memory, &fibs, at, port, capture, None);
                 let refusal = || bpf::verdict(hook, &instructions);
                 bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
             };

@@ -1,17 +1,20 @@
 //! Ports while they are adopted.
-use super::AdoptOptions;
 use super::capture::Captures;
 use super::facts::Facts;
+use super::graph::Engine;
 use super::rights;
 use super::status::{Status, path_name};
+use super::{AdoptOptions, Path as Wanted};
 use crate::cli::default_socket;
 use crate::control_socket::{Control, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::voice::{Voice, print};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::fast::{Mode, Reason};
+use artery_adopt::graph::Graph;
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -38,17 +41,20 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     let mut manager = Notifier::of_environment();
     let control = control_sockets(options.socket.as_deref(), voice)?;
     let metrics = metrics::listen(&options.metrics)?;
+    let (engine, graph) = engine(&facts, options.path)?;
     let mut ports = Vec::new();
-    for facts in facts {
-        let mode = options.path.map_or_else(|| facts.mode(), Mode::from);
+    for (number, facts) in facts.into_iter().enumerate() {
+        let mode = mode(&facts, number, options.path, engine.as_ref());
         let said = format!("{}: {}", facts.port.name, in_words(mode, &facts));
         voice.tell("port", &said, &[("port", &facts.port.name), ("path", path_name(mode))]);
         ports.push((facts.port, mode));
     }
-    let mut session = Session::open(&ports, Instant::now())?;
+    let mut session = Session::open(&ports, graph, Instant::now())?;
     let began = Instant::now();
-    // No thread was started yet, which would keep what it had.
-    rights::drop()?;
+    if engine.is_none() {
+        // No thread was started yet, which would keep what it had.
+        rights::drop_but(CapabilitySet::empty())?;
+    }
     control.serve(&Control(asked.clone())).context("can't answer questions")?;
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
@@ -58,6 +64,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     manager.ready(&summary(&session));
     let (mut wait, mut captures) = (Duration::ZERO, Captures::default());
     while !signals.stop.load(Relaxed) {
+        ensure!(!engine.as_ref().is_some_and(Engine::has_ended), "the graph has ended; this is a defect");
         if session.wait(wait.min(manager.live(Instant::now())), questions.as_fd())? {
             questions
                 .take()
@@ -82,8 +89,31 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     }
     manager.stopping();
     voice.tell("stopping", "the kernel forwards alone again", &[]);
-    print(&report(&session))?;
+    let report = report(&session);
+    // Programs stop before the graph that they send to.
+    drop(session);
+    engine.map_or(Ok(()), Engine::end)?;
+    print(&report)?;
     Ok(0)
+}
+
+/// The graph, if it is wanted, and who tells it of the kernel's routes.
+fn engine(facts: &[Facts], path: Option<Wanted>) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
+    let Some(Wanted::Graph) = path else { return Ok((None, None)) };
+    // Its threads begin with what is left, which must do for the sockets that it sends by.
+    rights::drop_but(CapabilitySet::NET_RAW)?;
+    let (engine, graph) = Engine::start(facts)?;
+    Ok((Some(engine), Some(graph)))
+}
+
+/// How packets of a port are forwarded.
+fn mode(facts: &Facts, number: usize, path: Option<Wanted>, engine: Option<&Engine>) -> Mode {
+    match path {
+        Some(Wanted::Xdp) => Mode::Native,
+        Some(Wanted::XdpGeneric) => Mode::Generic,
+        Some(Wanted::Tc) => Mode::Tc,
+        Some(Wanted::Graph) | None => engine.map_or_else(|| facts.mode(), |engine| engine.mode(number)),
+    }
 }
 
 /// What signals ask for.
@@ -146,6 +176,7 @@ fn in_words(mode: Mode, facts: &Facts) -> String {
         Mode::Native => return "by XDP, in its driver".to_owned(),
         Mode::Generic => "by XDP, in the kernel in its driver's place",
         Mode::Tc => "by tc",
+        Mode::Door(_) => return "by the graph, which a program of tc gives its packets to".to_owned(),
     };
     facts.why().map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }

@@ -12,13 +12,13 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).u
 /// What programs that are called may have besides: the older iptables are read by a raw socket.
 const LENT: CapabilitySet = KEPT.union(CapabilitySet::NET_RAW);
 
-/// Gives up all other capabilities, for good. Threads that were started before keep theirs: there are to be none.
-pub(super) fn drop() -> anyhow::Result<()> {
+/// Gives up all other capabilities but `besides`, for good. Threads that were started before keep theirs: there are to be none.
+pub(super) fn drop_but(besides: CapabilitySet) -> anyhow::Result<()> {
     let had = capabilities(None).context("can't read capabilities")?;
     if had.effective.contains(CapabilitySet::SETPCAP) {
         bound().context("can't bound capabilities")?;
     }
-    let kept = had.permitted.intersection(KEPT);
+    let kept = had.permitted.intersection(KEPT.union(besides));
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).context("can't give capabilities up")?;
     Ok(())

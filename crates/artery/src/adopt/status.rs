@@ -212,6 +212,7 @@ pub(super) fn path_name(mode: Mode) -> &'static str {
         Mode::Native => "xdp",
         Mode::Generic => "xdp-generic",
         Mode::Tc => "tc",
+        Mode::Door(_) => "graph",
     }
 }
 

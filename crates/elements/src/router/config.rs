@@ -4,7 +4,9 @@ use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args};
 use artery_table::load::Routes;
 use artery_table::neighbor::Kind;
-use artery_table::router::{OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables};
+use artery_table::router::{
+    Engines, OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables, ToldEngines,
+};
 use artery_table::{Group, NO_GROUP, Prefix};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -22,8 +24,13 @@ pub(super) struct Reading<'a> {
 
 /// The tables that the arguments describe: ports first, then what needs them.
 pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
-    let tables = Tables::new(args.domain(), Settings::default(), |places, seed| {
-        Box::new(OwnEngines::new(places, seed))
+    let is_told = match args.read::<String>("NEIGHBORS")?.as_str() {
+        "own" => false,
+        "told" => true,
+        other => return Err(ArgError::wrong(format!("NEIGHBORS is own or told, not '{other}'"))),
+    };
+    let tables = Tables::new(args.domain(), Settings::default(), |places, seed| -> Box<dyn Engines> {
+        if is_told { Box::new(ToldEngines::new(places)) } else { Box::new(OwnEngines::new(places, seed)) }
     });
     let mut tables = tables.map_err(|error| ArgError::wrong(error.to_string()))?;
     type Step = fn(&mut Tables, &str, &Reading<'_>) -> Result<(), Wrong>;
@@ -40,7 +47,7 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
 }
 
 /// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
-/// BOOL]`.
+/// BOOL] [ONLINK BOOL]`.
 fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a port has a name")?;
@@ -59,6 +66,7 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
             "PROXY_ARP" => settings.proxy_arp = switch(value()?)?,
             "STATIC_ARP" => settings.static_arp = switch(value()?)?,
             "REDIRECTS" => settings.redirects = switch(value()?)?,
+            "ONLINK" => settings.onlink = switch(value()?)?,
             _ => addresses.push(address_with_length(word)?),
         }
     }

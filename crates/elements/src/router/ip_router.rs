@@ -28,8 +28,9 @@ received: ARP, and what IPForward and IP6Forward turn aside; everything else wou
 fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one.
 
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
-[REDIRECTS BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
-the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port.
+[REDIRECTS BOOL] [ONLINK BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
+the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port. With ONLINK,
+gateways are believed to be on its link whatever its addresses are.
 Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up, another MTU, another
 Ethernet address.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
@@ -75,6 +76,7 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("ROUTE", "prefix, ways", "", "a route; any number of them"),
         Arg::keyword("NEIGHBOR", "port, IP address, Ethernet address", "", "a neighbor; any number of them"),
         Arg::keyword("TABLE", "file, gateways", "", "a file of routes; any number of them"),
+        Arg::keyword("NEIGHBORS", "own or told", "own", "whether neighbors are found on the links, or told of by handlers alone: then nobody is asked"),
         Arg::keyword("HOST", "Ethernet address", "", "the host's station, for packets to the router that it does not answer itself"),
         Arg::keyword("ACD", "bool", "false", "whether IPv4 addresses are used only when nobody else has them (RFC 5227)"),
         Arg::keyword("DAD", "bool", "true", "whether IPv6 addresses are used only when nobody else has them (RFC 4862)"),

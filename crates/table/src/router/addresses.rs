@@ -161,8 +161,8 @@ impl Tables {
         let port = match wanted {
             Some(port) => {
                 let name = self.port_name(port);
-                let is_near = self.ports[usize::from(port.0)].prefix_of(gateway).is_some();
-                if is_near {
+                let on = &self.ports[usize::from(port.0)];
+                if on.spec.settings.onlink || on.prefix_of(gateway).is_some() {
                     Ok(port)
                 } else {
                     Err(RouterError::GatewayOffLink { gateway, port: Some(name) })

@@ -4,8 +4,8 @@ use crate::PortId;
 use crate::neighbor::arp::{ArpProtocol, ArpSettings};
 use crate::neighbor::nd::{NdProtocol, NdSettings};
 use crate::neighbor::{
-    Action, Happened, Heard, Kind, L2Engine, NeighborCounters, NeighborLimits, NeighborTable, NeighborView,
-    Places, PortChange, Resolution,
+    Action, Happened, Heard, Key, Kind, L2Engine, NeighborCounters, NeighborLimits, NeighborTable,
+    NeighborView, Places, PortChange, Resolution, Told,
 };
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -57,6 +57,29 @@ impl Engines for OwnEngines {
     fn v6(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
         let protocol = NdProtocol { settings: self.nd };
         Box::new(NeighborTable::new(&self.places, protocol, self.limits, !self.seed ^ u64::from(port.0)))
+    }
+}
+
+/// Neighbors that somebody else finds: see [`Told`].
+pub struct ToldEngines(Arc<Places>);
+
+impl ToldEngines {
+    /// With as many neighbors as there is room for.
+    pub fn new(places: &Arc<Places>) -> ToldEngines {
+        ToldEngines(places.clone())
+    }
+
+    fn table<A: Key>(&self) -> Box<dyn L2Engine<A>> {
+        Box::new(NeighborTable::new(&self.0, Told, NeighborLimits::default(), 0))
+    }
+}
+
+impl Engines for ToldEngines {
+    fn v4(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
+        self.table()
+    }
+    fn v6(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
+        self.table()
     }
 }
 

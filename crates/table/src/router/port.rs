@@ -37,11 +37,19 @@ pub struct PortSettings {
     pub rpf: ReversePath,
     /// Whether a neighbor hears of a better router on its own link.
     pub redirects: bool,
+    /// Whether gateways are believed to be on its link whatever its addresses are (`onlink` of ip-route(8)).
+    pub onlink: bool,
 }
 
 impl Default for PortSettings {
     fn default() -> PortSettings {
-        PortSettings { proxy_arp: false, static_arp: false, rpf: ReversePath::Off, redirects: true }
+        PortSettings {
+            proxy_arp: false,
+            static_arp: false,
+            rpf: ReversePath::Off,
+            redirects: true,
+            onlink: false,
+        }
     }
 }
 

@@ -14,6 +14,9 @@ const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
 pub(super) fn write(w: &mut Writer<'_>) {
+    if let Some(door) = w.door {
+        return write_to_door(w, door);
+    }
     count::write_forwarded(w);
     copy::write_forwarded(w);
     age(w);
@@ -48,6 +51,20 @@ pub(super) fn write(w: &mut Writer<'_>) {
     w.a.exit();
     w.a.place(failed);
     count::write_lost(w);
+}
+
+/// Sends the frame as it came to an interface of this program's, behind which somebody else forwards it. That knows no VLANs.
+fn write_to_door(w: &mut Writer<'_>, door: u32) {
+    w.recall(R1, Slot::Tag);
+    w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
+    w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
+    w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
+    count::write_forwarded(w);
+    copy::write_forwarded(w);
+    w.a.set(R1, door as i32);
+    w.a.set(R2, 0);
+    w.a.call(REDIRECT);
+    w.a.exit();
 }
 
 /// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows can't reach the frame.

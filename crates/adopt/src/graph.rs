@@ -1,0 +1,273 @@
+//! The mirror told to a router of the engine, so that its graph forwards as the kernel would.
+//!
+//! The kernel finds its neighbors and chooses its routes; here they are written into the tables of an IPRouter. What leads
+//! elsewhere than out by a port of the router is a blackhole in them: the programs in front of it send it no such packets.
+use crate::kernel::{Family, Link};
+use crate::mirror::{Keep, Sink, Way, WayId};
+use artery_table::load::AnyPrefix;
+use artery_table::neighbor::Kind;
+use artery_table::router::{Ip, RouteSpec, RouterError, Tables, Target};
+use artery_table::{PortId, Prefix};
+use artery_wire::EtherAddr;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// From how many routes of a changed way on all routes are laid out anew, which is faster than one by one.
+const MANY: usize = 4096;
+
+/// Does something with the tables of a router, which nobody else changes meanwhile.
+pub type WithTables = Box<dyn Fn(&mut dyn FnMut(&mut Tables)) + Send>;
+
+/// The mirror, as a router's tables are told it.
+pub struct Graph {
+    tables: WithTables,
+    /// The router's ports by the interfaces that they are.
+    ports: BTreeMap<u32, PortId>,
+    ways: HashMap<WayId, Way>,
+    ipv4: BTreeMap<Prefix<u32>, WayId>,
+    ipv6: BTreeMap<Prefix<u128>, WayId>,
+    neighbors: HashSet<(u32, IpAddr)>,
+    is_loading: bool,
+    fault: Option<RouterError>,
+}
+
+impl Graph {
+    /// For the router with these tables, whose ports are these interfaces.
+    pub fn new(ports: BTreeMap<u32, PortId>, tables: WithTables) -> Graph {
+        Graph {
+            tables,
+            ports,
+            ways: HashMap::new(),
+            ipv4: BTreeMap::new(),
+            ipv6: BTreeMap::new(),
+            neighbors: HashSet::new(),
+            is_loading: false,
+            fault: None,
+        }
+    }
+
+    /// What the tables did not take. From then on they are not what the kernel has, and nothing may be forwarded by them.
+    pub fn fault(&self) -> Option<&RouterError> {
+        self.fault.as_ref()
+    }
+
+    /// Does something with the tables; what happens there the router need not be told: its neighbors are told of.
+    fn change(&mut self, mut how: impl FnMut(&mut Tables, Duration) -> Result<(), RouterError>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut done = Ok(());
+        (self.tables)(&mut |tables| {
+            done = how(tables, now);
+            tables.take_actions(&mut Vec::new());
+        });
+        if let Err(error) = done {
+            self.fault.get_or_insert(error);
+        }
+    }
+
+    /// What a route of this way is to the router, and the gateways of it that can't be reached now.
+    fn spec(&self, way: WayId) -> (RouteSpec, Vec<(PortId, IpAddr)>) {
+        let hops = match self.ways.get(&way) {
+            Some(Way::Hops(hops)) => hops.as_slice(),
+            Some(Way::Kernel) | None => &[],
+        };
+        let mut dead = Vec::new();
+        let mut next_hops = Vec::new();
+        for hop in hops {
+            let Some(&port) = self.ports.get(&hop.link) else { continue };
+            let target = Target::Via { port: Some(port), gateway: hop.gateway, mtu: None };
+            next_hops.push((target, u32::from(hop.weight)));
+            let is_dead = |gateway: &IpAddr| !self.neighbors.contains(&(hop.link, *gateway));
+            dead.extend(hop.gateway.filter(is_dead).map(|gateway| (port, gateway)));
+        }
+        if next_hops.is_empty() {
+            return (RouteSpec::to(Target::Blackhole), dead);
+        }
+        (RouteSpec { next_hops, ..RouteSpec::default() }, dead)
+    }
+
+    fn put<A: Ip>(&mut self, prefix: Prefix<A>, way: WayId) {
+        let (spec, dead) = self.spec(way);
+        self.change(|tables, now| {
+            unless_own(tables.replace_route(A::any(prefix), &spec, now))?;
+            withdraw(tables, &dead);
+            Ok(())
+        });
+    }
+
+    fn remove(&mut self, prefix: AnyPrefix) {
+        self.change(|tables, now| match tables.delete_route(prefix, now) {
+            Err(RouterError::NotInTable(_)) => Ok(()),
+            done => unless_own(done),
+        });
+    }
+
+    /// Lays out all routes of a family.
+    fn load<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, WayId>) {
+        let mut numbers: HashMap<WayId, usize> = HashMap::new();
+        let mut specs = Vec::new();
+        let mut dead = Vec::new();
+        let all: Vec<(Prefix<A>, usize)> = routes
+            .iter()
+            .map(|(prefix, way)| {
+                let number = *numbers.entry(*way).or_insert_with(|| {
+                    let (spec, without) = self.spec(*way);
+                    specs.push(spec);
+                    dead.extend(without);
+                    specs.len() - 1
+                });
+                (*prefix, number)
+            })
+            .collect();
+        self.change(|tables, now| {
+            tables.load(&specs, all.iter().copied(), now)?;
+            withdraw(tables, &dead);
+            Ok(())
+        });
+    }
+
+    /// Follows a change of a way in the routes of one family.
+    fn renew<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, WayId>, way: WayId) {
+        let changed: Vec<Prefix<A>> =
+            routes.iter().filter(|(_, of)| **of == way).map(|(prefix, _)| *prefix).collect();
+        if changed.len() >= MANY {
+            return self.load(routes);
+        }
+        changed.into_iter().for_each(|prefix| self.put(prefix, way));
+    }
+
+    /// Does something with the routes of both families, beside the rest.
+    fn with_routes(
+        &mut self,
+        act: impl FnOnce(&mut Graph, &BTreeMap<Prefix<u32>, WayId>, &BTreeMap<Prefix<u128>, WayId>),
+    ) {
+        let (ipv4, ipv6) = (std::mem::take(&mut self.ipv4), std::mem::take(&mut self.ipv6));
+        act(self, &ipv4, &ipv6);
+        (self.ipv4, self.ipv6) = (ipv4, ipv6);
+    }
+}
+
+/// Prefixes that any router has for itself, as for loopback and groups, stay as they are: programs send no such packets.
+fn unless_own(done: Result<(), RouterError>) -> Result<(), RouterError> {
+    match done {
+        Err(RouterError::OwnPrefix(_)) => Ok(()),
+        done => done,
+    }
+}
+
+fn withdraw(tables: &mut Tables, gateways: &[(PortId, IpAddr)]) {
+    for &(port, gateway) in gateways {
+        tables.withdraw_gateway(port, gateway, true);
+    }
+}
+
+impl Sink for Graph {
+    fn way(&mut self, id: WayId, way: Option<&Way>) {
+        let before = match way {
+            Some(way) => self.ways.insert(id, way.clone()),
+            None => self.ways.remove(&id),
+        };
+        if !self.is_loading && way.is_some() && before.as_ref() != way {
+            self.with_routes(|graph, ipv4, ipv6| {
+                graph.renew(ipv4, id);
+                graph.renew(ipv6, id);
+            });
+        }
+    }
+
+    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        match way {
+            Some(way) => drop(self.ipv4.insert(prefix, way)),
+            None => drop(self.ipv4.remove(&prefix)),
+        }
+        match way {
+            _ if self.is_loading => {}
+            Some(way) => self.put(prefix, way),
+            None => self.remove(AnyPrefix::V4(prefix)),
+        }
+    }
+
+    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        match way {
+            Some(way) => drop(self.ipv6.insert(prefix, way)),
+            None => drop(self.ipv6.remove(&prefix)),
+        }
+        match way {
+            _ if self.is_loading => {}
+            Some(way) => self.put(prefix, way),
+            None => self.remove(AnyPrefix::V6(prefix)),
+        }
+    }
+
+    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        let Some(&port) = self.ports.get(&link) else { return };
+        match mac {
+            Some(_) => self.neighbors.insert((link, address)),
+            None => self.neighbors.remove(&(link, address)),
+        };
+        self.change(|tables, now| {
+            match mac {
+                Some(mac) => tables.set_neighbor(port, address, mac, Kind::Static, now)?,
+                None => drop(tables.delete_neighbor(port, address, now)?),
+            }
+            tables.withdraw_gateway(port, address, mac.is_none());
+            Ok(())
+        });
+    }
+
+    /// The router follows its interfaces itself.
+    fn link(&mut self, _: u32, _: Option<&Link>) {}
+
+    /// Programs keep to the rules.
+    fn keep(&mut self, _: Family, _: &Keep) {}
+
+    fn begin_load(&mut self) {
+        self.is_loading = true;
+    }
+
+    fn end_load(&mut self) {
+        self.is_loading = false;
+        self.with_routes(|graph, ipv4, ipv6| {
+            graph.load(ipv4);
+            graph.load(ipv6);
+        });
+    }
+}
+
+/// Two that are told the same, the first of them first.
+pub(crate) struct Both<'a>(pub(crate) &'a mut dyn Sink, pub(crate) &'a mut dyn Sink);
+
+impl Sink for Both<'_> {
+    fn way(&mut self, id: WayId, way: Option<&Way>) {
+        self.0.way(id, way);
+        self.1.way(id, way);
+    }
+    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        self.0.route4(prefix, way);
+        self.1.route4(prefix, way);
+    }
+    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        self.0.route6(prefix, way);
+        self.1.route6(prefix, way);
+    }
+    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        self.0.neighbor(link, address, mac);
+        self.1.neighbor(link, address, mac);
+    }
+    fn link(&mut self, index: u32, link: Option<&Link>) {
+        self.0.link(index, link);
+        self.1.link(index, link);
+    }
+    fn keep(&mut self, family: Family, keep: &Keep) {
+        self.0.keep(family, keep);
+        self.1.keep(family, keep);
+    }
+    fn begin_load(&mut self) {
+        self.0.begin_load();
+        self.1.begin_load();
+    }
+    fn end_load(&mut self) {
+        self.0.end_load();
+        self.1.end_load();
+    }
+}
