@@ -1,6 +1,7 @@
 //! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
 #![deny(unsafe_code)]
 
+pub mod adopt;
 pub mod cachegrind;
 pub mod conf;
 pub mod demo;

@@ -3,7 +3,7 @@
 
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
-    demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, voice, wire,
+    adopt, demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
+  artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
   artery-bench demo                            a router on a capture, and as root between two hosts
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
@@ -36,6 +37,8 @@ Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Forward in the kernel's hooks: by our tables, by the kernel's, and the kernel alone; frames a second and TCP
+    Adopt(adopt::Options),
     /// Show a router at work: on a capture, and as root between two hosts
     Demo,
     /// What a hop costs, and our rate beside rivals on the same configuration text
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Adopt(options) => adopt::run(&options),
         Command::Demo => demo::run(),
         Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),

@@ -9,7 +9,7 @@ use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Keep, Sink, Way, WayId};
-use artery_device::bpf::{self, Hook};
+use artery_device::bpf::{self, Hook, Instruction};
 use artery_rcu::{Domain, Reader};
 use artery_table::router::ReversePath;
 use artery_table::{Fib4Fast, Fib6, Prefix};
@@ -344,12 +344,22 @@ impl Accelerator {
         Some(decide(&tables, &self.domain.reader().turn(), port, frame))
     }
 
+    /// The program of an interface, for who measures it.
+    pub fn program(&self, link: u32) -> Option<Vec<Instruction>> {
+        let Attached { port, mode, .. } = self.attached.get(&link)?;
+        Some(self.assemble(*port, *mode))
+    }
+
     fn load(&self, port: u32, mode: Mode) -> io::Result<OwnedFd> {
+        bpf::load(mode.hook(), &self.assemble(port, mode))
+    }
+
+    fn assemble(&self, port: u32, mode: Mode) -> Vec<Instruction> {
         let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
         let capture = self.capture.as_ref();
-        bpf::load(mode.hook(), &program_with(&self.memory, &fibs, mode.at(), port, capture, mode.door()))
+        program_with(&self.memory, &fibs, mode.at(), port, capture, mode.door())
     }
 
     fn replace_programs(&self) -> Result<(), Error> {

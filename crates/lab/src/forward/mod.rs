@@ -21,6 +21,7 @@ mod stations;
 pub use case::{Case, Traffic};
 pub(crate) use child::Race;
 pub use child::{SUBCOMMAND, serve};
+pub(crate) use network::is_far;
 
 use crate::fib::timing::Pinned;
 use crate::machine::Machine;

@@ -260,7 +260,7 @@ fn draw<A: fib::Family>(routes: &[(Prefix<A>, Group)], count: usize, seed: u64) 
 }
 
 /// Whether an address is neither the router's, nor its neighbors', nor nobody's.
-fn is_far<A: artery_table::Address>(address: A) -> bool {
+pub(crate) fn is_far<A: artery_table::Address>(address: A) -> bool {
     let starts = |text: &str| text.parse::<Prefix<A>>().is_ok_and(|prefix| prefix.contains(address));
     const OURS: [&str; 8] = [
         "0.0.0.0/8",

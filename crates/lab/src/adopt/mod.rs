@@ -1,0 +1,210 @@
+//! `artery-bench adopt`: forwarding in the kernel's hooks by our tables, beside the kernel's own and beside a program that asks
+//! the kernel's tables.
+//!
+//! The kernel sends frames of 60 bytes from a program (XDP live frames) by a virtual link, which forwarders send on by
+//! another one, behind which a program counts and drops them. One processor does all of that in line, so a figure is what
+//! the whole way takes. Ways take turns in every round. What a program alone takes is found by runs on frames that nobody
+//! sends, from which the same without it is subtracted.
+
+mod bed;
+mod programs;
+mod report;
+
+pub use crate::results::OnFeed as Options;
+
+use crate::fib::timing::Pinned;
+use crate::fib::{self, Family, LoadedFamily, Traffic};
+use crate::forward::is_far;
+use crate::machine::Machine;
+use crate::voice::progress;
+use anyhow::Context as _;
+use artery_table::Prefix;
+use bed::{Bed, TARGETS, index, refusal};
+use programs::{Frames, KernelLookup};
+use report::Report;
+use std::net::IpAddr;
+
+/// Destinations of the rows with random ones, a power of two.
+const DESTINATIONS: usize = 1 << 18;
+/// A row that is named in errors, too.
+const LOOKUP_ROW: &str = "XDP with the kernel's lookup";
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Kernel,
+    /// By a program that asks the kernel's tables.
+    Lookup,
+    OursByXdp,
+    OursByTc,
+}
+
+impl Way {
+    const ALL: [Way; 4] = [Way::Kernel, Way::Lookup, Way::OursByXdp, Way::OursByTc];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Kernel => "kernel",
+            Way::Lookup => LOOKUP_ROW,
+            Way::OursByXdp => "artery adopt, XDP",
+            Way::OursByTc => "artery adopt, tc",
+        }
+    }
+}
+
+/// How much is run.
+struct Plan {
+    rounds: usize,
+    /// Frames of a run in line.
+    frames: u32,
+    /// Runs of a program by itself.
+    repeat: u32,
+    /// Seconds of a run of iperf3.
+    seconds: u32,
+}
+
+impl Plan {
+    const FULL: Plan = Plan { rounds: 7, frames: 1 << 20, repeat: 1 << 21, seconds: 4 };
+    const QUICK: Plan = Plan { rounds: 3, frames: 1 << 18, repeat: 1 << 19, seconds: 1 };
+}
+
+/// Traffic of a family.
+struct Load {
+    name: String,
+    frames: Frames,
+}
+
+/// Measures, prints, and writes files.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
+    let mut report = Report::new(Machine::here());
+    match Bed::new() {
+        Ok(bed) => {
+            let loads = loads(options, &bed, &mut report)?;
+            // Sessions and programs are of the namespace that they were made in.
+            bed.r.enter(|| measure(&plan, &bed, &loads, &mut report))??;
+        }
+        Err(error) => report.skip("everything", &refusal(&error)),
+    }
+    options.delivery.deliver(&report)
+}
+
+/// Fills the tables of both families, and makes frames for them.
+fn loads(options: &Options, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
+    let folder = tempfile::tempdir().context("a folder for routes")?;
+    let loaded = fib::load(options.table.as_deref())?;
+    let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };
+    let mut loads = Vec::new();
+    let mut add = |family: u8, prefixes: usize, to: Vec<IpAddr>| {
+        report.note(format!("IPv{family}: {prefixes} routes by 16 gateways"));
+        for (what, destinations) in [("random destinations", &to[..]), ("one destination", &to[..1])] {
+            let name = format!("IPv{family}, {what}");
+            loads.push(Load { name, frames: bed.frames(destinations)? });
+        }
+        anyhow::Ok(())
+    };
+    let v4 = prefixes::<u32>(&options, &loaded);
+    let v6 = prefixes::<u128>(&options, &loaded);
+    progress(&format!("loading {} + {} routes into the kernel", v4.len(), v6.len()));
+    if !v4.is_empty() {
+        bed.load(&v4, folder.path())?;
+        add(4, v4.len(), destinations(&v4).map(|to| IpAddr::V4(to.into())).collect())?;
+    }
+    if !v6.is_empty() {
+        bed.load(&v6, folder.path())?;
+        add(6, v6.len(), destinations(&v6).map(|to| IpAddr::V6(to.into())).collect())?;
+    }
+    Ok(loads)
+}
+
+fn prefixes<A: LoadedFamily>(options: &fib::Options, loaded: &artery_table::load::Routes) -> Vec<Prefix<A>> {
+    fib::routes::<A>(options, loaded).into_iter().map(|route| route.0).collect()
+}
+
+fn destinations<A: Family>(prefixes: &[Prefix<A>]) -> impl Iterator<Item = A> {
+    // A few are the forwarder's neighbors, or nobody's: more are drawn.
+    let drawn = Traffic::Pfx.draw(prefixes, DESTINATIONS + DESTINATIONS / 4, 7);
+    drawn.into_iter().filter(|address| is_far(*address)).take(DESTINATIONS)
+}
+
+fn measure(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow::Result<()> {
+    without_flow_tables(bed, report);
+    for round in 1..=plan.rounds {
+        progress(&format!("round {round} of {}", plan.rounds));
+        for way in Way::ALL {
+            in_line(plan, bed, loads, way, report)?;
+        }
+        alone(plan, bed, loads, report)?;
+        for way in [Way::Kernel, Way::OursByTc, Way::OursByXdp] {
+            tcp(plan, bed, way, report);
+        }
+    }
+    Ok(())
+}
+
+/// Says whether the kernel has flow tables, which the rows are without: they hold flows, of which there are as many here as
+/// destinations.
+fn without_flow_tables(bed: &Bed, report: &mut Report) {
+    const TABLE: &str =
+        "table inet flows { flowtable fast { hook ingress priority 0; devices = { eth0, eth1 }; } }";
+    let has = bed.r.run(["nft", TABLE]).and_then(|_| bed.r.run(["nft", "delete", "table", "inet", "flows"]));
+    report.note(match has {
+        Ok(_) => "nftables' flow tables, which the kernel has, were not measured".to_owned(),
+        Err(_) => "nftables' flow tables can't be measured: the kernel was built without them".to_owned(),
+    });
+}
+
+/// Frames a second, all the way.
+fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report) -> anyhow::Result<()> {
+    let running = match bed.begin(way, true) {
+        Ok(running) => running,
+        Err(error) => {
+            report.skip(way.name(), &format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    if let Some(opened) = running.opened {
+        report.add(report::OPENED, way.name(), "s", opened.as_secs_f64());
+    }
+    for load in loads {
+        let _pinned = Pinned::to(0);
+        // Caches and predictors are not to begin with somebody else's.
+        bed.rate(&running, &load.frames, plan.frames / 16)?;
+        let rate = bed.rate(&running, &load.frames, plan.frames)?;
+        report.add(&load.name, way.name(), "Mpps", rate / 1e6);
+    }
+    Ok(())
+}
+
+/// What the programs take by themselves.
+fn alone(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow::Result<()> {
+    let lookup = KernelLookup::new(index("eth1")?)?;
+    let ours = bed.begin(Way::OursByXdp, true)?;
+    let programs = [(Way::Lookup, lookup.program(index("eth0")?)), (Way::OursByXdp, ours.program()?)];
+    let _pinned = Pinned::to(0);
+    for load in loads {
+        for (way, program) in &programs {
+            let nanoseconds = load.frames.cost(program, plan.repeat)?;
+            report.add(&report::alone(&load.name), way.name(), "ns", nanoseconds);
+        }
+    }
+    Ok(())
+}
+
+/// TCP of programs that know nothing of this, with the links as they come.
+fn tcp(plan: &Plan, bed: &Bed, way: Way, report: &mut Report) {
+    let join = |join: &str| bed.b.run(["ethtool", "-K", "eth0", "gro", join]).map(drop);
+    let rate = || -> anyhow::Result<f64> {
+        // Where nothing counts, redirection by XDP needs it.
+        join("on")?;
+        let _running = bed.begin(way, false)?;
+        let seconds = plan.seconds.to_string();
+        let options = ["-t", &seconds, "-A", "0,0", "--connect-timeout", "3000"];
+        Ok(bed.a.iperf3(&bed.b, TARGETS[0], &options)?.bits_per_second)
+    };
+    let rate = rate();
+    match join("off").map_err(Into::into).and(rate) {
+        Ok(rate) => report.add(report::TCP, way.name(), "Gbit/s", rate / 1e9),
+        Err(error) => report.skip(&format!("{}: {}", way.name(), report::TCP), &format!("{error:#}")),
+    }
+}

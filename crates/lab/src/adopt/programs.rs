@@ -1,0 +1,392 @@
+//! Programs of the kernel's BPF machine: who makes frames, who forwards them by the kernel's own lookup, and who counts what
+//! arrives.
+
+use artery_device::bpf::{
+    self, Array, Assembler, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size, Test::*,
+    Words,
+};
+use artery_table::{Region, Storage};
+use artery_wire::EtherAddr;
+use artery_wire::build::{ether, ip4, ip6};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of a frame: the least of Ethernet without its check sequence.
+const FRAME: usize = 60;
+/// Frames that the kernel handles at once.
+const BATCH: u32 = 64;
+/// Where the links' headers end.
+const IP: i16 = 14;
+/// Answers of programs.
+const DROP: i32 = 1;
+const PASS: i32 = 2;
+const TCX_DROP: i32 = 2;
+/// Functions of the kernel's.
+const REDIRECT: i32 = 23;
+const REDIRECT_MAP: i32 = 51;
+const FIB_LOOKUP: i32 = 69;
+/// Interfaces that a forwarder may send by have lower numbers.
+const INTERFACES: u32 = 1 << 16;
+
+const fn in_network_order(number: u16) -> i32 {
+    number.to_be() as i32
+}
+
+/// Memory that a program and this process share.
+#[derive(Default)]
+struct Shared(Mutex<Option<Array>>);
+
+impl Storage for Shared {
+    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        let array = Array::new(u32::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?)?;
+        let region = Region::mapped(&array, bytes)?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(array);
+        Ok(region)
+    }
+}
+
+/// Frames of one flow each, to many destinations, one after the other, again and again.
+pub(super) struct Frames {
+    frame: Vec<u8>,
+    is_ipv6: bool,
+    entries: Array,
+    /// The number of the next one.
+    next: Words<1>,
+    count: usize,
+}
+
+/// Words of a destination: its address, and for IPv4 the checksum of the header behind it.
+const ENTRY: usize = 2;
+
+impl Frames {
+    /// Frames to destinations of one family, a power of two of them.
+    pub(super) fn new(to: EtherAddr, source: IpAddr, destinations: &[IpAddr]) -> io::Result<Frames> {
+        let count = destinations.len();
+        assert!(count.is_power_of_two(), "a program counts them with a mask");
+        let storage = Shared::default();
+        let words = artery_table::Words::<AtomicU64>::new(&storage, "destinations", count * ENTRY)?;
+        for (number, destination) in destinations.iter().enumerate() {
+            let entry = entry(&frame(to, source, *destination));
+            entry.iter().zip(&words[number * ENTRY..]).for_each(|(new, word)| {
+                word.store(*new, Ordering::Relaxed);
+            });
+        }
+        let entries = storage.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Frames {
+            frame: frame(to, source, destinations[0]),
+            is_ipv6: source.is_ipv6(),
+            entries: entries.expect("the words are in it"),
+            next: Words::new()?,
+            count,
+        })
+    }
+
+    /// Sends so many by an interface of this thread's namespace, as fast as what follows takes them.
+    pub(super) fn send(&self, interface: u32, count: u32) -> io::Result<()> {
+        let mut a = self.begin();
+        a.set(R1, interface as i32);
+        a.set(R2, 0);
+        a.call(REDIRECT);
+        a.exit();
+        let program = load(&a.finish().expect("all labels are placed"))?;
+        bpf::run_live(&program, &self.frame, count, BATCH)
+    }
+
+    /// Nanoseconds that a program takes for one of them, when nothing is sent.
+    pub(super) fn cost(&self, forwarder: &[Instruction], repeat: u32) -> io::Result<f64> {
+        let with = self.run(forwarder, repeat)?;
+        let mut nothing = Assembler::default();
+        nothing.set(R0, PASS);
+        nothing.exit();
+        let without = self.run(&nothing.finish().expect("it has no labels"), repeat)?;
+        Ok(f64::from(with) - f64::from(without))
+    }
+
+    fn run(&self, forwarder: &[Instruction], repeat: u32) -> io::Result<u32> {
+        let mut program = self.begin().finish().expect("all labels are placed");
+        program.extend(forwarder);
+        Ok(bpf::run(&load(&program)?, &self.frame, None, repeat)?.nanoseconds)
+    }
+
+    /// Makes the frame the next one, with what the kernel says of it in `R1` before and after.
+    fn begin(&self) -> Assembler {
+        let mut a = Assembler::default();
+        let (short, done) = (a.label(), a.label());
+        a.set(R6, R1);
+        load_frame(&mut a, FRAME as i32, short);
+        a.value(R2, self.next.descriptor(), 0);
+        a.load(Size::Double, R3, R2, 0);
+        a.set(R4, R3);
+        a.compute(Add, R4, 1);
+        a.store(Size::Double, R2, 0, R4);
+        a.compute(And, R3, self.count as i32 - 1);
+        a.compute(ShiftLeft, R3, (8 * ENTRY).ilog2() as i32);
+        a.value(R9, self.entries.descriptor(), 0);
+        a.compute(Add, R9, R3);
+        for (at, word) in self.frame.chunks_exact(4).enumerate().take(10) {
+            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            a.store(Size::Word, R7, 4 * at as i16, word);
+        }
+        let copies: &[(Size, i16, i16)] = match self.is_ipv6 {
+            true => &[(Size::Double, 0, IP + 24), (Size::Double, 8, IP + 32)],
+            false => &[(Size::Word, 0, IP + 16), (Size::Half, 8, IP + 10)],
+        };
+        for (size, from, to) in copies {
+            a.load(*size, R3, R9, *from);
+            a.store(*size, R7, *to, R3);
+        }
+        a.set(R1, R6);
+        a.jump(done);
+        a.place(short);
+        a.set(R0, DROP);
+        a.exit();
+        a.place(done);
+        a
+    }
+}
+
+/// What of a frame is its own.
+fn entry(frame: &[u8]) -> [u64; ENTRY] {
+    let word = |at: usize, bytes: usize| {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(&frame[at..at + bytes]);
+        u64::from_ne_bytes(word)
+    };
+    match frame[12..14] {
+        [0x86, 0xdd] => [word(38, 8), word(46, 8)],
+        _ => [word(30, 4), word(24, 2)],
+    }
+}
+
+fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+    let link = ether(to, EtherAddr([2, 0, 0, 0, 1, 2]));
+    let mut bytes = match (source, destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            link.ip4(ip4().src(from).dst(to).ttl(64).udp(1024, 53).payload([0; 18])).bytes()
+        }
+        (from, to) => {
+            let [from, to] = [from, to].map(in_ipv6);
+            link.ip6(ip6().src(from).dst(to).hop_limit(64).raw(59, [0; 6])).bytes()
+        }
+    };
+    bytes.resize(FRAME, 0);
+    bytes
+}
+
+fn in_ipv6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
+fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
+    bpf::load(Hook::Xdp { flags: 0 }, program)
+}
+
+/// `R7` and `R8` = where the frame of `R6` begins and ends; it has so many bytes at least.
+fn load_frame(a: &mut Assembler, bytes: i32, if_not: Label) {
+    a.load(Size::Word, R7, R6, 0);
+    a.load(Size::Word, R8, R6, 4);
+    a.set(R2, R7);
+    a.compute(Add, R2, bytes);
+    a.jump_if(Above, R2, R8, if_not);
+}
+
+/// Drops and counts what arrives at an interface, as long as it lives.
+pub(super) struct Sink {
+    count: Words<1>,
+    _link: OwnedFd,
+}
+
+impl Sink {
+    /// Where frames have no descriptions of the kernel's yet, or where they have, for an interface of this thread's
+    /// namespace.
+    pub(super) fn new(interface: u32, is_by_xdp: bool) -> io::Result<Sink> {
+        let count = Words::new()?;
+        let mut a = Assembler::default();
+        a.value(R1, count.descriptor(), 0);
+        a.load(Size::Double, R2, R1, 0);
+        a.compute(Add, R2, 1);
+        a.store(Size::Double, R1, 0, R2);
+        a.set(R0, if is_by_xdp { DROP } else { TCX_DROP });
+        a.exit();
+        let hook = if is_by_xdp { Hook::Xdp { flags: 0 } } else { Hook::TcxIngress };
+        let program = bpf::load(hook, &a.finish().expect("it has no labels"))?;
+        Ok(Sink { count, _link: bpf::attach(&program, interface, hook)? })
+    }
+
+    /// Frames so far.
+    pub(super) fn count(&self) -> io::Result<u64> {
+        Ok(self.count.read()?[0])
+    }
+}
+
+/// A program that forwards by the kernel's own lookup, as the kernel's samples show it (xdp_fwd).
+pub(super) struct KernelLookup {
+    devices: DeviceMap,
+}
+
+/// Offsets of `struct bpf_fib_lookup` (linux/bpf.h), which is kept at the end of the stack.
+mod question {
+    pub(super) const BYTES: i16 = 64;
+    const fn at(offset: i16) -> i16 {
+        offset - BYTES
+    }
+    pub(super) const FAMILY: i16 = at(0);
+    pub(super) const PROTOCOL: i16 = at(1);
+    pub(super) const LENGTH: i16 = at(6);
+    pub(super) const INTERFACE: i16 = at(8);
+    pub(super) const FLOW: i16 = at(12);
+    pub(super) const SOURCE: i16 = at(16);
+    pub(super) const DESTINATION: i16 = at(32);
+    pub(super) const OWN_MAC: i16 = at(52);
+    pub(super) const MAC: i16 = at(58);
+}
+
+impl KernelLookup {
+    /// For frames that leave by an interface.
+    pub(super) fn new(to: u32) -> io::Result<KernelLookup> {
+        let devices = DeviceMap::new(INTERFACES)?;
+        devices.put(to, to)?;
+        Ok(KernelLookup { devices })
+    }
+
+    /// Puts it at an interface of this thread's namespace.
+    pub(super) fn attach(&self, interface: u32) -> io::Result<OwnedFd> {
+        bpf::attach(&load(&self.program(interface))?, interface, Hook::Xdp { flags: 0 })
+    }
+
+    /// What it does with frames from an interface.
+    pub(super) fn program(&self, interface: u32) -> Vec<Instruction> {
+        let mut a = Assembler::default();
+        let (pass, ipv6, ask) = (a.label(), a.label(), a.label());
+        a.set(R6, R1);
+        load_frame(&mut a, i32::from(IP) + 40, pass);
+        for at in (0..question::BYTES).step_by(8) {
+            a.store(Size::Double, R10, at - question::BYTES, 0);
+        }
+        a.store(Size::Word, R10, question::INTERFACE, interface as i32);
+        a.load(Size::Half, R1, R7, 12);
+        a.jump_if(Equal, R1, in_network_order(0x86dd), ipv6);
+        a.jump_if(NotEqual, R1, in_network_order(0x0800), pass);
+        ask_of_ipv4(&mut a, pass);
+        a.jump(ask);
+        a.place(ipv6);
+        ask_of_ipv6(&mut a, pass);
+        a.place(ask);
+        a.set(R1, R6);
+        a.set(R2, R10);
+        a.compute(Add, R2, -i32::from(question::BYTES));
+        a.set(R3, i32::from(question::BYTES));
+        a.set(R4, 0);
+        a.call(FIB_LOOKUP);
+        a.jump_if(NotEqual, R0, 0, pass);
+        age(&mut a);
+        for (size, from, to) in [
+            (Size::Half, question::MAC, 0),
+            (Size::Word, question::MAC + 2, 2),
+            (Size::Word, question::OWN_MAC, 6),
+            (Size::Half, question::OWN_MAC + 4, 10),
+        ] {
+            a.load(size, R1, R10, from);
+            a.store(size, R7, to, R1);
+        }
+        a.map(R1, self.devices.descriptor());
+        a.load(Size::Word, R2, R10, question::INTERFACE);
+        a.set(R3, 0);
+        a.call(REDIRECT_MAP);
+        a.exit();
+        a.place(pass);
+        a.set(R0, PASS);
+        a.exit();
+        a.finish().expect("all labels are placed")
+    }
+}
+
+/// Copies from the header to the question.
+fn copy(a: &mut Assembler, parts: &[(Size, i16, i16)]) {
+    for (size, from, to) in parts {
+        a.load(*size, R1, R7, IP + from);
+        a.store(*size, R10, *to, R1);
+    }
+}
+
+fn ask_of_ipv4(a: &mut Assembler, pass: Label) {
+    a.store(Size::Byte, R10, question::FAMILY, libc::AF_INET);
+    a.load(Size::Byte, R1, R7, IP + 8);
+    a.jump_if(AtMost, R1, 1, pass);
+    let addresses = [(Size::Word, 12, question::SOURCE), (Size::Word, 16, question::DESTINATION)];
+    copy(a, &[(Size::Byte, 1, question::FLOW), (Size::Byte, 9, question::PROTOCOL)]);
+    copy(a, &addresses);
+    ask_of_length(a, 2);
+}
+
+fn ask_of_ipv6(a: &mut Assembler, pass: Label) {
+    a.store(Size::Byte, R10, question::FAMILY, libc::AF_INET6);
+    a.load(Size::Byte, R1, R7, IP + 7);
+    a.jump_if(AtMost, R1, 1, pass);
+    copy(a, &[(Size::Byte, 6, question::PROTOCOL)]);
+    for half in [0, 8] {
+        copy(a, &[(Size::Double, 8 + half, question::SOURCE + half)]);
+        copy(a, &[(Size::Double, 24 + half, question::DESTINATION + half)]);
+    }
+    ask_of_length(a, 4);
+}
+
+fn ask_of_length(a: &mut Assembler, at: i16) {
+    a.load(Size::Half, R1, R7, IP + at);
+    a.swap(R1, 16);
+    a.store(Size::Half, R10, question::LENGTH, R1);
+}
+
+/// Takes one from the time to live, or the hop limit.
+fn age(a: &mut Assembler) {
+    let (ipv6, done, no_carry) = (a.label(), a.label(), a.label());
+    a.load(Size::Half, R1, R7, 12);
+    a.jump_if(Equal, R1, in_network_order(0x86dd), ipv6);
+    a.load(Size::Byte, R1, R7, IP + 8);
+    a.compute(Subtract, R1, 1);
+    a.store(Size::Byte, R7, IP + 8, R1);
+    a.load(Size::Half, R1, R7, IP + 10);
+    a.swap(R1, 16);
+    a.compute(Add, R1, 0x0100);
+    a.jump_if(Below, R1, 0xffff, no_carry);
+    a.compute(Add, R1, 1);
+    a.place(no_carry);
+    a.swap(R1, 16);
+    a.store(Size::Half, R7, IP + 10, R1);
+    a.jump(done);
+    a.place(ipv6);
+    a.load(Size::Byte, R1, R7, IP + 7);
+    a.compute(Subtract, R1, 1);
+    a.store(Size::Byte, R7, IP + 7, R1);
+    a.place(done);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_wire::checksum;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn what_is_a_frames_own_are_its_destination_and_the_checksum_that_goes_with_it() {
+        let mac = EtherAddr([2, 0, 0, 0, 0, 1]);
+        let from: Ipv4Addr = "198.18.0.2".parse().unwrap();
+        let of = |to: &str| frame(mac, from.into(), to.parse().unwrap());
+        let (mut one, other) = (of("192.0.2.1"), of("203.0.113.77"));
+        let [address, sum] = entry(&other);
+        one[30..34].copy_from_slice(&address.to_ne_bytes()[..4]);
+        one[24..26].copy_from_slice(&sum.to_ne_bytes()[..2]);
+        assert_eq!((one[14..34].to_vec(), one.len()), (other[14..34].to_vec(), FRAME));
+        assert_eq!(checksum::sum(&one[14..34]), 0xffff);
+        let [one, other] = ["2001:db8::1", "2001:db8:1:2:3:4:5:6"]
+            .map(|to| frame(mac, "2001:2::2".parse().unwrap(), to.parse().unwrap()));
+        let own = entry(&other).map(u64::to_ne_bytes).concat();
+        assert_eq!((own.as_slice(), &one[..38]), (&other[38..54], &other[..38]));
+    }
+}
