@@ -5,7 +5,6 @@ mod support;
 
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
-use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
