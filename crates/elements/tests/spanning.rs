@@ -1,8 +1,5 @@
 //! Switches of one router in a ring: their spanning tree by the router's own clock.
-use artery_elements::CLASSES;
-use artery_engine::router::{Router, Settings};
-use artery_engine::{Sink, Time};
-use artery_lang::{Options, Sources, check, compile};
+mod simulated;
 
 /// Three switches in a ring, each with a host behind its third port: the first sends a frame to all after a time.
 const RING: &str = "
@@ -20,31 +17,18 @@ b[2] -> at_b :: Classifier(12/0800, -) -> got_b :: Counter -> Discard; at_b[1] -
 c[2] -> at_c :: Classifier(12/0800, -) -> got_c :: Counter -> Discard; at_c[1] -> Discard;
 ";
 
-fn run(text: &str) -> String {
-    let mut sources = Sources::default();
-    let file = sources.add("test", text);
-    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
-    let (processing, more) = check(&ir, &CLASSES);
-    diagnostics.extend(more);
-    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
-    let settings = Settings {
-        chatter: Sink::buffer(),
-        output: Sink::buffer(),
-        frames: (1024, 4),
-        simulated: Some(Time::new(1_000_000_000, 0)),
-        ..Settings::default()
-    };
-    let router = Router::build(&ir, &processing, CLASSES, settings.clone());
-    router.unwrap_or_else(|problems| panic!("{problems:?}")).start().wait().expect("no worker panics");
-    assert_eq!(settings.chatter.take(), "");
-    settings.output.take()
+/// What a router prints that says nothing besides.
+fn printed(text: &str) -> String {
+    let (printed, said) = simulated::run(text);
+    assert_eq!(said, "");
+    printed
 }
 
 #[test]
 fn a_ring_in_one_router_converges_within_a_second_with_one_port_held_back() {
     let script = "Script(wait 0.95, print $(a.show), print $(b.show), print $(c.show), wait 1s, print $(got_b.count), \
                   print $(got_c.count), stop)";
-    let said = run(&format!("{RING}{script}"));
+    let said = printed(&format!("{RING}{script}"));
     let of = |what: &str| said.lines().filter(|line| line.contains(what)).count();
     assert_eq!(
         (of(" discarding role alternate"), of(" discarding "), of(" forwarding ")),

@@ -1,0 +1,26 @@
+//! Whole routers in simulated time.
+use artery_elements::CLASSES;
+use artery_engine::router::{Router, Settings};
+use artery_engine::{Sink, Time};
+use artery_lang::{Options, Sources, check, compile};
+
+/// Runs a configuration to its end in simulated time; gives what was printed and what was said.
+#[track_caller]
+pub(crate) fn run(text: &str) -> (String, String) {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
+    let (processing, more) = check(&ir, &CLASSES);
+    diagnostics.extend(more);
+    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
+    let settings = Settings {
+        chatter: Sink::buffer(),
+        output: Sink::buffer(),
+        frames: (1024, 4),
+        simulated: Some(Time::new(1_000_000_000, 0)),
+        ..Settings::default()
+    };
+    let router = Router::build(&ir, &processing, CLASSES, settings.clone());
+    router.unwrap_or_else(|problems| panic!("{problems:?}")).start().wait().expect("no worker panics");
+    (settings.output.take(), settings.chatter.take())
+}
