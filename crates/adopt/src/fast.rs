@@ -1,6 +1,6 @@
 //! Forwarding in the kernel's hooks, XDP's and tc's: plain IPv4 and IPv6, by a FIB in arrays that the program and this process share.
 //!
-//! [`decide`] says what becomes of a frame. The program in [`program`] is the same once more, for the kernel; a test
+//! [`decide`] says what becomes of a frame. Programs are the same once more, for the kernel; a test
 //! runs both on random frames. Whatever is not plain forwarding goes to the kernel untouched, for a [`Reason`] that is
 //! counted: what is for this machine, ARP, ND, multicast, options, what is too big, whose neighbor is not known, and
 //! all that the kernel would answer. So the kernel needs to know nothing, and nothing is lost when the program goes.
@@ -22,5 +22,4 @@ pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
 pub use layout::{Flags, Group, Hop, PortRecord, Reason};
 pub use memory::{Counters, Memory, NoMemory, PortCounters};
-pub use program::{At, program};
 pub use routes::NoFib;

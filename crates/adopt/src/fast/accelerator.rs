@@ -4,7 +4,7 @@ use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
-use super::program::{At, Fibs, nothing, program_with};
+use super::program::{At, Fibs, nothing, program};
 use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
@@ -359,7 +359,7 @@ impl Accelerator {
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
         let capture = self.capture.as_ref();
-        program_with(&self.memory, &fibs, mode.at(), port, capture, mode.door())
+        program(&self.memory, &fibs, mode.at(), port, capture, mode.door())
     }
 
     fn replace_programs(&self) -> Result<(), Error> {

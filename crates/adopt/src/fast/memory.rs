@@ -13,7 +13,7 @@ const SLACK: usize = 4096;
 
 /// Arrays by name, made as they are asked for.
 #[derive(Debug, Default)]
-pub struct Arrays(Mutex<Vec<(&'static str, Array)>>);
+pub(super) struct Arrays(Mutex<Vec<(&'static str, Array)>>);
 
 impl Arrays {
     /// The number by which programs name an array.

@@ -25,7 +25,7 @@ const fn in_network_order(number: u16) -> i32 {
 
 /// The hook that a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub(super) enum At {
     /// Before the kernel has made a frame its own (`struct xdp_md`). Frames must be whole: what their sender left to a
     /// card, checksums and the cutting into segments, is lost.
     Xdp,
@@ -51,15 +51,15 @@ impl At {
 }
 
 /// The FIBs that a program looks into, as their storages name their arrays.
-pub struct Fibs<'a> {
+pub(super) struct Fibs<'a> {
     /// Of IPv4, in the narrow form of the fast layout.
-    pub ipv4: &'a Arrays,
+    pub(super) ipv4: &'a Arrays,
     /// Bytes that its run lists have room for: a power of two.
-    pub list_bytes: u32,
+    pub(super) list_bytes: u32,
     /// Of IPv6.
-    pub ipv6: &'a Arrays,
+    pub(super) ipv6: &'a Arrays,
     /// Bytes that its words have room for: a power of two.
-    pub fib6_bytes: u32,
+    pub(super) fib6_bytes: u32,
 }
 
 /// What is kept on the stack, from its end.
@@ -129,14 +129,9 @@ pub(super) fn nothing(at: At) -> Vec<Instruction> {
     a.finish().expect("it has no labels")
 }
 
-/// The program for a hook of a port.
-pub fn program(memory: &Memory, fibs: &Fibs<'_>, at: At, port: u32) -> Vec<Instruction> {
-    program_with(memory, fibs, at, port, None, None)
-}
-
-/// The same, which makes copies of frames besides if there is room for them. If there is a `door`, the index of an interface,
-/// what would be forwarded goes there, as it came.
-pub(super) fn program_with(
+/// The program for a hook of a port. It makes copies of frames besides if there is room for them. If there is a `door`, the
+/// index of an interface, what would be forwarded goes there, as it came.
+pub(super) fn program(
     memory: &Memory,
     fibs: &Fibs<'_>,
     at: At,

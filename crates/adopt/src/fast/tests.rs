@@ -8,7 +8,7 @@ use artery_wire::{EtherAddr, checksum};
 use capture::{Capture, SLOTS};
 use layout::{own_bit_v4, own_bit_v6};
 use memory::Arrays;
-use program::Fibs;
+use program::{At, Fibs};
 use std::sync::Arc;
 
 const XDP_PASS: u32 = 2;
@@ -169,7 +169,7 @@ impl Rig {
         let load = |at, hook| {
             let load = |port| {
                 let capture = capture.as_ref();
-                let instructions = program::program_with(&memory, &fibs, at, port, capture, None);
+                let instructions = program::program(&memory, &fibs, at, port, capture, None);
                 let refusal = || bpf::verdict(hook, &instructions);
                 bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
             };
