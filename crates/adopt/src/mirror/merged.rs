@@ -9,12 +9,12 @@ use super::sink::Told;
 use super::table::{Candidate, Choice, Table};
 use super::{Sink, WayId};
 use artery_table::Prefix;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// The tables of a family, and in which order they are asked.
 #[derive(Debug)]
 pub(super) struct Merged<A: Told> {
-    tables: HashMap<u32, Table<A>>,
+    tables: BTreeMap<u32, Table<A>>,
     plan: Plan<A>,
     /// The number of the dump that runs or was the last.
     stamp: u8,
@@ -40,7 +40,7 @@ const AT_ONCE: usize = if cfg!(test) { 3 } else { 4096 };
 
 impl<A: Told> Default for Merged<A> {
     fn default() -> Merged<A> {
-        Merged { tables: HashMap::new(), plan: Plan::default(), stamp: 0, touched: None, sweep: None }
+        Merged { tables: BTreeMap::new(), plan: Plan::default(), stamp: 0, touched: None, sweep: None }
     }
 }
 
@@ -75,20 +75,21 @@ impl<A: Told> Merged<A> {
         self.set(table, prefix, candidates, paths, sink);
     }
 
-    fn set(
+    /// Gives a prefix of a table these routes, which a dump has found and no others. Returns those that it had until now
+    /// if that is news.
+    pub(super) fn set(
         &mut self,
         id: u32,
         prefix: Prefix<A>,
         candidates: &[Candidate],
         paths: &Paths,
         sink: &mut dyn Sink,
-    ) {
-        let table = self.tables.entry(id).or_default();
-        let before = table.choice(prefix, paths);
-        table.set(prefix, candidates, self.stamp, paths);
-        if table.choice(prefix, paths) != before {
+    ) -> Option<Vec<Candidate>> {
+        let change = self.tables.entry(id).or_default().set(prefix, candidates, self.stamp, paths)?;
+        if change.is_felt {
             self.spread(id, prefix, paths, sink);
         }
+        Some(change.before)
     }
 
     /// Tells anew all that depends on a prefix of a table.
@@ -205,24 +206,6 @@ impl<A: Told> Merged<A> {
     /// Whether a prefix has changed since the dump began, so that what it finds may be older.
     pub(super) fn is_touched(&self, table: u32, prefix: Prefix<A>) -> bool {
         self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, prefix)))
-    }
-
-    /// A dump has found just these routes of a prefix; says whether that is news.
-    pub(super) fn found(
-        &mut self,
-        id: u32,
-        prefix: Prefix<A>,
-        candidates: &[Candidate],
-        paths: &Paths,
-        sink: &mut dyn Sink,
-    ) -> bool {
-        let table = self.tables.entry(id).or_default();
-        if table.has_just(prefix, candidates) {
-            table.confirm(prefix, self.stamp);
-            return false;
-        }
-        self.set(id, prefix, candidates, paths, sink);
-        true
     }
 
     /// Looks at some more prefixes when a dump is over, and returns those of them that it did not find; none when all were

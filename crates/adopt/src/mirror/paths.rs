@@ -2,6 +2,7 @@
 use super::world::{Outcome, World};
 use super::{Sink, Way, WayId};
 use crate::kernel::{Family, Path, RouteKind};
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The number of a path.
@@ -25,33 +26,43 @@ struct Kept {
     outcome: Outcome,
 }
 
+/// The number of each path of a family. All routes are looked up here, so that hashes are quick ones.
+type Numbers = HashMap<Path, PathId, RandomState>;
+
 /// All paths.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     kept: Vec<Option<Kept>>,
-    numbers: HashMap<(Family, Path), PathId>,
+    numbers4: Numbers,
+    numbers6: Numbers,
     free: VecDeque<PathId>,
 }
 
 impl Paths {
     /// The number of a path, which is used once more from now on.
-    pub(super) fn take(&mut self, family: Family, path: Path, world: &World, sink: &mut dyn Sink) -> PathId {
-        let key = (family, path);
-        if let Some(&id) = self.numbers.get(&key) {
+    pub(super) fn take(&mut self, family: Family, path: &Path, world: &World, sink: &mut dyn Sink) -> PathId {
+        if let Some(&id) = self.numbers(family).get(path) {
             self.entry_mut(id).uses += 1;
             return id;
         }
-        let outcome = world.outcome(family, &key.1);
+        let outcome = world.outcome(family, path);
         let id = self.free.pop_front().unwrap_or(self.kept.len() as PathId);
         if id as usize == self.kept.len() {
             self.kept.push(None);
         }
-        if let (Outcome::Way(way), false) = (&outcome, is_always_the_kernels(&key.1)) {
+        if let (Outcome::Way(way), false) = (&outcome, is_always_the_kernels(path)) {
             sink.way(WayId(id + 1), Some(way));
         }
-        self.numbers.insert(key.clone(), id);
-        self.kept[id as usize] = Some(Kept { key, uses: 1, outcome });
+        self.numbers(family).insert(path.clone(), id);
+        self.kept[id as usize] = Some(Kept { key: (family, path.clone()), uses: 1, outcome });
         id
+    }
+
+    fn numbers(&mut self, family: Family) -> &mut Numbers {
+        match family {
+            Family::V4 => &mut self.numbers4,
+            Family::V6 => &mut self.numbers6,
+        }
     }
 
     /// A path is used once less.
@@ -61,10 +72,11 @@ impl Paths {
         if entry.uses > 0 {
             return;
         }
-        let Kept { key, .. } = self.kept[id as usize].take().expect("it was there a line before");
-        self.numbers.remove(&key);
+        let Kept { key: (family, path), .. } =
+            self.kept[id as usize].take().expect("it was there a line before");
+        self.numbers(family).remove(&path);
         self.free.push_back(id);
-        if !is_always_the_kernels(&key.1) {
+        if !is_always_the_kernels(&path) {
             sink.way(WayId(id + 1), None);
         }
     }
@@ -139,7 +151,7 @@ impl Paths {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.numbers.len()
+        self.numbers4.len() + self.numbers6.len()
     }
 }
 

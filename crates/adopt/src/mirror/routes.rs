@@ -68,7 +68,7 @@ impl<A: Told> Tables<'_, A> {
             if rest.hops.is_empty() {
                 after.remove(at);
             } else {
-                after[at].path = self.paths.take(route.family, rest, self.world, self.sink);
+                after[at].path = self.paths.take(route.family, &rest, self.world, self.sink);
                 before.push(after[at]);
             }
         } else {
@@ -83,10 +83,8 @@ impl<A: Told> Tables<'_, A> {
         if self.merged.is_touched(table, prefix) {
             return;
         }
-        let old = self.merged.candidates(table, prefix);
         let new: Vec<Candidate> = routes.iter().map(|route| self.candidate(route)).collect();
-        let is_news = self.merged.found(table, prefix, &new, self.paths, self.sink);
-        let unused = if is_news { old } else { new };
+        let unused = self.merged.set(table, prefix, &new, self.paths, self.sink).unwrap_or(new);
         unused.iter().for_each(|candidate| self.paths.release(candidate.path, self.sink));
     }
 
@@ -109,10 +107,10 @@ impl<A: Told> Tables<'_, A> {
     }
 
     fn candidate(&mut self, route: &Route) -> Candidate {
-        let path = self.world.without_known_states(route.family, route.path.clone());
+        let path = self.world.without_known_states(route.family, &route.path);
         Candidate {
             priority: route.priority,
-            path: self.paths.take(route.family, path, self.world, self.sink),
+            path: self.paths.take(route.family, &path, self.world, self.sink),
             tos: route.tos,
             preference: preference(route.preference),
             has_source: route.source_len > 0,

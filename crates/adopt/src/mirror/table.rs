@@ -2,6 +2,7 @@
 use super::paths::{PathId, Paths, Standing};
 use crate::kernel::Family;
 use artery_table::{Address, Prefix};
+use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -44,20 +45,35 @@ impl Entry {
     }
 }
 
+/// What has become of the routes of a prefix.
+pub(super) struct Change {
+    /// Those that it had.
+    pub(super) before: Vec<Candidate>,
+    /// Whether other is done now with packets to just this prefix.
+    pub(super) is_felt: bool,
+}
+
+impl Change {
+    fn between<A: Address>(old: Option<&Entry>, new: Option<&Entry>, paths: &Paths) -> Change {
+        let chosen = |entry: Option<&Entry>| choose(entry?, family::<A>(), paths);
+        let is_felt = chosen(old) != chosen(new);
+        Change { before: old.map_or(Vec::new(), |old| old.all().copied().collect()), is_felt }
+    }
+}
+
 /// A table.
 #[derive(Debug)]
 pub(super) struct Table<A: Address> {
     entries: BTreeMap<Prefix<A>, Entry>,
-    /// How many prefixes there are of each length.
-    lengths: Vec<u32>,
+    /// How many prefixes there are of a length; of others there are none.
+    lengths: BTreeMap<u8, u32>,
     /// Prefixes with a route that throws.
     throws: BTreeSet<Prefix<A>>,
 }
 
 impl<A: Address> Default for Table<A> {
     fn default() -> Table<A> {
-        let lengths = vec![0; usize::from(A::BITS) + 1];
-        Table { entries: BTreeMap::new(), lengths, throws: BTreeSet::new() }
+        Table { entries: BTreeMap::new(), lengths: BTreeMap::new(), throws: BTreeSet::new() }
     }
 }
 
@@ -72,42 +88,52 @@ impl<A: Address> Table<A> {
         self.entries.get(&prefix).map_or(Vec::new(), |entry| entry.all().copied().collect())
     }
 
-    /// Whether a prefix has just these routes.
-    pub(super) fn has_just(&self, prefix: Prefix<A>, candidates: &[Candidate]) -> bool {
-        match self.entries.get(&prefix) {
-            Some(entry) => entry.all().eq(candidates),
-            None => candidates.is_empty(),
-        }
-    }
-
-    /// Gives a prefix these routes, found by a dump or told since.
-    pub(super) fn set(&mut self, prefix: Prefix<A>, candidates: &[Candidate], stamp: u8, paths: &Paths) {
+    /// Gives a prefix these routes, found by a dump or told since. None if it had just them; then it is noted that they
+    /// were found.
+    pub(super) fn set(
+        &mut self,
+        prefix: Prefix<A>,
+        candidates: &[Candidate],
+        stamp: u8,
+        paths: &Paths,
+    ) -> Option<Change> {
         let Some((&first, others)) = candidates.split_first() else {
-            return self.remove(prefix);
+            return self.remove(prefix, paths);
         };
         let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
-        if self.entries.insert(prefix, Entry { first, stamp, others }).is_none() {
-            self.lengths[usize::from(prefix.len())] += 1;
-        }
+        let entry = Entry { first, stamp, others };
+        let (old, new) = match self.entries.entry(prefix) {
+            Place::Occupied(place) => {
+                let kept = place.into_mut();
+                if kept.all().eq(candidates) {
+                    kept.stamp = stamp;
+                    return None;
+                }
+                (Some(std::mem::replace(kept, entry)), kept)
+            }
+            Place::Vacant(place) => {
+                *self.lengths.entry(prefix.len()).or_default() += 1;
+                (None, place.insert(entry))
+            }
+        };
         if candidates.iter().any(|candidate| paths.standing(candidate.path) == Standing::Throws) {
             self.throws.insert(prefix);
         } else if !self.throws.is_empty() {
             self.throws.remove(&prefix);
         }
+        Some(Change::between::<A>(old.as_ref(), Some(new), paths))
     }
 
-    fn remove(&mut self, prefix: Prefix<A>) {
-        if self.entries.remove(&prefix).is_some() {
-            self.lengths[usize::from(prefix.len())] -= 1;
-        }
+    fn remove(&mut self, prefix: Prefix<A>, paths: &Paths) -> Option<Change> {
+        let old = self.entries.remove(&prefix)?;
         self.throws.remove(&prefix);
-    }
-
-    /// Notes that a dump has found the routes of a prefix as they are.
-    pub(super) fn confirm(&mut self, prefix: Prefix<A>, stamp: u8) {
-        if let Some(entry) = self.entries.get_mut(&prefix) {
-            entry.stamp = stamp;
+        if let Place::Occupied(mut count) = self.lengths.entry(prefix.len()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
+        Some(Change::between::<A>(Some(&old), None, paths))
     }
 
     /// All prefixes behind one, or from the first on, with the stamp of the dump that found them last.
@@ -147,7 +173,7 @@ impl<A: Address> Table<A> {
 
     /// The longest prefix that covers this one, or is it, and by which something is done.
     pub(super) fn longest(&self, prefix: Prefix<A>, paths: &Paths) -> Option<(Prefix<A>, Choice)> {
-        (0..=prefix.len()).rev().filter(|&len| self.lengths[usize::from(len)] > 0).find_map(|len| {
+        self.lengths.range(..=prefix.len()).rev().find_map(|(&len, _)| {
             let covering = Prefix::of(prefix.first(), len);
             Some((covering, self.choice(covering, paths)?))
         })

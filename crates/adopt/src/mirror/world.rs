@@ -2,6 +2,7 @@
 use super::{Hop, Way};
 use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
 use artery_table::router::ReversePath;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The number of what is set for all interfaces (NETCONFA_IFINDEX_ALL).
@@ -83,12 +84,16 @@ impl World {
 
     /// Takes from a path what it says of interfaces that is known better here. What the kernel passes over while its
     /// interface is up, it does for another reason, which only the next dump tells the end of.
-    pub(super) fn without_known_states(&self, family: Family, mut path: Path) -> Path {
+    pub(super) fn without_known_states<'a>(&self, family: Family, path: &'a Path) -> Cow<'a, Path> {
+        if !path.hops.iter().any(|hop| hop.is_dead || hop.is_without_carrier) {
+            return Cow::Borrowed(path);
+        }
+        let mut path = path.clone();
         for hop in &mut path.hops {
             hop.is_without_carrier = false;
             hop.is_dead &= self.is_alive(family, hop.link);
         }
-        path
+        Cow::Owned(path)
     }
 
     /// What a path comes to.
