@@ -20,6 +20,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::thread;
 
 /// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
 const GENERIC: u32 = 1 << 1;
@@ -350,10 +351,6 @@ impl Accelerator {
         Some(self.assemble(*port, *mode))
     }
 
-    fn load(&self, port: u32, mode: Mode) -> io::Result<OwnedFd> {
-        bpf::load(mode.hook(), &self.assemble(port, mode))
-    }
-
     fn assemble(&self, port: u32, mode: Mode) -> Vec<Instruction> {
         let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
             (&self.ipv4.current, &self.ipv6.current);
@@ -362,11 +359,20 @@ impl Accelerator {
         program(&self.memory, &fibs, mode.at(), port, capture, mode.door())
     }
 
+    /// Gives each interface its program anew. They are loaded side by side, as the kernel checks each for a tenth of a second.
     fn replace_programs(&self) -> Result<(), Error> {
-        for (link, attached) in &self.attached {
-            let refused = |error| Error::Program(*link, error);
-            let program = self.load(attached.port, attached.mode).map_err(refused)?;
-            bpf::replace(&attached.link, &program).map_err(refused)?;
+        let assembled =
+            |attached: &Attached| (attached.mode.hook(), self.assemble(attached.port, attached.mode));
+        let programs: Vec<_> = self.attached.values().map(assembled).collect();
+        let loaded = thread::scope(|scope| {
+            let load = |(hook, program)| scope.spawn(move || bpf::load(hook, program));
+            let loading: Vec<_> = programs.iter().map(|(hook, program)| load((*hook, program))).collect();
+            let ended = loading.into_iter().map(|thread| thread.join().expect("loading does not panic"));
+            ended.collect::<Vec<io::Result<OwnedFd>>>()
+        });
+        for ((link, attached), program) in self.attached.iter().zip(loaded) {
+            let replaced = program.and_then(|program| bpf::replace(&attached.link, &program));
+            replaced.map_err(|error| Error::Program(*link, error))?;
         }
         Ok(())
     }
