@@ -1,0 +1,460 @@
+use super::*;
+use crate::neighbor::protocol::testing::{A, B, Life, ms, secs};
+use proptest::prelude::*;
+
+const YES: Option<bool> = Some(true);
+const NO: Option<bool> = Some(false);
+
+fn na(solicited: bool, overrides: bool) -> HeardKind {
+    HeardKind::Advertisement { solicited, overrides }
+}
+
+fn unknown() -> Life<NdProtocol> {
+    Life::new(NdProtocol::default())
+}
+
+/// A neighbor with the address A that came to a state by the usual way, and an empty log.
+fn life(state: State) -> Life<NdProtocol> {
+    let mut life = unknown();
+    life.packet();
+    if state != State::Incomplete {
+        life.hear(A, na(state == State::Reachable, true));
+    }
+    if matches!(state, State::Delay | State::Probe | State::Unreachable) {
+        life.packet();
+    }
+    if state == State::Probe {
+        life.run_to(secs(5));
+    }
+    if state == State::Unreachable {
+        life.run_to(secs(8));
+    }
+    assert_eq!(life.state(), Some(state));
+    life.log.clear();
+    life
+}
+
+/// What a message does to a neighbor in a state: where it is then, its link address, and the effects.
+fn after(state: State, link: Option<EtherAddr>, kind: HeardKind) -> (State, Option<EtherAddr>, Vec<Effect>) {
+    let mut life = life(state);
+    let effects = life.event(Event::Heard(Heard { link, kind, router: None }));
+    (life.entry().state, life.entry().usable(), effects)
+}
+
+const KNOWN: [State; 5] = [State::Reachable, State::Stale, State::Delay, State::Probe, State::Unreachable];
+const MOVED: Effect = Effect::Moved { from: A, to: B };
+
+// No entry.
+
+#[test]
+fn none_on_send_becomes_incomplete_and_asks_all() {
+    let mut life = unknown();
+    assert_eq!(life.packet(), [Effect::Ask(Ask::Everyone)]);
+    assert_eq!(life.state(), Some(State::Incomplete));
+}
+
+#[test]
+fn none_on_a_solicitation_for_us_with_a_link_address_becomes_stale() {
+    let nd = NdProtocol::default();
+    let heard = Heard { link: Some(A), kind: HeardKind::Solicitation, router: None };
+    assert!(nd.may_create(&heard, true) && !nd.may_create(&heard, false));
+    assert!(!nd.may_create(&Heard { link: None, ..heard }, true));
+    let mut life = unknown();
+    life.entry = Some(Entry::new());
+    assert_eq!(life.hear(A, HeardKind::Solicitation), [Effect::Resolved]);
+    assert_eq!(life.state(), Some(State::Stale));
+}
+
+#[test]
+fn none_on_an_advertisement_stays_none_in_hosts_and_becomes_stale_in_routers() {
+    let router = NdProtocol::default();
+    let host = NdProtocol { settings: NdSettings { learns_unsolicited: false, ..Default::default() } };
+    for (solicited, overrides) in [(true, true), (true, false), (false, true), (false, false)] {
+        let heard = Heard { link: Some(A), kind: na(solicited, overrides), router: YES };
+        assert!(router.may_create(&heard, true) && !host.may_create(&heard, true));
+        assert!(!router.may_create(&heard, false));
+        assert!(!router.may_create(&Heard { link: None, ..heard }, true));
+        let mut life = unknown();
+        life.entry = Some(Entry::new());
+        assert_eq!(life.event(Event::Heard(heard)), [Effect::Resolved]);
+        assert_eq!((life.state(), life.entry().is_router), (Some(State::Stale), true));
+    }
+}
+
+// INCOMPLETE.
+
+#[test]
+fn incomplete_on_send_waits() {
+    assert_eq!(life(State::Incomplete).packet(), []);
+}
+
+#[test]
+fn incomplete_on_timer_asks_three_times_in_all_then_packets_fail_and_it_ends() {
+    let mut life = unknown();
+    life.packet();
+    life.run_to(secs(9));
+    assert_eq!(life.asks(), [0, 1, 2].map(|at| (secs(at), Ask::Everyone)));
+    let end = [Effect::Unreachable, Effect::Deleted].map(|effect| (secs(3), effect));
+    assert_eq!(life.log[3..], end);
+    assert_eq!(life.state(), None);
+}
+
+#[test]
+fn incomplete_on_an_answer_becomes_reachable() {
+    for overrides in [false, true] {
+        let reached = (State::Reachable, Some(A), vec![Effect::Resolved]);
+        assert_eq!(after(State::Incomplete, Some(A), na(true, overrides)), reached);
+    }
+}
+
+#[test]
+fn incomplete_on_an_advertisement_that_answers_nothing_becomes_stale() {
+    for overrides in [false, true] {
+        let stale = (State::Stale, Some(A), vec![Effect::Resolved]);
+        assert_eq!(after(State::Incomplete, Some(A), na(false, overrides)), stale);
+    }
+}
+
+#[test]
+fn incomplete_on_an_advertisement_without_link_address_changes_in_nothing() {
+    let mut life = life(State::Incomplete);
+    let before = life.entry().clone();
+    life.event(Event::Heard(Heard { link: None, kind: na(true, true), router: YES }));
+    assert_eq!(life.entry(), &before);
+}
+
+#[test]
+fn incomplete_on_a_solicitation_becomes_stale() {
+    let stale = (State::Stale, Some(A), vec![Effect::Resolved]);
+    assert_eq!(after(State::Incomplete, Some(A), HeardKind::Solicitation), stale);
+    let incomplete = (State::Incomplete, None, vec![]);
+    assert_eq!(after(State::Incomplete, None, HeardKind::Solicitation), incomplete);
+}
+
+// On send.
+
+#[test]
+fn reachable_on_send_stays() {
+    let mut life = life(State::Reachable);
+    assert_eq!((life.packet(), life.state()), (vec![], Some(State::Reachable)));
+    assert!(!life.entry().wants_report());
+}
+
+#[test]
+fn stale_on_send_becomes_delay_and_asks_nobody() {
+    let mut life = life(State::Stale);
+    assert!(life.entry().wants_report());
+    assert_eq!((life.packet(), life.state()), (vec![], Some(State::Delay)));
+    assert_eq!(life.entry().deadline, Some(secs(5)));
+}
+
+#[test]
+fn delay_and_probe_on_send_go_on_as_they_are() {
+    for state in [State::Delay, State::Probe] {
+        let mut life = life(state);
+        let before = life.entry().clone();
+        assert_eq!(life.packet(), []);
+        assert_eq!(life.entry(), &before);
+        assert_eq!(life.entry().usable(), Some(A));
+    }
+}
+
+#[test]
+fn unreachable_on_send_stays_in_use_and_lives_on() {
+    let mut life = life(State::Unreachable);
+    life.now += ms(300);
+    assert_eq!((life.packet(), life.state()), (vec![], Some(State::Unreachable)));
+    assert_eq!(life.entry().usable(), Some(A));
+    assert_eq!(life.entry().expires, Some(life.now + secs(600)));
+    assert!(life.entry().wants_report());
+}
+
+// On timer.
+
+#[test]
+fn reachable_becomes_stale_after_fifteen_to_forty_five_seconds_not_always_the_same() {
+    let mut life = unknown();
+    life.packet();
+    let (mut least, mut most) = (secs(100), secs(0));
+    for _ in 0..1000 {
+        life.hear(A, na(true, true));
+        let time = life.entry().deadline.unwrap() - life.now;
+        (least, most) = (least.min(time), most.max(time));
+    }
+    assert!((secs(15)..secs(16)).contains(&least), "{least:?}");
+    assert!((secs(44)..=secs(45)).contains(&most), "{most:?}");
+    life.run_to(life.entry().deadline.unwrap());
+    assert_eq!((life.state(), life.entry().usable()), (Some(State::Stale), Some(A)));
+}
+
+#[test]
+fn stale_on_timer_ends_after_a_day_or_begins_to_doubt_if_it_was_used() {
+    let mut idle = life(State::Stale);
+    idle.run_to(secs(86_399));
+    assert_eq!(idle.state(), Some(State::Stale));
+    idle.run_to(secs(86_400));
+    assert_eq!(idle.log, [(secs(86_400), Effect::Expired)]);
+    let mut used = life(State::Stale);
+    used.now = secs(86_400);
+    assert_eq!((used.timer(true), used.state()), (vec![], Some(State::Delay)));
+}
+
+#[test]
+fn delay_on_timer_becomes_probe_and_asks_the_neighbor() {
+    let mut life = life(State::Delay);
+    life.run_to(secs(5));
+    assert_eq!((life.asks(), life.state()), (vec![(secs(5), Ask::Unicast(A))], Some(State::Probe)));
+}
+
+#[test]
+fn probe_on_timer_asks_three_times_in_all_then_all_are_asked_and_packets_still_go() {
+    let mut life = life(State::Delay);
+    life.run_to(secs(8));
+    assert_eq!(life.asks()[..3], [5, 6, 7].map(|at| (secs(at), Ask::Unicast(A))));
+    let rest = [Effect::Unreachable, Effect::Ask(Ask::Everyone)].map(|effect| (secs(8), effect));
+    assert_eq!(life.log[3..], rest);
+    assert_eq!((life.state(), life.entry().usable()), (Some(State::Unreachable), Some(A)));
+}
+
+#[test]
+fn probe_on_timer_ends_where_the_unreachable_are_not_kept() {
+    let mut life = life(State::Delay);
+    life.protocol.settings.keeps_unreachable = false;
+    life.run_to(secs(60));
+    let end = [Effect::Unreachable, Effect::Deleted].map(|effect| (secs(8), effect));
+    assert_eq!((&life.log[3..], life.state()), (&end[..], None));
+}
+
+#[test]
+fn unreachable_on_timer_asks_all_ever_more_seldom_but_once_a_minute() {
+    let mut life = life(State::Unreachable);
+    life.uses = true;
+    life.run_to(secs(3600));
+    assert!(life.asks().iter().all(|&(_, to)| to == Ask::Everyone));
+    let gaps: Vec<Duration> = life.asked_at().windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Three seconds came first and nine come now, each times a half to one and a half.
+    assert!((ms(4500)..=ms(13_500)).contains(&gaps[0]), "{gaps:?}");
+    assert!((ms(13_500)..=ms(40_500)).contains(&gaps[1]), "{gaps:?}");
+    assert!(gaps[2..].iter().all(|gap| (secs(30)..=secs(60)).contains(gap)), "{gaps:?}");
+    assert_eq!(life.entry().usable(), Some(A));
+}
+
+#[test]
+fn unreachable_on_timer_ends_when_nobody_used_it_for_ten_minutes() {
+    let mut life = life(State::Unreachable);
+    life.run_to(secs(3600));
+    let (at, effect) = life.log[life.log.len() - 1];
+    assert_eq!(effect, Effect::Expired);
+    assert!((secs(600)..=secs(670)).contains(&at), "{at:?}");
+}
+
+// On an answer.
+
+#[test]
+fn any_known_state_on_an_answer_becomes_reachable() {
+    for state in KNOWN {
+        for link in [None, Some(A)] {
+            for overrides in [false, true] {
+                let reached = (State::Reachable, Some(A), vec![]);
+                assert_eq!(after(state, link, na(true, overrides)), reached, "{state:?} {link:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reachable_on_an_answer_begins_its_time_anew() {
+    let mut life = life(State::Reachable);
+    life.now = secs(10);
+    life.hear(A, na(true, true));
+    assert!(life.entry().deadline >= Some(secs(25)));
+}
+
+#[test]
+fn any_known_state_on_an_overriding_answer_takes_its_link_address_and_becomes_reachable() {
+    for state in KNOWN {
+        assert_eq!(after(state, Some(B), na(true, true)), (State::Reachable, Some(B), vec![MOVED]));
+    }
+}
+
+#[test]
+fn reachable_on_an_advertisement_that_differs_and_does_not_override_becomes_stale_with_its_old_address() {
+    for solicited in [false, true] {
+        let stale = (State::Stale, Some(A), vec![]);
+        assert_eq!(after(State::Reachable, Some(B), na(solicited, false)), stale);
+    }
+}
+
+#[test]
+fn other_states_ignore_an_advertisement_that_differs_and_does_not_override() {
+    for state in &KNOWN[1..] {
+        for solicited in [false, true] {
+            let mut life = life(*state);
+            let before = life.entry().clone();
+            let heard = Heard { link: Some(B), kind: na(solicited, false), router: YES };
+            assert_eq!(life.event(Event::Heard(heard)), []);
+            assert_eq!(life.entry(), &before);
+        }
+    }
+}
+
+#[test]
+fn any_known_state_on_an_overriding_advertisement_unasked_takes_its_link_address_and_becomes_stale() {
+    for state in KNOWN {
+        for kind in [na(false, true), HeardKind::Unsolicited] {
+            assert_eq!(after(state, Some(B), kind), (State::Stale, Some(B), vec![MOVED]));
+        }
+    }
+}
+
+#[test]
+fn an_advertisement_unasked_that_tells_nothing_new_proves_nothing() {
+    for state in KNOWN {
+        for (link, overrides) in [(None, false), (None, true), (Some(A), false), (Some(A), true)] {
+            assert_eq!(after(state, link, na(false, overrides)), (state, Some(A), vec![]));
+        }
+    }
+}
+
+// On a solicitation, router advertisement or redirect.
+
+#[test]
+fn any_known_state_on_a_solicitation_with_another_link_address_becomes_stale_with_it() {
+    for state in KNOWN {
+        assert_eq!(after(state, Some(B), HeardKind::Solicitation), (State::Stale, Some(B), vec![MOVED]));
+    }
+}
+
+#[test]
+fn any_known_state_on_a_solicitation_with_its_own_link_address_or_none_stays() {
+    for state in KNOWN {
+        for link in [None, Some(A)] {
+            assert_eq!(after(state, link, HeardKind::Solicitation), (state, Some(A), vec![]));
+        }
+    }
+}
+
+#[test]
+fn unreachable_on_a_sign_of_life_asks_without_waiting_for_its_long_pause() {
+    let mut life = life(State::Unreachable);
+    life.run_to(secs(300));
+    let asked = *life.asked_at().last().unwrap();
+    life.hear(A, HeardKind::Solicitation);
+    life.run_to(asked.max(secs(299)) + secs(1));
+    assert!(*life.asked_at().last().unwrap() > asked);
+}
+
+// Proof from above.
+
+#[test]
+fn proof_from_above_makes_any_known_state_reachable_without_a_packet() {
+    for state in KNOWN {
+        let mut life = life(state);
+        assert_eq!((life.event(Event::Confirmed), life.state()), (vec![], Some(State::Reachable)));
+    }
+    let mut incomplete = life(State::Incomplete);
+    incomplete.event(Event::Confirmed);
+    assert_eq!(incomplete.state(), Some(State::Incomplete));
+}
+
+// Routers.
+
+#[test]
+fn a_router_that_says_it_no_longer_is_one_is_told_of_once() {
+    for kind in [na(true, true), na(false, false), HeardKind::Solicitation] {
+        let mut life = life(State::Stale);
+        let mut say = |router| life.event(Event::Heard(Heard { link: Some(A), kind, router }));
+        assert_eq!((say(YES), say(None), say(YES)), (vec![], vec![], vec![]));
+        assert_eq!((say(NO), say(NO)), (vec![Effect::NoLongerRouter], vec![]));
+    }
+}
+
+#[test]
+fn a_message_without_link_address_still_says_who_is_a_router() {
+    let mut life = life(State::Incomplete);
+    life.event(Event::Heard(Heard { link: None, kind: HeardKind::Solicitation, router: YES }));
+    assert!(life.entry().is_router);
+}
+
+// Settings.
+
+#[test]
+fn times_of_any_length_are_borne() {
+    for state in KNOWN {
+        let mut life = life(state);
+        let most = Duration::MAX;
+        let settings = &mut life.protocol.settings;
+        (settings.retrans, settings.reachable, settings.delay) = (most, most, most);
+        (settings.garbage, settings.longest_retrans, settings.unreachable) = (most, most, most);
+        settings.backoff = u32::MAX;
+        life.now = secs(1_000_000);
+        for _ in 0..9 {
+            life.packet();
+            life.timer(true);
+            life.hear(A, HeardKind::Solicitation);
+        }
+        life.hear(A, na(true, true));
+        assert_eq!(life.entry().usable(), Some(A));
+    }
+}
+
+// Static entries.
+
+#[test]
+fn a_static_neighbor_never_ends_and_is_never_changed() {
+    let mut life = unknown();
+    life.entry = Some(Entry::fixed(A, true));
+    life.uses = true;
+    life.run_to(secs(1_000_000));
+    assert_eq!((life.packet(), life.timer(true), life.event(Event::Confirmed)), (vec![], vec![], vec![]));
+    for kind in [na(true, true), na(false, true), HeardKind::Solicitation, HeardKind::Unsolicited] {
+        assert_eq!(life.hear(A, kind), []);
+        assert_eq!(life.hear(B, kind), [Effect::Refused { kept: A, offered: B }]);
+    }
+    assert_eq!(life.entry(), &Entry::fixed(A, true));
+}
+
+#[test]
+fn a_neighbor_in_use_that_answers_is_never_without_link_address() {
+    let mut life = life(State::Reachable);
+    for _ in 0..10_000 {
+        life.run_to(life.now + ms(100));
+        life.packet();
+        if let Some((_, effect)) = life.log.pop() {
+            assert_eq!(effect, Effect::Ask(Ask::Unicast(A)));
+            life.hear(A, na(true, true));
+        }
+        assert_eq!(life.entry().usable(), Some(A));
+    }
+    assert_eq!(life.log, []);
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_questions_are_a_second_apart_and_a_timer_is_set(
+        events in proptest::collection::vec((0u64..4000, 0u8..8, 0u8..4), 1..200),
+    ) {
+        let mut life = unknown();
+        for (wait, what, flags) in events {
+            // Up to 400 s, or up to 4 s.
+            let wait = if wait % 5 == 0 { ms(wait * 100) } else { ms(wait) };
+            life.run_to(life.now + wait);
+            let link = if flags & 1 == 0 { A } else { B };
+            match what {
+                0 => drop(life.hear(link, na(true, flags & 2 == 0))),
+                1 => drop(life.hear(link, na(false, flags & 2 == 0))),
+                2 => drop(life.hear(link, HeardKind::Solicitation)),
+                3 => life.uses = !life.uses,
+                4 => drop(life.event(Event::Confirmed)),
+                _ => drop(life.packet()),
+            }
+            let entry = life.entry.as_ref();
+            prop_assert!(entry.is_none_or(|entry| entry.deadline >= Some(life.now)), "{entry:?}");
+            let is_known = |entry: &Entry| entry.state != State::Incomplete;
+            prop_assert!(entry.is_none_or(|entry| entry.usable().is_some() == is_known(entry)));
+        }
+        for pair in life.asked_at().windows(2) {
+            prop_assert!(pair[1] - pair[0] >= secs(1), "{:?}", life.log);
+        }
+    }
+}
