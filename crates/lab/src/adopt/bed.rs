@@ -2,7 +2,8 @@
 
 use super::programs::{Frames, KernelLookup, Sink};
 use super::{LOOKUP_ROW, Way};
-use crate::rig::{Host, Result, Rig, RigError};
+use crate::program;
+use crate::rig::{Host, Process, Result, Rig, RigError};
 use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::fast::Mode;
@@ -33,6 +34,8 @@ const SOURCES: [&str; 2] = ["198.18.0.2", "2001:2::2"];
 pub(super) const TARGETS: [&str; 2] = ["198.19.0.2", "2001:2:0:1::2"];
 /// How long frames may still arrive after the last was sent.
 const LATEST: Duration = Duration::from_secs(2);
+/// How long the program may take to read full tables.
+const START: Duration = Duration::from_secs(60);
 
 fn gateway(is_ipv6: bool, number: u32) -> IpAddr {
     match is_ipv6 {
@@ -53,6 +56,7 @@ pub(super) struct Running {
     sink: Option<Sink>,
     _lookup: Option<OwnedFd>,
     session: Option<Session>,
+    _program: Option<Process>,
     /// How long the tables took to be read and laid out.
     pub(super) opened: Option<Duration>,
 }
@@ -130,7 +134,7 @@ impl Bed {
         let new_sink = || Sink::new(index("eth0")?, is_by_xdp);
         let sink =
             if counts { Some(self.b.enter(new_sink)?.context("counting what arrives")?) } else { None };
-        let mut running = Running { sink, _lookup: None, session: None, opened: None };
+        let mut running = Running { sink, _lookup: None, session: None, _program: None, opened: None };
         match way {
             Way::Kernel => {}
             Way::Lookup => {
@@ -142,8 +146,16 @@ impl Bed {
                 running.session = Some(open(if is_by_xdp { Mode::Native } else { Mode::Tc })?);
                 running.opened = Some(start.elapsed());
             }
+            Way::OursByGraph => running._program = Some(self.adopt_by_graph()?),
         }
         Ok(running)
+    }
+
+    fn adopt_by_graph(&self) -> Result<Process> {
+        let adopt = self.r.command([program::artery()?]).args(["adopt", "--path", "graph", "eth0", "eth1"]);
+        let adopting = adopt.spawn()?;
+        adopting.wait_for("artery: forwarding\n", START)?;
+        Ok(adopting)
     }
 
     /// Sends frames and gives how many arrived in a second; called on the processor that is to do all the work.

@@ -37,10 +37,14 @@ enum Way {
     Lookup,
     OursByXdp,
     OursByTc,
+    /// The program `artery`, whose graph is on all processors: it is in no row of one.
+    OursByGraph,
 }
 
 impl Way {
-    const ALL: [Way; 4] = [Way::Kernel, Way::Lookup, Way::OursByXdp, Way::OursByTc];
+    const IN_LINE: [Way; 4] = [Way::Kernel, Way::Lookup, Way::OursByXdp, Way::OursByTc];
+    /// XDP would lose what hosts on such links leave to a card, so that the program itself takes tc there.
+    const TCP: [Way; 3] = [Way::Kernel, Way::OursByTc, Way::OursByGraph];
 
     fn name(self) -> &'static str {
         match self {
@@ -48,6 +52,7 @@ impl Way {
             Way::Lookup => LOOKUP_ROW,
             Way::OursByXdp => "artery adopt, XDP",
             Way::OursByTc => "artery adopt, tc",
+            Way::OursByGraph => "artery adopt, graph",
         }
     }
 }
@@ -131,11 +136,11 @@ fn measure(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyho
     without_flow_tables(bed, report);
     for round in 1..=plan.rounds {
         progress(&format!("round {round} of {}", plan.rounds));
-        for way in Way::ALL {
+        for way in Way::IN_LINE {
             in_line(plan, bed, loads, way, report)?;
         }
         alone(plan, bed, loads, report)?;
-        for way in [Way::Kernel, Way::OursByTc, Way::OursByXdp] {
+        for way in Way::TCP {
             tcp(plan, bed, way, report);
         }
     }
@@ -193,17 +198,13 @@ fn alone(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow:
 
 /// TCP of programs that know nothing of this, with the links as they come.
 fn tcp(plan: &Plan, bed: &Bed, way: Way, report: &mut Report) {
-    let join = |join: &str| bed.b.run(["ethtool", "-K", "eth0", "gro", join]).map(drop);
     let rate = || -> anyhow::Result<f64> {
-        // Where nothing counts, redirection by XDP needs it.
-        join("on")?;
         let _running = bed.begin(way, false)?;
         let seconds = plan.seconds.to_string();
         let options = ["-t", &seconds, "-A", "0,0", "--connect-timeout", "3000"];
         Ok(bed.a.iperf3(&bed.b, TARGETS[0], &options)?.bits_per_second)
     };
-    let rate = rate();
-    match join("off").map_err(Into::into).and(rate) {
+    match rate() {
         Ok(rate) => report.add(report::TCP, way.name(), "Gbit/s", rate / 1e9),
         Err(error) => report.skip(&format!("{}: {}", way.name(), report::TCP), &format!("{error:#}")),
     }
