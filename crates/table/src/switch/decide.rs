@@ -185,15 +185,14 @@ pub fn place(view: &View, port: u16, sight: &Sight<'_>) -> Result<Place, Cause> 
     if !sight.ether_type.is_vlan() {
         return Ok(Place { vlan: own()?, tag: None });
     }
-    match sight.tag() {
-        // A tag of VLAN 0 says nothing but a priority.
-        Some(tag) if tag & 0xfff == 0 => Ok(Place { vlan: own()?, tag: Some(tag) }),
-        Some(tag) if of.tagged.contains(tag & 0xfff) => {
-            match sight.carried(true).0.is_vlan() && !view.passes_tags {
-                true => Err(Cause::DoubleTag),
-                false => Ok(Place { vlan: tag & 0xfff, tag: Some(tag) }),
-            }
-        }
+    let is_double = sight.carried(true).0.is_vlan();
+    // A tag of VLAN 0 says nothing but a priority.
+    let is_known = |tag: &u16| tag & 0xfff == 0 || of.tagged.contains(tag & 0xfff);
+    match sight.tag().filter(is_known) {
+        // Once the outer tag is off, the inner one would be what says the VLAN.
+        Some(_) if is_double && !view.passes_tags => Err(Cause::DoubleTag),
+        Some(tag) if tag & 0xfff != 0 => Ok(Place { vlan: tag & 0xfff, tag: Some(tag) }),
+        Some(tag) if !is_double => Ok(Place { vlan: own()?, tag: Some(tag) }),
         _ if view.passes_tags => Ok(Place { vlan: own()?, tag: None }),
         _ => Err(Cause::Vlan),
     }

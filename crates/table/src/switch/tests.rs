@@ -84,6 +84,12 @@ fn plain(dst: &str, src: &str) -> Vec<u8> {
 fn tagged(dst: &str, src: &str, vlan: u16) -> Vec<u8> {
     ether(dst, src).vlan(vlan).raw(EtherType::IPV4, [0; 46]).bytes()
 }
+/// To all, with two tags of one type.
+fn double(outer: u16, inner: u16) -> Vec<u8> {
+    let mut frame = ether("ff:ff:ff:ff:ff:ff", A).vlan(outer).vlan(inner).raw(EtherType::IPV4, [0; 46]).bytes();
+    frame[12..14].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
+    frame
+}
 
 #[test]
 fn frames_go_where_their_destination_was_seen_and_to_all_others_before() {
@@ -295,9 +301,9 @@ fn tags_come_and_go_as_ports_want_them() {
     for (port, frame) in [(1, tagged(all, A, 9)), (0, tagged(all, A, 7)), (1, tagged(all, A, 4095))] {
         assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
     }
-    let mut double = ether(all, A).vlan(7).vlan(9).raw(EtherType::IPV4, [0; 46]).bytes();
-    double[12..14].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
-    assert_eq!(lab.why(1, &double), Some(Cause::DoubleTag), "nobody hops into another VLAN");
+    for (port, outer) in [(1, 7), (1, 0), (0, 0)] {
+        assert_eq!(lab.why(port, &double(outer, 9)), Some(Cause::DoubleTag), "nobody hops into another VLAN");
+    }
     lab.tell("-untagged p0").unwrap();
     assert_eq!(lab.why(0, &plain(all, A)), Some(Cause::Vlan));
 }
@@ -311,7 +317,7 @@ fn a_new_port_has_no_tags_and_with_link0_they_pass_as_what_is_carried() {
         assert_eq!(lab.why(0, &frame), Some(Cause::Vlan));
     }
     lab.tell("link0").unwrap();
-    for frame in [tagged(all, A, 1), tagged(all, A, 9), service] {
+    for frame in [tagged(all, A, 1), tagged(all, A, 9), service, double(0, 9)] {
         assert_eq!(lab.leaves(0, &frame), [(1, Change::Keep), (2, Change::Keep)]);
     }
 }
