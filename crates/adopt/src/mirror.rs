@@ -26,7 +26,7 @@ pub use plain::Plain;
 pub use plan::{Packets, Reason};
 pub use sink::{Hop, Keep, Sink, Way, WayId};
 
-use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, Rule};
+use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, RouteKind, Rule};
 use artery_table::Prefix;
 use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
@@ -36,6 +36,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use sync::Roll;
 use world::World;
+
+/// RTPROT_KERNEL: a route that the kernel has made.
+const BY_KERNEL: u8 = 2;
 
 /// The kernel's tables.
 #[derive(Debug, Default)]
@@ -51,6 +54,8 @@ pub struct Mirror {
     roll: Option<Roll>,
     /// The family whose routes are compared with what a dump found.
     swept: Option<Family>,
+    /// Whether there ever was a route to the machine itself that it has not made. The kernel doesn't forget it either.
+    has_made_local: bool,
     is_doubtful: bool,
 }
 
@@ -104,13 +109,17 @@ impl Mirror {
 
     fn reverse_path(&self, link: u32) -> Option<ReversePath> {
         let demanded = self.world.reverse_path(link)?;
+        // With rules or local routes that somebody has made the kernel asks its tables even where nothing is demanded, and
+        // drops what claims to come from the machine.
+        let is_asked = self.has_made_local || !plan::is_default(&self.rules4.rules);
         // The kernel looks for the way back as if the machine itself were to send.
         let is_for_machine = |rule: &Rule| rule.selectors.input.as_deref() == Some("lo");
-        if demanded != ReversePath::Off && self.rules4.rules.iter().any(is_for_machine) {
+        if (demanded != ReversePath::Off || is_asked) && self.rules4.rules.iter().any(is_for_machine) {
             return None;
         }
         let has_address = |own: &Address| own.link == link && own.family() == Family::V4;
         match demanded {
+            ReversePath::Off if is_asked => Some(ReversePath::Loose),
             ReversePath::Loose if !self.addresses.iter().any(has_address) => Some(ReversePath::Strict),
             demanded => Some(demanded),
         }
@@ -146,6 +155,7 @@ impl Mirror {
 
     fn hear_route(&mut self, is_gone: bool, manner: Manner, route: &Route, sink: &mut dyn Sink) {
         let had = self.prefixes_of(route.family, route.table);
+        self.has_made_local |= is_made_local(route);
         let was_right = match route.destination {
             IpAddr::V4(address) => {
                 let prefix = Prefix::of(address.to_bits(), route.len);
@@ -216,6 +226,11 @@ impl Mirror {
             Family::V6 => self.rules6.apply(family, &mut self.v6, &self.world, &self.paths, sink),
         }
     }
+}
+
+/// Whether a route to the machine itself is somebody's, not what the kernel makes of an address.
+fn is_made_local(route: &Route) -> bool {
+    route.table == plan::LOCAL && route.path.kind == RouteKind::Local && route.protocol != BY_KERNEL
 }
 
 impl Rules {

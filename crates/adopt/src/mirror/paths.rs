@@ -26,6 +26,9 @@ struct Kept {
     outcome: Outcome,
 }
 
+/// Numbers that rest before one is used again: who looks up routes meanwhile may still find it.
+const RESTING: usize = 256;
+
 /// The number of each path of a family. All routes are looked up here, so that hashes are quick ones.
 type Numbers = HashMap<Path, PathId, RandomState>;
 
@@ -46,7 +49,8 @@ impl Paths {
             return id;
         }
         let outcome = world.outcome(family, path);
-        let id = self.free.pop_front().unwrap_or(self.kept.len() as PathId);
+        let is_enough = self.free.len() > RESTING;
+        let id = self.free.pop_front().filter(|_| is_enough).unwrap_or(self.kept.len() as PathId);
         if id as usize == self.kept.len() {
             self.kept.push(None);
         }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// The table of the machine's own addresses (RT_TABLE_LOCAL).
-const LOCAL: u32 = 255;
+pub(super) const LOCAL: u32 = 255;
 /// What the rules of IPv4 are as long as nobody has changed them: priorities and tables.
 const DEFAULTS4: [(u32, u32); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
 
@@ -115,7 +115,8 @@ pub(super) fn plan<A: Address>(rules: &[Rule], links: &[&Link], is_empty: impl F
     made
 }
 
-fn is_default(rules: &[Rule]) -> bool {
+/// Whether these are the rules of IPv4 that the kernel makes itself.
+pub(super) fn is_default(rules: &[Rule]) -> bool {
     let plain = |rule: &Rule| match rule.action {
         RuleAction::Table(table) if rule.selectors.is_none() && rule.suppressed_len.is_none() => {
             Some((rule.priority, table))

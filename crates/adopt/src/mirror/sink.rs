@@ -62,7 +62,7 @@ pub trait Sink {
     fn link(&mut self, index: u32, link: Option<&Link>);
     /// Which packets stay with the kernel from now on; none did before the first call.
     fn keep(&mut self, family: Family, keep: &Keep);
-    /// Many routes come now: nothing need be forwarded by them before the end.
+    /// Many routes come now: nothing need be forwarded by them before the end. There may be loads within a load.
     fn begin_load(&mut self) {}
     /// That was all.
     fn end_load(&mut self) {}

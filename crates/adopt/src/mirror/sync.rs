@@ -107,6 +107,7 @@ impl Mirror {
         let Some(first) = routes.first() else { return };
         let (family, table, len) = (first.family, first.table, first.len);
         let had = self.prefixes_of(family, table);
+        self.has_made_local |= routes.iter().any(super::is_made_local);
         match first.destination {
             IpAddr::V4(address) => {
                 self.tables4(sink).found(table, Prefix::of(address.to_bits(), len), &routes);

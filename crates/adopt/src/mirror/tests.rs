@@ -352,9 +352,17 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose));
     let mut for_machine = rule(Family::V4, 100, RuleAction::Table(100));
     for_machine.selectors.input = Some("lo".into());
-    mirror.hear(came(Record::Rule(for_machine)), &mut sink);
+    mirror.hear(came(Record::Rule(for_machine.clone())), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), None, "the way back is another than the way on");
     mirror.hear(came(Record::Settings(set(1, 0))), &mut sink);
     mirror.hear(came(Record::Settings(set(-1, 0))), &mut sink);
+    assert_eq!(
+        mirror.reverse_paths().get(&1).copied(),
+        None,
+        "with rules of its own the kernel asks in any case"
+    );
+    mirror.hear(went(Record::Rule(for_machine)), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
+    add(&mut mirror, &mut sink, route(255, "192.0.2.0/24", RouteKind::Local, &[hop(1, "")]));
+    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "and with such routes");
 }
