@@ -12,6 +12,7 @@ mod links;
 mod netlink;
 mod nftables;
 mod notes;
+mod offloads;
 mod sysctl;
 mod traffic_control;
 mod virtual_servers;
@@ -84,6 +85,8 @@ pub enum Kind {
     Child,
     /// A rule about which table of routes is asked.
     Rule,
+    /// What a card takes off frames before programs see them.
+    Offload,
     /// Forwarding is switched off.
     Forwarding,
     /// What there is can't be read.
@@ -179,6 +182,7 @@ pub fn survey(ports: &[Port]) -> Vec<Guard> {
         found.unwrap_or_else(|error| vec![Guard::unreadable(what, &error)])
     };
     let mut guards = sysctl::guards(ports);
+    guards.extend(offloads::guards(ports));
     // Without the interfaces that VLANs are on, which can't be read only if nothing about interfaces can.
     let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     guards.extend(or_unreadable("the interfaces", links::guards(ports)));

@@ -61,6 +61,14 @@ impl Facts {
     }
 }
 
+/// Whether an interface's driver takes VLAN tags off frames and puts them beside, where XDP does not see them.
+///
+/// # Errors
+/// When there is no socket to ask by.
+pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
+    Facts::ask(interface).map(|facts| facts.strips_vlan)
+}
+
 /// A word of an answer, counting from the command's number.
 fn number(answer: &[u8], word: usize) -> u32 {
     let bytes = answer.get(word * 4..).and_then(|rest| rest.first_chunk::<4>());

@@ -42,6 +42,7 @@ mod traffic;
 mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
+pub use driver::strips_tags;
 pub use error::{Damage, DeviceError, Half};
 pub use host_addresses::{HostAddress, host_addresses};
 pub use interface::Interface;

@@ -1,6 +1,6 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
 use super::netlink::{self, Attributes, u16_at, u32_at};
-use super::{Direction, Guard, Kind, Own, Port};
+use super::{Direction, Family, Guard, Kind, Own, Port, sysctl};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 
@@ -9,10 +9,15 @@ const NEW_LINK: u16 = 16;
 /// `struct ifinfomsg`.
 const FIXED: usize = 16;
 const NAME: u16 = 3;
+const MTU: u16 = 4;
 const LOWER: u16 = 5;
 const MASTER: u16 = 10;
 const INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+/// IFLA_MACVLAN_MODE, and those of its modes (MACVLAN_MODE_PASSTHRU, MACVLAN_MODE_SOURCE) that share the address.
+const MACVLAN_MODE: u16 = 1;
+const SHARING_MODES: u32 = 8 | 16;
 const LOWER_NAMESPACE: u16 = 37;
 const XDP: u16 = 43;
 const XDP_ATTACHED: u16 = 2;
@@ -21,8 +26,9 @@ const ETHERNET: u16 = 1;
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
 
-/// Kinds of interfaces that take packets for the address of the one that they are on.
+/// Kinds of interfaces that take packets for the address of the one that they are on, and those that may.
 const SHARING: [&str; 2] = ["ipvlan", "ipvtap"];
+const MACVLANS: [&str; 2] = ["macvlan", "macvtap"];
 
 /// An interface, as it says.
 struct Link {
@@ -35,7 +41,10 @@ struct Link {
     master: Option<u32>,
     /// What it is on, if that is in the same namespace.
     lower: Option<u32>,
+    mtu: u32,
     program: Option<Program>,
+    /// Whether it takes packets for the address of the one that it is on.
+    is_sharing: bool,
 }
 
 /// An XDP program, by its number, which there may be several of.
@@ -61,7 +70,7 @@ pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(ports.iter().cloned().chain(below).collect())
 }
 
-/// Ports, and the VLANs on them, which have settings of their own.
+/// Ports by the names that they have now, and the VLANs on them, which have settings of their own.
 pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(and_vlans(ports, all()?))
 }
@@ -69,7 +78,10 @@ pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
 fn and_vlans(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
     let is_on_one = |port: &Port| ports.iter().any(|other| port.vlan_on == Some(other.index));
     let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
-    ports.iter().cloned().chain(links.into_iter().map(Port::from).filter(is_new).filter(is_on_one)).collect()
+    let name = |port: &Port| links.iter().find(|link| link.index == port.index).map(|link| link.name.clone());
+    let named = |port: &Port| Port { name: name(port).unwrap_or_else(|| port.name.clone()), ..port.clone() };
+    let known: Vec<Port> = ports.iter().map(named).collect();
+    known.into_iter().chain(links.into_iter().map(Port::from).filter(is_new).filter(is_on_one)).collect()
 }
 
 impl From<Link> for Port {
@@ -81,7 +93,30 @@ impl From<Link> for Port {
 
 /// What keeps traffic of these ports.
 pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
-    Ok(of_links(&all()?, ports))
+    let mut guards = of_links(&all()?, ports);
+    guards.extend(narrow(ports)?);
+    Ok(guards)
+}
+
+/// Ports by which IPv6 may send less than their links take, by a setting or a router's word (RFC 4861 section 4.6.4): what is
+/// longer the kernel answers.
+pub(super) fn narrow(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let mut guards = Vec::new();
+    for link in all()? {
+        let name = format!("ipv6/conf/{}/mtu", link.name);
+        let Some(port) = ports.iter().find(|port| port.index == link.index) else { continue };
+        if let Some(mtu) = sysctl::number(&name)?.filter(|mtu| (1..link.mtu.into()).contains(mtu)) {
+            let guard = sysctl::guard(
+                Kind::Forwarding,
+                "IPv6 may not send what the link takes",
+                &name,
+                mtu,
+                &link.mtu.to_string(),
+            );
+            guards.push(guard.of(Family::V6).at(port.index, Direction::Out));
+        }
+    }
+    Ok(guards)
 }
 
 fn all() -> io::Result<Vec<Link>> {
@@ -100,14 +135,21 @@ impl Link {
         let xdp = attributes.nested(XDP)?;
         let attached = xdp.as_ref().and_then(|xdp| xdp.value(XDP_ATTACHED)).is_some_and(|value| value != [0]);
         let is_elsewhere = attributes.value(LOWER_NAMESPACE).is_some();
+        let info = attributes.nested(INFO)?;
+        let kind = info.as_ref().and_then(|info| info.text(INFO_KIND)).unwrap_or_default();
+        let data = info.map_or(Ok(None), |info| info.nested(INFO_DATA))?;
+        let mode = data.and_then(|data| data.number(MACVLAN_MODE)).unwrap_or(0);
+        let is_macvlan = MACVLANS.contains(&kind.as_str());
         Ok(Link {
+            is_sharing: SHARING.contains(&kind.as_str()) || is_macvlan && mode & SHARING_MODES != 0,
+            kind,
             index: u32_at(body, 4)?,
             name: attributes.text(NAME).unwrap_or_default(),
-            kind: attributes.nested(INFO)?.and_then(|info| info.text(INFO_KIND)).unwrap_or_default(),
             is_ethernet: u16_at(body, 2)? == ETHERNET,
             is_up: flags & UP != 0,
             is_loopback: flags & LOOPBACK != 0,
             master: attributes.number(MASTER),
+            mtu: attributes.number(MTU).unwrap_or(0),
             lower: attributes.number(LOWER).filter(|_| !is_elsewhere),
             program: attached.then(|| Program(xdp.and_then(|xdp| xdp.number(XDP_PROGRAM)))),
         })
@@ -128,9 +170,7 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
                 .map(|program| of_program(port, program)),
         );
         let on_it = links.iter().filter(|other| other.lower == Some(port.index));
-        guards.extend(
-            on_it.filter(|other| SHARING.contains(&other.kind.as_str())).map(|other| of_child(port, other)),
-        );
+        guards.extend(on_it.filter(|other| other.is_sharing).map(|other| of_child(port, other)));
     }
     guards
 }
@@ -165,12 +205,16 @@ mod tests {
     use super::*;
 
     fn link(index: u32, called: &str, kind: &str, more: &[Vec<u8>]) -> Vec<u8> {
+        link_of(index, called, &[name(INFO_KIND, kind)], more)
+    }
+
+    fn link_of(index: u32, called: &str, info: &[Vec<u8>], more: &[Vec<u8>]) -> Vec<u8> {
         let mut body = vec![0; 2];
         body.extend(ETHERNET.to_ne_bytes());
         body.extend(index.to_ne_bytes());
         body.extend(UP.to_ne_bytes());
         body.extend([0; 4]);
-        body.extend([name(NAME, called), nested(INFO, &[name(INFO_KIND, kind)]), more.concat()].concat());
+        body.extend([name(NAME, called), nested(INFO, info), more.concat()].concat());
         body
     }
 
@@ -207,6 +251,12 @@ mod tests {
             [("ipvlan iv takes packets that arrive at eth0".into(), Direction::In)]
         );
         assert_eq!(said(&child(&[number(LOWER_NAMESPACE, 0)]), None), []);
+        let macvlan = |mode| {
+            let info = [name(INFO_KIND, "macvtap"), nested(INFO_DATA, &[number(MACVLAN_MODE, mode)])];
+            [link(2, "eth0", "veth", &[]), link_of(3, "vm", &info, &[number(LOWER, 2)])]
+        };
+        assert_eq!([1, 2, 4].map(|mode| said(&macvlan(mode), None).len()), [0; 3]);
+        assert_eq!([8, 16].map(|mode| said(&macvlan(mode), None).len()), [1; 2]);
     }
 
     #[test]
@@ -219,12 +269,13 @@ mod tests {
 
     #[test]
     fn vlans_on_ports_are_ports_and_no_other_interfaces_are() {
-        let links = [link(2, "eth0", "", &[]), link(3, "eth0.7", "vlan", &[number(LOWER, 2)])];
+        let links = [link(2, "wan", "", &[]), link(3, "eth0.7", "vlan", &[number(LOWER, 2)])];
         let links = links.into_iter().chain([link(4, "eth1.7", "vlan", &[number(LOWER, 9)])]);
         let links = links.map(|body| Link::read(&body).unwrap()).collect();
         let eth0 = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(Own::Xdp) };
         let vlan = Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None };
-        assert_eq!(and_vlans(std::slice::from_ref(&eth0), links), [eth0, vlan]);
+        let renamed = Port { name: "wan".into(), ..eth0.clone() };
+        assert_eq!(and_vlans(&[eth0], links), [renamed, vlan]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
 }
 
 /// A setting's number; none where there is no such setting, or no such interface any more.
-fn number(name: &str) -> io::Result<Option<i64>> {
+pub(super) fn number(name: &str) -> io::Result<Option<i64>> {
     let text = match std::fs::read_to_string(Path::new(ROOT).join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
@@ -39,7 +39,7 @@ fn written(name: &str) -> String {
 }
 
 /// The guard that a setting is.
-fn guard(kind: Kind, what: &str, name: &str, value: i64, remedy: &str) -> Guard {
+pub(super) fn guard(kind: Kind, what: &str, name: &str, value: i64, remedy: &str) -> Guard {
     let name = written(name);
     Guard::new(kind, format!("{what}: {name} = {value}"), format!("changed by: sysctl {name}={remedy}"))
 }

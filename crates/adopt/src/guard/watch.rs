@@ -1,8 +1,8 @@
 //! When something that guards are made of may have changed.
 //!
-//! The kernel tells of nftables, tc, interfaces, their forwarding settings and IPsec policies. Of the rest (other settings,
-//! iptables, virtual servers, BPF programs) it tells nobody: that is compared each second.
-use super::{Guard, Port, iptables, links, sysctl, traffic_control, virtual_servers};
+//! The kernel tells of nftables, tc, interfaces, their forwarding settings and IPsec policies. Of the rest (other settings, offloads,
+//! iptables, virtual servers, BPF programs, hooks of netfilter) it tells nobody: that is compared each second.
+use super::{Guard, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,8 +68,13 @@ impl Watch {
 
 fn polled(ports: &[Port]) -> Vec<Guard> {
     let mut guards = sysctl::guards(ports);
+    guards.extend(offloads::guards(ports));
     guards.extend(iptables::guards());
     guards.extend(virtual_servers::guards().unwrap_or_else(|error| vec![Guard::unreadable("IPVS", &error)]));
+    guards.extend(
+        hooks::guards().unwrap_or_else(|error| vec![Guard::unreadable("the hooks of netfilter", &error)]),
+    );
+    guards.extend(links::narrow(ports).unwrap_or_default());
     let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     guards.extend(traffic_control::programs(ports));
     guards

@@ -1,7 +1,7 @@
 //! What a port is, and by which path its packets would go.
 use artery_adopt::fast::Mode;
 use artery_adopt::guard::Port;
-use artery_device::{Interface, XdpFeatures, survey, xdp_features};
+use artery_device::{Interface, XdpFeatures, strips_tags, survey, xdp_features};
 
 /// A port with what its driver can do.
 pub(super) struct Facts {
@@ -10,16 +10,23 @@ pub(super) struct Facts {
     pub(super) driver: String,
     /// `None` where the kernel can't tell.
     pub(super) features: Option<XdpFeatures>,
+    /// Whether it takes VLAN tags off.
+    pub(super) strips_tags: bool,
 }
 
 impl Facts {
     pub(super) fn find(port: Port) -> anyhow::Result<Facts> {
         // One that went away meanwhile is told as such.
-        Interface::find(&port.name)?;
+        let strips_tags = strips_tags(&Interface::find(&port.name)?)?;
         // The frames of a VLAN come and go by the interface that it is on.
         let index = port.vlan_on.unwrap_or(port.index);
         let driver = survey().into_iter().find(|one| one.interface.index == index).map(|one| one.driver);
-        Ok(Facts { driver: driver.unwrap_or_default(), features: xdp_features(index).ok(), port })
+        Ok(Facts {
+            driver: driver.unwrap_or_default(),
+            features: xdp_features(index).ok(),
+            strips_tags,
+            port,
+        })
     }
 
     /// How the driver runs XDP programs.
@@ -33,9 +40,13 @@ impl Facts {
     /// The mode that its packets would be forwarded in.
     pub(super) fn mode(&self) -> Mode {
         match self.features {
-            Some(features) if features.redirects && !self.is_unfinished() => Mode::Native,
+            Some(features) if features.redirects && !self.is_hidden() => Mode::Native,
             _ => Mode::Tc,
         }
+    }
+    /// Whether programs of XDP would not see all that is about a frame.
+    fn is_hidden(&self) -> bool {
+        self.is_unfinished() || self.strips_tags || self.port.vlan_on.is_some()
     }
     /// Whether frames arrive whose checksums nobody has computed, and which nobody has cut: its senders are on this machine.
     fn is_unfinished(&self) -> bool {
@@ -58,6 +69,13 @@ impl Facts {
             Some(_) if self.is_unfinished() => Some(format!(
                 "frames from {driver} come with checksums and segments unfinished, which XDP would lose"
             )),
+            Some(_) if self.port.vlan_on.is_some() => {
+                Some("it is a VLAN, whose frames come by another port".to_owned())
+            }
+            Some(_) if self.strips_tags => Some(format!(
+                "{driver} takes VLAN tags off, which XDP would not see; 'ethtool -K {} rxvlan off' leaves them on",
+                self.port.name
+            )),
             Some(features) if !features.sends_redirected => Some(format!(
                 "{driver} sends redirected frames only once its other end joins frames (GRO) or has a program"
             )),
@@ -69,7 +87,7 @@ impl Facts {
 #[cfg(test)]
 pub(super) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
     let port = Port { index, name: name.to_owned(), vlan_on: None, own: None };
-    Facts { port, driver: "ice".to_owned(), features }
+    Facts { port, driver: "ice".to_owned(), features, strips_tags: false }
 }
 
 #[cfg(test)]
@@ -87,6 +105,11 @@ mod tests {
         let (xdp, path, why) = way(Some(XdpFeatures { sends_redirected: false, ..all }));
         assert_eq!((xdp, path), ("native", "xdp"));
         assert!(why.unwrap().contains("GRO"));
+        let stripping = Facts { strips_tags: true, ..example(1, "eth0", Some(all)) };
+        assert_eq!((stripping.path(), stripping.why().unwrap().contains("rxvlan off")), ("tc", true));
+        let mut vlan = example(1, "eth0.7", Some(all));
+        vlan.port.vlan_on = Some(2);
+        assert_eq!(vlan.path(), "tc");
         let none = "ice does not run XDP programs itself".to_owned();
         assert_eq!(way(Some(XdpFeatures::default())), ("generic", "tc", Some(none)));
         assert_eq!(way(None).0, "?");

@@ -1,0 +1,33 @@
+//! What a card does to frames before programs see them: VLAN tags that it takes off XDP does not see.
+use super::{Direction, Guard, Kind, Own, Port};
+use artery_device::{DeviceError, Interface, strips_tags};
+
+/// What keeps traffic of these ports.
+pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
+    let by_xdp = ports.iter().filter(|port| port.own == Some(Own::Xdp));
+    by_xdp
+        .filter_map(|port| guard(port, Interface::find(&port.name).and_then(|found| strips_tags(&found))))
+        .collect()
+}
+
+/// One that is gone, or does not say, takes nothing off.
+fn guard(port: &Port, strips: Result<bool, DeviceError>) -> Option<Guard> {
+    let what =
+        format!("{}: its driver takes VLAN tags off, so that XDP would take all VLANs for one", port.name);
+    let remedy = format!("changed by: ethtool -K {} rxvlan off; or adopt it by tc", port.name);
+    strips.unwrap_or(false).then(|| Guard::new(Kind::Offload, what, remedy).at(port.index, Direction::In))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_takes_tags_off_keeps_what_arrives_there() {
+        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(Own::Xdp) };
+        let found = guard(&port, Ok(true)).unwrap();
+        assert_eq!((found.port, found.family, found.direction), (Some(2), None, Direction::In));
+        assert!(found.remedy.contains("ethtool -K eth0 rxvlan off"), "{found}");
+        assert_eq!(guard(&port, Ok(false)), None);
+    }
+}
