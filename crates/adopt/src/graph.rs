@@ -28,7 +28,8 @@ pub struct Graph {
     ipv4: BTreeMap<Prefix<u32>, WayId>,
     ipv6: BTreeMap<Prefix<u128>, WayId>,
     neighbors: HashSet<(u32, IpAddr)>,
-    is_loading: bool,
+    /// Loads that have begun, one within another.
+    loads: u32,
     fault: Option<RouterError>,
 }
 
@@ -42,7 +43,7 @@ impl Graph {
             ipv4: BTreeMap::new(),
             ipv6: BTreeMap::new(),
             neighbors: HashSet::new(),
-            is_loading: false,
+            loads: 0,
             fault: None,
         }
     }
@@ -167,7 +168,7 @@ impl Sink for Graph {
             Some(way) => self.ways.insert(id, way.clone()),
             None => self.ways.remove(&id),
         };
-        if !self.is_loading && way.is_some() && before.as_ref() != way {
+        if self.loads == 0 && way.is_some() && before.as_ref() != way {
             self.with_routes(|graph, ipv4, ipv6| {
                 graph.renew(ipv4, id);
                 graph.renew(ipv6, id);
@@ -181,7 +182,7 @@ impl Sink for Graph {
             None => drop(self.ipv4.remove(&prefix)),
         }
         match way {
-            _ if self.is_loading => {}
+            _ if self.loads > 0 => {}
             Some(way) => self.put(prefix, way),
             None => self.remove(AnyPrefix::V4(prefix)),
         }
@@ -193,7 +194,7 @@ impl Sink for Graph {
             None => drop(self.ipv6.remove(&prefix)),
         }
         match way {
-            _ if self.is_loading => {}
+            _ if self.loads > 0 => {}
             Some(way) => self.put(prefix, way),
             None => self.remove(AnyPrefix::V6(prefix)),
         }
@@ -222,11 +223,14 @@ impl Sink for Graph {
     fn keep(&mut self, _: Family, _: &Keep) {}
 
     fn begin_load(&mut self) {
-        self.is_loading = true;
+        self.loads += 1;
     }
 
     fn end_load(&mut self) {
-        self.is_loading = false;
+        self.loads -= 1;
+        if self.loads > 0 {
+            return;
+        }
         self.with_routes(|graph, ipv4, ipv6| {
             graph.load(ipv4);
             graph.load(ipv6);

@@ -202,6 +202,8 @@ impl Session {
     fn look_at_guards(&mut self) -> bool {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
+        // One may have been renamed, and chains and settings go by names.
+        self.ports = ports[..self.ports.len()].to_vec();
         self.watch.set_ports(&ports);
         let mut guards = guard::survey(&ports);
         if !self.is_by_xdp() {
@@ -238,7 +240,7 @@ impl Session {
     }
 
     fn is_by_xdp(&self) -> bool {
-        self.ports.iter().any(|port| !self.accelerator.mode(port.index).is_some_and(Mode::is_tc))
+        self.ports.iter().any(|port| self.accelerator.mode(port.index).is_some_and(|mode| !mode.is_tc()))
     }
 
     fn settle(&mut self) -> Result<(), Error> {

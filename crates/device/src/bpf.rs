@@ -235,8 +235,9 @@ pub fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
 }
 
 /// Waits until every run of a program has ended that had begun before, so that what it may have read can be used anew.
-pub fn wait_for_runs() {
-    sys::wait_for_grace_period();
+/// An error if the kernel does not offer that (membarrier(2), `MEMBARRIER_CMD_GLOBAL`).
+pub fn wait_for_runs() -> io::Result<()> {
+    sys::wait_for_grace_period()
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {

@@ -247,11 +247,11 @@ fn check(result: libc::c_int) -> io::Result<()> {
 }
 
 /// Waits until what the kernel was about to do with things that were meanwhile taken from it is done: one of its grace
-/// periods. Where the kernel does not offer that, for nothing.
-pub(crate) fn wait_for_grace_period() {
+/// periods. A kernel that was started with `nohz_full` does not offer that.
+pub(crate) fn wait_for_grace_period() -> io::Result<()> {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: it takes numbers only.
-    let _ = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    check(unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } as libc::c_int)
 }
 
 /// Gives this thread a network namespace of its own, which ends with it and with what was opened in it.

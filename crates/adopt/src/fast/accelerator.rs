@@ -15,6 +15,7 @@ use artery_table::router::ReversePath;
 use artery_table::{Fib4Fast, Fib6, Prefix};
 use artery_wire::EtherAddr;
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -75,6 +76,8 @@ pub enum Error {
     Fib(NoFib),
     /// More interfaces than there is room for.
     TooManyPorts,
+    /// It can't be told when programs have ended.
+    Waiting(io::Error),
     /// A program can't be loaded, or not put at an interface.
     Program(u32, io::Error),
 }
@@ -87,15 +90,26 @@ impl fmt::Display for Error {
             Error::TooManyPorts => {
                 write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
             }
-            Error::Program(_, error) => match error.kind() {
-                io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => f.write_str(
-                    "another XDP program is at the interface; 'ip link set DEV xdp off' removes it",
+            Error::Program(_, error) => match Errno::from_io_error(error) {
+                Some(Errno::BUSY | Errno::EXIST) => f.write_str(
+                    "another XDP program is at the interface: end the program that put it there, as another 'artery adopt', or \
+                     remove it by 'ip link set DEV xdp off'",
                 ),
-                io::ErrorKind::PermissionDenied => {
+                Some(Errno::PERM) => {
                     f.write_str("the kernel refuses the program; CAP_BPF and CAP_NET_ADMIN are needed")
                 }
+                Some(Errno::INVAL) => write!(
+                    f,
+                    "the kernel does not take the program: {error}; by tc that needs Linux 6.6, by XDP ('--path xdp') an older \
+                     one may do"
+                ),
                 _ => write!(f, "the kernel does not take the program: {error}"),
             },
+            Error::Waiting(error) => write!(
+                f,
+                "the kernel can't say when its programs have ended (membarrier: {error}), so that memory could not be used \
+                 again; one started with nohz_full does not say it"
+            ),
         }
     }
 }
@@ -165,7 +179,8 @@ pub struct Accelerator {
     /// What interfaces demand of sources; IPv4 from others is left to the kernel.
     reverse_paths: BTreeMap<u32, ReversePath>,
     own: BTreeSet<IpAddr>,
-    is_loading: bool,
+    /// Loads that have begun, one within another.
+    loads: u32,
     capture: Option<Capture>,
     /// Whether an interface has not got its program yet.
     is_new: bool,
@@ -174,6 +189,8 @@ pub struct Accelerator {
 impl Accelerator {
     /// Makes tables, for interfaces that are yet to be adopted.
     pub fn new() -> Result<Accelerator, Error> {
+        // A kernel that answers once does so every time.
+        bpf::wait_for_runs().map_err(Error::Waiting)?;
         let domain = Domain::new();
         let mut reader = domain.reader();
         let _ = reader.turn();
@@ -195,7 +212,7 @@ impl Accelerator {
             withheld: BTreeSet::new(),
             by_ports: [false; 2],
             own: BTreeSet::new(),
-            is_loading: false,
+            loads: 0,
             capture: None,
             is_new: false,
         })
@@ -276,7 +293,7 @@ impl Accelerator {
             self.is_new = false;
         }
         if is_stale || self.hops.is_waiting() || self.ways.is_waiting() || self.changes >= MOST_CHANGES {
-            bpf::wait_for_runs();
+            bpf::wait_for_runs().map_err(Error::Waiting)?;
             self.hops.settle(&self.memory);
             self.ways.settle();
             let _ = self.reader.turn();
@@ -315,7 +332,7 @@ impl Accelerator {
     pub fn end_capture(&mut self) -> Result<(), Error> {
         let Some(capture) = self.capture.take() else { return Ok(()) };
         let replaced = self.replace_programs();
-        bpf::wait_for_runs();
+        bpf::wait_for_runs().map_err(Error::Waiting)?;
         drop(capture);
         replaced
     }
@@ -385,6 +402,21 @@ impl Accelerator {
         }
     }
 
+    /// Forwards nothing of a family once programs no longer find its routes as they were told: the numbers that they find
+    /// may soon be those of other ways.
+    fn follow_right(&self, were: bool, are: bool) {
+        if were && !are {
+            self.set_flags();
+        }
+    }
+
+    /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are forwarded where routes
+    /// lead on.
+    pub fn takes(&self, family: Family, link: u32) -> bool {
+        let flags = self.flags(link);
+        self.members.contains_key(&link) && if family == Family::V6 { flags.ipv6 } else { flags.ipv4 }
+    }
+
     fn flags(&self, link: u32) -> Flags {
         let may = |is_v6: bool| {
             let kept = match &self.keep[usize::from(is_v6)] {
@@ -393,7 +425,7 @@ impl Accelerator {
                 Keep::Everything => true,
             };
             let is_right = if is_v6 { self.ipv6.are_right() } else { self.ipv4.are_right() };
-            !kept && is_right && !self.is_loading && !self.withheld.contains(&(is_v6, link))
+            !kept && is_right && self.loads == 0 && !self.withheld.contains(&(is_v6, link))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         let reverse_path = self.reverse_paths.get(&link).copied();
@@ -417,6 +449,14 @@ impl Accelerator {
         }
         let known = self.members.get(&link.index).map(|member| member.port);
         Some((known.or_else(|| self.free_ports.pop_first())?, Some((parent, id))))
+    }
+
+    /// An interface is gone, and its program with it: one that comes back is another.
+    fn forget(&mut self, index: u32) {
+        self.adopted.remove(&index);
+        if let Some(attached) = self.attached.remove(&index) {
+            self.free_ports.insert(attached.port);
+        }
     }
 
     fn leave(&mut self, index: u32) {
@@ -443,12 +483,16 @@ impl Sink for Accelerator {
 
     fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
         self.changes = self.changes.saturating_add(1);
+        let were_right = self.ipv4.are_right();
         self.ipv4.tell(prefix, way.map(Ways::group), &self.ways);
+        self.follow_right(were_right, self.ipv4.are_right());
     }
 
     fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
         self.changes = self.changes.saturating_add(1);
+        let were_right = self.ipv6.are_right();
         self.ipv6.tell(prefix, way.map(Ways::group), &self.ways);
+        self.follow_right(were_right, self.ipv6.are_right());
     }
 
     fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
@@ -468,7 +512,10 @@ impl Sink for Accelerator {
     }
 
     fn link(&mut self, index: u32, link: Option<&Link>) {
-        let Some(link) = link else { return self.leave(index) };
+        let Some(link) = link else {
+            self.leave(index);
+            return self.forget(index);
+        };
         let (Some((port, carrier)), Some(mac)) = (self.join(link), link.mac) else {
             return self.leave(index);
         };
@@ -498,16 +545,20 @@ impl Sink for Accelerator {
     }
 
     fn begin_load(&mut self) {
-        self.is_loading = true;
-        self.set_flags();
-        self.ipv4.begin_load();
-        self.ipv6.begin_load();
+        self.loads += 1;
+        if self.loads == 1 {
+            self.set_flags();
+            self.ipv4.begin_load();
+            self.ipv6.begin_load();
+        }
     }
 
     fn end_load(&mut self) {
-        self.ipv4.end_load(&self.ways);
-        self.ipv6.end_load(&self.ways);
-        self.is_loading = false;
-        self.set_flags();
+        self.loads -= 1;
+        if self.loads == 0 {
+            self.ipv4.end_load(&self.ways);
+            self.ipv6.end_load(&self.ways);
+            self.set_flags();
+        }
     }
 }

@@ -90,10 +90,9 @@ impl Capture {
     /// Takes what is there, in the order of time.
     pub(super) fn take(&mut self) -> Vec<Captured> {
         let heads: Vec<u64> = (0..self.rings).map(|ring| self.head(ring)).collect();
-        if heads == self.taken {
+        if heads == self.taken || bpf::wait_for_runs().is_err() {
             return Vec::new();
         }
-        bpf::wait_for_runs();
         let mut found = Vec::new();
         for (ring, head) in heads.into_iter().enumerate() {
             self.take_ring(ring, head, &mut found);

@@ -115,15 +115,6 @@ pub struct PortRecord {
     pub flags: Flags,
 }
 
-/// Where packets of a route go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// To the kernel.
-    Kernel,
-    /// By one of these hops, each as often as it stands here.
-    Hops(Vec<u32>),
-}
-
 /// How to send to a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {

@@ -134,7 +134,9 @@ impl Memory {
         if address.iter().zip(words).any(|(new, word)| *new != word.load(Relaxed)) {
             // Nothing is forwarded by words of two records.
             words[PORT_FLAGS].store(0, Release);
-            artery_device::bpf::wait_for_runs();
+            if artery_device::bpf::wait_for_runs().is_err() {
+                return;
+            }
             address.iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
         }
         words[PORT_DEVICE].store(record.device, Relaxed);

@@ -12,7 +12,7 @@ pub(super) struct Numbers {
 }
 
 /// Runs have up to 2^(CLASSES - 1) numbers.
-const CLASSES: usize = 9;
+const CLASSES: usize = 10;
 
 impl Numbers {
     /// The numbers from `first` up to `end`, which is not one of them.

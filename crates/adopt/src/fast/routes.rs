@@ -61,6 +61,8 @@ pub enum NoFib {
     Memory(io::Error),
     /// There are more routes than any FIB holds.
     TooMany,
+    /// There is no memory for a route.
+    Route(CannotInsert),
 }
 
 impl fmt::Display for NoFib {
@@ -68,6 +70,7 @@ impl fmt::Display for NoFib {
         match self {
             NoFib::Memory(error) => write!(f, "no memory for the routes that programs look up: {error}"),
             NoFib::TooMany => f.write_str("there are more routes than programs can look up"),
+            NoFib::Route(error) => error.fmt(f),
         }
     }
 }
@@ -100,7 +103,7 @@ pub(super) struct Routes<A: Address, F> {
     /// Whether the FIB is to be built anew.
     is_stale: bool,
     is_loading: bool,
-    /// Routes that there was no memory for: nothing is forwarded while there are any.
+    /// Why there is a route missing, after which nothing is right any more.
     lost: Option<CannotInsert>,
 }
 
@@ -214,6 +217,9 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
 
     /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
     pub(super) fn renew(&mut self) -> Result<Option<Fib<F>>, NoFib> {
+        if let Some(error) = self.lost.take() {
+            return Err(NoFib::Route(error));
+        }
         if !self.is_stale() {
             return Ok(None);
         }

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) const KERNEL: Group = MOST_GROUPS as Group - 1;
 /// Groups below are ways; from here on they are neighbors of networks that are at hand.
 const NEIGHBORS: Group = MOST_GROUPS as Group / 2;
-/// Most members of a group: what shares are rounded to where they sum up to more.
+/// About the most members of a group: what shares are rounded to where they sum up to more. Small ones are rounded up, so that
+/// they may be half as many again, which there must be room for.
 const MOST_SHARES: u32 = 256;
 
 #[derive(Debug, Default)]
@@ -194,5 +195,7 @@ mod tests {
         assert_eq!(of(&[1, 1, 2]), [1, 1, 2]);
         assert_eq!(of(&[256, 256, 512, 1]), [63, 63, 127, 1]);
         assert!(of(&[256; 300]).iter().sum::<u32>() <= MOST_SHARES);
+        let uneven = of(&[&[256][..], &[1; 127]].concat()).iter().sum();
+        assert!(Numbers::new(0, 1024).take(uneven).is_some(), "there is room for {uneven}");
     }
 }

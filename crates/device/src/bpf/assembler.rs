@@ -96,8 +96,6 @@ pub enum Test {
     Equal = 0x10,
     Above = 0x20,
     AtLeast = 0x30,
-    /// Both have a bit in common.
-    SharesBits = 0x40,
     NotEqual = 0x50,
     Below = 0xa0,
     AtMost = 0xb0,

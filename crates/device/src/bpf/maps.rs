@@ -143,10 +143,6 @@ impl DeviceMap {
     pub fn put(&self, number: u32, interface: u32) -> io::Result<()> {
         change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &interface)
     }
-    /// Removes what is under a number.
-    pub fn remove(&self, number: u32) -> io::Result<()> {
-        change(BPF_MAP_DELETE_ELEM, &self.0, &number, &0)
-    }
 }
 
 #[cfg(test)]

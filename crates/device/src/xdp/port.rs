@@ -190,7 +190,8 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // Every receiving half has left the map. A process that was just forked may hold the sockets a moment longer than
         // this one, so their closing is not what tells that no frame is being copied any more.
-        sys::wait_for_grace_period();
+        // Where the kernel does not offer that, nothing else does.
+        let _ = sys::wait_for_grace_period();
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) mod buffer {
     pub(in super::super) const LENGTH: i16 = 0;
     pub(in super::super) const VLAN_PRESENT: i16 = 20;
     pub(in super::super) const VLAN_TCI: i16 = 24;
+    pub(in super::super) const VLAN_PROTOCOL: i16 = 28;
     pub(in super::super) const PRIORITY: i16 = 32;
     pub(in super::super) const SEGMENTS: i16 = 164;
     pub(in super::super) const SEGMENT_SIZE: i16 = 176;
@@ -125,6 +126,9 @@ fn write_tagged(w: &mut Writer<'_>) {
         // The kernel has taken the tag out of the frame.
         At::Tc => {
             w.a.compute(Add, R9, 14);
+            // A provider's tag of the same number is another VLAN.
+            w.a.load(Size::Word, R3, R1, buffer::VLAN_PROTOCOL);
+            w.a.jump_if(NotEqual, R3, in_network_order(0x8100), w.to_kernel(Reason::OtherVlan));
             w.a.load(Size::Word, R3, R1, buffer::VLAN_TCI);
             w.a.load(Size::Half, R5, R7, 12);
         }
