@@ -14,6 +14,7 @@ use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::fast::{Mode, Reason};
 use artery_adopt::graph::Graph;
+use artery_adopt::mirror;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
@@ -59,7 +60,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
     voice.tell("forwarding", "forwarding", &[]);
-    say_rules(&session, voice);
+    let mut rules = Vec::new();
+    say_rules(&session, &mut rules, voice);
     say_guards(&session, voice);
     manager.ready(&summary(&session));
     let (mut wait, mut captures) = (Duration::ZERO, Captures::default());
@@ -78,6 +80,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
             session.doubt();
         }
         let (next, news) = session.turn(Instant::now())?;
+        say_rules(&session, &mut rules, voice);
         wait = next;
         if news.guards {
             say_guards(&session, voice);
@@ -189,15 +192,24 @@ fn summary(session: &Session) -> String {
     format!("forwarding between {}{kept}", names.join(", "))
 }
 
-fn say_rules(session: &Session, voice: Voice) {
-    session.driver().mirror().reasons().for_each(|reason| voice.tell("rule", &reason.to_string(), &[]));
+/// Says which routing rules keep traffic with the kernel, if those are others than were `said`.
+fn say_rules(session: &Session, said: &mut Vec<mirror::Reason>, voice: Voice) {
+    let mirror = session.driver().mirror();
+    if mirror.reasons().eq(said.iter()) {
+        return;
+    }
+    *said = mirror.reasons().cloned().collect();
+    said.iter().for_each(|reason| voice.tell("rule", &reason.to_string(), &[]));
+    if said.is_empty() {
+        voice.tell("unruled", "no routing rule keeps traffic with the kernel any more", &[]);
+    }
 }
 
 fn say_guards(session: &Session, voice: Voice) {
     for port in session.deaf() {
         let said = format!(
-            "{}: what leaves there stays with the kernel: its driver sends redirected frames only once the other end joins \
-             frames ('ethtool -K DEV gro on' there) or has an XDP program",
+            "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. Of a virtual link, have the \
+             other end join frames ('ethtool -K DEV gro on' there); otherwise adopt all ports by tc ('--path tc')",
             port.name
         );
         voice.tell("deaf", &said, &[("port", &port.name)]);

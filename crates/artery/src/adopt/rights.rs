@@ -9,7 +9,8 @@ use rustix::thread::{
 /// the programs of strangers.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
 
-/// What programs that are called may have besides: the older iptables are read by a raw socket.
+/// What programs that are called may have besides: the older iptables are read by a raw socket. This program has it at hand and
+/// does not use it: under `NoNewPrivileges` nobody gets what who calls him has not.
 const LENT: CapabilitySet = KEPT.union(CapabilitySet::NET_RAW);
 
 /// Gives up all other capabilities but `besides`, for good. Threads that were started before keep theirs: there are to be none.
@@ -18,8 +19,11 @@ pub(super) fn drop_but(besides: CapabilitySet) -> anyhow::Result<()> {
     if had.effective.contains(CapabilitySet::SETPCAP) {
         bound().context("can't bound capabilities")?;
     }
-    let kept = had.permitted.intersection(KEPT.union(besides));
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    let sets = CapabilitySets {
+        effective: had.permitted.intersection(KEPT.union(besides)),
+        permitted: had.permitted.intersection(LENT.union(besides)),
+        inheritable: CapabilitySet::empty(),
+    };
     set_capabilities(None, sets).context("can't give capabilities up")?;
     Ok(())
 }

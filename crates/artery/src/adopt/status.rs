@@ -36,7 +36,7 @@ pub(crate) struct PortStatus {
     pub(crate) name: String,
     /// The interface that it is a VLAN on, where its frames to the kernel are counted.
     pub(crate) vlan_on: Option<String>,
-    /// `xdp`, `xdp-generic` or `tc`.
+    /// `xdp`, `xdp-generic`, `tc` or `graph`.
     pub(crate) path: String,
     /// `fast`, `fast-in`, `fast-out` or `kernel`.
     pub(crate) ipv4: String,
@@ -144,12 +144,14 @@ impl PortStatus {
         let path = session.accelerator().mode(below).map_or("", path_name);
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
+        // Besides guards there are rules, and what is demanded of sources.
+        let takes = |family| session.accelerator().takes(family, port.index);
         PortStatus {
             name: port.name.clone(),
             vlan_on: carrier,
             path: path.to_string(),
-            ipv4: in_words(port, Family::V4, session.guards()).to_string(),
-            ipv6: in_words(port, Family::V6, session.guards()).to_string(),
+            ipv4: in_words(port, Family::V4, session.guards(), takes(Family::V4)).to_string(),
+            ipv6: in_words(port, Family::V6, session.guards(), takes(Family::V6)).to_string(),
             is_deaf: session.deaf().any(|deaf| deaf.index == below),
             received: counted.received,
             received_bytes: counted.received_bytes,
@@ -190,7 +192,7 @@ impl Tables {
 
 impl GuardStatus {
     fn of(guard: &Guard, session: &Session) -> GuardStatus {
-        let port = session.ports().iter().find(|port| Some(port.index) == guard.port);
+        let port = session.driver().mirror().links().find(|link| Some(link.index) == guard.port);
         let direction = match guard.direction {
             Direction::In => "in",
             Direction::Out => "out",

@@ -190,7 +190,7 @@ fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
     listener.map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "there is something else of that name; name another socket by -u".to_string()
+                "there is something else of that name; name another socket".to_string()
             }
             std::io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
             _ => refusal(&error),
@@ -207,7 +207,7 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     }
     match UnixStream::connect(path) {
         Ok(_) => {
-            bail!("{}: a router listens there already; end it, or name another socket by -u", path.display())
+            bail!("{}: a router listens there already; end it, or name another socket", path.display())
         }
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).with_context(|| format!("can't remove {}", path.display()))
@@ -219,8 +219,8 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
 /// Why a socket can't be had, and what helps.
 fn refusal(error: &std::io::Error) -> String {
     let help = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "; run as root, or name another socket by -u",
-        std::io::ErrorKind::NotFound => "; make the folder first, or name another socket by -u",
+        std::io::ErrorKind::PermissionDenied => "; run as root, or name another socket",
+        std::io::ErrorKind::NotFound => "; make the folder first, or name another socket",
         _ => "",
     };
     system_message(error) + help
