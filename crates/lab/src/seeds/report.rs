@@ -136,18 +136,13 @@ impl Report {
     }
 
     fn claims(&self) -> String {
-        let mut table = Table::new(&[
-            ("experiment", Align::Left),
-            ("claim", Align::Left),
-            ("found", Align::Left),
-            ("figures", Align::Left),
-        ]);
+        let mut text = String::from("\n## Every claim\n\n");
         for part in &self.parts {
             for Verdict { claim, finding, why } in part.verdicts() {
-                table.row([part.experiment.name, claim, &finding.to_string(), why]);
+                text += &format!("- {}, {claim}: **{finding}**; {why}\n", part.experiment.name);
             }
         }
-        format!("\n## Every claim\n\n{table}")
+        text
     }
 }
 

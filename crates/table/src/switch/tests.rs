@@ -86,7 +86,8 @@ fn tagged(dst: &str, src: &str, vlan: u16) -> Vec<u8> {
 }
 /// To all, with two tags of one type.
 fn double(outer: u16, inner: u16) -> Vec<u8> {
-    let mut frame = ether("ff:ff:ff:ff:ff:ff", A).vlan(outer).vlan(inner).raw(EtherType::IPV4, [0; 46]).bytes();
+    let mut frame =
+        ether("ff:ff:ff:ff:ff:ff", A).vlan(outer).vlan(inner).raw(EtherType::IPV4, [0; 46]).bytes();
     frame[12..14].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
     frame
 }
