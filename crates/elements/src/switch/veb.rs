@@ -261,11 +261,14 @@ impl Veb {
             [vlan, word] => (Some(vlan.parse::<u16>().ok()?), Some(hex(word)?)),
             _ => return None,
         };
+        if vlan.is_some_and(|vlan| vlan > 4095) {
+            return None;
+        }
         Some(Question {
             port: self.shared.port(port)?,
             destination: destination.parse().ok()?,
             source: source.parse().ok()?,
-            vlan: vlan.filter(|vlan| *vlan < 4096),
+            vlan,
             ether_type: ether_type.map_or(EtherType::IPV4, EtherType),
         })
     }

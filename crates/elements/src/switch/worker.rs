@@ -27,7 +27,7 @@ pub(super) struct Batches<'a> {
     pub(super) view: &'a View,
     pub(super) table: &'a MacTable,
     pub(super) counts: &'a Counts,
-    /// None if it would let everything pass.
+    /// None if nothing is asked of it: there is no vport, no `link1`, or nothing that it would hold.
     pub(super) filter: Option<&'a mut (dyn FrameFilter + 'static)>,
     /// The port that frames come by.
     pub(super) port: u16,

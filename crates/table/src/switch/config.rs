@@ -441,8 +441,13 @@ impl fmt::Display for SwitchError {
                 AddressError::Full => write!(f, "there is no room for {address}; raise maxaddr"),
                 AddressError::NoStation => write!(f, "{address} is no address of a station"),
             },
-            SwitchError::NoMemory => f.write_str("there is no memory for so many addresses"),
-            SwitchError::NotHere(word) => write!(f, "'{word}' is not for the switch itself"),
+            SwitchError::NoMemory => {
+                f.write_str("there is no memory for so many addresses; make maxaddr less")
+            }
+            SwitchError::NotHere(word) => write!(
+                f,
+                "'{word}' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router"
+            ),
             SwitchError::NoSpanningTree => f.write_str("this switch takes part in no spanning tree"),
             SwitchError::Tree(why) => why.fmt(f),
         }

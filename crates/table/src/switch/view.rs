@@ -48,7 +48,7 @@ pub(super) struct PortView {
     is_plain: bool,
 }
 
-/// The priority of reserved addresses that a bridge of providers passes on (IEEE 802.1Q, table 8-2).
+/// The last digits of reserved addresses that a bridge of providers passes on, as bits (IEEE 802.1Q, table 8-2).
 const PROVIDER: u16 = 1 | 1 << 0xb | 1 << 0xc | 1 << 0xd | 1 << 0xf;
 
 impl View {
