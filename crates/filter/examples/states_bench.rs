@@ -61,6 +61,7 @@ struct Batches {
 }
 
 impl Batches {
+    #[inline(never)]
     fn pass(&mut self, way: Way, filter: &mut Filter, batch: &[Vec<u8>]) {
         match way {
             Way::Routed => {
@@ -153,6 +154,7 @@ fn answer(flow: u32) -> Vec<u8> {
     packet.tcp(80, port).flags(TcpFlags(0x12)).seq(2000).ack(1001).window(2000).bytes()
 }
 
+#[inline(never)]
 fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
     let interfaces = ["em0", "em1"].map(|name| InterfaceRecord { name: name.into(), ..Default::default() });
     let interfaces = Interfaces(interfaces.to_vec());

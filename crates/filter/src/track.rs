@@ -190,13 +190,23 @@ struct Shifts {
     to: u32,
 }
 
+impl Shifts {
+    #[inline(always)]
+    fn between(from: &Peer, to: &Peer) -> Shifts {
+        match from.scale.is_known() && to.scale.is_known() {
+            true => Shifts { from: from.scale.shift(), to: to.scale.shift() },
+            false => Shifts { from: 0, to: 0 },
+        }
+    }
+}
+
 /// Holds a segment against what is known of its sender and of the other end, and notes what it tells.
 #[inline]
 pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
-    let mut shifts = Shifts { from: 0, to: 0 };
-    if from.scale.is_known() && to.scale.is_known() && !segment.flags.contains(TcpFlags::SYN) {
-        shifts = Shifts { from: from.scale.shift(), to: to.scale.shift() };
-    }
+    let mut shifts = match segment.flags.contains(TcpFlags::SYN) {
+        true => Shifts { from: 0, to: 0 },
+        false => Shifts::between(from, to),
+    };
     let mut window = u32::from(segment.window);
     if from.low == 0 {
         meet(from, to, segment, &mut window, &mut shifts);
@@ -226,6 +236,27 @@ pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
         return Tracked::MismatchInHandshake;
     }
     Tracked::Mismatch
+}
+
+/// As [`track`], for a segment without SYN, FIN and RST between ends that are established, of which nothing but numbers
+/// changes. False where that is not so or it is not accepted: nothing has changed then, and [`track`] knows what to do.
+#[inline(always)]
+pub(crate) fn track_plain(from: &mut Peer, to: &mut Peer, segment: &Segment) -> bool {
+    let is_established = from.stage == Stage::ESTABLISHED && to.stage == Stage::ESTABLISHED;
+    if !is_established || from.low == 0 {
+        return false;
+    }
+    let shifts = Shifts::between(from, to);
+    let (seq, end) = match segment.payload {
+        0 => (from.low, from.low),
+        payload => (segment.seq, segment.seq.wrapping_add(payload)),
+    };
+    let ack = if segment.flags.contains(TcpFlags::ACK) { segment.ack } else { to.low };
+    let is_within = is_within(from, to, segment, [seq, end], to.low.wrapping_sub(ack) as i32, shifts);
+    if is_within {
+        note(from, to, end, ack, segment.window.into(), shifts);
+    }
+    is_within
 }
 
 /// Takes the first segment that an end sends.
@@ -261,7 +292,7 @@ fn acknowledged(to: &Peer, segment: &Segment) -> u32 {
 }
 
 /// The conditions of an ordinary segment.
-#[inline]
+#[inline(always)]
 fn is_within(
     from: &Peer,
     to: &Peer,
@@ -284,7 +315,7 @@ fn is_exact(from: &Peer, segment: &Segment, skew: i32) -> bool {
 }
 
 /// Moves what the sender has sent, and what the other end may send.
-#[inline]
+#[inline(always)]
 fn note(from: &mut Peer, to: &mut Peer, end: u32, ack: u32, window: u32, shifts: Shifts) {
     from.max_window = from.max_window.max(window as u16);
     if end != from.low && at_or_after(end, from.low) {

@@ -7,7 +7,7 @@ use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
 use crate::states::{Hot, Key, NONE, StateId, flag};
-use crate::track::{Segment, Stage, Tracked, track};
+use crate::track::{Segment, Stage, track_plain};
 use artery_wire::{IpProtocol, TcpFlags};
 
 const TCP: u8 = IpProtocol::TCP.0;
@@ -53,6 +53,65 @@ impl Quick {
         };
         Quick { narrow, length, protocol }
     }
+
+    /// Whether a state is that of this packet, may go the quick way, and can't be over.
+    #[inline(always)]
+    fn is_of(&self, hot: &Hot, now: u32, most_ms: u32) -> bool {
+        const ODD: u8 = !flag::OUT;
+        hot.narrow == self.narrow
+            && hot.protocol.0 == self.protocol
+            && hot.flags & ODD == flag::LIVE
+            && now.wrapping_sub(hot.seen) < most_ms
+    }
+}
+
+/// What a plain packet tells its states.
+pub(super) enum Told {
+    /// That it came.
+    Datagram,
+    /// Numbers of TCP, and nothing else.
+    Segment(Segment),
+}
+
+impl Told {
+    /// Takes it out of a plain packet; None if it may change more than numbers.
+    #[inline(always)]
+    pub(super) fn of(bytes: &[u8], quick: &Quick) -> Option<Told> {
+        if quick.protocol != TCP {
+            return Some(Told::Datagram);
+        }
+        let header = bytes.first_chunk::<40>()?;
+        let flags = TcpFlags(header[33]);
+        let headers = 20 + u32::from(header[32] >> 4) * 4;
+        let segment = Segment {
+            flags,
+            seq: word(header, 24),
+            ack: word(header, 28),
+            window: half(header, 34),
+            payload: u32::from(quick.length).wrapping_sub(headers),
+            scale: None,
+        };
+        (flags.0 & CHANGES == 0).then_some(Told::Segment(segment))
+    }
+
+    /// Has a state follow its connection; false if there is more to it, and nothing has changed.
+    #[inline(always)]
+    fn follow(&self, hot: &mut Hot, from: usize) -> bool {
+        let [first, second] = &mut hot.peers;
+        let (source, destination) = if from == 0 { (first, second) } else { (second, first) };
+        match self {
+            Told::Segment(segment) => {
+                hot.class == Timeout::TcpEstablished as u8 && track_plain(source, destination, segment)
+            }
+            Told::Datagram => {
+                let is_multiple = source.stage == Stage::MULTIPLE && destination.stage == Stage::MULTIPLE;
+                let class = if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle };
+                // The sender has sent before, and the other has not, or has been answered: nothing is news.
+                let is_news = source.stage == Stage::NO_TRAFFIC || destination.stage == Stage::SINGLE;
+                !is_news && hot.class == class as u8
+            }
+        }
+    }
 }
 
 /// What a state says that has taken a packet into account.
@@ -67,7 +126,8 @@ impl Filter {
     #[inline(always)]
     pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
         let Look { quick, likely, at, .. } = look;
-        let Known { link, record } = self.know_quickly(bytes, quick, *likely, at.direction)?;
+        let told = Told::of(bytes, quick)?;
+        let Known { link, record } = self.know_quickly(quick, &told, *likely, at.direction)?;
         self.count_quickly(record, at.direction, quick.length);
         if look.hint != NONE && link != look.hint {
             self.states.link(look.hint, *likely);
@@ -97,36 +157,16 @@ impl Filter {
     #[inline(always)]
     pub(super) fn know_quickly(
         &mut self,
-        bytes: &[u8],
         quick: &Quick,
+        told: &Told,
         number: u32,
         direction: Direction,
     ) -> Option<Known> {
-        const ODD: u8 = !flag::OUT;
+        let (now, most_ms) = (self.now_ms as u32, self.least_lifetime_ms);
         let hot = self.states.hot.get_mut(number)?;
-        let now = self.now_ms as u32;
-        let is_its = hot.narrow == quick.narrow
-            && hot.protocol.0 == quick.protocol
-            && hot.flags & ODD == flag::LIVE
-            && now.wrapping_sub(hot.seen) < self.least_lifetime_ms;
-        if !is_its {
-            return None;
-        }
         let from = usize::from(!is_forward(direction, hot.flags));
-        match quick.protocol {
-            TCP => track_quickly(hot, from, &plain_segment(bytes, quick)?)?,
-            _ => {
-                let stages = [hot.peers[from].stage, hot.peers[1 - from].stage];
-                let class = match stages == [Stage::MULTIPLE; 2] {
-                    true => Timeout::UdpMultiple,
-                    false => Timeout::UdpSingle,
-                };
-                // The sender has sent before, and the other has not, or has been answered: nothing is news.
-                let is_news = stages[0] == Stage::NO_TRAFFIC || stages[1] == Stage::SINGLE;
-                if is_news || hot.class != class as u8 {
-                    return None;
-                }
-            }
+        if !quick.is_of(hot, now, most_ms) || !told.follow(hot, from) {
+            return None;
         }
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
@@ -144,34 +184,4 @@ impl Filter {
             self.counters.add_packet(rule, direction, length.into());
         }
     }
-}
-
-/// Follows an established connection; None if there is more to it.
-#[inline(always)]
-fn track_quickly(hot: &mut Hot, from: usize, segment: &Segment) -> Option<()> {
-    let [mut first, mut second] = hot.peers;
-    let (source, destination) = if from == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
-    let is_established = (source.stage, destination.stage) == (Stage::ESTABLISHED, Stage::ESTABLISHED)
-        && hot.class == Timeout::TcpEstablished as u8;
-    if !is_established || track(source, destination, segment) != Tracked::Accepted {
-        return None;
-    }
-    hot.peers = [first, second];
-    Some(())
-}
-
-/// A segment that changes numbers at most.
-#[inline(always)]
-fn plain_segment(bytes: &[u8], quick: &Quick) -> Option<Segment> {
-    let header = bytes.get(20..40)?;
-    let flags = header[13];
-    let payload = u32::from(quick.length) - 20 - u32::from(header[12] >> 4) * 4;
-    (flags & CHANGES == 0).then(|| Segment {
-        flags: TcpFlags(flags),
-        seq: word(header, 4),
-        ack: word(header, 8),
-        window: half(header, 14),
-        payload,
-        scale: None,
-    })
 }

@@ -3,7 +3,7 @@
 //!
 //! Where a packet comes in its state is found; that leads to the state where it leaves, and to no second search. What does not
 //! go the quick way is left to be tested as anywhere, and nothing has changed then.
-use super::quick::{Known, Quick};
+use super::quick::{Known, Quick, Told};
 use super::{Filter, Passed};
 use crate::dissect::{At, dissect};
 use crate::evaluate::Compiled;
@@ -96,9 +96,10 @@ impl Filter {
         if quick.length == 0 {
             return None;
         }
-        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, at.direction) {
+        let told = Told::of(bytes, quick)?;
+        let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, at.direction) {
             Some(known) => (*place, known),
-            None => self.know_elsewhere(bytes, glance, at)?,
+            None => self.know_elsewhere(glance, &told, at)?,
         };
         self.count_quickly(record, at.direction, quick.length);
         if *hint != NONE && link != *hint {
@@ -115,9 +116,10 @@ impl Filter {
         if quick.length == 0 {
             return Through::Unknown;
         }
-        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, Direction::In) {
+        let Some(told) = Told::of(bytes, quick) else { return Through::Unknown };
+        let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, Direction::In) {
             Some(known) => (*place, known),
-            None => match self.know_elsewhere(bytes, glance, from) {
+            None => match self.know_elsewhere(glance, &told, from) {
                 Some(found) => found,
                 None => return Through::Unknown,
             },
@@ -125,7 +127,7 @@ impl Filter {
         self.count_quickly(record, Direction::In, quick.length);
         let [source, destination, ports] = quick.narrow;
         let turned = Quick { narrow: [destination, source, ports.rotate_left(16)], ..*quick };
-        match self.know_quickly(bytes, &turned, link, Direction::Out) {
+        match self.know_quickly(&turned, &told, link, Direction::Out) {
             Some(known) => {
                 self.count_quickly(known.record, Direction::Out, quick.length);
                 Through::Passed
@@ -140,10 +142,10 @@ impl Filter {
     /// Takes a packet into account by its state where another was more likely.
     #[cold]
     #[inline(never)]
-    fn know_elsewhere(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<(u32, Known)> {
+    fn know_elsewhere(&mut self, glance: &Glance, told: &Told, at: At) -> Option<(u32, Known)> {
         let hash = self.states.hash_narrow(glance.quick.narrow, glance.quick.protocol);
         let number = self.find_quickly(&glance.quick, hash, glance.place, at)?;
-        Some((number, self.know_quickly(bytes, &glance.quick, number, at.direction)?))
+        Some((number, self.know_quickly(&glance.quick, told, number, at.direction)?))
     }
 
     /// Whether the quick way may be gone at an interface.

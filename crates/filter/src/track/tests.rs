@@ -109,6 +109,14 @@ fn handshake(at: [i64; 2], scales: [Option<u8>; 2], windows: [i64; 2]) -> ([Peer
     (peers, ends)
 }
 
+/// Whether a segment is accepted as one that moves numbers at most.
+fn track_plainly([client, server]: &mut [Peer; 2], is_reply: bool, segment: &Segment) -> bool {
+    match is_reply {
+        false => track_plain(client, server, segment),
+        true => track_plain(server, client, segment),
+    }
+}
+
 /// A number in a segment: near what is expected, at an edge, or anywhere.
 fn offset() -> impl Strategy<Value = i64> {
     let near = |center: i64| (-3..=3_i64).prop_map(move |by| center + by);
@@ -143,12 +151,19 @@ proptest! {
             let fits = |one: i64, other: i64| (one - other).abs() < 1 << 30;
             prop_assume!(fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap()));
             prop_assume!(low as u32 != 0 && other_low as u32 != 0 && sent.ack as u32 != 0);
+            let mut plainly = peers;
+            let is_plain = flags & 7 == 0 && track_plainly(&mut plainly, is_reply, &sent.segment());
+            let before = peers;
             let ([client, server], [one, other]) = (&mut peers, &mut ends);
             let (tracked, expected) = match is_reply {
                 false => (track(client, server, &sent.segment()), step(one, other, &sent)),
                 true => (track(server, client, &sent.segment()), step(other, one, &sent)),
             };
             prop_assert_eq!(tracked, expected, "{:?}", sent);
+            let are_established = before.iter().all(|peer| peer.stage == Stage::ESTABLISHED);
+            let may_be_plain = flags & 7 == 0 && are_established && tracked == Tracked::Accepted;
+            prop_assert_eq!(is_plain, may_be_plain);
+            prop_assert_eq!(plainly, if is_plain { peers } else { before });
             for (peer, end) in peers.iter().zip(&ends) {
                 let known = (end.low.unwrap() as u32, end.high as u32, end.window as u16, end.stage);
                 prop_assert_eq!((peer.low, peer.high, peer.max_window, peer.stage.0), known);
