@@ -83,17 +83,15 @@ impl Batches {
             passed.state.expect("it has a state")
         });
         self.came.extend(passed);
+        filter.end();
     }
 
     #[inline(never)]
     fn leave(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
-        self.glances.clear();
-        let glances = batch.iter().zip(&self.came).map(|(bytes, came)| filter.glance_behind(bytes, *came));
-        self.glances.extend(glances);
-        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
-        for (bytes, glance) in batch.iter().zip(&self.glances) {
-            filter.pass_quickly(bytes, glance, PLACES[1]).expect("the state is known");
+        for (bytes, came) in batch.iter().zip(&self.came) {
+            filter.pass_behind(bytes, *came, PLACES[1]).expect("the state is known");
         }
+        filter.end();
     }
 
     #[inline(never)]
@@ -101,10 +99,10 @@ impl Batches {
         self.glances.clear();
         self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
         self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
-        self.glances.iter().for_each(|glance| filter.approach_linked(glance));
         for (bytes, glance) in batch.iter().zip(&self.glances) {
             assert_eq!(filter.pass_through(bytes, glance, PLACES[0]), Through::Passed);
         }
+        filter.end();
     }
 }
 

@@ -17,6 +17,7 @@ mod proxy;
 mod quick;
 mod quoted;
 mod random;
+mod tally;
 mod through;
 mod translator;
 
@@ -44,6 +45,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tally::Tally;
 
 /// Most answers and events that wait to be taken.
 const MOST_WAITING: usize = 1024;
@@ -138,6 +140,8 @@ pub struct Filter {
     settings: Settings,
     /// What this worker counts for rules.
     counters: Arc<Counters>,
+    /// What batches have yet to tell these, by direction.
+    tallies: [Tally; 2],
     states: States,
     records: Records,
     sources: Sources,
@@ -168,6 +172,7 @@ impl Filter {
         let mut filter = Filter {
             settings,
             counters: Arc::new(Counters::new(compiled)),
+            tallies: [Tally::EMPTY; 2],
             states,
             records: Records::default(),
             sources: Sources::default(),

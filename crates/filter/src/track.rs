@@ -137,6 +137,16 @@ impl Peer {
         peer
     }
 
+    /// Zero if nothing else is known of another end.
+    #[inline(always)]
+    pub(crate) fn difference(&self, other: &Peer) -> u32 {
+        let rest = |peer: &Peer| {
+            let (stage, scale) = (u32::from(peer.stage.0), u32::from(peer.scale.0));
+            u32::from(peer.max_window) | stage << 16 | scale << 24
+        };
+        (self.low ^ other.low) | (self.high ^ other.high) | (rest(self) ^ rest(other))
+    }
+
     /// The end that has not sent yet.
     pub fn silent() -> Peer {
         Peer { high: 1, max_window: 1, ..Peer::default() }
@@ -218,7 +228,7 @@ pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
     let ack = acknowledged(to, segment);
     let skew = to.low.wrapping_sub(ack) as i32;
     if is_within(from, to, segment, [seq, end], skew, shifts) {
-        note(from, to, end, ack, window, shifts);
+        Moved::by(from, to, end, ack, window, shifts).note(from, to);
         advance(from, to, segment.flags);
         return Tracked::Accepted;
     }
@@ -227,7 +237,7 @@ pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
     let is_near =
         at_or_after(from.high.wrapping_add(SLACK), end) && at_or_after(seq, from.low.wrapping_sub(SLACK));
     if may_be_loose && is_near {
-        note(from, to, end, ack, window, shifts);
+        Moved::by(from, to, end, ack, window, shifts).note(from, to);
         end_loosely(from, to, segment.flags);
         return Tracked::Loose;
     }
@@ -238,13 +248,41 @@ pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
     Tracked::Mismatch
 }
 
-/// As [`track`], for a segment without SYN, FIN and RST between ends that are established, of which nothing but numbers
-/// changes. False where that is not so or it is not accepted: nothing has changed then, and [`track`] knows what to do.
+/// The numbers of both ends after a segment that was accepted.
+#[derive(Clone, Copy)]
+pub(crate) struct Moved {
+    low: u32,
+    max_window: u16,
+    /// Of the end that it was for.
+    high: u32,
+}
+
+impl Moved {
+    #[inline(always)]
+    fn by(from: &Peer, to: &Peer, end: u32, ack: u32, window: u32, shifts: Shifts) -> Moved {
+        let scaled = window << shifts.from;
+        let goes_on = at_or_after(ack.wrapping_add(scaled), to.high);
+        Moved {
+            low: if at_or_after(end, from.low) { end } else { from.low },
+            max_window: from.max_window.max(window as u16),
+            high: if goes_on { ack.wrapping_add(scaled.max(1)) } else { to.high },
+        }
+    }
+
+    /// Notes them.
+    #[inline(always)]
+    pub(crate) fn note(self, from: &mut Peer, to: &mut Peer) {
+        (from.low, from.max_window, to.high) = (self.low, self.max_window, self.high);
+    }
+}
+
+/// As [`track`], for a segment without SYN, FIN and RST between ends that are established: it moves numbers at most. None
+/// where that is not so or it is not accepted; [`track`] knows what to do then.
 #[inline(always)]
-pub(crate) fn track_plain(from: &mut Peer, to: &mut Peer, segment: &Segment) -> bool {
+pub(crate) fn track_plain(from: &Peer, to: &Peer, segment: &Segment) -> Option<Moved> {
     let is_established = from.stage == Stage::ESTABLISHED && to.stage == Stage::ESTABLISHED;
     if !is_established || from.low == 0 {
-        return false;
+        return None;
     }
     let shifts = Shifts::between(from, to);
     let (seq, end) = match segment.payload {
@@ -253,10 +291,7 @@ pub(crate) fn track_plain(from: &mut Peer, to: &mut Peer, segment: &Segment) -> 
     };
     let ack = if segment.flags.contains(TcpFlags::ACK) { segment.ack } else { to.low };
     let is_within = is_within(from, to, segment, [seq, end], to.low.wrapping_sub(ack) as i32, shifts);
-    if is_within {
-        note(from, to, end, ack, segment.window.into(), shifts);
-    }
-    is_within
+    is_within.then(|| Moved::by(from, to, end, ack, segment.window.into(), shifts))
 }
 
 /// Takes the first segment that an end sends.
@@ -312,19 +347,6 @@ fn is_within(
 fn is_exact(from: &Peer, segment: &Segment, skew: i32) -> bool {
     let distance = segment.seq.wrapping_sub(from.low) as i32;
     (-1..=1).contains(&distance) || segment.flags.contains(TcpFlags::ACK) && skew == 0
-}
-
-/// Moves what the sender has sent, and what the other end may send.
-#[inline(always)]
-fn note(from: &mut Peer, to: &mut Peer, end: u32, ack: u32, window: u32, shifts: Shifts) {
-    from.max_window = from.max_window.max(window as u16);
-    if end != from.low && at_or_after(end, from.low) {
-        from.low = end;
-    }
-    let window = window << shifts.from;
-    if at_or_after(ack.wrapping_add(window), to.high) {
-        to.high = ack.wrapping_add(window.max(1));
-    }
 }
 
 /// Moves both ends' stages.

@@ -90,7 +90,6 @@ impl SwitchFilter {
         glances.clear();
         glances.extend(batch.iter().map(|frame| filter.glance(packet(frame), Direction::In)));
         glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
-        glances.iter().for_each(|glance| filter.approach_linked(glance));
     }
 
     /// Tests a frame where it leaves that has passed where it came in.
@@ -195,6 +194,7 @@ impl FrameFilter for SwitchFilter {
                 Through::Entered(passed) => *way |= self.test_out(frame, passed, view, (port, last), cx),
             }
         }
+        self.half.filter.end();
         self.glances = glances;
     }
 

@@ -101,20 +101,12 @@ impl PacketFilter {
         Ok(PacketFilter { half, ports, has_file, glances: Vec::new(), answers: Vec::new() })
     }
 
-    /// Looks at all packets, and asks for the memory of their states.
+    /// Looks at all packets that have no state yet, and asks for the memory of those that they may have.
     fn look(&mut self, direction: Direction, batch: &Batch) {
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+        let strangers = batch.iter().filter(|packet| came(direction, packet).is_none());
         glances.clear();
-        let out = |packet: &Packet| match state_of(packet) {
-            Some(came) => filter.glance_behind(carried(packet), came),
-            None => filter.glance(carried(packet), Direction::Out),
-        };
-        match direction {
-            Direction::In => {
-                glances.extend(batch.iter().map(|packet| filter.glance(carried(packet), direction)))
-            }
-            Direction::Out => glances.extend(batch.iter().map(out)),
-        }
+        glances.extend(strangers.map(|packet| filter.glance(carried(packet), direction)));
         glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
     }
 
@@ -122,7 +114,7 @@ impl PacketFilter {
     #[inline(never)]
     fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
         let Some(header) = link_header(packet.data()) else { return Some(packet) };
-        let (at, came) = with_notes(place.at, &packet);
+        let (at, came) = (with_tag(place.at, &packet), came(place.at.direction, &packet));
         let passed = self.half.test_frame(&mut packet, header, at, came, cx);
         if self.half.has_news() {
             self.hear(&packet, header, place, cx);
@@ -195,20 +187,22 @@ pub(super) fn drop_reason(reason: Reason) -> DropReason {
     }
 }
 
-/// What a packet that leaves brings from where it came in.
-#[inline]
-fn with_notes(at: At, packet: &Packet) -> (At, Option<StateId>) {
-    if at.direction == Direction::In {
-        return (at, None);
+/// The place of a packet, with the tag that one that leaves brings from where it came in.
+#[inline(always)]
+fn with_tag(at: At, packet: &Packet) -> At {
+    match at.direction {
+        Direction::In => at,
+        Direction::Out => At { tag: Tag(u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG))), ..at },
     }
-    let tag = u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG));
-    (At { tag: Tag(tag), ..at }, state_of(packet))
 }
 
-/// The state that a packet had where it came in.
+/// The state that a packet which leaves had where it came in.
 #[inline(always)]
-fn state_of(packet: &Packet) -> Option<StateId> {
-    StateId::from_bits(u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE)))
+fn came(direction: Direction, packet: &Packet) -> Option<StateId> {
+    match direction {
+        Direction::In => None,
+        Direction::Out => StateId::from_bits(u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE))),
+    }
 }
 
 /// What a frame carries, if that is IP.
@@ -252,16 +246,19 @@ impl Element for PacketFilter {
         let at = At::new(Interface(port as u16 + ports::FIRST), direction);
         self.look(direction, batch);
         let glances = std::mem::take(&mut self.glances);
-        let (is_plain, mut each) = (self.half.is_plain_at(at), glances.iter());
+        let (is_plain, mut strangers) = (self.half.is_plain_at(at), glances.iter());
         batch.filter_map(|mut packet| {
-            let glance = each.next().filter(|_| is_plain);
-            let passed = glance.and_then(|glance| {
-                self.half.filter.pass_quickly(carried(&packet), glance, with_notes(at, &packet).0)
-            });
+            let (filter, at) = (&mut self.half.filter, with_tag(at, &packet));
+            let passed = match came(direction, &packet) {
+                _ if !is_plain => None,
+                Some(came) => filter.pass_behind(carried(&packet), came, at),
+                None => strangers.next().and_then(|glance| filter.pass_quickly(carried(&packet), glance, at)),
+            };
             let Some(passed) = passed else { return self.test(packet, Place { at, port }, cx) };
             note(&mut packet, &passed);
             Some(packet)
         });
+        self.half.filter.end();
         self.glances = glances;
         cx.send_all(input, batch);
         if !self.answers.is_empty() {

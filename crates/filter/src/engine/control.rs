@@ -88,6 +88,7 @@ impl Filter {
 
     /// Takes other rules. States stay, with what their rules asked; the counters of those are counted no more.
     pub fn load(&mut self, settings: Settings, compiled: &Compiled) -> io::Result<()> {
+        self.end();
         self.states.set_limit(settings.limits.limit(Limit::States))?;
         self.settings = settings;
         self.records.forget_rules();
@@ -195,6 +196,7 @@ impl Filter {
 
     /// Counts from nothing: `pfctl -F info`.
     pub fn clear_counted(&mut self) {
+        self.end();
         self.counted = super::Counted::default();
         self.states.counters = [0; 3];
         self.sources.counters = [0; 3];

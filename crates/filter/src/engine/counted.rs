@@ -226,9 +226,11 @@ fn print_rate(out: &mut impl Write, name: &str, n: u64, seconds: u64) -> fmt::Re
 impl Filter {
     /// What was counted so far.
     pub fn counted(&self) -> Counted {
+        let [searches, inserts, removals] = self.states.counters;
+        let untold: u64 = self.tallies.iter().map(|tally| tally.packets).sum();
         Counted {
             states: [self.states.len().into(), self.states.half_open.into()],
-            state_table: self.states.counters,
+            state_table: [searches + untold, inserts, removals],
             sources: self.sources.len().into(),
             source_table: self.sources.counters,
             fragments: self.fragments.len().into(),

@@ -36,6 +36,8 @@ impl Filter {
         look: &Look,
         rules: &Rules<'_, '_>,
     ) -> Verdict {
+        // A record that is made now may have the number of one for which packets are still counted.
+        self.end();
         let ruling = self.rule(&seen, look, rules);
         let outcome = &ruling.outcome;
         rules.compiled.count(outcome, &self.scratch, &ruling.facts, &self.counters);

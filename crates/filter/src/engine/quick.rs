@@ -7,7 +7,7 @@ use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
 use crate::states::{Hot, Key, NONE, StateId, flag};
-use crate::track::{Segment, Stage, track_plain};
+use crate::track::{Moved, Segment, Stage, track_plain};
 use artery_wire::{IpProtocol, TcpFlags};
 
 const TCP: u8 = IpProtocol::TCP.0;
@@ -54,16 +54,23 @@ impl Quick {
         Quick { narrow, length, protocol }
     }
 
-    /// Whether a state is that of this packet, may go the quick way, and can't be over.
+    /// Its key as entries keep it where it leaves.
     #[inline(always)]
-    fn is_of(&self, hot: &Hot, now: u32, most_ms: u32) -> bool {
-        const ODD: u8 = !flag::OUT;
-        hot.narrow == self.narrow
-            && hot.protocol.0 == self.protocol
-            && hot.flags & ODD == flag::LIVE
-            && now.wrapping_sub(hot.seen) < most_ms
+    pub(super) fn turned(&self) -> [u32; 3] {
+        let [source, destination, ports] = self.narrow;
+        [destination, source, ports.rotate_left(16)]
+    }
+
+    /// Whether a state is that of this packet and may go the quick way.
+    #[inline(always)]
+    fn is_of(&self, hot: &Hot) -> bool {
+        let plain = Hot::kind_of(self.protocol, flag::LIVE);
+        hot.narrow == self.narrow && hot.kind() & !OUT == plain
     }
 }
+
+/// The flag among the protocol and the flags.
+const OUT: u16 = Hot::kind_of(0, flag::OUT);
 
 /// What a plain packet tells its states.
 pub(super) enum Told {
@@ -94,23 +101,41 @@ impl Told {
         (flags.0 & CHANGES == 0).then_some(Told::Segment(segment))
     }
 
-    /// Has a state follow its connection; false if there is more to it, and nothing has changed.
+    /// What a state notes of its connection; None if there is more to it.
     #[inline(always)]
-    fn follow(&self, hot: &mut Hot, from: usize) -> bool {
-        let [first, second] = &mut hot.peers;
-        let (source, destination) = if from == 0 { (first, second) } else { (second, first) };
+    fn news(&self, hot: &Hot, from: usize) -> Option<News> {
+        let (source, destination) = (&hot.peers[from], &hot.peers[1 - from]);
         match self {
             Told::Segment(segment) => {
-                hot.class == Timeout::TcpEstablished as u8 && track_plain(source, destination, segment)
+                let is_established = hot.class == Timeout::TcpEstablished as u8;
+                let moved = is_established.then(|| track_plain(source, destination, segment));
+                moved?.map(News::Moved)
             }
             Told::Datagram => {
                 let is_multiple = source.stage == Stage::MULTIPLE && destination.stage == Stage::MULTIPLE;
                 let class = if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle };
                 // The sender has sent before, and the other has not, or has been answered: nothing is news.
                 let is_news = source.stage == Stage::NO_TRAFFIC || destination.stage == Stage::SINGLE;
-                !is_news && hot.class == class as u8
+                (!is_news && hot.class == class as u8).then_some(News::None)
             }
         }
+    }
+}
+
+/// What a state notes of its connection when a plain packet comes.
+#[derive(Clone, Copy)]
+enum News {
+    None,
+    Moved(Moved),
+}
+
+impl News {
+    #[inline(always)]
+    fn note(self, hot: &mut Hot, from: usize) {
+        let News::Moved(moved) = self else { return };
+        let [first, second] = &mut hot.peers;
+        let (source, destination) = if from == 0 { (first, second) } else { (second, first) };
+        moved.note(source, destination);
     }
 }
 
@@ -165,15 +190,46 @@ impl Filter {
         let (now, most_ms) = (self.now_ms as u32, self.least_lifetime_ms);
         let hot = self.states.hot.get_mut(number)?;
         let from = usize::from(!is_forward(direction, hot.flags));
-        if !quick.is_of(hot, now, most_ms) || !told.follow(hot, from) {
+        if !quick.is_of(hot) || now.wrapping_sub(hot.seen) >= most_ms {
             return None;
         }
+        told.news(hot, from)?.note(hot, from);
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
-        if !hot.count(from, quick.length.into()) {
+        if !hot.count_plainly(from, quick.length.into()) {
             self.states.cold[number as usize].count(hot, from, quick.length.into());
         }
         Some(known)
+    }
+
+    /// Takes a plain packet into account by the state that it has where it comes in and that beside it, where it leaves;
+    /// returns their records. What both know of a connection that they have seen from the same packet on is the same, and
+    /// followed once. None if that is not so, or one of them says no; nothing has changed then.
+    #[inline(always)]
+    pub(super) fn know_both(&mut self, quick: &Quick, told: &Told, number: u32) -> Option<[u32; 2]> {
+        let now = self.now_ms as u32;
+        let [enters, leaves] = self.states.hot.pair_from(number)?;
+        let age = now.wrapping_sub(enters.seen).max(now.wrapping_sub(leaves.seen));
+        let are_one = enters.link == number ^ 1
+            && quick.is_of(enters)
+            && leaves.narrow == quick.turned()
+            // Otherwise they were made by packets of either end.
+            && leaves.kind() == enters.kind() ^ OUT
+            && age < self.least_lifetime_ms
+            && enters.knows_as(leaves);
+        let from = usize::from(!is_forward(Direction::In, enters.flags));
+        if !are_one {
+            return None;
+        }
+        let (news, length) = (told.news(enters, from)?, quick.length.into());
+        for (hot, n) in [(&mut *enters, number), (&mut *leaves, number ^ 1)] {
+            news.note(hot, from);
+            hot.seen = now;
+            if !hot.count_plainly(from, length) {
+                self.states.cold[n as usize].count(hot, from, length);
+            }
+        }
+        Some([enters.record, leaves.record])
     }
 
     /// Counts what is counted beside the state.

@@ -21,9 +21,6 @@ pub enum Through {
     Unknown,
 }
 
-/// What is added to the number of a state that was found without the index. No state has so high a number.
-const FOUND: u32 = 1 << 31;
-
 /// What is seen of a packet at a glance.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance {
@@ -31,8 +28,6 @@ pub struct Glance {
     quick: Quick,
     /// The line of the index, and then the state that it may have.
     place: u32,
-    /// The state that it has where it came in.
-    hint: u32,
 }
 
 impl Filter {
@@ -44,7 +39,7 @@ impl Filter {
             0 => self.hash_of_odd(bytes, direction),
             _ => self.states.hash_narrow(quick.narrow, quick.protocol),
         };
-        Glance { hash, quick, place: self.states.begin(hash), hint: NONE }
+        Glance { hash, quick, place: self.states.begin(hash) }
     }
 
     /// The hash of a packet that will go another way, for the memory that it needs then.
@@ -54,56 +49,51 @@ impl Filter {
         dissect(bytes).map_or(0, |seen| self.states.hash(&seen.key(direction)))
     }
 
-    /// The same for one that leaves and had a state where it came in, which mostly leads to the state here.
-    #[inline(always)]
-    pub fn glance_behind(&self, bytes: &[u8], came: StateId) -> Glance {
-        let linked = self.states.hot.get(came.number).map_or(NONE, |hot| hot.link);
-        if linked == NONE {
-            return Glance { hint: came.number, ..self.glance(bytes, Direction::Out) };
-        }
-        // What is beside the other has come with it.
-        if linked != came.number ^ 1 {
-            self.states.prefetch(linked);
-        }
-        Glance { hash: 0, quick: Quick::of(bytes, Direction::Out), place: linked | FOUND, hint: came.number }
-    }
-
-    /// Asks for the state that a packet may have.
+    /// Asks for the state that a packet may have, and for that beside it.
     #[inline(always)]
     pub fn approach_likely(&self, glance: &mut Glance) {
-        if glance.place & FOUND != 0 {
-            glance.place = if glance.place == NONE { NONE } else { glance.place & !FOUND };
-        } else {
-            glance.place = self.states.approach(glance.hash, glance.place);
-        }
-    }
-
-    /// Asks for the state that a packet may have where it leaves.
-    #[inline(always)]
-    pub fn approach_linked(&self, glance: &Glance) {
-        if let Some(hot) = self.states.hot.get(glance.place)
-            && hot.link != glance.place ^ 1
-        {
-            self.states.prefetch(hot.link);
-        }
+        glance.place = self.states.approach(glance.hash, glance.place);
     }
 
     /// Lets a packet pass, if that is quickly done, at an interface where [the quick way may be gone](Filter::is_plain_at). It
     /// is not changed.
     #[inline(always)]
     pub fn pass_quickly(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<Passed> {
-        let Glance { quick, place, hint, .. } = glance;
+        let Glance { quick, place, .. } = glance;
         if quick.length == 0 {
             return None;
         }
         let told = Told::of(bytes, quick)?;
         let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, at.direction) {
             Some(known) => (*place, known),
-            None => self.know_elsewhere(glance, &told, at)?,
+            None => self.know_elsewhere(bytes, *place, at)?,
         };
-        self.count_quickly(record, at.direction, quick.length);
-        if *hint != NONE && link != *hint {
-            self.states.link(*hint, number);
+        // What is beside it has come with it. Whatever else it leads to is wanted where the packet leaves.
+        if link != number ^ 1 {
+            self.states.prefetch(link);
+        }
+        self.tally(record, at.direction, quick.length);
+        Some(Passed { state: Some(StateId { number }), tag: at.tag, ..Passed::default() })
+    }
+
+    /// The same for one that leaves and had a state where it came in, which mostly leads to the state here. No glance was
+    /// needed for it.
+    #[inline(always)]
+    pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<Passed> {
+        let quick = Quick::of(bytes, Direction::Out);
+        if quick.length == 0 {
+            return None;
+        }
+        let told = Told::of(bytes, &quick)?;
+        let linked = self.states.hot.get(came.number).map_or(NONE, |hot| hot.link);
+        let (number, Known { link, record }) = match self.know_quickly(&quick, &told, linked, Direction::Out)
+        {
+            Some(known) => (linked, known),
+            None => self.know_elsewhere(bytes, linked, at)?,
+        };
+        self.tally(record, Direction::Out, quick.length);
+        if link != came.number {
+            self.states.link(came.number, number);
         }
         Some(Passed { state: Some(StateId { number }), tag: at.tag, ..Passed::default() })
     }
@@ -116,20 +106,35 @@ impl Filter {
         if quick.length == 0 {
             return Through::Unknown;
         }
+        let both = Told::of(bytes, quick).and_then(|told| self.know_both(quick, &told, *place));
+        match both {
+            Some([record, behind]) => {
+                self.tally(record, Direction::In, quick.length);
+                self.tally(behind, Direction::Out, quick.length);
+                Through::Passed
+            }
+            None => self.pass_each(bytes, glance, from),
+        }
+    }
+
+    /// Lets a packet pass at one interface, and then at the other.
+    #[cold]
+    #[inline(never)]
+    fn pass_each(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
+        let Glance { quick, place, .. } = glance;
         let Some(told) = Told::of(bytes, quick) else { return Through::Unknown };
         let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, Direction::In) {
             Some(known) => (*place, known),
-            None => match self.know_elsewhere(glance, &told, from) {
+            None => match self.know_elsewhere(bytes, *place, from) {
                 Some(found) => found,
                 None => return Through::Unknown,
             },
         };
-        self.count_quickly(record, Direction::In, quick.length);
-        let [source, destination, ports] = quick.narrow;
-        let turned = Quick { narrow: [destination, source, ports.rotate_left(16)], ..*quick };
+        self.tally(record, Direction::In, quick.length);
+        let turned = Quick { narrow: quick.turned(), ..*quick };
         match self.know_quickly(&turned, &told, link, Direction::Out) {
             Some(known) => {
-                self.count_quickly(known.record, Direction::Out, quick.length);
+                self.tally(known.record, Direction::Out, quick.length);
                 Through::Passed
             }
             None => {
@@ -139,13 +144,16 @@ impl Filter {
         }
     }
 
-    /// Takes a packet into account by its state where another was more likely.
+    /// Takes a packet into account by its state where another was more likely. It is looked at again, so that what was seen of
+    /// it stays in registers where this is not needed.
     #[cold]
     #[inline(never)]
-    fn know_elsewhere(&mut self, glance: &Glance, told: &Told, at: At) -> Option<(u32, Known)> {
-        let hash = self.states.hash_narrow(glance.quick.narrow, glance.quick.protocol);
-        let number = self.find_quickly(&glance.quick, hash, glance.place, at)?;
-        Some((number, self.know_quickly(&glance.quick, told, number, at.direction)?))
+    fn know_elsewhere(&mut self, bytes: &[u8], likely: u32, at: At) -> Option<(u32, Known)> {
+        let quick = Quick::of(bytes, at.direction);
+        let told = Told::of(bytes, &quick)?;
+        let hash = self.states.hash_narrow(quick.narrow, quick.protocol);
+        let number = self.find_quickly(&quick, hash, likely, at)?;
+        Some((number, self.know_quickly(&quick, &told, number, at.direction)?))
     }
 
     /// Whether the quick way may be gone at an interface.

@@ -52,9 +52,15 @@ impl Counters {
     /// Counts a packet of a rule.
     #[inline]
     pub fn add_packet(&self, id: RuleId, direction: Direction, length: u32) {
+        self.add_packets(id, direction, 1, length.into());
+    }
+
+    /// Counts packets of a rule.
+    #[inline]
+    pub(crate) fn add_packets(&self, id: RuleId, direction: Direction, packets: u64, bytes: u64) {
         let counters = &self.0[id.0 as usize];
-        add(&counters.packets[direction.index()], 1);
-        add(&counters.bytes[direction.index()], u64::from(length));
+        add(&counters.packets[direction.index()], packets);
+        add(&counters.bytes[direction.index()], bytes);
     }
 
     /// Counts a state that a rule made.

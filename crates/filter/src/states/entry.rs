@@ -33,9 +33,10 @@ pub(crate) mod flag {
 pub(crate) struct Hot {
     /// Of the wire's key.
     pub(crate) narrow: [u32; 3],
-    /// Of the stack's key where it is another. Otherwise what was counted lately: bytes of both directions, and packets in
-    /// 16 bits each.
-    pub(crate) second: [u32; 3],
+    /// Addresses of the stack's key where it is another. Otherwise bytes that were counted lately, of both directions.
+    pub(crate) second: [u32; 2],
+    /// Its ports, or packets.
+    pub(crate) halves: [u16; 2],
     /// The end that sent the first packet, and the other.
     pub(crate) peers: [Peer; 2],
     /// The state of the same connection at another interface.
@@ -55,7 +56,8 @@ const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 impl Hot {
     pub(crate) const FREE: Hot = Hot {
         narrow: [0; 3],
-        second: [0; 3],
+        second: [0; 2],
+        halves: [0; 2],
         peers: [Peer {
             low: 0,
             high: 0,
@@ -74,7 +76,28 @@ impl Hot {
     /// The narrow part of a key: 0 is the wire's, 1 the stack's.
     #[inline(always)]
     pub(crate) fn narrow(&self, side: usize) -> [u32; 3] {
-        if side == 1 && self.has(flag::TRANSLATED) { self.second } else { self.narrow }
+        if side == 0 || !self.has(flag::TRANSLATED) {
+            return self.narrow;
+        }
+        let ([a, b], [p, q]) = (self.second, self.halves.map(u32::from));
+        [a, b, p << 16 | q]
+    }
+
+    /// Notes the narrow part of the stack's key, which is another than the wire's.
+    pub(super) fn translate(&mut self, [a, b, ports]: [u32; 3]) {
+        self.flags |= flag::TRANSLATED;
+        (self.second, self.halves) = ([a, b], [(ports >> 16) as u16, ports as u16]);
+    }
+
+    /// Its protocol and its flags.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> u16 {
+        Hot::kind_of(self.protocol.0, self.flags)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn kind_of(protocol: u8, flags: u8) -> u16 {
+        u16::from_le_bytes([protocol, flags])
     }
 
     #[inline(always)]
@@ -87,20 +110,30 @@ impl Hot {
         if self.has(flag::OUT) { Direction::Out } else { Direction::In }
     }
 
+    /// Whether it knows the same of both ends as another state.
+    #[inline(always)]
+    pub(crate) fn knows_as(&self, other: &Hot) -> bool {
+        let ([a, b], [c, d]) = (&self.peers, &other.peers);
+        self.class == other.class && a.difference(c) | b.difference(d) == 0
+    }
+
     /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for it in this line.
     #[inline(always)]
     pub(crate) fn count(&mut self, from: usize, length: u32) -> bool {
-        const MOST: u32 = 0xffff;
-        let shift = 16 * from as u32;
-        let [_, _, packets] = self.second;
-        match self.second[from].checked_add(length) {
-            Some(bytes) if !self.has(flag::TRANSLATED) && packets >> shift & MOST < MOST => {
-                self.second[from] = bytes;
-                self.second[2] = packets + (1 << shift);
-                true
-            }
-            _ => false,
+        !self.has(flag::TRANSLATED) && self.count_plainly(from, length)
+    }
+
+    /// The same for a state that does not translate.
+    #[inline(always)]
+    pub(crate) fn count_plainly(&mut self, from: usize, length: u32) -> bool {
+        // The bytes of so many packets fit: none is longer than a header of IPv6 and what it can announce.
+        const MOST: u16 = 65_000;
+        let has_room = self.halves[from] < MOST;
+        if has_room {
+            self.halves[from] += 1;
+            self.second[from] = self.second[from].wrapping_add(length);
         }
+        has_room
     }
 
     pub(crate) fn family(&self) -> Family {
@@ -144,7 +177,7 @@ impl Cold {
     pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, length: u32) {
         (self.packets, self.bytes) = self.counts(hot);
         if !hot.has(flag::TRANSLATED) {
-            hot.second = [0; 3];
+            (hot.second, hot.halves) = ([0; 2], [0; 2]);
         }
         self.packets[from] += 1;
         self.bytes[from] += u64::from(length);
@@ -154,9 +187,10 @@ impl Cold {
     pub(crate) fn counts(&self, hot: &Hot) -> ([u64; 2], [u64; 2]) {
         let (mut packets, mut bytes) = (self.packets, self.bytes);
         if !hot.has(flag::TRANSLATED) {
-            let [one, other, both] = hot.second.map(u64::from);
-            bytes = [bytes[0] + one, bytes[1] + other];
-            packets = [packets[0] + (both & 0xffff), packets[1] + (both >> 16)];
+            for from in 0..2 {
+                bytes[from] += u64::from(hot.second[from]);
+                packets[from] += u64::from(hot.halves[from]);
+            }
         }
         (packets, bytes)
     }
@@ -217,7 +251,10 @@ mod tests {
                 expected.1[from] += u64::from(length);
             }
             assert_eq!(cold.counts(&hot), expected);
-            assert!(flags == flag::LIVE || hot.second == [0; 3], "there is the stack's key");
+            assert!(
+                flags == flag::LIVE || (hot.second, hot.halves) == ([0; 2], [0; 2]),
+                "there is the stack's key"
+            );
         }
     }
 }

@@ -42,6 +42,13 @@ impl HotLines {
         Some(&self.0.get(number as usize / 2)?.0)
     }
 
+    /// A line, and that beside it.
+    #[inline(always)]
+    pub(crate) fn pair_from(&mut self, number: u32) -> Option<[&mut Hot; 2]> {
+        let [even, odd] = &mut self.0.get_mut(number as usize / 2)?.0;
+        Some(if number.is_multiple_of(2) { [even, odd] } else { [odd, even] })
+    }
+
     #[inline(always)]
     pub(crate) fn get(&self, number: u32) -> Option<&Hot> {
         Some(&self.pair(number)?[number as usize % 2])

@@ -236,8 +236,7 @@ impl States {
         hot.narrow = keys[WIRE].narrow();
         hot.flags |= flag::LIVE;
         if keys[WIRE] != keys[STACK] {
-            hot.flags |= flag::TRANSLATED;
-            hot.second = keys[STACK].narrow();
+            hot.translate(keys[STACK].narrow());
         }
         hot.flags |= if extra.is_some() { flag::EXTRA } else { 0 };
         let wide: Wide = hot.has(flag::SIX).then(|| Box::new(keys));

@@ -110,11 +110,12 @@ fn handshake(at: [i64; 2], scales: [Option<u8>; 2], windows: [i64; 2]) -> ([Peer
 }
 
 /// Whether a segment is accepted as one that moves numbers at most.
-fn track_plainly([client, server]: &mut [Peer; 2], is_reply: bool, segment: &Segment) -> bool {
-    match is_reply {
-        false => track_plain(client, server, segment),
-        true => track_plain(server, client, segment),
-    }
+fn track_plainly(peers: &mut [Peer; 2], is_reply: bool, segment: &Segment) -> bool {
+    let [client, server] = peers;
+    let (from, to) = if is_reply { (server, client) } else { (client, server) };
+    let moved = track_plain(from, to, segment);
+    moved.iter().for_each(|moved| moved.note(from, to));
+    moved.is_some()
 }
 
 /// A number in a segment: near what is expected, at an edge, or anywhere.

@@ -138,7 +138,6 @@ impl World {
         let enters = At::new(from, Direction::In);
         let mut glance = self.filter.glance(bytes, Direction::In);
         self.filter.approach_likely(&mut glance);
-        self.filter.approach_linked(&glance);
         match self.filter.pass_through(bytes, &glance, enters) {
             Through::Passed => None,
             Through::Unknown => self.cross(from, to, bytes),
@@ -163,13 +162,16 @@ impl World {
         let mut came: Option<StateId> = None;
         for at in [At::new(from, Direction::In), At::new(to, Direction::Out)] {
             self.filter.begin(self.now);
-            let mut glance = match came {
-                Some(came) => self.filter.glance_behind(bytes, came),
-                None => self.filter.glance(bytes, at.direction),
-            };
-            self.filter.approach_likely(&mut glance);
             self.hint = came;
-            let verdict = match self.filter.pass_quickly(bytes, &glance, at) {
+            let passed = match came {
+                Some(came) => self.filter.pass_behind(bytes, came, at),
+                None => {
+                    let mut glance = self.filter.glance(bytes, at.direction);
+                    self.filter.approach_likely(&mut glance);
+                    self.filter.pass_quickly(bytes, &glance, at)
+                }
+            };
+            let verdict = match passed {
                 Some(passed) => Verdict::Pass(passed),
                 None => self.test(at.interface, at.direction, bytes),
             };
