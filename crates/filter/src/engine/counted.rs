@@ -227,7 +227,7 @@ impl Filter {
     /// What was counted so far.
     pub fn counted(&self) -> Counted {
         let [searches, inserts, removals] = self.states.counters;
-        let untold: u64 = self.tallies.iter().map(|tally| tally.packets).sum();
+        let untold: u64 = self.tallies.iter().map(|tally| u64::from(tally.packets)).sum();
         Counted {
             states: [self.states.len().into(), self.states.half_open.into()],
             state_table: [searches + untold, inserts, removals],

@@ -2,7 +2,7 @@
 //!
 //! A plain packet of TCP or UDP over IPv4 whose state is where it was expected, and changes nothing but numbers. Whatever is
 //! otherwise goes the full way, which would come to the same answer.
-use super::{Filter, Look, Passed, is_forward};
+use super::{Filter, Look, Passed};
 use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
@@ -34,13 +34,15 @@ impl Quick {
     pub(super) fn of(bytes: &[u8], direction: Direction) -> Quick {
         let Some(header) = bytes.first_chunk::<28>() else { return Quick::NONE };
         let (length, protocol) = (half(header, 2), header[9]);
-        let room = usize::from(length).wrapping_sub(20);
+        let end = usize::from(length);
         let is_plain = header[0] == 0x45
             && half(header, 6) & 0x3fff == 0
-            && (20..=bytes.len()).contains(&usize::from(length))
+            && end <= bytes.len()
             && match protocol {
-                UDP => (8..=room).contains(&usize::from(half(header, 24))),
-                TCP => bytes.get(32).is_some_and(|byte| (20..=room).contains(&(usize::from(byte >> 4) * 4))),
+                UDP => (28..=end).contains(&(20 + usize::from(half(header, 24)))),
+                TCP => {
+                    bytes.get(32).is_some_and(|byte| (40..=end).contains(&(20 + usize::from(byte >> 4) * 4)))
+                }
                 _ => false,
             };
         if !is_plain {
@@ -61,11 +63,10 @@ impl Quick {
         [destination, source, ports.rotate_left(16)]
     }
 
-    /// Whether a state is that of this packet and may go the quick way.
+    /// The kind of a state that may go the quick way, without the direction.
     #[inline(always)]
-    fn is_of(&self, hot: &Hot) -> bool {
-        let plain = Hot::kind_of(self.protocol, flag::LIVE);
-        hot.narrow == self.narrow && hot.kind() & !OUT == plain
+    fn kind(&self) -> u16 {
+        Hot::kind_of(self.protocol, flag::LIVE)
     }
 }
 
@@ -73,7 +74,7 @@ impl Quick {
 const OUT: u16 = Hot::kind_of(0, flag::OUT);
 
 /// What a plain packet tells its states.
-pub(super) enum Told {
+enum Told {
     /// That it came.
     Datagram,
     /// Numbers of TCP, and nothing else.
@@ -83,7 +84,7 @@ pub(super) enum Told {
 impl Told {
     /// Takes it out of a plain packet; None if it may change more than numbers.
     #[inline(always)]
-    pub(super) fn of(bytes: &[u8], quick: &Quick) -> Option<Told> {
+    fn of(bytes: &[u8], quick: &Quick) -> Option<Told> {
         if quick.protocol != TCP {
             return Some(Told::Datagram);
         }
@@ -99,6 +100,17 @@ impl Told {
             scale: None,
         };
         (flags.0 & CHANGES == 0).then_some(Told::Segment(segment))
+    }
+
+    /// Whether two states know the same of a connection.
+    #[inline(always)]
+    fn finds_alike(&self, one: &Hot, other: &Hot) -> bool {
+        let ([a, b], [c, d]) = (&one.peers, &other.peers);
+        let are_alike = match self {
+            Told::Segment(_) => a.difference(c) | b.difference(d) == 0,
+            Told::Datagram => (a.stage, b.stage) == (c.stage, d.stage),
+        };
+        are_alike && one.class == other.class
     }
 
     /// What a state notes of its connection; None if there is more to it.
@@ -151,8 +163,7 @@ impl Filter {
     #[inline(always)]
     pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
         let Look { quick, likely, at, .. } = look;
-        let told = Told::of(bytes, quick)?;
-        let Known { link, record } = self.know_quickly(quick, &told, *likely, at.direction)?;
+        let Known { link, record } = self.know_quickly(bytes, quick, *likely, at.direction)?;
         self.count_quickly(record, at.direction, quick.length);
         if look.hint != NONE && link != look.hint {
             self.states.link(look.hint, *likely);
@@ -182,17 +193,30 @@ impl Filter {
     #[inline(always)]
     pub(super) fn know_quickly(
         &mut self,
+        bytes: &[u8],
         quick: &Quick,
-        told: &Told,
         number: u32,
         direction: Direction,
     ) -> Option<Known> {
-        let (now, most_ms) = (self.now_ms as u32, self.least_lifetime_ms);
+        // Each has a path of its own, on which nothing is left of the other.
+        match Told::of(bytes, quick)? {
+            Told::Datagram => self.know_told(quick, &Told::Datagram, number, direction),
+            Told::Segment(segment) => self.know_told(quick, &Told::Segment(segment), number, direction),
+        }
+    }
+
+    #[inline(always)]
+    fn know_told(&mut self, quick: &Quick, told: &Told, number: u32, direction: Direction) -> Option<Known> {
+        let now = self.now_ms as u32;
         let hot = self.states.hot.get_mut(number)?;
-        let from = usize::from(!is_forward(direction, hot.flags));
-        if !quick.is_of(hot) || now.wrapping_sub(hot.seen) >= most_ms {
+        let kind = hot.kind();
+        let is_its = hot.narrow == quick.narrow
+            && kind & !OUT == quick.kind()
+            && now.wrapping_sub(hot.seen) < self.least_lifetime_ms;
+        if !is_its {
             return None;
         }
+        let from = usize::from((direction == Direction::Out) != (kind & OUT != 0));
         told.news(hot, from)?.note(hot, from);
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
@@ -206,21 +230,31 @@ impl Filter {
     /// returns their records. What both know of a connection that they have seen from the same packet on is the same, and
     /// followed once. None if that is not so, or one of them says no; nothing has changed then.
     #[inline(always)]
-    pub(super) fn know_both(&mut self, quick: &Quick, told: &Told, number: u32) -> Option<[u32; 2]> {
+    pub(super) fn know_both(&mut self, bytes: &[u8], quick: &Quick, number: u32) -> Option<[u32; 2]> {
+        match Told::of(bytes, quick)? {
+            Told::Datagram => self.know_both_told(quick, &Told::Datagram, number),
+            Told::Segment(segment) => self.know_both_told(quick, &Told::Segment(segment), number),
+        }
+    }
+
+    #[inline(always)]
+    fn know_both_told(&mut self, quick: &Quick, told: &Told, number: u32) -> Option<[u32; 2]> {
         let now = self.now_ms as u32;
         let [enters, leaves] = self.states.hot.pair_from(number)?;
-        let age = now.wrapping_sub(enters.seen).max(now.wrapping_sub(leaves.seen));
+        let kind = enters.kind();
         let are_one = enters.link == number ^ 1
-            && quick.is_of(enters)
+            && enters.narrow == quick.narrow
+            && kind & !OUT == quick.kind()
             && leaves.narrow == quick.turned()
             // Otherwise they were made by packets of either end.
-            && leaves.kind() == enters.kind() ^ OUT
-            && age < self.least_lifetime_ms
-            && enters.knows_as(leaves);
-        let from = usize::from(!is_forward(Direction::In, enters.flags));
+            && leaves.kind() == kind ^ OUT
+            && now.wrapping_sub(enters.seen) < self.least_lifetime_ms
+            && now.wrapping_sub(leaves.seen) < self.least_lifetime_ms
+            && told.finds_alike(enters, leaves);
         if !are_one {
             return None;
         }
+        let from = usize::from(kind & OUT != 0);
         let (news, length) = (told.news(enters, from)?, quick.length.into());
         for (hot, n) in [(&mut *enters, number), (&mut *leaves, number ^ 1)] {
             news.note(hot, from);

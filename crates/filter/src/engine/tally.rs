@@ -8,7 +8,7 @@ use crate::states::NONE;
 pub(super) struct Tally {
     /// Of the rule.
     record: u32,
-    pub(super) packets: u64,
+    pub(super) packets: u32,
     bytes: u64,
 }
 
@@ -39,9 +39,9 @@ impl Filter {
         let tally = &mut self.tallies[direction as usize];
         let Tally { record: told, packets, bytes } =
             std::mem::replace(tally, Tally { record, ..Tally::EMPTY });
-        self.states.counters[0] += packets;
+        self.states.counters[0] += u64::from(packets);
         if let Some(rule) = self.records.rule(told) {
-            self.counters.add_packets(rule, direction, packets, bytes);
+            self.counters.add_packets(rule, direction, packets.into(), bytes);
         }
     }
 }

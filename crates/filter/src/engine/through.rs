@@ -3,7 +3,7 @@
 //!
 //! Where a packet comes in its state is found; that leads to the state where it leaves, and to no second search. What does not
 //! go the quick way is left to be tested as anywhere, and nothing has changed then.
-use super::quick::{Known, Quick, Told};
+use super::quick::{Known, Quick};
 use super::{Filter, Passed};
 use crate::dissect::{At, dissect};
 use crate::evaluate::Compiled;
@@ -63,8 +63,7 @@ impl Filter {
         if quick.length == 0 {
             return None;
         }
-        let told = Told::of(bytes, quick)?;
-        let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, at.direction) {
+        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, at.direction) {
             Some(known) => (*place, known),
             None => self.know_elsewhere(bytes, *place, at)?,
         };
@@ -84,9 +83,8 @@ impl Filter {
         if quick.length == 0 {
             return None;
         }
-        let told = Told::of(bytes, &quick)?;
         let linked = self.states.hot.get(came.number).map_or(NONE, |hot| hot.link);
-        let (number, Known { link, record }) = match self.know_quickly(&quick, &told, linked, Direction::Out)
+        let (number, Known { link, record }) = match self.know_quickly(bytes, &quick, linked, Direction::Out)
         {
             Some(known) => (linked, known),
             None => self.know_elsewhere(bytes, linked, at)?,
@@ -106,8 +104,7 @@ impl Filter {
         if quick.length == 0 {
             return Through::Unknown;
         }
-        let both = Told::of(bytes, quick).and_then(|told| self.know_both(quick, &told, *place));
-        match both {
+        match self.know_both(bytes, quick, *place) {
             Some([record, behind]) => {
                 self.tally(record, Direction::In, quick.length);
                 self.tally(behind, Direction::Out, quick.length);
@@ -122,8 +119,7 @@ impl Filter {
     #[inline(never)]
     fn pass_each(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
         let Glance { quick, place, .. } = glance;
-        let Some(told) = Told::of(bytes, quick) else { return Through::Unknown };
-        let (number, Known { link, record }) = match self.know_quickly(quick, &told, *place, Direction::In) {
+        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, Direction::In) {
             Some(known) => (*place, known),
             None => match self.know_elsewhere(bytes, *place, from) {
                 Some(found) => found,
@@ -132,7 +128,7 @@ impl Filter {
         };
         self.tally(record, Direction::In, quick.length);
         let turned = Quick { narrow: quick.turned(), ..*quick };
-        match self.know_quickly(&turned, &told, link, Direction::Out) {
+        match self.know_quickly(bytes, &turned, link, Direction::Out) {
             Some(known) => {
                 self.tally(known.record, Direction::Out, quick.length);
                 Through::Passed
@@ -150,10 +146,9 @@ impl Filter {
     #[inline(never)]
     fn know_elsewhere(&mut self, bytes: &[u8], likely: u32, at: At) -> Option<(u32, Known)> {
         let quick = Quick::of(bytes, at.direction);
-        let told = Told::of(bytes, &quick)?;
         let hash = self.states.hash_narrow(quick.narrow, quick.protocol);
         let number = self.find_quickly(&quick, hash, likely, at)?;
-        Some((number, self.know_quickly(&quick, &told, number, at.direction)?))
+        Some((number, self.know_quickly(bytes, &quick, number, at.direction)?))
     }
 
     /// Whether the quick way may be gone at an interface.

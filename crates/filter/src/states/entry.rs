@@ -110,13 +110,6 @@ impl Hot {
         if self.has(flag::OUT) { Direction::Out } else { Direction::In }
     }
 
-    /// Whether it knows the same of both ends as another state.
-    #[inline(always)]
-    pub(crate) fn knows_as(&self, other: &Hot) -> bool {
-        let ([a, b], [c, d]) = (&self.peers, &other.peers);
-        self.class == other.class && a.difference(c) | b.difference(d) == 0
-    }
-
     /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for it in this line.
     #[inline(always)]
     pub(crate) fn count(&mut self, from: usize, length: u32) -> bool {

@@ -157,7 +157,23 @@ impl States {
     #[inline(always)]
     pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
         let likely = self.index.candidate(hash, bucket, |entry| self.prefetch(entry / 2));
-        if likely == NO_ENTRY || likely == BEYOND_LINE { NONE } else { likely / 2 }
+        match likely {
+            BEYOND_LINE => self.approach_beyond(hash, bucket),
+            NO_ENTRY => NONE,
+            likely => likely / 2,
+        }
+    }
+
+    /// The same where it is not in the first line.
+    #[cold]
+    #[inline(never)]
+    fn approach_beyond(&self, hash: u64, bucket: u32) -> u32 {
+        let likely = self.index.candidate_beyond(hash, bucket);
+        if likely == NO_ENTRY || likely == BEYOND_LINE {
+            return NONE;
+        }
+        self.prefetch(likely / 2);
+        likely / 2
     }
 
     /// Asks for the first line of a state, and for that of the state beside it.
