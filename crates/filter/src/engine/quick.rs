@@ -118,11 +118,8 @@ impl Told {
     fn news(&self, hot: &Hot, from: usize) -> Option<News> {
         let (source, destination) = (&hot.peers[from], &hot.peers[1 - from]);
         match self {
-            Told::Segment(segment) => {
-                let is_established = hot.class == Timeout::TcpEstablished as u8;
-                let moved = is_established.then(|| track_plain(source, destination, segment));
-                moved?.map(News::Moved)
-            }
+            Told::Segment(_) if hot.class != Timeout::TcpEstablished as u8 => None,
+            Told::Segment(segment) => track_plain(source, destination, segment).map(News::Moved),
             Told::Datagram => {
                 let is_multiple = source.stage == Stage::MULTIPLE && destination.stage == Stage::MULTIPLE;
                 let class = if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle };
@@ -138,6 +135,8 @@ impl Told {
 #[derive(Clone, Copy)]
 enum News {
     None,
+    /// Numbers of TCP. They are written to each state by themselves: to copy all that one knows would wait for what was just
+    /// written to it.
     Moved(Moved),
 }
 

@@ -28,7 +28,7 @@ impl Filter {
         tally.bytes += u64::from(length);
     }
 
-    /// Ends a batch: tells what was counted in it.
+    /// Ends a batch that went the quick way: tells the counters of rules what was counted in it.
     pub fn end(&mut self) {
         [Direction::In, Direction::Out].into_iter().for_each(|direction| self.tally_for(NONE, direction));
     }

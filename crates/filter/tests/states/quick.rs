@@ -76,6 +76,7 @@ proptest! {
         }
         let [one, other] = [&quick, &full].map(|world| world.filter.counted());
         prop_assert_eq!((one.state_table, one.reasons), (other.state_table, other.reasons));
+        prop_assert_eq!(quick.totals(), full.totals());
     }
 }
 
@@ -105,6 +106,8 @@ proptest! {
             prop_assert_eq!(&each, &at_once);
             prop_assert_eq!(&each, &at_a_glance);
         }
+        prop_assert_eq!(worlds[0].totals(), worlds[1].totals());
+        prop_assert_eq!(worlds[0].totals(), worlds[2].totals());
         let [each, at_once, at_a_glance] = worlds.each_ref().map(|world| world.filter.counted());
         prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
         prop_assert_eq!((each.state_table, each.reasons), (at_a_glance.state_table, at_a_glance.reasons));

@@ -3,7 +3,7 @@
 use artery_filter::anchors::Anchors;
 use artery_filter::dissect::{At, Reason};
 use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settings, Through, Verdict};
-use artery_filter::evaluate::{Compiled, Routes, load};
+use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::states::{Kill, Names, StateId, Verbosity};
@@ -138,7 +138,9 @@ impl World {
         let enters = At::new(from, Direction::In);
         let mut glance = self.filter.glance(bytes, Direction::In);
         self.filter.approach_likely(&mut glance);
-        match self.filter.pass_through(bytes, &glance, enters) {
+        let through = self.filter.pass_through(bytes, &glance, enters);
+        self.filter.end();
+        match through {
             Through::Passed => None,
             Through::Unknown => self.cross(from, to, bytes),
             Through::Entered(passed) => {
@@ -171,6 +173,7 @@ impl World {
                     self.filter.pass_quickly(bytes, &glance, at)
                 }
             };
+            self.filter.end();
             let verdict = match passed {
                 Some(passed) => Verdict::Pass(passed),
                 None => self.test(at.interface, at.direction, bytes),
@@ -233,6 +236,13 @@ impl World {
     pub(crate) fn withholds(&mut self, bytes: impl Into<Vec<u8>>, why: Reason) {
         let verdict = self.test(EM0, Direction::Out, &mut bytes.into());
         assert_eq!(verdict, Verdict::Drop(why));
+    }
+
+    /// What was counted for each rule.
+    pub(crate) fn totals(&self) -> Vec<RuleTotals> {
+        let counters = self.filter.counters();
+        let rules = 0..self.compiled.rules().len() as u32;
+        rules.map(|rule| Counters::total([&*counters], RuleId(rule))).collect()
     }
 
     pub(crate) fn states(&self) -> usize {
