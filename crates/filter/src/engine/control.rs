@@ -2,10 +2,11 @@
 use super::{Event, Filter};
 use crate::evaluate::{Compiled, Counters, RuleId, Scratch};
 use crate::facts::Interface;
-use crate::options::{Limit, Limits, SetOption};
+use crate::options::{Limit, Limits, SetOption, Timeout};
 use crate::rule::Ruleset;
 use crate::sources::Source;
 use crate::states::{Kill, StateView, flag};
+use crate::track::Stage;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -209,14 +210,20 @@ impl Filter {
         let numbers: Vec<u32> = self.states.numbers().collect();
         for number in numbers {
             let is_its = self.view(number).first_ends()[0] == address;
-            let hot = &mut self.states.hot[number as usize];
-            if is_its && record.is_none_or(|record| record == hot.record) {
-                hot.peers.iter_mut().for_each(|peer| peer.stage = crate::track::Stage::TIME_WAIT);
-                self.states.set_class(number, crate::options::Timeout::TcpClosed as u8);
-                self.states.hot[number as usize].flags |= flag::EXTRA;
-                self.states.extra_mut(number).is_dead = true;
+            let own = self.states.hot[number as usize].record;
+            if is_its && record.is_none_or(|record| record == own) {
+                self.make_dead(number);
             }
         }
+    }
+
+    /// Makes a state go by its timeout: none of its packets passes any more.
+    pub(super) fn make_dead(&mut self, number: u32) {
+        let hot = &mut self.states.hot[number as usize];
+        hot.peers.iter_mut().for_each(|peer| peer.stage = Stage::TIME_WAIT);
+        hot.flags |= flag::EXTRA;
+        self.states.set_class(number, Timeout::TcpClosed as u8);
+        self.states.extra_mut(number).is_dead = true;
     }
 
     /// The events that are told, without taking them.

@@ -33,6 +33,9 @@ impl Filter {
         rules: &Rules<'_, '_>,
     ) -> Option<Verdict> {
         let n = number as usize;
+        if self.states.hot[n].has(flag::EXTRA) && self.is_dead_to(number, seen) {
+            return Some(Verdict::Drop(Reason::StateMismatch));
+        }
         let is_forward = is_forward(look.at.direction, self.states.hot[n].flags);
         let found = match seen.protocol {
             IpProtocol::TCP => self.know_tcp(number, bytes, seen, is_forward),
@@ -66,6 +69,14 @@ impl Filter {
             self.change(number, bytes, seen, look, is_forward);
         }
         Some(Verdict::Pass(passed))
+    }
+
+    /// Whether a state is as good as ended for a packet, which must not keep it alive either. A SYN begins a new connection.
+    fn is_dead_to(&self, number: u32, seen: &Dissected) -> bool {
+        let is_syn = seen.protocol == IpProtocol::TCP
+            && seen.flags.contains(TcpFlags::SYN)
+            && !seen.flags.contains(TcpFlags::ACK);
+        !is_syn && self.states.extra(number).is_some_and(|extra| extra.is_dead)
     }
 
     /// Follows a connection of TCP.
@@ -208,9 +219,6 @@ impl Filter {
         let id = self.random.half() as u16;
         let record = self.states.hot[number as usize].record;
         let Some(extra) = self.states.extra_of(number) else { return Ok(()) };
-        if extra.is_dead {
-            return Err(Reason::StateMismatch);
-        }
         if extra.has_rate
             && let Some(rule) = self.records.rule(record)
             && !rules.compiled.rate_holds(rule, Duration::from_millis(self.now_ms))
@@ -305,11 +313,7 @@ impl Filter {
         let record_number = self.states.hot[number as usize].record;
         let overload = self.records.get(record_number).and_then(|record| record.overload.clone());
         let Some(address) = self.sources.get(source).map(|source| source.key.address) else { return };
-        // The state goes by its timeout: none of its packets passes any more.
-        for peer in &mut self.states.hot[number as usize].peers {
-            peer.stage = Stage::TIME_WAIT;
-        }
-        self.states.set_class(number, Timeout::TcpClosed as u8);
+        self.make_dead(number);
         let Some((table, flush)) = overload else { return };
         self.counted.limits[super::LimitCounter::OverloadTable as usize] += 1;
         if flush != Flush::No {

@@ -70,6 +70,30 @@ fn a_source_with_too_many_connections_comes_into_a_table_and_loses_its_states() 
 }
 
 #[test]
+fn a_connection_too_many_ends_without_flush_and_others_of_its_source_go_on() {
+    let mut world = World::new("block in\npass out proto tcp keep state (max-src-conn 1)");
+    for port in [1, 2] {
+        world.leaves(client().tcp(port, 80).seq(1000));
+        world.comes(server().tcp(80, port).flags(SYN_ACK).seq(5000).ack(1001));
+        let last = client().tcp(port, 80).flags(ACK).seq(1001).ack(5001);
+        match port {
+            1 => drop(world.leaves(last)),
+            _ => world.withholds(last, Reason::SourceLimit),
+        }
+    }
+    // What is sent again does not keep it, either.
+    for _ in 0..8 {
+        world.sleep(10.0);
+        world.withholds(client().tcp(2, 80).flags(ACK).seq(1001).ack(5001), Reason::StateMismatch);
+        world.refuses(server().tcp(80, 2).flags(SYN_ACK).seq(5000).ack(1001), Reason::StateMismatch);
+        world.leaves(client().tcp(1, 80).flags(ACK).seq(1001).ack(5001));
+    }
+    world.sleep(15.0);
+    world.maintain();
+    assert_eq!(world.states(), 1);
+}
+
+#[test]
 fn connections_in_a_time_are_limited() {
     let mut world = World::new("pass keep state (max-src-conn-rate 3/10)");
     let attempt = |world: &mut World, port| {
