@@ -10,6 +10,8 @@ use std::collections::{HashMap, VecDeque};
 /// Most fragments of a packet.
 const MOST_OF_PACKET: usize = 256;
 const LONGEST: usize = 65_535;
+/// Places in the order that no packet need have before they are looked through.
+const SPARE_PLACES: usize = 64;
 
 /// What the fragments of a packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +47,8 @@ struct Pieces {
     /// Whether nothing of it may pass any more.
     is_spoilt: bool,
     began_ms: u64,
+    /// Which packet it is of all that began.
+    serial: u64,
 }
 
 /// What became of a fragment.
@@ -67,9 +71,10 @@ pub enum Assembled {
 #[derive(Debug, Default)]
 pub struct Fragments {
     packets: HashMap<Whole, Pieces>,
-    /// In the order in which they began; some may be whole by now.
+    /// In the order in which they began, with their serial numbers; some may be whole by now.
     order: VecDeque<(Whole, u64)>,
     count: u32,
+    begun: u64,
     /// How often packets were looked for, came and went.
     pub counters: [u64; 3],
 }
@@ -94,23 +99,22 @@ impl Fragments {
         self.count == 0
     }
 
-    /// Adds a fragment.
+    /// Adds a fragment; of the oldest packets so many are forgotten that no more than `limit` fragments and packets wait.
     pub fn add(&mut self, bytes: &[u8], seen: &Dissected, now_ms: u64, limit: u32) -> Assembled {
         let Some(fragment) = Fragment::of(bytes, seen) else { return Assembled::Dropped(Reason::Fragment) };
         if fragment.is_odd() {
             return Assembled::Dropped(Reason::Fragment);
         }
-        while self.count >= limit.max(1) {
+        // A spoilt packet has no fragments, and waits to spoil those that come yet.
+        while self.count.max(self.packets.len() as u32) >= limit.max(1) {
             self.forget_oldest();
         }
         let whole = fragment.whole;
         self.counters[0] += 1;
         if !self.packets.contains_key(&whole) {
-            self.counters[1] += 1;
-            self.order.push_back((whole, now_ms));
+            self.begin(whole, now_ms);
         }
-        let pieces =
-            self.packets.entry(whole).or_insert_with(|| Pieces { began_ms: now_ms, ..Pieces::default() });
+        let Some(pieces) = self.packets.get_mut(&whole) else { return Assembled::Waiting };
         let before = pieces.pieces.len();
         let result = pieces.add(fragment, seen.end as u16);
         self.count = self.count + pieces.pieces.len() as u32 - before as u32;
@@ -125,6 +129,19 @@ impl Fragments {
         }
     }
 
+    fn begin(&mut self, whole: Whole, now_ms: u64) {
+        self.counters[1] += 1;
+        self.begun += 1;
+        let pieces = Pieces { began_ms: now_ms, serial: self.begun, ..Pieces::default() };
+        self.packets.insert(whole, pieces);
+        self.order.push_back((whole, self.begun));
+        // Packets that are whole leave their places behind, which are as many as those that wait at most.
+        if self.order.len() > 2 * self.packets.len() + SPARE_PLACES {
+            let packets = &self.packets;
+            self.order.retain(|(whole, serial)| waits(packets, whole, *serial));
+        }
+    }
+
     fn finish(&mut self, whole: &Whole) -> Assembled {
         let Some(pieces) = self.remove(whole) else { return Assembled::Waiting };
         match pieces.whole(whole.family) {
@@ -135,18 +152,21 @@ impl Fragments {
 
     /// Forgets packets that began so long ago.
     pub fn expire(&mut self, now_ms: u64, keep_ms: u64) {
-        while self.order.front().is_some_and(|(_, began)| now_ms.saturating_sub(*began) >= keep_ms) {
+        let is_young = |pieces: &Pieces, serial| {
+            pieces.serial == serial && now_ms.saturating_sub(pieces.began_ms) < keep_ms
+        };
+        while let Some((whole, serial)) = self.order.front()
+            && !self.packets.get(whole).is_some_and(|pieces| is_young(pieces, *serial))
+        {
             self.forget_oldest();
         }
     }
 
     fn forget_oldest(&mut self) {
-        let Some((whole, began_ms)) = self.order.pop_front() else {
-            self.count = 0;
-            return;
-        };
-        if self.packets.get(&whole).is_some_and(|pieces| pieces.began_ms == began_ms) {
-            self.remove(&whole);
+        match self.order.pop_front() {
+            Some((whole, serial)) if waits(&self.packets, &whole, serial) => drop(self.remove(&whole)),
+            Some(_) => (),
+            None => (self.packets, self.count) = (HashMap::new(), 0),
         }
     }
 
@@ -156,6 +176,11 @@ impl Fragments {
         self.counters[2] += 1;
         Some(pieces)
     }
+}
+
+/// Whether a packet waits since it had this number.
+fn waits(packets: &HashMap<Whole, Pieces>, whole: &Whole, serial: u64) -> bool {
+    packets.get(whole).is_some_and(|pieces| pieces.serial == serial)
 }
 
 impl<'a> Fragment<'a> {
@@ -415,6 +440,29 @@ mod tests {
         fragments.expire(49 + 60_000, 60_000);
         assert!(fragments.is_empty());
         assert_eq!(fragments.counters[1], fragments.counters[2]);
+    }
+
+    #[test]
+    fn packets_that_are_whole_or_spoilt_take_no_room() {
+        let mut fragments = Fragments::default();
+        let mut add = |bytes: Vec<u8>, limit| {
+            let _ = fragments.add(&bytes, &dissect(&bytes).unwrap(), 0, limit);
+            (fragments.packets.len(), fragments.order.len())
+        };
+        for id in 0..1000 {
+            let part = |at, more| ip4().id(id % 10).fragment(at, more).raw(253, [0; 8]).bytes();
+            add(part(0, true), 1000);
+            let (waiting, places) = add(part(8, false), 1000);
+            assert!(waiting == 0 && places <= 70, "{places} places for nothing");
+        }
+        for id in 0..1000 {
+            // The second overlaps the first.
+            add(ip6().fragment(0, true, id).raw(253, [0; 16]).bytes(), 10);
+            let (waiting, places) = add(ip6().fragment(8, true, id).raw(253, [0; 16]).bytes(), 10);
+            assert!(waiting <= 10 && places <= 90, "{waiting} packets in {places} places");
+        }
+        fragments.expire(60_000, 60_000);
+        assert_eq!((fragments.packets.len(), fragments.order.len()), (0, 0));
     }
 
     proptest! {
