@@ -122,7 +122,9 @@ pub enum Event {
     Overload {
         /// The source.
         address: IpAddr,
-        /// The table.
+        /// The path of the anchor whose rule says so.
+        anchor: Arc<str>,
+        /// The name that rules there have for the table.
         table: Arc<str>,
         /// Which of its states have been ended.
         flush: Flush,

@@ -26,7 +26,7 @@ pub(crate) use key::Secret;
 pub use kill::Kill;
 pub(crate) use lines::HotLines;
 pub use list::{Names, StateView, Verbosity};
-pub(crate) use records::{Record, Records};
+pub(crate) use records::{Overload, Record, Records};
 pub(crate) use table::{Birth, CannotInsert, States};
 
 /// A state, as long as it lives; afterwards another may have its place.

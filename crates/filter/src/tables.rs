@@ -371,15 +371,14 @@ impl Tables {
         &self.domain
     }
 
-    /// The table of a name that rules of an anchor mean: its own if it exists, else that of the main rule set. Where there
-    /// is none, an empty one waits to be filled.
+    /// The anchor whose table rules of an anchor mean by a name: their own if it has one, else the main rule set.
+    pub fn holder<'a>(&self, anchor: &'a str, name: &str) -> &'a str {
+        if self.record(anchor, name).is_ok() { anchor } else { "" }
+    }
+
+    /// The table of a name that rules of an anchor mean. Where there is none, an empty one waits to be filled.
     pub fn table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
-        let own = (anchor.to_string(), name.to_string());
-        let key = if self.records.get(&own).is_some_and(|record| record.is_active) {
-            own
-        } else {
-            (String::new(), name.to_string())
-        };
+        let key = (self.holder(anchor, name).to_string(), name.to_string());
         let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, name));
         record.references += 1;
         record.table.clone()

@@ -408,6 +408,23 @@ mod tests {
     }
 
     #[test]
+    fn who_goes_too_far_comes_into_the_table_that_rules_of_the_anchor_ask() {
+        let mut bench = bench("table <bad> persist\nblock\nanchor inner");
+        let rules = "table <bad> persist\npass in from ! <bad> keep state (max-src-conn 1, overload <bad>)";
+        bench.write("pf_load", &format!("inner\n{rules}\n")).unwrap();
+        let segment = |from: u16| ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).tcp(from, 80);
+        for from in [1000, 1001] {
+            let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
+            let answer = ip4().src("10.0.0.9").dst("192.0.2.9").ttl(64).tcp(80, from);
+            bench.push(0, ether(ROUTER, HOST).ip4(segment(from).seq(10).flags(syn)).bytes());
+            bench.push(2, ether(HOST, ROUTER).ip4(answer.seq(50).ack(11).flags(syn | ack)).bytes());
+            bench.push(0, ether(ROUTER, HOST).ip4(segment(from).seq(11).ack(51).flags(ack)).bytes());
+        }
+        let mut shown = |anchor: &str| bench.read("pf", &format!("table {anchor}bad - show")).unwrap();
+        assert_eq!([shown("-a inner "), shown("")], ["0 0\n   192.0.2.9\n", "0 0\n"]);
+    }
+
+    #[test]
     fn what_pfctl_asks_is_answered_and_what_it_may_not_ask_refused() {
         let mut bench = bench("table <friends> { 192.0.2.9 }\nblock label none\npass from <friends>");
         assert!(passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")));

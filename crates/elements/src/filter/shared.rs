@@ -188,11 +188,14 @@ impl SharedFilter {
         self.ruling.publish(control.latest.clone());
     }
 
-    /// Puts the address of a source that went too far into a table. It may be full, which its counters say.
-    pub(super) fn overload(&self, address: IpAddr, table: &str, now: Duration) {
+    /// Puts the address of a source that went too far into the table that an anchor's rules mean. It may be full, which its
+    /// counters say.
+    pub(super) fn overload(&self, address: IpAddr, (anchor, table): (&str, &str), now: Duration) {
         let length = if address.is_ipv4() { 32 } else { 128 };
         let entry = TableEntry::new(address, length, false);
-        let _ = self.control().tables.add("", table, &[entry], now);
+        let tables = &mut self.control().tables;
+        let holder = tables.holder(anchor, table);
+        let _ = tables.add(holder, table, &[entry], now);
     }
 }
 

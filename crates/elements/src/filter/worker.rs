@@ -162,7 +162,9 @@ impl WorkerFilter {
             match (event, self.shared.log()) {
                 (Event::Log(record), Some(log)) => log.log(self.worker, record, now),
                 (Event::Log(_), None) => (),
-                (Event::Overload { address, table, .. }, _) => self.shared.overload(address, &table, now),
+                (Event::Overload { address, anchor, table, .. }, _) => {
+                    self.shared.overload(address, (&anchor, &table), now);
+                }
             }
         }
         self.filter.take_answers()

@@ -232,7 +232,7 @@ impl Filter {
     ) -> (u32, std::sync::Arc<Rule>) {
         let found = rules.compiled.rule(id);
         let anchor = anchor.map(|anchor| rules.compiled.rule(anchor).number);
-        let number = self.records.of_rule(id, &found.rule, found.number, anchor);
+        let number = self.records.of_rule(id, found, anchor);
         (number, found.rule.clone())
     }
 

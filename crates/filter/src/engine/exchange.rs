@@ -117,7 +117,7 @@ impl Filter {
         let Some(number) = number else { return NONE };
         let id = RuleId(number);
         match compiled.rules().get(number as usize) {
-            Some(found) if found.anchor.is_empty() => self.records.of_rule(id, &found.rule, number, None),
+            Some(found) if found.anchor.is_empty() => self.records.of_rule(id, found, None),
             _ => NONE,
         }
     }

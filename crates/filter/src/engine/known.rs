@@ -7,7 +7,7 @@ use crate::options::Timeout;
 use crate::rule::Flush;
 use crate::scrub;
 use crate::sources::Exceeded;
-use crate::states::{Extra, NONE, flag};
+use crate::states::{Extra, NONE, Overload, flag};
 use crate::track::{Segment, Stage, Tracked, tcp_class, track, track_sloppily};
 use crate::translate::{Ends, move_sack, rewrite, set_word};
 use artery_wire::{IpProtocol, TcpFlags};
@@ -314,13 +314,13 @@ impl Filter {
         let overload = self.records.get(record_number).and_then(|record| record.overload.clone());
         let Some(address) = self.sources.get(source).map(|source| source.key.address) else { return };
         self.make_dead(number);
-        let Some((table, flush)) = overload else { return };
+        let Some(Overload { anchor, table, flush }) = overload else { return };
         self.counted.limits[super::LimitCounter::OverloadTable as usize] += 1;
         if flush != Flush::No {
             self.counted.limits[super::LimitCounter::OverloadFlush as usize] += 1;
             self.end_states_of(address, (flush == Flush::Rule).then_some(record_number));
         }
-        self.tell(Event::Overload { address, table, flush });
+        self.tell(Event::Overload { address, anchor, table, flush });
     }
 
     /// Puts a packet into the log.

@@ -1,7 +1,7 @@
 //! What states have of their rules: options that hold for as long as they live, also when the rules are gone.
 use super::NONE;
-use crate::evaluate::RuleId;
-use crate::rule::{Flush, Rule, SourceTrack};
+use crate::evaluate::{RuleId, RuleRecord};
+use crate::rule::{Flush, SourceTrack};
 use crate::sources::Allowance;
 use crate::timeouts::OwnTimeouts;
 use std::collections::HashMap;
@@ -25,7 +25,16 @@ pub(crate) struct Record {
     pub(crate) has_own_timeouts: bool,
     pub(crate) source_track: Option<SourceTrack>,
     pub(crate) allowance: Allowance,
-    pub(crate) overload: Option<(Arc<str>, Flush)>,
+    pub(crate) overload: Option<Overload>,
+}
+
+/// Where sources go that go too far.
+#[derive(Clone, Debug)]
+pub(crate) struct Overload {
+    /// The path of the anchor whose rule it is, and the name that it has for the table.
+    pub(crate) anchor: Arc<str>,
+    pub(crate) table: Arc<str>,
+    pub(crate) flush: Flush,
 }
 
 /// All records, by number.
@@ -56,7 +65,7 @@ impl Records {
     }
 
     /// The record of a rule that holds now.
-    pub(crate) fn of_rule(&mut self, id: RuleId, rule: &Rule, number: u32, anchor: Option<u32>) -> u32 {
+    pub(crate) fn of_rule(&mut self, id: RuleId, found: &RuleRecord, anchor_number: Option<u32>) -> u32 {
         if let Some(known) = self.by_rule.get(&id) {
             return *known;
         }
@@ -65,7 +74,7 @@ impl Records {
             self.rules.push(NONE);
             self.records.len() as u32 - 1
         });
-        let record = Record::new(id, rule, number, anchor);
+        let record = Record::new(id, found, anchor_number);
         self.with_timeouts += u32::from(record.has_own_timeouts);
         self.records[place as usize] = Some(record);
         self.rules[place as usize] = id.0;
@@ -117,13 +126,14 @@ impl Records {
 }
 
 impl Record {
-    fn new(id: RuleId, rule: &Rule, number: u32, anchor_number: Option<u32>) -> Record {
+    fn new(id: RuleId, found: &RuleRecord, anchor_number: Option<u32>) -> Record {
+        let rule = &found.rule;
         let options = &rule.state.options;
         let mut timeouts = [0; 20];
         options.timeouts.iter().for_each(|(timeout, seconds)| timeouts[*timeout as usize] = *seconds);
         Record {
             rule: Some(id),
-            number,
+            number: found.number,
             anchor_number,
             label: rule.label.as_str().into(),
             states: 0,
@@ -139,7 +149,11 @@ impl Record {
                 connections: options.max_source_connections,
                 rate: options.max_source_rate,
             },
-            overload: options.overload.as_ref().map(|(table, flush)| (table.as_str().into(), *flush)),
+            overload: options.overload.as_ref().map(|(table, flush)| Overload {
+                anchor: found.anchor.clone(),
+                table: table.as_str().into(),
+                flush: *flush,
+            }),
         }
     }
 }

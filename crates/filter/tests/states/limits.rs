@@ -60,7 +60,12 @@ fn a_source_with_too_many_connections_comes_into_a_table_and_loses_its_states() 
     world.leaves(client().tcp(3, 80).seq(1000));
     world.comes(server().tcp(80, 3).flags(SYN_ACK).seq(5000).ack(1001));
     world.withholds(client().tcp(3, 80).flags(ACK).seq(1001).ack(5001), Reason::SourceLimit);
-    let expected = Event::Overload { address: [10, 0, 0, 9].into(), table: "bad".into(), flush: Flush::Rule };
+    let expected = Event::Overload {
+        address: [10, 0, 0, 9].into(),
+        anchor: "".into(),
+        table: "bad".into(),
+        flush: Flush::Rule,
+    };
     assert_eq!(world.events(), [expected]);
     // Connections of the rule are over, what other rules let pass is not.
     world.withholds(client().tcp(1, 80).flags(ACK).seq(1001).ack(5001), Reason::StateMismatch);
