@@ -70,12 +70,14 @@ pub struct At {
     pub priority: u8,
     /// The tag that rules gave it before.
     pub tag: Tag,
+    /// Whether its transport checksum holds no more than the sum of the pseudo-header, for a network card to finish.
+    pub is_unfinished: bool,
 }
 
 impl At {
     /// A packet without tag that comes in or goes out there.
     pub const fn new(interface: Interface, direction: Direction) -> At {
-        At { interface, direction, received_on: None, priority: 3, tag: Tag(0) }
+        At { interface, direction, received_on: None, priority: 3, tag: Tag(0), is_unfinished: false }
     }
 }
 

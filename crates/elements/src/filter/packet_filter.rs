@@ -115,6 +115,7 @@ impl PacketFilter {
     fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
         let Some(header) = link_header(packet.data()) else { return Some(packet) };
         let (at, came) = (with_tag(place.at, &packet), came(place.at.direction, &packet));
+        let at = At { is_unfinished: packet.is_unfinished(), ..at };
         let passed = self.half.test_frame(&mut packet, header, at, came, cx);
         if self.half.has_news() {
             self.hear(&packet, header, place, cx);
@@ -293,8 +294,9 @@ impl Element for PacketFilter {
 mod tests {
     use super::*;
     use artery_engine::Bench;
-    use artery_wire::TcpFlags;
+    use artery_packet::Unfinished;
     use artery_wire::build::{ether, ip4};
+    use artery_wire::{IpProtocol, TcpFlags, checksum};
 
     const HOST: &str = "02:00:00:00:00:0a";
     const ROUTER: &str = "02:00:00:00:00:01";
@@ -356,6 +358,25 @@ mod tests {
         let bytes = answers[0].data();
         assert_eq!((&bytes[..6], &bytes[6..12]), (&[2, 0, 0, 0, 0, 10][..], &[2, 0, 0, 0, 0, 1][..]));
         assert_eq!((&bytes[26..30], bytes[47]), (&[10, 0, 0, 9][..], 0x14));
+    }
+
+    #[test]
+    fn what_a_card_was_to_finish_is_answered_as_what_is_finished() {
+        let mut bench = bench("block return");
+        let (source, destination) = ([192, 0, 2, 9], [10, 0, 0, 9]);
+        let packet = ip4().src(source).dst(destination).ttl(64);
+        for (packet, at) in [(packet.clone().tcp(1000, 80), 16_u16), (packet.udp(1000, 53), 6)] {
+            let frame = ether(ROUTER, HOST).ip4(packet).bytes();
+            bench.push(0, &frame);
+            let expected = bench.take_all(2);
+            let mut unfinished = bench.packet(&frame);
+            let (protocol, length) = (IpProtocol(frame[23]), frame.len() as u16 - 34);
+            let sum = checksum::pseudo_v4(source.into(), destination.into(), protocol, length);
+            unfinished.data_mut()[34 + usize::from(at)..][..2].copy_from_slice(&sum.to_be_bytes());
+            unfinished.set_unfinished(Unfinished { transport: 34, checksum: at, segments: None }).unwrap();
+            bench.push_packets(0, [unfinished]);
+            assert_eq!(bench.take_all(2)[0].data(), expected[0].data());
+        }
     }
 
     #[test]

@@ -150,23 +150,31 @@ pub(super) fn challenge(seen: &Dissected, source: &Peer, destination: &Peer, mov
     Made { window: destination.max_window, ..made }.answer(Towards::Sender)
 }
 
-/// What the sender of a blocked packet hears.
-pub(super) fn to_blocked(bytes: &[u8], seen: &Dissected, answer: rule::Answer) -> Option<Answer> {
+/// What the sender of a blocked packet hears. What is unfinished has no checksum yet that could be wrong.
+pub(super) fn to_blocked(
+    bytes: &[u8],
+    seen: &Dissected,
+    answer: rule::Answer,
+    is_unfinished: bool,
+) -> Option<Answer> {
     use rule::Answer::{Drop, Icmp, Icmp6, Reset, Return};
+    let is_intact = || is_unfinished || intact(bytes, seen);
+    let unreachable = |told| match is_unfinished {
+        true => unreachable(&finished(bytes, seen), seen, told),
+        false => unreachable(bytes, seen, told),
+    };
     let is_tcp = seen.protocol == IpProtocol::TCP && !seen.is_later_fragment;
     let is_reset = seen.flags.contains(TcpFlags::RST);
     match answer {
         Drop => None,
         Return | Reset(_) if is_tcp && is_reset => None,
-        Return if is_tcp => intact(bytes, seen).then(|| reset(seen, None)),
-        Reset(ttl) if is_tcp => intact(bytes, seen).then(|| reset(seen, ttl)),
+        Return if is_tcp => is_intact().then(|| reset(seen, None)),
+        Reset(ttl) if is_tcp => is_intact().then(|| reset(seen, ttl)),
         Reset(_) => None,
-        Return if seen.protocol == IpProtocol::UDP => unreachable(bytes, seen, None),
+        Return if seen.protocol == IpProtocol::UDP => unreachable(None),
         Return => None,
-        Icmp(four, six) => {
-            unreachable(bytes, seen, Some(if seen.family == Family::Inet { four } else { six }))
-        }
-        Icmp6(six) if seen.family == Family::Inet6 => unreachable(bytes, seen, Some(six)),
+        Icmp(four, six) => unreachable(Some(if seen.family == Family::Inet { four } else { six })),
+        Icmp6(six) if seen.family == Family::Inet6 => unreachable(Some(six)),
         Icmp6(_) => None,
     }
 }
@@ -184,6 +192,21 @@ fn intact(bytes: &[u8], seen: &Dissected) -> bool {
         _ => 0,
     };
     checksum::is_valid(checksum::add(pseudo, checksum::sum(segment)))
+}
+
+/// An unfinished packet as it would have arrived: so it is quoted.
+fn finished(bytes: &[u8], seen: &Dissected) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let segment = &mut bytes[seen.upper as usize..seen.end as usize];
+    let sum = !checksum::sum(segment);
+    let (at, sum) = match seen.protocol {
+        IpProtocol::TCP => (16, sum),
+        IpProtocol::UDP => (6, checksum::never_zero(sum)),
+        _ => return bytes,
+    };
+    // A fragment may be without.
+    segment.get_mut(at..at + 2).into_iter().for_each(|field| field.copy_from_slice(&sum.to_be_bytes()));
+    bytes
 }
 
 /// An error about a packet, from the address that it was for: a switch has none of its own.

@@ -6,7 +6,7 @@ use crate::evaluate::{Decision, Failure, Outcome, RuleId, Surroundings};
 use crate::facts::{Direction, Facts, Family};
 use crate::log::LogAction;
 use crate::options::{Limit, Timeout};
-use crate::rule::{self, Binding, Keep, RouteKind, Rule, SourceTrack};
+use crate::rule::{Binding, Keep, RouteKind, Rule, SourceTrack};
 use crate::scrub;
 use crate::sources::{Scope, SourceKey};
 use crate::states::{Birth, CannotInsert, Cold, Extra, Hot, Key, flag};
@@ -49,7 +49,7 @@ impl Filter {
                 Err(reason) => Verdict::Drop(reason),
             },
             Decision::Block(told) => {
-                self.tell_blocked(bytes, &seen, told);
+                self.answer(answer::to_blocked(bytes, &seen, told, look.at.is_unfinished));
                 Verdict::Drop(Reason::Match)
             }
             Decision::Fail(Failure::Translate) => Verdict::Drop(Reason::Translate),
@@ -112,10 +112,6 @@ impl Filter {
             let (rule, anchor) = (Some(logged.rule), logged.anchor);
             self.log(bytes, seen, look, rules, logged.interface, rule, anchor, action);
         }
-    }
-
-    fn tell_blocked(&mut self, bytes: &[u8], seen: &Dissected, told: rule::Answer) {
-        self.answer(answer::to_blocked(bytes, seen, told));
     }
 
     /// Does what else rules said of a packet that passes.
