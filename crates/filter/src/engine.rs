@@ -39,8 +39,9 @@ use crate::log::LogRecord;
 use crate::options::{Limit, Timeout};
 use crate::rule::Flush;
 use crate::sources::Sources;
-use crate::states::{Key, NONE, Names, Records, StateId, States, flag};
+use crate::states::{Extra, Key, NONE, Names, Records, StateId, States, flag};
 use crate::timeouts::{OfRule, adapted, lifetime};
+use crate::track::Stage;
 use crate::translate::pool::Rotation;
 use artery_rcu::Turn;
 use quick::Quick;
@@ -166,6 +167,8 @@ pub struct Filter {
     events: Vec<Event>,
     assembled: Option<(Vec<u8>, u16)>,
     way: Way,
+    /// Whether a state was ever there whose packets are changed.
+    changes: bool,
     /// Where the search for states that are over goes on.
     hand: u32,
     swept_ms: u64,
@@ -195,6 +198,7 @@ impl Filter {
             events: Vec::new(),
             assembled: None,
             way: Way::default(),
+            changes: false,
             hand: 0,
             swept_ms: 0,
         };
@@ -360,6 +364,19 @@ impl Filter {
     /// Where the packet that passed last goes instead of where it would.
     pub fn way(&self) -> Way {
         self.way
+    }
+
+    /// Whether packets may be changed for the sake of a state, whatever rules there are now.
+    pub fn changes_packets(&self) -> bool {
+        self.changes
+    }
+
+    /// Notes whether a new state changes packets.
+    fn note_changes(&mut self, number: u32) {
+        let hot = &self.states.hot[number as usize];
+        let is_other = hot.has(flag::TRANSLATED | flag::MOVED) || hot.peers[0].stage >= Stage::PROXY_SOURCE;
+        let writes = |extra: &Extra| extra.scrub.is_given || extra.tos.is_some();
+        self.changes |= is_other || self.states.extra(number).is_some_and(writes);
     }
 
     /// Whether there are answers or events to take.

@@ -141,7 +141,7 @@ impl FrameFilter for SwitchFilter {
     }
 
     fn wants_finished(&self) -> bool {
-        self.half.ruling().may_change
+        self.half.may_change()
     }
 
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool {

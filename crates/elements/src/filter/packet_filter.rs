@@ -239,7 +239,7 @@ fn lead(packet: &mut Packet, gateway: std::net::IpAddr) {
 impl Element for PacketFilter {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         self.half.begin(cx);
-        if self.half.ruling().may_change {
+        if self.half.may_change() {
             cx.finish(batch);
         }
         let direction = if input < self.ports { Direction::In } else { Direction::Out };

@@ -41,7 +41,7 @@ pub(crate) struct Ruling {
     pub(super) compiled: Compiled,
     pub(super) settings: Settings,
     pub(super) interfaces: Interfaces,
-    /// Whether packets may be changed in more than their passing.
+    /// Whether rules change packets in more than their passing.
     pub(super) may_change: bool,
 }
 

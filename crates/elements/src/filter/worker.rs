@@ -75,6 +75,12 @@ impl WorkerFilter {
         is_empty || !self.current.settings.is_enabled
     }
 
+    /// Whether packets may be changed in more than their passing, by rules or for states that outlived theirs.
+    #[inline]
+    pub(crate) fn may_change(&self) -> bool {
+        self.current.may_change || self.filter.changes_packets()
+    }
+
     /// The rules that all copies share.
     pub(crate) fn shared(&self) -> &Arc<SharedFilter> {
         &self.shared

@@ -195,6 +195,7 @@ impl Filter {
         match self.states.insert(birth) {
             Ok(number) => {
                 self.note_birth(id, record, &also, ruling);
+                self.note_changes(number);
                 Ok(number)
             }
             Err(error) => {

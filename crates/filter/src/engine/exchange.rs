@@ -86,7 +86,9 @@ impl Filter {
             interface: bound_to,
         };
         let extra = self.extra_of(state, compiled.tags());
-        self.states.insert(Birth { keys: state.keys, hot, cold, extra, beside: NONE }).ok()?;
+        let birth = Birth { keys: state.keys, hot, cold, extra, beside: NONE };
+        let number = self.states.insert(birth).ok()?;
+        self.note_changes(number);
         self.records.use_by_state(record, true);
         if let Some(rule) = self.records.rule(record) {
             self.counters.add_state(rule);

@@ -1,7 +1,7 @@
 //! `nat-to`, `rdr-to`, `binat-to` and their pools.
-use crate::world::{EM0, SYN_ACK, World};
+use crate::world::{EM0, InterfaceNames, SYN_ACK, World, interface};
 use artery_filter::dissect::Reason;
-use artery_filter::engine::Verdict;
+use artery_filter::engine::{Part, Verdict};
 use artery_filter::facts::Direction;
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{IcmpType, Ipv4, Udp};
@@ -30,6 +30,23 @@ fn a_datagram_goes_out_with_another_source_and_its_answer_comes_back() {
     assert_eq!(world.comes(answer), expected.bytes());
     assert_eq!(port(&world.leaves(inside(9, 1000))), chosen, "the state keeps it");
     world.refuses(ip4().src("7.7.7.8").dst("192.0.2.1").udp(53, chosen), Reason::Match);
+}
+
+#[test]
+fn states_that_change_packets_are_known_for_it_without_their_rules_and_elsewhere() {
+    let mut world = World::new("pass");
+    world.leaves(inside(9, 999));
+    assert!(!world.filter.changes_packets());
+    for rules in [NAT, "pass out proto udp set tos 4", "pass out proto udp scrub (no-df)"] {
+        let mut world = World::new(rules);
+        world.leaves(inside(9, 1000));
+        world.reload("pass");
+        let mut records = Vec::new();
+        world.filter.dump(Part::ALL, &InterfaceNames, &world.compiled, &mut records);
+        let mut other = World::new("pass");
+        assert_eq!(other.filter.restore(&records, false, interface, &other.compiled), Ok(1));
+        assert!(world.filter.changes_packets() && other.filter.changes_packets(), "{rules}");
+    }
 }
 
 #[test]
