@@ -2,13 +2,18 @@
 //!
 //! A path is names with `/` between them; the empty one is the main rule set. Rules in braces are loaded into the anchor
 //! that they stand in, those without a name into one whose name begins with `_` and that nobody else can call.
+use crate::names::Tags;
 use crate::rule::{Action, AnchorCall, Rule, Ruleset};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// All loaded rule sets by path.
 #[derive(Clone, Debug, Default)]
-pub struct Anchors(BTreeMap<String, Arc<Ruleset>>);
+pub struct Anchors {
+    rulesets: BTreeMap<String, Arc<Ruleset>>,
+    /// The tags of all rules, and of those before: states and packets have them by number.
+    tags: Tags,
+}
 
 /// What an `anchor` rule calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,49 +28,66 @@ impl Anchors {
     /// Puts a rule set at a path, and those in its braces below; what was there is replaced, other anchors stay.
     pub fn load(&mut self, path: &str, ruleset: Ruleset) {
         let unnamed = below(path, "_");
-        self.0.retain(|known, _| !known.starts_with(&unnamed));
+        self.rulesets.retain(|known, _| !known.starts_with(&unnamed));
         for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
             match (&rule.action, called) {
                 (Action::Anchor(AnchorCall { inline: Some(inline), .. }), Some(Called::One(path))) => {
                     self.load(&path, (**inline).clone());
                 }
                 (_, Some(Called::One(path))) => {
-                    self.0.entry(path).or_default();
+                    self.rulesets.entry(path).or_default();
                 }
                 _ => (),
             }
         }
-        self.0.insert(path.to_string(), Arc::new(ruleset));
+        let ruleset = Arc::new(ruleset);
+        self.rulesets.insert(path.to_string(), ruleset.clone());
+        self.note_tags(&ruleset);
+    }
+
+    /// Numbers the tags of a new rule set. Those that no rule names any more are forgotten only where numbers run out.
+    fn note_tags(&mut self, ruleset: &Ruleset) {
+        tags_of(ruleset).for_each(|tag| self.tags.note(tag));
+        if !self.tags.have_numbers() {
+            self.tags = Tags::default();
+            let all = self.rulesets.values().flat_map(|ruleset| tags_of(ruleset));
+            all.for_each(|tag| self.tags.note(tag));
+        }
+    }
+
+    /// The names of tags.
+    pub(crate) fn tags(&self) -> &Tags {
+        &self.tags
     }
 
     /// Forgets the rules at a path, not those below.
     pub fn flush(&mut self, path: &str) {
-        if let Some(ruleset) = self.0.get_mut(path) {
+        if let Some(ruleset) = self.rulesets.get_mut(path) {
             *ruleset = Arc::default();
         }
     }
 
     /// Forgets the options of the main rule set; its rules stay.
     pub fn flush_options(&mut self) {
-        if let Some(main) = self.0.get_mut("") {
+        if let Some(main) = self.rulesets.get_mut("") {
             Arc::make_mut(main).options.clear();
         }
     }
 
     /// The rule set at a path.
     pub fn get(&self, path: &str) -> Option<&Arc<Ruleset>> {
-        self.0.get(path)
+        self.rulesets.get(path)
     }
 
     /// All paths with their rule sets, in the order of paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Ruleset>)> {
-        self.0.iter().map(|(path, ruleset)| (path.as_str(), ruleset))
+        self.rulesets.iter().map(|(path, ruleset)| (path.as_str(), ruleset))
     }
 
     /// The paths right below one, in the order of names.
     pub fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a str> {
         let begin = below(path, "");
-        let paths = self.0.range(begin.clone()..).map(|(path, _)| path.as_str());
+        let paths = self.rulesets.range(begin.clone()..).map(|(path, _)| path.as_str());
         let inside = paths.take_while({
             let begin = begin.clone();
             move |path| path.starts_with(&begin)
@@ -84,6 +106,13 @@ impl Anchors {
         }
         text
     }
+}
+
+fn tags_of(ruleset: &Ruleset) -> impl Iterator<Item = &str> {
+    ruleset.rules.iter().flat_map(|rule| {
+        let asked = rule.tagged.iter().map(|(_, tag)| tag.as_str());
+        asked.chain([rule.tag.as_str()])
+    })
 }
 
 fn name(path: &str) -> &str {
@@ -131,6 +160,7 @@ fn resolve(path: &str, name: &str) -> Option<Called> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::syntax::{Environment, Settings, parse};
 
     #[test]
     fn names_are_found_from_where_they_stand() {
@@ -144,6 +174,25 @@ mod tests {
         assert_eq!(resolve("a", "../../c"), None);
         assert_eq!(resolve("", "a/*"), all("a"));
         assert_eq!(resolve("a", "*"), all("a"));
+    }
+
+    #[test]
+    fn tags_keep_their_numbers_until_these_run_out() {
+        let mut anchors = Anchors::default();
+        let mut load = |path: &str, tags: &[String]| {
+            let text: String = tags.iter().map(|tag| format!("match tag {tag}\n")).collect();
+            let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
+            anchors.load(path, parsed.unwrap().ruleset);
+            tags.iter().map(|tag| anchors.tags().number(tag).0).collect::<Vec<_>>()
+        };
+        let names = |from: u32, to: u32| (from..to).map(|n| format!("t{n}")).collect::<Vec<_>>();
+        assert_eq!([load("", &names(1, 3)), load("x", &names(3, 4))], [vec![1, 2], vec![3]]);
+        assert_eq!(load("", &names(2, 5)), [2, 3, 4]);
+        load("y", &names(5, 40_000));
+        assert_eq!(load("y", &names(40_000, 65_536)).last(), Some(&65_535));
+        // What rules name no more makes room.
+        assert_eq!(load("y", &names(65_536, 65_538)).last(), Some(&5));
+        assert_eq!(load("x", &names(3, 4)), [2]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Interface(pub u16);
 
-/// A tag that a rule gives, by its place among the names of the rule set. 0 is none.
+/// A tag that a rule gives, by its place among the names of all rules, which it keeps when others are loaded. 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag(pub u16);
 

@@ -1,6 +1,7 @@
 //! Names that become numbers: interfaces with their groups and addresses, and tags.
 use crate::facts::{Interface, Tag};
 use crate::rule::{HostAddress, InterfaceName, InterfacePart};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The interfaces that rules can speak of, by [`Interface`].
@@ -35,29 +36,41 @@ pub struct InterfaceAddress {
 
 /// The names of tags, by [`Tag`]; no packet has a tag that no rule names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tags(Vec<String>);
+pub struct Tags {
+    names: Vec<String>,
+    numbers: HashMap<String, Tag>,
+}
 
 impl Tags {
-    /// The tag of a name, which is remembered; None for the empty one, which is no tag.
-    pub fn number(&mut self, name: &str) -> Tag {
-        if name.is_empty() {
-            return Tag(0);
+    /// Gives a name a number unless it has one, or is the empty one, which is no tag.
+    pub fn note(&mut self, name: &str) {
+        if name.is_empty() || self.numbers.contains_key(name) {
+            return;
         }
-        let place = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_string());
-            self.0.len() - 1
-        });
-        Tag(place as u16 + 1)
+        self.names.push(name.to_string());
+        if let Ok(number) = u16::try_from(self.names.len()) {
+            self.numbers.insert(name.to_string(), Tag(number));
+        }
+    }
+
+    /// Whether all names have numbers.
+    pub fn have_numbers(&self) -> bool {
+        self.names.len() == self.numbers.len()
+    }
+
+    /// The tag of a name that was noted; None, which is 0, for others.
+    pub fn number(&self, name: &str) -> Tag {
+        self.find(name).unwrap_or_default()
     }
 
     /// The tag of a name, if it is known.
     pub fn find(&self, name: &str) -> Option<Tag> {
-        self.0.iter().position(|known| known == name).map(|place| Tag(place as u16 + 1))
+        self.numbers.get(name).copied()
     }
 
     /// The name of a tag; empty for none.
     pub fn name(&self, tag: Tag) -> &str {
-        usize::from(tag.0).checked_sub(1).and_then(|place| self.0.get(place)).map_or("", String::as_str)
+        usize::from(tag.0).checked_sub(1).and_then(|place| self.names.get(place)).map_or("", String::as_str)
     }
 }
 
@@ -199,10 +212,8 @@ mod tests {
     #[test]
     fn tags_have_numbers_from_one_and_keep_them() {
         let mut tags = Tags::default();
-        assert_eq!(
-            [tags.number("a"), tags.number("b"), tags.number("a"), tags.number("")],
-            [1, 2, 1, 0].map(Tag)
-        );
+        ["a", "b", "a", ""].into_iter().for_each(|name| tags.note(name));
+        assert_eq!(["a", "b", "", "c"].map(|name| tags.number(name)), [1, 2, 0, 0].map(Tag));
         assert_eq!([tags.name(Tag(2)), tags.name(Tag(0)), tags.name(Tag(9))], ["b", "", ""]);
     }
 }

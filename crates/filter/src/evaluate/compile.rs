@@ -85,7 +85,7 @@ impl<'a> Compiler<'a> {
             table_of: HashMap::new(),
             filled: HashSet::new(),
             dynamic: Vec::new(),
-            tags: Tags::default(),
+            tags: anchors.tags().clone(),
         }
     }
 

@@ -26,6 +26,16 @@ fn connections_outlive_their_rules() {
 }
 
 #[test]
+fn a_tag_is_the_same_one_when_other_rules_name_others_before_it() {
+    let mut world = World::new("block\npass in on em0 tag known");
+    let datagram = || ip4().src("192.0.2.9").dst("7.7.7.7").udp(1000, 53);
+    let before = world.passes(EM0, Direction::In, datagram());
+    world.reload("match on lo0 tag other\nblock\npass in on em0 tag known");
+    let after = world.passes(EM0, Direction::In, datagram());
+    assert_eq!([before, after].map(|passed| world.compiled.tags().name(passed.tag)), ["known"; 2]);
+}
+
+#[test]
 fn no_packet_of_a_connection_is_lost_by_a_thousand_reloads() {
     let mut world = World::new("block in\npass out");
     connect(&mut world);
