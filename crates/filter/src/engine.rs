@@ -38,7 +38,7 @@ use crate::fragments::{Assembled, Fragments, must_not_be_one};
 use crate::log::LogRecord;
 use crate::options::{Limit, Timeout};
 use crate::rule::Flush;
-use crate::sources::Sources;
+use crate::sources::{PoolUse, Sources};
 use crate::states::{Extra, Key, NONE, Names, Records, StateId, States, flag};
 use crate::timeouts::{OfRule, adapted, lifetime};
 use crate::track::Stage;
@@ -132,14 +132,6 @@ pub enum Event {
     },
     /// A packet is logged.
     Log(LogRecord),
-}
-
-/// What a rule has a pool for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum PoolUse {
-    Nat,
-    Redirect,
-    Route,
 }
 
 /// The filter of one worker.

@@ -1,4 +1,5 @@
 //! Sources: how many states and connections each has, how fast it makes them, and which address of a pool is its own.
+use crate::evaluate::RuleId;
 use crate::facts::Family;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,8 +11,19 @@ pub enum Scope {
     Global,
     /// One rule, by its record.
     Rule(u32),
-    /// The pool of `nat-to` or `rdr-to` of a rule, whose address it keeps.
-    Pool(u32, bool),
+    /// A pool of a rule that holds now, whose address it keeps.
+    Pool(RuleId, PoolUse),
+}
+
+/// What a rule has a pool for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolUse {
+    /// `nat-to`.
+    Nat,
+    /// `rdr-to`.
+    Redirect,
+    /// `route-to` and `reply-to`.
+    Route,
 }
 
 /// A source in a scope.
@@ -89,6 +101,8 @@ pub struct Sources {
     free: Vec<u32>,
     /// Sources by the rule that they are counted for.
     of_rule: HashMap<u32, u32>,
+    /// States of sources that are forgotten, by numbers that must not come to mean others yet.
+    orphans: HashMap<u32, u32>,
     /// How often sources were looked for, came and went.
     pub counters: [u64; 3],
 }
@@ -202,10 +216,18 @@ impl Sources {
 
     /// Notes that a state of a source ended, which was a connection or not.
     pub fn end_state(&mut self, number: u32, was_connection: bool, now_ms: u64) {
-        if let Some(source) = self.get_mut(number) {
-            source.states = source.states.saturating_sub(1);
-            source.connections = source.connections.saturating_sub(was_connection.into());
-            source.idle_since_ms = now_ms;
+        let Some(source) = self.get_mut(number) else { return self.end_orphan(number) };
+        source.states = source.states.saturating_sub(1);
+        source.connections = source.connections.saturating_sub(was_connection.into());
+        source.idle_since_ms = now_ms;
+    }
+
+    fn end_orphan(&mut self, number: u32) {
+        let Some(states) = self.orphans.get_mut(&number) else { return };
+        *states -= 1;
+        if *states == 0 {
+            self.orphans.remove(&number);
+            self.free.push(number);
         }
     }
 
@@ -219,6 +241,11 @@ impl Sources {
     /// Forgets sources by their addresses; states that they have stay and are counted no more.
     pub fn kill(&mut self, mut is: impl FnMut(IpAddr) -> bool) -> usize {
         self.remove_where(|source| is(source.key.address))
+    }
+
+    /// Forgets which addresses of pools sources keep: other rules have these pools' numbers now.
+    pub fn forget_pools(&mut self) {
+        self.remove_where(|source| matches!(source.key.scope, Scope::Pool(..)));
     }
 
     fn remove_where(&mut self, mut is: impl FnMut(&Source) -> bool) -> usize {
@@ -240,9 +267,9 @@ impl Sources {
         {
             *count = count.saturating_sub(1);
         }
-        // A number that states still have must not come to mean another source.
-        if source.states == 0 {
-            self.free.push(number);
+        match source.states {
+            0 => self.free.push(number),
+            states => drop(self.orphans.insert(number, states)),
         }
         self.counters[2] += 1;
     }
@@ -280,6 +307,18 @@ mod tests {
         assert_eq!(sources.add_state(first, &allowance), Err(Exceeded::MaxSourceStates));
         sources.end_state(first, false, 5);
         assert_eq!(sources.add_state(first, &allowance), Ok(()));
+    }
+
+    #[test]
+    fn the_number_of_a_forgotten_source_is_free_with_its_last_state() {
+        let (mut sources, free) = (Sources::default(), Allowance::default());
+        let first = sources.find_or_add(key(1), 100, &free, 0).unwrap();
+        (0..2).for_each(|_| sources.add_state(first, &free).unwrap());
+        assert_eq!(sources.kill(|_| true), 1);
+        sources.end_state(first, false, 0);
+        assert_ne!(sources.find_or_add(key(2), 100, &free, 0), Ok(first));
+        sources.end_state(first, false, 0);
+        assert_eq!(sources.find_or_add(key(3), 100, &free, 0), Ok(first));
     }
 
     #[test]

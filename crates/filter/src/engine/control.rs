@@ -94,6 +94,7 @@ impl Filter {
         self.settings = settings;
         self.records.forget_rules();
         self.pools.clear();
+        self.sources.forget_pools();
         self.scratch = Scratch::new(compiled, self.worker);
         self.counters = Arc::new(Counters::new(compiled));
         self.note_lifetimes();

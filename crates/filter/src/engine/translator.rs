@@ -1,10 +1,10 @@
 //! New addresses and ports for packets that get a state: what `nat-to`, `rdr-to` and `route-to` say.
-use super::{PoolUse, Random};
+use super::Random;
 use crate::dissect::{Dissected, number};
 use crate::evaluate::{CannotTranslate, Compiled, RuleId, Translate};
 use crate::facts::{Direction, Facts};
 use crate::rule::{Comparison, HostAddress, Pool, PoolAddress, PoolChoice, Rule};
-use crate::sources::{Allowance, Scope, SourceKey, Sources};
+use crate::sources::{Allowance, PoolUse, Scope, SourceKey, Sources};
 use crate::states::{Key, States};
 use crate::translate::pool::{Choice, Rotation, Wish, free_port, redirected_port};
 use artery_rcu::Turn;
@@ -140,8 +140,7 @@ impl Translator<'_, '_> {
     }
 
     fn source(&mut self, id: RuleId, pool_use: PoolUse, facts: &Facts) -> Option<u32> {
-        let scope = Scope::Pool(id.0, pool_use == PoolUse::Nat);
-        let key = SourceKey { address: facts.source, scope };
+        let key = SourceKey { address: facts.source, scope: Scope::Pool(id, pool_use) };
         self.sources.find_or_add(key, self.source_limit, &Allowance::default(), self.now_ms).ok()
     }
 

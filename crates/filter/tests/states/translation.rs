@@ -135,6 +135,24 @@ fn sources_stick_to_their_addresses() {
 }
 
 #[test]
+fn sources_stick_to_addresses_of_each_pool_of_the_rules_that_hold() {
+    let sticky =
+        |nat: &str| format!("pass out inet from 10.0.0.0/24 nat-to {nat} round-robin sticky-address");
+    let mut world = World::new(&sticky("192.0.2.128/25"));
+    world.leaves(inside(1, 1));
+    world.reload(&sticky("198.51.100.0/24"));
+    let sent = world.leaves(inside(1, 2));
+    assert_eq!(Ipv4::new(&sent[..]).unwrap().src().octets()[0], 198);
+    let mut world = World::new(
+        "pass in inet rdr-to 10.9.0.0/24 round-robin sticky-address route-to 192.0.2.128/25 round-robin sticky-address",
+    );
+    let came = world.comes(inside(1, 1));
+    let Some(std::net::IpAddr::V4(gateway)) = world.filter.way().gateway else { panic!("it is not led") };
+    let first = [Ipv4::new(&came[..]).unwrap().dst(), gateway].map(|address| address.octets()[0]);
+    assert_eq!(first, [10, 192]);
+}
+
+#[test]
 fn tables_are_pools_that_take_turns() {
     let rules =
         "table <pool> { 192.0.2.5, 192.0.2.7 }\npass out inet from 10.0.0.0/24 nat-to <pool> round-robin";
