@@ -10,9 +10,17 @@ use std::sync::Arc;
 /// All loaded rule sets by path.
 #[derive(Clone, Debug, Default)]
 pub struct Anchors {
-    rulesets: BTreeMap<String, Arc<Ruleset>>,
+    rulesets: BTreeMap<String, Loaded>,
     /// The tags of all rules, and of those before: states and packets have them by number.
     tags: Tags,
+}
+
+/// A rule set that was loaded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) ruleset: Arc<Ruleset>,
+    /// One for each load: what was counted for a rule set counts on for as long as it stays.
+    pub(crate) load: Arc<()>,
 }
 
 /// What an `anchor` rule calls.
@@ -41,7 +49,7 @@ impl Anchors {
             }
         }
         let ruleset = Arc::new(ruleset);
-        self.rulesets.insert(path.to_string(), ruleset.clone());
+        self.rulesets.insert(path.to_string(), Loaded { ruleset: ruleset.clone(), load: Arc::default() });
         self.note_tags(&ruleset);
     }
 
@@ -50,7 +58,7 @@ impl Anchors {
         tags_of(ruleset).for_each(|tag| self.tags.note(tag));
         if !self.tags.have_numbers() {
             self.tags = Tags::default();
-            let all = self.rulesets.values().flat_map(|ruleset| tags_of(ruleset));
+            let all = self.rulesets.values().flat_map(|loaded| tags_of(&loaded.ruleset));
             all.for_each(|tag| self.tags.note(tag));
         }
     }
@@ -62,26 +70,31 @@ impl Anchors {
 
     /// Forgets the rules at a path, not those below.
     pub fn flush(&mut self, path: &str) {
-        if let Some(ruleset) = self.rulesets.get_mut(path) {
-            *ruleset = Arc::default();
+        if let Some(loaded) = self.rulesets.get_mut(path) {
+            *loaded = Loaded::default();
         }
     }
 
     /// Forgets the options of the main rule set; its rules stay.
     pub fn flush_options(&mut self) {
         if let Some(main) = self.rulesets.get_mut("") {
-            Arc::make_mut(main).options.clear();
+            Arc::make_mut(&mut main.ruleset).options.clear();
         }
     }
 
     /// The rule set at a path.
     pub fn get(&self, path: &str) -> Option<&Arc<Ruleset>> {
+        self.rulesets.get(path).map(|loaded| &loaded.ruleset)
+    }
+
+    /// The same with its load.
+    pub(crate) fn loaded(&self, path: &str) -> Option<&Loaded> {
         self.rulesets.get(path)
     }
 
     /// All paths with their rule sets, in the order of paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Ruleset>)> {
-        self.rulesets.iter().map(|(path, ruleset)| (path.as_str(), ruleset))
+        self.rulesets.iter().map(|(path, loaded)| (path.as_str(), &loaded.ruleset))
     }
 
     /// The paths right below one, in the order of names.

@@ -10,6 +10,7 @@ use crate::names::Tags;
 use crate::rule::{Action, Answer, HostAddress, Keep, RouteKind, Rule, Scrub};
 use crate::tables::{CountedPacket, NamelessTable, Table, Use};
 use artery_rcu::Turn;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -175,6 +176,8 @@ pub struct RuleRecord {
     pub redirect_table: Option<Arc<Table>>,
     /// The same of `route-to` and `reply-to`.
     pub route_table: Option<Arc<Table>>,
+    /// That of its rule set.
+    load: Arc<()>,
 }
 
 impl Compiled {
@@ -187,6 +190,22 @@ impl Compiled {
         counters: &Counters,
     ) -> Outcome {
         walk::evaluate(&self.program, &self.rules, facts, surroundings, scratch, counters)
+    }
+
+    /// The rules that were in another one already, as they were called there, by what they are called here: those of rule sets
+    /// that were not loaded in between.
+    pub fn kept_of(&self, before: &Compiled) -> HashMap<RuleId, RuleId> {
+        let key = |record: &RuleRecord| (Arc::as_ptr(&record.load), record.number);
+        let known: HashMap<_, RuleId> = before.rules.iter().map(key).zip(before.ids()).collect();
+        let kept = self.rules.iter().map(key).zip(self.ids());
+        kept.filter_map(|(key, id)| Some((*known.get(&key)?, id))).collect()
+    }
+
+    /// Goes on with what rules that stay have counted: `once` and `max-pkt-rate`.
+    pub fn succeed(&mut self, before: &Compiled) {
+        for (old, new) in self.kept_of(before) {
+            self.program.take_over(new, &before.program, old);
+        }
     }
 
     /// Whether packets at an interface are none of the filter's business: `set skip on`.

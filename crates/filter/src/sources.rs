@@ -243,9 +243,20 @@ impl Sources {
         self.remove_where(|source| is(source.key.address))
     }
 
-    /// Forgets which addresses of pools sources keep: other rules have these pools' numbers now.
-    pub fn forget_pools(&mut self) {
-        self.remove_where(|source| matches!(source.key.scope, Scope::Pool(..)));
+    /// Forgets which addresses sources keep of pools of rules that are gone; `kept` says what those are called that stay.
+    pub fn follow(&mut self, kept: &HashMap<RuleId, RuleId>) {
+        self.remove_where(
+            |source| matches!(source.key.scope, Scope::Pool(rule, _) if !kept.contains_key(&rule)),
+        );
+        for source in self.sources.iter_mut().flatten() {
+            if let Scope::Pool(rule, _) = &mut source.key.scope
+                && let Some(new) = kept.get(rule)
+            {
+                *rule = *new;
+            }
+        }
+        let all = (0..).zip(&self.sources);
+        self.by_key = all.filter_map(|(number, source)| Some((source.as_ref()?.key, number))).collect();
     }
 
     fn remove_where(&mut self, mut is: impl FnMut(&Source) -> bool) -> usize {

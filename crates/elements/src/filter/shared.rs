@@ -182,7 +182,8 @@ impl SharedFilter {
         self.publish(control, compiled);
     }
 
-    fn publish(&self, control: &mut Control, compiled: Compiled) {
+    fn publish(&self, control: &mut Control, mut compiled: Compiled) {
+        compiled.succeed(&control.latest.compiled);
         let ruling = Ruling::new(compiled, &control.settings, &control.interfaces);
         control.latest = Arc::new(ruling);
         self.ruling.publish(control.latest.clone());

@@ -53,7 +53,7 @@ impl WorkerFilter {
 
     /// Goes by other rules. States stay; where the new limit finds no memory, the old settings hold.
     fn adopt(&mut self, latest: Arc<Ruling>) {
-        if self.filter.load(latest.settings.clone(), &latest.compiled).is_ok() {
+        if self.filter.load(latest.settings.clone(), &self.current.compiled, &latest.compiled).is_ok() {
             self.shared.count_by(self.worker, self.filter.counters());
             self.current = latest;
         }
@@ -188,6 +188,7 @@ impl WorkerFilter {
             return;
         }
         std::mem::swap(&mut self.filter, &mut old.filter);
+        self.current = old.current.clone();
         if keeps_rules {
             self.shared = old.shared.clone();
         }

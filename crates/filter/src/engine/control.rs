@@ -87,16 +87,19 @@ impl Filter {
         self.scratch.tell(compiled);
     }
 
-    /// Takes other rules. States stay, with what their rules asked; the counters of those are counted no more.
-    pub fn load(&mut self, settings: Settings, compiled: &Compiled) -> io::Result<()> {
+    /// Takes other rules in the place of those `before`. States stay, with what their rules asked. Rules of which the rule set
+    /// stays count on; the counters of others are counted no more.
+    pub fn load(&mut self, settings: Settings, before: &Compiled, compiled: &Compiled) -> io::Result<()> {
         self.end();
         self.states.set_limit(settings.limits.limit(Limit::States))?;
         self.settings = settings;
-        self.records.forget_rules();
-        self.pools.clear();
-        self.sources.forget_pools();
+        let kept = compiled.kept_of(before);
+        self.records.follow(&kept);
+        let pools = std::mem::take(&mut self.pools).into_iter();
+        self.pools = pools.filter_map(|((id, of), pool)| Some(((*kept.get(&id)?, of), pool))).collect();
+        self.sources.follow(&kept);
         self.scratch = Scratch::new(compiled, self.worker);
-        self.counters = Arc::new(Counters::new(compiled));
+        self.counters = Arc::new(Counters::following(compiled, &self.counters, &kept));
         self.note_lifetimes();
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::test::{Conditions, PortTest, Rare, Test};
 use super::threshold::Threshold;
 use super::walk::{Block, Effect, Kind, Program};
 use super::{Compiled, RuleRecord};
-use crate::anchors::{Anchors, Called, calls};
+use crate::anchors::{Anchors, Called, Loaded, calls};
 use crate::names::{Interfaces, Tags};
 use crate::options::SetOption;
 use crate::rule::{
@@ -15,7 +15,6 @@ use crate::rule::{
 use crate::tables::{NamelessTable, Table, Tables};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 impl Compiled {
@@ -98,7 +97,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn add_ruleset(&mut self, path: &str) {
-        let ruleset: Arc<Ruleset> = self.anchors.get(path).cloned().unwrap_or_default();
+        let Loaded { ruleset, load } = self.anchors.loaded(path).cloned().unwrap_or_default();
         let first = self.rules.len();
         let anchor: Arc<str> = path.into();
         for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
@@ -106,13 +105,13 @@ impl<'a> Compiler<'a> {
             self.tests.push(test);
             let effect = self.effect(rule, called);
             self.effects.push(effect);
-            let record = self.record(rule, &anchor, number as u32);
+            let record = self.record(rule, &anchor, number as u32, &load);
             self.rules.push(record);
         }
         self.ranges.push((first, self.rules.len()));
     }
 
-    fn record(&mut self, rule: &Rule, anchor: &Arc<str>, number: u32) -> RuleRecord {
+    fn record(&mut self, rule: &Rule, anchor: &Arc<str>, number: u32, load: &Arc<()>) -> RuleRecord {
         let mut table = |pool: &Pool| self.pool_table(pool, anchor);
         let (nat_table, redirect_table) =
             (rule.nat.as_ref().and_then(&mut table), rule.redirect.as_ref().and_then(&mut table));
@@ -128,6 +127,7 @@ impl<'a> Compiler<'a> {
             nat_table,
             redirect_table,
             route_table,
+            load: load.clone(),
         }
     }
 
@@ -198,8 +198,8 @@ impl<'a> Compiler<'a> {
             tagged,
             received_on,
             probability: rule.probability,
-            rate: rule.max_packet_rate.map(|(packets, seconds)| Threshold::new(packets, seconds)),
-            once: rule.is_once.then(|| AtomicBool::new(false)),
+            rate: rule.max_packet_rate.map(|(packets, seconds)| Threshold::new(packets, seconds).into()),
+            once: rule.is_once.then(Arc::default),
         };
         if !rare.asks() {
             return 0;

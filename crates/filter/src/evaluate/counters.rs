@@ -1,6 +1,7 @@
 //! What is counted for rules. Each worker has its own; whoever asks adds them up.
 use super::{Compiled, RuleId};
 use crate::facts::Direction;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a worker counts for the rules of a [`Compiled`]. One thread writes, any may read.
@@ -32,6 +33,19 @@ pub struct RuleTotals {
     pub created: u64,
 }
 
+impl Clone for RuleCounters {
+    fn clone(&self) -> RuleCounters {
+        let copy = |counter: &AtomicU64| AtomicU64::new(counter.load(Relaxed));
+        RuleCounters {
+            evaluations: copy(&self.evaluations),
+            packets: self.packets.each_ref().map(copy),
+            bytes: self.bytes.each_ref().map(copy),
+            created: copy(&self.created),
+            ended: copy(&self.ended),
+        }
+    }
+}
+
 /// Adds to a counter that only this thread writes.
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
@@ -41,6 +55,19 @@ impl Counters {
     /// Counters for the rules of a rule set.
     pub fn new(compiled: &Compiled) -> Counters {
         Counters(compiled.rules().iter().map(|_| RuleCounters::default()).collect())
+    }
+
+    /// The same, and those of rules that stay count on: `kept` says which they were before.
+    pub(crate) fn following(
+        compiled: &Compiled,
+        before: &Counters,
+        kept: &HashMap<RuleId, RuleId>,
+    ) -> Counters {
+        let mut counters = Counters::new(compiled);
+        for (old, new) in kept {
+            counters.0[new.0 as usize] = before.0[old.0 as usize].clone();
+        }
+        counters
     }
 
     /// Counts that a rule was held against a packet.

@@ -7,6 +7,7 @@ use super::threshold::Threshold;
 use crate::facts::{Direction, Facts, Family, Interface, Tag};
 use crate::rule::{Comparison, Flags};
 use artery_wire::IpProtocol;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a rule asks.
@@ -38,9 +39,9 @@ pub(super) struct Rare {
     /// Whether it is negated, and one of [`Conditions::places`].
     pub(super) received_on: Option<(bool, u16)>,
     pub(super) probability: Option<u32>,
-    pub(super) rate: Option<Threshold>,
+    pub(super) rate: Option<Arc<Threshold>>,
     /// Whether it has matched, for rules that do so once.
-    pub(super) once: Option<AtomicBool>,
+    pub(super) once: Option<Arc<AtomicBool>>,
 }
 
 /// What tests refer to by number.

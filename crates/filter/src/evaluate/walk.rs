@@ -42,8 +42,17 @@ impl Program {
         Some(&self.conditions.rare[place])
     }
 
+    /// Has a rule go on with what it has counted as another.
+    pub(super) fn take_over(&mut self, id: RuleId, before: &Program, old: RuleId) {
+        let Some(counted) = before.rare(old) else { return };
+        let place = (self.tests[id.0 as usize].rare as usize).checked_sub(1);
+        if let Some(rare) = place.and_then(|place| self.conditions.rare.get_mut(place)) {
+            (rare.rate, rare.once) = (counted.rate.clone(), counted.once.clone());
+        }
+    }
+
     pub(super) fn rate(&self, id: RuleId) -> Option<&Threshold> {
-        self.rare(id)?.rate.as_ref()
+        self.rare(id)?.rate.as_deref()
     }
 
     pub(super) fn is_expired(&self, id: RuleId) -> bool {

@@ -107,14 +107,20 @@ impl Records {
         }
     }
 
-    /// Notes that other rules hold from now on.
-    pub(crate) fn forget_rules(&mut self) {
+    /// Notes that other rules hold from now on; `kept` says what those are called that stay.
+    pub(crate) fn follow(&mut self, kept: &HashMap<RuleId, RuleId>) {
         self.by_rule.clear();
         self.rules.fill(NONE);
         for number in 0..self.records.len() as u32 {
-            match self.get_mut(number) {
-                Some(record) if record.users > 0 => record.rule = None,
-                _ => self.free(number),
+            let Some(record) = self.get_mut(number) else { continue };
+            record.rule = record.rule.and_then(|rule| kept.get(&rule).copied());
+            match record.rule {
+                Some(rule) => {
+                    self.by_rule.insert(rule, number);
+                    self.rules[number as usize] = rule.0;
+                }
+                None if record.users == 0 => self.free(number),
+                None => (),
             }
         }
     }

@@ -51,6 +51,34 @@ fn no_packet_of_a_connection_is_lost_by_a_thousand_reloads() {
 }
 
 #[test]
+fn rules_count_on_when_other_rule_sets_are_loaded_and_anew_when_their_own_is() {
+    let rules = "anchor inner\nblock\npass out proto udp to port 53 keep state (max 2)\n\
+                 pass out proto udp to port 54 once\n\
+                 pass out inet proto udp to port 55 nat-to 192.0.2.128/25 round-robin sticky-address";
+    let mut world = World::new(rules);
+    let datagram = |from: u16, to: u16| ip4().src("10.0.0.9").dst("7.7.7.7").udp(from, to);
+    let source = |sent: Vec<u8>| sent[12..16].to_vec();
+    world.leaves(datagram(1, 53));
+    world.leaves(datagram(1, 54));
+    let given = source(world.leaves(datagram(1, 55)));
+    for _ in 0..2 {
+        world.load_anchor("inner", "match out label one\nmatch out label two");
+    }
+    let count = |world: &World, rule| Counters::total([&*world.filter.counters()], RuleId(rule));
+    let total = count(&world, 2);
+    assert_eq!((total.packets, total.states, total.created), ([0, 1], 1, 1));
+    assert_eq!(source(world.leaves(datagram(2, 55))), given);
+    world.leaves(datagram(2, 53));
+    world.withholds(datagram(3, 53), Reason::StateLimit);
+    world.withholds(datagram(2, 54), Reason::Match);
+    assert_eq!((count(&world, 2).states, count(&world, 5).packets), (2, [0, 4]));
+    world.reload(rules);
+    assert_eq!((count(&world, 2).created, count(&world, 5).packets), (0, [0, 4]));
+    world.leaves(datagram(3, 53));
+    world.leaves(datagram(2, 54));
+}
+
+#[test]
 fn rules_count_the_packets_of_their_states() {
     let mut world = World::new("match out label m\nblock in\npass out");
     connect(&mut world);

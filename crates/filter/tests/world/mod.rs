@@ -6,6 +6,7 @@ use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settin
 use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::rule::Ruleset;
 use artery_filter::states::{Kill, Names, StateId, Verbosity};
 use artery_filter::syntax::{self, Environment};
 use artery_filter::tables::Tables;
@@ -94,8 +95,23 @@ impl World {
     #[track_caller]
     pub(crate) fn reload(&mut self, text: &str) {
         let (compiled, settings) = compile(text, &mut self.anchors, &mut self.tables);
+        self.follow(compiled, settings);
+    }
+
+    /// Loads rules into an anchor.
+    #[track_caller]
+    pub(crate) fn load_anchor(&mut self, path: &str, text: &str) {
+        let ruleset = parse(text);
+        let settings = self.filter.settings().clone();
+        let compiled =
+            load((path, ruleset), &mut self.anchors, &mut self.tables, &interfaces(), Duration::ZERO);
+        self.follow(compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings);
+    }
+
+    fn follow(&mut self, mut compiled: Compiled, settings: Settings) {
+        compiled.succeed(&self.compiled);
+        self.filter.load(settings, &self.compiled, &compiled).unwrap();
         self.compiled = compiled;
-        self.filter.load(settings, &self.compiled).unwrap();
     }
 
     pub(crate) fn sleep(&mut self, seconds: f64) {
@@ -284,10 +300,15 @@ impl World {
 }
 
 #[track_caller]
-fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
+fn parse(text: &str) -> Ruleset {
     let environment = Environment { interfaces: interfaces(), ..Environment::fixture() };
     let parsed = syntax::parse("stdin", text.as_bytes(), &environment, &syntax::Settings::default());
-    let ruleset = parsed.unwrap_or_else(|faults| panic!("{faults:?}")).ruleset;
+    parsed.unwrap_or_else(|faults| panic!("{faults:?}")).ruleset
+}
+
+#[track_caller]
+fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
+    let ruleset = parse(text);
     let settings = Settings::of(&ruleset, interface);
     let compiled = load(("", ruleset), anchors, tables, &interfaces(), Duration::ZERO);
     (compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings)
