@@ -30,7 +30,7 @@ pub use environment::{Environment, FindHost, Names, ReadFile, file_in};
 pub use loads::{Loaded, read_anchors};
 pub use settings::DEBUG_LEVELS;
 pub use table_lines::addresses_of;
-pub use unsupported::unsupported;
+pub use unsupported::{Site, unsupported};
 
 use crate::rule::{Place, Ruleset};
 use parser::Parser;

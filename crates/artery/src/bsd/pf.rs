@@ -6,7 +6,7 @@ use super::verdict::{Judged, Note, Place, Verdict};
 use crate::pfctl::logs;
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::rule::{Place as RulePlace, Ruleset};
-use artery_filter::syntax::{Environment, Names, Settings, read, read_anchors, unsupported};
+use artery_filter::syntax::{Environment, Site, Names, Settings, read, read_anchors, unsupported};
 use artery_table::switch::command::Command;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
@@ -64,7 +64,7 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> (Wrong, bool) {
         .chain(anchors.into_iter().map(|one| one.parsed))
         .map(|one| one.ruleset)
         .collect();
-    let unsupported = rulesets.iter().flat_map(|ruleset| unsupported(ruleset, false));
+    let unsupported = rulesets.iter().flat_map(|ruleset| unsupported(ruleset, Site::Switch));
     let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
     let faults = faults.into_iter().map(|fault| (fault.place, fault.message));
     (by_line(file, faults.chain(unsupported)), rulesets.iter().any(logs))

@@ -10,6 +10,7 @@ use artery_filter::engine::{Answer, Glance, Passed, Through, Towards};
 use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
+use artery_filter::syntax::Site;
 use artery_rcu::Domain;
 use artery_table::switch;
 use std::any::Any;
@@ -43,7 +44,7 @@ fn packet(frame: &Packet) -> &[u8] {
 
 /// The rules of a switch's filter, which name the switch and its ports.
 pub(crate) fn shared(args: &Args<'_>, switch: &str, names: &[String]) -> Result<SharedFilter, ArgError> {
-    ports::with_files(args, records(switch, names), ["PF", "PFLOG", "PFETC"], false)
+    ports::with_files(args, records(switch, names), ["PF", "PFLOG", "PFETC"], Site::Switch)
 }
 
 fn records(switch: &str, names: &[String]) -> Vec<InterfaceRecord> {
@@ -59,7 +60,7 @@ pub fn of_file(
     file: &str,
 ) -> Result<Box<dyn FrameFilter>, String> {
     let ports = ports::with_loopback(records(switch, names));
-    let rules = SharedFilter::new(domain, ports, 1, Around::default());
+    let rules = SharedFilter::new(domain, ports, 1, Around { log: None, etc: None, site: Site::Switch });
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
     let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;

@@ -401,6 +401,20 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_limited_as_rules_say_and_as_before_where_these_are_refused() {
+        let tables = "table <a> { 192.0.2.1 192.0.2.2 }\ntable <b> persist\npass from <a>";
+        let mut bench = bench(&format!("set limit table-entries 2\n{tables}"));
+        let why = bench.write("pf_load", &format!("\nset limit table-entries 1\n{tables}\n")).unwrap_err();
+        assert!(why.to_string().contains("too many table entries"), "{why}");
+        let mut add = |address| bench.read("pf", &format!("table b - add {address}")).unwrap();
+        assert!(add("192.0.2.7").contains("Cannot allocate memory"));
+        bench.write("pf_load", &format!("\nset limit {{ table-entries 3 tables 2 }}\n{tables}\n")).unwrap();
+        let mut add = |table, address| bench.read("pf", &format!("table {table} - add {address}")).unwrap();
+        assert!(add("b", "192.0.2.7").contains("1/1 addresses added"));
+        assert!(add("c", "192.0.2.8").contains("Cannot allocate memory"));
+    }
+
+    #[test]
     fn states_outlive_their_rules() {
         let mut bench = bench("block\npass in on em0");
         let (query, answer) = (udp("192.0.2.9", "10.0.0.9"), back("10.0.0.9", "192.0.2.9"));

@@ -3,6 +3,7 @@ use super::log_file::LogFile;
 use super::shared::{Around, SharedFilter};
 use artery_engine::{ArgError, Args};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::syntax::Site;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,7 +47,8 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 
 /// A filter that knows ports, with the rules of FILE.
 pub(super) fn shared(args: &Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
-    with_files(args, ports, ["FILE", "LOG", "ETC"], args.is_given("ROUTER"))
+    let site = Site::Router { knows_routes: args.is_given("ROUTER") };
+    with_files(args, ports, ["FILE", "LOG", "ETC"], site)
 }
 
 /// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc.
@@ -54,12 +56,12 @@ pub(crate) fn with_files(
     args: &Args<'_>,
     ports: Vec<InterfaceRecord>,
     [file, log, etc]: [&'static str; 3],
-    knows_routes: bool,
+    site: Site,
 ) -> Result<SharedFilter, ArgError> {
     let workers = args.copy().1;
     let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
-    let around = Around { log, etc, knows_routes };
+    let around = Around { log, etc, site };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
         load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;

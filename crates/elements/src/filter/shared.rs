@@ -6,10 +6,10 @@ use artery_filter::engine::{Counted, Settings, Status};
 use artery_filter::evaluate::{Compiled, Counters, check, load};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
-use artery_filter::options::{Limit, SetOption, Syncookies};
+use artery_filter::options::{Limit, Limits, SetOption, Syncookies};
 use artery_filter::rule::{Keep, Place, Ruleset};
 use artery_filter::states::Names;
-use artery_filter::syntax::{self, Environment, file_in, parse, read_anchors, unsupported};
+use artery_filter::syntax::{self, Environment, Site, file_in, parse, read_anchors, unsupported};
 use artery_filter::tables::{TableEntry, Tables};
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
@@ -63,18 +63,17 @@ pub(super) struct Control {
     since: Option<Duration>,
     latest: Arc<Ruling>,
     etc: Option<PathBuf>,
-    knows_routes: bool,
+    site: Site,
 }
 
 /// What a filter has besides its rules.
-#[derive(Default)]
 pub(crate) struct Around {
     /// Where packets of rules with `log` are written.
     pub(crate) log: Option<LogFile>,
     /// The folder that rules mean by /etc.
     pub(crate) etc: Option<PathBuf>,
-    /// Whether it knows routes, so that rules may ask for them.
-    pub(crate) knows_routes: bool,
+    /// Where it is.
+    pub(crate) site: Site,
 }
 
 impl SharedFilter {
@@ -98,7 +97,7 @@ impl SharedFilter {
             since: None,
             latest: latest.clone(),
             etc: around.etc,
-            knows_routes: around.knows_routes,
+            site: around.site,
         };
         SharedFilter {
             ruling: Published::new(domain, latest),
@@ -221,6 +220,7 @@ impl Control {
         self.anchors.flush_options();
         self.settings = Settings { is_enabled: self.settings.is_enabled, ..Settings::default() };
         self.debug = DEFAULT_DEBUG.into();
+        self.limit_tables(&Limits::default());
     }
 
     /// What `pfctl -s info` prints beside counts.
@@ -281,7 +281,7 @@ impl Control {
         }
         let anchors = anchors.into_iter().map(|loaded| (loaded.path, loaded.parsed.ruleset));
         let all: Vec<_> = std::iter::once((path.to_string(), main)).chain(anchors).collect();
-        let unsupported = all.iter().flat_map(|(_, ruleset)| unsupported(ruleset, self.knows_routes));
+        let unsupported = all.iter().flat_map(|(_, ruleset)| unsupported(ruleset, self.site));
         let unsupported: Vec<_> = unsupported.map(|(place, what)| not_supported(&place, &what)).collect();
         if unsupported.is_empty() { Ok(all) } else { Err(unsupported.join("\n")) }
     }
@@ -303,20 +303,29 @@ impl Control {
 
     /// Puts rule sets in place, all or none of them, and compiles what is there then.
     fn compile(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
+        let before = self.anchors.clone();
+        if let Some((_, main)) = rulesets.iter().find(|(path, _)| path.is_empty()) {
+            self.limit_tables(&main.limits());
+        }
+        let compiled = self.compile_each(rulesets, now);
+        if compiled.is_err() {
+            self.anchors = before;
+            self.limit_tables(&self.settings.limits.clone());
+        }
+        compiled
+    }
+
+    fn limit_tables(&mut self, limits: &Limits) {
+        self.tables.most_tables = limits.limit(Limit::Tables) as usize;
+        self.tables.most_entries = limits.limit(Limit::TableEntries) as usize;
+    }
+
+    fn compile_each(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
         let most = self.tables.most_entries;
         let wrong: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check(path, ruleset, most)).collect();
         if !wrong.is_empty() {
             return Err(lines(&wrong));
         }
-        let before = self.anchors.clone();
-        let compiled = self.compile_each(rulesets, now);
-        if compiled.is_err() {
-            self.anchors = before;
-        }
-        compiled
-    }
-
-    fn compile_each(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
         let Control { anchors, tables, interfaces, .. } = self;
         let mut latest = None;
         for (path, ruleset) in rulesets {

@@ -2,7 +2,7 @@
 use super::Compiled;
 use crate::anchors::{Anchors, Called, calls};
 use crate::names::Interfaces;
-use crate::rule::{Action, Place, RouteKind, Rule, Ruleset};
+use crate::rule::{Action, Place, Ruleset};
 use crate::tables::Tables;
 use std::collections::HashSet;
 use std::fmt;
@@ -20,8 +20,6 @@ pub struct CompileError {
 /// What is wrong with a rule that is well written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It asks for what Artery can't do.
-    NotSupported(&'static str),
     /// The name of its anchor leads above the main rule set.
     AboveMain,
     /// Tables hold more addresses than may be.
@@ -34,7 +32,6 @@ impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.place.file, self.place.line)?;
         match self.reason {
-            Reason::NotSupported(what) => write!(f, "{what} is not supported"),
             Reason::AboveMain => f.write_str("anchor name leads above the main ruleset"),
             Reason::TableEntries => f.write_str("too many table entries"),
             Reason::Tags => f.write_str("too many tags"),
@@ -65,7 +62,8 @@ pub fn load(
     Ok(Compiled::new(anchors, tables, interfaces))
 }
 
-/// Says what is wrong with a rule set that is to be loaded at a path, and with those in its braces.
+/// Says what is wrong with a rule set that is to be loaded at a path, and with those in its braces. What nothing here does is
+/// not asked for any more: [`unsupported`](crate::syntax::unsupported) says that.
 pub fn check(path: &str, ruleset: &Ruleset, most_entries: usize) -> Vec<CompileError> {
     let mut errors = Vec::new();
     check_rules(path, ruleset, &mut errors);
@@ -89,7 +87,6 @@ fn first_place(ruleset: &Ruleset) -> Place {
 fn check_rules(path: &str, ruleset: &Ruleset, errors: &mut Vec<CompileError>) {
     for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
         let mut error = |reason| errors.push(CompileError { place: rule.place.clone(), reason });
-        unsupported(rule).map(Reason::NotSupported).into_iter().for_each(&mut error);
         let Action::Anchor(call) = &rule.action else { continue };
         match (called, &call.inline) {
             (None, _) => error(Reason::AboveMain),
@@ -97,22 +94,6 @@ fn check_rules(path: &str, ruleset: &Ruleset, errors: &mut Vec<CompileError>) {
             _ => (),
         }
     }
-}
-
-/// What a rule asks for that is read and printed, and no more.
-fn unsupported(rule: &Rule) -> Option<&'static str> {
-    let asked = [
-        (rule.source.os.is_some() || rule.destination.os.is_some(), "os"),
-        (rule.user.is_some(), "user"),
-        (rule.group.is_some(), "group"),
-        (rule.divert.is_some(), "divert"),
-        (rule.family_to.is_some(), "af-to"),
-        (rule.route.as_ref().is_some_and(|(kind, _)| *kind == RouteKind::DupTo), "dup-to"),
-        (rule.set.queue.is_some(), "set queue"),
-        (rule.set.delay.is_some(), "set delay"),
-        (rule.state.options.is_pflow, "pflow"),
-    ];
-    asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what)
 }
 
 fn inline(ruleset: &Ruleset) -> impl Iterator<Item = &Ruleset> {

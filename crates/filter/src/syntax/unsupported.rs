@@ -1,22 +1,27 @@
 //! What is read and printed, and can't be done.
-use crate::options::{SetOption, Syncookies};
-use crate::rule::{Action, AddressMatch, On, Place, RouteKind, Rule, Ruleset, StateOptions};
+use crate::options::{Limit, SetOption, Syncookies, Timeout};
+use crate::rule::{Action, AddressMatch, Keep, On, Place, RouteKind, Rule, Ruleset, StateOptions};
 
-/// All that rules and options ask for and nothing here does, with its place. Loading refuses them by these names. What asks for
-/// routes is among them unless the filter `knows_routes`.
-pub fn unsupported(ruleset: &Ruleset, knows_routes: bool) -> Vec<(Place, String)> {
+/// Longest time that is told from one in the past, in seconds: ages of states are 31 bits of milliseconds.
+const LONGEST: u32 = i32::MAX as u32 / 1000;
+
+/// Where a filter is, which decides what it can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// In a switch: it knows by which port a packet came, and neither leads it nor speaks for others.
+    Switch,
+    /// Before or behind a router.
+    Router {
+        /// Whether it knows the router's routes.
+        knows_routes: bool,
+    },
+}
+
+/// All that rules and options ask for and nothing here does, with its place. Loading refuses them by these names.
+pub fn unsupported(ruleset: &Ruleset, site: Site) -> Vec<(Place, String)> {
     let mut found = Vec::new();
     for line in &ruleset.options {
-        match &line.option {
-            SetOption::StateDefaults(options) => {
-                found.extend(of_states(options).map(|what| (line.place.clone(), what)));
-            }
-            SetOption::Syncookies(Syncookies::Always | Syncookies::Adaptive(..)) => {
-                let what = "syncookies: none are sent; 'synproxy state' in a rule shakes hands for servers";
-                found.push((line.place.clone(), what.into()));
-            }
-            _ => (),
-        }
+        found.extend(of_option(&line.option).into_iter().map(|what| (line.place.clone(), what)));
     }
     if !ruleset.queues.is_empty() {
         found.push((Place::default(), "queues: nothing is shaped".into()));
@@ -26,28 +31,44 @@ pub fn unsupported(ruleset: &Ruleset, knows_routes: bool) -> Vec<(Place, String)
             found.push((table.place.clone(), "weight: all addresses of a pool are chosen alike".into()));
         }
     }
-    append_rules(ruleset, knows_routes, &mut found);
+    append_rules(ruleset, site, &mut found);
     found
 }
 
-fn append_rules(ruleset: &Ruleset, knows_routes: bool, found: &mut Vec<(Place, String)>) {
+fn of_option(option: &SetOption) -> Vec<String> {
+    let one = |what: &str| vec![what.to_string()];
+    match option {
+        SetOption::StateDefaults(options) => of_states(options),
+        SetOption::Syncookies(Syncookies::Always | Syncookies::Adaptive(..)) => {
+            one("syncookies: none are sent; 'synproxy state' in a rule shakes hands for servers")
+        }
+        SetOption::Limit(Limit::Anchors, _) => one("limit anchors: there may be any number"),
+        SetOption::Limit(Limit::PacketDelays, _) => one("limit pktdelay-pkts: nothing is delayed"),
+        SetOption::Timeout(timeout, seconds) => too_long(*timeout, *seconds).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn append_rules(ruleset: &Ruleset, site: Site, found: &mut Vec<(Place, String)>) {
     for rule in &ruleset.rules {
         let tell = |what: &str| (rule.place.clone(), what.to_string());
-        found.extend(of_rule(rule, knows_routes).map(tell));
-        found.extend(of_states(&rule.state.options).map(|what| tell(&what)));
+        found.extend(of_rule(rule, site).map(tell));
+        found.extend(of_states(&rule.state.options).iter().map(|what| tell(what)));
         if let Action::Anchor(call) = &rule.action
             && let Some(inner) = &call.inline
         {
-            append_rules(inner, knows_routes, found);
+            append_rules(inner, site, found);
         }
     }
 }
 
-fn of_rule(rule: &Rule, knows_routes: bool) -> impl Iterator<Item = &'static str> {
+fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
+    let knows_routes = site == Site::Router { knows_routes: true };
+    let is_switch = site == Site::Switch;
     let asked = [
         (rule.user.is_some(), "user: packets have no sockets here"),
         (rule.group.is_some(), "group: packets have no sockets here"),
-        (rule.source.os.is_some(), "os: no system is told by its packets"),
+        (rule.source.os.is_some() || rule.destination.os.is_some(), "os: no system is told by its packets"),
         (
             !knows_routes && asks_routes(rule),
             "no-route and urpf-failed: the filter knows no routes without ROUTER",
@@ -58,7 +79,23 @@ fn of_rule(rule: &Rule, knows_routes: bool) -> impl Iterator<Item = &'static str
         (rule.divert.is_some(), "divert: packets have no sockets here"),
         (rule.family_to.is_some(), "af-to: addresses keep their family"),
         (matches!(rule.route, Some((RouteKind::DupTo, _))), "dup-to: packets are not copied"),
+        (
+            is_switch && rule.route.as_ref().is_some_and(|(kind, _)| *kind != RouteKind::DupTo),
+            "route-to and reply-to: a switch goes by Ethernet addresses",
+        ),
+        (
+            is_switch && rule.state.keep == Keep::Synproxy,
+            "synproxy: a switch doesn't know yet where the server is",
+        ),
+        (
+            !is_switch && rule.received_on.is_some(),
+            "received-on: only a switch knows where packets came from",
+        ),
         (rule.set.queue.is_some(), "set queue: nothing is shaped"),
+        (rule.set.delay.is_some(), "set delay: nothing is delayed"),
+        (rule.set.priority.is_some(), "set prio: there are no queues for it"),
+        (rule.priority.is_some(), "prio: packets come without any"),
+        (rule.log.as_ref().is_some_and(|log| log.interface != 0), "log to: there is one log, pflog0"),
         (rule.log.as_ref().is_some_and(|log| log.is_user), "log (user): packets have no sockets here"),
     ];
     asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, what)| what)
@@ -77,8 +114,20 @@ fn has_address(rule: &Rule, is: impl Fn(&AddressMatch) -> bool) -> bool {
     is(&rule.source.address) || is(&rule.destination.address)
 }
 
-fn of_states(options: &StateOptions) -> impl Iterator<Item = String> {
-    options.is_pflow.then(|| "pflow: states are not exported".to_string()).into_iter()
+fn of_states(options: &StateOptions) -> Vec<String> {
+    let too_long = options.timeouts.iter().filter_map(|(timeout, seconds)| too_long(*timeout, *seconds));
+    options
+        .is_pflow
+        .then(|| "pflow: states are not exported".to_string())
+        .into_iter()
+        .chain(too_long)
+        .collect()
+}
+
+fn too_long(timeout: Timeout, seconds: u32) -> Option<String> {
+    let counts_states = matches!(timeout, Timeout::AdaptiveStart | Timeout::AdaptiveEnd);
+    let is_too_long = !counts_states && seconds > LONGEST;
+    is_too_long.then(|| format!("{}: it is {LONGEST} seconds at most", timeout.name()))
 }
 
 #[cfg(test)]
@@ -89,7 +138,7 @@ mod tests {
     fn told(text: &str) -> Vec<(u32, String)> {
         let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default()).unwrap();
         let word = |text: String| text.split(':').next().unwrap_or_default().to_string();
-        unsupported(&parsed.ruleset, false)
+        unsupported(&parsed.ruleset, Site::Switch)
             .into_iter()
             .map(|(place, what)| (place.line, word(what)))
             .collect()
@@ -115,6 +164,14 @@ block log (user)
 block from no-route
 block from urpf-failed
 block to route home
+set limit { anchors 5 pktdelay-pkts 5 tables 5 }
+set timeout { tcp.first 2147484 udp.first 2147483 adaptive.end 4000000 }
+pass keep state (tcp.closed 9999999)
+pass set delay 10 keep state
+match set prio 5
+pass prio 2 keep state
+pass log (to pflog1) keep state
+block log (to pflog0)
 ";
         let mut told = told(text);
         told.sort();
@@ -136,6 +193,14 @@ block to route home
             (16, "no-route and urpf-failed"),
             (17, "no-route and urpf-failed"),
             (18, "route"),
+            (19, "limit anchors"),
+            (19, "limit pktdelay-pkts"),
+            (20, "tcp.first"),
+            (21, "tcp.closed"),
+            (22, "set delay"),
+            (23, "set prio"),
+            (24, "prio"),
+            (25, "log to"),
         ];
         assert_eq!(told, expected.map(|(line, what)| (line, what.to_string())));
     }
@@ -150,8 +215,21 @@ block to route home
     fn rules_may_ask_for_routes_that_the_filter_knows() {
         let text = b"block from no-route\nblock in from urpf-failed\nblock to route home\n";
         let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
-        let told =
-            |knows| unsupported(&parsed.ruleset, knows).iter().map(|(at, _)| at.line).collect::<Vec<_>>();
+        let told = |knows_routes| {
+            let found = unsupported(&parsed.ruleset, Site::Router { knows_routes });
+            found.iter().map(|(at, _)| at.line).collect::<Vec<_>>()
+        };
         assert_eq!((told(false), told(true)), (vec![1, 2, 3], vec![3]));
+    }
+
+    #[test]
+    fn a_switch_knows_where_packets_came_from_and_a_router_where_they_go() {
+        let text = b"pass out received-on lo0\npass in route-to 10.0.0.1\npass in reply-to 10.0.0.1\n\
+                     pass in proto tcp synproxy state\n";
+        let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
+        let told =
+            |site| unsupported(&parsed.ruleset, site).iter().map(|(at, _)| at.line).collect::<Vec<_>>();
+        let router = Site::Router { knows_routes: false };
+        assert_eq!((told(Site::Switch), told(router)), (vec![2, 3, 4], vec![1]));
     }
 }

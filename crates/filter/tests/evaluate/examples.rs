@@ -221,10 +221,10 @@ fn addresses_of_interfaces_are_followed() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name_and_changes_nothing() {
+fn what_is_wrong_is_refused_by_name_and_changes_nothing() {
     let mut bench = Bench::new("table <t> persist { 10.0.0.1 }\nblock from <t>\n");
-    let refused = bench.load("", "table <t> { 10.0.0.2 }\npass\npass proto tcp user root\n");
-    assert_eq!(refused, Err("stdin:3: user is not supported".to_string()));
+    let refused = bench.load("", "table <t> { 10.0.0.2 }\npass\nanchor \"../above\"\n");
+    assert_eq!(refused, Err("stdin:3: anchor name leads above the main ruleset".to_string()));
     assert!(!bench.passes(tcp("10.0.0.1", 80)));
     bench.tables.most_entries = 1;
     let refused = bench.load("", "table <t> { 10.0.0.2, 10.0.0.3 }\npass\n");
