@@ -81,8 +81,11 @@ impl SwitchFilter {
             switch::Direction::In => Direction::In,
             switch::Direction::Out => Direction::Out,
         };
+        // What a host sends by its own door goes out there as well, and came by none.
+        let is_out = direction == Direction::Out && passage.spot != Spot::Port(passage.from);
         let tag = passage.mark.and_then(|mark| self.half.ruling().compiled.tags().find(mark));
-        At { tag: tag.unwrap_or_default(), ..At::new(Interface(number), direction) }
+        let received_on = is_out.then_some(Interface(ports::FIRST + 1 + passage.from));
+        At { tag: tag.unwrap_or_default(), received_on, ..At::new(Interface(number), direction) }
     }
 
     /// Looks at frames without tags where they come in, and asks for the memory of their states: those of both ports.
