@@ -91,6 +91,8 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
 
 /// How often addresses are looked at whether they are too old.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How often a filter that is not idle looks at states whether they are over, so many at a time that it keeps up with floods.
+const FILTER_SWEEP: Duration = Duration::from_millis(100);
 
 /// A switch on one worker.
 pub(super) struct Veb {
@@ -110,8 +112,9 @@ pub(super) struct Veb {
     links: Option<Links>,
     /// What is to be sent by its first run.
     first_words: Outgoing,
-    /// When it next looks after what gets old.
+    /// When it next looks after what gets old, and when its filter does.
     next_sweep: Time,
+    next_filter_sweep: Time,
 }
 
 impl Veb {
@@ -143,6 +146,7 @@ impl Veb {
             links: None,
             first_words: Outgoing::new(),
             next_sweep: Time::ZERO,
+            next_filter_sweep: Time::ZERO,
         })
     }
 
@@ -173,7 +177,8 @@ impl Veb {
     fn speak(&mut self, outgoing: &Outgoing, cx: &mut Context<'_>) {
         send_all(outgoing, &self.counts, cx);
         let deadline = self.shared.spanning.next_deadline(now(cx)).map(|next| Time::ZERO + next);
-        cx.wake_at(deadline.map_or(self.next_sweep, |deadline| deadline.min(self.next_sweep)));
+        let next = self.next_sweep.min(self.next_filter_sweep);
+        cx.wake_at(deadline.map_or(next, |deadline| deadline.min(next)));
     }
 
     /// Begins to follow the interfaces behind ports. What the spanning tree says to that is sent when all elements have
@@ -205,9 +210,16 @@ impl Veb {
         if self.copy == 0 {
             self.shared.switch().sweep(now(cx));
         }
+    }
+
+    /// Lets the filter forget what is over.
+    fn sweep_filter(&mut self, cx: &mut Context<'_>) {
+        let mut interval = SWEEP;
         if let Some(filter) = &mut self.filter {
             filter.maintain(cx);
+            interval = if filter.is_idle() { SWEEP } else { FILTER_SWEEP };
         }
+        self.next_filter_sweep = cx.now() + interval;
     }
 
     pub(super) fn show(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -285,6 +297,7 @@ impl Element for Veb {
             None => Some(Box::new(self.own_filter(cx)?)),
         };
         self.next_sweep = cx.now() + SWEEP;
+        self.next_filter_sweep = self.next_sweep;
         cx.wake_at(self.next_sweep);
         if self.copy == 0 {
             self.open_links(cx);
@@ -328,6 +341,9 @@ impl Element for Veb {
         if cx.now() >= self.next_sweep {
             self.sweep(cx);
         }
+        if cx.now() >= self.next_filter_sweep {
+            self.sweep_filter(cx);
+        }
         self.speak(&outgoing, cx);
         true
     }
@@ -346,6 +362,8 @@ impl Element for Veb {
     }
 }
 
+#[cfg(test)]
+mod filter_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,0 +1,58 @@
+//! The switch on the bench with a packet filter of its own.
+use super::*;
+use artery_engine::Bench;
+use artery_wire::build::{ether, ip4};
+
+/// A switch of three ports with rules, that knows a station behind each: 02:00:00:00:00:00 and so on.
+fn bench(rules: &str) -> Bench {
+    let setup = Bench::setup(&CLASS, "PORT em0, PORT em1, PORT em2, LINK1 true");
+    let mut bench = setup.inputs(3).outputs(3).build().unwrap();
+    for port in 0..3 {
+        bench.push(port, ether([0xff; 6], station(port)).ip4(ip4().udp(1, 2)).bytes());
+        (0..3).for_each(|port| drop(bench.take_all(port)));
+    }
+    bench.write("pf_load", &format!("\n{rules}\n")).unwrap();
+    bench
+}
+
+fn station(port: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 0, port as u8]
+}
+
+/// Whether a datagram comes through.
+fn passes(bench: &mut Bench, from: usize, to: usize, source_port: u16) -> bool {
+    let frame = ether(station(to), station(from)).ip4(ip4().udp(source_port, 53));
+    bench.push(from, frame.bytes());
+    !bench.take_all(to).is_empty()
+}
+
+#[test]
+fn rules_may_ask_by_which_port_a_frame_came() {
+    let mut bench = bench("block out on em2 received-on em1\nblock out on em0 ! received-on em1");
+    assert!(passes(&mut bench, 0, 2, 1) && !passes(&mut bench, 1, 2, 1));
+    assert!(passes(&mut bench, 1, 0, 1) && !passes(&mut bench, 2, 0, 1));
+}
+
+#[test]
+fn states_that_are_over_end_as_fast_as_a_flood_makes_them() {
+    let mut bench = bench("set timeout { udp.first 1 udp.single 1 }\npass in on em0");
+    assert!((0..20_000).all(|port| passes(&mut bench, 0, 1, port)));
+    let mut entries = || {
+        bench.pass(Duration::from_secs(2));
+        bench.read("pf_worker", "count").unwrap();
+        let info = bench.read("pf", "info").unwrap();
+        let line = info.lines().find(|line| line.contains("current entries")).unwrap().to_string();
+        line.split_whitespace().last().unwrap().to_string()
+    };
+    assert_eq!(entries(), "0");
+}
+
+#[test]
+fn what_a_switch_can_not_do_is_refused_by_name() {
+    let mut bench = bench("pass");
+    for (rule, what) in [("pass in route-to 10.0.0.1", "route-to"), ("pass in proto tcp synproxy state", "synproxy")]
+    {
+        let why = bench.write("pf_load", &format!("\n{rule}\n")).unwrap_err().to_string();
+        assert!(why.contains(&format!("pf.conf:1: not supported: {what}")), "{why}");
+    }
+}
