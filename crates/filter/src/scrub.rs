@@ -10,17 +10,6 @@ const OPTION_NOTHING: u8 = 1;
 const OPTION_SEGMENT_SIZE: u8 = 2;
 const OPTION_SCALE: u8 = 3;
 
-/// Adds what a further rule says.
-pub fn merge(scrub: &mut Scrub, further: &Scrub) {
-    scrub.is_given |= further.is_given;
-    scrub.clears_df |= further.clears_df;
-    scrub.randomises_id |= further.randomises_id;
-    scrub.reassembles_tcp |= further.reassembles_tcp;
-    scrub.min_ttl = further.min_ttl.or(scrub.min_ttl);
-    scrub.tos = further.tos.or(scrub.tos);
-    scrub.max_mss = further.max_mss.or(scrub.max_mss);
-}
-
 /// Changes a packet as asked. `id` is a random identification.
 pub fn apply(bytes: &mut [u8], seen: &Dissected, scrub: &Scrub, id: u16) {
     match seen.family {

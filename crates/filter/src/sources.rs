@@ -1,6 +1,5 @@
 //! Sources: how many states and connections each has, how fast it makes them, and which address of a pool is its own.
 use crate::evaluate::RuleId;
-use crate::facts::Family;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -65,7 +64,6 @@ pub struct Source {
     /// The address that it has of a pool.
     pub kept: Option<IpAddr>,
     rate: Rate,
-    created_ms: u64,
     idle_since_ms: u64,
 }
 
@@ -161,7 +159,6 @@ impl Sources {
             connections: 0,
             kept: None,
             rate: Rate::default(),
-            created_ms: now_ms,
             idle_since_ms: now_ms,
         };
         let number = self.free.pop().unwrap_or_else(|| {
@@ -283,18 +280,6 @@ impl Sources {
             states => drop(self.orphans.insert(number, states)),
         }
         self.counters[2] += 1;
-    }
-}
-
-impl Source {
-    /// The family of its address.
-    pub fn family(&self) -> Family {
-        Family::of(self.key.address)
-    }
-
-    /// For how long it has been known.
-    pub fn age_ms(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(self.created_ms)
     }
 }
 

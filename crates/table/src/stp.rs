@@ -224,20 +224,6 @@ impl Bridge {
         Ok(())
     }
 
-    /// Asks anew whether a port's neighbor speaks the rapid protocol (17.19.13).
-    pub fn check_protocol(
-        &mut self,
-        number: u16,
-        now: Duration,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), StpError> {
-        let at = self.at(number)?;
-        let version = self.settings.version;
-        self.ports[at].check_for_rapid(version, now);
-        self.settle(now, actions);
-        Ok(())
-    }
-
     /// Takes a frame for bridges that arrived on a port.
     pub fn receive(
         &mut self,

@@ -472,6 +472,8 @@ mod tests {
         let rules = bench.read("pf", "rules v").unwrap();
         assert!(rules.contains("[ Evaluations: 1"), "{rules}");
         assert_eq!(bench.read("pf", "tables"), Ok("friends\n".into()));
+        let tables = bench.read("pf", "tables v v").unwrap();
+        assert!(tables.contains("In/Pass:     [ Packets: 1 "), "{tables}");
         assert_eq!(
             bench.read("pf", "table friends - add 192.0.2.7 192.0.2.9"),
             Ok("0 1\n1/2 addresses added.\n".into())

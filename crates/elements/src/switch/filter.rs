@@ -28,8 +28,6 @@ pub struct Passage<'a> {
     pub was_asked: bool,
     /// The mark that rules of the port gave it.
     pub mark: Option<&'a str>,
-    /// Whether it has a tag, whose type and bits stand between its addresses and its type.
-    pub is_tagged: bool,
 }
 
 /// From this number on the way of a frame is none that a filter is asked about.
@@ -56,7 +54,7 @@ impl Passage<'_> {
         let is_reversed = matches!(spot, Spot::Port(port) if view.is_vport(port));
         let is_in = (direction == Direction::In) != is_reversed;
         let direction = if is_in { Direction::In } else { Direction::Out };
-        Passage { spot, direction, from, was_asked: false, mark: None, is_tagged: false }
+        Passage { spot, direction, from, was_asked: false, mark: None }
     }
 }
 

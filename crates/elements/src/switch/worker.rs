@@ -319,8 +319,7 @@ impl Batches<'_> {
     ) -> bool {
         let was_asked = direction == Direction::Out && entered.is_filtered;
         let plain = Passage::plain(self.view, spot, direction, self.port);
-        let (mark, is_tagged) = (entered.mark.as_deref(), entered.is_tagged());
-        let passage = Passage { was_asked, mark, is_tagged, ..plain };
+        let passage = Passage { was_asked, mark: entered.mark.as_deref(), ..plain };
         self.filter.as_mut().is_none_or(|filter| filter.test(frame, &passage, cx))
     }
 

@@ -18,8 +18,6 @@ pub struct Answer {
     pub bytes: Vec<u8>,
     /// Where it goes.
     pub towards: Towards,
-    /// Whether the filter is to be asked about it where it leaves, as about any packet.
-    pub is_tested: bool,
 }
 
 /// Where a packet of the filter's goes, seen from the packet that brought it about.
@@ -59,12 +57,7 @@ impl Made {
     }
 
     pub(super) fn answer(self, towards: Towards) -> Answer {
-        Answer { bytes: self.bytes(), towards, is_tested: false }
-    }
-
-    /// As an answer that the filter is asked about where it leaves.
-    pub(super) fn tested_answer(self, towards: Towards) -> Answer {
-        Answer { is_tested: true, ..self.answer(towards) }
+        Answer { bytes: self.bytes(), towards }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -223,5 +216,5 @@ fn unreachable(bytes: &[u8], seen: &Dissected, told: Option<(u8, u8)>) -> Option
             error.about(bytes, false).ok()?.packet(bytes, source)
         }
     };
-    Some(Answer { bytes, towards: Towards::Sender, is_tested: false })
+    Some(Answer { bytes, towards: Towards::Sender })
 }

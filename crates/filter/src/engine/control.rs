@@ -1,11 +1,11 @@
 //! What control asks of a worker's filter: other rules, lists of states, ends of states.
 use super::{Event, Filter};
-use crate::evaluate::{Compiled, Counters, RuleId, Scratch};
+use crate::evaluate::{Compiled, Counters, Scratch};
 use crate::facts::Interface;
 use crate::options::{Limit, Limits, SetOption, Timeout};
 use crate::rule::Ruleset;
 use crate::sources::Source;
-use crate::states::{Kill, StateView, flag};
+use crate::states::{StateView, flag};
 use crate::track::Stage;
 use std::io;
 use std::net::IpAddr;
@@ -114,11 +114,6 @@ impl Filter {
         self.counters.clone()
     }
 
-    /// Turns the filter on or off; states stay.
-    pub fn enable(&mut self, is_enabled: bool) {
-        self.settings.is_enabled = is_enabled;
-    }
-
     /// All states.
     pub fn states(&self) -> impl Iterator<Item = StateView<'_>> {
         self.states_in(Part::ALL)
@@ -167,22 +162,7 @@ impl Filter {
         self.sources.iter()
     }
 
-    /// States that a rule made and that are still there.
-    pub fn states_of(&self, rule: RuleId) -> u32 {
-        self.records.find(rule).map_or(0, |record| record.states)
-    }
-
-    /// Ends states: `pfctl -k`.
-    pub fn kill(&mut self, kill: &Kill) -> Killed {
-        self.end_in(Part::ALL, |state| kill.means(state))
-    }
-
-    /// Ends all states: `pfctl -F states`.
-    pub fn flush_states(&mut self) -> Killed {
-        self.end_in(Part::ALL, |_| true)
-    }
-
-    /// Ends states of a part.
+    /// Ends states of a part: `pfctl -k` and `-F states`.
     pub fn end_in(&mut self, part: Part, mut is: impl FnMut(&StateView<'_>) -> bool) -> Killed {
         let ended: Vec<u32> = self.numbers_in(part).filter(|number| is(&self.view(*number))).collect();
         ended.iter().for_each(|number| self.end_state(*number));

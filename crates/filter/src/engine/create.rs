@@ -41,6 +41,7 @@ impl Filter {
         let ruling = self.rule(&seen, look, rules);
         let outcome = &ruling.outcome;
         rules.compiled.count(outcome, &self.scratch, &ruling.facts, &self.counters);
+        self.count_tables(&seen, look, rules, &ruling);
         self.log_ruling(bytes, &seen, look, rules, outcome);
         match outcome.decision {
             Decision::Pass if seen.has_options && !outcome.allows_options => Verdict::Drop(Reason::IpOption),
@@ -55,6 +56,14 @@ impl Filter {
             Decision::Fail(Failure::Translate) => Verdict::Drop(Reason::Translate),
             Decision::Fail(Failure::Depth) => Verdict::Drop(Reason::Match),
         }
+    }
+
+    /// Counts a packet for the tables of the rule that decided about it, by the addresses that this saw.
+    fn count_tables(&self, seen: &Dissected, look: &Look, rules: &Rules<'_, '_>, ruling: &Ruling) {
+        let Outcome { rule: Some(id), nat, redirect, .. } = ruling.outcome else { return };
+        let translates = nat == Some(id) || redirect == Some(id);
+        let facts = if translates { seen.facts(&look.at) } else { ruling.facts };
+        rules.compiled.count_tables(id, &facts, self.worker, rules.turn);
     }
 
     fn rule(&mut self, seen: &Dissected, look: &Look, rules: &Rules<'_, '_>) -> Ruling {

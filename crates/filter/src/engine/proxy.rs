@@ -70,7 +70,7 @@ impl Filter {
         let segment_size = self.states.extra(number).and_then(|extra| extra.segment_size);
         let made = self.beyond(number, Made::onward(seen, TcpFlags::SYN, high, 0), true);
         let made = Made { segment_size, window: seen.window.max(1), ..made };
-        self.answer(Some(made.tested_answer(Towards::Receiver)));
+        self.answer(Some(made.answer(Towards::Receiver)));
     }
 
     /// Takes the server's answer, and joins both ends: from now on numbers are moved.
@@ -82,7 +82,7 @@ impl Filter {
         }
         (server.max_window, server.low) = (seen.window.max(1), seen.seq);
         let to_server = Made::back(seen, TcpFlags::ACK, seen.ack, seen.seq.wrapping_add(1));
-        self.answer(Some(Made { window: client.max_window, ..to_server }.tested_answer(Towards::Sender)));
+        self.answer(Some(Made { window: client.max_window, ..to_server }.answer(Towards::Sender)));
         let (seq, ack) = (client.high.wrapping_add(1), client.low.wrapping_add(1));
         let to_client = self.beyond(number, Made::onward(seen, TcpFlags::ACK, seq, ack), false);
         self.answer(Some(Made { window: server.max_window, ..to_client }.answer(Towards::Receiver)));

@@ -124,11 +124,6 @@ impl Records {
             }
         }
     }
-
-    /// The record of a rule that holds now, if states were made of it.
-    pub(crate) fn find(&self, id: RuleId) -> Option<&Record> {
-        self.get(*self.by_rule.get(&id).unwrap_or(&NONE))
-    }
 }
 
 impl Record {

@@ -87,7 +87,7 @@ fn rules_count_the_packets_of_their_states() {
     let totals = [0, 2].map(|rule| Counters::total([&*counters], RuleId(rule)));
     assert!(totals.iter().all(|total| (total.packets, total.bytes) == ([2, 2], [89, 80])), "{totals:?}");
     assert_eq!((totals[1].states, totals[1].created), (1, 1));
-    world.filter.flush_states();
+    world.flush();
     assert_eq!(Counters::total([&*counters], RuleId(2)).states, 0);
 }
 
@@ -187,7 +187,7 @@ fn skipped_interfaces_and_a_filter_that_is_off_let_everything_pass() {
     world.refuses(ip4().udp(1, 2), Reason::Match);
     let passed = world.test(Interface(0), Direction::In, &mut ip4().udp(1, 2).bytes());
     assert!(matches!(passed, Verdict::Pass(_)));
-    world.filter.enable(false);
+    world.disable();
     world.comes(ip4().udp(1, 2));
 }
 

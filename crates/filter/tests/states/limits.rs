@@ -42,7 +42,7 @@ fn a_source_has_no_more_states_than_its_rule_says() {
     world.withholds(datagram(7, 1), Reason::SourceLimit);
     assert_eq!(limit(&world, LimitCounter::MaxSourceStates), 1);
     assert_eq!(limit(&world, LimitCounter::MaxSourceNodes), 1);
-    world.filter.flush_states();
+    world.flush();
     world.leaves(datagram(9, 3));
 }
 

@@ -112,7 +112,7 @@ fn a_pool_without_free_ports_drops_and_counts() {
     assert_eq!(world.reason(Reason::Translate), 1);
     // Another destination is another matter.
     world.leaves(inside(9, 3).dst("7.7.7.8"));
-    world.filter.flush_states();
+    world.flush();
     world.leaves(inside(9, 3));
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 use artery_filter::anchors::Anchors;
 use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Answer, Event, Filter, Passed, Random, Rules, Settings, Through, Verdict};
+use artery_filter::engine::{Answer, Event, Filter, Part, Passed, Random, Rules, Settings, Through, Verdict};
 use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
@@ -96,6 +96,12 @@ impl World {
     pub(crate) fn reload(&mut self, text: &str) {
         let (compiled, settings) = compile(text, &mut self.anchors, &mut self.tables);
         self.follow(compiled, settings);
+    }
+
+    /// Switches the filter off.
+    pub(crate) fn disable(&mut self) {
+        let settings = Settings { is_enabled: false, ..self.filter.settings().clone() };
+        self.filter.load(settings, &self.compiled, &self.compiled).unwrap();
     }
 
     /// Loads rules into an anchor.
@@ -279,7 +285,12 @@ impl World {
     }
 
     pub(crate) fn kill(&mut self, kill: Kill) -> usize {
-        self.filter.kill(&kill).0
+        self.filter.end_in(Part::ALL, |state| kill.means(state)).0
+    }
+
+    /// Ends all states.
+    pub(crate) fn flush(&mut self) {
+        self.filter.end_in(Part::ALL, |_| true);
     }
 
     /// The only answer that waits.

@@ -194,7 +194,7 @@ impl Pf<'_> {
             return true;
         }
         let (spot, from) = (Spot::Port(port as u16), self.from);
-        let passage = Passage { spot, direction, from, was_asked, mark: None, is_tagged: false };
+        let passage = Passage { spot, direction, from, was_asked, mark: None };
         filter.test(packet, &passage, cx)
     }
 }
