@@ -6,7 +6,7 @@ use super::verdict::{Judged, Note, Place, Verdict};
 use crate::pfctl::logs;
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::rule::{Place as RulePlace, Ruleset};
-use artery_filter::syntax::{Environment, Site, Names, Settings, read, read_anchors, unsupported};
+use artery_filter::syntax::{Environment, Names, Settings, Site, read, read_anchors, unsupported};
 use artery_table::switch::command::Command;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};

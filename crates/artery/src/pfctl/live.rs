@@ -35,6 +35,9 @@ const FLUSHES: [&str; 8] = ["rules", "states", "info", "Sources", "Tables", "Res
 const TABLE_COMMANDS: [&str; 9] =
     ["add", "delete", "expire", "flush", "kill", "replace", "show", "test", "zero"];
 
+/// What stands between the rules of anchors that a filter is given at once.
+const BETWEEN_PARTS: &str = "\x0c\n";
+
 /// The filters of a router that commands are for.
 pub(super) struct Filters {
     pub(super) client: Client,
@@ -91,21 +94,28 @@ impl Filters {
         Ok(Some(told).filter(|told| !told.is_empty()).map(PathBuf::from))
     }
 
-    /// Loads rules that were read, those of anchors behind the main ones.
+    /// Loads rules that were read, with those of anchors: a filter takes all or none of them.
     pub(super) fn load(&mut self, anchor: &str, rules: &RulesFile, style: &Style<'_>) -> anyhow::Result<()> {
         let plain = Style { is_debugging: false, has_port_names: false, ..*style };
         let anchors = rules.anchors.iter().map(|loaded| (loaded.path.as_str(), &loaded.parsed));
-        for (path, parsed) in [(anchor, &rules.main)].into_iter().chain(anchors) {
-            let text = for_filter(parsed, &plain);
-            for name in self.names.clone() {
-                let told = self.client.tell(&format!("{name}.pf_load"), &format!("{path}\n{text}\n"));
-                told.with_context(|| format!("{name} does not take the rules; those it had stay"))?;
-            }
+        let all = [(anchor, &rules.main)].into_iter().chain(anchors);
+        let parts: Vec<String> =
+            all.map(|(path, parsed)| format!("{path}\n{}\n", for_filter(parsed, &plain))).collect();
+        for (place, name) in self.names.clone().iter().enumerate() {
+            let told = self.client.tell(&format!("{name}.pf_load"), &parts.join(BETWEEN_PARTS));
+            told.with_context(|| self.refusal(place))?;
         }
         if rules.has_log() {
             self.warn_of_log()?;
         }
         Ok(())
+    }
+
+    /// What is said where a filter refuses rules that those before it have taken.
+    fn refusal(&self, place: usize) -> String {
+        let (before, name) = (self.names[..place].join(", "), &self.names[place]);
+        let others = if before.is_empty() { before } else { format!("; {before} took them") };
+        format!("{name} does not take the rules; those it had stay{others}")
     }
 
     /// Says which filters have no file for what rules log.

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What the handlers of a filter are for.
-pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong";
+pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong; other anchors with theirs \
+     follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
      `interfaces`, each with `v` for more, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
@@ -272,10 +273,13 @@ fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result
 }
 
 impl WorkerFilter {
-    /// `ANCHOR` in a line, then rules: loads them.
+    /// `ANCHOR` in a line, then rules, and the same of other anchors behind a form feed: loads them.
     pub(crate) fn load(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let (anchor, rules) = text.split_once('\n').unwrap_or((text, ""));
-        let now = cx.now().since_epoch();
-        self.shared().load(anchor.trim(), "pf.conf", rules.as_bytes(), now).map_err(refused)
+        let part = |part| -> (&str, &[u8]) {
+            let (anchor, rules) = str::split_once(part, '\n').unwrap_or((part, ""));
+            (anchor.trim(), rules.as_bytes())
+        };
+        let parts: Vec<_> = text.split("\n\x0c\n").map(part).collect();
+        self.shared().load("pf.conf", &parts, cx.now().since_epoch()).map_err(refused)
     }
 }

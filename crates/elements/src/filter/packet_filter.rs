@@ -415,6 +415,17 @@ mod tests {
     }
 
     #[test]
+    fn rules_of_several_anchors_are_loaded_together_or_not_at_all() {
+        let mut bench = bench("pass in on em0");
+        let why = bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass proto tcp user root\n").unwrap_err();
+        assert!(why.to_string().contains("pf.conf:1: not supported: user"), "{why}");
+        assert_eq!(bench.read("pf", "rules").as_deref(), Ok("pass in on em0 all flags S/SA\n"));
+        bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass quick proto udp\n").unwrap();
+        assert_eq!(bench.read("pf", "rules").as_deref(), Ok("anchor \"a\" all\nblock drop all\n"));
+        assert!(passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")));
+    }
+
+    #[test]
     fn states_outlive_their_rules() {
         let mut bench = bench("block\npass in on em0");
         let (query, answer) = (udp("192.0.2.9", "10.0.0.9"), back("10.0.0.9", "192.0.2.9"));

@@ -84,7 +84,7 @@ fn folder(path: &str) -> Result<PathBuf, ArgError> {
 /// Loads the rules of a file.
 pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<(), String> {
     let text = std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
-    filter.load("", path, &text, Duration::ZERO)
+    filter.load(path, &[("", &text)], Duration::ZERO)
 }
 
 /// Ports behind the loopback of the host, which rules may name.

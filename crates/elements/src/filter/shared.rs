@@ -159,16 +159,18 @@ impl SharedFilter {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
-    /// Loads a text into the anchor of a path, the empty one being the main rule set. With mistakes, of which all are told,
-    /// nothing changes.
-    pub(crate) fn load(&self, path: &str, name: &str, text: &[u8], now: Duration) -> Result<(), String> {
-        if text.len() > LONGEST {
-            return Err(format!("{name}: {} bytes are more than the {LONGEST} that are taken", text.len()));
+    /// Loads texts into the anchors of paths, the empty one being the main rule set. With mistakes nothing changes; all are
+    /// told of the first text that has any.
+    pub(crate) fn load(&self, name: &str, texts: &[(&str, &[u8])], now: Duration) -> Result<(), String> {
+        let length: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        if length > LONGEST {
+            return Err(format!("{name}: {length} bytes are more than the {LONGEST} that are taken"));
         }
         let mut control = self.control();
-        let rulesets = control.parse(path, name, text)?;
-        let compiled = control.compile(rulesets, now)?;
-        if path.is_empty() {
+        let parsed = texts.iter().map(|(path, text)| control.parse(path, name, text));
+        let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
+        let compiled = control.compile(rulesets.concat(), now)?;
+        if texts.iter().any(|(path, _)| path.is_empty()) {
             control.take_options();
         }
         self.publish(&mut control, compiled);
