@@ -417,7 +417,8 @@ mod tests {
     #[test]
     fn rules_of_several_anchors_are_loaded_together_or_not_at_all() {
         let mut bench = bench("pass in on em0");
-        let why = bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass proto tcp user root\n").unwrap_err();
+        let why =
+            bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass proto tcp user root\n").unwrap_err();
         assert!(why.to_string().contains("pf.conf:1: not supported: user"), "{why}");
         assert_eq!(bench.read("pf", "rules").as_deref(), Ok("pass in on em0 all flags S/SA\n"));
         bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass quick proto udp\n").unwrap();

@@ -50,7 +50,8 @@ fn states_that_are_over_end_as_fast_as_a_flood_makes_them() {
 #[test]
 fn what_a_switch_can_not_do_is_refused_by_name() {
     let mut bench = bench("pass");
-    for (rule, what) in [("pass in route-to 10.0.0.1", "route-to"), ("pass in proto tcp synproxy state", "synproxy")]
+    for (rule, what) in
+        [("pass in route-to 10.0.0.1", "route-to"), ("pass in proto tcp synproxy state", "synproxy")]
     {
         let why = bench.write("pf_load", &format!("\n{rule}\n")).unwrap_err().to_string();
         assert!(why.contains(&format!("pf.conf:1: not supported: {what}")), "{why}");
