@@ -157,6 +157,16 @@ fn flows(count: u16) -> Vec<(IpAddr, u16)> {
     v4.chain(v6).map(|address| (address, 2000)).collect()
 }
 
+/// By how many next hops the kernel sends flows of each family.
+fn next_hops(net: &Fan) -> Result<[usize; 2]> {
+    let count = |prefix: &str| -> Result<usize> {
+        let family = if prefix.contains(':') { "-6" } else { "-4" };
+        let routes = net.r.run(["ip", family, "route", "show", prefix])?.stdout;
+        Ok(routes.matches("nexthop").count())
+    };
+    Ok([count(PREFIXES[0])?, count(PREFIXES[1])?])
+}
+
 /// Waits until all of these gateways get flows, none of the others does, and the kernel has nothing to forward.
 fn until_fast_by(net: &Fan, expected: [bool; 3]) -> Result<()> {
     until(|| {
@@ -206,6 +216,8 @@ fn daemons_and_packets_agree(label: &str, is_bird: bool) {
         let _second = gateway_by_frr(two, 2)?;
         let _third = gateway_by_bird(three, 3, std::iter::empty())?;
         let mut adopted = net.adopt("tc")?;
+        // What is sent before there are routes is lost.
+        until(|| Ok(next_hops(net)? == [3, 3]))?;
         until_fast_by(net, [true, true, true])?;
         until(|| Ok(full_neighbors(&router, is_bird)? == 3))?;
         // The stream goes by the third gateway until there is a longer prefix than this.
