@@ -1,22 +1,15 @@
 //! Sources, queues and what pulls from them, working together in a router.
-use artery_elements::CLASSES;
-use artery_engine::router::{Finished, Router, Settings};
+mod whole;
+
+use artery_engine::router::{Finished, Settings};
 use artery_engine::{Sink, Time};
-use artery_lang::{Options, Sources, check, compile};
+use whole::finish;
 
 /// Runs a configuration to its end; gives the router and what was said.
 #[track_caller]
 fn run(text: &str, settings: Settings) -> (Finished, String) {
-    let mut sources = Sources::default();
-    let file = sources.add("test", text);
-    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
-    let (processing, more) = check(&ir, &CLASSES);
-    diagnostics.extend(more);
-    assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
     let settings = Settings { chatter: Sink::buffer(), frames: (4096, 4), ..settings };
-    let router =
-        Router::build(&ir, &processing, CLASSES, settings.clone()).unwrap_or_else(|e| panic!("{e:?}"));
-    let finished = router.start().wait().expect("no worker panics");
+    let finished = finish(text, &settings);
     (finished, settings.chatter.take())
 }
 fn simulated() -> Settings {

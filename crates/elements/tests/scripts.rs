@@ -1,10 +1,10 @@
 //! Scripts in whole routers: what they print, when they go on, and when the router ends.
-mod simulated;
+mod whole;
 
 use artery_elements::CLASSES;
 use artery_engine::router::{Router, Settings};
 use artery_lang::{Options, Sources, check, compile};
-use simulated::run;
+use whole::simulate as run;
 
 #[track_caller]
 fn prints(text: &str, printed: &str) {

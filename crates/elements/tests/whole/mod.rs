@@ -1,18 +1,26 @@
-//! Whole routers in simulated time.
+//! Whole routers, run to their end.
+#![allow(dead_code, reason = "each test file uses a part of this")]
 use artery_elements::CLASSES;
-use artery_engine::router::{Router, Settings};
+use artery_engine::router::{Finished, Router, Settings};
 use artery_engine::{Sink, Time};
 use artery_lang::{Options, Sources, check, compile};
 
-/// Runs a configuration to its end in simulated time; gives what was printed and what was said.
+/// Runs a configuration to its end.
 #[track_caller]
-pub(crate) fn run(text: &str) -> (String, String) {
+pub(crate) fn finish(text: &str, settings: &Settings) -> Finished {
     let mut sources = Sources::default();
     let file = sources.add("test", text);
     let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, more) = check(&ir, &CLASSES);
     diagnostics.extend(more);
     assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
+    let router = Router::build(&ir, &processing, CLASSES, settings.clone());
+    router.unwrap_or_else(|problems| panic!("{problems:?}")).start().wait().expect("no worker panics")
+}
+
+/// The same in simulated time; gives what was printed and what was said.
+#[track_caller]
+pub(crate) fn simulate(text: &str) -> (String, String) {
     let settings = Settings {
         chatter: Sink::buffer(),
         output: Sink::buffer(),
@@ -20,7 +28,6 @@ pub(crate) fn run(text: &str) -> (String, String) {
         simulated: Some(Time::new(1_000_000_000, 0)),
         ..Settings::default()
     };
-    let router = Router::build(&ir, &processing, CLASSES, settings.clone());
-    router.unwrap_or_else(|problems| panic!("{problems:?}")).start().wait().expect("no worker panics");
+    finish(text, &settings);
     (settings.output.take(), settings.chatter.take())
 }
