@@ -26,6 +26,9 @@ use share::{Measured, Sample};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The number of the loopback in each network namespace (LOOPBACK_IFINDEX, include/net/flow.h).
+const LOOPBACK: u32 = 1;
+
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
@@ -100,6 +103,10 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         anyhow::ensure!(
             !options.ports.is_empty(),
             "which ports? Name two or more, or see what there is with --dry-run"
+        );
+        anyhow::ensure!(
+            ports.iter().all(|port| port.index != LOOPBACK),
+            "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
         );
         let facts = ports.into_iter().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
         return live::run(facts, options);

@@ -329,6 +329,9 @@ fn wrong_ports_are_refused_with_those_that_there_are() {
         let output = net.r.command([artery()?]).args(["adopt", "--dry-run", "eth7"]).output()?;
         assert_eq!((output.code(), output.stdout.as_str()), (Some(1), ""));
         assert!(output.stderr.contains("eth7") && output.stderr.contains("eth1"), "{}", output.stderr);
+        let output = net.r.command([artery()?]).args(["adopt", "eth0", "lo"]).output()?;
+        assert_eq!((output.code(), output.stdout.as_str()), (Some(1), ""));
+        assert!(output.stderr.contains("the loopback forwards nothing"), "{}", output.stderr);
         Ok(())
     });
 }
