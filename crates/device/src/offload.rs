@@ -114,6 +114,7 @@ fn describe_unfinished(packet: &Packet, left: Unfinished) -> Result<[u8; VIRTIO_
         Some(Segments { kind, size, .. }) => {
             let (kind, header_len) = match kind {
                 SegmentKind::Udp => (GSO_UDP, 8),
+                SegmentKind::Fragments4 | SegmentKind::Fragments6 { .. } => return Err(Misfit),
                 kind => tcp_kind(kind, transport)?,
             };
             (kind, size, start + header_len)

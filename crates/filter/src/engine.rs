@@ -34,7 +34,7 @@ pub use through::{Glance, Through};
 use crate::dissect::{At, Dissected, Reason, dissect};
 use crate::evaluate::{Compiled, Counters, Routes, RuleId, Scratch};
 use crate::facts::{Direction, Tag};
-use crate::fragments::{Assembled, Fragments, must_not_be_one};
+use crate::fragments::{Assembled, Fragments, Joined, must_not_be_one};
 use crate::log::LogRecord;
 use crate::options::{Limit, Timeout};
 use crate::rule::Flush;
@@ -157,7 +157,7 @@ pub struct Filter {
     least_lifetime_ms: u32,
     answers: Vec<Answer>,
     events: Vec<Event>,
-    assembled: Option<(Vec<u8>, u16)>,
+    assembled: Option<Joined>,
     way: Way,
     /// Whether a state was ever there whose packets are changed.
     changes: bool,
@@ -335,16 +335,15 @@ impl Filter {
         match self.fragments.add(bytes, &seen, self.now_ms, limit) {
             Assembled::Waiting => Verdict::Kept,
             Assembled::Dropped(reason) => Verdict::Drop(reason),
-            Assembled::Whole { bytes, longest } => {
-                self.assembled = Some((bytes, longest));
+            Assembled::Whole(joined) => {
+                self.assembled = Some(joined);
                 Verdict::Assembled
             }
         }
     }
 
-    /// The packet that fragments made, and how long the longest of them was: pieces of it must not be longer where it
-    /// is split again.
-    pub fn take_assembled(&mut self) -> Option<(Vec<u8>, u16)> {
+    /// The packet that fragments made.
+    pub fn take_assembled(&mut self) -> Option<Joined> {
         self.assembled.take()
     }
 

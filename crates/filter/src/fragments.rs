@@ -4,7 +4,7 @@
 //! behind its beginning. Fragments of IPv6 that overlap are dropped with all of their packet (RFC 5722).
 use crate::dissect::{Dissected, Reason, half, word};
 use crate::facts::Family;
-use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, naming_place};
 use std::collections::{HashMap, VecDeque};
 
 /// Most fragments of a packet.
@@ -57,14 +57,22 @@ pub enum Assembled {
     /// It waits for others.
     Waiting,
     /// The packet is whole.
-    Whole {
-        /// The packet.
-        bytes: Vec<u8>,
-        /// The longest of its fragments: those that it is split into again may be as long.
-        longest: u16,
-    },
+    Whole(Joined),
     /// It is dropped.
     Dropped(Reason),
+}
+
+/// A packet that was put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// The longest of its fragments: those that it is split into again may be as long.
+    pub longest: u16,
+    /// Bytes of headers in front of what was split: each fragment has them.
+    pub headers: u16,
+    /// What its fragments had in common.
+    pub id: u32,
 }
 
 /// Fragments that wait.
@@ -145,7 +153,12 @@ impl Fragments {
     fn finish(&mut self, whole: &Whole) -> Assembled {
         let Some(pieces) = self.remove(whole) else { return Assembled::Waiting };
         match pieces.whole(whole.family) {
-            Some(bytes) => Assembled::Whole { bytes, longest: pieces.longest },
+            Some(bytes) => Assembled::Whole(Joined {
+                bytes,
+                longest: pieces.longest,
+                headers: pieces.header.len() as u16,
+                id: whole.id,
+            }),
             None => Assembled::Dropped(Reason::Fragment),
         }
     }
@@ -232,16 +245,6 @@ impl<'a> Fragment<'a> {
         let is_uneven = self.more && !self.bytes.len().is_multiple_of(8);
         self.bytes.is_empty() || is_uneven || self.start + self.bytes.len() > LONGEST
     }
-}
-
-/// Where the last of these headers names what follows it.
-fn naming_place(headers: &[u8]) -> Option<usize> {
-    let (mut named_at, mut at) = (6, Ipv6::<&[u8]>::LEN);
-    while at < headers.len() {
-        named_at = at;
-        at += (usize::from(*headers.get(at + 1)?) + 1) * 8;
-    }
-    (at == headers.len()).then_some(named_at)
 }
 
 impl Pieces {
@@ -378,7 +381,7 @@ mod tests {
         let mut fragments = Fragments::default();
         let results: Vec<_> = parts.iter().map(|part| add(&mut fragments, part)).collect();
         let whole = results.iter().find_map(|result| match result {
-            Assembled::Whole { bytes, .. } => Some(bytes.clone()),
+            Assembled::Whole(joined) => Some(joined.bytes.clone()),
             _ => None,
         });
         let payload: Option<Vec<u8>> = units.map(|units| units.iter().flat_map(|unit| [*unit; 8]).collect());
@@ -424,7 +427,7 @@ mod tests {
         assert_eq!(add(&mut fragments, &part(8, false)), Assembled::Waiting);
         let expected = ip6().extension(60, [1, 4, 0, 0, 0, 0]).raw(253, [9; 16]).bytes();
         assert!(
-            matches!(add(&mut fragments, &part(0, true)), Assembled::Whole { bytes, .. } if bytes == expected)
+            matches!(add(&mut fragments, &part(0, true)), Assembled::Whole(joined) if joined.bytes == expected)
         );
         assert!(fragments.is_empty());
     }
@@ -483,7 +486,7 @@ mod tests {
                 prop_assert_eq!(fragments.add(part, &seen(part), 0, 1000), Assembled::Waiting);
             }
             let whole = fragments.add(last, &seen(last), 0, 1000);
-            let is_packet = matches!(whole, Assembled::Whole { bytes, .. } if bytes == packet);
+            let is_packet = matches!(whole, Assembled::Whole(joined) if joined.bytes == packet);
             prop_assert!(is_packet);
         }
     }

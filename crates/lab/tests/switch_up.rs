@@ -287,6 +287,30 @@ fn with_link1_rules_hold_and_states_outlive_them() {
 }
 
 #[test]
+fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
+    on_the_net("up-fragments", |net| {
+        let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nlink1\nup\n";
+        // A state of ICMP is found by what only the first fragment holds.
+        let rules = "block\npass in on cnmac0 inet proto icmp icmp-type echoreq\n\
+            pass in inet6 proto icmp6\npass out\n";
+        let files = etc(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
+        for (n, host) in net.hosts.iter().enumerate() {
+            host.command(["ip", "address", "add", &format!("fd00::{}/64", n + 1), "dev", "eth0", "nodad"])
+                .run()?;
+        }
+        let running = Running::start(net, files.path(), &["--map", MAP])?;
+        for (to, size) in
+            [("10.0.0.2", "3000"), ("fd00::2", "3000"), ("10.0.0.2", "20000"), ("fd00::2", "20000")]
+        {
+            let pings = net.hosts[0].ping_with(to, 3, &["-s", size])?;
+            assert_eq!((pings.received, pings.duplicates), (3, 0), "{size} bytes to {to}");
+        }
+        assert_eq!(net.hosts[1].ping_with("10.0.0.1", 1, &["-s", "3000"])?.received, 0);
+        end(running.process).map(drop)
+    });
+}
+
+#[test]
 fn without_link1_rules_hold_at_the_hosts_door_alone() {
     on_the_net("up-door-pf", |net| {
         let rules = "pass\nblock in on vport0 proto icmp from 10.0.0.2\nblock on em0\n";

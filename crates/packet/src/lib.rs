@@ -6,6 +6,7 @@
 
 mod annotation;
 mod batch;
+mod fragments;
 #[allow(unsafe_code)]
 mod packet;
 #[allow(unsafe_code)]

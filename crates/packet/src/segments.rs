@@ -1,5 +1,6 @@
 //! Cutting a long packet into the segments that a network card would have sent.
-use crate::packet::{Misfit, STRIPPED, SegmentKind};
+use crate::fragments::Fragments;
+use crate::packet::{Misfit, STRIPPED, SegmentKind, Unfinished};
 use crate::{Batch, Packet, pool};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp, checksum};
 
@@ -39,6 +40,9 @@ impl Packet {
     pub fn segment_len(&self, network: usize) -> usize {
         let whole = self.len().saturating_sub(network);
         match self.unfinished() {
+            Some(Unfinished { segments: Some(segments), .. }) if segments.kind.is_fragments() => {
+                whole.min(segments.size.into())
+            }
             Some(left) if left.segments.is_some() => {
                 Plan::of(self).map_or(whole, |plan| whole.min(plan.payload + plan.size - plan.network))
             }
@@ -84,13 +88,13 @@ impl Batch {
 fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
     // What was stripped goes with every segment, to be put back there.
     let stripped = STRIPPED.min(whole.headroom());
-    let Some(plan) = whole.unstrip(stripped).ok().and_then(|()| Plan::of(&whole)) else {
+    let Some(pieces) = whole.unstrip(stripped).ok().and_then(|()| Pieces::of(&whole)) else {
         finished.malformed += 1;
         return;
     };
     finished.cut += 1;
-    for index in 0..plan.count() {
-        match plan.segment(&whole, index) {
+    for index in 0..pieces.count() {
+        match pieces.piece(&whole, index) {
             Ok(Some(mut segment)) => {
                 let _ = segment.strip(stripped);
                 into.push(segment);
@@ -103,6 +107,33 @@ fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
                 finished.malformed += 1;
                 return;
             }
+        }
+    }
+}
+
+/// What a packet is cut into.
+enum Pieces {
+    Segments(Plan),
+    Fragments(Fragments),
+}
+
+impl Pieces {
+    fn of(packet: &Packet) -> Option<Pieces> {
+        match packet.leaves_fragments() {
+            true => Fragments::of(packet).map(Pieces::Fragments),
+            false => Plan::of(packet).map(Pieces::Segments),
+        }
+    }
+    fn count(&self) -> usize {
+        match self {
+            Pieces::Segments(plan) => plan.count(),
+            Pieces::Fragments(fragments) => fragments.count(),
+        }
+    }
+    fn piece(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, Misfit> {
+        match self {
+            Pieces::Segments(plan) => plan.segment(whole, index),
+            Pieces::Fragments(fragments) => fragments.fragment(whole, index),
         }
     }
 }
@@ -120,6 +151,7 @@ impl Plan {
             SegmentKind::Tcp4 => (IpProtocol::TCP, 16, Some(false)),
             SegmentKind::Tcp6 => (IpProtocol::TCP, 16, Some(true)),
             SegmentKind::Udp => (IpProtocol::UDP, 6, None),
+            SegmentKind::Fragments4 | SegmentKind::Fragments6 { .. } => return None,
         };
         let header = frame.get(network..)?;
         let between = transport.checked_sub(network)?;
@@ -236,7 +268,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Segments, Unfinished};
+    use crate::packet::Segments;
     use crate::{Pool, Time};
     use artery_wire::build::{ether, ip4, ip6};
     use proptest::prelude::*;

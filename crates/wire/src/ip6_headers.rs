@@ -223,6 +223,17 @@ fn header_len(protocol: IpProtocol, length: u8) -> Option<usize> {
     }
 }
 
+/// Where the last of these headers, the fixed one and extension headers whose lengths count in units of 8 bytes, names
+/// what follows it; `None` where they do not end together.
+pub fn naming_place(headers: &[u8]) -> Option<usize> {
+    let (mut named_at, mut at) = (FIRST_NEXT_HEADER, Ipv6::<&[u8]>::LEN);
+    while at < headers.len() {
+        named_at = at + NEXT_HEADER;
+        at += (usize::from(*headers.get(at + LENGTH)?) + 1) * UNIT;
+    }
+    (at == headers.len()).then_some(named_at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

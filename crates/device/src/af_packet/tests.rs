@@ -105,7 +105,7 @@ fn long_frame(pool: &'static Pool, kind: SegmentKind, tagged: bool) -> Packet {
     let bytes = match kind {
         SegmentKind::Tcp4 => ether.ip4(ip4().id(7).tcp(1, 2).payload(payload)).bytes(),
         SegmentKind::Tcp6 => ether.ip6(ip6().tcp(1, 2).payload(payload)).bytes(),
-        SegmentKind::Udp => ether.ip4(ip4().id(7).udp(1, 2).payload(payload)).bytes(),
+        _ => ether.ip4(ip4().id(7).udp(1, 2).payload(payload)).bytes(),
     };
     let network = if tagged { 18 } else { 14 };
     let mut packet = pool.packet_from(&bytes).unwrap();

@@ -1,7 +1,7 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use super::monitor;
 use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
-use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, StartError, Time};
+use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, Packet, StartError, Time};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -291,6 +291,10 @@ impl Sender {
     /// dropped. Returns how many were sent.
     pub(super) fn send(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> u64 {
         cx.exit(Level::L4, batch);
+        // No device makes fragments, as it does segments.
+        if batch.iter().any(Packet::leaves_fragments) {
+            cx.finish(batch);
+        }
         let sent = if self.is_stuck() { self.flush(cx) } else { 0 };
         let room = BATCH.saturating_sub(self.pending.len());
         if batch.len() <= room || !self.is_stuck() {

@@ -155,7 +155,7 @@ impl FrameFilter for SwitchFilter {
         if at.tag == Tag(0) {
             at.tag = came.tag;
         }
-        at.is_unfinished = frame.is_unfinished();
+        at.is_unfinished = frame.leaves_checksum();
         let tested = self.half.test_frame(frame, header, at, came.state.filter(|_| !is_in), cx);
         if self.half.has_news() {
             let answers = self.half.news(cx);

@@ -115,7 +115,7 @@ impl PacketFilter {
     fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
         let Some(header) = link_header(packet.data()) else { return Some(packet) };
         let (at, came) = (with_tag(place.at, &packet), came(place.at.direction, &packet));
-        let at = At { is_unfinished: packet.is_unfinished(), ..at };
+        let at = At { is_unfinished: packet.leaves_checksum(), ..at };
         let passed = self.half.test_frame(&mut packet, header, at, came, cx);
         if self.half.has_news() {
             self.hear(&packet, header, place, cx);
@@ -296,7 +296,7 @@ mod tests {
     use artery_engine::Bench;
     use artery_packet::Unfinished;
     use artery_wire::build::{ether, ip4};
-    use artery_wire::{IpProtocol, TcpFlags, checksum};
+    use artery_wire::{EtherType, IpProtocol, Ipv4Fragments, TcpFlags, checksum};
 
     const HOST: &str = "02:00:00:00:00:0a";
     const ROUTER: &str = "02:00:00:00:00:01";
@@ -377,6 +377,25 @@ mod tests {
             bench.push_packets(0, [unfinished]);
             assert_eq!(bench.take_all(2)[0].data(), expected[0].data());
         }
+    }
+
+    #[test]
+    fn a_packet_of_fragments_passes_whole_and_is_cut_again_where_it_leaves() {
+        let mut bench = bench("block\npass in on em0 proto udp to port 53\npass out on em1");
+        let whole = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).id(7).udp(1000, 53).payload([7; 3000]);
+        let bytes = whole.bytes();
+        let fragments = Ipv4Fragments::of(&bytes, 1400).unwrap().map(|part| part.bytes());
+        let frames: Vec<_> =
+            fragments.map(|bytes| ether(ROUTER, HOST).raw(EtherType::IPV4, bytes).bytes()).collect();
+        frames.iter().for_each(|frame| bench.push(0, frame));
+        let packets = bench.take_all(0);
+        assert_eq!(packets.iter().map(|packet| packet.segment_len(14)).collect::<Vec<_>>(), [1396]);
+        assert_eq!(packets[0].data(), ether(ROUTER, HOST).ip4(whole).bytes());
+        bench.push_packets(3, packets);
+        let mut left = Batch::default();
+        left.extend(bench.take_all(3));
+        assert_eq!(left.finish().cut, 1);
+        assert_eq!(left.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>(), frames);
     }
 
     #[test]

@@ -4,8 +4,9 @@ use super::shared::{Ruling, SharedFilter};
 use artery_engine::Context;
 use artery_filter::dissect::{At, Reason};
 use artery_filter::engine::{Answer, Event, Filter, Look, Passed, Random, Rules, Verdict};
+use artery_filter::fragments::Joined;
 use artery_filter::states::StateId;
-use artery_packet::Packet;
+use artery_packet::{Misfit, Packet, SegmentKind, Segments, Unfinished};
 use artery_wire::{EtherType, Ethernet};
 use std::sync::Arc;
 
@@ -145,10 +146,11 @@ impl WorkerFilter {
         at: At,
         cx: &mut Context<'_>,
     ) -> Result<Passed, Option<Reason>> {
-        let Some((packet, _)) = self.filter.take_assembled() else { return Err(None) };
+        let Some(joined) = self.filter.take_assembled() else { return Err(None) };
         let mut whole = frame.data().get(..header).unwrap_or_default().to_vec();
-        whole.extend(packet);
+        whole.extend(&joined.bytes);
         let Ok(()) = frame.set_data(&whole) else { return Err(Some(Reason::Memory)) };
+        leave_fragments(frame, header, &joined).map_err(|Misfit| Some(Reason::Fragment))?;
         self.test_frame(frame, header, at, None, cx)
     }
 
@@ -201,6 +203,20 @@ impl WorkerFilter {
     pub(crate) fn maintain(&mut self, most: usize) {
         self.filter.maintain(most);
     }
+}
+
+/// Notes on a packet that fragments made that it is to be cut again into such where it leaves: what a link carried before
+/// may be too long for the next, and neither a switch nor a router of IPv6 may send less than was sent to it.
+fn leave_fragments(frame: &mut Packet, header: usize, joined: &Joined) -> Result<(), Misfit> {
+    if joined.bytes.len() <= joined.longest.into() {
+        return Ok(());
+    }
+    let place = |offset: usize| isize::try_from(offset).map_err(|_| Misfit);
+    let is_v6 = joined.bytes.first().is_some_and(|first| first >> 4 == 6);
+    let kind = if is_v6 { SegmentKind::Fragments6 { id: joined.id } } else { SegmentKind::Fragments4 };
+    let segments = Some(Segments { network: place(header)?, kind, size: joined.longest });
+    let transport = place(header + usize::from(joined.headers))?;
+    frame.set_unfinished(Unfinished { transport, checksum: 0, segments })
 }
 
 /// Length of the link header of a frame of IPv4 or IPv6, tags among it; None where it holds something else.

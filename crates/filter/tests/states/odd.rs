@@ -17,9 +17,9 @@ fn fragments_are_put_together_before_rules_are_asked() {
         assert_eq!(world.test(EM0, Direction::In, &mut fragment.clone()), Verdict::Kept);
     }
     assert_eq!(world.test(EM0, Direction::In, &mut last.clone()), Verdict::Assembled);
-    let (assembled, longest) = world.filter.take_assembled().unwrap();
-    assert_eq!((&assembled, longest), (&whole, 1500));
-    world.comes(assembled);
+    let joined = world.filter.take_assembled().unwrap();
+    assert_eq!((&joined.bytes, joined.longest, joined.headers, joined.id), (&whole, 1500, 20, 7));
+    world.comes(joined.bytes);
 }
 
 #[test]

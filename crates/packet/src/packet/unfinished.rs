@@ -1,7 +1,7 @@
 //! What a sender left undone: the transport checksum, and the cutting of a long packet into segments.
 //!
 //! Hosts hand frames to virtual links with the checksum half made and with many segments in one, for a network card
-//! to complete. Such a packet crosses the graph whole, with a record of what is left, in the words of a virtio-net
+//! to complete; a packet filter puts fragments together, to be cut again where they leave. Such a packet crosses the graph whole, with a record of what is left, in the words of a virtio-net
 //! header (virtio 1.2, section 5.1.6). Its headers are right for the whole; only the transport checksum holds no
 //! more than the sum of the pseudo-header. Whoever can't pass it on so finishes it: [`Packet::finish_checksum`],
 //! [`Batch::finish`](crate::Batch::finish).
@@ -26,18 +26,33 @@ pub struct Segments {
     pub network: isize,
     /// Of what protocols the packet is.
     pub kind: SegmentKind,
-    /// Most bytes of payload of a segment; not 0.
+    /// Most bytes of payload of a segment, or of a whole fragment from its network header on; not 0.
     pub size: u16,
 }
 
-/// Protocols whose packets hosts leave uncut.
+/// How a packet is to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
 pub enum SegmentKind {
+    /// Into segments of TCP over IPv4, as hosts leave it to cards.
     Tcp4,
+    /// Into segments of TCP over IPv6.
     Tcp6,
+    /// Into datagrams of UDP.
     Udp,
+    /// Into fragments of IPv4, by who put it together of such. Its checksum is made.
+    Fragments4,
+    /// Into fragments of IPv6; the headers in front of the transport header are repeated in each. Its checksum is made.
+    Fragments6 {
+        /// What the fragments have in common.
+        id: u32,
+    },
+}
+
+impl SegmentKind {
+    /// Whether a packet is to be cut into fragments, whose transport checksum is that of the whole.
+    pub fn is_fragments(self) -> bool {
+        matches!(self, SegmentKind::Fragments4 | SegmentKind::Fragments6 { .. })
+    }
 }
 
 /// A packet is not what its record of unfinished work says.
@@ -106,10 +121,20 @@ impl Packet {
     pub fn set_finished(&mut self) {
         self.meta_mut().flags &= !UNFINISHED;
     }
+    /// Whether the transport checksum is left to be made.
+    #[inline]
+    pub fn leaves_checksum(&self) -> bool {
+        self.is_unfinished() && !self.meta().unfinished.kind.is_fragments()
+    }
     /// Whether the checksum of the transport header at `offset` is left to be made.
     #[inline]
     pub fn leaves_checksum_at(&self, offset: usize) -> bool {
-        self.unfinished().is_some_and(|left| isize::try_from(offset) == Ok(left.transport))
+        self.leaves_checksum() && isize::try_from(offset) == Ok(self.left().transport)
+    }
+    /// Whether the packet is to be cut into fragments, which no device does.
+    #[inline]
+    pub fn leaves_fragments(&self) -> bool {
+        self.is_unfinished() && self.meta().unfinished.kind.is_fragments()
     }
     /// Whether what is left to be done can't be done without the first `length` bytes: whoever strips them lets it be
     /// done before.
