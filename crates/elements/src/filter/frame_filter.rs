@@ -126,7 +126,13 @@ impl SwitchFilter {
             (Towards::Receiver, Spot::Port(port)) if port != passage.from => Some(port),
             _ => None,
         };
-        let made = port.zip(answers::frame(answer, frame, header));
+        let mut made = port.zip(answers::frame(answer, frame, header));
+        if let (Some((port, bytes)), true) = (&mut made, header > HEADER)
+            && *port != passage.from
+        {
+            // The filter is asked where a frame leaves without the tags that it came with.
+            bytes.drain(HEADER - 2..header - 2);
+        }
         let packet = made.and_then(|(port, bytes)| Some((port, cx.pool().packet_from(&bytes)?)));
         match packet {
             Some((port, packet)) => cx.send_or_discard(port.into(), packet, DropReason::NoOutput),

@@ -213,7 +213,7 @@ impl Batches<'_> {
         !is_filtered || self.pass_marked(frame, Spot::Port(to), Direction::Out, entered, cx)
     }
 
-    /// Sends a frame, or a copy, that goes to many. The filter was asked at the switch; the host asks its own.
+    /// Sends a frame, or a copy, that goes to many.
     fn leave_as_one(
         &mut self,
         mut frame: Packet,
@@ -221,7 +221,8 @@ impl Batches<'_> {
         entered: &Entered,
         cx: &mut Context<'_>,
     ) {
-        match !self.view.is_vport(to) || self.passes_out(&mut frame, to, entered, cx) {
+        let is_filtered = decide::is_filtered_out_as_one(self.view, entered, to);
+        match !is_filtered || self.pass_marked(&mut frame, Spot::Port(to), Direction::Out, entered, cx) {
             true => self.leave(frame, to, change, cx),
             false => self.drop(frame, to, Cause::Filter, cx),
         }

@@ -308,12 +308,17 @@ fn change(view: &View, own: Option<u16>, has_tag: bool, place: Place) -> Result<
     }
 }
 
-/// Whether the packet filter sees a frame as it leaves by a port. A vport is an interface of the host, who has its filter
-/// look at whatever comes.
+/// Whether the packet filter sees a frame as it leaves by a port: where it leaves without tag, whatever it came with.
 #[inline]
 pub fn is_filtered_out(view: &View, entered: &Entered, to: u16) -> bool {
-    let is_asked = view.is_vport(to) || view.filters && entered.is_filtered;
-    is_asked && entered.is_ip && view.vlan(to) == Some(entered.place.vlan)
+    view.is_filtered_at(to) && entered.is_ip && view.vlan(to) == Some(entered.place.vlan)
+}
+
+/// The same of a frame that goes to many. What came without tag was asked about once, at the switch itself, but for the
+/// host's doors.
+#[inline]
+pub fn is_filtered_out_as_one(view: &View, entered: &Entered, to: u16) -> bool {
+    (view.is_vport(to) || !entered.is_filtered) && is_filtered_out(view, entered, to)
 }
 
 /// What would become of a frame, step by step; the packet filter is not asked.

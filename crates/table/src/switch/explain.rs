@@ -1,5 +1,5 @@
 //! What would become of a frame, in words.
-use super::decide::{Change, Decision, Many, Stop, Way, decide, is_filtered_out};
+use super::decide::{Change, Decision, Many, Stop, Way, decide, is_filtered_out, is_filtered_out_as_one};
 use super::show::address;
 use super::{MacKey, Sight, Switch, seconds};
 use artery_rcu::Turn;
@@ -98,8 +98,8 @@ impl Switch {
             let _ = match outcome {
                 Ok(change) => {
                     let (leaves, many) = (name(*to), matches!(decision.way, Some(Ok(Way::Many(_)))));
-                    // What goes to many passes the filter once, at the switch, and at the host's own doors.
-                    let is_asked = is_filtered_out(view, entered, *to) && (!many || view.is_vport(*to));
+                    let asks = if many { is_filtered_out_as_one } else { is_filtered_out };
+                    let is_asked = asks(view, entered, *to);
                     let filter = if is_asked { ", if the packet filter lets it" } else { "" };
                     writeln!(text, "leaves by {leaves}{}{filter}", changed(*change))
                 }

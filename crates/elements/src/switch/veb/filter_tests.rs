@@ -1,6 +1,7 @@
 //! The switch on the bench with a packet filter of its own.
 use super::*;
 use artery_engine::Bench;
+use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 
 /// A switch of three ports with rules, that knows a station behind each: 02:00:00:00:00:00 and so on.
@@ -55,5 +56,22 @@ fn what_a_switch_can_not_do_is_refused_by_name() {
     {
         let why = bench.write("pf_load", &format!("\n{rule}\n")).unwrap_err().to_string();
         assert!(why.contains(&format!("pf.conf:1: not supported: {what}")), "{why}");
+    }
+}
+
+#[test]
+fn rules_hold_where_a_frame_leaves_without_the_tag_that_it_came_with() {
+    let mut bench =
+        bench("block return out on em1 proto tcp to port 80\npass out on em1 proto udp to port 53");
+    bench.write("ifconfig", "-untagged em0 tagged em0 7 untagged em1 7 untagged em2 7").unwrap();
+    let tagged = |to, packet| ether(station(to), station(0)).vlan(7).ip4(packet).bytes();
+    for _ in 0..2 {
+        bench.push(0, tagged(1, ip4().udp(1, 53)));
+        assert_eq!(bench.take_all(1).len(), 1);
+        bench.push(0, tagged(1, ip4().tcp(1, 80).flags(TcpFlags::SYN)));
+        assert_eq!(bench.take_all(1).len(), 0);
+        let reset = bench.take_all(0);
+        assert_eq!(reset.len(), 1);
+        assert_eq!(reset[0].data()[12..16], [0x81, 0, 0, 7], "to whom sends tagged frames");
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use artery_engine::{Bench, DropReason, Packet, Resources};
 use artery_table::switch::Direction;
 use artery_wire::build::{arp_request, ether, ip4};
-use artery_wire::{EtherAddr, TcpFlags};
+use artery_wire::{EtherAddr, EtherType, Ethernet, TcpFlags};
 use std::sync::Mutex;
 
 const A: &str = "02:00:00:00:00:0a";
@@ -222,7 +222,7 @@ struct Recorder {
 
 impl FrameFilter for Recorder {
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, _: &mut Context<'_>) -> bool {
-        assert_eq!(frame.data()[12..14], [8, 0]);
+        assert_eq!(Ethernet::new(frame.data()).unwrap().payload_type(), EtherType::IPV4);
         let Passage { spot, direction, mark, .. } = *passage;
         self.asked.lock().unwrap().push((spot, direction, mark.map(str::to_string)));
         self.blocks != Some((spot, direction))
@@ -267,6 +267,24 @@ fn with_link1_a_filter_sees_ip_once_on_each_side() {
     bench.write("ifconfig", "-link1").unwrap();
     bench.push(0, frame(B, A));
     assert!(taken(&asked).is_empty());
+}
+
+#[test]
+fn what_came_with_a_tag_is_seen_by_a_filter_where_it_leaves_without() {
+    let vlans = ", IFCONFIG \"-untagged em0 tagged em0 7 untagged em1 7 untagged em2 7\"";
+    let (mut bench, asked) = filtered("PORT em0, PORT em1, PORT em2", vlans, None);
+    let out = |port| (Spot::Port(port), Direction::Out, None);
+    let mut leaves = |input, frame: Vec<u8>| {
+        bench.push(input, frame);
+        (0..3).map(|port| bench.take_all(port).len()).collect::<Vec<_>>()
+    };
+    let tagged = || ether(B, A).vlan(7).ip4(ip4().udp(1, 2)).bytes();
+    assert_eq!(leaves(0, tagged()), [0, 1, 1]);
+    assert_eq!(taken(&asked), [out(1), out(2)], "each port by itself: the switch was not asked");
+    assert_eq!(leaves(1, frame(A, B)), [1, 0, 0]);
+    assert_eq!(taken(&asked), [(Spot::Port(1), Direction::In, None)]);
+    assert_eq!(leaves(0, tagged()), [0, 1, 0]);
+    assert_eq!(taken(&asked), [out(1)]);
 }
 
 #[test]
