@@ -11,6 +11,7 @@ use crate::cachegrind::{Caches, each_packet};
 use crate::engine_bench::macswap_rate;
 use crate::program::tool;
 use anyhow::Context as _;
+use std::time::Duration;
 
 /// The yardstick's row.
 const Y: &str = "y: testpmd macswap on null ports";
@@ -63,6 +64,9 @@ fn rows(plan: &Plan) -> Vec<Row> {
 /// Flows of the rows with a filter.
 const FLOWS: [u32; 2] = [1000, 100_000];
 
+/// How long packets come before rates are taken: by then each flow has its states.
+const OPENING: Duration = Duration::from_secs(1);
+
 /// With a packet filter that keeps states: a switch with the rules of May 2021, and a router with a hundred. All flows are
 /// known, and have a state at either port. Each row is beside the same without the filter.
 pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
@@ -80,6 +84,7 @@ pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     };
     let mut rows: Vec<Row> = FLOWS.into_iter().flat_map(cases).flatten().collect();
     let mut race = Race::start(rows.iter().map(|row| &row.case))?;
+    race.round(OPENING)?;
     let yardstick = turns(plan, &mut rows, &mut race)?;
     if !yardstick.is_empty() {
         report.rates(Y, 1, &yardstick)?;
