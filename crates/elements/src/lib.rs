@@ -77,7 +77,7 @@ elements! {
 
     switch(filter, handlers, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
 
     files(network_header, trace): from_dump, to_dump;
 

@@ -16,6 +16,7 @@ mod control;
 mod counted;
 mod create;
 mod exchange;
+mod joined;
 mod known;
 mod proxy;
 mod quick;
@@ -209,7 +210,7 @@ impl Filter {
     pub fn look(&self, bytes: &[u8], at: At, came: Option<StateId>) -> Look {
         let quick = Quick::of(bytes, at.direction);
         let hint = came.and_then(|came| self.states.resolve(came)).unwrap_or(NONE);
-        let linked = self.states.hot.get(hint).map_or(NONE, |hot| hot.link);
+        let linked = self.states.link_of(hint);
         let mut look = Look { hash: 0, quick, at, bucket: NONE, likely: linked, hint };
         if linked != NONE {
             self.states.prefetch(linked);
@@ -301,12 +302,12 @@ impl Filter {
 
     /// Whether a state has lived for too long without a packet.
     fn is_over(&self, number: u32) -> bool {
-        let hot = &self.states.hot[number as usize];
-        if (self.now_ms as u32).wrapping_sub(hot.seen) < self.least_lifetime_ms {
+        let age = (self.now_ms as u32).wrapping_sub(self.states.seen(number));
+        if age < self.least_lifetime_ms {
             return false;
         }
         // A packet from the future, where the clock went back, was seen now.
-        let age = (self.now_ms as u32).wrapping_sub(hot.seen) as i32;
+        let age = age as i32;
         age >= 0 && age as u128 >= self.lifetime(number).as_millis()
     }
 

@@ -11,6 +11,7 @@
 mod dump;
 mod entry;
 mod file;
+mod joined;
 mod key;
 mod kill;
 mod lines;

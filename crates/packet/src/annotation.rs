@@ -32,10 +32,11 @@ pub mod anno {
     pub const FIRST_TIMESTAMP: usize = 32;
     /// Cycle count, 8 bytes.
     pub const PERFCTR: usize = 40;
-    /// Tag that a packet filter gave the packet where it came in, 2 bytes in the order of the machine.
-    pub const FILTER_TAG: usize = 34;
-    /// State that a packet filter knew the packet by where it came in, 4 bytes in the order of the machine.
-    pub const FILTER_STATE: usize = 36;
+    /// What a packet filter found where an IPv4 packet came in, 8 bytes in the order of the machine: in the line of the
+    /// descriptor that is at hand, where of an IPv6 packet the destination is.
+    pub const FILTER4: usize = 8;
+    /// The same of an IPv6 packet.
+    pub const FILTER6: usize = 32;
 
     /// Looks an annotation up by its name in a configuration; gives its offset and width in bytes.
     pub fn by_name(name: &str) -> Option<(usize, usize)> {

@@ -196,7 +196,7 @@ impl FrameFilter for SwitchFilter {
                 goes_quickly = is_open && to.direction == Direction::Out && self.half.is_plain_at(to);
             }
             let through = match goes_quickly {
-                true => self.half.filter.pass_through(packet(frame), glance, from),
+                true => self.half.filter.pass_through(|| packet(frame), glance, from),
                 false => Through::Unknown,
             };
             match through {

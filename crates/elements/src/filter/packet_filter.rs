@@ -1,3 +1,4 @@
+use super::carried::{Note, carried};
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::worker::{WorkerFilter, link_header};
@@ -6,9 +7,8 @@ use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
 use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Glance, Passed};
-use artery_filter::facts::{Direction, Interface, Tag};
-use artery_filter::states::StateId;
+use artery_filter::engine::{Filter, Glance};
+use artery_filter::facts::{Direction, Interface};
 use artery_packet::Packet;
 use std::any::Any;
 use std::time::Duration;
@@ -62,6 +62,9 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
     ..Class::DEFAULT
 };
 
+/// By how many packets the memory of a packet is asked for before it is looked at.
+const AHEAD: usize = 6;
+
 /// How often states are looked at whether they are over, and how many.
 const SWEEP: Duration = Duration::from_millis(100);
 pub(super) const MOST_SWEPT: usize = 4096;
@@ -101,28 +104,107 @@ impl PacketFilter {
         Ok(PacketFilter { half, ports, has_file, glances: Vec::new(), answers: Vec::new() })
     }
 
-    /// Looks at all packets that have no state yet, and asks for the memory of those that they may have.
-    fn look(&mut self, direction: Direction, batch: &Batch) {
+    /// Looks at packets, and asks for the memory of the states that they may have.
+    #[inline(always)]
+    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet> + Clone) {
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
-        let strangers = batch.iter().filter(|packet| came(direction, packet).is_none());
         glances.clear();
-        glances.extend(strangers.map(|packet| filter.glance(carried(packet), direction)));
+        let mut ahead = packets.clone();
+        ahead.by_ref().take(AHEAD).for_each(Packet::prefetch);
+        glances.extend(packets.map(|packet| {
+            ahead.next().into_iter().for_each(Packet::prefetch);
+            filter.glance(carried(packet), direction)
+        }));
         glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+    }
+
+    /// Lets packets in that have states, up to the first for which that is not quickly done; returns how many.
+    fn enter(&mut self, batch: &mut Batch, at: At) -> usize {
+        self.look(Direction::In, batch.iter());
+        let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+        let mut passed = 0;
+        for (packet, glance) in batch.iter_mut().zip(&*glances) {
+            let Some(state) = filter.pass_quickly(|| carried(packet), glance, at) else { break };
+            Note::of_state(state).write_plainly(packet);
+            passed += 1;
+        }
+        passed
+    }
+
+    /// Lets packets out that had states where they came in, up to the first for which that is not quickly done; returns how
+    /// many.
+    fn leave(&mut self, batch: &Batch, at: At) -> usize {
+        let filter = &mut self.half.filter;
+        let mut ahead = batch.iter();
+        // What came in long ago, as processors see it, may be far away by now.
+        let mut approach = |filter: &Filter| {
+            if let Some(packet) = ahead.next() {
+                packet.prefetch();
+                filter.approach_behind(Note::plain(packet).state);
+            }
+        };
+        (0..AHEAD).for_each(|_| approach(filter));
+        let leaves = |packet: &&Packet| {
+            approach(filter);
+            let came = Note::of(packet).state;
+            came.is_some_and(|came| filter.pass_behind(carried(packet), came, at).is_some())
+        };
+        batch.iter().take_while(leaves).count()
+    }
+
+    /// Lets packets pass as the rules say, but for the first of a batch, which have passed.
+    #[inline(never)]
+    fn pass_others(&mut self, passed: usize, batch: &mut Batch, place: Place, cx: &mut Context<'_>) {
+        let Place { at: At { direction, .. }, .. } = place;
+        let is_plain = self.half.is_plain_at(place.at);
+        let came = |packet: &Packet| match direction {
+            Direction::In => None,
+            Direction::Out => Note::of(packet).state,
+        };
+        if is_plain {
+            self.look(direction, batch.iter().skip(passed).filter(|packet| came(packet).is_none()));
+        }
+        let glances = std::mem::take(&mut self.glances);
+        let (mut strangers, mut number) = (glances.iter(), 0);
+        batch.filter_map(|mut packet| {
+            number += 1;
+            if number <= passed {
+                return Some(packet);
+            }
+            let filter = &mut self.half.filter;
+            let state = match came(&packet) {
+                _ if !is_plain => None,
+                Some(came) => filter.pass_behind(carried(&packet), came, place.at),
+                None => strangers
+                    .next()
+                    .and_then(|glance| filter.pass_quickly(|| carried(&packet), glance, place.at)),
+            };
+            match state {
+                Some(state) => {
+                    if direction == Direction::In {
+                        Note::of_state(state).write_plainly(&mut packet);
+                    }
+                    Some(packet)
+                }
+                None => self.test(packet, place, cx),
+            }
+        });
+        self.glances = glances;
     }
 
     /// Says what becomes of a packet that is not quickly let pass; None if it ends here.
     #[inline(never)]
     fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
         let Some(header) = link_header(packet.data()) else { return Some(packet) };
-        let (at, came) = (with_tag(place.at, &packet), came(place.at.direction, &packet));
-        let at = At { is_unfinished: packet.leaves_checksum(), ..at };
-        let passed = self.half.test_frame(&mut packet, header, at, came, cx);
+        let came = if place.at.direction == Direction::In { Note::default() } else { Note::of(&packet) };
+        let at = At { is_unfinished: packet.leaves_checksum(), tag: came.tag, ..place.at };
+        let passed = self.half.test_frame(&mut packet, header, at, came.state, cx);
         if self.half.has_news() {
             self.hear(&packet, header, place, cx);
         }
         match passed {
             Ok(passed) => {
-                note(&mut packet, &passed);
+                Note { state: passed.state, tag: passed.tag }.write(&mut packet);
                 if passed.has_way
                     && let Some(gateway) = self.half.filter.way().gateway
                 {
@@ -188,45 +270,6 @@ pub(super) fn drop_reason(reason: Reason) -> DropReason {
     }
 }
 
-/// The place of a packet, with the tag that one that leaves brings from where it came in.
-#[inline(always)]
-fn with_tag(at: At, packet: &Packet) -> At {
-    match at.direction {
-        Direction::In => at,
-        Direction::Out => At { tag: Tag(u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG))), ..at },
-    }
-}
-
-/// The state that a packet which leaves had where it came in.
-#[inline(always)]
-fn came(direction: Direction, packet: &Packet) -> Option<StateId> {
-    match direction {
-        Direction::In => None,
-        Direction::Out => StateId::from_bits(u32::from_ne_bytes(packet.annotation(anno::FILTER_STATE))),
-    }
-}
-
-/// What a frame carries, if that is IP.
-#[inline(always)]
-fn carried(packet: &Packet) -> &[u8] {
-    match packet.data() {
-        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, rest @ ..] => rest,
-        odd => carried_otherwise(odd),
-    }
-}
-
-#[cold]
-fn carried_otherwise(frame: &[u8]) -> &[u8] {
-    link_header(frame).and_then(|header| frame.get(header..)).unwrap_or_default()
-}
-
-/// Writes down what a packet goes on with.
-#[inline]
-fn note(packet: &mut Packet, passed: &Passed) {
-    packet.set_annotation(anno::FILTER_TAG, passed.tag.0.to_ne_bytes());
-    packet.set_annotation(anno::FILTER_STATE, passed.state.map_or(0, StateId::to_bits).to_ne_bytes());
-}
-
 /// Has a packet led to a gateway.
 #[cold]
 fn lead(packet: &mut Packet, gateway: std::net::IpAddr) {
@@ -245,22 +288,15 @@ impl Element for PacketFilter {
         let direction = if input < self.ports { Direction::In } else { Direction::Out };
         let port = input % self.ports;
         let at = At::new(Interface(port as u16 + ports::FIRST), direction);
-        self.look(direction, batch);
-        let glances = std::mem::take(&mut self.glances);
-        let (is_plain, mut strangers) = (self.half.is_plain_at(at), glances.iter());
-        batch.filter_map(|mut packet| {
-            let (filter, at) = (&mut self.half.filter, with_tag(at, &packet));
-            let passed = match came(direction, &packet) {
-                _ if !is_plain => None,
-                Some(came) => filter.pass_behind(carried(&packet), came, at),
-                None => strangers.next().and_then(|glance| filter.pass_quickly(carried(&packet), glance, at)),
-            };
-            let Some(passed) = passed else { return self.test(packet, Place { at, port }, cx) };
-            note(&mut packet, &passed);
-            Some(packet)
-        });
+        let passed = match direction {
+            _ if !self.half.is_plain_at(at) => 0,
+            Direction::In => self.enter(batch, at),
+            Direction::Out => self.leave(batch, at),
+        };
+        if passed < batch.len() {
+            self.pass_others(passed, batch, Place { at, port }, cx);
+        }
         self.half.filter.end();
-        self.glances = glances;
         cx.send_all(input, batch);
         if !self.answers.is_empty() {
             self.send_answers(cx);

@@ -136,11 +136,11 @@ impl Filter {
     }
 
     pub(super) fn view(&self, number: u32) -> StateView<'_> {
-        let (hot, cold) = (&self.states.hot[number as usize], &self.states.cold[number as usize]);
+        let (hot, cold) = (self.states.alone(number), &self.states.cold[number as usize]);
         let age_ms = (self.now_ms as u32).wrapping_sub(hot.seen);
         let left = self.lifetime(number).as_millis().saturating_sub(age_ms.into());
         StateView {
-            counts: self.states.cold[number as usize].counts(&self.states.hot[number as usize]),
+            counts: cold.counts(&hot),
             hot,
             cold,
             extra: self.states.extra(number),
@@ -203,6 +203,7 @@ impl Filter {
 
     /// Makes a state go by its timeout: none of its packets passes any more.
     pub(super) fn make_dead(&mut self, number: u32) {
+        self.states.part(number);
         let hot = &mut self.states.hot[number as usize];
         hot.peers.iter_mut().for_each(|peer| peer.stage = Stage::TIME_WAIT);
         hot.flags |= flag::EXTRA;

@@ -10,7 +10,7 @@ impl Filter {
     /// Adds the states of a part to a dump, as records: `pfctl -S`. Those whose handshake this filter makes itself stay.
     pub fn dump(&self, part: Part, names: &dyn Names, compiled: &Compiled, out: &mut Vec<u8>) {
         for number in self.numbers_in(part) {
-            let hot = &self.states.hot[number as usize];
+            let hot = self.states.alone(number);
             let is_dead = self.states.extra(number).is_some_and(|extra| extra.is_dead);
             if !is_dead && hot.peers.iter().all(|peer| peer.stage.tcp_name().is_some()) {
                 self.dumped(&self.view(number), names, compiled).write(out);
@@ -19,7 +19,7 @@ impl Filter {
     }
 
     fn dumped(&self, view: &StateView<'_>, names: &dyn Names, compiled: &Compiled) -> Dumped {
-        let (hot, cold) = (view.hot, view.cold);
+        let (hot, cold) = (&view.hot, view.cold);
         let interface = if hot.has(flag::BOUND) { names.interface(cold.interface) } else { "" };
         let record = view.record.filter(|record| record.anchor_number.is_none() && record.rule.is_some());
         Dumped {

@@ -33,6 +33,7 @@ impl Filter {
         rules: &Rules<'_, '_>,
     ) -> Option<Verdict> {
         let n = number as usize;
+        self.states.part(number);
         if self.states.hot[n].has(flag::EXTRA) && self.is_dead_to(number, seen) {
             return Some(Verdict::Drop(Reason::StateMismatch));
         }

@@ -74,7 +74,7 @@ impl Quick {
 const OUT: u16 = Hot::kind_of(0, flag::OUT);
 
 /// What a plain packet tells its states.
-enum Told {
+pub(super) enum Told {
     /// That it came.
     Datagram,
     /// Numbers of TCP, and nothing else.
@@ -84,11 +84,11 @@ enum Told {
 impl Told {
     /// Takes it out of a plain packet; None if it may change more than numbers.
     #[inline(always)]
-    fn of(bytes: &[u8], quick: &Quick) -> Option<Told> {
+    pub(super) fn of<'p>(bytes: &impl Fn() -> &'p [u8], quick: &Quick) -> Option<Told> {
         if quick.protocol != TCP {
             return Some(Told::Datagram);
         }
-        let header = bytes.first_chunk::<40>()?;
+        let header = bytes().first_chunk::<40>()?;
         let flags = TcpFlags(header[33]);
         let headers = 20 + u32::from(header[32] >> 4) * 4;
         let segment = Segment {
@@ -115,7 +115,7 @@ impl Told {
 
     /// What a state notes of its connection; None if there is more to it.
     #[inline(always)]
-    fn news(&self, hot: &Hot, from: usize) -> Option<News> {
+    pub(super) fn news(&self, hot: &Hot, from: usize) -> Option<News> {
         let (source, destination) = (&hot.peers[from], &hot.peers[1 - from]);
         match self {
             Told::Segment(_) if hot.class != Timeout::TcpEstablished as u8 => None,
@@ -133,7 +133,7 @@ impl Told {
 
 /// What a state notes of its connection when a plain packet comes.
 #[derive(Clone, Copy)]
-enum News {
+pub(super) enum News {
     None,
     /// Numbers of TCP. They are written to each state by themselves: to copy all that one knows would wait for what was just
     /// written to it.
@@ -142,7 +142,7 @@ enum News {
 
 impl News {
     #[inline(always)]
-    fn note(self, hot: &mut Hot, from: usize) {
+    pub(super) fn note(self, hot: &mut Hot, from: usize) {
         let News::Moved(moved) = self else { return };
         let [first, second] = &mut hot.peers;
         let (source, destination) = if from == 0 { (first, second) } else { (second, first) };
@@ -162,7 +162,7 @@ impl Filter {
     #[inline(always)]
     pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
         let Look { quick, likely, at, .. } = look;
-        let Known { link, record } = self.know_quickly(bytes, quick, *likely, at.direction)?;
+        let Known { link, record } = self.know_quickly(&|| bytes, quick, *likely, at.direction)?;
         self.count_quickly(record, at.direction, quick.length);
         if look.hint != NONE && link != look.hint {
             self.states.link(look.hint, *likely);
@@ -190,9 +190,9 @@ impl Filter {
 
     /// Takes a plain packet of a state into account; None if it must go the full way, and nothing has changed.
     #[inline(always)]
-    pub(super) fn know_quickly(
+    pub(super) fn know_quickly<'p>(
         &mut self,
-        bytes: &[u8],
+        bytes: &impl Fn() -> &'p [u8],
         quick: &Quick,
         number: u32,
         direction: Direction,
@@ -211,6 +211,7 @@ impl Filter {
         let kind = hot.kind();
         let is_its = hot.narrow == quick.narrow
             && kind & !OUT == quick.kind()
+            && !hot.is_joined
             && now.wrapping_sub(hot.seen) < self.least_lifetime_ms;
         if !is_its {
             return None;
@@ -229,7 +230,12 @@ impl Filter {
     /// returns their records. What both know of a connection that they have seen from the same packet on is the same, and
     /// followed once. None if that is not so, or one of them says no; nothing has changed then.
     #[inline(always)]
-    pub(super) fn know_both(&mut self, bytes: &[u8], quick: &Quick, number: u32) -> Option<[u32; 2]> {
+    pub(super) fn know_both<'p>(
+        &mut self,
+        bytes: &impl Fn() -> &'p [u8],
+        quick: &Quick,
+        number: u32,
+    ) -> Option<[u32; 2]> {
         match Told::of(bytes, quick)? {
             Told::Datagram => self.know_both_told(quick, &Told::Datagram, number),
             Told::Segment(segment) => self.know_both_told(quick, &Told::Segment(segment), number),
@@ -262,7 +268,9 @@ impl Filter {
                 self.states.cold[n as usize].count(hot, from, length);
             }
         }
-        Some([enters.record, leaves.record])
+        let records = [enters.record, leaves.record];
+        self.states.join(number);
+        Some(records)
     }
 
     /// Counts what is counted beside the state.

@@ -46,7 +46,7 @@ impl Filter {
 
     /// Whether the number of a quoted segment lies in what its sender could have sent.
     fn could_have_sent(&self, number: u32, quoted: &Dissected, went: Direction) -> bool {
-        let hot = &self.states.hot[number as usize];
+        let hot = self.states.alone(number);
         if quoted.protocol != IpProtocol::TCP || hot.has(flag::SLOPPY) {
             return true;
         }
@@ -70,6 +70,7 @@ impl Filter {
         quoted: &Dissected,
         went: Direction,
     ) -> Result<(), Reason> {
+        self.states.part(number);
         let hot = &self.states.hot[number as usize];
         let side = usize::from(!is_forward(look.at.direction, hot.flags));
         let (is_translated, is_moved) = (hot.has(flag::TRANSLATED), hot.has(flag::MOVED));

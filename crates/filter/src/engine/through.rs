@@ -8,7 +8,7 @@ use super::{Filter, Passed};
 use crate::dissect::{At, dissect};
 use crate::evaluate::Compiled;
 use crate::facts::{Direction, Tag};
-use crate::states::{NONE, StateId};
+use crate::states::StateId;
 
 /// What became of a packet that was to go through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,83 +52,120 @@ impl Filter {
     /// Asks for the state that a packet may have, and for that beside it.
     #[inline(always)]
     pub fn approach_likely(&self, glance: &mut Glance) {
-        glance.place = self.states.approach(glance.hash, glance.place);
+        glance.place = self.states.approach_first(glance.hash, glance.place);
     }
 
-    /// Lets a packet pass, if that is quickly done, at an interface where [the quick way may be gone](Filter::is_plain_at). It
-    /// is not changed.
+    /// Lets a packet pass, if that is quickly done, at an interface where [the quick way may be gone](Filter::is_plain_at);
+    /// returns its state. It is not changed, and has no tag from here.
     #[inline(always)]
-    pub fn pass_quickly(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<Passed> {
+    pub fn pass_quickly<'p>(
+        &mut self,
+        bytes: impl Fn() -> &'p [u8],
+        glance: &Glance,
+        at: At,
+    ) -> Option<StateId> {
         let Glance { quick, place, .. } = glance;
         if quick.length == 0 {
             return None;
         }
-        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, at.direction) {
+        let (number, Known { link, record }) = match self.enter(&bytes, quick, *place, at.direction) {
             Some(known) => (*place, known),
-            None => self.know_elsewhere(bytes, *place, at)?,
+            None => self.enter_elsewhere(bytes(), *place, at)?,
         };
         // What is beside it has come with it. Whatever else it leads to is wanted where the packet leaves.
         if link != number ^ 1 {
             self.states.prefetch(link);
         }
         self.tally(record, at.direction, quick.length);
-        Some(Passed { state: Some(StateId { number }), tag: at.tag, ..Passed::default() })
+        Some(StateId { number })
+    }
+
+    /// Asks for the state of a packet that will leave and had this one where it came in.
+    #[inline(always)]
+    pub fn approach_behind(&self, came: Option<StateId>) {
+        if let Some(StateId { number }) = came {
+            self.states.prefetch_first(number);
+        }
     }
 
     /// The same for one that leaves and had a state where it came in, which mostly leads to the state here. No glance was
     /// needed for it.
     #[inline(always)]
-    pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<Passed> {
+    pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
         let quick = Quick::of(bytes, Direction::Out);
         if quick.length == 0 {
             return None;
         }
-        let linked = self.states.hot.get(came.number).map_or(NONE, |hot| hot.link);
-        let (number, Known { link, record }) = match self.know_quickly(bytes, &quick, linked, Direction::Out)
-        {
-            Some(known) => (linked, known),
-            None => self.know_elsewhere(bytes, linked, at)?,
-        };
-        self.tally(record, Direction::Out, quick.length);
-        if link != came.number {
-            self.states.link(came.number, number);
+        if let Some(record) = self.leave_joined(&quick, came) {
+            self.tally(record, Direction::Out, quick.length);
+            return Some(StateId { number: came.number ^ 1 });
         }
-        Some(Passed { state: Some(StateId { number }), tag: at.tag, ..Passed::default() })
+        let linked = self.states.link_of(came.number);
+        let (number, Known { link, record }) =
+            match self.know_quickly(&|| bytes, &quick, linked, Direction::Out) {
+                Some(known) => (linked, known),
+                None => self.enter_elsewhere(bytes, linked, at)?,
+            };
+        self.tally(record, Direction::Out, quick.length);
+        match link == came.number {
+            true => self.states.join_if_even(number),
+            false => self.states.link(came.number, number),
+        }
+        Some(StateId { number })
     }
 
     /// Lets a packet pass through, as far as that is quickly done: from an interface to another, where [the quick way may be
     /// gone](Filter::is_plain_at). It is not changed.
     #[inline(always)]
-    pub fn pass_through(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
+    pub fn pass_through<'p>(&mut self, bytes: impl Fn() -> &'p [u8], glance: &Glance, from: At) -> Through {
         let Glance { quick, place, .. } = glance;
         if quick.length == 0 {
             return Through::Unknown;
         }
-        match self.know_both(bytes, quick, *place) {
-            Some([record, behind]) => {
-                self.tally(record, Direction::In, quick.length);
-                self.tally(behind, Direction::Out, quick.length);
-                Through::Passed
-            }
-            None => self.pass_each(bytes, glance, from),
+        match self.know_pair(&bytes, quick, *place) {
+            Some(records) => self.tally_both(records, quick.length),
+            None => self.pass_each(bytes(), glance, from),
         }
     }
 
-    /// Lets a packet pass at one interface, and then at the other.
+    #[inline(always)]
+    fn tally_both(&mut self, [record, behind]: [u32; 2], length: u16) -> Through {
+        self.tally(record, Direction::In, length);
+        self.tally(behind, Direction::Out, length);
+        Through::Passed
+    }
+
+    /// Takes a packet into account by a state and that beside it; returns their records.
+    #[inline(always)]
+    fn know_pair<'p>(
+        &mut self,
+        bytes: &impl Fn() -> &'p [u8],
+        quick: &Quick,
+        number: u32,
+    ) -> Option<[u32; 2]> {
+        match self.states.is_joined(number) {
+            true => self.know_joined(bytes, quick, number),
+            false => self.know_both(bytes, quick, number),
+        }
+    }
+
+    /// Lets a packet pass whose state is another than was likely, or at one interface and then at the other.
     #[cold]
     #[inline(never)]
     fn pass_each(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
-        let Glance { quick, place, .. } = glance;
-        let (number, Known { link, record }) = match self.know_quickly(bytes, quick, *place, Direction::In) {
-            Some(known) => (*place, known),
-            None => match self.know_elsewhere(bytes, *place, from) {
-                Some(found) => found,
-                None => return Through::Unknown,
-            },
+        let Glance { quick, place, hash } = glance;
+        let number = self.find_quickly(quick, *hash, *place, from).unwrap_or(*place);
+        if number != *place
+            && let Some(records) = self.know_pair(&|| bytes, quick, number)
+        {
+            return self.tally_both(records, quick.length);
+        }
+        let Some(Known { link, record }) = self.know_quickly(&|| bytes, quick, number, Direction::In) else {
+            return Through::Unknown;
         };
         self.tally(record, Direction::In, quick.length);
         let turned = Quick { narrow: quick.turned(), ..*quick };
-        match self.know_quickly(bytes, &turned, link, Direction::Out) {
+        match self.know_quickly(&|| bytes, &turned, link, Direction::Out) {
             Some(known) => {
                 self.tally(known.record, Direction::Out, quick.length);
                 Through::Passed
@@ -140,15 +177,31 @@ impl Filter {
         }
     }
 
+    /// Takes a packet into account by a state: for that beside it as well, if it comes in and they are joined.
+    #[inline(always)]
+    fn enter<'p>(
+        &mut self,
+        bytes: &impl Fn() -> &'p [u8],
+        quick: &Quick,
+        number: u32,
+        direction: Direction,
+    ) -> Option<Known> {
+        if direction == Direction::In && self.states.is_joined(number) {
+            let [record, _] = self.know_joined(bytes, quick, number)?;
+            return Some(Known { link: number ^ 1, record });
+        }
+        self.know_quickly(bytes, quick, number, direction)
+    }
+
     /// Takes a packet into account by its state where another was more likely. It is looked at again, so that what was seen of
     /// it stays in registers where this is not needed.
     #[cold]
     #[inline(never)]
-    fn know_elsewhere(&mut self, bytes: &[u8], likely: u32, at: At) -> Option<(u32, Known)> {
+    fn enter_elsewhere(&mut self, bytes: &[u8], likely: u32, at: At) -> Option<(u32, Known)> {
         let quick = Quick::of(bytes, at.direction);
         let hash = self.states.hash_narrow(quick.narrow, quick.protocol);
         let number = self.find_quickly(&quick, hash, likely, at)?;
-        Some((number, self.know_quickly(bytes, &quick, number, at.direction)?))
+        Some((number, self.enter(&|| bytes, &quick, number, at.direction)?))
     }
 
     /// Whether the quick way may be gone at an interface.

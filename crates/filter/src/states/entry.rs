@@ -39,7 +39,7 @@ pub(crate) struct Hot {
     pub(crate) halves: [u16; 2],
     /// The end that sent the first packet, and the other.
     pub(crate) peers: [Peer; 2],
-    /// The state of the same connection at another interface.
+    /// The state of the same connection at another interface; of the first of two that are joined, the other's record.
     pub(crate) link: u32,
     /// When the last packet came that kept it alive, in milliseconds.
     pub(crate) seen: u32,
@@ -49,6 +49,8 @@ pub(crate) struct Hot {
     pub(crate) flags: u8,
     /// The kind of timeout that holds.
     pub(crate) class: u8,
+    /// Whether it is [joined](super::joined) with the state beside it.
+    pub(crate) is_joined: bool,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
@@ -71,6 +73,7 @@ impl Hot {
         protocol: IpProtocol(0),
         flags: 0,
         class: 0,
+        is_joined: false,
     };
 
     /// The narrow part of a key: 0 is the wire's, 1 the stack's.
@@ -168,12 +171,17 @@ impl Cold {
     /// Counts a packet here, where there is room for more, and what was counted lately in the other line with it.
     #[cold]
     pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, length: u32) {
+        self.take_counts(hot);
+        self.packets[from] += 1;
+        self.bytes[from] += u64::from(length);
+    }
+
+    /// Takes over what was counted lately in the other line.
+    pub(super) fn take_counts(&mut self, hot: &mut Hot) {
         (self.packets, self.bytes) = self.counts(hot);
         if !hot.has(flag::TRANSLATED) {
             (hot.second, hot.halves) = ([0; 2], [0; 2]);
         }
-        self.packets[from] += 1;
-        self.bytes[from] += u64::from(length);
     }
 
     /// Packets and bytes of both directions.

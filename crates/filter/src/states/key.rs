@@ -83,9 +83,9 @@ impl Secret {
     /// The hash of a key of IPv4, by its narrow part.
     #[inline(always)]
     pub(crate) fn hash_narrow(&self, [a, b, ports]: [u32; 3], protocol: u8) -> u64 {
-        let state = fold(self.0[2] ^ (u64::from(a) << 32 | u64::from(b)), self.0[0]);
-        let state = fold(state ^ (u64::from(ports) << 32 | u64::from(protocol)), self.0[1]);
-        fold(state ^ self.0[2].rotate_left(32), self.0[3])
+        let ends = u64::from(a) << 32 | u64::from(b);
+        let rest = u64::from(ports) << 32 | u64::from(protocol);
+        fold(fold(self.0[2] ^ ends, self.0[1] ^ rest) ^ self.0[0], self.0[3])
     }
 }
 

@@ -26,7 +26,7 @@ pub trait Names {
 
 /// A state to look at.
 pub struct StateView<'a> {
-    pub(crate) hot: &'a Hot,
+    pub(crate) hot: Hot,
     pub(crate) cold: &'a Cold,
     pub(crate) extra: Option<&'a Extra>,
     pub(crate) counts: ([u64; 2], [u64; 2]),

@@ -127,6 +127,7 @@ impl States {
     }
 
     pub(crate) fn extra_mut(&mut self, number: u32) -> &mut Extra {
+        self.part(number);
         self.hot[number as usize].flags |= flag::EXTRA;
         self.extra[number as usize].get_or_insert_default()
     }
@@ -153,11 +154,21 @@ impl States {
         self.index.begin(hash)
     }
 
-    /// Asks for the line of the state that may be the one with this hash; says which it is.
+    /// Asks for the lines of the state that may be the one with this hash, and of that beside it; says which it is.
     #[inline(always)]
     pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
-        let likely = self.index.candidate(hash, bucket, |entry| self.prefetch(entry / 2));
-        match likely {
+        self.approach_by(hash, bucket, |number| self.prefetch(number))
+    }
+
+    /// The same but for the second line, which those that are joined don't need.
+    #[inline(always)]
+    pub(crate) fn approach_first(&self, hash: u64, bucket: u32) -> u32 {
+        self.approach_by(hash, bucket, |number| self.prefetch_first(number))
+    }
+
+    #[inline(always)]
+    fn approach_by(&self, hash: u64, bucket: u32, prefetch: impl Fn(u32)) -> u32 {
+        match self.index.candidate(hash, bucket, |entry| prefetch(entry / 2)) {
             BEYOND_LINE => self.approach_beyond(hash, bucket),
             NO_ENTRY => NONE,
             likely => likely / 2,
@@ -180,6 +191,12 @@ impl States {
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
         self.hot.pair(number).into_iter().flatten().for_each(prefetch);
+    }
+
+    /// Asks for the first of both.
+    #[inline(always)]
+    pub(crate) fn prefetch_first(&self, number: u32) {
+        self.hot.get(number & !1).into_iter().for_each(prefetch);
     }
 
     /// Whether a state is that of packets with this key that go this way here.
@@ -323,6 +340,7 @@ impl States {
 
     /// Removes a state; returns what few states have.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Extra>> {
+        self.part(number);
         let hot = self.hot[number as usize];
         self.index.remove(self.hash(&self.key(number, WIRE)), number * 2);
         self.keys -= 1;
@@ -360,7 +378,7 @@ impl States {
     pub(crate) fn link(&mut self, one: u32, other: u32) {
         if one != other && self.is_live(one) && self.is_live(other) {
             for (from, to) in [(one, other), (other, one)] {
-                if self.hot[from as usize].link == NONE {
+                if self.link_of(from) == NONE {
                     self.hot[from as usize].link = to;
                 }
             }

@@ -160,7 +160,7 @@ impl World {
         let enters = At::new(from, Direction::In);
         let mut glance = self.filter.glance(bytes, Direction::In);
         self.filter.approach_likely(&mut glance);
-        let through = self.filter.pass_through(bytes, &glance, enters);
+        let through = self.filter.pass_through(|| bytes, &glance, enters);
         self.filter.end();
         match through {
             Through::Passed => None,
@@ -192,12 +192,12 @@ impl World {
                 None => {
                     let mut glance = self.filter.glance(bytes, at.direction);
                     self.filter.approach_likely(&mut glance);
-                    self.filter.pass_quickly(bytes, &glance, at)
+                    self.filter.pass_quickly(|| bytes, &glance, at)
                 }
             };
             self.filter.end();
             let verdict = match passed {
-                Some(passed) => Verdict::Pass(passed),
+                Some(state) => Verdict::Pass(Passed { state: Some(state), ..Passed::default() }),
                 None => self.test(at.interface, at.direction, bytes),
             };
             match verdict {

@@ -1,0 +1,54 @@
+//! The quick way of packets whose states where they come in and where they leave are joined: one line tells it all.
+use super::Filter;
+use super::quick::{Quick, Told};
+use crate::facts::Direction;
+use crate::states::StateId;
+
+impl Filter {
+    /// Takes a plain packet into account that comes in and has one of two states that are joined: for both, as it will leave.
+    /// Returns their records, that of its own first; None if it must go the full way, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn know_joined<'p>(
+        &mut self,
+        bytes: &impl Fn() -> &'p [u8],
+        quick: &Quick,
+        number: u32,
+    ) -> Option<[u32; 2]> {
+        match Told::of(bytes, quick)? {
+            Told::Datagram => self.know_joined_told(quick, &Told::Datagram, number),
+            Told::Segment(segment) => self.know_joined_told(quick, &Told::Segment(segment), number),
+        }
+    }
+
+    #[inline(always)]
+    fn know_joined_told(&mut self, quick: &Quick, told: &Told, number: u32) -> Option<[u32; 2]> {
+        let now = self.now_ms as u32;
+        let first = self.states.hot.get_mut(number & !1)?;
+        let key = if number.is_multiple_of(2) { quick.narrow } else { quick.turned() };
+        let is_its = first.narrow == key
+            && first.protocol.0 == quick.protocol
+            && now.wrapping_sub(first.seen) < self.least_lifetime_ms;
+        if !is_its {
+            return None;
+        }
+        let from = first.joined_sender(number, Direction::In);
+        told.news(first, from)?.note(first, from);
+        first.seen = now;
+        let records = [number, number ^ 1].map(|number| first.joined_record(number));
+        if !first.count_plainly(from, quick.length.into()) {
+            self.states.count_joined(number, from, quick.length.into());
+        }
+        Some(records)
+    }
+
+    /// The record of the state where a plain packet leaves that had a state joined with it where it came in; None if that is not
+    /// so. All else was done there.
+    #[inline(always)]
+    pub(super) fn leave_joined(&self, quick: &Quick, came: StateId) -> Option<u32> {
+        let number = came.number ^ 1;
+        let first = self.states.hot.get(number & !1)?;
+        let key = if number.is_multiple_of(2) { quick.narrow } else { quick.turned() };
+        let is_its = first.is_joined && first.narrow == key && first.protocol.0 == quick.protocol;
+        is_its.then(|| first.joined_record(number))
+    }
+}
