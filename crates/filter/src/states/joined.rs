@@ -120,7 +120,7 @@ impl Hot {
     /// sent first.
     #[inline(always)]
     pub(crate) fn joined_sender(&self, number: u32, direction: Direction) -> usize {
-        let is_out = self.has(flag::OUT) != !number.is_multiple_of(2);
+        let is_out = self.has(flag::OUT) == number.is_multiple_of(2);
         usize::from((direction == Direction::Out) != is_out)
     }
 }
