@@ -349,6 +349,7 @@ impl States {
             self.keys -= 1;
         }
         if let Some(linked) = self.hot.get_mut(hot.link)
+            && !linked.is_joined
             && linked.link == number
         {
             linked.link = NONE;
