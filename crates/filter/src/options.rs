@@ -132,6 +132,12 @@ impl Timeout {
         (Timeout::SourceTrack, "src.track"),
     ];
 
+    /// That of a connection of UDP, by whether both ends have sent and were answered.
+    #[inline(always)]
+    pub(crate) fn of_datagrams(is_multiple: bool) -> Timeout {
+        if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle }
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         Timeout::NAMES[self as usize].1

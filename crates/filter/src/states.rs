@@ -16,6 +16,7 @@ mod key;
 mod kill;
 mod lines;
 mod list;
+mod narrow;
 mod records;
 mod table;
 
@@ -27,6 +28,7 @@ pub(crate) use key::Secret;
 pub use kill::Kill;
 pub(crate) use lines::HotLines;
 pub use list::{Names, StateView, Verbosity};
+pub(crate) use narrow::Narrow;
 pub(crate) use records::{Overload, Record, Records};
 pub(crate) use table::{Birth, CannotInsert, States};
 

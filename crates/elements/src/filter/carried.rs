@@ -7,6 +7,7 @@ use artery_engine::anno;
 use artery_filter::facts::Tag;
 use artery_filter::states::StateId;
 use artery_packet::Packet;
+use artery_wire::EtherType;
 
 /// What a packet takes along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Note {
 /// Whether a frame says that it holds IPv4 and has no tags.
 #[inline(always)]
 fn is_plain(packet: &Packet) -> bool {
-    matches!(packet.data(), [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, ..])
+    carried_plainly(packet).is_some()
 }
 
 /// Where a packet has its note, by what is behind its tags: these may change on its way.
@@ -87,10 +88,17 @@ fn place(packet: &Packet) -> usize {
 /// What a frame carries, if that is IP.
 #[inline(always)]
 pub(super) fn carried(packet: &Packet) -> &[u8] {
-    match packet.data() {
-        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, rest @ ..] => rest,
-        odd => carried_otherwise(odd),
+    match carried_plainly(packet) {
+        Some(carried) => carried,
+        None => carried_otherwise(packet.data()),
     }
+}
+
+/// What a frame carries that says that it holds IPv4 and has no tags.
+#[inline(always)]
+fn carried_plainly(packet: &Packet) -> Option<&[u8]> {
+    let ([.., a, b], carried) = packet.data().split_first_chunk::<14>()?;
+    (u16::from_be_bytes([*a, *b]) == EtherType::IPV4.0).then_some(carried)
 }
 
 #[cold]

@@ -106,21 +106,17 @@ impl PacketFilter {
 
     /// Looks at packets, and asks for the memory of the states that they may have.
     #[inline(always)]
-    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet> + Clone) {
+    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) {
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
         glances.clear();
-        let mut ahead = packets.clone();
-        ahead.by_ref().take(AHEAD).for_each(Packet::prefetch);
-        glances.extend(packets.map(|packet| {
-            ahead.next().into_iter().for_each(Packet::prefetch);
-            filter.glance(carried(packet), direction)
-        }));
+        glances.extend(packets.map(|packet| filter.glance(carried(packet), direction)));
         glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
     }
 
     /// Lets packets in that have states, up to the first for which that is not quickly done; returns how many.
+    #[inline(never)]
     fn enter(&mut self, batch: &mut Batch, at: At) -> usize {
-        self.look(Direction::In, batch.iter());
+        self.look(Direction::In, prefetched(batch));
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
         let mut passed = 0;
         for (packet, glance) in batch.iter_mut().zip(&*glances) {
@@ -133,23 +129,26 @@ impl PacketFilter {
 
     /// Lets packets out that had states where they came in, up to the first for which that is not quickly done; returns how
     /// many.
+    #[inline(never)]
     fn leave(&mut self, batch: &Batch, at: At) -> usize {
         let filter = &mut self.half.filter;
-        let mut ahead = batch.iter();
+        let packets = batch.iter().as_slice();
         // What came in long ago, as processors see it, may be far away by now.
-        let mut approach = |filter: &Filter| {
-            if let Some(packet) = ahead.next() {
-                packet.prefetch();
-                filter.approach_behind(Note::plain(packet).state);
+        let approach = |filter: &Filter, packet: &Packet| {
+            packet.prefetch();
+            filter.approach_behind(Note::plain(packet).state);
+        };
+        packets.iter().take(AHEAD).for_each(|packet| approach(filter, packet));
+        for (n, packet) in packets.iter().enumerate() {
+            if let Some(soon) = packets.get(n + AHEAD) {
+                approach(filter, soon);
             }
-        };
-        (0..AHEAD).for_each(|_| approach(filter));
-        let leaves = |packet: &&Packet| {
-            approach(filter);
-            let came = Note::of(packet).state;
-            came.is_some_and(|came| filter.pass_behind(carried(packet), came, at).is_some())
-        };
-        batch.iter().take_while(leaves).count()
+            let state = Note::of(packet).state.and_then(|came| filter.pass_behind(carried(packet), came, at));
+            if state.is_none() {
+                return n;
+            }
+        }
+        packets.len()
     }
 
     /// Lets packets pass as the rules say, but for the first of a batch, which have passed.
@@ -237,6 +236,17 @@ impl PacketFilter {
             }
         }
     }
+}
+
+/// The packets of a batch, the memory of each of which was asked for a while before.
+#[inline(always)]
+fn prefetched(batch: &Batch) -> impl Iterator<Item = &Packet> {
+    let packets = batch.iter().as_slice();
+    packets.iter().take(AHEAD).for_each(Packet::prefetch);
+    packets.iter().enumerate().map(move |(n, packet)| {
+        packets.get(n + AHEAD).into_iter().for_each(Packet::prefetch);
+        packet
+    })
 }
 
 /// Where a packet is.

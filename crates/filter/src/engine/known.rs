@@ -190,8 +190,7 @@ impl Filter {
         }
         let is_multiple = hot.peers.iter().all(|peer| peer.stage == Stage::MULTIPLE);
         let class = match (hot.protocol, is_multiple) {
-            (IpProtocol::UDP, false) => Timeout::UdpSingle,
-            (IpProtocol::UDP, true) => Timeout::UdpMultiple,
+            (IpProtocol::UDP, _) => Timeout::of_datagrams(is_multiple),
             (_, false) => Timeout::OtherSingle,
             (_, true) => Timeout::OtherMultiple,
         };

@@ -6,7 +6,7 @@ use super::{Filter, Look, Passed};
 use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
-use crate::states::{Hot, Key, NONE, StateId, flag};
+use crate::states::{Hot, Key, NONE, Narrow, StateId, flag};
 use crate::track::{Moved, Segment, Stage, track_plain};
 use artery_wire::{IpProtocol, TcpFlags};
 
@@ -19,7 +19,7 @@ const CHANGES: u8 = TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quick {
     /// Its key, as entries keep it.
-    pub(super) narrow: [u32; 3],
+    pub(super) narrow: Narrow,
     /// Its length by its own account; 0 if it is not plain.
     pub(super) length: u16,
     pub(super) protocol: u8,
@@ -27,16 +27,21 @@ pub(super) struct Quick {
 
 impl Quick {
     /// Of a packet that is not plain.
-    pub(super) const NONE: Quick = Quick { narrow: [0; 3], length: 0, protocol: 0 };
+    pub(super) const NONE: Quick = Quick { narrow: Narrow::EMPTY, length: 0, protocol: 0 };
 
     /// Looks at a packet.
     #[inline(always)]
     pub(super) fn of(bytes: &[u8], direction: Direction) -> Quick {
-        let Some(header) = bytes.first_chunk::<28>() else { return Quick::NONE };
+        Quick::plain(bytes, direction).unwrap_or(Quick::NONE)
+    }
+
+    /// Looks at a packet; None if it is not plain.
+    #[inline(always)]
+    pub(super) fn plain(bytes: &[u8], direction: Direction) -> Option<Quick> {
+        let header = bytes.first_chunk::<28>()?;
         let (length, protocol) = (half(header, 2), header[9]);
         let end = usize::from(length);
-        let is_plain = header[0] == 0x45
-            && half(header, 6) & 0x3fff == 0
+        let is_plain = is_whole(header)
             && end <= bytes.len()
             && match protocol {
                 UDP => (28..=end).contains(&(20 + usize::from(half(header, 24)))),
@@ -45,22 +50,9 @@ impl Quick {
                 }
                 _ => false,
             };
-        if !is_plain {
-            return Quick::NONE;
-        }
-        let (source, destination, ports) = (word(header, 12), word(header, 16), word(header, 20));
-        let narrow = match direction {
-            Direction::In => [source, destination, ports],
-            Direction::Out => [destination, source, ports.rotate_left(16)],
-        };
-        Quick { narrow, length, protocol }
-    }
-
-    /// Its key as entries keep it where it leaves.
-    #[inline(always)]
-    pub(super) fn turned(&self) -> [u32; 3] {
-        let [source, destination, ports] = self.narrow;
-        [destination, source, ports.rotate_left(16)]
+        let narrow = Narrow::of_header(header);
+        let narrow = if direction == Direction::In { narrow } else { narrow.turned() };
+        is_plain.then_some(Quick { narrow, length, protocol })
     }
 
     /// The kind of a state that may go the quick way, without the direction.
@@ -68,6 +60,15 @@ impl Quick {
     fn kind(&self) -> u16 {
         Hot::kind_of(self.protocol, flag::LIVE)
     }
+}
+
+/// Whether a header of IPv4 has no options and belongs to no fragment.
+#[inline(always)]
+pub(super) fn is_whole(header: &[u8; 28]) -> bool {
+    const SEEN: u64 = u64::from_ne_bytes([0xff, 0, 0, 0, 0, 0, 0x3f, 0xff]);
+    const PLAIN: u64 = u64::from_ne_bytes([0x45, 0, 0, 0, 0, 0, 0, 0]);
+    let [first, ..] = header.as_chunks().0 else { return false };
+    u64::from_ne_bytes(*first) & SEEN == PLAIN
 }
 
 /// The flag among the protocol and the flags.
@@ -116,16 +117,25 @@ impl Told {
     /// What a state notes of its connection; None if there is more to it.
     #[inline(always)]
     pub(super) fn news(&self, hot: &Hot, from: usize) -> Option<News> {
+        let class = match self {
+            Told::Segment(_) => Timeout::TcpEstablished,
+            Told::Datagram => {
+                Timeout::of_datagrams(hot.peers.iter().all(|peer| peer.stage == Stage::MULTIPLE))
+            }
+        };
+        if hot.class == class as u8 { self.news_of_settled(hot, from) } else { None }
+    }
+
+    /// The same for a state whose timeout is what its ends say, as it is of those that are joined.
+    #[inline(always)]
+    pub(super) fn news_of_settled(&self, hot: &Hot, from: usize) -> Option<News> {
         let (source, destination) = (&hot.peers[from], &hot.peers[1 - from]);
         match self {
-            Told::Segment(_) if hot.class != Timeout::TcpEstablished as u8 => None,
             Told::Segment(segment) => track_plain(source, destination, segment).map(News::Moved),
             Told::Datagram => {
-                let is_multiple = source.stage == Stage::MULTIPLE && destination.stage == Stage::MULTIPLE;
-                let class = if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle };
                 // The sender has sent before, and the other has not, or has been answered: nothing is news.
                 let is_news = source.stage == Stage::NO_TRAFFIC || destination.stage == Stage::SINGLE;
-                (!is_news && hot.class == class as u8).then_some(News::None)
+                (!is_news).then_some(News::None)
             }
         }
     }
@@ -250,7 +260,7 @@ impl Filter {
         let are_one = enters.link == number ^ 1
             && enters.narrow == quick.narrow
             && kind & !OUT == quick.kind()
-            && leaves.narrow == quick.turned()
+            && leaves.narrow == quick.narrow.turned()
             // Otherwise they were made by packets of either end.
             && leaves.kind() == kind ^ OUT
             && now.wrapping_sub(enters.seen) < self.least_lifetime_ms

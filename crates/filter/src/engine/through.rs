@@ -34,10 +34,9 @@ impl Filter {
     /// Looks at a packet that begins with its header of IP.
     #[inline(always)]
     pub fn glance(&self, bytes: &[u8], direction: Direction) -> Glance {
-        let quick = Quick::of(bytes, direction);
-        let hash = match quick.length {
-            0 => self.hash_of_odd(bytes, direction),
-            _ => self.states.hash_narrow(quick.narrow, quick.protocol),
+        let (quick, hash) = match Quick::plain(bytes, direction) {
+            Some(quick) => (quick, self.states.hash_narrow(quick.narrow, quick.protocol)),
+            None => (Quick::NONE, self.hash_of_odd(bytes, direction)),
         };
         Glance { hash, quick, place: self.states.begin(hash) }
     }
@@ -65,12 +64,25 @@ impl Filter {
         at: At,
     ) -> Option<StateId> {
         let Glance { quick, place, .. } = glance;
+        if at.direction == Direction::In
+            && let Some([record, _]) = self.know_joined(&bytes, quick, *place)
+        {
+            self.tally(record, at.direction, quick.length);
+            return Some(StateId { number: *place });
+        }
+        self.pass_alone(bytes(), glance, at)
+    }
+
+    /// The same by a state that is not joined, or is another than was likely.
+    #[inline(never)]
+    fn pass_alone(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<StateId> {
+        let Glance { quick, place, .. } = glance;
         if quick.length == 0 {
             return None;
         }
-        let (number, Known { link, record }) = match self.enter(&bytes, quick, *place, at.direction) {
+        let (number, Known { link, record }) = match self.enter(bytes, quick, *place, at.direction) {
             Some(known) => (*place, known),
-            None => self.enter_elsewhere(bytes(), *place, at)?,
+            None => self.enter_elsewhere(bytes, *place, at)?,
         };
         // What is beside it has come with it. Whatever else it leads to is wanted where the packet leaves.
         if link != number ^ 1 {
@@ -92,14 +104,17 @@ impl Filter {
     /// needed for it.
     #[inline(always)]
     pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
-        let quick = Quick::of(bytes, Direction::Out);
-        if quick.length == 0 {
-            return None;
-        }
-        if let Some(record) = self.leave_joined(&quick, came) {
-            self.tally(record, Direction::Out, quick.length);
+        if let Some((record, length)) = self.leave_joined(bytes, came) {
+            self.tally(record, Direction::Out, length);
             return Some(StateId { number: came.number ^ 1 });
         }
+        self.pass_alone_behind(bytes, came, at)
+    }
+
+    /// The same by a state that is not joined.
+    #[inline(never)]
+    fn pass_alone_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
+        let quick = Quick::plain(bytes, Direction::Out)?;
         let linked = self.states.link_of(came.number);
         let (number, Known { link, record }) =
             match self.know_quickly(&|| bytes, &quick, linked, Direction::Out) {
@@ -119,10 +134,7 @@ impl Filter {
     #[inline(always)]
     pub fn pass_through<'p>(&mut self, bytes: impl Fn() -> &'p [u8], glance: &Glance, from: At) -> Through {
         let Glance { quick, place, .. } = glance;
-        if quick.length == 0 {
-            return Through::Unknown;
-        }
-        match self.know_pair(&bytes, quick, *place) {
+        match self.know_joined(&bytes, quick, *place) {
             Some(records) => self.tally_both(records, quick.length),
             None => self.pass_each(bytes(), glance, from),
         }
@@ -136,27 +148,26 @@ impl Filter {
     }
 
     /// Takes a packet into account by a state and that beside it; returns their records.
-    #[inline(always)]
-    fn know_pair<'p>(
-        &mut self,
-        bytes: &impl Fn() -> &'p [u8],
-        quick: &Quick,
-        number: u32,
-    ) -> Option<[u32; 2]> {
+    fn know_pair(&mut self, bytes: &[u8], quick: &Quick, number: u32) -> Option<[u32; 2]> {
         match self.states.is_joined(number) {
-            true => self.know_joined(bytes, quick, number),
-            false => self.know_both(bytes, quick, number),
+            true => self.know_joined(&|| bytes, quick, number),
+            false => self.know_both(&|| bytes, quick, number),
         }
     }
 
-    /// Lets a packet pass whose state is another than was likely, or at one interface and then at the other.
-    #[cold]
+    /// The same by states that are not joined, or are others than were likely, or at one interface and then at the other.
     #[inline(never)]
     fn pass_each(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
         let Glance { quick, place, hash } = glance;
+        if quick.length == 0 {
+            return Through::Unknown;
+        }
+        if let Some(records) = self.know_pair(bytes, quick, *place) {
+            return self.tally_both(records, quick.length);
+        }
         let number = self.find_quickly(quick, *hash, *place, from).unwrap_or(*place);
         if number != *place
-            && let Some(records) = self.know_pair(&|| bytes, quick, number)
+            && let Some(records) = self.know_pair(bytes, quick, number)
         {
             return self.tally_both(records, quick.length);
         }
@@ -164,7 +175,7 @@ impl Filter {
             return Through::Unknown;
         };
         self.tally(record, Direction::In, quick.length);
-        let turned = Quick { narrow: quick.turned(), ..*quick };
+        let turned = Quick { narrow: quick.narrow.turned(), ..*quick };
         match self.know_quickly(&|| bytes, &turned, link, Direction::Out) {
             Some(known) => {
                 self.tally(known.record, Direction::Out, quick.length);
@@ -179,18 +190,12 @@ impl Filter {
 
     /// Takes a packet into account by a state: for that beside it as well, if it comes in and they are joined.
     #[inline(always)]
-    fn enter<'p>(
-        &mut self,
-        bytes: &impl Fn() -> &'p [u8],
-        quick: &Quick,
-        number: u32,
-        direction: Direction,
-    ) -> Option<Known> {
+    fn enter(&mut self, bytes: &[u8], quick: &Quick, number: u32, direction: Direction) -> Option<Known> {
         if direction == Direction::In && self.states.is_joined(number) {
-            let [record, _] = self.know_joined(bytes, quick, number)?;
+            let [record, _] = self.know_joined(&|| bytes, quick, number)?;
             return Some(Known { link: number ^ 1, record });
         }
-        self.know_quickly(bytes, quick, number, direction)
+        self.know_quickly(&|| bytes, quick, number, direction)
     }
 
     /// Takes a packet into account by its state where another was more likely. It is looked at again, so that what was seen of
@@ -201,7 +206,7 @@ impl Filter {
         let quick = Quick::of(bytes, at.direction);
         let hash = self.states.hash_narrow(quick.narrow, quick.protocol);
         let number = self.find_quickly(&quick, hash, likely, at)?;
-        Some((number, self.enter(&|| bytes, &quick, number, at.direction)?))
+        Some((number, self.enter(bytes, &quick, number, at.direction)?))
     }
 
     /// Whether the quick way may be gone at an interface.

@@ -2,7 +2,7 @@
 use crate::facts::{Direction, Family, Interface, Tag};
 use crate::options::Timeout;
 use crate::rule::Scrub;
-use crate::states::{Key, NONE};
+use crate::states::{Key, NONE, Narrow};
 use crate::track::Peer;
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub(crate) mod flag {
 #[repr(C, align(64))]
 pub(crate) struct Hot {
     /// Of the wire's key.
-    pub(crate) narrow: [u32; 3],
+    pub(crate) narrow: Narrow,
     /// Addresses of the stack's key where it is another. Otherwise bytes that were counted lately, of both directions.
     pub(crate) second: [u32; 2],
     /// Its ports, or packets.
@@ -57,7 +57,7 @@ const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 impl Hot {
     pub(crate) const FREE: Hot = Hot {
-        narrow: [0; 3],
+        narrow: Narrow::EMPTY,
         second: [0; 2],
         halves: [0; 2],
         peers: [Peer {
@@ -78,18 +78,20 @@ impl Hot {
 
     /// The narrow part of a key: 0 is the wire's, 1 the stack's.
     #[inline(always)]
-    pub(crate) fn narrow(&self, side: usize) -> [u32; 3] {
+    pub(crate) fn narrow(&self, side: usize) -> Narrow {
         if side == 0 || !self.has(flag::TRANSLATED) {
             return self.narrow;
         }
-        let ([a, b], [p, q]) = (self.second, self.halves.map(u32::from));
-        [a, b, p << 16 | q]
+        let ([a, b], [p, q]) = (self.second.map(u64::from), self.halves.map(u32::from));
+        Narrow::of_words(a << 32 | b, p << 16 | q)
     }
 
     /// Notes the narrow part of the stack's key, which is another than the wire's.
-    pub(super) fn translate(&mut self, [a, b, ports]: [u32; 3]) {
+    pub(super) fn translate(&mut self, narrow: Narrow) {
+        let (addresses, ports) = narrow.words();
         self.flags |= flag::TRANSLATED;
-        (self.second, self.halves) = ([a, b], [(ports >> 16) as u16, ports as u16]);
+        self.second = [(addresses >> 32) as u32, addresses as u32];
+        self.halves = [(ports >> 16) as u16, ports as u16];
     }
 
     /// Its protocol and its flags.

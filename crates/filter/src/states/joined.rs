@@ -5,9 +5,10 @@
 //! and the other line is not looked at. The first one's link, which is known, is then the other's record. Whatever needs a state
 //! by itself [parts](States::part) them, or asks for a [copy](States::alone); they are joined again when they are alike.
 use super::table::States;
-use super::{Hot, NONE, flag};
-use crate::facts::Direction;
+use super::{Hot, NONE, Narrow, flag};
 use crate::options::Timeout;
+use crate::track::Stage;
+use artery_wire::IpProtocol;
 
 /// Flags of states that may be joined, but for the direction.
 const PLAIN: u8 = flag::LIVE;
@@ -71,15 +72,11 @@ impl States {
 
     fn are_alike(&self, first: u32, second: u32) -> bool {
         let Some([one, other]) = self.hot.pair(first) else { return false };
-        let [source, destination, ports] = one.narrow;
-        let is_settled = one.class == Timeout::TcpEstablished as u8
-            || one.class == Timeout::UdpSingle as u8
-            || one.class == Timeout::UdpMultiple as u8;
         (one.flags ^ other.flags == flag::OUT && one.flags & !flag::OUT == PLAIN)
             && (one.link == second && other.link == first)
-            && other.narrow == [destination, source, ports.rotate_left(16)]
+            && other.narrow == one.narrow.turned()
             && (one.protocol == other.protocol && one.peers == other.peers)
-            && (is_settled && one.class == other.class)
+            && (one.is_settled() && one.class == other.class)
             && !one.is_joined
     }
 
@@ -110,17 +107,34 @@ impl States {
 }
 
 impl Hot {
+    /// Whether plain packets may change no more than numbers, and its timeout is what its ends say.
+    fn is_settled(&self) -> bool {
+        let class = match self.protocol {
+            IpProtocol::TCP => Timeout::TcpEstablished,
+            IpProtocol::UDP => {
+                Timeout::of_datagrams(self.peers.iter().all(|peer| peer.stage == Stage::MULTIPLE))
+            }
+            _ => return false,
+        };
+        self.class == class as u8
+    }
+
+    /// Whether it is that of a packet which comes in and has one of two states that are joined, by their first line.
+    #[inline(always)]
+    pub(crate) fn is_joined_for(&self, number: u32, narrow: Narrow, protocol: u8) -> bool {
+        self.is_joined && self.narrow == narrow.turned_by(number) && self.protocol.0 == protocol
+    }
+
     /// The record of one of two states that are joined, by their first line.
     #[inline(always)]
     pub(crate) fn joined_record(&self, number: u32) -> u32 {
         if number.is_multiple_of(2) { self.record } else { self.link }
     }
 
-    /// Which end sent a packet that goes this way at one of two states that are joined, by their first line: 0 is that which
+    /// Which end sent a packet that comes in and has one of two states that are joined, by their first line: 0 is that which
     /// sent first.
     #[inline(always)]
-    pub(crate) fn joined_sender(&self, number: u32, direction: Direction) -> usize {
-        let is_out = self.has(flag::OUT) == number.is_multiple_of(2);
-        usize::from((direction == Direction::Out) != is_out)
+    pub(crate) fn joined_sender(&self, number: u32) -> usize {
+        (u32::from(self.has(flag::OUT)) ^ number & 1) as usize
     }
 }

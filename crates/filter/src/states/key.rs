@@ -1,6 +1,7 @@
 //! What tells states apart, and its hash.
 use crate::dissect::address;
 use crate::facts::{Direction, Family};
+use crate::states::Narrow;
 use artery_wire::IpProtocol;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -21,24 +22,18 @@ pub struct Key {
 impl Key {
     /// The part that an entry keeps beside what changes: all of it for IPv4, enough for a first look for IPv6.
     #[inline(always)]
-    pub(super) fn narrow(&self) -> [u32; 3] {
-        let [a, b] = self.addresses;
-        let ports = u32::from(self.ports[0]) << 16 | u32::from(self.ports[1]);
-        match self.family {
-            Family::Inet => [a as u32, b as u32, ports],
-            Family::Inet6 => [a as u32 ^ (a >> 64) as u32, b as u32 ^ (b >> 64) as u32, ports],
-        }
+    pub(super) fn narrow(&self) -> Narrow {
+        let addresses = match self.family {
+            Family::Inet => self.addresses.map(|address| address as u32),
+            Family::Inet6 => self.addresses.map(|address| address as u32 ^ (address >> 64) as u32),
+        };
+        Narrow::of(addresses, self.ports)
     }
 
     /// The key of IPv4 with this narrow part.
-    pub(crate) fn of_narrow(narrow: [u32; 3], protocol: IpProtocol) -> Key {
-        let [a, b, ports] = narrow;
-        Key {
-            addresses: [a.into(), b.into()],
-            ports: [(ports >> 16) as u16, ports as u16],
-            protocol,
-            family: Family::Inet,
-        }
+    pub(crate) fn of_narrow(narrow: Narrow, protocol: IpProtocol) -> Key {
+        let (addresses, ports) = narrow.ends();
+        Key { addresses: addresses.map(u128::from), ports, protocol, family: Family::Inet }
     }
 
     /// An end's address: 0 is that beyond the interface.
@@ -82,10 +77,10 @@ impl Secret {
 
     /// The hash of a key of IPv4, by its narrow part.
     #[inline(always)]
-    pub(crate) fn hash_narrow(&self, [a, b, ports]: [u32; 3], protocol: u8) -> u64 {
-        let ends = u64::from(a) << 32 | u64::from(b);
+    pub(crate) fn hash_narrow(&self, narrow: Narrow, protocol: u8) -> u64 {
+        let (addresses, ports) = narrow.words();
         let rest = u64::from(ports) << 32 | u64::from(protocol);
-        fold(fold(self.0[2] ^ ends, self.0[1] ^ rest) ^ self.0[0], self.0[3])
+        fold(fold(self.0[2] ^ addresses, self.0[1] ^ rest) ^ self.0[0], self.0[3])
     }
 }
 

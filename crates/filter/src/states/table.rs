@@ -3,7 +3,7 @@
 //! A state that leads to another of the same connection has it beside it where there was room: both lines are known, and can
 //! be asked for, as soon as one is.
 use super::entry::Wide;
-use super::{Cold, Extra, Hot, HotLines, Key, NONE, Secret, StateId, flag};
+use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag};
 use crate::facts::{Direction, Interface};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
 use artery_table::{HugePages, prefetch};
@@ -144,7 +144,7 @@ impl States {
 
     /// The hash of a key of IPv4, by its narrow part.
     #[inline(always)]
-    pub(crate) fn hash_narrow(&self, narrow: [u32; 3], protocol: u8) -> u64 {
+    pub(crate) fn hash_narrow(&self, narrow: Narrow, protocol: u8) -> u64 {
         self.secret.hash_narrow(narrow, protocol)
     }
 
