@@ -16,9 +16,9 @@ mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod forged;
 mod host_addresses;
+mod host_news;
 mod interface;
 mod link;
-mod link_news;
 mod memory;
 #[cfg(test)]
 mod namespace;
@@ -45,8 +45,8 @@ pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use driver::strips_tags;
 pub use error::{Damage, DeviceError, Half};
 pub use host_addresses::{HostAddress, host_addresses};
+pub use host_news::HostNews;
 pub use interface::Interface;
-pub use link_news::LinkNews;
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use netdev::{XdpFeatures, xdp_features};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};

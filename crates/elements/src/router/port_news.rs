@@ -1,6 +1,6 @@
 //! What becomes of the interfaces of the machine behind a router's ports: the router follows them.
 use super::port_text::Change;
-use artery_device::{Interface, LinkNews};
+use artery_device::{HostNews, Interface};
 use artery_table::PortId;
 use artery_table::router::PortView;
 use artery_wire::EtherAddr;
@@ -8,7 +8,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 
 /// Hears of the interfaces behind ports.
 pub(super) struct PortNews {
-    news: LinkNews,
+    news: HostNews,
     known: Vec<(PortId, Interface)>,
 }
 
@@ -17,7 +17,7 @@ impl PortNews {
     pub(super) fn open(ports: &[PortView]) -> std::io::Result<Option<PortNews>> {
         let find = |(id, port): (PortId, &PortView)| Some((id, Interface::find(&port.name).ok()?));
         // Listening comes first, so that no change falls between.
-        let news = LinkNews::open()?;
+        let news = HostNews::of_links()?;
         let known: Vec<_> = (0..).map(PortId).zip(ports).filter_map(find).collect();
         Ok((!known.is_empty()).then_some(PortNews { news, known }))
     }

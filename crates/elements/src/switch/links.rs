@@ -1,5 +1,5 @@
 //! The links of a switch's ports: what the machine says of the interfaces behind them.
-use artery_device::{Interface, LinkNews, Ports};
+use artery_device::{HostNews, Interface, Ports};
 use artery_table::stp::Link;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
@@ -10,7 +10,7 @@ const UNKNOWN: Link = Link { megabits: 0, full_duplex: true };
 /// Hears of the interfaces behind ports.
 pub(super) struct Links {
     /// None if no port is an interface.
-    news: Option<LinkNews>,
+    news: Option<HostNews>,
     /// As each was when last looked at.
     known: Vec<Option<Interface>>,
     /// Why nothing is heard of interfaces.
@@ -21,7 +21,7 @@ impl Links {
     /// Of ports that were opened under these names.
     pub(super) fn open(ports: &Ports, devices: &[String]) -> Links {
         // Listening comes first, so that no change falls between.
-        let (news, trouble) = match LinkNews::open() {
+        let (news, trouble) = match HostNews::of_links() {
             Ok(news) => (Some(news), None),
             Err(error) => (None, Some(error)),
         };
@@ -38,7 +38,7 @@ impl Links {
 
     /// Readable when there is news.
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.news.as_ref().map(LinkNews::as_fd)
+        self.news.as_ref().map(HostNews::as_fd)
     }
 
     /// The links of all ports; none for one that is down.
@@ -49,7 +49,7 @@ impl Links {
 
     /// Looks at all ports anew, if anything has changed.
     pub(super) fn take(&mut self) -> bool {
-        let is_news = self.news.as_mut().is_some_and(LinkNews::take);
+        let is_news = self.news.as_mut().is_some_and(HostNews::take);
         if is_news {
             self.known.iter_mut().flatten().for_each(look);
         }

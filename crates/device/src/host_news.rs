@@ -1,25 +1,36 @@
-//! That something has changed at an interface of the machine, as soon as the kernel says so.
+//! That something has changed at the interfaces of the machine, as soon as the kernel says so.
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 
 /// The multicast group that hears of links (RTMGRP_LINK of rtnetlink(7)).
 const LINKS: u32 = 1;
+/// Those that hear of addresses of IPv4 and IPv6 (RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR).
+const ADDRESSES: u32 = 0x10 | 0x100;
 /// Bytes read of a message: only that there is one matters.
 const ENOUGH: usize = 64;
 
-/// A socket that can be read when an interface of this network namespace has changed: came, went, up, down, its
-/// carrier, MTU or address. Which one and how, [`Interface::find`](crate::Interface::find) tells.
+/// A socket that can be read when an interface of this network namespace has changed.
 #[derive(Debug)]
-pub struct LinkNews(Socket);
+pub struct HostNews(Socket);
 
-impl LinkNews {
-    /// Hears of what changes from now on.
-    pub fn open() -> io::Result<LinkNews> {
+impl HostNews {
+    /// Hears from now on of interfaces that come, go, or are up or down, of their carriers, MTUs and link addresses. Which one
+    /// it was and how, [`Interface::find`](crate::Interface::find) tells.
+    pub fn of_links() -> io::Result<HostNews> {
+        HostNews::of(LINKS)
+    }
+
+    /// Hears from now on of addresses that come and go. Which there are, [`host_addresses`](crate::host_addresses) tells.
+    pub fn of_addresses() -> io::Result<HostNews> {
+        HostNews::of(ADDRESSES)
+    }
+
+    fn of(groups: u32) -> io::Result<HostNews> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
-        socket.bind(&SocketAddr::new(0, LINKS))?;
-        Ok(LinkNews(socket))
+        socket.bind(&SocketAddr::new(0, groups))?;
+        Ok(HostNews(socket))
     }
 
     /// Whether something has changed since the last call.
@@ -38,7 +49,7 @@ impl LinkNews {
     }
 }
 
-impl AsFd for LinkNews {
+impl AsFd for HostNews {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -52,7 +63,7 @@ mod tests {
     #[test]
     fn each_change_of_a_link_is_told_once_and_nothing_else_is() {
         in_namespace(|| {
-            let mut news = LinkNews::open().unwrap();
+            let mut news = HostNews::of_links().unwrap();
             assert!(!news.take());
             for change in [
                 "ip link add left type veth peer name right",
