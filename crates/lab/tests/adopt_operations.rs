@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::adopting::{Net, on_the_net};
+use support::until;
 
 /// Loading programs takes seconds of its own where all else on the machine is busy, too.
 const SOON: Duration = Duration::from_secs(60);
@@ -41,15 +42,6 @@ fn value(metrics: &str, sample: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no sample {sample}: {metrics}"))
 }
 
-fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "not within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
 #[test]
 fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
     on_the_net("adopt-metrics", |net| {
@@ -77,7 +69,7 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
             "nft",
             "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }",
         ])?;
-        until(|| Ok(value(&now(), open) == 0.0))?;
+        until(SOON, || Ok(value(&now(), open) == 0.0))?;
         let guards = "artery_adopt_guards{kind=\"nftables\",port=\"all\",family=\"ipv4\",direction=\"both\"}";
         assert_eq!(value(&now(), guards), 1.0);
 
@@ -109,7 +101,7 @@ fn the_control_socket_tells_its_state_and_reads_everything_again() {
         };
         let before = looks(&ask(net, &socket, "state")?);
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-        until(|| Ok(looks(&ask(net, &socket, "state")?) > before))?;
+        until(SOON, || Ok(looks(&ask(net, &socket, "state")?) > before))?;
         adopted.stop(SOON)?;
         Ok(())
     });
@@ -303,7 +295,7 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
         // A route change, bigger tables, and other programs: all that needs rights.
         net.b.address("lo", "192.0.2.1/32")?;
         net.r.run(["sh", "-c", "ip route add 192.0.2.0/24 via 10.0.2.2"])?;
-        until(|| Ok(net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received == 1))?;
+        until(SOON, || Ok(net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received == 1))?;
         let routes: String = (0..20_000)
             .map(|n| format!("route add 20.{}.{}.0/24 via 10.0.2.2\n", n >> 8 & 255, n & 255))
             .collect();
@@ -311,7 +303,7 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
         let state = || -> Result<serde_json::Value> {
             Ok(serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON"))
         };
-        until(|| Ok(state()?["tables"]["ipv4_prefixes"].as_u64() > Some(20_000)))?;
+        until(SOON, || Ok(state()?["tables"]["ipv4_prefixes"].as_u64() > Some(20_000)))?;
         artery_at(net, &["handler"], &socket)?.args(["capture", "all"]).run()?;
         artery_at(net, &["handler"], &socket)?.args(["capture", "end"]).run()?;
         let received = |state: serde_json::Value| state["ports"][0]["received"].as_u64().unwrap_or(0);

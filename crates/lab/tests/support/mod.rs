@@ -57,6 +57,16 @@ pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
     Ok(router)
 }
 
+/// Waits until something is so.
+pub fn until(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// Waits until a ping is answered, which takes a router to forward it.
 pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Result<()> {
     let deadline = Instant::now() + SOON;
