@@ -75,9 +75,9 @@ elements! {
     balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, others, service, shared, tally,
         translate): flow_balancer;
 
-    switch(filter, handlers, links, shared, speak, tag, worker): veb;
+    switch(filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
 
     files(network_header, trace): from_dump, to_dump;
 

@@ -514,6 +514,17 @@ pub enum RouteKind {
 }
 
 impl Ruleset {
+    /// Whether there is a rule of a kind, here or in the anchors that are written here.
+    pub fn has_rule(&self, is_it: &dyn Fn(&Rule) -> bool) -> bool {
+        self.rules.iter().any(|rule| {
+            let inner = match &rule.action {
+                Action::Anchor(call) => call.inline.as_deref(),
+                _ => None,
+            };
+            is_it(rule) || inner.is_some_and(|inner| inner.has_rule(is_it))
+        })
+    }
+
     /// The limits and timeouts that its options say, over those that hold otherwise.
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();

@@ -5,7 +5,7 @@ mod support;
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Process, Result, Rig};
 use std::path::{Path, PathBuf};
-use support::{SOON, end};
+use support::{SOON, end, until};
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
 /// no addresses; nobody is at the last.
@@ -329,6 +329,32 @@ fn without_link1_rules_hold_at_the_hosts_door_alone() {
             "answers pass by the state of the host's question"
         );
         assert_eq!(answers(net, 0, 1)?, 2, "the switch's own ports are none of the filter's");
+        end(running.process).map(drop)
+    });
+}
+
+#[test]
+fn rules_know_the_addresses_of_the_hosts_door_and_follow_them() {
+    on_the_net("up-door-addresses", |net| {
+        // vport0:network is what it is when rules are loaded, (vport0) what it gets later, too.
+        let rules = "block\npass in on vport0 proto icmp from vport0:network to (vport0)\n";
+        let files = etc(&[
+            ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
+            ("hostname.em*", "up\n"),
+            ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
+            ("pf.conf", rules),
+        ]);
+        let running = Running::start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let asks = |to: &str| Ok::<_, rig::RigError>(net.hosts[0].ping(to, 2)?.received);
+        assert_eq!(asks("10.0.0.9")?, 2);
+        let address = |verb| ["ip", "address", verb, "10.0.0.77/24", "dev", "vport0"];
+        net.s.command(address("add")).run()?;
+        until(SOON, || Ok(asks("10.0.0.77")? == 2))?;
+        net.s.command(address("delete")).run()?;
+        let alias = ["ip", "address", "add", "10.0.0.77/32", "dev", "lo"];
+        net.s.command(alias).run()?;
+        until(SOON, || Ok(asks("10.0.0.77")? == 0))?;
+        assert_eq!(asks("10.0.0.9")?, 2);
         end(running.process).map(drop)
     });
 }

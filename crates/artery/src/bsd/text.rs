@@ -40,7 +40,7 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
     let description = switch.description.iter().map(|text| format!(" {}", comment(text))).collect::<String>();
     let ports = switch.ports.iter().map(|port| match port.kind {
         PortKind::Link => format!("PORT {}", port.name),
-        PortKind::Door => format!("PORT {} vport", port.name),
+        PortKind::Door => format!("PORT {}{} vport", port.name, addresses(port)),
         PortKind::Span => format!("SPAN {}", port.name),
     });
     // Numbers of ports are those of the arguments, and span ports come behind the others.
@@ -58,6 +58,11 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
     arguments
         .extend(switch.commands.iter().map(|command| format!("IFCONFIG {}", quote(&command.to_string()))));
     format!("\n// {kind}{description}\n{} :: Veb(\n    {});\n", switch.name, arguments.join(",\n    "))
+}
+
+/// The addresses of a port, for rules that name it.
+fn addresses(port: &Port) -> String {
+    port.addresses.iter().map(|(address, length)| format!(" {address}/{length}")).collect()
 }
 
 /// What can stand in a comment.

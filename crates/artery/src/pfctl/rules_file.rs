@@ -3,7 +3,7 @@ use super::PfctlOptions;
 use crate::load::system_message;
 use crate::voice::complain;
 use anyhow::{Context as _, anyhow};
-use artery_filter::rule::{Action, Rule, Ruleset, TableDefinition};
+use artery_filter::rule::{Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
 use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, read, read_anchors};
 use std::io::Read as _;
@@ -26,14 +26,7 @@ impl RulesFile {
 
 /// Whether packets of a rule are to be logged.
 pub(crate) fn logs(ruleset: &Ruleset) -> bool {
-    let of_rule = |rule: &Rule| {
-        let inner = match &rule.action {
-            Action::Anchor(call) => call.inline.as_deref(),
-            _ => None,
-        };
-        rule.log.is_some() || inner.is_some_and(logs)
-    };
-    ruleset.rules.iter().any(of_rule)
+    ruleset.has_rule(&|rule| rule.log.is_some())
 }
 
 /// Reads rules and prints what is asked for; None if there are mistakes, which were told.

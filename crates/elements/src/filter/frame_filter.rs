@@ -43,13 +43,16 @@ fn packet(frame: &Packet) -> &[u8] {
 }
 
 /// The rules of a switch's filter, which name the switch and its ports.
-pub(crate) fn shared(args: &Args<'_>, switch: &str, names: &[String]) -> Result<SharedFilter, ArgError> {
-    ports::with_files(args, records(switch, names), ["PF", "PFLOG", "PFETC"], Site::Switch)
+pub(crate) fn shared(
+    args: &Args<'_>,
+    switch: &str,
+    ports: Vec<InterfaceRecord>,
+) -> Result<SharedFilter, ArgError> {
+    ports::with_files(args, records(switch, ports), ["PF", "PFLOG", "PFETC"], Site::Switch)
 }
 
-fn records(switch: &str, names: &[String]) -> Vec<InterfaceRecord> {
-    let names = [switch].into_iter().chain(names.iter().map(String::as_str));
-    names.map(|name| ports::record(name, Vec::new())).collect()
+fn records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
+    std::iter::once(ports::record(switch, Vec::new())).chain(ports).collect()
 }
 
 /// A filter on one worker for a switch of another kind than Veb, with the rules of a file.
@@ -59,7 +62,8 @@ pub fn of_file(
     names: &[String],
     file: &str,
 ) -> Result<Box<dyn FrameFilter>, String> {
-    let ports = ports::with_loopback(records(switch, names));
+    let of_ports = names.iter().map(|name| ports::record(name, Vec::new()));
+    let ports = ports::with_loopback(records(switch, of_ports));
     let rules = SharedFilter::new(domain, ports, 1, Around { log: None, etc: None, site: Site::Switch });
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);

@@ -20,20 +20,19 @@ pub(super) fn of_arguments(args: &Args<'_>) -> Result<Vec<InterfaceRecord>, ArgE
 fn port(text: &str) -> Result<InterfaceRecord, ArgError> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or_else(|| ArgError::wrong("PORT wants a name"))?;
-    let address = |word: &str| {
-        let wrong = || {
-            ArgError::wrong_at(
-                word,
-                format!("PORT {name}: '{word}' is no ADDRESS/LENGTH, such as 192.0.2.1/24"),
-            )
-        };
-        let (ip, length) = word.split_once('/').ok_or_else(wrong)?;
-        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
-        let length: u8 = length.parse().map_err(|_| wrong())?;
-        let longest = if ip.is_ipv4() { 32 } else { 128 };
-        if length > longest { Err(wrong()) } else { Ok(own(ip, length)) }
+    let of_word = |word| {
+        let wrong = || format!("PORT {name}: '{word}' is no ADDRESS/LENGTH, such as 192.0.2.1/24");
+        address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
     };
-    Ok(record(name, words.map(address).collect::<Result<_, _>>()?))
+    Ok(record(name, words.map(of_word).collect::<Result<_, _>>()?))
+}
+
+/// An interface's own address, from `ADDRESS/LENGTH`.
+pub(crate) fn address(word: &str) -> Option<InterfaceAddress> {
+    let (ip, length) = word.split_once('/')?;
+    let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
+    let longest = if ip.is_ipv4() { 32 } else { 128 };
+    (length <= longest).then(|| own(ip, length))
 }
 
 fn own(address: IpAddr, length: u8) -> InterfaceAddress {

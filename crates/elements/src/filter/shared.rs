@@ -1,4 +1,5 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
+use super::errands::{Errand, Errands};
 use super::log_file::LogFile;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
@@ -7,14 +8,14 @@ use artery_filter::evaluate::{Compiled, Counters, check, load};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, Limits, SetOption, Syncookies};
-use artery_filter::rule::{Keep, Place, Ruleset};
+use artery_filter::rule::{Keep, Place, Rule, Ruleset};
 use artery_filter::states::Names;
 use artery_filter::syntax::{self, Environment, Site, file_in, parse, read_anchors, unsupported};
-use artery_filter::tables::{TableEntry, Tables};
+use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, ToSocketAddrs as _};
+use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,7 +32,9 @@ pub(crate) struct SharedFilter {
     counted: Mutex<Vec<Counted>>,
     /// Where packets of rules with `log` are written.
     log: Option<LogFile>,
-    control: Mutex<Control>,
+    control: Arc<Mutex<Control>>,
+    /// What workers have done by a thread.
+    errands: Errands,
     /// What each worker counts for the rules that it has.
     counters: Mutex<Vec<Option<Arc<Counters>>>>,
 }
@@ -43,6 +46,16 @@ pub(crate) struct Ruling {
     pub(super) interfaces: Interfaces,
     /// Whether rules change packets in more than their passing.
     pub(super) may_change: bool,
+}
+
+impl Ruling {
+    /// Whether interfaces have the same names and numbers.
+    pub(super) fn names_the_same(&self, other: &Ruling) -> bool {
+        let names = |ruling: &Ruling| {
+            ruling.interfaces.0.iter().map(|record| record.name.clone()).collect::<Vec<_>>()
+        };
+        names(self) == names(other)
+    }
 }
 
 impl Names for Ruling {
@@ -103,7 +116,8 @@ impl SharedFilter {
             ruling: Published::new(domain, latest),
             counted: Mutex::new(vec![Counted::default(); workers]),
             log: around.log,
-            control: Mutex::new(control),
+            control: Arc::new(Mutex::new(control)),
+            errands: Errands::default(),
             counters: Mutex::new(vec![None; workers]),
         }
     }
@@ -169,6 +183,13 @@ impl SharedFilter {
         let mut control = self.control();
         let parsed = texts.iter().map(|(path, text)| control.parse(path, name, text));
         let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
+        let overloads = |rule: &Rule| rule.state.options.overload.is_some();
+        if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {
+            let begun = self.errands.begin(&self.control);
+            begun.map_err(|error| {
+                format!("{name}: can't start the thread that rules with overload need: {error}")
+            })?;
+        }
         let compiled = control.compile(rulesets.concat(), now)?;
         if texts.iter().any(|(path, _)| path.is_empty()) {
             control.take_options();
@@ -190,14 +211,16 @@ impl SharedFilter {
         self.ruling.publish(control.latest.clone());
     }
 
-    /// Puts the address of a source that went too far into the table that an anchor's rules mean. It may be full, which its
-    /// counters say.
-    pub(super) fn overload(&self, address: IpAddr, (anchor, table): (&str, &str), now: Duration) {
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        let entry = TableEntry::new(address, length, false);
-        let tables = &mut self.control().tables;
-        let holder = tables.holder(anchor, table);
-        let _ = tables.add(holder, table, &[entry], now);
+    /// Has something done by a thread; says whether it will be.
+    pub(super) fn send(&self, errand: Errand) -> bool {
+        self.errands.send(errand)
+    }
+
+    /// Has rules follow the addresses of the host's interfaces, which have these names in the order of ports. Call it whenever
+    /// they may be others; says whether it will be done.
+    pub(crate) fn follow_addresses(&self, devices: &Arc<[String]>) -> std::io::Result<bool> {
+        self.errands.begin(&self.control)?;
+        Ok(self.send(Errand::Addresses(devices.clone())))
     }
 }
 
@@ -210,6 +233,17 @@ impl Control {
             self.since = Some(now);
         }
         changes
+    }
+
+    /// Makes rules that speak of interfaces' addresses follow them.
+    pub(super) fn follow_addresses(&self) {
+        self.latest.compiled.follow(&self.interfaces);
+    }
+
+    /// The same for addresses that these interfaces have.
+    pub(super) fn follow(&mut self, interfaces: &Interfaces) {
+        self.interfaces = interfaces.clone();
+        self.follow_addresses();
     }
 
     /// Sets how much is told of the filter's own doings, as `set debug` does.

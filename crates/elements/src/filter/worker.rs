@@ -1,4 +1,5 @@
 //! A packet filter on one worker: its states, and the packets of a batch on their way through it.
+use super::errands::Errand;
 use super::routes::{AskedRoutes, RouterRoutes};
 use super::shared::{Ruling, SharedFilter};
 use artery_engine::Context;
@@ -171,7 +172,8 @@ impl WorkerFilter {
                 (Event::Log(record), Some(log)) => log.log(self.worker, record, now),
                 (Event::Log(_), None) => (),
                 (Event::Overload { address, anchor, table, .. }, _) => {
-                    self.shared.overload(address, (&anchor, &table), now);
+                    // A source that finds no room will go too far again.
+                    self.shared.send(Errand::Overload { address, anchor, table, now });
                 }
             }
         }
@@ -186,13 +188,14 @@ impl WorkerFilter {
 
     /// Takes the place of a filter that knew the same interfaces: has its states, and its rules where `keeps_rules`.
     pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool) {
-        if self.current.interfaces != old.current.interfaces {
+        if !self.current.names_the_same(&old.current) {
             return;
         }
         std::mem::swap(&mut self.filter, &mut old.filter);
-        self.current = old.current.clone();
+        let ours = std::mem::replace(&mut self.current, old.current.clone());
         if keeps_rules {
             self.shared = old.shared.clone();
+            self.shared.control().follow(&ours.interfaces);
         }
         // What the states were made by is not what holds now, or counts in another place.
         let latest = self.shared.ruling_now();

@@ -1,6 +1,8 @@
 //! What the copies of a Veb on several workers share, made of its arguments.
 use super::links::Links;
+use crate::filter::ports;
 use artery_engine::{ArgError, Args, HandlerError};
+use artery_filter::names::InterfaceRecord;
 use artery_lang::args::unquote;
 use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::command::{Command, PortFlag, VlanId, parse, parse_rule};
@@ -20,6 +22,8 @@ pub(super) struct SharedSwitch {
     pub(super) names: Vec<String>,
     /// What this machine calls the interfaces behind them, where they are any.
     pub(super) devices: Vec<String>,
+    /// The same ports for rules of a packet filter.
+    pub(super) interfaces: Vec<InterfaceRecord>,
     /// What IFCONFIG said, until the first copy starts.
     first_words: Vec<String>,
 }
@@ -29,6 +33,7 @@ impl SharedSwitch {
         let config = config(args)?;
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         check_ports(args, names.len())?;
+        let interfaces = interfaces(args, &names);
         let name = config.name.clone();
         let addresses = addresses(args, &name, &names)?;
         let spanning = SpanningSwitch::new(args.domain(), config, &addresses)
@@ -38,6 +43,7 @@ impl SharedSwitch {
             name,
             devices: names.iter().map(|name| args.names().device(name).to_string()).collect(),
             names,
+            interfaces,
             first_words: args.rest("IFCONFIG").iter().map(|text| unquote(text)).collect(),
         };
         for words in &shared.first_words {
@@ -179,7 +185,16 @@ fn reserved(digits: &str) -> Result<u8, ArgError> {
     last.ok_or_else(|| wrong("RESERVED", digits, "is none of 00 to 0f"))
 }
 
-/// `NAME [vport] [detached] [sticky] [FLAG…]`.
+/// Ports as rules know them, with the addresses that PORT arguments say. Those of SPAN arguments come behind.
+fn interfaces(args: &Args<'_>, names: &[String]) -> Vec<InterfaceRecord> {
+    let of_port = |(n, name): (usize, &String)| {
+        let text = args.rest("PORT").get(n).map(|text| unquote(text)).unwrap_or_default();
+        ports::record(name, text.split_whitespace().filter_map(ports::address).collect())
+    };
+    names.iter().enumerate().map(of_port).collect()
+}
+
+/// `NAME [ADDRESS/LENGTH…] [vport] [detached] [sticky] [FLAG…]`.
 fn connect(config: &mut Config, text: &str) -> Result<(), ArgError> {
     let text = unquote(text);
     let mut words = text.split_whitespace();
@@ -197,8 +212,10 @@ fn connect(config: &mut Config, text: &str) -> Result<(), ArgError> {
             ("vport", _) => port.is_vport = true,
             ("sticky", _) => port.is_sticky = true,
             ("detached", _) => port.role = Role::Detached,
+            _ if ports::address(word).is_some() => (),
             _ => {
-                let wants = "is none of vport, detached, sticky, learn, discover, locked and blocknonip; IFCONFIG takes all words";
+                let wants = "is no ADDRESS/LENGTH and none of vport, detached, sticky, learn, discover, locked and blocknonip; \
+                             IFCONFIG takes all words";
                 return Err(wrong("PORT", &text, format!("'{word}' {wants}")));
             }
         }

@@ -1,5 +1,6 @@
 use super::filter::{Filters, FrameFilter};
 use super::handlers::HANDLERS;
+use super::host_addresses::HostAddresses;
 use super::links::Links;
 use super::shared::{SharedSwitch, refused};
 use super::speak::send_all;
@@ -35,7 +36,9 @@ ports. Packets of rules with `log` are added to PFLOG, as pflog(4) shows them, b
 looked for in PFETC if they are in /etc or have no folder.
 
 What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start, and by the
-handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [vport] [detached] [sticky] [FLAG…]`. A `vport` is the
+handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [ADDRESS/LENGTH…] [vport]
+[detached] [sticky] [FLAG…]`. Its addresses are what rules mean by its name, until the host has an interface of that name: then they
+mean what that has, `(NAME)` also what it gets later. A `vport` is the
 host's own door to the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. A `detached`
 port becomes part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they are
 forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
@@ -64,7 +67,7 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
     ports: "1-/1-",
     processing: "h/h",
     args: &[
-        Arg::keyword("PORT", "NAME [vport] [detached] [sticky] [FLAG…]", "", "a port; any number of them"),
+        Arg::keyword("PORT", "NAME [ADDRESS/LENGTH…] [vport] [detached] [sticky] [FLAG…]", "", "a port; any number of them"),
         Arg::keyword("SPAN", "NAME", "", "a port that gets a copy of every frame and takes none; any number of them"),
         Arg::keyword("VNETID", "VLAN", "1", "the VLAN of untagged frames, where the port says nothing else"),
         Arg::keyword("MAXADDR", "addresses", "100", "most addresses that are known"),
@@ -110,6 +113,8 @@ pub(super) struct Veb {
     ports: Arc<Ports>,
     /// The links of all ports, at the first copy.
     links: Option<Links>,
+    /// What the host has at these, at the first copy.
+    addresses: Option<HostAddresses>,
     /// What is to be sent by its first run.
     first_words: Outgoing,
     /// When it next looks after what gets old, and when its filter does.
@@ -129,7 +134,7 @@ impl Veb {
         let rules = match args.already_shared::<SharedFilter>() {
             Some(rules) => rules,
             None => {
-                let rules = frame_filter::shared(args, &shared.name, &shared.names)?;
+                let rules = frame_filter::shared(args, &shared.name, shared.interfaces.clone())?;
                 args.shared(|| rules)
             }
         };
@@ -144,6 +149,7 @@ impl Veb {
             copy: args.copy().0,
             ports: args.resource(),
             links: None,
+            addresses: None,
             first_words: Outgoing::new(),
             next_sweep: Time::ZERO,
             next_filter_sweep: Time::ZERO,
@@ -191,6 +197,34 @@ impl Veb {
         }
         self.shared.set_links(&links, now(cx), &mut self.first_words);
         self.links = Some(links);
+    }
+
+    /// Begins to follow the host's addresses, for rules.
+    fn open_addresses(&mut self, cx: &mut Context<'_>) {
+        match HostAddresses::open(&self.shared.devices) {
+            Ok(addresses) => self.addresses = Some(addresses),
+            Err(error) => self.say_addresses_stay(&error, cx),
+        }
+    }
+
+    fn say_addresses_stay(&self, error: &std::io::Error, cx: &mut Context<'_>) {
+        let name = cx.name().to_string();
+        cx.say(&format!(
+            "{name}: can't follow its ports' addresses: {error}; for rules they stay what PORT says"
+        ));
+    }
+
+    /// Has rules follow the host's addresses.
+    fn follow_addresses(&mut self, cx: &mut Context<'_>) {
+        let Some(mut addresses) = self.addresses.take() else { return };
+        let Ok(filter) = self.filter() else { return };
+        match addresses.follow(filter.shared()) {
+            Ok(()) => {
+                cx.watch(addresses.file(), Interest::Readable);
+                self.addresses = Some(addresses);
+            }
+            Err(error) => self.say_addresses_stay(&error, cx),
+        }
     }
 
     /// Looks for what became of links.
@@ -301,6 +335,7 @@ impl Element for Veb {
         cx.wake_at(self.next_sweep);
         if self.copy == 0 {
             self.open_links(cx);
+            self.open_addresses(cx);
             cx.schedule();
         }
         Ok(())
@@ -337,6 +372,7 @@ impl Element for Veb {
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let mut outgoing = std::mem::take(&mut self.first_words);
         self.follow_links(&mut outgoing, cx);
+        self.follow_addresses(cx);
         self.shared.spanning.tick(now(cx), &mut outgoing);
         if cx.now() >= self.next_sweep {
             self.sweep(cx);

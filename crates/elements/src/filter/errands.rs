@@ -1,0 +1,85 @@
+//! What a filter's worker has done by a thread, so that it waits for nobody who changes rules: sources that went too far come
+//! into tables, and rules follow the addresses of the host's interfaces.
+use super::ports;
+use super::shared::Control;
+use artery_device::{Interface, host_addresses};
+use artery_filter::names::InterfaceAddress;
+use artery_filter::tables::TableEntry;
+use std::io;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Errands that may wait to be done.
+const MOST_WAITING: usize = 4096;
+
+/// What is to be done.
+pub(super) enum Errand {
+    /// A source belongs into the table that the rules of an anchor call so.
+    Overload { address: IpAddr, anchor: Arc<str>, table: Arc<str>, now: Duration },
+    /// The host's addresses may be others, of interfaces by the names that the host has for them, in the order of ports.
+    Addresses(Arc<[String]>),
+}
+
+/// The way to the thread, which ends with it.
+#[derive(Default)]
+pub(super) struct Errands(OnceLock<SyncSender<Errand>>);
+
+impl Errands {
+    /// Has errands done from now on.
+    pub(super) fn begin(&self, control: &Arc<Mutex<Control>>) -> io::Result<()> {
+        if self.0.get().is_some() {
+            return Ok(());
+        }
+        let (errands, taken) = sync_channel(MOST_WAITING);
+        let control = control.clone();
+        std::thread::Builder::new().name("pf-errands".into()).spawn(move || do_all(&taken, &control))?;
+        // If another one began at the same time, that one does as well, and this one ends.
+        let _ = self.0.set(errands);
+        Ok(())
+    }
+
+    /// Has something done. Says whether it will be: not if too much waits, or nobody began.
+    pub(super) fn send(&self, errand: Errand) -> bool {
+        self.0.get().is_some_and(|errands| errands.try_send(errand).is_ok())
+    }
+}
+
+/// Does what comes until no more can come.
+fn do_all(taken: &Receiver<Errand>, control: &Mutex<Control>) {
+    for errand in taken {
+        let control = || control.lock().unwrap_or_else(PoisonError::into_inner);
+        match errand {
+            Errand::Overload { address, anchor, table, now } => {
+                add(control(), address, (&anchor, &table), now)
+            }
+            Errand::Addresses(devices) => follow(control, &devices),
+        }
+    }
+}
+
+/// Puts an address into a table. It may be full, which its counters say.
+fn add(mut control: MutexGuard<'_, Control>, address: IpAddr, (anchor, table): (&str, &str), now: Duration) {
+    let length = if address.is_ipv4() { 32 } else { 128 };
+    let entry = TableEntry::new(address, length, false);
+    let holder = control.tables.holder(anchor, table);
+    let _ = control.tables.add(holder, table, &[entry], now);
+}
+
+/// Makes rules follow what the host's interfaces have now. One that is not there keeps what was said of it.
+fn follow<'c>(control: impl Fn() -> MutexGuard<'c, Control>, devices: &[String]) {
+    // The kernel is asked before anybody has to wait.
+    let Ok(all) = host_addresses() else { return };
+    let indexes: Vec<_> =
+        devices.iter().map(|name| Interface::find(name).ok().map(|interface| interface.index)).collect();
+    let mut control = control();
+    let records = control.interfaces.0.iter_mut().skip(usize::from(ports::FIRST) + 1);
+    for (record, index) in records.zip(indexes).filter_map(|(record, index)| Some((record, index?))) {
+        let own = all.iter().filter(|address| address.index == index);
+        let known =
+            own.map(|own| InterfaceAddress { address: own.address, length: own.length, peer: own.peer });
+        record.addresses = known.collect();
+    }
+    control.follow_addresses();
+}
