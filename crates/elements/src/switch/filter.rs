@@ -26,7 +26,7 @@ pub struct Passage<'a> {
     pub from: u16,
     /// Whether it is leaving, and the filter was asked when it came.
     pub was_asked: bool,
-    /// The mark that rules of the port gave it.
+    /// The mark that rules of the port gave it, if this was not said where the filter was asked before.
     pub mark: Option<&'a str>,
 }
 

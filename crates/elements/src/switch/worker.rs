@@ -5,8 +5,8 @@ use super::tag;
 use artery_engine::{Batch, Context, DropReason, Packet};
 use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::counts::Counts;
-use artery_table::switch::decide::{self, Cause, Change, Entered, Many, Notes, Stop, Way};
-use artery_table::switch::{Direction, Entry, Learned, MacKey, MacTable, Sight, Switch, View, seconds};
+use artery_table::switch::decide::{self, Cause, Change, Entered, Leaving, Many, Notes, Stop, Way};
+use artery_table::switch::{Direction, Entry, Learned, MacKey, MacTable, Mark, Sight, Switch, View, seconds};
 use std::time::Duration;
 
 /// No port: the frame is looked at one by one.
@@ -169,7 +169,7 @@ impl Batches<'_> {
         };
         let key = decide::learns(self.view, &sight, &entered);
         if entered.is_filtered
-            && !self.pass_marked(&mut frame, Spot::Port(self.port), Direction::In, &entered, cx)
+            && !self.passes(&mut frame, (Spot::Port(self.port), Direction::In), &entered, None, cx)
         {
             return self.drop(frame, self.port, Cause::Filter, cx);
         }
@@ -197,33 +197,38 @@ impl Batches<'_> {
             Ok(Way::Many(many)) => return self.flood(frame, entered, many, cx),
             Err(cause) => return self.drop(frame, self.port, cause, cx),
         };
-        let change = match decide::leave(self.view, &sight, entered, to, None) {
-            Ok(change) => change,
+        let leaving = match decide::leave(self.view, &sight, entered, to, None) {
+            Ok(leaving) => leaving,
             Err(cause) => return self.drop(frame, to, cause, cx),
         };
-        if self.passes_out(&mut frame, to, entered, cx) {
-            return self.leave(frame, to, change, cx);
-        }
-        self.drop(frame, to, Cause::Filter, cx);
-    }
-
-    /// Whether the packet filter lets a frame leave by a port.
-    fn passes_out(&mut self, frame: &mut Packet, to: u16, entered: &Entered, cx: &mut Context<'_>) -> bool {
         let is_filtered = decide::is_filtered_out(self.view, entered, to);
-        !is_filtered || self.pass_marked(frame, Spot::Port(to), Direction::Out, entered, cx)
+        self.leave_if_passed(frame, (to, leaving), entered, is_filtered, cx);
     }
 
     /// Sends a frame, or a copy, that goes to many.
     fn leave_as_one(
         &mut self,
-        mut frame: Packet,
-        (to, change): (u16, Change),
+        frame: Packet,
+        (to, leaving): (u16, Leaving),
         entered: &Entered,
         cx: &mut Context<'_>,
     ) {
         let is_filtered = decide::is_filtered_out_as_one(self.view, entered, to);
-        match !is_filtered || self.pass_marked(&mut frame, Spot::Port(to), Direction::Out, entered, cx) {
-            true => self.leave(frame, to, change, cx),
+        self.leave_if_passed(frame, (to, leaving), entered, is_filtered, cx);
+    }
+
+    /// Sends a frame by a port, if the packet filter lets it where it is asked.
+    fn leave_if_passed(
+        &mut self,
+        mut frame: Packet,
+        (to, leaving): (u16, Leaving),
+        entered: &Entered,
+        is_filtered: bool,
+        cx: &mut Context<'_>,
+    ) {
+        let (at, mark) = ((Spot::Port(to), Direction::Out), leaving.mark.as_ref());
+        match !is_filtered || self.passes(&mut frame, at, entered, mark, cx) {
+            true => self.leave(frame, to, leaving.change, cx),
             false => self.drop(frame, to, Cause::Filter, cx),
         }
     }
@@ -234,15 +239,15 @@ impl Batches<'_> {
             return self.drop(frame, self.port, Cause::Storm, cx);
         }
         let is_filtered = entered.is_filtered && self.view.has_filter();
-        if is_filtered && !self.pass_marked(&mut frame, Spot::Switch, Direction::Out, entered, cx) {
+        if is_filtered && !self.passes(&mut frame, (Spot::Switch, Direction::Out), entered, None, cx) {
             return self.drop(frame, self.port, Cause::Filter, cx);
         }
-        let mut last: Option<(u16, Change)> = None;
+        let mut last: Option<(u16, Leaving)> = None;
         for to in 0..self.view.len() as u16 {
             let Some(sight) = Sight::new(frame.data()) else { continue };
             match decide::leave(self.view, &sight, entered, to, Some(many)) {
-                Ok(change) => {
-                    if let Some(target) = last.replace((to, change))
+                Ok(leaving) => {
+                    if let Some(target) = last.replace((to, leaving))
                         && let Some(copy) = cx.duplicate(&frame)
                     {
                         self.leave_as_one(copy, target, entered, cx);
@@ -310,17 +315,20 @@ impl Batches<'_> {
         }
     }
 
-    fn pass_marked(
+    /// Whether the packet filter lets a frame pass; `mark` is what rules gave it just now.
+    fn passes(
         &mut self,
         frame: &mut Packet,
-        spot: Spot,
-        direction: Direction,
+        (spot, direction): (Spot, Direction),
         entered: &Entered,
+        mark: Option<&Mark>,
         cx: &mut Context<'_>,
     ) -> bool {
         let was_asked = direction == Direction::Out && entered.is_filtered;
         let plain = Passage::plain(self.view, spot, direction, self.port);
-        let passage = Passage { was_asked, mark: entered.mark.as_deref(), ..plain };
+        // The filter knows the mark that a frame had where it was asked before, and may have changed it there.
+        let mark = mark.or(entered.mark.as_ref().filter(|_| !was_asked));
+        let passage = Passage { was_asked, mark: mark.map(|mark| &**mark), ..plain };
         self.filter.as_mut().is_none_or(|filter| filter.test(frame, &passage, cx))
     }
 

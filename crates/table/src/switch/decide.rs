@@ -218,7 +218,7 @@ pub fn enter(
         let entry = source(MacKey::new(sight.source, place.vlan)).filter(|_| sight.has_source());
         entry.filter(|entry| entry.port() == port).ok_or(Cause::Locked)?;
     }
-    let mark = of.rules(Direction::In).pass(sight, is_tagged, None).map_err(|()| Cause::Rule)?;
+    let mark = of.rules(Direction::In).pass(sight, is_tagged).map_err(|()| Cause::Rule)?;
     if of.state == PortState::Discarding {
         return Err(Cause::Blocked);
     }
@@ -258,14 +258,23 @@ pub fn way(
     Ok(entry.map_or(Way::Many(Many::Unknown), |entry| Way::One(entry.port())))
 }
 
-/// Whether a frame may leave by a port, and what is done to it then.
+/// How a frame leaves by a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// What becomes of its tag.
+    pub change: Change,
+    /// The mark that rules gave it there, in the place of any that it had.
+    pub mark: Option<Mark>,
+}
+
+/// Whether a frame may leave by a port, and how.
 pub fn leave(
     view: &View,
     sight: &Sight<'_>,
     entered: &Entered,
     to: u16,
     many: Option<Many>,
-) -> Result<Change, Cause> {
+) -> Result<Leaving, Cause> {
     let ports = &view.ports;
     let (Some(from), Some(of)) = (ports.get(usize::from(entered.port)), ports.get(usize::from(to))) else {
         return Err(Cause::Detached);
@@ -292,8 +301,8 @@ pub fn leave(
     if of.blocks_non_ip && !sight.is_ip(entered.is_tagged()) {
         return Err(Cause::NonIp);
     }
-    of.rules(Direction::Out).pass(sight, entered.is_tagged(), None).map_err(|()| Cause::Rule)?;
-    Ok(change)
+    let mark = of.rules(Direction::Out).pass(sight, entered.is_tagged());
+    Ok(Leaving { change, mark: mark.map_err(|()| Cause::Rule)? })
 }
 
 /// What a port makes of the tag of a frame: it is taken off where the VLAN is the port's own.
@@ -333,7 +342,7 @@ pub struct Decision {
     /// Where it goes.
     pub way: Option<Result<Way, Cause>>,
     /// What becomes of it at each port that it would go to.
-    pub targets: Vec<(u16, Result<Change, Cause>)>,
+    pub targets: Vec<(u16, Result<Leaving, Cause>)>,
 }
 
 /// What would become of a frame that came by a port; `find` finds what is known of an address, and that isn't too old.

@@ -96,12 +96,17 @@ impl Switch {
         };
         for (to, outcome) in &decision.targets {
             let _ = match outcome {
-                Ok(change) => {
+                Ok(leaving) => {
                     let (leaves, many) = (name(*to), matches!(decision.way, Some(Ok(Way::Many(_)))));
                     let asks = if many { is_filtered_out_as_one } else { is_filtered_out };
                     let is_asked = asks(view, entered, *to);
                     let filter = if is_asked { ", if the packet filter lets it" } else { "" };
-                    writeln!(text, "leaves by {leaves}{}{filter}", changed(*change))
+                    let mark = leaving
+                        .mark
+                        .as_ref()
+                        .map(|mark| format!(", marked {mark} by a rule"))
+                        .unwrap_or_default();
+                    writeln!(text, "leaves by {leaves}{}{mark}{filter}", changed(leaving.change))
                 }
                 Err(cause) => writeln!(text, "not by {}: {}", name(*to), said(cause.sentence())),
             };

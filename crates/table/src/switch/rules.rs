@@ -53,14 +53,9 @@ impl Rules {
         self.0.is_empty()
     }
 
-    /// Whether a frame may pass, and the mark that it has then.
-    pub(super) fn pass(
-        &self,
-        sight: &Sight<'_>,
-        is_tagged: bool,
-        mark: Option<Mark>,
-    ) -> Result<Option<Mark>, ()> {
-        let mut mark = mark;
+    /// Whether a frame may pass, and the mark that they give it.
+    pub(super) fn pass(&self, sight: &Sight<'_>, is_tagged: bool) -> Result<Option<Mark>, ()> {
+        let mut mark = None;
         for test in self.0.iter().filter(|test| test.is_met(sight, is_tagged)) {
             mark = test.mark.clone().or(mark);
             match test.action {
@@ -118,7 +113,7 @@ mod tests {
         Rules::new(&lines.iter().map(rule).collect::<Vec<_>>(), direction)
     }
     fn ask(rules: &Rules, bytes: &[u8]) -> Result<Option<String>, ()> {
-        rules.pass(&Sight::new(bytes).unwrap(), false, None).map(|mark| mark.map(|mark| mark.to_string()))
+        rules.pass(&Sight::new(bytes).unwrap(), false).map(|mark| mark.map(|mark| mark.to_string()))
     }
 
     #[test]

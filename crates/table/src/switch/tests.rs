@@ -2,7 +2,7 @@
 mod told;
 
 use super::command::{StormKind, parse};
-use super::decide::{Cause, Change, Decision, Many, Notes, Stop, Way, decide};
+use super::decide::{Cause, Change, Decision, Leaving, Many, Notes, Stop, Way, decide};
 use super::*;
 use crate::synthetic::Random;
 use artery_rcu::Reader;
@@ -63,7 +63,7 @@ impl Lab {
     /// Where a frame goes and how it leaves.
     fn leaves(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Change)> {
         let targets = self.ask(port, bytes, 0).targets;
-        targets.into_iter().filter_map(|(to, outcome)| Some((to, outcome.ok()?))).collect()
+        targets.into_iter().filter_map(|(to, outcome)| Some((to, outcome.ok()?.change))).collect()
     }
     fn ports(&mut self, port: u16, bytes: &[u8]) -> Vec<u16> {
         self.leaves(port, bytes).into_iter().map(|(to, _)| to).collect()
@@ -372,6 +372,9 @@ fn rules_decide_in_their_order_for_each_way_and_mark_for_the_filter() {
     let entered = decision.entered.unwrap();
     assert_eq!((entered.mark.as_deref(), entered.is_filtered), (Some("lab"), true));
     assert_eq!(decision.targets[2], (2, Err(Cause::Rule)));
+    lab.tell("rule match out on p1 tag hall").unwrap();
+    let targets = lab.ask(0, &plain(B, A), 0).targets;
+    assert_eq!(targets[1].1.as_ref().unwrap().mark.as_deref(), Some("hall"));
     let arp = ether(B, A).raw(EtherType::ARP, [0; 28]).bytes();
     assert!(!lab.ask(0, &arp, 0).entered.unwrap().is_filtered);
     lab.tell("tagged p0 9").unwrap();
@@ -476,7 +479,7 @@ fn what_is_decided_quickly_is_what_is_decided() {
             quickly += 1;
             let decision = decide(view, port, &Sight::new(&bytes).unwrap(), find);
             let said = format!("seed {seed}: {to} and {decision:?}");
-            assert_eq!(decision.targets, [(to, Ok(Change::Keep))], "{said}");
+            assert_eq!(decision.targets, [(to, Ok(Leaving { change: Change::Keep, mark: None }))], "{said}");
             assert_eq!((source.port(), decision.copies.len()), (port, 0), "{said}");
             assert!(decision.learns.is_some() && decision.way == Some(Ok(Way::One(to))), "{said}");
         }

@@ -35,6 +35,20 @@ fn rules_may_ask_by_which_port_a_frame_came() {
 }
 
 #[test]
+fn marks_of_rules_where_a_frame_leaves_are_tags_there_and_others_stay_unless_rules_change_them() {
+    let rules = "block out on em1 tagged left\nblock out on em2 tagged changed\n\
+                 pass in on em0 proto udp from port 9 tag changed";
+    let mut bench = bench(rules);
+    for words in ["rule match in on em0 tag came", "rule match out on em1 tag left"] {
+        bench.write("ifconfig", words).unwrap();
+    }
+    assert!(!passes(&mut bench, 0, 1, 1) && passes(&mut bench, 0, 2, 1));
+    assert!(!passes(&mut bench, 0, 2, 9), "the rule's tag has taken the place of the port's mark");
+    bench.write("pf_load", "\nblock out on em2 tagged came\n").unwrap();
+    assert!(!passes(&mut bench, 0, 2, 2) && passes(&mut bench, 1, 2, 2));
+}
+
+#[test]
 fn states_that_are_over_end_as_fast_as_a_flood_makes_them() {
     let mut bench = bench("set timeout { udp.first 1 udp.single 1 }\npass in on em0");
     assert!((0..20_000).all(|port| passes(&mut bench, 0, 1, port)));
