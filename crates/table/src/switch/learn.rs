@@ -127,6 +127,16 @@ struct Mover {
     moves: u32,
 }
 
+/// An address that may go when room is needed.
+struct Victim {
+    /// Less for those that go first: 0 where a port has more than all others, 1 for one that was not seen lately, and then by
+    /// how many its port has.
+    crowd: u32,
+    seen: u32,
+    port: u16,
+    key: MacKey,
+}
+
 /// See the module.
 pub(super) struct Learner {
     table: Arc<MacTable>,
@@ -143,6 +153,8 @@ pub(super) struct Learner {
     /// The next bucket to be swept, and the one that the next old entry is looked for from.
     swept: u32,
     hunted: u32,
+    /// Addresses that go when room is needed, the last one first, unless they have been seen since.
+    victims: Vec<Victim>,
 }
 
 impl Learner {
@@ -161,6 +173,7 @@ impl Learner {
             taken_until: Duration::ZERO,
             swept: 0,
             hunted: 0,
+            victims: Vec::new(),
         })
     }
 
@@ -311,34 +324,53 @@ impl Learner {
         is_allowed
     }
 
-    /// Removes the oldest of some addresses that were learned, and says whether there was one. Of those that were all seen
-    /// lately one at the port that has most goes, so that who floods by one port pushes out nobody at others.
+    /// Removes an address that was learned, and says whether there was one: at a port that has more than all others, so that who
+    /// floods by one port pushes out nobody at others, however silent; or else an old one, or one of those that have most.
     fn evict(&mut self, now: u32) -> bool {
-        let crowd = |entry: Entry| match now.wrapping_sub(entry.seen()) {
-            LATELY..=OVERDUE => 0,
-            _ => u32::MAX - self.of_port[usize::from(entry.port())],
+        for _ in 0..2 {
+            while let Some(victim) = self.victims.pop() {
+                let entry = self.find(victim.key).filter(|entry| !entry.is_static());
+                if let Some(entry) =
+                    entry.filter(|entry| (entry.port(), entry.seen()) == (victim.port, victim.seen))
+                {
+                    self.forget(entry);
+                    return true;
+                }
+            }
+            self.hunt(now);
+        }
+        false
+    }
+
+    /// Looks for addresses that may go next, more than one at a time: each look goes through lines of the table that known
+    /// traffic has no use for.
+    fn hunt(&mut self, now: u32) {
+        let crowd = |entry: Entry| {
+            let of_port = self.of_port[usize::from(entry.port())];
+            match now.wrapping_sub(entry.seen()) {
+                _ if of_port > self.count / 2 => 0,
+                LATELY..=OVERDUE => 1,
+                _ => u32::MAX - of_port,
+            }
         };
-        let mut first: Option<(u32, u32, Entry)> = None;
-        let mut compared = 0;
         for passed in 0..self.table.buckets() {
-            for (_, entry) in self.table.entries(self.hunted..self.hunted + 1) {
+            for (key, entry) in self.table.entries(self.hunted..self.hunted + 1) {
                 if !entry.is_static() {
-                    compared += 1;
-                    let (crowd, seen) = (crowd(entry), entry.seen());
-                    first = first
-                        .filter(|first| (first.0, first.1) <= (crowd, seen))
-                        .or(Some((crowd, seen, entry)));
+                    let (port, seen) = (entry.port(), entry.seen());
+                    self.victims.push(Victim { crowd: crowd(entry), seen, port, key });
                 }
             }
             self.hunted = (self.hunted + 1) % self.table.buckets();
+            let compared = self.victims.len();
             if compared >= COMPARED || (passed >= HUNT && compared > 0) {
                 break;
             }
         }
-        first.is_some_and(|(_, _, entry)| {
-            self.forget(entry);
-            true
-        })
+        self.victims.sort_unstable_by_key(|victim| (victim.crowd, victim.seen));
+        let alike = self.victims.iter().take_while(|victim| victim.crowd == self.victims[0].crowd).count();
+        // Of those that are alike the older half goes, the oldest first.
+        self.victims.truncate(alike.div_ceil(2));
+        self.victims.reverse();
     }
 
     fn count_in(&mut self, port: u16) {

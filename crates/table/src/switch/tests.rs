@@ -154,9 +154,20 @@ fn who_floods_by_one_port_evicts_nobody_at_others() {
     (0..100).for_each(|n| assert_eq!(lab.learn(&address(1, n), 1, 1, 5), Learned::New));
     (0..5000).for_each(|n| assert_eq!(lab.learn(&address(2, n), 1, 2, 6), Learned::New));
     assert!((0..100).all(|n| lab.learn(&address(1, n), 1, 1, 6) == Learned::Known));
-    // Who was not seen for long goes first.
     (0..5000).for_each(|n| assert_eq!(lab.learn(&address(2, n + 5000), 1, 2, 60), Learned::New));
-    assert!((0..100).any(|n| lab.learn(&address(1, n), 1, 1, 60) == Learned::New));
+    assert!(
+        (0..100).all(|n| lab.learn(&address(1, n), 1, 1, 60) == Learned::Known),
+        "however silent they were"
+    );
+    // Where no port has more than all others, who was not seen for long goes first.
+    lab.tell("flushall").unwrap();
+    for (port, now) in [(0, 70), (1, 100), (2, 100)] {
+        (0..133).for_each(|n| assert_eq!(lab.learn(&address(port, n), 1, port, now), Learned::New));
+    }
+    (0..60).for_each(|n| assert_eq!(lab.learn(&address(1, n + 500), 1, 1, 101), Learned::New));
+    assert!(
+        (1..3).all(|port| (0..133).all(|n| lab.learn(&address(port, n), 1, port, 101) == Learned::Known))
+    );
 }
 
 #[test]
