@@ -5,7 +5,7 @@ use artery_engine::{ArgError, Args, HandlerError};
 use artery_filter::names::InterfaceRecord;
 use artery_lang::args::unquote;
 use artery_table::stp::{Outgoing, SpanningSwitch};
-use artery_table::switch::command::{Command, PortFlag, VlanId, parse, parse_rule};
+use artery_table::switch::command::{Command, PortFlag, TIMEOUTS, VlanId, parse, parse_rule};
 use artery_table::switch::{Config, MOST_ENTRIES, Port, Role, Switch};
 use artery_wire::EtherAddr;
 use std::fmt::Display;
@@ -172,7 +172,11 @@ fn limit(args: &Args<'_>, config: &mut Config) -> Result<(), ArgError> {
     }
     limits.timeout = match args.read::<u32>("TIMEOUT")? {
         0 => u32::MAX,
-        seconds => seconds,
+        seconds if TIMEOUTS.contains(&seconds) => seconds,
+        wrong_one => {
+            let wants = format!("is neither 0, for never, nor one of {} to {}", TIMEOUTS.start(), TIMEOUTS.end());
+            return Err(wrong("TIMEOUT", &wrong_one.to_string(), wants));
+        }
     };
     (limits.evicts, limits.damping) = (args.read("EVICT")?, args.read("DAMPING")?);
     Ok(())

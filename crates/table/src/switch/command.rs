@@ -18,8 +18,8 @@ pub use vlan::{VlanId, VlanSet};
 use artery_wire::EtherAddr;
 use std::fmt;
 
-/// Most addresses that `maxaddr` allows.
-pub const MOST_ADDRESSES: u32 = 4096;
+/// Most addresses that `maxaddr` allows; veb(4) allows 4096.
+pub const MOST_ADDRESSES: u32 = super::MOST_ENTRIES;
 /// Seconds that `timeout` allows, besides 0, which means that addresses never get too old.
 pub const TIMEOUTS: std::ops::RangeInclusive<u32> = 8..=3600;
 /// Groups of ports that `protected` knows.

@@ -560,6 +560,7 @@ fn what_can_not_be_is_refused_with_the_remedy() {
         ("PORT em0, SPAN em1", "1 inputs and 1 outputs are connected; 2 ports need as many outputs"),
         ("VNETID 4095", "is none of 1 to 4094"),
         ("MAXADDR 0", "is none of 1 to"),
+        ("TIMEOUT 7", "is neither 0, for never, nor one of 8 to 3600"),
         ("RESERVED 10", "is none of 00 to 0f"),
         ("IFCONFIG \"protected em7 1\"", "em7 is not connected"),
         ("IFCONFIG \"lern em7\"", "did you mean 'learn'"),

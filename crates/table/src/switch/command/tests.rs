@@ -53,8 +53,8 @@ fn each_command_is_printed_in_its_canonical_words() {
 #[test]
 fn numbers_are_held_to_their_bounds() {
     let bounds: [(&str, &[u32], &[u32]); 13] = [
-        ("maxaddr", &[1, 4096], &[0, 4097]),
-        ("ifmaxaddr em0", &[1, 4096], &[0, 4097]),
+        ("maxaddr", &[1, MOST_ADDRESSES], &[0, MOST_ADDRESSES + 1]),
+        ("ifmaxaddr em0", &[1, MOST_ADDRESSES], &[0, MOST_ADDRESSES + 1]),
         ("timeout", &[0, 8, 3600], &[1, 7, 3601]),
         ("vnetid", &[1, 4094], &[0, 4095]),
         ("untagged em0", &[1, 4094], &[0, 4095]),
@@ -87,7 +87,7 @@ fn what_is_wrong_is_named_with_the_remedy() {
         ("lern em0", "'lern' is no command of a switch; did you mean 'learn'?"),
         ("-discovr em0", "'-discovr' is no command of a switch; did you mean 'discover'?"),
         ("inet", "'inet' is no command of a switch"),
-        ("maxaddr many", "'maxaddr many': not 'many', but a number from 1 to 4096, as in 'maxaddr 100'"),
+        ("maxaddr many", "'maxaddr many': not 'many', but a number from 1 to 4194304, as in 'maxaddr 100'"),
         (
             "spanpriority 100",
             "'spanpriority 100': not '100', but a number from 0 to 61440 that 4096 divides, as in 'spanpriority 32768'",
