@@ -188,7 +188,7 @@ impl Batches<'_> {
     }
 
     /// Sends a frame that was taken in where it goes.
-    fn go(&mut self, mut frame: Packet, entered: &Entered, cx: &mut Context<'_>) {
+    fn go(&mut self, frame: Packet, entered: &Entered, cx: &mut Context<'_>) {
         let Some(sight) = Sight::new(frame.data()) else {
             return self.drop(frame, self.port, Cause::TooShort, cx);
         };

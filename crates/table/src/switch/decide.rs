@@ -3,7 +3,7 @@
 //! A frame [enters](enter), [goes somewhere](way), and [leaves](leave) by one port or many; a packet filter is asked
 //! between these. [`Notes::quick`] is the same for frames that meet nothing but the table, and leaves all others alone.
 //! Whoever asks what would become of a frame calls [`decide`].
-use super::command::Untagged;
+use super::command::{Priority, Untagged};
 use super::config::{PortState, Role};
 use super::mac::{Entry, MacKey, MacTable};
 use super::rules::{Direction, Mark};
@@ -297,7 +297,8 @@ pub fn leave(
     if many == Some(Many::Unknown) && !of.discovers {
         return Err(Cause::NotDiscovered);
     }
-    let change = change(view, of.vlan(), of.tagged.contains(entered.place.vlan), entered.place)?;
+    let priority = || priority(view, sight, entered.place);
+    let change = change(priority, of.vlan(), of.tagged.contains(entered.place.vlan), entered.place)?;
     if of.blocks_non_ip && !sight.is_ip(entered.is_tagged()) {
         return Err(Cause::NonIp);
     }
@@ -305,15 +306,40 @@ pub fn leave(
     Ok(Leaving { change, mark: mark.map_err(|()| Cause::Rule)? })
 }
 
+/// The priority that a frame leaves with, if it leaves with a tag (`rxprio`, `txprio`).
+fn priority(view: &View, sight: &Sight<'_>, place: Place) -> u16 {
+    let of_payload = || sight.precedence(place.tag.is_some());
+    let (comes, leaves) = view.priorities;
+    let own = || match comes {
+        Priority::Fixed(priority) => priority,
+        Priority::Payload => of_payload(),
+        Priority::Packet | Priority::Outer => place.tag.map_or(0, |tag| (tag >> 13) as u8),
+    };
+    let priority = match leaves {
+        Priority::Fixed(priority) => priority,
+        Priority::Payload => of_payload(),
+        Priority::Packet | Priority::Outer => own(),
+    };
+    u16::from(priority & 7)
+}
+
 /// What a port makes of the tag of a frame: it is taken off where the VLAN is the port's own.
-fn change(view: &View, own: Option<u16>, has_tag: bool, place: Place) -> Result<Change, Cause> {
+fn change(
+    priority: impl FnOnce() -> u16,
+    own: Option<u16>,
+    has_tag: bool,
+    place: Place,
+) -> Result<Change, Cause> {
     match place.tag {
         None if own == Some(place.vlan) => Ok(Change::Keep),
         Some(_) if own == Some(place.vlan) => Ok(Change::Untag),
         _ if !has_tag => Err(Cause::Vlan),
-        None => Ok(Change::Tag(view.priority | place.vlan)),
-        Some(tag) if tag & 0xfff == place.vlan => Ok(Change::Keep),
-        Some(tag) => Ok(Change::Retag(tag & 0xf000 | place.vlan)),
+        None => Ok(Change::Tag(priority() << 13 | place.vlan)),
+        Some(tag) => {
+            // That it may be dropped first (DEI) stays.
+            let new = priority() << 13 | tag & 0x1000 | place.vlan;
+            Ok(if new == tag { Change::Keep } else { Change::Retag(new) })
+        }
     }
 }
 

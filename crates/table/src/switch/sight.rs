@@ -86,6 +86,16 @@ impl<'a> Sight<'a> {
         }
     }
 
+    /// The priority that a header of IPv4 or IPv6 asks for: the first three bits of its type of service (RFC 791) or traffic
+    /// class (RFC 8200); otherwise 0.
+    pub(super) fn precedence(&self, is_tagged: bool) -> u8 {
+        match self.carried(is_tagged) {
+            (EtherType::IPV4, [_, tos, ..]) => tos >> 5,
+            (EtherType::IPV6, [first, ..]) => (first & 0xf) >> 1,
+            _ => 0,
+        }
+    }
+
     /// Whether it carries IPv4, IPv6, ARP or RARP.
     pub fn is_ip(&self, is_tagged: bool) -> bool {
         [EtherType::IPV4, EtherType::IPV6, EtherType::ARP, RARP].contains(&self.carried(is_tagged).0)

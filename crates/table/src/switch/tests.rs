@@ -6,7 +6,7 @@ use super::decide::{Cause, Change, Decision, Leaving, Many, Notes, Stop, Way, de
 use super::*;
 use crate::synthetic::Random;
 use artery_rcu::Reader;
-use artery_wire::build::ether;
+use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{EtherAddr, EtherType};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -164,10 +164,11 @@ fn who_floods_by_one_port_evicts_nobody_at_others() {
     for (port, now) in [(0, 70), (1, 100), (2, 100)] {
         (0..133).for_each(|n| assert_eq!(lab.learn(&address(port, n), 1, port, now), Learned::New));
     }
-    (0..60).for_each(|n| assert_eq!(lab.learn(&address(1, n + 500), 1, 1, 101), Learned::New));
-    assert!(
-        (1..3).all(|port| (0..133).all(|n| lab.learn(&address(port, n), 1, port, 101) == Learned::Known))
-    );
+    (0..20).for_each(|n| assert_eq!(lab.learn(&address(1, n + 500), 1, 1, 101), Learned::New));
+    // Some are looked at, among which there may be none that was silent: that is rare.
+    let is_known = |port, n| lab.learn(&address(port, n), 1, port, 101) == Learned::Known;
+    let lost: usize = (1..3).map(|port| (0..133).filter(|n| !is_known(port, *n)).count()).sum();
+    assert!(lost < 4, "{lost} that were not silent");
 }
 
 #[test]
@@ -310,6 +311,9 @@ fn tags_come_and_go_as_ports_want_them() {
     assert_eq!(lab.leaves(1, &tagged(all, A, 5)), []);
     lab.tell("txprio 3").unwrap();
     assert_eq!(lab.leaves(0, &plain(all, A))[0], (1, Change::Tag(0x6007)));
+    let mut first_to_drop = tagged(all, A, 7);
+    first_to_drop[14] |= 0x30;
+    assert_eq!(lab.leaves(1, &first_to_drop)[2], (3, Change::Retag(0x7007)));
     for (port, frame) in [(1, tagged(all, A, 9)), (0, tagged(all, A, 7)), (1, tagged(all, A, 4095))] {
         assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
     }
@@ -318,6 +322,31 @@ fn tags_come_and_go_as_ports_want_them() {
     }
     lab.tell("-untagged p0").unwrap();
     assert_eq!(lab.why(0, &plain(all, A)), Some(Cause::Vlan));
+}
+
+#[test]
+fn priorities_come_from_tags_or_headers_and_go_into_tags() {
+    let mut lab = Lab::of(3, &["tagged p1 7", "tagged p2 7", "untagged p0 7"]);
+    let all = "ff:ff:ff:ff:ff:ff";
+    let four = |tos| ether(all, A).ip4(ip4().tos(tos).udp(1, 2)).bytes();
+    let mut six = ether(all, A).ip6(ip6().udp(1, 2)).bytes();
+    six[14] |= 0xa;
+    let mut within = ether(all, A).vlan(7).ip4(ip4().tos(0xc0).udp(1, 2)).bytes();
+    within[14] |= 0x20;
+    let leaves = |lab: &mut Lab, port, frame: &[u8]| lab.leaves(port, frame).pop().unwrap().1;
+    for (words, of_four, of_six, of_tagged) in [
+        ("txprio packet rxprio outer", Change::Tag(7), Change::Tag(7), Change::Keep),
+        ("txprio packet rxprio 4", Change::Tag(0x8007), Change::Tag(0x8007), Change::Retag(0x8007)),
+        ("txprio packet rxprio payload", Change::Tag(0xe007), Change::Tag(0xa007), Change::Retag(0xc007)),
+        ("txprio payload rxprio 1", Change::Tag(0xe007), Change::Tag(0xa007), Change::Retag(0xc007)),
+        ("txprio 0 rxprio payload", Change::Tag(7), Change::Tag(7), Change::Retag(7)),
+    ] {
+        lab.tell(words).unwrap();
+        assert_eq!(leaves(&mut lab, 0, &four(0xe0)), of_four, "{words}");
+        assert_eq!(leaves(&mut lab, 0, &six), of_six, "{words}");
+        assert_eq!(leaves(&mut lab, 1, &within), of_tagged, "{words}");
+    }
+    assert_eq!(leaves(&mut lab, 0, &plain(all, A)), Change::Tag(7), "no header, no priority");
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub struct View {
     pub(super) reserved: u16,
     /// Seconds after which addresses count as absent.
     pub(super) timeout: u32,
-    /// The priority of tags that are put on, where it should be.
-    pub(super) priority: u16,
+    /// Where the priority of frames comes from, and what it is in tags that they leave with.
+    pub(super) priorities: (Priority, Priority),
     pub(super) ports: Box<[PortView]>,
     /// Ports that get copies.
     pub(super) spans: Box<[u16]>,
@@ -65,10 +65,7 @@ impl View {
             has_vports: config.ports.iter().any(|port| port.is_vport && port.role == Role::Member),
             reserved: config.reserved | if passes_tags { PROVIDER } else { 0 },
             timeout: config.limits.timeout,
-            priority: match config.tx_priority {
-                Priority::Fixed(priority) => u16::from(priority & 7) << 13,
-                _ => 0,
-            },
+            priorities: (config.rx_priority, config.tx_priority),
             ports,
             spans,
             plain: Box::default(),
