@@ -32,11 +32,13 @@ pub mod anno {
     pub const FIRST_TIMESTAMP: usize = 32;
     /// Cycle count, 8 bytes.
     pub const PERFCTR: usize = 40;
-    /// What a packet filter found where an IPv4 packet came in, 8 bytes in the order of the machine: in the line of the
-    /// descriptor that is at hand, where of an IPv6 packet the destination is.
-    pub const FILTER4: usize = 8;
+    /// The state that a packet filter found where an IPv4 packet came in, 4 bytes in the order of the machine: in the line of the
+    /// descriptor that is at hand. An IPv6 packet has its destination there, so that this is a guess, and to be looked at.
+    pub const FILTER_STATE4: usize = 8;
     /// The same of an IPv6 packet.
-    pub const FILTER6: usize = 32;
+    pub const FILTER_STATE6: usize = 32;
+    /// The tag that a packet filter gave a packet, 2 bytes in the order of the machine.
+    pub const FILTER_TAG: usize = 36;
 
     /// Looks an annotation up by its name in a configuration; gives its offset and width in bytes.
     pub fn by_name(name: &str) -> Option<(usize, usize)> {

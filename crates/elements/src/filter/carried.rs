@@ -1,7 +1,8 @@
 //! What frames carry, and what a packet of one takes along from where it came in to where it leaves.
 //!
-//! IPv4 leaves most of the destination's annotation free, in the line of the descriptor that is at hand. With IPv6 the note
-//! is in the other line.
+//! IPv4 leaves most of the destination's annotation free, in the line of the descriptor that is at hand: there is the state.
+//! With IPv6 it is in the other line, and the tag always is: what becomes IPv4 on its way has bytes of an address in the first,
+//! which its sender has chosen. As a state they lead nowhere, since its key is compared; as a tag they would be believed.
 use super::worker::link_header;
 use artery_engine::anno;
 use artery_filter::facts::Tag;
@@ -18,55 +19,66 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// That of a packet which has a state and no tag.
-    #[inline(always)]
-    pub(super) fn of_state(state: StateId) -> Note {
-        Note { state: Some(state), tag: Tag(0) }
-    }
-
     /// What is noted on a packet.
     #[inline(always)]
     pub(super) fn of(packet: &Packet) -> Note {
-        match is_plain(packet) {
-            true => Note::plain(packet),
-            false => Note::of_odd(packet),
-        }
-    }
-
-    /// The same of one that is plain IPv4 in a frame without tags; of another it may be anything.
-    #[inline(always)]
-    pub(super) fn plain(packet: &Packet) -> Note {
-        Note::from_bits(packet.annotation(anno::FILTER4))
-    }
-
-    #[cold]
-    fn of_odd(packet: &Packet) -> Note {
-        Note::from_bits(packet.annotation(place(packet)))
+        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { place(packet) };
+        let tag = Tag(u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG)));
+        Note { state: state_at(packet, at), tag }
     }
 
     /// Notes it on a packet.
     #[inline]
     pub(super) fn write(self, packet: &mut Packet) {
-        let at = if is_plain(packet) { anno::FILTER4 } else { place(packet) };
-        packet.set_annotation(at, self.to_bits());
+        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { place(packet) };
+        packet.set_annotation(at, bits(self.state));
+        set_tag(packet, self.tag);
     }
+}
 
-    /// The same on one that is plain IPv4 in a frame without tags.
-    #[inline(always)]
-    pub(super) fn write_plainly(self, packet: &mut Packet) {
-        packet.set_annotation(anno::FILTER4, self.to_bits());
+/// The state that is noted on a packet.
+#[inline(always)]
+pub(super) fn state_of(packet: &Packet) -> Option<StateId> {
+    match is_plain(packet) {
+        true => plain_state(packet),
+        false => state_of_odd(packet),
     }
+}
 
-    #[inline(always)]
-    fn to_bits(self) -> [u8; 8] {
-        let state = self.state.map_or(0, StateId::to_bits);
-        (u64::from(state) | u64::from(self.tag.0) << 32).to_ne_bytes()
-    }
+#[cold]
+fn state_of_odd(packet: &Packet) -> Option<StateId> {
+    state_at(packet, place(packet))
+}
 
-    #[inline(always)]
-    fn from_bits(bits: [u8; 8]) -> Note {
-        let bits = u64::from_ne_bytes(bits);
-        Note { state: StateId::from_bits(bits as u32), tag: Tag((bits >> 32) as u16) }
+/// The same of one that is plain IPv4 in a frame without tags; of another it may be anything.
+#[inline(always)]
+pub(super) fn plain_state(packet: &Packet) -> Option<StateId> {
+    state_at(packet, anno::FILTER_STATE4)
+}
+
+/// Notes a state, and no tag, on a packet that is plain IPv4 in a frame without tags.
+#[inline(always)]
+pub(super) fn note_plainly(packet: &mut Packet, state: StateId) {
+    packet.set_annotation(anno::FILTER_STATE4, bits(Some(state)));
+    set_tag(packet, Tag(0));
+}
+
+#[inline(always)]
+fn state_at(packet: &Packet, at: usize) -> Option<StateId> {
+    StateId::from_bits(u32::from_ne_bytes(packet.annotation(at)))
+}
+
+#[inline(always)]
+fn bits(state: Option<StateId>) -> [u8; 4] {
+    state.map_or(0, StateId::to_bits).to_ne_bytes()
+}
+
+/// Notes a tag, without a look at the line that it is in where there was none and shall be none.
+#[inline(always)]
+fn set_tag(packet: &mut Packet, tag: Tag) {
+    let tag = tag.0.to_ne_bytes();
+    if packet.annotation(anno::FILTER_TAG) != tag {
+        packet.set_annotation(anno::FILTER_TAG, tag);
     }
 }
 
@@ -80,8 +92,8 @@ fn is_plain(packet: &Packet) -> bool {
 #[cold]
 fn place(packet: &Packet) -> usize {
     match carried(packet).first().map(|first| first >> 4) {
-        Some(4) => anno::FILTER4,
-        _ => anno::FILTER6,
+        Some(4) => anno::FILTER_STATE4,
+        _ => anno::FILTER_STATE6,
     }
 }
 
@@ -111,6 +123,19 @@ mod tests {
     use super::*;
     use artery_engine::Pool;
     use artery_wire::build::{ether, ip4, ip6};
+
+    #[test]
+    fn an_address_of_ipv6_is_no_tag_of_what_it_becomes_and_the_tag_stays() {
+        let link = || ether("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let (six, four) = (link().ip6(ip6().udp(1, 2)).bytes(), link().ip4(ip4().udp(1, 2)).bytes());
+        for tag in [Tag(0), Tag(7)] {
+            let mut packet = Pool::new(2, 1).unwrap().packet_from(&six).unwrap();
+            Note { state: None, tag }.write(&mut packet);
+            packet.set_annotation(anno::DST_IP6, [0xff; 16]);
+            packet.set_data(&four).unwrap();
+            assert_eq!(Note::of(&packet).tag, tag);
+        }
+    }
 
     #[test]
     fn a_note_is_found_again_whatever_tags_were_put_on_and_taken_off() {

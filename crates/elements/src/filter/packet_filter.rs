@@ -1,4 +1,4 @@
-use super::carried::{Note, carried};
+use super::carried::{Note, carried, note_plainly, plain_state, state_of};
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::worker::{WorkerFilter, link_header};
@@ -121,7 +121,7 @@ impl PacketFilter {
         let mut passed = 0;
         for (packet, glance) in batch.iter_mut().zip(&*glances) {
             let Some(state) = filter.pass_quickly(|| carried(packet), glance, at) else { break };
-            Note::of_state(state).write_plainly(packet);
+            note_plainly(packet, state);
             passed += 1;
         }
         passed
@@ -136,14 +136,14 @@ impl PacketFilter {
         // What came in long ago, as processors see it, may be far away by now.
         let approach = |filter: &Filter, packet: &Packet| {
             packet.prefetch();
-            filter.approach_behind(Note::plain(packet).state);
+            filter.approach_behind(plain_state(packet));
         };
         packets.iter().take(AHEAD).for_each(|packet| approach(filter, packet));
         for (n, packet) in packets.iter().enumerate() {
             if let Some(soon) = packets.get(n + AHEAD) {
                 approach(filter, soon);
             }
-            let state = Note::of(packet).state.and_then(|came| filter.pass_behind(carried(packet), came, at));
+            let state = state_of(packet).and_then(|came| filter.pass_behind(carried(packet), came, at));
             if state.is_none() {
                 return n;
             }
@@ -158,7 +158,7 @@ impl PacketFilter {
         let is_plain = self.half.is_plain_at(place.at);
         let came = |packet: &Packet| match direction {
             Direction::In => None,
-            Direction::Out => Note::of(packet).state,
+            Direction::Out => state_of(packet),
         };
         if is_plain {
             self.look(direction, batch.iter().skip(passed).filter(|packet| came(packet).is_none()));
@@ -181,7 +181,7 @@ impl PacketFilter {
             match state {
                 Some(state) => {
                     if direction == Direction::In {
-                        Note::of_state(state).write_plainly(&mut packet);
+                        note_plainly(&mut packet, state);
                     }
                     Some(packet)
                 }
