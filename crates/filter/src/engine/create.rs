@@ -139,6 +139,8 @@ impl Filter {
             let number = self.create(bytes, seen, look, rules, ruling, id)?;
             passed.state = Some(self.states.id(number));
             self.states.link(look.hint, number);
+            // From here on both count the same packets, whatever has not come through before.
+            self.states.take_counts(look.hint);
             if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE {
                 let high = self.states.hot[number as usize].peers[0].high;
                 self.greet(number, seen, high);

@@ -55,8 +55,9 @@ impl Filter {
         if !keeps_rules {
             states.iter_mut().for_each(|state| state.rule = None);
         }
-        let taken = states.iter().filter(|state| self.take(state, &interface, compiled).is_some());
-        Ok(taken.count())
+        let taken = states.iter().filter(|state| self.take(state, &interface, compiled).is_some()).count();
+        self.note_lifetimes();
+        Ok(taken)
     }
 
     fn take(

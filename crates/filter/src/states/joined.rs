@@ -61,7 +61,14 @@ impl States {
         self.hot[second as usize].is_joined = true;
     }
 
-    /// The same if they have counted the same lately, so that both have seen each packet.
+    /// Lets a state that is not joined count lately from nothing; what it has counted stays.
+    pub(crate) fn take_counts(&mut self, number: u32) {
+        if let Some(hot) = self.hot.get_mut(number).filter(|hot| !hot.is_joined) {
+            self.cold[number as usize].take_counts(hot);
+        }
+    }
+
+    /// The same as `join` if they have counted the same lately, so that both have seen each packet.
     #[inline(never)]
     pub(crate) fn join_if_even(&mut self, number: u32) {
         let [one, other] = [number, number ^ 1].map(|n| self.hot.get(n).map(|hot| (hot.second, hot.halves)));

@@ -374,12 +374,18 @@ impl States {
         self.extra[n].take()
     }
 
-    /// Makes two states of a connection know of one another.
+    /// Whether a state leads to another that leads back.
+    fn is_linked(&self, number: u32) -> bool {
+        let other = self.link_of(number);
+        self.is_live(other) && self.link_of(other) == number
+    }
+
+    /// Makes two states of a connection know of one another, unless they know others that know them.
     #[inline]
     pub(crate) fn link(&mut self, one: u32, other: u32) {
         if one != other && self.is_live(one) && self.is_live(other) {
             for (from, to) in [(one, other), (other, one)] {
-                if self.link_of(from) == NONE {
+                if !self.is_linked(from) {
                     self.hot[from as usize].link = to;
                 }
             }
