@@ -5,6 +5,7 @@
 use crate::evaluate::{Key, TableIndex};
 use crate::facts::Direction;
 use crate::names::{Interfaces, bits, masked};
+use crate::options::{Limit, Limits};
 use crate::rule::{HostAddress, TableDefinition};
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ mod command;
 mod networks;
 mod text;
 
-pub use change::{CannotChange, Feedback};
+pub use change::{CannotChange, Feedback, OverLimit};
 pub use command::{Command, Reply, Tone, command};
 pub use text::parse;
 
@@ -345,13 +346,13 @@ impl TableEntry {
 impl Tables {
     /// No tables, for workers of a domain.
     pub fn new(domain: &Arc<Domain>) -> Tables {
-        let limits = crate::options::Limits::default();
+        let limits = Limits::default();
         Tables {
             domain: domain.clone(),
             records: BTreeMap::new(),
             indexes: Vec::new(),
-            most_entries: limits.limit(crate::options::Limit::TableEntries) as usize,
-            most_tables: limits.limit(crate::options::Limit::Tables) as usize,
+            most_entries: limits.limit(Limit::TableEntries) as usize,
+            most_tables: limits.limit(Limit::Tables) as usize,
         }
     }
 
@@ -421,10 +422,10 @@ impl Tables {
         definition: &TableDefinition,
         interfaces: &Interfaces,
         now: Duration,
-    ) -> Result<(), CannotChange> {
+    ) -> Result<(), OverLimit> {
         let key = (anchor.to_string(), definition.name.clone());
         if !self.records.get(&key).is_some_and(|record| record.is_active) {
-            self.check_tables(1)?;
+            self.check_tables()?;
         }
         let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, &definition.name));
         if !std::mem::replace(&mut record.is_active, true) {
@@ -441,9 +442,10 @@ impl Tables {
         Ok(())
     }
 
-    fn check_tables(&self, more: usize) -> Result<(), CannotChange> {
-        let active = self.records.values().filter(|record| record.is_active).count();
-        if active + more > self.most_tables { Err(CannotChange::NoMemory) } else { Ok(()) }
+    /// Whether there may be one table more.
+    fn check_tables(&self) -> Result<(), OverLimit> {
+        let wanted = self.records.values().filter(|record| record.is_active).count() + 1;
+        OverLimit { limit: Limit::Tables, most: self.most_tables, wanted }.check()
     }
 }
 

@@ -2,8 +2,9 @@
 use super::Compiled;
 use crate::anchors::{Anchors, Called, calls};
 use crate::names::Interfaces;
+use crate::options::Limit;
 use crate::rule::{Action, Place, Ruleset};
-use crate::tables::Tables;
+use crate::tables::{OverLimit, Tables};
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
@@ -22,8 +23,8 @@ pub struct CompileError {
 pub enum Reason {
     /// The name of its anchor leads above the main rule set.
     AboveMain,
-    /// Tables hold more addresses than may be.
-    TableEntries,
+    /// There are more tables, or they hold more addresses, than may be.
+    Limit(OverLimit),
     /// There are more tags than have numbers.
     Tags,
 }
@@ -33,7 +34,7 @@ impl fmt::Display for CompileError {
         write!(f, "{}:{}: ", self.place.file, self.place.line)?;
         match self.reason {
             Reason::AboveMain => f.write_str("anchor name leads above the main ruleset"),
-            Reason::TableEntries => f.write_str("too many table entries"),
+            Reason::Limit(over) => over.fmt(f),
             Reason::Tags => f.write_str("too many tags"),
         }
     }
@@ -54,9 +55,9 @@ pub fn load(
     if !errors.is_empty() {
         return Err(errors);
     }
-    if let Err(place) = define(path, &ruleset, tables, interfaces, now) {
+    if let Err(error) = define(path, &ruleset, tables, interfaces, now) {
         tables.renew_indexes(); // the rules that stay go on with tables that are defined anew
-        return Err(vec![CompileError { place, reason: Reason::TableEntries }]);
+        return Err(vec![error]);
     }
     anchors.load(path, ruleset);
     Ok(Compiled::new(anchors, tables, interfaces))
@@ -71,7 +72,8 @@ pub fn check(path: &str, ruleset: &Ruleset, most_entries: usize) -> Vec<CompileE
     count(ruleset, &mut entries, &mut tags);
     let mut all = |reason| errors.push(CompileError { place: first_place(ruleset), reason });
     if entries > most_entries {
-        all(Reason::TableEntries);
+        let limit = Limit::TableEntries;
+        all(Reason::Limit(OverLimit { limit, most: most_entries, wanted: entries }));
     }
     if tags.len() >= usize::from(u16::MAX) {
         all(Reason::Tags);
@@ -119,9 +121,10 @@ fn define(
     tables: &mut Tables,
     interfaces: &Interfaces,
     now: Duration,
-) -> Result<(), Place> {
+) -> Result<(), CompileError> {
     for table in &ruleset.tables {
-        tables.define(path, table, interfaces, now).map_err(|_| table.place.clone())?;
+        let error = |over| CompileError { place: table.place.clone(), reason: Reason::Limit(over) };
+        tables.define(path, table, interfaces, now).map_err(error)?;
     }
     for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
         if let (Action::Anchor(call), Some(Called::One(path))) = (&rule.action, called) {

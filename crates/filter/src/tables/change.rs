@@ -1,6 +1,7 @@
 //! Changes of tables, all or nothing, with what each address met.
 use super::networks::Entry;
 use super::{Record, TableEntry, Tables};
+use crate::options::Limit;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,16 +15,53 @@ pub enum CannotChange {
     /// The table is `const`.
     Constant,
     /// There would be more entries, or more tables, than may be.
-    NoMemory,
+    Limit(OverLimit),
+}
+
+/// What there would be too many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverLimit {
+    /// Tables, or entries of all tables together.
+    pub limit: Limit,
+    /// How many there may be.
+    pub most: usize,
+    /// How many there would be.
+    pub wanted: usize,
+}
+
+impl OverLimit {
+    /// The same as an error, if that is more than may be.
+    pub(super) fn check(self) -> Result<(), OverLimit> {
+        if self.wanted > self.most { Err(self) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for OverLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OverLimit { limit, most, wanted } = self;
+        let what = if *limit == Limit::Tables { "tables" } else { "table entries" };
+        let name = limit.name();
+        write!(
+            f,
+            "too many {what}: {wanted} are more than the limit of {most}; `set limit {name} {wanted}` allows them"
+        )
+    }
+}
+
+impl From<OverLimit> for CannotChange {
+    fn from(over: OverLimit) -> CannotChange {
+        CannotChange::Limit(over)
+    }
 }
 
 impl fmt::Display for CannotChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CannotChange::NoTable => "Table does not exist",
-            CannotChange::Constant => "Operation not permitted",
-            CannotChange::NoMemory => "Cannot allocate memory",
-        })
+        match self {
+            CannotChange::NoTable => f.write_str("Table does not exist"),
+            CannotChange::Constant => f.write_str("Operation not permitted"),
+            // What pfctl says, and why.
+            CannotChange::Limit(over) => write!(f, "Cannot allocate memory: {over}"),
+        }
     }
 }
 
@@ -70,7 +108,7 @@ impl Tables {
         if self.record(anchor, name).is_ok() {
             return Ok(false);
         }
-        self.check_tables(1)?;
+        self.check_tables()?;
         let record = self.records.entry((anchor.to_string(), name.to_string()));
         let record = record.or_insert_with(|| Record::new(&self.domain, name));
         (record.is_active, record.is_persistent, record.since) = (true, true, now);
@@ -99,12 +137,13 @@ impl Tables {
         now: Duration,
         is_dummy: bool,
     ) -> Result<Feedbacks, CannotChange> {
-        let room = self.room();
+        let (most, count) = (self.most_entries, self.count_entries());
         let record = self.record_mut(anchor, name)?;
         let feedback =
             judged(record, entries, |there| if there { Feedback::Unchanged } else { Feedback::Added });
-        if feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count() > room {
-            return Err(CannotChange::NoMemory);
+        let added = feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count();
+        if added > 0 {
+            OverLimit { limit: Limit::TableEntries, most, wanted: count + added }.check()?;
         }
         Ok(record.settle(feedback, now, is_dummy))
     }
@@ -131,7 +170,7 @@ impl Tables {
         is_dummy: bool,
     ) -> Result<Feedbacks, CannotChange> {
         self.record_mut(anchor, name)?;
-        let feedback = self.replacement(anchor, name, entries)?;
+        let feedback = self.replacement(self.record(anchor, name)?, entries)?;
         Ok(self.record_mut(anchor, name)?.settle(feedback, now, is_dummy))
     }
 
@@ -142,21 +181,17 @@ impl Tables {
         name: &str,
         entries: &[TableEntry],
         now: Duration,
-    ) -> Result<(), CannotChange> {
-        let feedback = self.replacement(anchor, name, entries)?;
-        if let Some(record) = self.records.get_mut(&(anchor.to_string(), name.to_string())) {
+    ) -> Result<(), OverLimit> {
+        let key = (anchor.to_string(), name.to_string());
+        let Some(record) = self.records.get(&key) else { return Ok(()) };
+        let feedback = self.replacement(record, entries)?;
+        if let Some(record) = self.records.get_mut(&key) {
             record.apply(&feedback, now);
         }
         Ok(())
     }
 
-    fn replacement(
-        &self,
-        anchor: &str,
-        name: &str,
-        entries: &[TableEntry],
-    ) -> Result<Feedbacks, CannotChange> {
-        let record = self.record(anchor, name)?;
+    fn replacement(&self, record: &Record, entries: &[TableEntry]) -> Result<Feedbacks, OverLimit> {
         let mut named = BTreeMap::new();
         let mut feedback: Feedbacks = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -169,8 +204,9 @@ impl Tables {
             };
             feedback.push((*entry, met));
         }
-        if named.len() > self.room() + record.len() {
-            return Err(CannotChange::NoMemory);
+        if named.len() > record.len() {
+            let wanted = self.count_entries() - record.len() + named.len();
+            OverLimit { limit: Limit::TableEntries, most: self.most_entries, wanted }.check()?;
         }
         let gone = record.entries().filter(|entry| !named.contains_key(&(entry.address, entry.length)));
         feedback.extend(gone.map(|entry| (entry, Feedback::Deleted)));
@@ -244,8 +280,8 @@ impl Tables {
         Ok(())
     }
 
-    fn room(&self) -> usize {
-        self.most_entries.saturating_sub(self.records.values().map(Record::len).sum())
+    fn count_entries(&self) -> usize {
+        self.records.values().map(Record::len).sum()
     }
 }
 

@@ -289,11 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn more_tables_than_may_be_are_refused_with_their_number() {
+        let mut tables = Tables::new(&Domain::new());
+        tables.most_tables = 1;
+        run(&mut tables, "add 1.1.1.1", 0, 0);
+        let (words, tone) = (Command::Add(Vec::new()), Tone::default());
+        let reply = command(&mut tables, ("", "other"), &words, tone, Duration::ZERO);
+        let why = "too many tables: 2 are more than the limit of 1; `set limit tables 2` allows them";
+        assert_eq!(reply.message, format!("pfctl: Cannot allocate memory: {why}.\n"));
+    }
+
+    #[test]
     fn more_entries_than_may_be_are_refused_as_a_whole() {
         let mut tables = Tables::new(&Domain::new());
         tables.most_entries = 2;
         let refused = run(&mut tables, "add 1.1.1.1 1.1.1.2 1.1.1.3", 0, 0);
-        assert_eq!(refused, "pfctl: Cannot allocate memory.\n1");
+        let why =
+            "too many table entries: 3 are more than the limit of 2; `set limit table-entries 3` allows them";
+        assert_eq!(refused, format!("pfctl: Cannot allocate memory: {why}.\n1"));
         assert_eq!(run(&mut tables, "show", 0, 0), "0");
+        run(&mut tables, "add 1.1.1.1 1.1.1.2", 0, 0);
+        assert_eq!(run(&mut tables, "replace 1.1.1.1 1.1.1.2 1.1.1.3", 0, 0), refused);
     }
 }

@@ -228,8 +228,14 @@ fn what_is_wrong_is_refused_by_name_and_changes_nothing() {
     assert!(!bench.passes(tcp("10.0.0.1", 80)));
     bench.tables.most_entries = 1;
     let refused = bench.load("", "table <t> { 10.0.0.2, 10.0.0.3 }\npass\n");
-    assert_eq!(refused, Err("stdin:1: too many table entries".to_string()));
+    let why =
+        "too many table entries: 2 are more than the limit of 1; `set limit table-entries 2` allows them";
+    assert_eq!(refused, Err(format!("stdin:1: {why}")));
     assert!(!bench.passes(tcp("10.0.0.1", 80)));
+    bench.tables.most_tables = 1;
+    let refused = bench.load("", "table <t> { 10.0.0.2 }\ntable <u> persist\npass from { <t> <u> }\n");
+    let why = "too many tables: 2 are more than the limit of 1; `set limit tables 2` allows them";
+    assert_eq!(refused, Err(format!("stdin:2: {why}")));
 }
 
 #[test]
