@@ -123,8 +123,14 @@ fn compiled(rules: u64, shape: fn(u64) -> String, tables: &mut Tables) -> Compil
         Ok(parsed) => parsed,
         Err(faults) => panic!("{}", faults[0]),
     };
-    load(("", parsed.ruleset), &mut Anchors::default(), tables, &interfaces(), Duration::ZERO)
-        .expect("nothing odd")
+    load(
+        vec![(String::new(), parsed.ruleset)],
+        &mut Anchors::default(),
+        tables,
+        &interfaces(),
+        Duration::ZERO,
+    )
+    .expect("nothing odd")
 }
 
 /// How long one more address in a small table takes, whose rules follow.

@@ -163,7 +163,8 @@ fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
     let settings = Settings::of(&ruleset, |name| interfaces.number(name));
     let domain = Domain::new();
     let (mut anchors, mut tables) = (Anchors::default(), Tables::new(&domain));
-    let compiled = load(("", ruleset), &mut anchors, &mut tables, &interfaces, Duration::ZERO);
+    let compiled =
+        load(vec![(String::new(), ruleset)], &mut anchors, &mut tables, &interfaces, Duration::ZERO);
     let compiled = compiled.unwrap_or_else(|errors| panic!("{errors:?}"));
     let mut filter = Filter::new(settings, &compiled, 0, Random::of(1)).expect("there is memory");
     let mut reader = domain.reader();

@@ -6,7 +6,7 @@ use crate::evaluate::{Key, TableIndex};
 use crate::facts::Direction;
 use crate::names::{Interfaces, bits, masked};
 use crate::options::{Limit, Limits};
-use crate::rule::{HostAddress, TableDefinition};
+use crate::rule::HostAddress;
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 mod change;
 mod command;
+mod define;
 mod networks;
 mod text;
 
@@ -414,46 +415,14 @@ impl Tables {
         });
     }
 
-    /// Makes a table as a rule set of an anchor defines it. Where no addresses are given, those it had stay. Rules that are
-    /// compiled already ask it by itself from then on, until tables are changed otherwise.
-    pub fn define(
-        &mut self,
-        anchor: &str,
-        definition: &TableDefinition,
-        interfaces: &Interfaces,
-        now: Duration,
-    ) -> Result<(), OverLimit> {
-        let key = (anchor.to_string(), definition.name.clone());
-        if !self.records.get(&key).is_some_and(|record| record.is_active) {
-            self.check_tables()?;
-        }
-        let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, &definition.name));
-        if !std::mem::replace(&mut record.is_active, true) {
-            record.since = now;
-        }
-        record.is_const = definition.is_const;
-        record.is_persistent = definition.is_persistent;
-        record.has_counters = definition.has_counters;
-        record.follow_counters(now);
-        if definition.has_list || !definition.files.is_empty() {
-            let entries: Vec<TableEntry> = entries_of(definition, interfaces).collect();
-            self.fill(anchor, &definition.name, &entries, now)?;
-        }
-        Ok(())
-    }
-
     /// Whether there may be one table more.
     fn check_tables(&self) -> Result<(), OverLimit> {
-        let wanted = self.records.values().filter(|record| record.is_active).count() + 1;
-        OverLimit { limit: Limit::Tables, most: self.most_tables, wanted }.check()
+        OverLimit { limit: Limit::Tables, most: self.most_tables, wanted: self.count_tables() + 1 }.check()
     }
-}
 
-fn entries_of(definition: &TableDefinition, interfaces: &Interfaces) -> impl Iterator<Item = TableEntry> {
-    definition.addresses.iter().flat_map(|address| {
-        let networks = interfaces.networks(&address.address).into_iter();
-        networks.map(|(network, length)| TableEntry::new(network, length, address.is_negated))
-    })
+    fn count_tables(&self) -> usize {
+        self.records.values().filter(|record| record.is_active).count()
+    }
 }
 
 /// A table that follows the addresses of an interface.

@@ -111,7 +111,7 @@ fn world(random: &mut Random, tables: &mut Tables) -> (Anchors, Naive) {
         ("b", random.ruleset(&["/a/d", "../a"], 0, 3)),
     ];
     for (path, ruleset) in others.into_iter().chain([("", main)]) {
-        assert_eq!(check(path, &ruleset, 1000), []);
+        assert_eq!(check(path, &ruleset), []);
         spread(path, &ruleset, &mut rulesets);
         anchors.load(path, ruleset);
     }
@@ -148,7 +148,7 @@ fn define(tables: &mut Tables, name: &str, entries: &[(IpAddr, u8, bool)]) {
         files: Vec::new(),
         place: Default::default(),
     };
-    tables.define("", &definition, &Interfaces::default(), Duration::ZERO).unwrap();
+    tables.define(&[(String::new(), &definition)], &Interfaces::default(), Duration::ZERO).unwrap();
 }
 
 #[test]

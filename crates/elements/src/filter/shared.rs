@@ -4,7 +4,7 @@ use super::log_file::LogFile;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
 use artery_filter::engine::{Counted, Settings, Status};
-use artery_filter::evaluate::{Compiled, Counters, check, load};
+use artery_filter::evaluate::{Compiled, Counters, load};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, Limits, SetOption, Syncookies};
@@ -339,36 +339,19 @@ impl Control {
 
     /// Puts rule sets in place, all or none of them, and compiles what is there then.
     fn compile(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
-        let before = self.anchors.clone();
         if let Some((_, main)) = rulesets.iter().find(|(path, _)| path.is_empty()) {
             self.limit_tables(&main.limits());
         }
-        let compiled = self.compile_each(rulesets, now);
-        if compiled.is_err() {
-            self.anchors = before;
+        let Control { anchors, tables, interfaces, .. } = self;
+        load(rulesets, anchors, tables, interfaces, now).map_err(|errors| {
             self.limit_tables(&self.settings.limits.clone());
-        }
-        compiled
+            lines(&errors)
+        })
     }
 
     fn limit_tables(&mut self, limits: &Limits) {
         self.tables.most_tables = limits.limit(Limit::Tables) as usize;
         self.tables.most_entries = limits.limit(Limit::TableEntries) as usize;
-    }
-
-    fn compile_each(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
-        let most = self.tables.most_entries;
-        let wrong: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check(path, ruleset, most)).collect();
-        if !wrong.is_empty() {
-            return Err(lines(&wrong));
-        }
-        let Control { anchors, tables, interfaces, .. } = self;
-        let mut latest = None;
-        for (path, ruleset) in rulesets {
-            let compiled = load((&path, ruleset), anchors, tables, interfaces, now);
-            latest = Some(compiled.map_err(|errors| lines(&errors))?);
-        }
-        latest.ok_or_else(|| "there are no rules".to_string())
     }
 
     /// Does what the options of the main rule set say.

@@ -2,8 +2,7 @@
 use super::Compiled;
 use crate::anchors::{Anchors, Called, calls};
 use crate::names::Interfaces;
-use crate::options::Limit;
-use crate::rule::{Action, Place, Ruleset};
+use crate::rule::{Action, Place, Ruleset, TableDefinition};
 use crate::tables::{OverLimit, Tables};
 use std::collections::HashSet;
 use std::fmt;
@@ -42,41 +41,38 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// Loads a rule set into the anchor of a path (the empty one is the main rule set) with its tables, and compiles all. With
+/// Loads rule sets into the anchors of paths (the empty one is the main rule set) with their tables, and compiles all. With
 /// errors nothing changes.
 pub fn load(
-    (path, ruleset): (&str, Ruleset),
+    rulesets: Vec<(String, Ruleset)>,
     anchors: &mut Anchors,
     tables: &mut Tables,
     interfaces: &Interfaces,
     now: Duration,
 ) -> Result<Compiled, Vec<CompileError>> {
-    let errors = check(path, &ruleset, tables.most_entries);
+    let errors: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check(path, ruleset)).collect();
     if !errors.is_empty() {
         return Err(errors);
     }
-    if let Err(error) = define(path, &ruleset, tables, interfaces, now) {
-        tables.renew_indexes(); // the rules that stay go on with tables that are defined anew
-        return Err(vec![error]);
-    }
-    anchors.load(path, ruleset);
+    let mut definitions = Vec::new();
+    rulesets.iter().for_each(|(path, ruleset)| add_definitions(path, ruleset, &mut definitions));
+    let defined = tables.define(&definitions, interfaces, now);
+    defined.map_err(|(place, over)| vec![CompileError { place, reason: Reason::Limit(over) }])?;
+    // Compiled once, when all are there: tables that only a later rule set speaks of must not go before.
+    rulesets.into_iter().for_each(|(path, ruleset)| anchors.load(&path, ruleset));
     Ok(Compiled::new(anchors, tables, interfaces))
 }
 
 /// Says what is wrong with a rule set that is to be loaded at a path, and with those in its braces. What nothing here does is
-/// not asked for any more: [`unsupported`](crate::syntax::unsupported) says that.
-pub fn check(path: &str, ruleset: &Ruleset, most_entries: usize) -> Vec<CompileError> {
+/// not asked for any more: [`unsupported`](crate::syntax::unsupported) says that; and whether there is room for tables is found
+/// out for all rule sets of a load together.
+pub fn check(path: &str, ruleset: &Ruleset) -> Vec<CompileError> {
     let mut errors = Vec::new();
     check_rules(path, ruleset, &mut errors);
-    let (mut entries, mut tags) = (0, HashSet::new());
-    count(ruleset, &mut entries, &mut tags);
-    let mut all = |reason| errors.push(CompileError { place: first_place(ruleset), reason });
-    if entries > most_entries {
-        let limit = Limit::TableEntries;
-        all(Reason::Limit(OverLimit { limit, most: most_entries, wanted: entries }));
-    }
+    let mut tags = HashSet::new();
+    add_tags(ruleset, &mut tags);
     if tags.len() >= usize::from(u16::MAX) {
-        all(Reason::Tags);
+        errors.push(CompileError { place: first_place(ruleset), reason: Reason::Tags });
     }
     errors
 }
@@ -105,31 +101,24 @@ fn inline(ruleset: &Ruleset) -> impl Iterator<Item = &Ruleset> {
     })
 }
 
-fn count<'a>(ruleset: &'a Ruleset, entries: &mut usize, tags: &mut HashSet<&'a str>) {
-    *entries += ruleset.tables.iter().map(|table| table.addresses.len()).sum::<usize>();
+fn add_tags<'a>(ruleset: &'a Ruleset, tags: &mut HashSet<&'a str>) {
     for rule in &ruleset.rules {
         tags.insert(&rule.tag);
         tags.extend(rule.tagged.iter().map(|(_, tag)| tag.as_str()));
     }
-    inline(ruleset).for_each(|ruleset| count(ruleset, entries, tags));
+    inline(ruleset).for_each(|ruleset| add_tags(ruleset, tags));
 }
 
-/// Makes the tables of a rule set and of those in its braces; the error is where it failed.
-fn define(
+/// Adds the tables of a rule set and of those in its braces, with the paths of their anchors.
+fn add_definitions<'a>(
     path: &str,
-    ruleset: &Ruleset,
-    tables: &mut Tables,
-    interfaces: &Interfaces,
-    now: Duration,
-) -> Result<(), CompileError> {
-    for table in &ruleset.tables {
-        let error = |over| CompileError { place: table.place.clone(), reason: Reason::Limit(over) };
-        tables.define(path, table, interfaces, now).map_err(error)?;
-    }
+    ruleset: &'a Ruleset,
+    definitions: &mut Vec<(String, &'a TableDefinition)>,
+) {
+    definitions.extend(ruleset.tables.iter().map(|table| (path.to_string(), table)));
     for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
         if let (Action::Anchor(call), Some(Called::One(path))) = (&rule.action, called) {
-            call.inline.iter().try_for_each(|inline| define(&path, inline, tables, interfaces, now))?;
+            call.inline.iter().for_each(|inline| add_definitions(&path, inline, definitions));
         }
     }
-    Ok(())
 }

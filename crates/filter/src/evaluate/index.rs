@@ -312,6 +312,7 @@ mod tests {
     use crate::anchors::Anchors;
     use crate::evaluate::{Compiled, load};
     use crate::names::Interfaces;
+    use crate::rule::Ruleset;
     use crate::syntax::{Environment, Settings, parse};
     use crate::tables::{TableEntry, Tables};
     use std::time::Duration;
@@ -321,11 +322,20 @@ mod tests {
                          pass from <small> to ! <other> keep state (max-src-conn 5, overload <filled>)\n\
                          block from <filled>\n";
 
+    fn ruleset(text: &str) -> Ruleset {
+        let parsed = parse("text", text.as_bytes(), &Environment::fixture(), &Settings::default());
+        parsed.unwrap_or_else(|faults| panic!("{}", faults[0])).ruleset
+    }
+
     fn compiled(tables: &mut Tables) -> Compiled {
-        let parsed = parse("text", RULES.as_bytes(), &Environment::fixture(), &Settings::default());
-        let ruleset = parsed.unwrap_or_else(|faults| panic!("{}", faults[0])).ruleset;
-        let loaded =
-            load(("", ruleset), &mut Anchors::default(), tables, &Interfaces::default(), Duration::ZERO);
+        let ruleset = ruleset(RULES);
+        let loaded = load(
+            vec![(String::new(), ruleset)],
+            &mut Anchors::default(),
+            tables,
+            &Interfaces::default(),
+            Duration::ZERO,
+        );
         loaded.unwrap()
     }
 
@@ -385,7 +395,9 @@ mod tests {
         let domain = Domain::new();
         let mut tables = Tables::new(&domain);
         let compiled = compiled(&mut tables);
-        tables.fill("", "other", &hosts(1), Duration::ZERO).unwrap();
+        let ruleset = ruleset("table <other> { 0.0.0.0 }\n");
+        let definitions = [(String::new(), &ruleset.tables[0])];
+        tables.define(&definitions, &Interfaces::default(), Duration::ZERO).unwrap();
         assert_eq!(found(&compiled, &domain, "0.0.0.0"), None);
         tables.renew_indexes();
         assert_eq!(found(&compiled, &domain, "0.0.0.0"), Some(vec![1]));

@@ -169,48 +169,15 @@ impl Tables {
         now: Duration,
         is_dummy: bool,
     ) -> Result<Feedbacks, CannotChange> {
-        self.record_mut(anchor, name)?;
-        let feedback = self.replacement(self.record(anchor, name)?, entries)?;
-        Ok(self.record_mut(anchor, name)?.settle(feedback, now, is_dummy))
-    }
-
-    /// Makes a table, also a constant one, hold just these.
-    pub(crate) fn fill(
-        &mut self,
-        anchor: &str,
-        name: &str,
-        entries: &[TableEntry],
-        now: Duration,
-    ) -> Result<(), OverLimit> {
-        let key = (anchor.to_string(), name.to_string());
-        let Some(record) = self.records.get(&key) else { return Ok(()) };
-        let feedback = self.replacement(record, entries)?;
-        if let Some(record) = self.records.get_mut(&key) {
-            record.apply(&feedback, now);
+        let (most, count) = (self.most_entries, self.count_entries());
+        let record = self.record_mut(anchor, name)?;
+        let feedback = record.replacement(entries);
+        let all = |met: Feedback| feedback.iter().filter(|(_, feedback)| *feedback == met).count();
+        let (added, deleted) = (all(Feedback::Added), all(Feedback::Deleted));
+        if added > deleted {
+            OverLimit { limit: Limit::TableEntries, most, wanted: count + added - deleted }.check()?;
         }
-        Ok(())
-    }
-
-    fn replacement(&self, record: &Record, entries: &[TableEntry]) -> Result<Feedbacks, OverLimit> {
-        let mut named = BTreeMap::new();
-        let mut feedback: Feedbacks = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let is_new = named.insert((entry.address, entry.length), ()).is_none();
-            let met = match record.get(entry) {
-                _ if !is_new => Feedback::Duplicate,
-                None => Feedback::Added,
-                Some(there) if there.is_negated != entry.is_negated => Feedback::Changed,
-                Some(_) => Feedback::Unchanged,
-            };
-            feedback.push((*entry, met));
-        }
-        if named.len() > record.len() {
-            let wanted = self.count_entries() - record.len() + named.len();
-            OverLimit { limit: Limit::TableEntries, most: self.most_entries, wanted }.check()?;
-        }
-        let gone = record.entries().filter(|entry| !named.contains_key(&(entry.address, entry.length)));
-        feedback.extend(gone.map(|entry| (entry, Feedback::Deleted)));
-        Ok(feedback)
+        Ok(record.settle(feedback, now, is_dummy))
     }
 
     /// Deletes all entries; says how many there were.
@@ -280,7 +247,7 @@ impl Tables {
         Ok(())
     }
 
-    fn count_entries(&self) -> usize {
+    pub(super) fn count_entries(&self) -> usize {
         self.records.values().map(Record::len).sum()
     }
 }
@@ -306,6 +273,31 @@ impl Record {
         if !is_dummy {
             self.apply(&feedback, now);
         }
+        feedback
+    }
+
+    /// Makes it hold just these.
+    pub(super) fn fill(&mut self, entries: &[TableEntry], now: Duration) {
+        let feedback = self.replacement(entries);
+        self.apply(&feedback, now);
+    }
+
+    /// What these meet if nothing else is to stay.
+    fn replacement(&self, entries: &[TableEntry]) -> Feedbacks {
+        let mut named = BTreeMap::new();
+        let mut feedback: Feedbacks = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let is_new = named.insert((entry.address, entry.length), ()).is_none();
+            let met = match self.get(entry) {
+                _ if !is_new => Feedback::Duplicate,
+                None => Feedback::Added,
+                Some(there) if there.is_negated != entry.is_negated => Feedback::Changed,
+                Some(_) => Feedback::Unchanged,
+            };
+            feedback.push((*entry, met));
+        }
+        let gone = self.entries().filter(|entry| !named.contains_key(&(entry.address, entry.length)));
+        feedback.extend(gone.map(|entry| (entry, Feedback::Deleted)));
         feedback
     }
 

@@ -41,8 +41,13 @@ impl Bench {
     fn load(&mut self, path: &str, text: &str) -> Result<(), String> {
         let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
         let ruleset = parsed.map_err(|faults| faults[0].to_string())?.ruleset;
-        let loaded =
-            load((path, ruleset), &mut self.anchors, &mut self.tables, &self.interfaces, Duration::ZERO);
+        let loaded = load(
+            vec![(path.into(), ruleset)],
+            &mut self.anchors,
+            &mut self.tables,
+            &self.interfaces,
+            Duration::ZERO,
+        );
         self.scratch.tell(&self.compiled);
         self.compiled = loaded.map_err(|errors| errors[0].to_string())?;
         self.counters = Counters::new(&self.compiled);
@@ -236,6 +241,7 @@ fn what_is_wrong_is_refused_by_name_and_changes_nothing() {
     let refused = bench.load("", "table <t> { 10.0.0.2 }\ntable <u> persist\npass from { <t> <u> }\n");
     let why = "too many tables: 2 are more than the limit of 1; `set limit tables 2` allows them";
     assert_eq!(refused, Err(format!("stdin:2: {why}")));
+    assert!(!bench.passes(tcp("10.0.0.1", 80)));
 }
 
 #[test]

@@ -109,8 +109,13 @@ impl World {
     pub(crate) fn load_anchor(&mut self, path: &str, text: &str) {
         let ruleset = parse(text);
         let settings = self.filter.settings().clone();
-        let compiled =
-            load((path, ruleset), &mut self.anchors, &mut self.tables, &interfaces(), Duration::ZERO);
+        let compiled = load(
+            vec![(path.into(), ruleset)],
+            &mut self.anchors,
+            &mut self.tables,
+            &interfaces(),
+            Duration::ZERO,
+        );
         self.follow(compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings);
     }
 
@@ -321,6 +326,6 @@ fn parse(text: &str) -> Ruleset {
 fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
     let ruleset = parse(text);
     let settings = Settings::of(&ruleset, interface);
-    let compiled = load(("", ruleset), anchors, tables, &interfaces(), Duration::ZERO);
+    let compiled = load(vec![(String::new(), ruleset)], anchors, tables, &interfaces(), Duration::ZERO);
     (compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings)
 }

@@ -186,6 +186,43 @@ fn rules_of_several_anchors_are_loaded_together_or_not_at_all() {
 }
 
 #[test]
+fn a_load_that_is_refused_for_its_last_table_leaves_all_tables_as_they_were() {
+    let mut bench = bench("table <a> counters { 192.0.2.9 192.0.2.8 }\nblock\nanchor inner\npass from <a>");
+    bench.write("pf_load", "inner\ntable <b> const { 10.0.0.8 }\npass from <b>\n").unwrap();
+    assert!(passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")));
+    let shown = |bench: &mut Bench| {
+        let all =
+            ["tables v v", "tables inner v v", "table a vv show", "table -a inner b vv show", "rules v"];
+        all.map(|what| bench.read("pf", what).unwrap())
+    };
+    for (limit, last) in [("table-entries 3", "10.0.0.7 10.0.0.6"), ("tables 2", "10.0.0.7")] {
+        let (main, inner) = ("table <a> persist { 192.0.2.7 }\nblock from <a>", "table <b> { 10.0.0.9 }");
+        let text = format!(
+            "\nset limit {limit}\n{main}\n\x0c\ninner\n{inner}\ntable <c> {{ {last} }}\nblock from {{ <b> <c> }}\n"
+        );
+        let before = shown(&mut bench);
+        assert!(before[2].contains("[ Packets: 1 "), "{}", before[2]);
+        let why = bench.write("pf_load", &text).unwrap_err().to_string();
+        assert!(why.contains("pf.conf:2: too many table") && why.contains("`set limit table"), "{why}");
+        assert_eq!(shown(&mut bench), before);
+        assert!(passes(&mut bench, 0, &udp("192.0.2.8", "10.0.0.9")));
+        assert!(!passes(&mut bench, 0, &udp("192.0.2.7", "10.0.0.9")));
+        // The limits are those before, too.
+        assert!(bench.read("pf", "table d - add 10.0.0.1 10.0.0.2 10.0.0.3").unwrap().starts_with("0 2\n"));
+        bench.read("pf", "table d - kill").unwrap();
+    }
+}
+
+#[test]
+fn a_table_that_only_another_rule_set_of_the_same_load_speaks_of_stays() {
+    let mut bench = bench("pass");
+    let inner = "pass in from <friends>";
+    let text = format!("\ntable <friends> {{ 192.0.2.9 }}\nblock\nanchor inner\n\x0c\ninner\n{inner}\n");
+    bench.write("pf_load", &text).unwrap();
+    assert!(passes(&mut bench, 0, &udp("192.0.2.9", "10.0.0.9")));
+}
+
+#[test]
 fn states_outlive_their_rules() {
     let mut bench = bench("block\npass in on em0");
     let (query, answer) = (udp("192.0.2.9", "10.0.0.9"), back("10.0.0.9", "192.0.2.9"));
