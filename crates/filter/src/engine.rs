@@ -27,7 +27,7 @@ mod through;
 mod translator;
 
 pub use answer::{Answer, Towards};
-pub use control::{Killed, Part, Settings};
+pub use control::{Killed, LimitStays, Part, Settings};
 pub use counted::{Counted, LimitCounter, Status};
 pub use random::Random;
 pub use through::{Glance, Through};

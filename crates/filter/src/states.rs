@@ -18,6 +18,7 @@ mod lines;
 mod list;
 mod narrow;
 mod records;
+mod reservation;
 mod table;
 
 pub use dump::{DumpError, Dumped, Wants};
@@ -30,6 +31,7 @@ pub(crate) use lines::HotLines;
 pub use list::{Names, StateView, Verbosity};
 pub(crate) use narrow::Narrow;
 pub(crate) use records::{Overload, Record, Records};
+pub use reservation::Reservation;
 pub(crate) use table::{Birth, CannotInsert, States};
 
 /// A state, as long as it lives; afterwards another may have its place.

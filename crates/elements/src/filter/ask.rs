@@ -264,7 +264,7 @@ fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result
             Ok(format!("{count} tables deleted.\n"))
         }
         Some(&"options") => {
-            control.reset_options();
+            control.reset_options().map_err(refused)?;
             shared.renew(control);
             Ok("pf: options reset\n".into())
         }

@@ -218,9 +218,9 @@ impl FrameFilter for SwitchFilter {
         self.half.maintain(MOST_SWEPT);
     }
 
-    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool) {
+    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
         if let Some(old) = old.as_any().downcast_mut::<SwitchFilter>() {
-            self.half.take_over(&mut old.half, keeps_rules);
+            self.half.take_over(&mut old.half, keeps_rules, cx);
         }
     }
 

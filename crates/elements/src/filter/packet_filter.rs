@@ -329,9 +329,9 @@ impl Element for PacketFilter {
     }
 
     /// Keeps the states and the rules of a filter that this one takes the place of.
-    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<PacketFilter>() {
-            self.half.take_over(&mut old.half, !self.has_file);
+            self.half.take_over(&mut old.half, !self.has_file, cx);
         }
     }
 }

@@ -7,14 +7,15 @@ use artery_filter::engine::{Counted, Settings, Status};
 use artery_filter::evaluate::{Compiled, Counters, load};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
-use artery_filter::options::{Limit, Limits, SetOption, Syncookies};
+use artery_filter::options::{Limit, Limits, OptionLine, SetOption, Syncookies};
 use artery_filter::rule::{Keep, Place, Rule, Ruleset};
-use artery_filter::states::Names;
+use artery_filter::states::{Names, Reservation};
 use artery_filter::syntax::{self, Environment, Site, file_in, parse, read_anchors, unsupported};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,7 @@ pub(super) struct Control {
     latest: Arc<Ruling>,
     etc: Option<PathBuf>,
     site: Site,
+    workers: u32,
 }
 
 /// What a filter has besides its rules.
@@ -111,6 +113,7 @@ impl SharedFilter {
             latest: latest.clone(),
             etc: around.etc,
             site: around.site,
+            workers: workers as u32,
         };
         SharedFilter {
             ruling: Published::new(domain, latest),
@@ -251,12 +254,15 @@ impl Control {
         self.debug = level.into();
     }
 
-    /// Makes all options what they are if none is set; rules, and whether the filter is on, stay.
-    pub(super) fn reset_options(&mut self) {
+    /// Makes all options what they are if none is set, unless there is no memory for that; rules, and whether the filter is
+    /// on, stay.
+    pub(super) fn reset_options(&mut self) -> Result<(), String> {
+        self.check_states(&Limits::default())?;
         self.anchors.flush_options();
         self.settings = Settings { is_enabled: self.settings.is_enabled, ..Settings::default() };
         self.debug = DEFAULT_DEBUG.into();
         self.limit_tables(&Limits::default());
+        Ok(())
     }
 
     /// What `pfctl -s info` prints beside counts.
@@ -340,12 +346,34 @@ impl Control {
     /// Puts rule sets in place, all or none of them, and compiles what is there then.
     fn compile(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
         if let Some((_, main)) = rulesets.iter().find(|(path, _)| path.is_empty()) {
-            self.limit_tables(&main.limits());
+            let limits = main.limits();
+            self.check_states(&limits).map_err(|why| at_limit_of_states(main) + &why)?;
+            self.limit_tables(&limits);
         }
         let Control { anchors, tables, interfaces, .. } = self;
         load(rulesets, anchors, tables, interfaces, now).map_err(|errors| {
             self.limit_tables(&self.settings.limits.clone());
             lines(&errors)
+        })
+    }
+
+    /// Whether there is memory for a higher limit of states: what all workers will take of it, each for itself, is taken for a
+    /// moment. They find out too late to refuse rules.
+    fn check_states(&self, limits: &Limits) -> Result<(), String> {
+        let limit = limits.limit(Limit::States);
+        if limit <= self.settings.limits.limit(Limit::States) {
+            return Ok(());
+        }
+        let all: io::Result<Vec<Reservation>> = (0..self.workers).map(|_| Reservation::new(limit)).collect();
+        all.map(drop).map_err(|error| {
+            let megabytes = Reservation::bytes(limit).saturating_mul(self.workers.into()) >> 20;
+            let takers = if self.workers == 1 {
+                "1 worker takes".into()
+            } else {
+                format!("{} workers take", self.workers)
+            };
+            let remedy = "`set limit states` to fewer, or give the router more memory";
+            format!("no memory for {limit} states: {takers} {megabytes} MiB, {error}; {remedy}")
         })
     }
 
@@ -378,6 +406,13 @@ impl Ruling {
         });
         Ruling { compiled, settings: settings.clone(), interfaces: interfaces.clone(), may_change }
     }
+}
+
+/// The line that limits states, as the beginning of an error.
+fn at_limit_of_states(main: &Ruleset) -> String {
+    let is_it = |line: &&OptionLine| matches!(line.option, SetOption::Limit(Limit::States, _));
+    let line = main.options.iter().rfind(is_it);
+    line.map_or_else(String::new, |line| format!("{}:{}: ", line.place.file, line.place.line))
 }
 
 fn not_supported(place: &Place, what: &str) -> String {

@@ -49,15 +49,22 @@ impl WorkerFilter {
         if !Arc::ptr_eq(latest, &self.current) {
             let latest = latest.clone();
             self.filter.tell_tables(&self.current.compiled);
-            self.adopt(latest);
+            self.adopt(latest, cx);
         }
     }
 
-    /// Goes by other rules. States stay; where the new limit finds no memory, the old settings hold.
-    fn adopt(&mut self, latest: Arc<Ruling>) {
-        if self.filter.load(latest.settings.clone(), &self.current.compiled, &latest.compiled).is_ok() {
-            self.shared.count_by(self.worker, self.filter.counters());
-            self.current = latest;
+    /// Goes by other rules. States stay; where there is no memory for a higher limit of them, which control tried before, that
+    /// stays, too, until rules are loaded again.
+    fn adopt(&mut self, latest: Arc<Ruling>, cx: &mut Context<'_>) {
+        let loaded = self.filter.load(latest.settings.clone(), &self.current.compiled, &latest.compiled);
+        self.shared.count_by(self.worker, self.filter.counters());
+        self.current = latest;
+        if let Err(stays) = loaded {
+            let name = cx.name().to_string();
+            cx.say(&format!(
+                "{name}: worker {}: {stays}; load the rules again when there is memory",
+                self.worker
+            ));
         }
     }
 
@@ -187,7 +194,7 @@ impl WorkerFilter {
     }
 
     /// Takes the place of a filter that knew the same interfaces: has its states, and its rules where `keeps_rules`.
-    pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool) {
+    pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool, cx: &mut Context<'_>) {
         if !self.current.names_the_same(&old.current) {
             return;
         }
@@ -199,7 +206,7 @@ impl WorkerFilter {
         }
         // What the states were made by is not what holds now, or counts in another place.
         let latest = self.shared.ruling_now();
-        self.adopt(latest);
+        self.adopt(latest, cx);
     }
 
     /// Ends states that are over, so many at most.

@@ -112,8 +112,8 @@ pub trait FrameFilter: Any + Send {
         let _ = cx;
     }
     /// Takes over what the filter of the switch knows that this one takes the place of.
-    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool) {
-        let _ = (old, keeps_rules);
+    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
+        let _ = (old, keeps_rules, cx);
     }
     /// Itself, for who knows what it is.
     fn as_any(&mut self) -> &mut dyn Any;

@@ -393,7 +393,7 @@ impl Element for Veb {
             cx.schedule();
         }
         if let (Some(filter), Some(old)) = (&mut self.filter, &mut old.filter) {
-            filter.take_over(&mut **old, !self.has_rules_of_file);
+            filter.take_over(&mut **old, !self.has_rules_of_file, cx);
         }
     }
 }

@@ -5,8 +5,9 @@ use crate::facts::Interface;
 use crate::options::{Limit, Limits, SetOption, Timeout};
 use crate::rule::Ruleset;
 use crate::sources::Source;
-use crate::states::{StateView, flag};
+use crate::states::{Reservation, StateView, flag};
 use crate::track::Stage;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -61,6 +62,25 @@ impl Settings {
     }
 }
 
+/// A higher limit of states for which there is no memory.
+#[derive(Debug)]
+pub struct LimitStays {
+    /// The limit that rules ask for.
+    pub wanted: u32,
+    /// The limit that holds as before.
+    pub limit: u32,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl fmt::Display for LimitStays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LimitStays { wanted, limit, error } = self;
+        let megabytes = Reservation::bytes(*wanted) >> 20;
+        write!(f, "no memory for {wanted} states, {megabytes} MiB: {error}; their limit stays {limit}")
+    }
+}
+
 /// Some of the places that states can have. A state keeps its place for as long as it lives: who goes through one part after
 /// the other meets each that is there all the time once, and packets pass meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +108,17 @@ impl Filter {
     }
 
     /// Takes other rules in the place of those `before`. States stay, with what their rules asked. Rules of which the rule set
-    /// stays count on; the counters of others are counted no more.
-    pub fn load(&mut self, settings: Settings, before: &Compiled, compiled: &Compiled) -> io::Result<()> {
+    /// stays count on; the counters of others are counted no more. Where there is no memory for a higher limit of states, all
+    /// holds but that.
+    pub fn load(
+        &mut self,
+        settings: Settings,
+        before: &Compiled,
+        compiled: &Compiled,
+    ) -> Result<(), LimitStays> {
         self.end();
-        self.states.set_limit(settings.limits.limit(Limit::States))?;
+        let (wanted, limit) = (settings.limits.limit(Limit::States), self.states.limit());
+        let limited = self.states.set_limit(wanted);
         self.settings = settings;
         let kept = compiled.kept_of(before);
         self.records.follow(&kept);
@@ -101,7 +128,7 @@ impl Filter {
         self.scratch = Scratch::new(compiled, self.worker);
         self.counters = Arc::new(Counters::following(compiled, &self.counters, &kept));
         self.note_lifetimes();
-        Ok(())
+        limited.map_err(|error| LimitStays { wanted, limit, error })
     }
 
     /// What the options say.

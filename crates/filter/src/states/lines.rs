@@ -1,6 +1,7 @@
 //! The first lines of all states, two and two side by side.
 use super::Hot;
 use artery_table::prefer_huge_pages;
+use std::io;
 use std::ops::{Index, IndexMut};
 
 /// The lines of two states, which processors that fetch lines by twos fetch together.
@@ -14,16 +15,22 @@ pub(crate) struct HotLines(Vec<Pair>);
 
 impl HotLines {
     /// None, and room for so many pairs.
-    pub(super) fn with_room(pairs: usize) -> HotLines {
+    pub(super) fn with_room(pairs: usize) -> io::Result<HotLines> {
         let mut lines = HotLines::default();
-        lines.make_room(pairs);
-        lines
+        lines.make_room(pairs)?;
+        Ok(lines)
+    }
+
+    /// How many bytes so many pairs have.
+    pub(super) fn bytes(pairs: usize) -> u64 {
+        pairs as u64 * size_of::<Pair>() as u64
     }
 
     /// Has room for so many pairs in all.
-    pub(super) fn make_room(&mut self, pairs: usize) {
-        self.0.reserve_exact(pairs.saturating_sub(self.0.len()));
+    pub(super) fn make_room(&mut self, pairs: usize) -> io::Result<()> {
+        self.0.try_reserve_exact(pairs.saturating_sub(self.0.len()))?;
         prefer_huge_pages(&mut self.0);
+        Ok(())
     }
 
     /// How many lines there are.

@@ -3,14 +3,13 @@
 //! A state that leads to another of the same connection has it beside it where there was room: both lines are known, and can
 //! be asked for, as soon as one is.
 use super::entry::Wide;
+use super::reservation::{self, Reservation};
 use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag};
 use crate::facts::{Direction, Interface};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
-use artery_table::{HugePages, prefetch};
+use artery_table::prefetch;
 use std::io;
 
-/// States that room is made for at once; more than these are moved when they become more.
-const MOST_RESERVED: usize = 1 << 20;
 /// Most buckets that are split or merged for a state.
 const STEPS: usize = 2;
 
@@ -58,13 +57,14 @@ pub(crate) enum CannotInsert {
 
 impl States {
     pub(crate) fn new(limit: u32) -> io::Result<States> {
-        let reserved = (limit as usize).min(MOST_RESERVED);
+        let reserved = reservation::reserved(limit);
+        let Reservation { index, hot } = Reservation::new(limit)?;
         Ok(States {
-            index: TagIndex::new(limit.saturating_mul(2), &HugePages)?,
-            hot: HotLines::with_room(reserved),
-            cold: Vec::with_capacity(reserved),
-            wide: Vec::with_capacity(reserved),
-            extra: Vec::with_capacity(reserved),
+            index,
+            hot,
+            cold: with_room(reserved)?,
+            wide: with_room(reserved)?,
+            extra: with_room(reserved)?,
             free: Vec::new(),
             count: 0,
             secret: Secret::random(),
@@ -81,11 +81,16 @@ impl States {
         self.count
     }
 
-    /// Allows another number of states; those above it stay until they end.
+    /// How many there may be.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Allows another number of states; those above it stay until they end. Without memory for more the limit stays.
     pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
         if limit > self.limit {
-            self.hot.make_room((limit as usize).min(MOST_RESERVED));
-            let mut index = TagIndex::new(limit.saturating_mul(2), &HugePages)?;
+            let mut index = reservation::index(limit)?;
+            self.hot.make_room(reservation::reserved(limit))?;
             std::mem::swap(&mut self.index, &mut index);
             self.keys = 0;
             let numbers: Vec<u32> = self.numbers().collect();
@@ -402,6 +407,12 @@ impl States {
             self.half_open = self.half_open + u32::from(hot.is_half_open()) - u32::from(was);
         }
     }
+}
+
+fn with_room<T>(count: usize) -> io::Result<Vec<T>> {
+    let mut vector = Vec::new();
+    vector.try_reserve_exact(count)?;
+    Ok(vector)
 }
 
 /// A key of a state.

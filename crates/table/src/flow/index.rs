@@ -67,8 +67,7 @@ struct Place {
 impl Index {
     /// Room for `flows` flows; memory is taken as they come.
     pub fn new(flows: u32, storage: &dyn Storage) -> io::Result<Index> {
-        let most = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 2).max(LEAST.into()) as u32;
-        let most_overflow = most / 2 + 16;
+        let [most, most_overflow] = Index::most(flows);
         let words = Words::new(storage, "flow index", (most + most_overflow) as usize * 8)?;
         Ok(Index {
             words,
@@ -81,6 +80,18 @@ impl Index {
             most_overflow,
             moved: 0,
         })
+    }
+
+    /// Most buckets and overflow lines of so many flows.
+    fn most(flows: u32) -> [u32; 2] {
+        let most = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 2).max(LEAST.into()) as u32;
+        [most, most / 2 + 16]
+    }
+
+    /// Bytes of the room for `flows` flows, whether they are there or not.
+    pub fn room(flows: u32) -> u64 {
+        let lines: u64 = Index::most(flows).map(u64::from).iter().sum();
+        lines * size_of::<Line>() as u64
     }
 
     /// Bytes of the buckets and overflow lines in use.
