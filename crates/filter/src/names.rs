@@ -68,6 +68,12 @@ impl Tags {
         self.numbers.get(name).copied()
     }
 
+    /// The numbers that tags have in other rules, by those here; None if none has another.
+    pub(crate) fn moved_to(&self, other: &Tags) -> Option<Vec<Tag>> {
+        let moved: Vec<Tag> = self.names.iter().map(|name| other.number(name)).collect();
+        moved.iter().zip(1..).any(|(tag, number)| tag.0 != number).then_some(moved)
+    }
+
     /// The name of a tag; empty for none.
     pub fn name(&self, tag: Tag) -> &str {
         usize::from(tag.0).checked_sub(1).and_then(|place| self.names.get(place)).map_or("", String::as_str)

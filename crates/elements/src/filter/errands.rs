@@ -3,7 +3,7 @@
 use super::ports;
 use super::shared::Control;
 use artery_device::{Interface, host_addresses};
-use artery_filter::names::InterfaceAddress;
+use artery_filter::names::{InterfaceAddress, Interfaces};
 use artery_filter::tables::TableEntry;
 use std::io;
 use std::net::IpAddr;
@@ -14,12 +14,16 @@ use std::time::Duration;
 /// Errands that may wait to be done.
 const MOST_WAITING: usize = 4096;
 
+/// How long the kernel is given until it is asked again for addresses.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];
+
 /// What is to be done.
 pub(super) enum Errand {
     /// A source belongs into the table that the rules of an anchor call so.
     Overload { address: IpAddr, anchor: Arc<str>, table: Arc<str>, now: Duration },
-    /// The host's addresses may be others, of interfaces by the names that the host has for them, in the order of ports.
-    Addresses(Arc<[String]>),
+    /// The addresses that the host has at ports may be others.
+    Addresses,
 }
 
 /// The way to the thread, which ends with it.
@@ -54,7 +58,7 @@ fn do_all(taken: &Receiver<Errand>, control: &Mutex<Control>) {
             Errand::Overload { address, anchor, table, now } => {
                 add(control(), address, (&anchor, &table), now)
             }
-            Errand::Addresses(devices) => follow(control, &devices),
+            Errand::Addresses => follow(control),
         }
     }
 }
@@ -67,19 +71,35 @@ fn add(mut control: MutexGuard<'_, Control>, address: IpAddr, (anchor, table): (
     let _ = control.tables.add(holder, table, &[entry], now);
 }
 
-/// Makes rules follow what the host's interfaces have now. One that is not there keeps what was said of it.
-fn follow<'c>(control: impl Fn() -> MutexGuard<'c, Control>, devices: &[String]) {
-    // The kernel is asked before anybody has to wait.
-    let Ok(all) = host_addresses() else { return };
-    let indexes: Vec<_> =
-        devices.iter().map(|name| Interface::find(name).ok().map(|interface| interface.index)).collect();
-    let mut control = control();
-    let records = control.interfaces.0.iter_mut().skip(usize::from(ports::FIRST) + 1);
-    for (record, index) in records.zip(indexes).filter_map(|(record, index)| Some((record, index?))) {
-        let own = all.iter().filter(|address| address.index == index);
-        let known =
-            own.map(|own| InterfaceAddress { address: own.address, length: own.length, peer: own.peer });
-        record.addresses = known.collect();
+/// Makes rules follow what the host has at ports. The kernel is asked while nobody has to wait, and again where it has no answer.
+fn follow<'c>(control: impl Fn() -> MutexGuard<'c, Control>) {
+    let (said, devices) = control().said();
+    for pause in PAUSES {
+        if let Ok(interfaces) = at_host(&said, &devices, false) {
+            return control().follow(interfaces);
+        }
+        std::thread::sleep(pause);
     }
-    control.follow_addresses();
+}
+
+/// Interfaces with the addresses that the host has at those of ports. One that is not there has what was said of it; so has one
+/// without addresses where these may be yet to come, as for what the router makes itself.
+pub(super) fn at_host(said: &Interfaces, devices: &[String], may_come: bool) -> io::Result<Interfaces> {
+    let mut interfaces = said.clone();
+    if devices.is_empty() {
+        return Ok(interfaces);
+    }
+    let all = host_addresses()?;
+    let records = interfaces.0.iter_mut().skip(usize::from(ports::FIRST) + 1);
+    for (record, device) in records.zip(devices) {
+        let Ok(interface) = Interface::find(device) else { continue };
+        let own = all.iter().filter(|address| address.index == interface.index);
+        let own =
+            own.map(|own| InterfaceAddress { address: own.address, length: own.length, peer: own.peer });
+        let own: Vec<_> = own.collect();
+        if !own.is_empty() || !may_come {
+            record.addresses = own;
+        }
+    }
+    Ok(interfaces)
 }

@@ -47,8 +47,10 @@ pub(crate) fn shared(
     args: &Args<'_>,
     switch: &str,
     ports: Vec<InterfaceRecord>,
+    devices: &[String],
 ) -> Result<SharedFilter, ArgError> {
-    ports::with_files(args, records(switch, ports), ["PF", "PFLOG", "PFETC"], Site::Switch)
+    let files = ["PF", "PFLOG", "PFETC"];
+    ports::with_files(args, records(switch, ports), files, Site::Switch, devices.to_vec())
 }
 
 fn records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
@@ -64,7 +66,12 @@ pub fn of_file(
 ) -> Result<Box<dyn FrameFilter>, String> {
     let of_ports = names.iter().map(|name| ports::record(name, Vec::new()));
     let ports = ports::with_loopback(records(switch, of_ports));
-    let rules = SharedFilter::new(domain, ports, 1, Around { log: None, etc: None, site: Site::Switch });
+    let rules = SharedFilter::new(
+        domain,
+        ports,
+        1,
+        Around { log: None, etc: None, site: Site::Switch, devices: Vec::new() },
+    );
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
     let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;

@@ -47,20 +47,22 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 /// A filter that knows ports, with the rules of FILE.
 pub(super) fn shared(args: &Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
     let site = Site::Router { knows_routes: args.is_given("ROUTER") };
-    with_files(args, ports, ["FILE", "LOG", "ETC"], site)
+    with_files(args, ports, ["FILE", "LOG", "ETC"], site, Vec::new())
 }
 
-/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc.
+/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc; `devices` is what
+/// the host calls the interfaces of ports, if rules are to know what it has there.
 pub(crate) fn with_files(
     args: &Args<'_>,
     ports: Vec<InterfaceRecord>,
     [file, log, etc]: [&'static str; 3],
     site: Site,
+    devices: Vec<String>,
 ) -> Result<SharedFilter, ArgError> {
     let workers = args.copy().1;
     let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
-    let around = Around { log, etc, site };
+    let around = Around { log, etc, site, devices };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
         load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;

@@ -1,5 +1,5 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
-use super::errands::{Errand, Errands};
+use super::errands::{self, Errand, Errands};
 use super::log_file::LogFile;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
@@ -79,6 +79,12 @@ pub(super) struct Control {
     etc: Option<PathBuf>,
     site: Site,
     workers: u32,
+    /// The interfaces as they were said to be.
+    said: Interfaces,
+    /// What the host calls those of ports, where they are its own.
+    devices: Vec<String>,
+    /// Whether it has taken over what another filter was told.
+    has_inherited: bool,
 }
 
 /// What a filter has besides its rules.
@@ -89,16 +95,20 @@ pub(crate) struct Around {
     pub(crate) etc: Option<PathBuf>,
     /// Where it is.
     pub(crate) site: Site,
+    /// What the host calls the interfaces of ports, in their order, if rules are to know what it has there.
+    pub(crate) devices: Vec<String>,
 }
 
 impl SharedFilter {
     /// A filter on so many workers that knows these interfaces and lets all pass; rules mean `etc` by /etc if it is given.
     pub(crate) fn new(
         domain: &Arc<Domain>,
-        interfaces: Interfaces,
+        said: Interfaces,
         workers: usize,
         around: Around,
     ) -> SharedFilter {
+        // What can't be read now is followed later, or told then.
+        let interfaces = errands::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
         let (anchors, mut tables, settings) = (Anchors::default(), Tables::new(domain), Settings::default());
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
         let latest = Arc::new(Ruling::new(compiled, &settings, &interfaces));
@@ -114,6 +124,9 @@ impl SharedFilter {
             etc: around.etc,
             site: around.site,
             workers: workers as u32,
+            said,
+            devices: around.devices,
+            has_inherited: false,
         };
         SharedFilter {
             ruling: Published::new(domain, latest),
@@ -188,8 +201,7 @@ impl SharedFilter {
         let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
         let overloads = |rule: &Rule| rule.state.options.overload.is_some();
         if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {
-            let begun = self.errands.begin(&self.control);
-            begun.map_err(|error| {
+            self.begin_errands().map_err(|error| {
                 format!("{name}: can't start the thread that rules with overload need: {error}")
             })?;
         }
@@ -219,11 +231,36 @@ impl SharedFilter {
         self.errands.send(errand)
     }
 
-    /// Has rules follow the addresses of the host's interfaces, which have these names in the order of ports. Call it whenever
-    /// they may be others; says whether it will be done.
-    pub(crate) fn follow_addresses(&self, devices: &Arc<[String]>) -> std::io::Result<bool> {
-        self.errands.begin(&self.control)?;
-        Ok(self.send(Errand::Addresses(devices.clone())))
+    /// Has errands done from now on.
+    pub(super) fn begin_errands(&self) -> io::Result<()> {
+        self.errands.begin(&self.control)
+    }
+
+    /// Has rules follow the addresses that the host has at ports. Call it whenever they may be others; says whether it will be
+    /// done.
+    pub(crate) fn follow_addresses(&self) -> io::Result<bool> {
+        self.begin_errands()?;
+        Ok(self.send(Errand::Addresses))
+    }
+
+    /// Takes over the rules, tables and options of a filter that this one takes the place of, unless that was done: workers do
+    /// it one after the other. Rules are compiled anew for the interfaces here.
+    pub(super) fn inherit(&self, old: &SharedFilter) {
+        let mut control = self.control();
+        if control.has_inherited || std::ptr::eq(self, old) {
+            return;
+        }
+        let mut before = old.control();
+        control.has_inherited = true;
+        control.anchors = before.anchors.clone();
+        // Workers of the old filter go by what it has published for as long as they live.
+        std::mem::swap(&mut control.tables, &mut before.tables);
+        let log_interface = before.log_interface().and_then(|name| control.interfaces.number(name));
+        control.settings = Settings { log_interface, ..before.settings.clone() };
+        (control.debug, control.since) = (before.debug.clone(), before.since);
+        control.latest = before.latest.clone();
+        drop(before);
+        self.renew(&mut control);
     }
 }
 
@@ -238,15 +275,15 @@ impl Control {
         changes
     }
 
-    /// Makes rules that speak of interfaces' addresses follow them.
-    pub(super) fn follow_addresses(&self) {
-        self.latest.compiled.follow(&self.interfaces);
+    /// The interfaces as they were said to be, and what the host calls those of ports.
+    pub(super) fn said(&self) -> (Interfaces, Vec<String>) {
+        (self.said.clone(), self.devices.clone())
     }
 
-    /// The same for addresses that these interfaces have.
-    pub(super) fn follow(&mut self, interfaces: &Interfaces) {
-        self.interfaces = interfaces.clone();
-        self.follow_addresses();
+    /// Makes rules that speak of interfaces' addresses follow these.
+    pub(super) fn follow(&mut self, interfaces: Interfaces) {
+        self.interfaces = interfaces;
+        self.latest.compiled.follow(&self.interfaces);
     }
 
     /// Sets how much is told of the filter's own doings, as `set debug` does.
@@ -265,16 +302,21 @@ impl Control {
         Ok(())
     }
 
+    /// The interface of `set loginterface`.
+    fn log_interface(&self) -> Option<&str> {
+        let record = self.settings.log_interface.and_then(|interface| self.interfaces.get(interface));
+        record.map(|record| record.name.as_str())
+    }
+
     /// What `pfctl -s info` prints beside counts.
     pub(super) fn status(&self, now: Duration) -> Status<'_> {
-        let name = self.settings.log_interface.and_then(|interface| self.interfaces.get(interface));
         Status {
             is_enabled: self.settings.is_enabled,
             since: self.since.map(|since| now.saturating_sub(since)),
             debug: &self.debug,
             host_id: self.settings.host_id,
             checksum: self.checksum(),
-            log_interface: name.map(|record| record.name.as_str()),
+            log_interface: self.log_interface(),
             // Others are refused when rules are loaded.
             syncookies: Syncookies::Never,
             state_limit: self.settings.limits.limit(Limit::States),

@@ -193,17 +193,18 @@ impl WorkerFilter {
         self.shared.note_counted(self.worker, self.filter.counted());
     }
 
-    /// Takes the place of a filter that knew the same interfaces: has its states, and its rules where `keeps_rules`.
+    /// Takes the place of a filter: has its rules where `keeps_rules`, and its states if its interfaces have the same names and
+    /// numbers.
     pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool, cx: &mut Context<'_>) {
-        if !self.current.names_the_same(&old.current) {
-            return;
-        }
-        std::mem::swap(&mut self.filter, &mut old.filter);
-        let ours = std::mem::replace(&mut self.current, old.current.clone());
         if keeps_rules {
-            self.shared = old.shared.clone();
-            self.shared.control().follow(&ours.interfaces);
+            self.shared.inherit(&old.shared);
         }
+        if self.current.names_the_same(&old.current) {
+            std::mem::swap(&mut self.filter, &mut old.filter);
+            self.current = old.current.clone();
+        }
+        // States may have overloads of rules that are gone. Without a thread they are lost, and nothing else.
+        let _ = self.shared.begin_errands();
         // What the states were made by is not what holds now, or counts in another place.
         let latest = self.shared.ruling_now();
         self.adopt(latest, cx);

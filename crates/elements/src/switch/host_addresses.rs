@@ -3,21 +3,18 @@ use crate::filter::shared::SharedFilter;
 use artery_device::HostNews;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
-use std::sync::Arc;
 
 /// Hears of addresses, and has rules follow them.
 pub(super) struct HostAddresses {
     news: HostNews,
-    /// The interfaces of ports by the names that the host has for them.
-    devices: Arc<[String]>,
     /// Whether rules have yet to follow.
     is_due: bool,
 }
 
 impl HostAddresses {
-    /// Of ports that have these interfaces; at first nothing is known.
-    pub(super) fn open(devices: &[String]) -> io::Result<HostAddresses> {
-        Ok(HostAddresses { news: HostNews::of_addresses()?, devices: devices.into(), is_due: true })
+    /// Hears from now on; what there was before is news, too.
+    pub(super) fn open() -> io::Result<HostAddresses> {
+        Ok(HostAddresses { news: HostNews::of_addresses()?, is_due: true })
     }
 
     /// Readable when there is news.
@@ -29,7 +26,7 @@ impl HostAddresses {
     pub(super) fn follow(&mut self, rules: &SharedFilter) -> io::Result<()> {
         self.is_due |= self.news.take();
         if self.is_due {
-            self.is_due = !rules.follow_addresses(&self.devices)?;
+            self.is_due = !rules.follow_addresses()?;
         }
         Ok(())
     }

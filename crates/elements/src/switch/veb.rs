@@ -134,7 +134,8 @@ impl Veb {
         let rules = match args.already_shared::<SharedFilter>() {
             Some(rules) => rules,
             None => {
-                let rules = frame_filter::shared(args, &shared.name, shared.interfaces.clone())?;
+                let rules =
+                    frame_filter::shared(args, &shared.name, shared.interfaces.clone(), &shared.devices)?;
                 args.shared(|| rules)
             }
         };
@@ -201,7 +202,7 @@ impl Veb {
 
     /// Begins to follow the host's addresses, for rules.
     fn open_addresses(&mut self, cx: &mut Context<'_>) {
-        match HostAddresses::open(&self.shared.devices) {
+        match HostAddresses::open() {
             Ok(addresses) => self.addresses = Some(addresses),
             Err(error) => self.say_addresses_stay(&error, cx),
         }

@@ -127,6 +127,9 @@ impl Filter {
         self.sources.follow(&kept);
         self.scratch = Scratch::new(compiled, self.worker);
         self.counters = Arc::new(Counters::following(compiled, &self.counters, &kept));
+        if let Some(moved) = before.tags().moved_to(compiled.tags()) {
+            self.states.rename_tags(&moved);
+        }
         self.note_lifetimes();
         limited.map_err(|error| LimitStays { wanted, limit, error })
     }

@@ -5,7 +5,7 @@
 use super::entry::Wide;
 use super::reservation::{self, Reservation};
 use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag};
-use crate::facts::{Direction, Interface};
+use crate::facts::{Direction, Interface, Tag};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
 use artery_table::prefetch;
 use std::io;
@@ -135,6 +135,14 @@ impl States {
         self.part(number);
         self.hot[number as usize].flags |= flag::EXTRA;
         self.extra[number as usize].get_or_insert_default()
+    }
+
+    /// Gives tags other numbers, those at their places; one that has none there is no tag any more.
+    pub(crate) fn rename_tags(&mut self, moved: &[Tag]) {
+        for extra in self.extra.iter_mut().flatten() {
+            let place = usize::from(extra.tag.0).checked_sub(1);
+            extra.tag = place.and_then(|place| moved.get(place)).copied().unwrap_or_default();
+        }
     }
 
     /// The numbers of all states.

@@ -321,3 +321,41 @@ fn ports_and_files_must_make_sense() {
     );
     assert!(Bench::refuses(&CLASS, "PORT em0, ETC /nonexistent").contains("there is no such folder"));
 }
+
+/// A filter that takes the place of another.
+fn successor(old: &mut Bench, arguments: &str, ports: usize) -> Bench {
+    let setup = Bench::setup(&CLASS, arguments).inputs(2 * ports).outputs(2 * ports).beside(old);
+    let mut new = setup.replacing().build().unwrap();
+    new.take_state(old);
+    new
+}
+
+#[test]
+fn rules_that_were_loaded_outlive_a_replacement_and_states_where_ports_are_called_the_same() {
+    let mut old = bench("table <friends> { 192.0.2.9 }\nblock\npass in on em0 from <friends> to em1");
+    let query = udp("192.0.2.9", "10.0.0.1");
+    assert!(passes(&mut old, 0, &query));
+    old.read("pf", "table friends - add 192.0.2.7").unwrap();
+    let mut same = successor(&mut old, "PORT em0 192.0.2.2/24, PORT em1 10.0.0.1/24", 2);
+    assert!(same.read("pf_worker", "states 0 -").unwrap().starts_with("0 1\n"));
+    let mut other = successor(&mut same, "PORT em0, PORT em5, PORT em1 10.0.0.1/24", 3);
+    assert!(other.read("pf_worker", "states 0 -").unwrap().starts_with("0 0\n"));
+    assert!(passes(&mut other, 0, &query) && passes(&mut other, 0, &udp("192.0.2.7", "10.0.0.1")));
+    assert!(!passes(&mut other, 0, &udp("192.0.2.8", "10.0.0.1")));
+}
+
+#[test]
+fn states_keep_their_tags_by_name_where_other_rules_number_them_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pf.conf");
+    std::fs::write(&file, "match in on em1 tag staff\npass\nblock out on em1 ! tagged guest\n").unwrap();
+    let mut old = bench("match in on em0 tag guest\npass");
+    let known = udp("192.0.2.9", "10.0.0.9");
+    assert!(passes(&mut old, 0, &known));
+    let arguments = format!("PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/24, FILE {}", file.display());
+    let mut new = successor(&mut old, &arguments, 2);
+    new.push(0, known);
+    let packets = new.take_all(0);
+    new.push_packets(3, packets);
+    assert_eq!(new.take_all(3).len(), 1, "it is a guest here, too");
+}
