@@ -174,7 +174,8 @@ fn limit(args: &Args<'_>, config: &mut Config) -> Result<(), ArgError> {
         0 => u32::MAX,
         seconds if TIMEOUTS.contains(&seconds) => seconds,
         wrong_one => {
-            let wants = format!("is neither 0, for never, nor one of {} to {}", TIMEOUTS.start(), TIMEOUTS.end());
+            let wants =
+                format!("is neither 0, for never, nor one of {} to {}", TIMEOUTS.start(), TIMEOUTS.end());
             return Err(wrong("TIMEOUT", &wrong_one.to_string(), wants));
         }
     };
