@@ -274,7 +274,7 @@ fn words_for_a_switch_are_wrong_whether_or_not_it_runs() {
         ),
         (
             &["veb0", "maxaddr", "0"],
-            "artery: veb0: 'maxaddr 0': not '0', but a number from 1 to 4096, as in 'maxaddr 100'\n",
+            "artery: veb0: 'maxaddr 0': not '0', but a number from 1 to 4194304, as in 'maxaddr 100'\n",
         ),
         (&["veb0", "-learn"], "artery: veb0: '-learn' needs the name of an interface, as in '-learn em0'\n"),
     ] {
