@@ -169,7 +169,7 @@ fn a_switch_is_changed_while_frames_pass() {
             ("veb1", "artery: veb1: no such interface; the switches of this router are veb0\n"),
             ("cnmac0", "artery: cnmac0 is a port of veb0, which 'artery ifconfig veb0' shows"),
             ("veb0 add em9", "artery: veb0: em9 is not connected to the switch"),
-            ("veb0 maxaddr 0", "artery: veb0: 'maxaddr 0': not '0', but a number from 1 to 4096"),
+            ("veb0 maxaddr 0", "artery: veb0: 'maxaddr 0': not '0', but a number from 1 to 4194304"),
             ("veb0 destroy", "artery: a switch ends with its router"),
         ] {
             let refusal = running.refuses(words)?;
