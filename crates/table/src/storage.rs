@@ -129,7 +129,8 @@ impl Drop for Region {
 /// What an array may consist of.
 ///
 /// # Safety
-/// The type must be an atomic integer: every bit pattern is legal, zero among them, and it may be shared.
+/// The type must be an atomic integer, or consist of such without gaps: every bit pattern is legal, zero among them, and it may
+/// be shared.
 pub unsafe trait Word: Send + Sync + 'static {}
 // SAFETY: an atomic integer.
 unsafe impl Word for AtomicU8 {}

@@ -11,6 +11,7 @@ mod explain;
 mod learn;
 mod mac;
 mod meter;
+pub mod quick;
 mod rules;
 mod show;
 mod sight;

@@ -1,5 +1,6 @@
 //! The door for a packet filter: what a switch asks of one where LINK1 is set, and at vports.
 use artery_engine::{Batch, Context, Packet};
+use artery_table::switch::quick::ODD;
 use artery_table::switch::{Direction, View};
 use std::any::Any;
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ pub struct Passage<'a> {
 }
 
 /// From this number on the way of a frame is none that a filter is asked about.
-pub const NO_WAY: u16 = 1 << 13;
+pub const NO_WAY: u16 = ODD;
 /// What is added to the way of a frame that is blocked as it leaves, and as it comes in.
 pub const BLOCKED_OUT: u16 = 1 << 14;
 /// See [`BLOCKED_OUT`].

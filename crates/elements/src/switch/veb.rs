@@ -4,7 +4,7 @@ use super::host_addresses::HostAddresses;
 use super::links::Links;
 use super::shared::{SharedSwitch, refused};
 use super::speak::send_all;
-use super::worker::{Batches, Scratch};
+use super::worker::Batches;
 use crate::filter::frame_filter::{self, SwitchFilter};
 use crate::filter::shared::SharedFilter;
 use crate::filter::worker::WorkerFilter;
@@ -15,6 +15,7 @@ use artery_engine::{
 use artery_table::stp::Outgoing;
 use artery_table::switch::Question;
 use artery_table::switch::counts::Counts;
+use artery_table::switch::quick::Ways;
 use artery_wire::EtherType;
 use std::any::Any;
 use std::sync::Arc;
@@ -107,7 +108,8 @@ pub(super) struct Veb {
     rules: Arc<SharedFilter>,
     /// Whether these are those of a file; otherwise those that were loaded last.
     has_rules_of_file: bool,
-    scratch: Scratch,
+    /// Kept from batch to batch, so that it need not be made anew.
+    ways: Ways,
     /// Which of its copies it is; the first looks after the addresses and links of all.
     copy: usize,
     ports: Arc<Ports>,
@@ -146,7 +148,7 @@ impl Veb {
             shared,
             filter: None,
             filters: args.resource(),
-            scratch: Scratch::default(),
+            ways: Ways::default(),
             copy: args.copy().0,
             ports: args.resource(),
             links: None,
@@ -343,7 +345,7 @@ impl Element for Veb {
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let Veb { shared, counts, filter, scratch, .. } = self;
+        let Veb { shared, counts, filter, ways, .. } = self;
         let (switch, turn, now) = (shared.switch(), cx.turn(), now(cx));
         let (all, vports) = (switch.view(turn).has_filter(), switch.view(turn).has_vports());
         let mut is_asked = all;
@@ -364,7 +366,7 @@ impl Element for Veb {
             now,
             has_heard: false,
         };
-        batches.switch(batch, scratch, cx);
+        batches.switch(batch, ways, cx);
         if batches.has_heard {
             self.speak(&Outgoing::new(), cx);
         }

@@ -1,25 +1,17 @@
 //! A batch of frames on its way through a switch.
-use super::filter::{BLOCKED_IN, BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
+use super::filter::{BLOCKED_IN, BLOCKED_OUT, FrameFilter, Passage, Spot};
 use super::speak::send_all;
 use super::tag;
 use artery_engine::{Batch, Context, DropReason, Packet};
 use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::counts::Counts;
-use artery_table::switch::decide::{self, Cause, Change, Entered, Leaving, Many, Notes, Stop, Way};
-use artery_table::switch::{Direction, Entry, Learned, MacKey, MacTable, Mark, Sight, Switch, View, seconds};
+use artery_table::switch::decide::{self, Cause, Change, Entered, Leaving, Many, Stop, Way};
+use artery_table::switch::quick::{NOT_IP, ODD, Ways};
+use artery_table::switch::{Direction, Learned, MacKey, MacTable, Mark, Sight, Switch, View, seconds};
 use std::time::Duration;
 
-/// No port: the frame is looked at one by one.
-const ODD: u16 = u16::MAX;
-
-/// What is kept from batch to batch, so that it need not be made anew.
-#[derive(Default)]
-pub(super) struct Scratch {
-    notes: Notes,
-    ways: Vec<u16>,
-    /// Of frames whose source was not seen in this second: which they are, and where that is known.
-    stale: Vec<(usize, Entry)>,
-}
+/// What a way is without what is said of the frame beside it.
+const WAY: u16 = NOT_IP - 1;
 
 /// The switch for the time of a batch.
 pub(super) struct Batches<'a> {
@@ -43,111 +35,69 @@ impl Batches<'_> {
 
     /// Switches frames: all at once what meets nothing but the table, and the rest one by one.
     #[inline]
-    pub(super) fn switch(&mut self, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
+    pub(super) fn switch(&mut self, batch: &mut Batch, ways: &mut Ways, cx: &mut Context<'_>) {
         let Some(counts) = self.counts.ports.get(usize::from(self.port)) else {
             return cx.discard_all(batch, DropReason::NotAPort);
         };
         counts.received[0].add(batch.len() as u64);
-        match self.view.vlan(self.port).filter(|_| self.view.is_plain(self.port)) {
-            Some(vlan) => self.switch_plain(vlan, batch, scratch, cx),
-            None => {
-                counts.received[1].add(batch.iter().map(|frame| frame.len() as u64).sum());
-                batch.drain().for_each(|frame| self.one(frame, cx));
-            }
+        let bytes = bytes_of(batch);
+        counts.received[1].add(bytes);
+        match self.view.is_plain(self.port) {
+            true => self.switch_plain(batch, bytes, ways, cx),
+            false => batch.drain().for_each(|frame| self.one(frame, cx)),
         }
     }
 
-    fn switch_plain(&mut self, vlan: u16, batch: &mut Batch, scratch: &mut Scratch, cx: &mut Context<'_>) {
-        let Scratch { notes, ways, stale } = scratch;
-        let mut bytes = 0;
-        notes.note(
-            self.table,
-            vlan,
-            batch.iter().map(|frame| {
-                bytes += frame.len() as u64;
-                frame.data()
-            }),
-        );
-        self.counts.ports[usize::from(self.port)].received[1].add(bytes);
-        ways.clear();
-        let is_asked = self.filter.is_some();
-        if !(is_asked && self.view.is_filtered_at(self.port)) {
-            ways.extend((0..notes.len()).map(|frame| self.quick(notes, frame)));
+    fn switch_plain(&mut self, batch: &mut Batch, mut bytes: u64, found: &mut Ways, cx: &mut Context<'_>) {
+        let now = seconds(self.now);
+        found.find((self.view, self.table), self.port, now, batch.iter().map(Packet::data));
+        let is_filtered = self.filter.is_some()
+            && (self.view.is_filtered_at(self.port)
+                || found.each().iter().any(|way| self.view.is_vport(*way)));
+        if is_filtered && let Some(filter) = &mut self.filter {
+            filter.test_all(batch, self.view, self.port, found.each(), cx);
         }
-        if is_asked && (ways.is_empty() || ways.iter().any(|way| self.view.is_vport(*way))) {
-            ways.clear();
-            self.filter_plain(notes, ways, stale, batch, cx);
-            bytes = batch.iter().map(|frame| frame.len() as u64).sum();
+        found.refresh(self.table, now, |way| way & BLOCKED_IN == 0);
+        let mut ways = found.each();
+        if is_filtered {
+            let left = self.keep_unblocked(ways, batch, cx);
+            ways = &mut ways[..left];
+            bytes = bytes_of(batch);
         }
-        let Some(first) = ways.first().copied() else { return };
+        let Some(first) = ways.first().map(|way| way & WAY) else { return };
         // All are compared, as that is quicker than to stop at the first that differs.
-        if first != ODD && ways.iter().fold(0, |differ, way| differ | (way ^ first)) == 0 {
+        if first < ODD && ways.iter().fold(0, |differ, way| differ | (way ^ first)) & WAY == 0 {
             self.count_sent(first, batch.len() as u64, bytes);
             return cx.send_all(usize::from(first), batch);
         }
-        for (frame, way) in batch.drain().zip(ways.iter()) {
-            match *way {
-                ODD => self.one(frame, cx),
-                way => self.send(frame, way, cx),
+        for (frame, way) in batch.drain().zip(ways) {
+            match *way & WAY {
+                to if to < ODD => self.send(frame, to, cx),
+                _ => self.one(frame, cx),
             }
         }
     }
 
-    #[inline(always)]
-    fn quick(&self, notes: &Notes, frame: usize) -> u16 {
-        let now = seconds(self.now);
-        notes.quick(frame, self.view, self.table, self.port, now).map_or(ODD, |(to, source)| {
-            self.table.refresh(source, now);
-            to
-        })
-    }
-
-    /// The same, with a packet filter on the way. Frames that it blocks end here.
-    fn filter_plain(
-        &mut self,
-        notes: &Notes,
-        ways: &mut Vec<u16>,
-        stale: &mut Vec<(usize, Entry)>,
-        batch: &mut Batch,
-        cx: &mut Context<'_>,
-    ) {
-        let now = seconds(self.now);
-        stale.clear();
-        for number in 0..notes.len() {
-            let Some((to, source)) = notes.quick(number, self.view, self.table, self.port, now) else {
-                ways.push(ODD);
-                continue;
-            };
-            ways.push(if notes.is_ip(number) { to } else { to | NO_WAY });
-            if source.seen() != now {
-                stale.push((number, source));
+    /// Drops what a filter has blocked, and moves the ways of the rest to the front; says how many are left.
+    fn keep_unblocked(&mut self, ways: &mut [u16], batch: &mut Batch, cx: &mut Context<'_>) -> usize {
+        const BLOCKED: u16 = BLOCKED_IN | BLOCKED_OUT;
+        if ways.iter().fold(0, |all, way| all | way) & BLOCKED == 0 {
+            return ways.len();
+        }
+        let (mut next, mut left) = (0, 0);
+        batch.filter_map(|frame| {
+            let way = ways[next];
+            next += 1;
+            if way & BLOCKED == 0 {
+                ways[left] = way;
+                left += 1;
+                return Some(frame);
             }
-        }
-        if let Some(filter) = &mut self.filter {
-            filter.test_all(batch, self.view, self.port, ways, cx);
-        }
-        let let_in = stale.iter().filter(|(number, _)| ways[*number] & BLOCKED_IN == 0);
-        let_in.for_each(|(_, source)| self.table.refresh(*source, now));
-        self.keep_unblocked(ways, batch, cx);
-    }
-
-    /// Drops what a filter has blocked, and takes its marks from the ways of the rest.
-    fn keep_unblocked(&mut self, ways: &mut Vec<u16>, batch: &mut Batch, cx: &mut Context<'_>) {
-        let is_blocked = |way: u16| way != ODD && way & (BLOCKED_IN | BLOCKED_OUT) != 0;
-        if ways.iter().any(|way| is_blocked(*way)) {
-            let mut each = ways.iter();
-            batch.filter_map(|frame| {
-                let way = *each.next()?;
-                if !is_blocked(way) {
-                    return Some(frame);
-                }
-                let port = if way & BLOCKED_IN != 0 { self.port } else { way & (NO_WAY - 1) };
-                self.drop(frame, port, Cause::Filter, cx);
-                None
-            });
-            ways.retain(|way| !is_blocked(*way));
-        }
-        ways.iter_mut().filter(|way| **way != ODD).for_each(|way| *way &= NO_WAY - 1);
+            let port = if way & BLOCKED_IN != 0 { self.port } else { way & WAY };
+            self.drop(frame, port, Cause::Filter, cx);
+            None
+        });
+        left
     }
 
     /// Switches a frame, step by step.
@@ -352,6 +302,10 @@ impl Batches<'_> {
     fn count_stop(&self, port: u16, cause: Cause) {
         self.counts.ports.get(usize::from(port)).into_iter().for_each(|counts| counts.stop(cause));
     }
+}
+
+fn bytes_of(batch: &Batch) -> u64 {
+    batch.iter().map(|frame| frame.len() as u64).sum()
 }
 
 /// The reason under which the engine counts a frame.

@@ -1,15 +1,14 @@
 //! What becomes of a frame: pure functions of the frame, what the switch was told and what it knows of addresses.
 //!
 //! A frame [enters](enter), [goes somewhere](way), and [leaves](leave) by one port or many; a packet filter is asked
-//! between these. [`Notes::quick`] is the same for frames that meet nothing but the table, and leaves all others alone.
+//! between these. [`quick`](super::quick) is the same for frames that meet nothing but the table, and leaves all others alone.
 //! Whoever asks what would become of a frame calls [`decide`].
 use super::command::{Priority, Untagged};
 use super::config::{PortState, Role};
-use super::mac::{Entry, MacKey, MacTable};
+use super::mac::{Entry, MacKey};
 use super::rules::{Direction, Mark};
-use super::sight::{Sight, header, is_group};
+use super::sight::Sight;
 use super::view::View;
-use crate::simd::mac::Hit;
 use artery_wire::EtherType;
 
 macro_rules! causes {
@@ -404,79 +403,3 @@ pub fn decide(view: &View, port: u16, sight: &Sight<'_>, find: impl Fn(MacKey) -
     decision.entered = Ok(entered);
     decision
 }
-
-/// What is noted of a batch of frames: what both addresses of each lead to.
-#[derive(Debug, Default)]
-pub struct Notes {
-    /// Of each frame its source and its destination: their keys, and then what these are mixed to.
-    keys: Vec<u64>,
-    /// What is found by these.
-    hits: Vec<Hit>,
-    /// Its type; above it, whether it may be one that meets nothing but the table.
-    kinds: Vec<u32>,
-}
-
-const SIMPLE: u32 = 1 << 16;
-
-impl Notes {
-    /// Looks up both addresses of frames; `vlan` is that of the port they came by.
-    #[inline]
-    pub fn note<'a>(&mut self, table: &MacTable, vlan: u16, frames: impl ExactSizeIterator<Item = &'a [u8]>) {
-        let Notes { keys, hits, kinds } = self;
-        keys.resize(2 * frames.len(), 0);
-        kinds.resize(frames.len(), 0);
-        for ((bytes, keys), kind) in frames.zip(keys.as_chunks_mut().0).zip(kinds) {
-            let (destination, source, ether_type) = header(bytes).unwrap_or(NO_HEADER);
-            // Without branches: what comes next can't be foreseen.
-            let is_tagged = (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0);
-            let is_simple = !is_tagged & !is_group(destination);
-            *keys = [source, destination].map(|address| MacKey::new(address, vlan).bits());
-            *kind = (u32::from(is_simple) * SIMPLE) | u32::from(ether_type);
-        }
-        table.find_all(keys, hits);
-    }
-
-    /// Number of frames.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.kinds.len()
-    }
-    /// Whether there is no frame.
-    pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty()
-    }
-
-    /// Whether a frame carries IPv4 or IPv6, if it has no tag.
-    #[inline]
-    pub fn is_ip(&self, frame: usize) -> bool {
-        let kind = self.kinds.get(frame).map_or(0, |kind| *kind as u16);
-        matches!(EtherType(kind), EtherType::IPV4 | EtherType::IPV6)
-    }
-
-    /// Where a frame goes that came by a plain port (see [`View::is_plain`]), if it meets nothing but the table: its
-    /// source is known to be at that port, and its destination to be at another that is open to it. Then [`decide`]
-    /// says the same, and nothing is to be learned but that the source was seen, which is what the entry is for.
-    #[inline(always)]
-    pub fn quick(
-        &self,
-        frame: usize,
-        view: &View,
-        table: &MacTable,
-        port: u16,
-        now: u32,
-    ) -> Option<(u16, Entry)> {
-        if self.kinds.get(frame)? & SIMPLE == 0 {
-            return None;
-        }
-        let [source_key, destination_key] = *self.keys.as_chunks().0.get(frame)?;
-        let [source, destination] = *self.hits.as_chunks().0.get(frame)?;
-        let source = table.found(source_key, source)?;
-        let destination = table.found(destination_key, destination)?;
-        let to = destination.port();
-        let is_known = source.port() == port && !destination.is_old(now, view.timeout);
-        (is_known && view.is_plain_between(port, to)).then_some((to, source))
-    }
-}
-
-/// What stands for a header that a frame is too short for: one of a group, which is not looked up.
-const NO_HEADER: (u64, u64, u16) = (u64::MAX >> 16, 0, 0);

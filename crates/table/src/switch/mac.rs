@@ -5,22 +5,22 @@
 //! back, and no key is kept beside. Where the bucket is full, an entry goes to a second one that follows from the first
 //! and the tag; the first counts how many did, so that a lookup of what isn't there seldom looks at two lines.
 //!
-//! | word of a bucket | holds |
+//! | bytes of a bucket | hold |
 //! |---|---|
-//! | 0 to 4 | an entry each: see [`Entry`] |
-//! | 5 to 7 | six halves: when each of the five was last seen, in seconds, and how many went on to their second bucket |
+//! | 0 to 39 | five entries, a word each: see [`Entry`] |
+//! | 40 to 59 | when each of the five was last seen, in seconds |
+//! | 60 to 63 | how many went on to their second bucket |
 //!
 //! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
 //! moves an entry only from its first bucket to its second, in which it stands before it is overwritten in the first;
 //! who looks at the first, then at the second, finds it.
-use crate::simd::mac::{BITS, Hit, Mixer, Tags};
+use crate::simd::mac::{Hit, Line, Lines, PLACES, SHIFT};
 use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
 use artery_wire::EtherAddr;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Most ports that entries can name.
@@ -28,19 +28,13 @@ pub const MOST_PORTS: usize = 2048;
 /// Most addresses that a table is made for.
 pub const MOST_ENTRIES: u32 = 1 << 22;
 
-/// Entries of a bucket.
-const PLACES: usize = 5;
-/// Words of a bucket.
-const WORDS: usize = 8;
-/// The first word with seconds.
-const SECONDS: usize = 5;
-/// The half word that counts entries which went on.
-const OVERFLOW: u32 = 5;
 /// Fewest buckets, as a power of two: with fewer, tags would have more bits than there is room for.
 const LEAST_BITS: u32 = 11;
 /// From so many buckets on huge pages are asked for.
 const HUGE_BITS: u32 = 14;
 
+/// Bits of a key.
+const BITS: u32 = 60;
 const KEY: u64 = (1 << BITS) - 1;
 
 /// An address in a VLAN.
@@ -48,12 +42,6 @@ const KEY: u64 = (1 << BITS) - 1;
 pub struct MacKey(u64);
 
 impl MacKey {
-    /// The key as a number, of [`BITS`] bits.
-    #[inline(always)]
-    pub(super) fn bits(self) -> u64 {
-        self.0
-    }
-
     /// The key of an address, of which 48 bits count, in a VLAN, of which 12 do.
     #[inline]
     pub fn new(address: u64, vlan: u16) -> MacKey {
@@ -83,7 +71,8 @@ pub(super) fn bits_of(address: EtherAddr) -> u64 {
 /// A permutation of keys that who doesn't know the seed can't foresee.
 #[derive(Clone, Copy)]
 struct Mix {
-    mixer: Mixer,
+    mask: u64,
+    factors: [u64; 2],
     inverses: [u64; 2],
 }
 
@@ -91,12 +80,15 @@ impl Mix {
     fn new(seed: [u64; 3]) -> Mix {
         let [mask, first, second] = seed.map(scramble);
         let factors = [first | 1, second | 1];
-        Mix { mixer: Mixer { mask: mask & KEY, factors }, inverses: factors.map(inverse) }
+        Mix { mask: mask & KEY, factors, inverses: factors.map(inverse) }
     }
 
     #[inline(always)]
     fn mix(&self, key: MacKey) -> u64 {
-        self.mixer.mix(key.0)
+        let mut word = (key.0 ^ self.mask).wrapping_mul(self.factors[0]) & KEY;
+        word ^= word >> 30;
+        word = word.wrapping_mul(self.factors[1]) & KEY;
+        word ^ word >> 30
     }
 
     /// A shift by half the bits or more is undone by itself.
@@ -104,7 +96,7 @@ impl Mix {
         let mut word = mixed ^ mixed >> 30;
         word = word.wrapping_mul(self.inverses[1]) & KEY;
         word ^= word >> 30;
-        MacKey(word.wrapping_mul(self.inverses[0]) & KEY ^ self.mixer.mask)
+        MacKey(word.wrapping_mul(self.inverses[0]) & KEY ^ self.mask)
     }
 }
 
@@ -140,8 +132,7 @@ const PRESENT: u64 = 1 << 13;
 const STATIC: u64 = 1 << 12;
 const STICKY: u64 = 1 << 11;
 const PORT: u64 = STICKY - 1;
-/// What stands below what a key is recognised by.
-const MATCH_SHIFT: u32 = 13;
+const _: () = assert!(PRESENT == 1 << SHIFT);
 
 impl Word {
     fn is_free(self) -> bool {
@@ -171,14 +162,12 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     word: u64,
-    /// Its place, over the second when it was last seen. Two fields would be written apart and read together, which
-    /// processors wait for.
-    place_and_seen: u64,
+    seen: u32,
+    bucket: u32,
+    place: u32,
 }
 
 impl Entry {
-    const NONE: Entry = Entry { word: 0, place_and_seen: 0 };
-
     /// The port.
     #[inline(always)]
     pub fn port(self) -> u16 {
@@ -197,15 +186,7 @@ impl Entry {
     /// When it was last seen, in seconds.
     #[inline(always)]
     pub fn seen(self) -> u32 {
-        self.place_and_seen as u32
-    }
-    #[inline(always)]
-    fn place(self) -> u32 {
-        (self.place_and_seen >> 32) as u32
-    }
-    #[inline(always)]
-    fn at(word: u64, seen: u32, place: u32) -> Entry {
-        Entry { word, place_and_seen: u64::from(place) << 32 | u64::from(seen) }
+        self.seen
     }
     /// How it is kept.
     pub fn kind(self) -> Kind {
@@ -221,10 +202,6 @@ impl Entry {
         // Of two workers one may be a moment behind: a time to come is none that is long past.
         let age = now.wrapping_sub(self.seen()) as i32;
         age > timeout.min(i32::MAX as u32) as i32 && !self.is_static()
-    }
-    #[inline(always)]
-    fn is_none(self) -> bool {
-        self.word == 0
     }
 }
 
@@ -258,7 +235,7 @@ pub(super) enum Put {
 
 /// Addresses and their ports; see the module. Whoever changes it must be alone in that.
 pub struct MacTable {
-    words: Words<AtomicU64>,
+    lines: Words<Line>,
     bits: u32,
     /// One less than the number of buckets.
     mask: u32,
@@ -279,8 +256,8 @@ impl MacTable {
         let is_enough = |bits: &u32| entries * 5 <= 16 << bits;
         let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
         let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
-        let words = Words::new(storage, "stations", WORDS << bits)?;
-        Ok(MacTable { words, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::best() })
+        let lines = Words::new(storage, "stations", 1 << bits)?;
+        Ok(MacTable { lines, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::best() })
     }
 
     /// Number of buckets.
@@ -289,41 +266,51 @@ impl MacTable {
     }
 
     #[inline(always)]
-    fn bucket(&self, bucket: u32) -> &[AtomicU64; WORDS] {
-        &self.words.as_chunks().0[bucket as usize]
+    fn bucket(&self, bucket: u32) -> &Line {
+        &self.lines[bucket as usize]
     }
 
     /// Where a key is to be looked for.
     #[inline(always)]
     pub fn place(&self, key: MacKey) -> Sought {
-        let mixed = self.mix.mix(key);
+        self.place_mixed(self.mix.mix(key))
+    }
+
+    #[inline(always)]
+    fn place_mixed(&self, mixed: u64) -> Sought {
         Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
     }
 
-    /// Looks many keys up at once, and makes of each what it is mixed to.
-    #[inline]
-    pub(super) fn find_all(&self, keys: &mut [u64], hits: &mut Vec<Hit>) {
-        self.mix.mixer.mix_all(self.simd, keys);
-        for mixed in &*keys {
-            prefetch(self.bucket(*mixed as u32 & self.mask));
-        }
-        let tags = Tags { bits: self.bits, shift: MATCH_SHIFT };
-        tags.find_all(self.simd, self.words.as_chunks().0, keys, hits);
-    }
-
-    /// What is known of a key that was looked up with others.
+    /// Mixes a key, and asks for the memory that a lookup of it needs.
     #[inline(always)]
-    pub(super) fn found(&self, mixed: u64, hit: Hit) -> Option<Entry> {
-        if hit.word != 0 {
-            // A hit has its parts where an entry has them.
-            return Some(Entry { word: hit.word, place_and_seen: hit.at });
-        }
-        if hit.at as u32 == 0 { None } else { self.find_mixed(mixed) }
+    pub(super) fn approach(&self, key: MacKey) -> u64 {
+        let mixed = self.mix.mix(key);
+        prefetch(self.bucket(mixed as u32 & self.mask));
+        mixed
     }
 
-    #[inline(never)]
-    fn find_mixed(&self, mixed: u64) -> Option<Entry> {
-        self.find(Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits })
+    /// Looks pairs of keys up, and tells by their numbers what their first buckets have of both. None if they lack one: then it
+    /// may be in its second, or came or moved a moment ago.
+    #[inline(always)]
+    pub(super) fn find_pairs(
+        &self,
+        pairs: &[[u64; 2]],
+        mut told: impl FnMut(usize, [u64; 2], Option<[Entry; 2]>),
+    ) {
+        let lines = Lines { lines: &self.lines, bits: self.bits };
+        let mask = self.mask;
+        lines.find_pairs(self.simd, pairs, move |n, pair, hits| {
+            let entry = |mixed: u64, Hit { word, seen, place }| {
+                let bucket = mixed as u32 & mask;
+                Entry { word, seen, bucket, place }
+            };
+            told(n, pair, hits.map(|[first, second]| [entry(pair[0], first), entry(pair[1], second)]));
+        });
+    }
+
+    /// What is known of a key that was mixed.
+    pub(super) fn find_mixed(&self, mixed: u64) -> Option<Entry> {
+        self.find(self.place_mixed(mixed))
     }
 
     /// The other bucket of a tag.
@@ -335,38 +322,27 @@ impl MacTable {
     /// What is known of a key.
     #[inline(always)]
     pub fn find(&self, sought: Sought) -> Option<Entry> {
-        let bucket = self.bucket(sought.bucket);
-        let entry = in_bucket(bucket, sought.bucket, sought.tag << 2 | 1);
-        if !entry.is_none() {
-            return Some(entry);
+        let Sought { bucket, tag } = sought;
+        let line = self.bucket(bucket);
+        match in_line(line, bucket, tag << 2 | 1) {
+            None if line.beyond.load(Relaxed) != 0 => self.find_beyond(sought),
+            found => found,
         }
-        if half(bucket, OVERFLOW) == 0 { None } else { self.find_beyond(sought) }
     }
 
     /// The same, in the key's second bucket.
     #[inline(never)]
     fn find_beyond(&self, sought: Sought) -> Option<Entry> {
         let second = self.other(sought.bucket, sought.tag);
-        let entry = in_bucket(self.bucket(second), second, sought.tag << 2 | 3);
-        (!entry.is_none()).then_some(entry)
+        in_line(self.bucket(second), second, sought.tag << 2 | 3)
     }
 
     /// Notes that an address was seen, if that is not known of this second already.
     #[inline(always)]
     pub fn refresh(&self, entry: Entry, now: u32) {
-        if entry.seen() != now {
-            self.set_seen(entry.place(), now);
+        if entry.seen != now {
+            self.bucket(entry.bucket).seen[entry.place as usize].store(now, Relaxed);
         }
-    }
-
-    /// Two places share a word. Where another's second changes at the same time, the next frame notes it.
-    #[cold]
-    #[inline(never)]
-    fn set_seen(&self, place: u32, now: u32) {
-        let (bucket, place) = (self.bucket(place / WORDS as u32), place % WORDS as u32);
-        let word = &bucket[SECONDS + place as usize / 2];
-        let old = word.load(Relaxed);
-        let _ = word.compare_exchange(old, with_half(old, place, now), Relaxed, Relaxed);
     }
 
     /// Adds a key that is not there.
@@ -393,7 +369,7 @@ impl MacTable {
     }
 
     fn word(&self, bucket: u32, place: u32) -> Word {
-        Word(self.bucket(bucket)[place as usize].load(Relaxed))
+        Word(self.bucket(bucket).words[place as usize].load(Relaxed))
     }
 
     fn free(&self, bucket: u32) -> Option<u32> {
@@ -407,7 +383,8 @@ impl MacTable {
             let second = self.other(bucket, word.tag());
             let Some(free) = self.free(second).filter(|_| !word.is_second()) else { return false };
             self.count_beyond(bucket, true);
-            self.write(second, free, word.0 | SECOND, half(self.bucket(bucket), *place));
+            let seen = self.bucket(bucket).seen[*place as usize].load(Relaxed);
+            self.write(second, free, word.0 | SECOND, seen);
             true
         })
     }
@@ -415,19 +392,15 @@ impl MacTable {
     /// The second is there before who could read it.
     fn write(&self, bucket: u32, place: u32, word: u64, seen: u32) {
         let line = self.bucket(bucket);
-        let seconds = &line[SECONDS + place as usize / 2];
-        let _ = seconds.fetch_update(Relaxed, Relaxed, |old| Some(with_half(old, place, seen)));
-        line[place as usize].store(word, Release);
+        line.seen[place as usize].store(seen, Relaxed);
+        line.words[place as usize].store(word, Release);
     }
 
     /// Counts that one more entry, or one less, is in its second bucket and not in this one.
     fn count_beyond(&self, bucket: u32, is_more: bool) {
-        let word = &self.bucket(bucket)[SECONDS + OVERFLOW as usize / 2];
-        let change = |old| {
-            let count = old_half(old, OVERFLOW);
-            Some(with_half(old, OVERFLOW, if is_more { count + 1 } else { count.saturating_sub(1) }))
-        };
-        let _ = word.fetch_update(Release, Relaxed, change);
+        let beyond = &self.bucket(bucket).beyond;
+        let count = beyond.load(Relaxed);
+        beyond.store(if is_more { count + 1 } else { count.saturating_sub(1) }, Release);
     }
 
     /// Sets the port of an entry, and that it was seen.
@@ -438,14 +411,13 @@ impl MacTable {
             Kind::Static => STATIC,
         };
         let word = entry.word & !(PORT | STATIC | STICKY) | kind | u64::from(port) & PORT;
-        let places = WORDS as u32;
-        self.write(entry.place() / places, entry.place() % places, word, now);
+        self.write(entry.bucket, entry.place, word, now);
     }
 
     /// Removes an entry.
     pub(super) fn remove(&self, entry: Entry) {
-        let (bucket, place) = (entry.place() / WORDS as u32, entry.place() % WORDS as u32);
-        self.bucket(bucket)[place as usize].store(0, Release);
+        let bucket = entry.bucket;
+        self.bucket(bucket).words[entry.place as usize].store(0, Release);
         if Word(entry.word).is_second() {
             self.count_beyond(self.other(bucket, Word(entry.word).tag()), false);
         }
@@ -455,51 +427,30 @@ impl MacTable {
     pub(super) fn entries(&self, buckets: Range<u32>) -> impl Iterator<Item = (MacKey, Entry)> + '_ {
         let all = buckets.flat_map(|bucket| (0..PLACES as u32).map(move |place| (bucket, place)));
         all.filter_map(|(bucket, place)| {
-            let word = Word(self.bucket(bucket)[place as usize].load(Acquire));
+            let line = self.bucket(bucket);
+            let word = Word(line.words[place as usize].load(Acquire));
             if word.is_free() {
                 return None;
             }
             let first = if word.is_second() { self.other(bucket, word.tag()) } else { bucket };
             let key = self.mix.unmix(word.tag() << self.bits | u64::from(first));
-            let seen = half(self.bucket(bucket), place);
-            Some((key, Entry::at(word.0, seen, bucket * WORDS as u32 + place)))
+            let seen = line.seen[place as usize].load(Relaxed);
+            Some((key, Entry { word: word.0, seen, bucket, place }))
         })
     }
 }
 
-/// The entry of a bucket that is recognised by these bits; all places are looked at, so that nothing has to be guessed.
+/// The entry of a line that is recognised by these bits; all places are looked at, so that nothing has to be guessed.
 #[inline(always)]
-fn in_bucket(bucket: &[AtomicU64; WORDS], number: u32, wanted: u64) -> Entry {
+fn in_line(line: &Line, bucket: u32, wanted: u64) -> Option<Entry> {
     let mut place = PLACES;
-    for (n, word) in bucket[..PLACES].iter().enumerate() {
-        place = if word.load(Acquire) >> MATCH_SHIFT == wanted { n } else { place };
-    }
-    if place == PLACES {
-        return Entry::NONE;
+    for (n, word) in line.words.iter().enumerate() {
+        place = if word.load(Acquire) >> SHIFT == wanted { n } else { place };
     }
     // The writer may have put another there since.
-    let word = bucket[place].load(Acquire);
-    if word >> MATCH_SHIFT != wanted {
-        return Entry::NONE;
-    }
-    Entry::at(word, half(bucket, place as u32), number * WORDS as u32 + place as u32)
-}
-
-/// A half of the last three words.
-#[inline(always)]
-fn half(bucket: &[AtomicU64; WORDS], half: u32) -> u32 {
-    old_half(bucket[SECONDS + half as usize / 2].load(Relaxed), half)
-}
-
-#[inline(always)]
-fn old_half(word: u64, half: u32) -> u32 {
-    (word >> (half % 2 * 32)) as u32
-}
-
-#[inline(always)]
-fn with_half(word: u64, half: u32, value: u32) -> u64 {
-    let shift = half % 2 * 32;
-    word & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift
+    let word = line.words.get(place)?.load(Acquire);
+    let seen = line.seen[place].load(Relaxed);
+    (word >> SHIFT == wanted).then_some(Entry { word, seen, bucket, place: place as u32 })
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 mod told;
 
 use super::command::{StormKind, parse};
-use super::decide::{Cause, Change, Decision, Leaving, Many, Notes, Stop, Way, decide};
+use super::decide::{Cause, Change, Decision, Leaving, Many, Stop, Way, decide};
+use super::quick::{NOT_IP, ODD, Ways};
 use super::*;
 use crate::synthetic::Random;
 use artery_rcu::Reader;
@@ -506,20 +507,30 @@ fn what_is_decided_quickly_is_what_is_decided() {
         for _ in 0..1000 {
             let mut station =
                 || EtherAddr([if random.percent(5) { 3 } else { 2 }, 0, 0, 0, 0, random.below(10) as u8]);
-            let frame = ether(station(), station());
+            let (target, origin) = (station(), station());
+            let frame = ether(target, origin);
             let kind = EtherType([0x0800, 0x0806, 0x88b5][random.below(3) as usize]);
-            let frame = if random.percent(20) { frame.vlan(random.below(4) as u16) } else { frame };
+            let is_tagged = random.percent(20);
+            let frame = if is_tagged { frame.vlan(random.below(4) as u16) } else { frame };
             let bytes = frame.raw(kind, [0; 46]).bytes();
             let port = random.below(6) as u16;
-            let Some(vlan) = view.vlan(port).filter(|_| view.is_plain(port)) else { continue };
-            let mut notes = Notes::default();
-            notes.note(table, vlan, [&bytes[..]].into_iter());
-            let quick = notes.quick(0, view, table, port, super::seconds(now));
-            let Some((to, source)) = quick else { continue };
+            if !view.is_plain(port) {
+                continue;
+            }
+            let mut ways = Ways::default();
+            ways.find((view, table), port, super::seconds(now), [&bytes[..]].into_iter());
+            let way = ways.each()[0];
+            assert_eq!(way & NOT_IP == 0, kind == EtherType::IPV4 && !is_tagged);
+            if way & ODD != 0 {
+                continue;
+            }
+            let to = way & (ODD - 1);
             quickly += 1;
             let decision = decide(view, port, &Sight::new(&bytes).unwrap(), find);
             let said = format!("seed {seed}: {to} and {decision:?}");
             assert_eq!(decision.targets, [(to, Ok(Leaving { change: Change::Keep, mark: None }))], "{said}");
+            let key = MacKey::of(origin, view.vlan(port).unwrap());
+            let source = table.find(table.place(key)).unwrap();
             assert_eq!((source.port(), decision.copies.len()), (port, 0), "{said}");
             assert!(decision.learns.is_some() && decision.way == Some(Ok(Way::One(to))), "{said}");
         }

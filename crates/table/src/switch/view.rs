@@ -98,12 +98,11 @@ impl View {
         self.ports.get(usize::from(from)).is_some_and(|port| port.is_plain)
     }
 
-    /// Whether they may go to another without further questions.
-    #[inline(always)]
-    pub fn is_plain_between(&self, from: u16, to: u16) -> bool {
-        // Beyond the last port a row has no bit set.
-        let (row, word) = (usize::from(from) * self.stride, usize::from(to) / 64);
-        word < self.stride && self.plain.get(row + word).is_some_and(|word| word >> (to % 64) & 1 != 0)
+    /// The ports that they may go to without further questions, a bit for each.
+    #[inline]
+    pub(super) fn open_from(&self, from: u16) -> &[u64] {
+        let row = usize::from(from) * self.stride;
+        self.plain.get(row..row + self.stride).unwrap_or_default()
     }
 
     /// Whether a packet filter sees IP at all ports.

@@ -73,7 +73,7 @@ fn as_many_entries_as_it_is_made_for_have_room_and_are_found_and_can_all_go() {
         assert!((0..10_000).all(|n| find(&table, stranger(n)).is_none()));
         assert_eq!(all(&table).len(), keys.len());
         keys.iter().for_each(|key| table.remove(find(&table, *key).unwrap()));
-        assert!(table.words.chunks(WORDS).all(|line| half(line.first_chunk().unwrap(), OVERFLOW) == 0));
+        assert!(table.lines.iter().all(|line| line.beyond.load(Relaxed) == 0));
         assert!(all(&table).is_empty());
     }
 }

@@ -120,7 +120,7 @@ fn ports_and_tables_come_and_go_while_frames_pass() {
             .map(|seed| {
                 scope.spawn(move || {
                     let (mut reader, mut random, mut decided) = (domain.reader(), Random::new(seed), 0_u64);
-                    let mut notes = Notes::default();
+                    let mut ways = Ways::default();
                     while !done.load(Relaxed) || decided < 1000 {
                         let turn = reader.turn();
                         let (view, table) = (switch.view(&turn), switch.table(&turn));
@@ -131,8 +131,8 @@ fn ports_and_tables_come_and_go_while_frames_pass() {
                         let decision = decide(view, port, &sight, |key| table.find(table.place(key)));
                         let to = decision.targets.iter().filter(|(_, outcome)| outcome.is_ok());
                         assert!(to.clone().all(|(to, _)| *to != port && usize::from(*to) < view.len()));
-                        notes.note(table, 1, [&bytes[..]].into_iter());
-                        let _ = notes.quick(0, view, table, port, 1_000_000);
+                        ways.find((view, table), port, 1_000_000, [&bytes[..]].into_iter());
+                        assert_eq!(ways.each().len(), 1);
                         if let Some(key) = decision.learns {
                             switch.learn(key, port, false, at(decided / 100));
                         }
