@@ -10,6 +10,7 @@ const REDIRECT_MAP: i32 = 51;
 const REDIRECT: i32 = 23;
 const SKB_VLAN_PUSH: i32 = 18;
 const SKB_VLAN_POP: i32 = 19;
+const CSUM_UPDATE: i32 = 40;
 const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
@@ -127,6 +128,13 @@ fn age(w: &mut Writer<'_>) {
     w.a.load(Size::Byte, R1, R9, 7);
     w.a.compute(Subtract, R1, 1);
     w.a.store(Size::Byte, R9, 7, R1);
+    if w.at == At::Tc {
+        // A card may have summed up the packet (CHECKSUM_COMPLETE). With IPv4 the header's own sum makes up for the change. The
+        // hop limit is the last byte of a word, of which one is taken. The kernel says if there is no such sum.
+        w.recall(R1, Slot::Context);
+        w.a.set(R2, !u32::from_ne_bytes([0, 0, 0, 1]) as i32);
+        w.a.call(CSUM_UPDATE);
+    }
     w.a.place(done);
 }
 
