@@ -60,8 +60,8 @@ that its ports are called after; else by one that is made of its own name. Links
 gets no frames.
 
 Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are learned, and
-frames to others go to all ports; with EVICT an old one makes room. Of an address that moves between ports more than five
-times in DAMPING no move is believed for as long again.",
+frames to others go to all ports; with EVICT an old one makes room, for at most 50,000 new ones a second and port. Of an
+address that moves between ports more than five times in DAMPING no move is believed for as long again.",
     example: "
 veb0 :: Veb(PORT em0, PORT em1, PORT vport0 vport, IFCONFIG \"protected em0 1,2\");
 Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0; veb0[2] -> Discard;",

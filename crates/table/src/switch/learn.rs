@@ -24,8 +24,8 @@ const COMPARED: usize = 16;
 /// moment ahead.
 const LATELY: u32 = 10;
 const OVERDUE: u32 = u32::MAX / 2;
-/// Least time between two new addresses, of those that may be learned at once after a rest.
-const BURST: Duration = Duration::from_millis(100);
+/// Most addresses a second that a port may push others out for: who floods has known traffic wait no longer for that.
+const MOST_EVICTED: u32 = 50_000;
 
 /// What became of an address that was to be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,32 @@ struct Mover {
     moves: u32,
 }
 
+/// What keeps something from being done too often.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// Up to when permits have been handed out.
+    until: Duration,
+}
+
+impl Pace {
+    /// How much of a second may be used at once after a rest.
+    const BURST: Duration = Duration::from_millis(100);
+
+    /// Whether it may be done once more, at most `rate` times a second; 0 is no limit.
+    fn take(&mut self, rate: u32, now: Duration) -> bool {
+        if rate == 0 {
+            return true;
+        }
+        let interval = Duration::from_secs(1) / rate;
+        let until = self.until.max(now) + interval;
+        let is_allowed = until <= now + Pace::BURST.max(interval);
+        if is_allowed {
+            self.until = until;
+        }
+        is_allowed
+    }
+}
+
 /// An address that may go when room is needed.
 struct Victim {
     /// Less for those that go first: 0 where a port has more than all others, 1 for one that was not seen lately, and then by
@@ -148,8 +174,9 @@ pub(super) struct Learner {
     port_limits: Vec<Option<u32>>,
     movers: Box<[Option<Mover>; MOVERS]>,
     told: VecDeque<Move>,
-    /// Up to when permits to learn have been handed out.
-    taken_until: Duration,
+    /// What is learned in a second, of the switch, and what each port pushes out.
+    learned: Pace,
+    evicted: Vec<Pace>,
     /// The next bucket to be swept, and the one that the next old entry is looked for from.
     swept: u32,
     hunted: u32,
@@ -170,7 +197,8 @@ impl Learner {
             port_limits: vec![None; MOST_PORTS],
             movers: Box::new([None; MOVERS]),
             told: VecDeque::new(),
-            taken_until: Duration::ZERO,
+            learned: Pace::default(),
+            evicted: vec![Pace::default(); MOST_PORTS],
             swept: 0,
             hunted: 0,
             victims: Vec::new(),
@@ -244,10 +272,12 @@ impl Learner {
         if self.port_is_full(port) || self.is_full() {
             return Learned::Full;
         }
-        if !self.take_permit(now) {
+        let has_room = self.count < self.limits.entries;
+        let may_evict = has_room || self.evicted[usize::from(port)].take(MOST_EVICTED, now);
+        if !may_evict || !self.learned.take(self.limits.rate, now) {
             return Learned::TooFast;
         }
-        if self.count >= self.limits.entries && !self.evict(seconds(now)) {
+        if !has_room && !self.evict(seconds(now)) {
             return Learned::Full;
         }
         if self.table.put(key, port, kind, seconds(now)) == Put::Crowded {
@@ -262,7 +292,7 @@ impl Learner {
             return Learned::Full;
         }
         let is_damped = self.moves_too_often(key, seconds(now));
-        if !is_damped && !self.take_permit(now) {
+        if !is_damped && !self.learned.take(self.limits.rate, now) {
             return Learned::TooFast;
         }
         let is_news = self.told.back().is_none_or(|last| {
@@ -309,19 +339,6 @@ impl Learner {
     fn port_is_full(&self, port: u16) -> bool {
         let port = usize::from(port);
         self.port_limits[port].is_some_and(|limit| self.of_port[port] >= limit)
-    }
-
-    fn take_permit(&mut self, now: Duration) -> bool {
-        if self.limits.rate == 0 {
-            return true;
-        }
-        let interval = Duration::from_secs(1) / self.limits.rate;
-        let until = self.taken_until.max(now) + interval;
-        let is_allowed = until <= now + BURST.max(interval);
-        if is_allowed {
-            self.taken_until = until;
-        }
-        is_allowed
     }
 
     /// Removes an address that was learned, and says whether there was one: at a port that has more than all others, so that who

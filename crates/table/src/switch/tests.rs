@@ -160,9 +160,14 @@ fn who_floods_by_one_port_evicts_nobody_at_others() {
         (0..100).all(|n| lab.learn(&address(1, n), 1, 1, 60) == Learned::Known),
         "however silent they were"
     );
+    let flood = |seconds| {
+        (0..20_000).filter(|n| lab.learn(&address(2, 10_000 + n), 1, 2, seconds) == Learned::TooFast).count()
+    };
+    assert_eq!([flood(70), flood(71)], [15_000, 15_000], "a tenth of a second's at once");
+    assert_eq!(lab.learn(&address(1, 300), 1, 1, 71), Learned::New, "each port by itself");
     // Where no port has more than all others, who was not seen for long goes first.
     lab.tell("flushall").unwrap();
-    for (port, now) in [(0, 70), (1, 100), (2, 100)] {
+    for (port, now) in [(0, 72), (1, 100), (2, 100)] {
         (0..133).for_each(|n| assert_eq!(lab.learn(&address(port, n), 1, port, now), Learned::New));
     }
     (0..20).for_each(|n| assert_eq!(lab.learn(&address(1, n + 500), 1, 1, 101), Learned::New));
