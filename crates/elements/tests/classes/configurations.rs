@@ -77,12 +77,14 @@ pub(crate) const ELSEWHERE: &[&str] = &[
     "FromDevice",
     "FromDump",
     "FromHost",
+    "FromIPSummaryDump",
     "IP6Forward",
     "IPForward",
     "LinkHeader",
     "LookupNextHop",
     "ToDevice",
     "ToDump",
+    "ToIPSummaryDump",
 ];
 
 /// The configurations of a class, at least one.

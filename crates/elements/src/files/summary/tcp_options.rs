@@ -1,0 +1,234 @@
+//! TCP options as a summary has them: `mss1400;wscale10;sackok;sack95-98;ts66:38;98=0:5`.
+use super::{long, number, word};
+use std::fmt::Write as _;
+
+const EOL: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMP: u8 = 8;
+/// No header has room for more.
+const MOST: usize = 40;
+
+/// Which options a field is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    ButTime,
+    Sack,
+}
+
+impl Which {
+    fn has(self, kind: u8) -> bool {
+        match self {
+            Which::All => true,
+            Which::ButTime => kind != TIMESTAMP,
+            Which::Sack => matches!(kind, SACK_PERMITTED | SACK),
+        }
+    }
+}
+
+/// The options, `.` when there are none, `?` when one of them is malformed. Padding is not told.
+pub(super) fn text(options: &[u8], which: Which) -> String {
+    let mut parts = Vec::new();
+    let mut rest = options;
+    while let Some(&kind) = rest.first() {
+        if kind == EOL {
+            break;
+        }
+        if kind == NOP {
+            rest = &rest[1..];
+            continue;
+        }
+        let Some(option) = rest.get(1).and_then(|len| rest.get(..usize::from(*len))) else {
+            return "?".into();
+        };
+        if !describe(kind, option, which, &mut parts) {
+            return "?".into();
+        }
+        rest = &rest[option.len()..];
+    }
+    if parts.is_empty() { ".".into() } else { parts.join(";") }
+}
+
+/// Adds what an option says; false when it is malformed.
+fn describe(kind: u8, option: &[u8], which: Which, parts: &mut Vec<String>) -> bool {
+    let is_sound = match kind {
+        MSS => option.len() == 4,
+        WINDOW_SCALE => option.len() == 3,
+        SACK_PERMITTED => option.len() == 2,
+        SACK => option.len() % 8 == 2,
+        TIMESTAMP => option.len() == 10,
+        _ => option.len() >= 2,
+    };
+    if !is_sound {
+        return false;
+    }
+    if !which.has(kind) {
+        return true;
+    }
+    match kind {
+        MSS => parts.push(format!("mss{}", word(option, 2))),
+        WINDOW_SCALE => parts.push(format!("wscale{}", option[2])),
+        SACK_PERMITTED => parts.push("sackok".into()),
+        SACK => {
+            parts.extend(
+                option[2..].chunks(8).map(|block| format!("sack{}-{}", long(block, 0), long(block, 4))),
+            );
+        }
+        TIMESTAMP => parts.push(format!("ts{}:{}", long(option, 2), long(option, 6))),
+        _ => parts.push(unknown(option)),
+    }
+    true
+}
+
+/// An option as its numbers.
+pub(super) fn unknown(option: &[u8]) -> String {
+    let mut text = option[0].to_string();
+    for (i, byte) in option[2..].iter().enumerate() {
+        // Writing to a string can't fail.
+        let _ = write!(text, "{}{byte}", if i == 0 { '=' } else { ':' });
+    }
+    text
+}
+
+/// The bytes of options that are written so; none for `.`, and an error for what can't be read.
+pub(super) fn read(text: &str, which: Which) -> Result<Vec<u8>, ()> {
+    let mut bytes = Vec::new();
+    if text.is_empty() || text == "." {
+        return Ok(bytes);
+    }
+    let mut rest = text;
+    loop {
+        rest = read_one(rest, which, &mut bytes).ok_or(())?;
+        match rest.as_bytes().first() {
+            None => break,
+            Some(b',' | b';') => rest = &rest[1..],
+            Some(_) => return Err(()),
+        }
+    }
+    // Padding in front was for alignment.
+    while bytes.len() > MOST && bytes[0] == NOP {
+        bytes.remove(0);
+    }
+    if bytes.len() > MOST { Err(()) } else { Ok(bytes) }
+}
+
+/// Adds the option in front of `text`; gives what follows it.
+fn read_one<'a>(text: &'a str, which: Which, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let after = |name: &str, kind: u8| text.strip_prefix(name).filter(|_| which.has(kind));
+    if let Some(rest) = after("mss", MSS) {
+        let (size, rest) = number(rest)?;
+        let [high, low] = u16::try_from(size).ok()?.to_be_bytes();
+        bytes.extend([MSS, 4, high, low]);
+        return Some(rest);
+    }
+    if let Some(rest) = after("wscale", WINDOW_SCALE) {
+        let (shift, rest) = number(rest)?;
+        bytes.extend([WINDOW_SCALE, 3, u8::try_from(shift).ok()?]);
+        return Some(rest);
+    }
+    if let Some(rest) = after("sackok", SACK_PERMITTED) {
+        bytes.extend([SACK_PERMITTED, 2]);
+        return Some(rest);
+    }
+    if let Some(rest) = after("sack", SACK) {
+        return read_sack(rest, bytes);
+    }
+    if let Some(rest) = after("ts", TIMESTAMP) {
+        let (value, rest) = number(rest)?;
+        let (echo, rest) = number(rest.strip_prefix(':')?)?;
+        if bytes.is_empty() {
+            bytes.extend([NOP, NOP]);
+        }
+        bytes.extend([TIMESTAMP, 10]);
+        bytes.extend(value.to_be_bytes());
+        bytes.extend(echo.to_be_bytes());
+        return Some(rest);
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit()) && which != Which::Sack {
+        return read_unknown(text, bytes);
+    }
+    for (name, kind) in [("nop", NOP), ("eol", EOL)] {
+        if let Some(rest) = text.strip_prefix(name).filter(|_| which == Which::All) {
+            bytes.push(kind);
+            return Some(rest);
+        }
+    }
+    None
+}
+
+/// Blocks with commas between become one option.
+fn read_sack<'a>(mut rest: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let start = bytes.len();
+    bytes.extend([SACK, 0]);
+    loop {
+        let (left, after) = number(rest)?;
+        let (right, after) = number(after.strip_prefix(['-', ':'])?)?;
+        bytes.extend(left.to_be_bytes());
+        bytes.extend(right.to_be_bytes());
+        let next = after.strip_prefix(",sack");
+        match next.filter(|next| next.starts_with(|c: char| c.is_ascii_digit())) {
+            Some(next) => rest = next,
+            None => {
+                bytes[start + 1] = u8::try_from(bytes.len() - start).ok()?;
+                return Some(after);
+            }
+        }
+    }
+}
+
+/// Reads an option that is written as its numbers.
+pub(super) fn read_unknown<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let (kind, mut rest) = number(text)?;
+    let start = bytes.len();
+    bytes.push(u8::try_from(kind).ok()?);
+    let mut separator = '=';
+    while let Some((value, after)) = rest.strip_prefix(separator).and_then(number) {
+        if separator == '=' {
+            bytes.push(0);
+        }
+        bytes.push(u8::try_from(value).ok()?);
+        (separator, rest) = (':', after);
+    }
+    if separator == ':' {
+        bytes[start + 1] = u8::try_from(bytes.len() - start).ok()?;
+    }
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_back_as_they_were_written() {
+        for written in ["mss1400;wscale10;sackok", "sack1-2;sack3-4", "98=0:5:10;mss2", "ts66:38"] {
+            assert_eq!(text(&read(written, Which::All).unwrap(), Which::All), written);
+        }
+        assert_eq!(read("ts1:2", Which::All).unwrap(), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(read("sack1:2,sack3:4", Which::Sack).unwrap().len(), 18);
+        assert_eq!(read("nop,nop", Which::All), Ok(vec![1, 1]));
+    }
+
+    #[test]
+    fn a_field_tells_of_its_own_options_only() {
+        let options = read("mss1400;sackok;ts1:2", Which::All).unwrap();
+        assert_eq!(text(&options, Which::ButTime), "mss1400;sackok");
+        assert_eq!(text(&options, Which::Sack), "sackok");
+        assert_eq!(text(&[1, 1, 0], Which::All), ".");
+        assert!(read("mss1400", Which::Sack).is_err());
+    }
+
+    #[test]
+    fn what_is_malformed_is_a_question_mark_and_can_not_be_read() {
+        for options in [&[2, 3, 1][..], &[2], &[8, 10, 0], &[99, 1]] {
+            assert_eq!(text(options, Which::All), "?", "{options:?}");
+        }
+        for written in ["mss", "mss70000", "x", "ts1", "sack1", "mss1 2", "mss1;"] {
+            assert!(read(written, Which::All).is_err(), "{written}");
+        }
+    }
+}

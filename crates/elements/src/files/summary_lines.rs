@@ -1,0 +1,124 @@
+//! The lines of a summary: of a file, of standard input, or of a text.
+use super::to_ip_summary_dump::plain;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor};
+
+/// Gives one line after the other, without their ends.
+pub(crate) struct Lines {
+    source: Source,
+    input: Option<Box<dyn BufRead + Send>>,
+    /// A line that was read and not taken, or is to be taken again.
+    waiting: Option<String>,
+    last: String,
+    number: u64,
+    position: u64,
+}
+
+enum Source {
+    File(String),
+    Text(Vec<u8>),
+}
+
+impl Lines {
+    pub(super) fn of_file(path: String) -> Lines {
+        Lines::of(Source::File(path))
+    }
+    pub(super) fn of_text(text: Vec<u8>) -> Lines {
+        Lines::of(Source::Text(text))
+    }
+    fn of(source: Source) -> Lines {
+        Lines { source, input: None, waiting: None, last: String::new(), number: 0, position: 0 }
+    }
+
+    /// Opens the file. One that is not there has no lines, if `may_lack`.
+    pub(super) fn open(&mut self, may_lack: bool) -> Result<(), String> {
+        self.input = Some(match &self.source {
+            Source::Text(text) => Box::new(Cursor::new(text.clone())),
+            Source::File(path) if path == "-" => Box::new(BufReader::new(io::stdin())),
+            Source::File(path) => match File::open(path) {
+                Err(error) if may_lack && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(plain(path, &error)),
+                Ok(file) => Box::new(BufReader::new(file)),
+            },
+        });
+        let is_empty = match self.peek() {
+            Ok(line) => line.is_empty() && self.waiting.is_none(),
+            Err(error) => return Err(error),
+        };
+        if is_empty { Err(format!("{}: empty file", self.name())) } else { Ok(()) }
+    }
+
+    /// Reads no more.
+    pub(super) fn end(&mut self) {
+        (self.input, self.waiting) = (None, None);
+    }
+
+    /// The next line, which stays; empty at the end.
+    pub(super) fn peek(&mut self) -> Result<String, String> {
+        if self.waiting.is_none() {
+            self.waiting = self.read()?;
+        }
+        Ok(self.waiting.clone().unwrap_or_default())
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<String>, String> {
+        let line = match self.waiting.take() {
+            Some(line) => Some(line),
+            None => self.read()?,
+        };
+        if let Some(line) = &line {
+            self.number += 1;
+            self.last.clone_from(line);
+        }
+        Ok(line)
+    }
+
+    /// Makes the line that came last come again.
+    pub(super) fn again(&mut self) {
+        self.number -= 1;
+        self.waiting = Some(std::mem::take(&mut self.last));
+    }
+
+    fn read(&mut self) -> Result<Option<String>, String> {
+        let Some(input) = &mut self.input else { return Ok(None) };
+        let mut bytes = Vec::new();
+        match input.read_until(b'\n', &mut bytes) {
+            Ok(0) => {
+                self.input = None;
+                Ok(None)
+            }
+            Ok(n) => {
+                self.position += n as u64;
+                let line = String::from_utf8_lossy(&bytes);
+                Ok(Some(line.trim_end_matches(['\r', '\n']).to_string()))
+            }
+            Err(error) => {
+                self.input = None;
+                Err(plain(self.name(), &error))
+            }
+        }
+    }
+
+    /// What messages call the file.
+    pub(super) fn name(&self) -> &str {
+        match &self.source {
+            Source::Text(_) => "<data>",
+            Source::File(path) if path == "-" => "<stdin>",
+            Source::File(path) => path,
+        }
+    }
+    /// The number of the line that came last.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+    /// Bytes read.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+    /// Bytes of the file, as far as that is known.
+    pub(super) fn size(&self) -> String {
+        let Source::File(path) = &self.source else { return "-".into() };
+        let file = std::fs::metadata(path).ok().filter(|file| file.is_file());
+        file.map_or("-".into(), |file| file.len().to_string())
+    }
+}
