@@ -41,14 +41,14 @@ macro_rules! elements {
 
 elements! {
     basic(handler_call, quota, rate, template, token_bucket):
-        average_counter, bypass, check_paint, counter, discard, hub, idle, infinite_source, message, null, paint,
+        adjust_timestamp, aggregate_counter, average_counter, bypass, check_paint, counter, discard, hub, idle, infinite_source, message, null, paint,
         paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
-        round_robin_switch, set_timestamp, static_switch, strip, switch, tee, timed_source, truncate, unstrip;
+        round_robin_switch, set_timestamp, set_timestamp_delta, static_switch, strip, switch, tee, time_filter, timed_source, truncate, unstrip;
 
     queue(delay, gap, rated, store):
         bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, front_drop_queue, mixed_queue,
         notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, round_robin_sched, shaper, simple_queue,
-        static_pull_switch, stride_sched, unqueue;
+        static_pull_switch, stride_sched, time_sorted_sched, unqueue;
 
     classify: classifier, ip_classifier, ip_filter;
 

@@ -26,6 +26,7 @@ const KEEP: &[&str] = &[
     "NotifierQueue",
     "Queue",
     "SimpleQueue",
+    "TimeSortedSched",
 ];
 
 /// Classes that send packets of their own: copies, answers, fragments.

@@ -1,0 +1,208 @@
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Signal, Signals,
+    StartError, Time,
+};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+pub static CLASS: Class = Class {
+    name: "TimeSortedSched",
+    group: "queue",
+    summary: "pulls packets in the order of their timestamps",
+    manual: "
+Gives whoever pulls the packet with the earliest timestamp, out of up to BUFFER packets of each input that it holds; of
+equal ones that which it held first. So streams that are sorted become one that is. With STOP it asks the router to stop
+when no input has any more.",
+    example: "t :: TimeSortedSched(STOP true) -> Discard;\nFromDump(a.pcap) -> t; FromDump(b.pcap) -> [1]t;",
+    ports: "-/1",
+    processing: "l/l",
+    args: &[
+        Arg::keyword("STOP", "bool", "false", "whether to stop the router at the end"),
+        Arg::keyword("BUFFER", "packets", "1", "how many packets of each input to hold"),
+    ],
+    handlers: &[Handler::read(
+        "well_ordered",
+        "whether no packet came out of order",
+        &Read(|t: &mut TimeSortedSched, _, _| Ok(t.well_ordered.to_string())),
+    )],
+    signals: Signals::NonEmpty,
+    build: |args| Ok(Box::new(TimeSortedSched::new(args)?)),
+    ..Class::DEFAULT
+};
+
+/// A packet that is held; the earliest is the greatest.
+struct Held {
+    /// Its timestamp, and how many were held before it.
+    order: Reverse<(Time, u64)>,
+    input: usize,
+    packet: Packet,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Held {}
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        self.order.cmp(&other.order)
+    }
+}
+
+struct TimeSortedSched {
+    stop: bool,
+    /// Inputs of which there is room for packets, the one to ask first at the end.
+    ready: Vec<usize>,
+    /// How many packets more may be held, by input.
+    room: Vec<usize>,
+    held: BinaryHeap<Held>,
+    /// How many packets have been held.
+    count: u64,
+    last: Time,
+    well_ordered: bool,
+}
+
+impl TimeSortedSched {
+    fn new(args: &mut Args<'_>) -> Result<TimeSortedSched, ArgError> {
+        let buffer: i32 = args.read("BUFFER")?;
+        let buffer = usize::try_from(buffer).ok().filter(|n| (1..=65536).contains(n));
+        let buffer = buffer.ok_or_else(|| ArgError::wrong("BUFFER must be at least 1"))?;
+        Ok(TimeSortedSched {
+            stop: args.read("STOP")?,
+            ready: (0..args.inputs()).collect(),
+            room: vec![buffer; args.inputs()],
+            held: BinaryHeap::with_capacity(buffer.min(64) * args.inputs()),
+            count: 0,
+            last: Time::ZERO,
+            well_ordered: true,
+        })
+    }
+
+    /// Pulls as much as may be held; whether any input may have more.
+    fn fill(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut active = false;
+        let mut batch = cx.spare();
+        for at in (0..self.ready.len()).rev() {
+            let input = self.ready[at];
+            if cx.upstream_idle(input) {
+                continue;
+            }
+            active = true;
+            cx.pull(input, self.room[input], &mut batch);
+            self.room[input] = self.room[input].saturating_sub(batch.len());
+            for packet in batch.drain() {
+                let order = Reverse((packet.timestamp(), self.count));
+                self.count += 1;
+                self.held.push(Held { order, input, packet });
+            }
+            if self.room[input] == 0 {
+                self.ready.swap_remove(at);
+            }
+        }
+        cx.give_spare(batch);
+        active
+    }
+
+    /// The earliest packet; whether there may be more is told.
+    fn pull_one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let active = self.fill(cx);
+        cx.signal(Signal::NonEmpty, active || !self.held.is_empty());
+        let Some(Held { input, packet, .. }) = self.held.pop() else {
+            if self.stop && !active {
+                cx.stop();
+            }
+            return None;
+        };
+        let time = packet.timestamp();
+        if time != Time::ZERO {
+            self.well_ordered &= time >= self.last;
+            self.last = time;
+        }
+        self.room[input] += 1;
+        if self.room[input] == 1 {
+            self.ready.push(input);
+        }
+        Some(packet)
+    }
+}
+
+impl Element for TimeSortedSched {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        cx.send_all(0, batch);
+    }
+
+    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        for _ in 0..max {
+            match self.pull_one(cx) {
+                Some(packet) => into.push(packet),
+                None => return,
+            }
+        }
+    }
+
+    /// Packets have come upstream.
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        cx.signal(Signal::NonEmpty, true);
+        false
+    }
+
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.signal(Signal::NonEmpty, true);
+        Ok(())
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        for held in self.held.drain() {
+            cx.discard(held.packet, DropReason::LeftBehind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    fn bench(config: &str, seconds: [&[u64]; 2]) -> Bench {
+        let mut bench = Bench::setup(&CLASS, config).inputs(2).build().unwrap();
+        for (input, seconds) in seconds.iter().enumerate() {
+            for &second in *seconds {
+                let mut packet = bench.packet([input as u8]);
+                packet.set_timestamp(Time::new(second, 0));
+                bench.offer_packet(input, packet);
+            }
+        }
+        bench
+    }
+    fn order(bench: &mut Bench, max: usize) -> Vec<(u64, u8)> {
+        bench.pull(0, max).iter().map(|p| (p.timestamp().seconds(), p.data()[0])).collect()
+    }
+
+    #[test]
+    fn sorted_streams_become_one() {
+        let mut bench = bench("", [&[1, 4, 5], &[2, 3, 9]]);
+        assert_eq!(order(&mut bench, 8), [(1, 0), (2, 1), (3, 1), (4, 0), (5, 0), (9, 1)]);
+        assert_eq!(bench.read("well_ordered", "").unwrap(), "true");
+    }
+
+    #[test]
+    fn a_buffer_mends_small_disorder() {
+        assert_eq!(order(&mut bench("", [&[5, 1], &[3]]), 8), [(3, 1), (5, 0), (1, 0)]);
+        let mut buffered = bench("BUFFER 2", [&[5, 1], &[3]]);
+        assert_eq!(order(&mut buffered, 8), [(1, 0), (3, 1), (5, 0)]);
+        let mut disordered = bench("", [&[5, 1], &[]]);
+        order(&mut disordered, 8);
+        assert_eq!(disordered.read("well_ordered", "").unwrap(), "false");
+    }
+
+    #[test]
+    fn buffer_must_be_positive() {
+        assert_eq!(Bench::refuses(&CLASS, "BUFFER 0"), "BUFFER must be at least 1");
+    }
+}
