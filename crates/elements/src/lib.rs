@@ -52,9 +52,9 @@ elements! {
 
     classify: classifier, ip_classifier, ip_filter;
 
-    ether(arp_frame, ether_text, neighbor, neighbor_index, neighbors, own_address, shared_table):
+    ether(arp_frame, ether_text, neighbor, neighbor_index, neighbors, own_address, shared_table, vlan_tag):
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
-        host_ether_filter, strip_ether_vlan_header;
+        ether_vlan_encap, host_ether_filter, set_vlan_anno, strip_ether_vlan_header, vlan_decap, vlan_encap;
 
     ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, reassembly, route,
         routes, routing, slots, table_lookup):

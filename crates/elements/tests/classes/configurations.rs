@@ -17,6 +17,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("DelayUnqueue", &["1ms"]),
     ("EtherEncap", &["0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02"]),
     ("EtherRewrite", &["02:00:00:00:00:01, 02:00:00:00:00:02"]),
+    ("EtherVLANEncap", &["0x0800, 02:00:00:00:00:01, 02:00:00:00:00:02, VLAN_ID 5"]),
     ("FixIPSrc", &["10.0.0.1"]),
     (
         "FlowBalancer",
@@ -70,6 +71,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("Truncate", &["60"]),
     ("UDPIPEncap", &["10.0.0.1, 1234, 10.0.0.2, 53"]),
     ("Unstrip", &["14"]),
+    ("VLANEncap", &["5", "ANNO, NATIVE_VLAN 1"]),
 ];
 
 /// Classes that need more of the machine than a bench has, or another element, and are tested elsewhere.
