@@ -41,14 +41,14 @@ macro_rules! elements {
 
 elements! {
     basic(handler_call, quota, rate, template, token_bucket):
-        adjust_timestamp, aggregate_counter, average_counter, bypass, check_paint, counter, discard, hub, idle, infinite_source, message, null, paint,
-        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source,
+        adjust_timestamp, aggregate_counter, average_counter, bandwidth_rated_splitter, bypass, check_paint, clipboard, counter, discard, hub, idle, infinite_source, input_switch, mark_mac_header, message, null, pad, paint,
+        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source, rated_splitter, resize,
         round_robin_switch, set_timestamp, set_timestamp_delta, static_switch, strip, switch, tee, time_filter, timed_source, truncate, unstrip;
 
     queue(delay, gap, rated, store):
         bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, front_drop_queue, mixed_queue,
-        notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, round_robin_sched, shaper, simple_queue,
-        static_pull_switch, stride_sched, time_sorted_sched, unqueue;
+        notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, round_robin_sched, shaper, simple_pull_switch, simple_queue,
+        static_pull_switch, stride_sched, time_sorted_sched, timed_sink, unqueue;
 
     classify: classifier, ip_classifier, ip_filter;
 
@@ -59,7 +59,7 @@ elements! {
     ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, reassembly, route,
         routes, routing, slots, table_lookup):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
-        dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ping_encap, icmp_ping_responder,
+        dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ip_encap, icmp_ping_encap, icmp_ping_responder,
         ip_encap, ip_fragmenter, ip_gw_options, ip_lookup, ip_print, ip_reassembler, linear_ip_lookup, mark_ip_ce, mark_ip_header,
         radix_ip_lookup, range_ip_lookup,
         set_ip_address, set_ip_checksum, set_ip_dscp, set_rand_ip_address, set_tcp_checksum,

@@ -1,6 +1,7 @@
 use crate::value::value;
 use artery_engine::{
-    Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals,
+    StartError, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -14,27 +15,31 @@ or not connected, nothing can be pulled.",
     ports: "-/1",
     processing: "l/l",
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
-    handlers: &[
-        Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set)),
-        Handler::read("config", "INPUT", &READ),
-    ],
+    handlers: HANDLERS,
     signals: Signals::NonEmpty,
     per_worker: true,
-    build: |args| {
-        let input: i32 = args.read("INPUT")?;
-        Ok(Box::new(PullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) }))
-    },
+    build: |args| Ok(Box::new(PullSwitch::new(args)?)),
     ..Class::DEFAULT
 };
+
+pub(super) static HANDLERS: &[Handler] = &[
+    Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set)),
+    Handler::read("config", "INPUT", &READ),
+];
 
 static READ: Read<PullSwitch> =
     Read(|s, _, _| Ok(s.input.map_or("-1".to_string(), |input| input.to_string())));
 
-struct PullSwitch {
+/// Pulls from one input; also what SimplePullSwitch does.
+pub(super) struct PullSwitch {
     input: Option<usize>,
 }
 
 impl PullSwitch {
+    pub(super) fn new(args: &Args<'_>) -> Result<PullSwitch, ArgError> {
+        let input: i32 = args.read("INPUT")?;
+        Ok(PullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) })
+    }
     fn set(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.input = usize::try_from(value::<i32>(text)?).ok().filter(|input| *input < cx.inputs());
         self.tell(cx);

@@ -137,7 +137,7 @@ impl Depth {
 }
 
 /// A bandwidth, given in bytes a second, as Click prints it.
-pub(super) fn print_bandwidth(bytes: u64) -> String {
+pub(crate) fn print_bandwidth(bytes: u64) -> String {
     let (number, unit) = match bytes {
         0x2000_0000.. => (bytes as f64 / 1e6, "MBps"),
         125_000_000.. => (bytes as f64 * 8.0 / 1e9, "Gbps"),

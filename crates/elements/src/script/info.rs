@@ -2,7 +2,7 @@
 use artery_engine::{Batch, Context, Element};
 
 /// An element that has done its work when it is made.
-pub(super) struct Info;
+pub(crate) struct Info;
 
 impl Element for Info {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
