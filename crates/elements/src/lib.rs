@@ -75,6 +75,9 @@ elements! {
     balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, others, service, shared, tally,
         translate): flow_balancer;
 
+    rewrite(apply, flows, pattern, rewriter): ip_addr_pair_rewriter, ip_addr_rewriter, ip_rewriter, ip_rewriter_patterns, round_robin_ip_mapper,
+        tcp_rewriter, udp_rewriter;
+
     switch(filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
     filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, shared, worker): packet_filter;

@@ -34,6 +34,8 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("ICMPError", &["10.0.0.1, timeexceeded"]),
     ("ICMPIPEncap", &["10.0.0.1, 10.0.0.2, echo"]),
     ("ICMPPingEncap", &["10.0.0.1, 10.0.0.2"]),
+    ("IPAddrPairRewriter", &["pattern 1.0.0.1 2.0.0.2 0 1, keep 0 1"]),
+    ("IPAddrRewriter", &["pattern 1.0.0.0/24 - 0 1, keep 0 1"]),
     (
         "IPClassifier",
         &[
@@ -45,6 +47,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("IPFilter", &["allow tcp, 2 udp port 53, drop all"]),
     ("IPFragmenter", &["60"]),
     ("IPGWOptions", &["10.0.0.1"]),
+    ("IPRewriter", &["pattern 1.0.0.1 1024-65535 - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 80 0 1"]),
     (
         "IPRouter",
         &[
@@ -64,6 +67,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("RatedSplitter", &["100000"]),
     ("RatedUnqueue", &["100000"]),
     ("Resize", &["-14, 4"]),
+    ("RoundRobinIPMapper", &["- - 1.0.0.1 - 0 1, - - 1.0.0.2 - 0 1"]),
     ("SetIPAddress", &["10.0.0.1"]),
     ("SetIPDSCP", &["46"]),
     ("SetRandIPAddress", &["10.0.0.0/8"]),
@@ -74,8 +78,10 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("StoreIPAddress", &["16"]),
     ("StrideSched", &["1, 2"]),
     ("Strip", &["14"]),
+    ("TCPRewriter", &["pattern 1.0.0.1 1024-65535 - - 0 1, pass 1"]),
     ("Truncate", &["60"]),
     ("UDPIPEncap", &["10.0.0.1, 1234, 10.0.0.2, 53"]),
+    ("UDPRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, keep 0 1"]),
     ("Unstrip", &["14"]),
     ("VLANEncap", &["5", "ANNO, NATIVE_VLAN 1"]),
 ];
