@@ -2,7 +2,7 @@
 use super::pattern::FlowId;
 use artery_engine::Time;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, TryReserveError};
 use std::time::Duration;
 
 /// A flow that is rewritten.
@@ -40,20 +40,35 @@ pub(super) struct Flows {
     places: HashMap<(usize, FlowId), (usize, usize)>,
     /// One entry for each flow, with an expiry it once had: a flow is used more often than it is looked for here.
     oldest: BinaryHeap<Reverse<(Time, usize)>>,
-    pub(super) capacity: usize,
+    capacity: usize,
 }
 
 impl Flows {
-    pub(super) fn new(capacity: usize) -> Flows {
-        Flows {
-            slots: Vec::new(),
-            free: Vec::new(),
-            places: HashMap::new(),
-            oldest: BinaryHeap::new(),
-            capacity,
-        }
+    /// None, with room for so many: nothing is allocated when they come. An error if there is no memory for them.
+    pub(super) fn new(capacity: usize) -> Result<Flows, TryReserveError> {
+        let (slots, free, places, oldest) = Default::default();
+        let mut flows = Flows { slots, free, places, oldest, capacity };
+        flows.reserve(capacity)?;
+        Ok(flows)
     }
 
+    /// Sets how many there may be; those that are too many go when they are reaped.
+    pub(super) fn set_capacity(&mut self, capacity: usize) -> Result<(), TryReserveError> {
+        self.reserve(capacity)?;
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    fn reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
+        self.slots.try_reserve(capacity.saturating_sub(self.slots.len()))?;
+        self.free.try_reserve(capacity.saturating_sub(self.free.len()))?;
+        self.places.try_reserve(capacity.saturating_mul(2).saturating_sub(self.places.len()))?;
+        self.oldest.try_reserve(capacity.saturating_sub(self.oldest.len()))
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
     pub(super) fn len(&self) -> usize {
         self.oldest.len()
     }
@@ -70,6 +85,14 @@ impl Flows {
     /// All flows, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Flow> {
         self.slots.iter().flatten()
+    }
+
+    /// Takes all flows away, the oldest number first.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Flow> + use<> {
+        self.free.clear();
+        self.places.clear();
+        self.oldest.clear();
+        std::mem::take(&mut self.slots).into_iter().flatten()
     }
 
     /// Adds a flow, in the place of the one that would end first if there are too many. None, and it is not added, if
@@ -176,7 +199,7 @@ mod tests {
 
     #[test]
     fn flows_are_found_in_both_directions() {
-        let mut flows = Flows::new(10);
+        let mut flows = Flows::new(10).unwrap();
         let number = flows.add(flow(1, 0), Time::ZERO, NONE).unwrap();
         assert_eq!(
             (flows.find(0, id(1)), flows.find(0, id(1001).reverse())),
@@ -188,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_one_that_ends_first_makes_room_unless_it_is_guaranteed() {
-        let mut flows = Flows::new(2);
+        let mut flows = Flows::new(2).unwrap();
         for port in [1, 2] {
             flows.add(flow(port, port.into()), Time::ZERO, NONE).unwrap();
         }
@@ -202,7 +225,7 @@ mod tests {
 
     #[test]
     fn old_flows_are_reaped_and_meant_ones_removed() {
-        let mut flows = Flows::new(10);
+        let mut flows = Flows::new(10).unwrap();
         for port in [1, 2, 3] {
             flows.add(flow(port, port.into()), Time::ZERO, NONE).unwrap();
         }

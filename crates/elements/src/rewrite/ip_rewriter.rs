@@ -102,6 +102,19 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_takes_over_the_flows_of_what_has_not_changed() {
+        let mut old = bench("pattern 1.0.0.1 5000-6000 - - 0 1");
+        push(&mut old, ip4().src("10.0.0.1").dst("2.0.0.2").udp(1111, 80).bytes());
+        let table = old.read("udp_table", "").unwrap();
+        let mut same = bench("pattern 1.0.0.1 5000-6000 - - 0 1, CAPACITY 9");
+        same.take_state(&mut old);
+        assert_eq!((same.read("udp_table", "").unwrap(), table.lines().count()), (table, 2));
+        let mut changed = bench("pattern 1.0.0.2 5000-6000 - - 0 1");
+        changed.take_state(&mut same);
+        assert_eq!(changed.read("size", "").unwrap(), "0");
+    }
+
+    #[test]
     fn replies_get_an_annotation_of_the_first_packet() {
         let mut bench = bench("keep 0 1, REPLY_ANNO PAINT");
         let mut packet = bench.packet(ip4().src("10.0.0.1").dst("2.0.0.2").udp(1, 2).bytes());

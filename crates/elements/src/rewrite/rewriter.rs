@@ -10,6 +10,7 @@ use artery_engine::{
     Annotation, ArgError, Args, Batch, Context, DropReason, Element, HandlerError, Packet, StartError, Time,
 };
 use artery_lang::args as text;
+use std::any::Any;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ macro_rules! arguments {
             $($own,)*
             artery_engine::Arg::keyword("TIMEOUT", "seconds", "", "how long flows live on without packets"),
             artery_engine::Arg::keyword("GUARANTEE", "seconds", "5", "how long they live on even when there are too many"),
-            artery_engine::Arg::keyword("CAPACITY", "flows", "1000000", "how many flows there may be"),
+            artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory is taken for all of them"),
             artery_engine::Arg::keyword("MAPPING_CAPACITY", "flows", "", "the same"),
             artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that have ended"),
             artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from the first packet"),
@@ -129,7 +130,7 @@ impl Rewriter {
             ends,
             specs,
             failures: 0,
-            flows: Flows::new(capacity as usize),
+            flows: Flows::new(capacity as usize).map_err(|_| ArgError::wrong(no_memory(capacity)))?,
             timeouts,
             reap_interval: args.read("REAP_INTERVAL")?,
             dst_annotation,
@@ -227,10 +228,12 @@ impl Rewriter {
         self.failures.to_string()
     }
     pub(super) fn capacity(&self) -> String {
-        self.flows.capacity.to_string()
+        self.flows.capacity().to_string()
     }
     pub(super) fn set_capacity(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.flows.capacity = value::<u32>(text)? as usize;
+        let capacity: u32 = value(text)?;
+        let set = self.flows.set_capacity(capacity as usize);
+        set.map_err(|_| HandlerError::refused(no_memory(capacity)))?;
         self.flows.reap(cx.now());
         Ok(())
     }
@@ -242,14 +245,18 @@ impl Rewriter {
         (0..self.specs.len()).map(|n| self.describe(n)).collect()
     }
 
-    fn describe(&self, n: usize) -> String {
-        let spec = match &self.specs[n] {
+    fn spec(&self, n: usize) -> Option<String> {
+        Some(match self.specs.get(n)? {
             Spec::Drop => "<drop>".into(),
             Spec::Pass(_) => "<nochange>".into(),
             Spec::Keep(_) => "<keep>".into(),
             Spec::Pattern(rule) => rule.pattern.to_string(),
             Spec::Mapper(_) => "<mapper>".into(),
-        };
+        })
+    }
+
+    fn describe(&self, n: usize) -> String {
+        let spec = self.spec(n).unwrap_or_default();
         match self.flows.iter().filter(|flow| flow.input == n).count() {
             0 => format!("{spec}\n"),
             count => format!("{spec} [{count}]\n"),
@@ -307,6 +314,10 @@ impl Rewriter {
         let FlowId { src, sport, dst, dport } = flow.rewritten(direction);
         Ok(format!("{src} {sport} {dst} {dport}"))
     }
+}
+
+fn no_memory(capacity: u32) -> String {
+    format!("there is no memory for {capacity} flows; CAPACITY says how many")
 }
 
 /// Reads what is to be done with an input's packets.
@@ -377,6 +388,19 @@ impl Element for Rewriter {
             cx.wake_at(now + self.reap_interval);
         }
         false
+    }
+
+    /// Takes over the flows of inputs with which the same is done as before.
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<Rewriter>().filter(|old| old.ends == self.ends) else { return };
+        let stays = |n: usize| self.spec(n).is_some() && self.spec(n) == old.spec(n);
+        let stay: Vec<bool> = (0..old.specs.len()).map(stays).collect();
+        for flow in old.flows.take().filter(|flow| stay[flow.input]) {
+            if flow.outputs.iter().all(|output| *output < cx.outputs()) {
+                let guarantee = self.timeouts[flow.table].guarantee;
+                self.flows.add(flow, cx.now(), guarantee);
+            }
+        }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
