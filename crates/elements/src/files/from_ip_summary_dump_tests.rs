@@ -127,3 +127,71 @@ fn mistakes_are_named() {
     let expected = "<data>:0: warning: missing banner line; is this an IP summary dump?\n<data>:1: no '!data' provided\n";
     assert_eq!(bench.said(), expected);
 }
+
+/// Lines of all columns, in any order, with whatever stands in files, cut anywhere.
+#[test]
+fn no_line_panics() {
+    const WORDS: &[&str] = &[
+        "-",
+        "",
+        "0",
+        "1",
+        "-1",
+        "65535",
+        "65536",
+        "4294967296",
+        "99999999999999999999",
+        "1.5",
+        "1e9",
+        ".",
+        "*",
+        "+",
+        "1.2.3.4",
+        "256.1.1.1",
+        "1-2-3-4-5-6",
+        "0a-00-00-00-00-01",
+        "T",
+        "U",
+        "I",
+        "SA",
+        "SFRPAUEWX",
+        "F",
+        "echo",
+        "20",
+        "mss1460;wscale10;sackok;ts1:2",
+        "sack1-2:3-4",
+        "rr{1.2.3.4}+5",
+        "ts{1!2}+3++1",
+        "lsrr{^1.1.1.1}",
+        "ssrr{",
+        "{",
+        "}",
+        ";",
+        r#""a\x00\b""#,
+        "\"",
+        r"\<41>",
+        "é",
+        "<",
+        ">",
+        "0x10",
+        "1:2",
+        "DF",
+        "100+",
+        "(64)",
+    ];
+    let mut random = crate::ip::ip_header::testing::Random(7);
+    let fields: Vec<&str> = Field::all().map(Field::name).collect();
+    for n in 0..2000 {
+        let mut pick = |of: &[&'static str]| of[random.below(of.len())];
+        let columns: Vec<&str> = (0..1 + n % 12).map(|_| pick(&fields)).collect();
+        let values: Vec<&str> = (0..1 + n % 14).map(|_| pick(WORDS)).collect();
+        let (columns, line) = (columns.join(" "), values.join(" "));
+        let cut: String = line.chars().take(random.below(line.len() + 1)).collect();
+        let lines = format!("!data {columns}\n{line}\n{cut}\n!flowid {line}\n!proto {}\n{line}", values[0]);
+        for more in ["", ", CHECKSUM true, MULTIPACKET true, FLOWID 1.1.1.1 1 2.2.2.2 2 U"] {
+            let mut bench = bench(&lines, more);
+            bench.run();
+            bench.take_all(0);
+        }
+    }
+}

@@ -160,6 +160,12 @@ impl Field {
         })
     }
 
+    /// All of them, some more than once.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Field> {
+        NAMES.iter().map(|(_, field, _)| *field)
+    }
+
     /// What files call it.
     pub(crate) fn name(self) -> &'static str {
         self.entry().0

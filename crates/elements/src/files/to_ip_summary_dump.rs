@@ -305,6 +305,13 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_comes_panics() {
+        let fields = Field::all().map(Field::name).collect::<Vec<_>>().join(" ");
+        let config = format!("-, HEADER false, BAD_PACKETS true, MULTIPACKET true, FIELDS {fields}");
+        crate::ip::ip_header::testing::survives_anything(&CLASS, &config, 1);
+    }
+
+    #[test]
     fn the_header_names_the_columns() {
         let bench = Bench::new(&CLASS, "-, FIELDS src 'ip dst' ts, BANNER \"me too\"");
         let expected = format!("{HEADER}!creator \"me too\"\n!data ip_src ip_dst timestamp\n");

@@ -124,4 +124,18 @@ mod tests {
         push(&mut bench, ip4().src("2.0.0.2").dst("10.0.0.1").udp(2, 1).bytes());
         assert_eq!(bench.take(1).unwrap().annotation(16), [9]);
     }
+
+    #[test]
+    fn nothing_that_comes_panics() {
+        use crate::ip::ip_header::testing::survives_anything;
+        survives_anything(
+            &CLASS,
+            "pattern 1.0.0.1 5000-6000 - - 0 1, CAPACITY 20, GUARANTEE 0, DST_ANNO true",
+            2,
+        );
+        survives_anything(&super::super::udp_rewriter::CLASS, "pattern - 1-9 2.0.0.2 - 0 1", 2);
+        survives_anything(&super::super::tcp_rewriter::CLASS, "keep 0 1", 2);
+        survives_anything(&super::super::ip_addr_rewriter::CLASS, "pattern 1.0.0.1-1.0.0.9 - 0 1", 2);
+        survives_anything(&super::super::ip_addr_pair_rewriter::CLASS, "pattern 1.0.0.1 2.0.0.2 0 1", 2);
+    }
 }
