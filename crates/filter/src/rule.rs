@@ -489,6 +489,10 @@ pub enum PoolChoice {
     SourceHash(Option<[u32; 4]>),
     /// `least-states`.
     LeastStates,
+    /// Nothing was said of a network: as `round-robin`, and printed without a word, as pfctl does.
+    Usual,
+    /// Nothing was said of a network of `binat-to`: as `bitmask`, and printed without a word.
+    Paired,
 }
 
 /// Ports of a pool.

@@ -64,7 +64,7 @@ impl Parsed {
 /// A mistake in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it is.
+    /// Where it is; nowhere if it goes with the one behind it.
     pub place: Place,
     /// What is wrong.
     pub message: String,
@@ -72,7 +72,10 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.place.file, self.place.line, self.message)
+        match self.place.line {
+            0 => f.write_str(&self.message),
+            line => write!(f, "{}:{line}: {}", self.place.file, self.message),
+        }
     }
 }
 
@@ -91,7 +94,12 @@ pub fn parse(
 pub fn read(name: &str, text: &[u8], environment: &Environment, settings: &Settings) -> (Parsed, Vec<Fault>) {
     let mut parser = Parser::new(name, text, environment, settings);
     parser.read();
-    let mut ruleset = parser.ruleset;
-    ruleset.queues = queues::lines(&parser.queues);
+    let mut ruleset = std::mem::take(&mut parser.ruleset);
+    match queues::lines(&parser.queues) {
+        Ok(lines) => ruleset.queues = lines,
+        // How queues belong together is looked at where nothing else is wrong.
+        Err(why) if parser.faults.is_empty() => parser.note(format!("pfctl: {why}")),
+        Err(_) => (),
+    }
     (Parsed { ruleset, echoed: parser.echoed }, parser.faults)
 }

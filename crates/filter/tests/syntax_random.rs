@@ -47,7 +47,7 @@ fn rule(tape: &mut Tape) -> Rule {
         rule.user = tape.maybe(account);
         rule.group = tape.maybe(account);
     }
-    if rule.protocol.is_none_or(|protocol| protocol == IpProtocol::TCP) {
+    if rule.protocol == Some(IpProtocol::TCP) {
         rule.source.os = tape.maybe(|tape| tape.pick(&TEXTS).to_string());
     }
     if matches!(rule.protocol, Some(IpProtocol::ICMP | IpProtocol::ICMPV6)) {
@@ -110,7 +110,7 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
         // What is printed has six places: so many of 2³² are told apart.
         probability: tape.maybe(|tape| (f64::from(tape.within(1, 100)) / 100.0 * 4294967295.0 + 0.5) as u32),
         is_fragment: false,
-        scrub: tape.maybe(scrub).unwrap_or_default(),
+        scrub: tape.maybe(|tape| scrub(tape, family)).unwrap_or_default(),
         allows_options: false,
         label: tape.maybe(|tape| tape.pick(&TEXTS).into()).unwrap_or_default(),
         is_once: false,
@@ -126,15 +126,16 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
     }
 }
 
-fn scrub(tape: &mut Tape) -> Scrub {
+fn scrub(tape: &mut Tape, family: Option<Family>) -> Scrub {
+    let may_be_v4 = family != Some(Family::Inet6);
     Scrub {
         is_given: true,
-        clears_df: true,
-        randomises_id: tape.chance(2),
-        min_ttl: tape.maybe(|tape| tape.below(256) as u8),
+        clears_df: may_be_v4,
+        randomises_id: may_be_v4 && tape.chance(2),
+        min_ttl: tape.maybe(|tape| tape.within(1, 255) as u8),
         tos: tape.maybe(|tape| tape.below(256) as u8),
-        max_mss: tape.maybe(|tape| tape.below(65536) as u16),
-        reassembles_tcp: tape.chance(2),
+        max_mss: tape.maybe(|tape| tape.within(1, 65535) as u16),
+        reassembles_tcp: !may_be_v4 || tape.chance(2),
     }
 }
 
@@ -193,8 +194,8 @@ fn end(tape: &mut Tape, family: Option<Family>, has_ports: bool, is_source: bool
 }
 
 fn port(tape: &mut Tape) -> Comparison<u16> {
-    let (a, b) = (tape.below(60000) as u16, tape.below(60000) as u16);
-    let range = Comparison::Range(a, if a == b { a + 1 } else { b });
+    let a = tape.below(60000) as u16;
+    let b = a + tape.within(1, 5000) as u16;
     tape.pick(&[
         Comparison::Equal(a),
         Comparison::Unequal(a),
@@ -202,7 +203,7 @@ fn port(tape: &mut Tape) -> Comparison<u16> {
         Comparison::LessOrEqual(a),
         Comparison::Greater(a),
         Comparison::GreaterOrEqual(a),
-        range,
+        Comparison::Range(a, b),
         Comparison::Between(a, b),
         Comparison::Except(a, b),
     ])
@@ -231,7 +232,8 @@ fn states_and_flags(tape: &mut Tape, rule: &mut Rule) {
         rule.state.options = state_options(tape, rule.state.keep == Keep::Keep);
     }
     if may_be_tcp && !rule.is_fragment {
-        let (set, of) = (tape.below(256) as u8, tape.within(1, 255) as u8);
+        let of = tape.within(1, 255) as u8;
+        let set = tape.below(256) as u8 & of;
         let keeps = rule.state.keep != Keep::No;
         let any = Flags { set: 0, of: 0, is_any: keeps };
         rule.flags =
@@ -294,7 +296,7 @@ fn ways(tape: &mut Tape, rule: &mut Rule) {
     let keeps = rule.state.keep != Keep::No;
     let (a, b) = (tape.within(1, 9999) as u16, tape.within(10_000, 60_000) as u16);
     let ports = [None, Some(PoolPorts::One(a)), Some(PoolPorts::Range(a, b))];
-    if (keeps || rule.action == Action::Match) && tape.chance(3) {
+    if (keeps || rule.action == Action::Match) && rule.direction.is_some() && tape.chance(3) {
         let mut pool = pool(tape, rule.family);
         pool.ports = tape.pick(&ports);
         if tape.chance(2) {
@@ -304,22 +306,36 @@ fn ways(tape: &mut Tape, rule: &mut Rule) {
             rule.redirect = Some(pool);
         }
     }
-    if rule.action != Action::Match && rule.direction.is_some() {
-        let kinds = [RouteKind::RouteTo, RouteKind::ReplyTo, RouteKind::DupTo];
-        rule.route = tape.maybe(|tape| (tape.pick(&kinds), pool(tape, rule.family)));
+    if rule.action == Action::Pass && keeps {
+        let kinds = [RouteKind::DupTo, RouteKind::RouteTo, RouteKind::ReplyTo];
+        let kinds = if rule.direction.is_some() { &kinds[..] } else { &kinds[..1] };
+        rule.route = tape.maybe(|tape| (tape.pick(kinds), ways_out(pool(tape, rule.family))));
     }
     if rule.action != Action::Match {
-        let texts = ["divert-reply", "divert-packet port 700"];
-        rule.divert = tape.maybe(|tape| tape.pick(&texts).into());
+        let is_reply = rule.direction != Some(Direction::In) && tape.chance(2);
+        let text = if is_reply { "divert-reply" } else { "divert-packet port 700" };
+        rule.divert = tape.maybe(|_| text.into());
+        // Packets that are diverted are put together.
+        let is_diverted = rule.divert.is_some() && !is_reply;
+        rule.scrub.is_given |= is_diverted;
+        rule.scrub.reassembles_tcp |= is_diverted;
     }
+}
+
+/// The same pool for packets that are led somewhere: to the other end of an interface, not to it.
+fn ways_out(mut pool: Pool) -> Pool {
+    if let PoolAddress::Host(HostAddress::Dynamic { part, without_aliases, .. }, _) = &mut pool.address {
+        (*part, *without_aliases) = (InterfacePart::Peer, false);
+    }
+    pool
 }
 
 /// Rules, some within anchors.
 fn ruleset(tape: &mut Tape, depth: usize) -> Ruleset {
     let mut found = Ruleset::default();
-    for _ in 0..tape.within(1, 3) {
+    for number in 0..tape.within(1, 3) {
         let one = match depth < 3 && tape.chance(4) {
-            true => anchor(tape, depth),
+            true => anchor(tape, depth, number),
             false => rule(tape),
         };
         found.rules.push(one);
@@ -327,14 +343,15 @@ fn ruleset(tape: &mut Tape, depth: usize) -> Ruleset {
     found
 }
 
-fn anchor(tape: &mut Tape, depth: usize) -> Rule {
+fn anchor(tape: &mut Tape, depth: usize, number: u32) -> Rule {
     let inner = |tape: &mut Tape| Some(Box::new(ruleset(tape, depth + 1)));
     let call = match tape.below(3) {
         0 => AnchorCall { name: Some("spam/*".into()), inline: None },
-        1 => AnchorCall { name: Some(tape.pick(&TEXTS).into()), inline: inner(tape) },
+        1 => AnchorCall { name: Some(format!("{}{number}", tape.pick(&TEXTS))), inline: inner(tape) },
         _ => AnchorCall { name: None, inline: inner(tape) },
     };
     let mut rule = plain(tape, None);
+    rule.log = None;
     (rule.action, rule.set, rule.scrub) = (Action::Anchor(call), Set::default(), Scrub::default());
     rule
 }
@@ -346,6 +363,16 @@ fn without_places(ruleset: &mut Ruleset) {
             call.inline.iter_mut().for_each(|inner| without_places(inner));
         }
     }
+}
+
+/// The queues that rules may name.
+fn queues() -> String {
+    let names = TEXTS.iter().copied().chain(["b", "x y"]);
+    let leaves = names.map(|name| {
+        let name = name.replace('"', "\\\"");
+        format!("queue \"{name}\" parent root bandwidth 1M default\n")
+    });
+    "queue root on lo0 bandwidth 1M\n".to_string() + &leaves.collect::<String>()
 }
 
 fn fixtures() -> Vec<Vec<u8>> {
@@ -360,7 +387,7 @@ fn fixtures() -> Vec<Vec<u8>> {
 fn outcome(text: &[u8]) -> Result<String, usize> {
     let environment = Environment::fixture();
     let (parsed, faults) = read("stdin", text, &environment, &Settings::default());
-    let printed = parsed.text(&Style::new(&environment.names));
+    let printed = parsed.text(&Style::for_reading(&environment.names));
     if faults.is_empty() { Ok(printed) } else { Err(faults.len()) }
 }
 
@@ -371,7 +398,7 @@ proptest! {
     fn rules_read_as_they_print(numbers in proptest::collection::vec(any::<u32>(), 0..400)) {
         let mut made = ruleset(&mut Tape(numbers.iter()), 0);
         let names = Names::builtin();
-        let text = rules(&made, &Style::new(&names));
+        let text = queues() + &rules(&made, &Style::for_reading(&names));
         let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
         let mut parsed = parsed.map_err(|faults| {
             TestCaseError::fail(format!("{text}{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()))

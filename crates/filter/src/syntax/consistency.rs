@@ -1,71 +1,97 @@
 //! What can't be said of a packet at once.
 use super::expand::Template;
 use crate::facts::{Direction, Family};
-use crate::rule::{Action, Answer, Keep, Rule, SourceTrack};
+use crate::rule::{Action, Answer, Keep, RouteKind, Rule};
 use artery_wire::IpProtocol;
 
+/// The longest label, and the longest tag.
+const LONGEST_NAME: usize = 63;
+
+/// What is wrong with a statement as a whole, so that it becomes no rule at all: the first that is found.
+pub(crate) fn refusal(template: &Template) -> Option<String> {
+    of_marks(template).or_else(|| without_tcp(template)).or_else(|| of_routes(template))
+}
+
+fn of_marks(template: &Template) -> Option<String> {
+    let options = &template.options;
+    let is_decided = matches!(template.rule.action, Action::Pass | Action::Block(_));
+    if options.is_once && !is_decided {
+        return Some("'once' only applies to pass/block rules".into());
+    }
+    let tags = options.tag.iter().chain(options.tagged.as_ref().map(|(_, tag)| tag));
+    if tags.into_iter().any(|tag| tag.len() > LONGEST_NAME) {
+        return Some(format!("tag too long, max {LONGEST_NAME} chars"));
+    }
+    if options.label.as_ref().is_some_and(|label| label.len() > LONGEST_NAME) {
+        return Some(format!("rule label too long (max {LONGEST_NAME} chars)"));
+    }
+    if options.family_to.is_some() && template.rule.direction != Some(Direction::In) {
+        return Some("af-to can only be used with direction in".into());
+    }
+    if options.family_to.is_some() && options.route.is_some() {
+        return Some("af-to cannot be used together with route-to, reply-to, dup-to".into());
+    }
+    let (set, of) = options.flags.unwrap_or_default();
+    (set & of != set)
+        .then(|| "flags always false: those that must be set are among those behind the slash".into())
+}
+
 /// Why flags or systems can't be asked of any of the protocols, if so.
-pub(crate) fn flags_without_tcp(template: &Template) -> Option<&'static str> {
-    let has_tcp = template.protocols.is_empty() || template.protocols.contains(&IpProtocol::TCP);
-    if has_tcp {
+fn without_tcp(template: &Template) -> Option<String> {
+    if template.protocols.is_empty() || template.protocols.contains(&IpProtocol::TCP) {
         return None;
     }
     match template.options.flags {
-        Some((set, of)) if set != 0 || of != 0 => Some("flags only apply to tcp"),
-        _ if !template.source.systems.is_empty() => Some("OS fingerprinting only applies to tcp"),
+        Some((set, of)) if set != 0 || of != 0 => Some("flags only apply to tcp".into()),
+        _ if !template.source.systems.is_empty() => Some("OS fingerprinting only applies to tcp".into()),
         _ => None,
     }
+}
+
+fn of_routes(template: &Template) -> Option<String> {
+    let (kind, _) = template.options.route.as_ref()?;
+    let needs_direction = *kind != RouteKind::DupTo && template.rule.direction.is_none();
+    needs_direction.then(|| "direction must be explicit with rules that specify routing".into())
 }
 
 /// All that contradicts itself in a rule.
 pub(crate) fn problems(rule: &Rule) -> Vec<String> {
     let mut found = Vec::new();
     of_protocols(rule, &mut found);
+    of_families(rule, &mut found);
+    of_fragments(rule, &mut found);
     of_states(rule, &mut found);
     of_ways(rule, &mut found);
-    if rule.allows_options && !matches!(rule.action, Action::Pass | Action::Match) {
-        found.push("allow-opts can only be specified for pass rules".into());
-    }
-    if rule.is_once && rule.action == Action::Match {
-        found.push("'once' cannot be given for match rules".into());
-    }
     found
 }
 
 fn of_protocols(rule: &Rule, found: &mut Vec<String>) {
-    let protocol = rule.protocol;
-    let has_ports = matches!(protocol, Some(IpProtocol::TCP | IpProtocol::UDP));
-    let asks_ports = rule.source.port.is_some() || rule.destination.port.is_some();
-    if asks_ports && !has_ports {
+    let has_ports = matches!(rule.protocol, Some(IpProtocol::TCP | IpProtocol::UDP));
+    if rule.source.os.is_some() && rule.protocol != Some(IpProtocol::TCP) {
+        found.push("os only applies to tcp: write 'proto tcp'".into());
+    }
+    if asks_ports(rule) && !has_ports {
         found.push("port only applies to tcp/udp: write 'proto tcp' or 'proto udp'".into());
     }
-    if (rule.user.is_some() || rule.group.is_some()) && !has_ports {
-        found.push("user/group only applies to tcp/udp".into());
+    if rule.user.is_some() && !has_ports {
+        found.push("user only applies to tcp/udp".into());
     }
-    if rule.icmp.is_some() && !matches!(protocol, Some(IpProtocol::ICMP | IpProtocol::ICMPV6)) {
+    if rule.group.is_some() && !has_ports {
+        found.push("group only applies to tcp/udp".into());
+    }
+    if rule.icmp.is_some() && !matches!(rule.protocol, Some(IpProtocol::ICMP | IpProtocol::ICMPV6)) {
         found.push("icmp-type/code only applies to icmp".into());
-    }
-    if rule.icmp.is_some() && rule.family.is_none() {
-        found.push("must indicate address family with icmp-type/code: write 'inet' or 'inet6'".into());
-    }
-    match (protocol, rule.family) {
-        (Some(IpProtocol::ICMP), Some(Family::Inet6)) => {
-            found.push("proto icmp doesn't match address family inet6".into());
-        }
-        (Some(IpProtocol::ICMPV6), Some(Family::Inet)) => {
-            found.push("proto ipv6-icmp doesn't match address family inet".into());
-        }
-        _ => (),
-    }
-    if rule.is_fragment && (asks_ports || rule.flags.of != 0 || rule.icmp.is_some()) {
-        found.push("fragments can be filtered only on IP header fields".into());
-    }
-    if matches!(rule.action, Action::Block(Answer::Reset(_))) && protocol != Some(IpProtocol::TCP) {
-        found.push("return-rst can only be applied to TCP rules: write 'proto tcp'".into());
     }
 }
 
-fn of_states(rule: &Rule, found: &mut Vec<String>) {
+fn asks_ports(rule: &Rule) -> bool {
+    rule.source.port.is_some() || rule.destination.port.is_some()
+}
+
+fn of_families(rule: &Rule, found: &mut Vec<String>) {
+    if rule.icmp.is_some() && rule.family.is_none() {
+        found.push("must indicate address family with icmp-type/code: write 'inet' or 'inet6'".into());
+    }
     let options = &rule.state.options;
     if options.overload.is_some()
         && options.max_source_connections.is_none()
@@ -73,13 +99,38 @@ fn of_states(rule: &Rule, found: &mut Vec<String>) {
     {
         found.push("'overload' requires 'max-src-conn' or 'max-src-conn-rate'".into());
     }
-    if options.max_source_nodes.is_some() && options.source_track != Some(SourceTrack::Rule) {
-        found.push("max-src-nodes requires 'source-track rule'".into());
+    match (rule.protocol, rule.family) {
+        (Some(IpProtocol::ICMP), Some(Family::Inet6)) => {
+            found.push("proto icmp doesn't match address family inet6".into());
+        }
+        (Some(IpProtocol::ICMPV6), Some(Family::Inet)) => {
+            found.push("proto icmp6 doesn't match address family inet".into());
+        }
+        _ => (),
     }
-    if rule.action != Action::Pass && rule.state.keep != Keep::No {
+}
+
+fn of_fragments(rule: &Rule, found: &mut Vec<String>) {
+    if rule.allows_options && matches!(rule.action, Action::Block(_) | Action::Match) {
+        found.push("allow-opts can only be specified for pass rules".into());
+    }
+    if rule.is_fragment && (asks_ports(rule) || rule.flags.of != 0 || rule.icmp.is_some()) {
+        found.push("fragments can be filtered only on IP header fields".into());
+    }
+    if matches!(rule.action, Action::Block(Answer::Reset(_))) && rule.protocol != Some(IpProtocol::TCP) {
+        found.push("return-rst can only be applied to TCP rules: write 'proto tcp'".into());
+    }
+}
+
+fn of_states(rule: &Rule, found: &mut Vec<String>) {
+    let keep = rule.state.keep;
+    if rule.action != Action::Pass && keep != Keep::No {
         found.push("keep state is for pass rules only".into());
     }
-    if options.is_sloppy && matches!(rule.state.keep, Keep::Modulate | Keep::Synproxy) {
+    if rule.route.is_some() && keep == Keep::No {
+        found.push("route-to, reply-to and dup-to require keep state".into());
+    }
+    if rule.state.options.is_sloppy && matches!(keep, Keep::Modulate | Keep::Synproxy) {
         found.push("sloppy state matching cannot be used with synproxy state or modulate state".into());
     }
 }
@@ -90,28 +141,22 @@ fn of_ways(rule: &Rule, found: &mut Vec<String>) {
     if is_translated && !is_match && rule.state.keep == Keep::No {
         found.push("nat-to and rdr-to require keep state".into());
     }
-    if rule.route.is_some() && rule.direction.is_none() {
-        found.push("direction must be explicit with rules that specify routing".into());
+    if is_translated && rule.direction.is_none() {
+        found.push("nat-to and rdr-to require a direction: write 'in' or 'out'".into());
     }
-    if rule.route.is_some() && is_match {
-        found.push("route-to, reply-to and dup-to must not be used on match rules".into());
+    if rule.family == Some(Family::Inet6) && (rule.scrub.clears_df || rule.scrub.randomises_id) {
+        found.push("address family inet6 does not support scrub options no-df, random-id".into());
     }
-    if rule.divert.is_some() && is_match {
+    if is_match && rule.divert.is_some() {
         found.push("divert is not supported on match rules".into());
     }
-    if rule.family_to.is_none() {
-        return;
+    if is_match && rule.route.is_some() {
+        found.push("route-to, reply-to and dup-to are not supported on match rules".into());
     }
-    if is_match {
+    if is_match && rule.family_to.is_some() {
         found.push("af-to is not supported on match rules".into());
     }
-    if rule.direction != Some(Direction::In) {
-        found.push("af-to is for rules with direction 'in' only".into());
-    }
-    if rule.route.is_some() {
-        found.push("dup-to, reply-to and route-to must not be used on af-to rules".into());
-    }
-    if rule.nat.is_some() || rule.redirect.is_some() {
-        found.push("af-to excludes nat-to and rdr-to".into());
+    if matches!(rule.action, Action::Block(_)) && rule.route.is_some() {
+        found.push("route-to, reply-to and dup-to are not supported on block rules".into());
     }
 }

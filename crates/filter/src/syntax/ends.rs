@@ -3,10 +3,14 @@ use super::hosts::{Host, dynamic, resolve};
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use crate::facts::Family;
+use crate::names::bits;
 use crate::rule::{AddressMatch, Comparison, HostAddress};
 
 /// The longest name of a table.
 pub(crate) const LONGEST_TABLE: usize = 31;
+
+/// The longest label of a route.
+const LONGEST_ROUTE_LABEL: usize = 31;
 
 /// One end, with all that its lists have.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +52,9 @@ impl Parser<'_> {
         }
         if self.eat("to") {
             to = self.end()?;
+            if to.hosts.iter().any(|host| host.address == AddressMatch::UrpfFailed) {
+                return Err(self.stop("\"urpf-failed\" is not permitted in a destination: it is for sources"));
+            }
         }
         Ok((from, to))
     }
@@ -55,7 +62,7 @@ impl Parser<'_> {
     fn end(&mut self) -> Step<End> {
         let mut end = End::default();
         if self.peek() != &Token::Key("port") {
-            end.hosts = self.list(&mut Self::end_host)?;
+            end.hosts = self.end_hosts()?;
         }
         if self.eat("port") {
             end.ports = self.list(&mut Self::port_test)?;
@@ -63,12 +70,27 @@ impl Parser<'_> {
         Ok(end)
     }
 
-    /// Reads an address of a rule.
-    fn end_host(&mut self, hosts: &mut Vec<Host>) -> Step<()> {
+    /// Reads addresses of a rule, which may be lists within lists. A list that has any address somewhere is any address,
+    /// and then there are none here.
+    fn end_hosts(&mut self) -> Step<Vec<Host>> {
         if self.eat("any") {
-            hosts.push(Host::new(AddressMatch::Any));
-            return Ok(());
+            return Ok(Vec::new());
         }
+        if !self.eat_sign("{") {
+            return self.end_host();
+        }
+        let (mut all, mut is_any) = (Vec::new(), false);
+        self.items(&mut |parser| {
+            let mut found = parser.end_hosts()?;
+            is_any |= found.is_empty();
+            all.append(&mut found);
+            Ok(())
+        })?;
+        Ok(if is_any { Vec::new() } else { all })
+    }
+
+    /// Reads an address of a rule, which may be several of a name.
+    fn end_host(&mut self) -> Step<Vec<Host>> {
         let is_negated = self.eat_sign("!");
         let mut found = match self.peek() {
             Token::Key("no-route") => self.word_host(AddressMatch::NoRoute),
@@ -76,32 +98,40 @@ impl Parser<'_> {
             _ => self.host()?,
         };
         found.iter_mut().for_each(|host| host.is_negated = is_negated);
-        hosts.append(&mut found);
-        Ok(())
+        Ok(found)
     }
 
-    fn word_host(&mut self, address: AddressMatch) -> Vec<Host> {
+    pub(crate) fn word_host(&mut self, address: AddressMatch) -> Vec<Host> {
         self.take();
         vec![Host::new(address)]
     }
 
     /// Reads what addresses are written as: numbers, names, interfaces, tables.
     pub(crate) fn host(&mut self) -> Step<Vec<Host>> {
-        let mut found = match self.peek() {
-            Token::Sign("<") => vec![Host::new(AddressMatch::Table(self.table_name()?))],
-            Token::Sign("(") => vec![self.dynamic_host()?],
+        match self.peek() {
+            Token::Sign("<") => Ok(vec![Host::new(AddressMatch::Table(self.table_name()?))]),
+            Token::Sign("(") => Ok(vec![self.dynamic_host()?]),
             Token::Key("route") => {
                 self.take();
-                vec![Host::new(AddressMatch::RouteLabel(self.text()?))]
+                let label = self.text()?;
+                if label.len() > LONGEST_ROUTE_LABEL {
+                    return Err(self.stop(format!("route label too long, max {LONGEST_ROUTE_LABEL} chars")));
+                }
+                Ok(vec![Host::new(AddressMatch::RouteLabel(label))])
             }
             Token::Number(_) => {
                 let word = self.number()?.to_string();
                 self.sign("/")?;
                 let length = self.number()?;
-                self.resolve(&word, Some(length))?
+                self.resolve(&word, Some(length))
             }
-            _ => self.written_host()?,
-        };
+            _ => self.written_host(),
+        }
+    }
+
+    /// Reads an address of a pool or a table, and how often it is chosen beside others.
+    pub(crate) fn weighted_host(&mut self) -> Step<Vec<Host>> {
+        let mut found = self.host()?;
         if self.eat("weight") {
             let weight = self.number_within("weight", 1, 65535)? as u16;
             found.iter_mut().for_each(|host| host.weight = weight);
@@ -120,20 +150,17 @@ impl Parser<'_> {
         self.resolve(&word, length)
     }
 
-    fn resolve(&mut self, word: &str, length: Option<i64>) -> Step<Vec<Host>> {
+    pub(crate) fn resolve(&mut self, word: &str, length: Option<i64>) -> Step<Vec<Host>> {
         resolve(word, length, self.environment).map_err(|why| self.stop(why))
     }
 
     fn range(&mut self, first: &str, last: &str) -> Step<Vec<Host>> {
         let (first, last) = (self.resolve(first, None)?, self.resolve(last, None)?);
         let (Some(from), Some(to)) = (single(&first), single(&last)) else {
-            return Err(self.stop("a range goes from one address to another"));
+            return Err(self.stop("invalid address range: it goes from one address to another"));
         };
         if Family::of(from) != Family::of(to) {
-            return Err(self.stop("the ends of a range are of different address families"));
-        }
-        if from > to {
-            return Err(self.stop(format!("invalid range: {from} is behind {to}")));
+            return Err(self.stop("invalid address range: its ends are of different address families"));
         }
         let family = Some(Family::of(from));
         Ok(vec![Host { family, ..Host::new(AddressMatch::Range(from, to)) }])
@@ -164,9 +191,15 @@ impl Parser<'_> {
         let operator = self.operator();
         let word = self.port_word(true)?;
         let test = match (operator, word, self.binary_operator()) {
+            (None, PortWord::Range(from, to), None) if from > to => {
+                return Err(self.stop(format!("invalid port range {from}:{to}: there is no port in it")));
+            }
             (None, PortWord::Range(from, to), None) => Comparison::Range(from, to),
             (None, PortWord::One(port), None) => Comparison::Equal(port),
             (None, PortWord::One(first), Some(binary)) => match self.port_word(true)? {
+                PortWord::One(second) if binary.is_useless(first, second) => {
+                    return Err(self.stop(format!("invalid port range from {first} to {second}")));
+                }
                 PortWord::One(second) => binary.test(first, second),
                 _ => return Err(self.stop("':' cannot be used with another port operator")),
             },
@@ -216,7 +249,7 @@ impl Parser<'_> {
         }
     }
 
-    fn port(&mut self, word: &str) -> Step<u16> {
+    pub(crate) fn port(&mut self, word: &str) -> Step<u16> {
         if let Some(number) = unsigned(word) {
             return u16::try_from(number).map_err(|_| self.stop(format!("illegal port value {word}")));
         }
@@ -228,7 +261,11 @@ impl Parser<'_> {
 /// A single address, if that is all.
 fn single(hosts: &[Host]) -> Option<std::net::IpAddr> {
     match hosts {
-        [Host { address: AddressMatch::Host(HostAddress::Network(address, _)), .. }] => Some(*address),
+        [Host { address: AddressMatch::Host(HostAddress::Network(address, length)), .. }]
+            if *length == bits(*address) =>
+        {
+            Some(*address)
+        }
         _ => None,
     }
 }
@@ -276,6 +313,14 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
+    /// Whether no number passes, or each.
+    fn is_useless(self, first: u16, second: u16) -> bool {
+        match self {
+            Binary::Between => first >= second,
+            Binary::Except => first > second,
+        }
+    }
+
     /// The test of two numbers.
     pub(crate) fn test<T>(self, first: T, second: T) -> Comparison<T> {
         match self {

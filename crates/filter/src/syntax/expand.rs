@@ -1,15 +1,15 @@
 //! One statement becomes many rules: one for each combination of its lists that makes sense.
 //!
-//! The last list varies fastest: interfaces, protocols, types of ICMP, sources, their ports and systems, destinations,
-//! their ports, users, groups.
-use super::consistency::{flags_without_tcp, problems};
+//! The last list varies fastest: interfaces, protocols, types of ICMP, sources, destinations, the ports of the sources, those
+//! of the destinations, systems, users, groups.
+use super::consistency::{problems, refusal};
 use super::ends::End;
 use super::hosts::Host;
 use super::label::put_in_values;
 use super::parser::{Parser, Step};
 use super::rule_options::{Divert, IcmpType, RuleOptions};
 use super::ways::way_back;
-use crate::facts::Family;
+use crate::facts::{Direction, Family};
 use crate::rule::{
     Action, AddressMatch, Binding, Comparison, Endpoint, Flags, HostAddress, InterfaceName, Keep, On, Rule,
 };
@@ -38,17 +38,24 @@ pub(crate) struct Template {
 
 /// One choice from each list.
 #[derive(Clone, Copy)]
-struct Choice<'t> {
+pub(crate) struct Choice<'t> {
     on: Option<&'t On>,
     protocol: Option<IpProtocol>,
     icmp: Option<IcmpType>,
-    source: &'t Host,
+    pub(crate) source: &'t Host,
     source_port: Option<Comparison<u16>>,
     system: Option<&'t String>,
     destination: &'t Host,
     destination_port: Option<Comparison<u16>>,
     user: Option<Comparison<u32>>,
     group: Option<Comparison<u32>>,
+}
+
+/// What came of the combinations so far.
+#[derive(Default)]
+struct Run {
+    added: usize,
+    has_faults: bool,
 }
 
 impl Template {
@@ -76,26 +83,25 @@ impl Template {
 impl Parser<'_> {
     /// Adds the rules of a statement.
     pub(crate) fn expand(&mut self, mut template: Template) -> Step<()> {
-        if let Some(why) = flags_without_tcp(&template) {
+        if let Some(why) = refusal(&template) {
             return Err(self.stop(why));
         }
+        self.tell_deferred()?;
         self.settle_states(&mut template);
         settle_family(&mut template);
+        self.settle_divert(&mut template)?;
         let count = template.combinations();
         if count > MOST_COMBINATIONS || self.rule_count + count > MOST_RULES {
             let most = format!("{MOST_COMBINATIONS} of one rule or {MOST_RULES} of all");
             return Err(self.stop(format!("the rule has {count} combinations; there may be {most}")));
         }
-        if template.options.is_binat {
-            self.check_binat(&template)?;
-        }
-        let mut added = 0;
+        let mut run = Run::default();
         let any = Host::new(AddressMatch::Any);
         for number in 0..count {
             let choice = choose(&template, &any, number);
-            added += usize::from(self.add_choice(&template, &choice, added > 0));
+            self.add_choice(&template, &choice, &mut run);
         }
-        if added == 0 {
+        if run.added == 0 {
             self.fault("rule expands to no valid combination");
         }
         Ok(())
@@ -126,33 +132,51 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds the rule of a combination if it makes sense.
-    fn add_choice(&mut self, template: &Template, choice: &Choice, is_further: bool) -> bool {
-        let Some(family) = common_family(template.rule.family, choice) else { return false };
-        let Some(on) = place(choice) else { return false };
+    /// Adds the rule of a combination if it makes sense. Pools are made for those as well that make none.
+    fn add_choice(&mut self, template: &Template, choice: &Choice, run: &mut Run) {
+        let mut family = template.rule.family;
+        let addresses = self.pool_addresses(&template.options, &mut family);
+        run.has_faults |= addresses.have_failed;
+        let Some(family) = common_family(family, choice) else { return };
+        let Some(on) = place(choice) else { return };
         let mut rule = rule_of(template, choice, family);
         rule.on = on;
         let before = self.faults.len();
         self.check_choice(template, &rule, choice);
-        self.set_ways(template, &mut rule);
-        problems(&rule).into_iter().for_each(|problem| self.fault(problem));
-        if self.faults.len() > before {
-            self.fault("skipping rule due to errors");
-            return false;
+        if template.options.is_binat {
+            self.check_binat(&rule, choice, addresses.nat.as_ref());
+            rule.direction = Some(Direction::Out);
         }
-        if let (Action::Anchor(call), true) = (&mut rule.action, is_further) {
+        self.set_ways(template, &mut rule, addresses);
+        run.has_faults |= self.faults.len() > before;
+        let problems = problems(&rule);
+        let is_wrong = run.has_faults || !problems.is_empty();
+        problems.into_iter().for_each(|problem| self.fault(problem));
+        // What was wrong with a combination spoils those behind it.
+        if is_wrong {
+            return self.fault("skipping rule due to errors");
+        }
+        if let (Action::Anchor(call), true) = (&mut rule.action, run.added > 0) {
             // Further calls of a named anchor find the rules that the first one brought.
             call.inline = call.inline.take().filter(|_| call.name.is_none());
         }
-        let back = if template.options.is_binat { way_back(&mut rule, choice.source) } else { None };
+        let back = match template.options.is_binat {
+            true => way_back(&rule, choice.source, template.options.nat.as_ref()),
+            false => None,
+        };
         self.add_named(template, rule);
         if let Some(back) = back {
             self.add_named(template, back);
         }
-        true
+        run.added += 1;
     }
 
     fn check_choice(&mut self, template: &Template, rule: &Rule, choice: &Choice) {
+        if rule.family == Some(Family::Inet) {
+            for length in [choice.source, choice.destination].iter().filter_map(|host| host.excess) {
+                self.note(format!("netmask {length} invalid for IPv4 address"));
+            }
+        }
         if let Some((family, _)) = &template.options.icmp {
             let wanted = if *family == Family::Inet { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
             if rule.protocol != Some(wanted) {
@@ -160,11 +184,29 @@ impl Parser<'_> {
                 self.fault(format!("icmp-type mismatch: write 'proto {name}'"));
             }
         }
-        if choice.source.at.is_some() || choice.destination.at.is_some() {
-            self.fault("@if syntax not permitted in from or to");
-        }
-        if choice.destination.address == AddressMatch::UrpfFailed {
-            self.fault("urpf-failed is for sources only");
+    }
+
+    /// Takes of the addresses of `divert-to` the first one of the rule's family, or takes the family of the first one.
+    fn settle_divert(&mut self, template: &mut Template) -> Step<()> {
+        let direction = template.rule.direction;
+        match &mut template.options.divert {
+            Some(Divert::To(..)) if direction == Some(Direction::Out) => {
+                Err(self.stop("divert-to used with outgoing rule"))
+            }
+            Some(Divert::To(hosts, _)) => {
+                let family = &mut template.rule.family;
+                hosts.retain(|host| family.is_none() || host.family == *family);
+                hosts.truncate(1);
+                let Some(host) = hosts.first() else {
+                    return Err(self.stop("divert-to address family mismatch"));
+                };
+                *family = host.family;
+                Ok(())
+            }
+            Some(Divert::Reply) if direction == Some(Direction::In) => {
+                Err(self.stop("divert-reply used with incoming rule"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -181,19 +223,10 @@ impl Parser<'_> {
     }
 }
 
-/// Takes the family that all addresses of an end have, or that all addresses of a pool have, for the rule's.
+/// Takes the family that all addresses of an end have for the rule's.
 fn settle_family(template: &mut Template) {
-    let options = &template.options;
-    let pools =
-        [options.nat.as_ref(), options.redirect.as_ref(), options.route.as_ref().map(|(_, pool)| pool)];
-    let diverted = match &options.divert {
-        Some(Divert::To(host, _)) => std::slice::from_ref(host),
-        _ => &[],
-    };
-    let lists = [&template.source.hosts[..], &template.destination.hosts[..]];
-    let lists = lists.into_iter().chain(pools.into_iter().flatten().map(|pool| &pool.hosts[..]));
-    for list in lists.chain([diverted]) {
-        template.rule.family = template.rule.family.or_else(|| shared_family(list));
+    for end in [&template.source, &template.destination] {
+        template.rule.family = template.rule.family.or_else(|| shared_family(&end.hosts));
     }
 }
 
@@ -213,10 +246,10 @@ fn choose<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Choic
     let (source, destination) = (&template.source, &template.destination);
     let group = options.groups.get(pick(options.groups.len()));
     let user = options.users.get(pick(options.users.len()));
-    let destination_port = destination.ports.get(pick(destination.ports.len()));
-    let destination_host = destination.hosts.get(pick(destination.hosts.len()));
     let system = source.systems.get(pick(source.systems.len()));
+    let destination_port = destination.ports.get(pick(destination.ports.len()));
     let source_port = source.ports.get(pick(source.ports.len()));
+    let destination_host = destination.hosts.get(pick(destination.hosts.len()));
     let source_host = source.hosts.get(pick(source.hosts.len()));
     let icmp = template.icmp().get(pick(template.icmp().len()));
     let protocol = template.protocols.get(pick(template.protocols.len()));
@@ -248,7 +281,7 @@ fn place(choice: &Choice) -> Option<Option<On>> {
     let scopes = [choice.source.scope.as_ref(), choice.destination.scope.as_ref()];
     let named = match choice.on {
         Some(On::Interface(_, name)) => Some(&name.0),
-        Some(On::Any) => return Some(Some(On::Any)),
+        Some(On::Any) => return scopes.iter().all(Option::is_none).then_some(Some(On::Any)),
         _ => None,
     };
     let mut places = named.into_iter().chain(scopes.into_iter().flatten());

@@ -5,6 +5,9 @@ use crate::names::{InterfaceRecord, bits, masked};
 use crate::rule::{AddressMatch, HostAddress, InterfaceName, InterfacePart};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// The longest name of an interface.
+pub(crate) const LONGEST_INTERFACE: usize = 15;
+
 /// One of the addresses that a word stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Host {
@@ -16,8 +19,8 @@ pub(crate) struct Host {
     pub(crate) family: Option<Family>,
     /// The interface that it holds at only: addresses of a link.
     pub(crate) scope: Option<String>,
-    /// The interface behind its `@`.
-    pub(crate) at: Option<String>,
+    /// The length behind its slash if an address has fewer bits, which no rule takes.
+    pub(crate) excess: Option<u8>,
     /// How often a pool chooses it beside others.
     pub(crate) weight: u16,
 }
@@ -25,7 +28,7 @@ pub(crate) struct Host {
 impl Host {
     /// An address with nothing else said.
     pub(crate) fn new(address: AddressMatch) -> Host {
-        Host { is_negated: false, address, family: None, scope: None, at: None, weight: 0 }
+        Host { is_negated: false, address, family: None, scope: None, excess: None, weight: 0 }
     }
 
     fn network(address: IpAddr, length: u8) -> Host {
@@ -85,19 +88,13 @@ pub(crate) fn resolve(
         Some(Ok(length)) if length <= 128 => Some(length),
         Some(_) => return Err(format!("{text}: a prefix has at most 128 bits")),
     };
-    let (word, at) = match text.split_once('@') {
-        Some((word, at)) => (word, Some(at.to_string())),
-        None => (text, None),
-    };
-    let mut hosts = match of_interface(word, length, environment)? {
-        hosts if !hosts.is_empty() => hosts,
-        _ => match of_numbers(word, length)? {
-            Some(host) => vec![host],
-            None => of_name(word, length, environment)?,
+    match of_interface(text, length, environment)? {
+        hosts if !hosts.is_empty() => Ok(hosts),
+        _ => match of_numbers(text, length, environment) {
+            Some(host) => Ok(vec![host]),
+            None => of_name(text, length, environment),
         },
-    };
-    hosts.iter_mut().for_each(|host| host.at = at.clone());
-    Ok(hosts)
+    }
 }
 
 /// The addresses of an interface, of those of a group, or of all (`self`). None if nothing is called so.
@@ -112,10 +109,10 @@ fn of_interface(word: &str, length: Option<u8>, environment: &Environment) -> Re
         return Err(format!("{word} has a length of its own: leave out the one behind the slash"));
     }
     let hosts: Vec<Host> = records.flat_map(|record| parts(record, modifiers)).collect();
-    match length {
-        None => Ok(hosts),
+    Ok(match length {
+        None => hosts,
         Some(length) => hosts.into_iter().map(|host| shorten(host, length)).collect(),
-    }
+    })
 }
 
 fn meant<'e>(name: &'e str, environment: &'e Environment) -> impl Iterator<Item = &'e InterfaceRecord> {
@@ -130,9 +127,9 @@ pub(crate) fn is_interface(name: &str, environment: &Environment) -> bool {
     meant(name, environment).next().is_some()
 }
 
-/// Whether an interface is a loopback, or a group consists of such.
+/// Whether an interface is a loopback. A group is none, whatever it consists of.
 pub(crate) fn is_loopback(name: &str, environment: &Environment) -> bool {
-    meant(name, environment).any(|record| record.is_loopback)
+    environment.interfaces.0.iter().any(|record| record.name == name && record.is_loopback)
 }
 
 /// The addresses of an interface. Those of a link hold there only, and have no network that is anyone else's.
@@ -172,32 +169,30 @@ fn broadcast(address: IpAddr, length: u8) -> Option<IpAddr> {
 }
 
 /// A host with only so many of its bits counting.
-fn shorten(host: Host, length: u8) -> Result<Host, String> {
-    let Some(HostAddress::Network(address, _)) = host.host() else { return Ok(host) };
+fn shorten(host: Host, length: u8) -> Host {
+    let Some(HostAddress::Network(address, _)) = host.host() else { return host };
     let most = bits(*address);
-    if length > most {
-        return Err(format!("{address}/{length}: an address of this family has {most} bits"));
-    }
-    Ok(Host { scope: host.scope.clone(), ..Host::network(*address, length) })
+    let excess = Some(length).filter(|length| *length > most);
+    Host { scope: host.scope.clone(), excess, ..Host::network(*address, length.min(most)) }
 }
 
 /// An address that is written out: of IPv4 in full, or its first numbers and a length; of IPv6 with its zone.
-fn of_numbers(word: &str, length: Option<u8>) -> Result<Option<Host>, String> {
+fn of_numbers(word: &str, length: Option<u8>, environment: &Environment) -> Option<Host> {
     let (plain, zone) = match word.split_once('%') {
-        Some((plain, zone)) => (plain, Some(zone.to_string())),
+        Some((plain, zone)) => (plain, Some(zone)),
         None => (word, None),
     };
+    if zone.is_some_and(|zone| environment.interfaces.0.iter().all(|record| record.name != zone)) {
+        return None;
+    }
     let address = match plain.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) => IpAddr::V6(without_zone(address)),
         Ok(address) if zone.is_none() => address,
-        Ok(_) => return Ok(None),
-        Err(_) => match length.and_then(|_| short(word)) {
-            Some(address) => address.into(),
-            None => return Ok(None),
-        },
+        Ok(_) => return None,
+        Err(_) => length.and_then(|_| short(word))?.into(),
     };
-    let host = Host { scope: zone, ..Host::network(address, bits(address)) };
-    length.map_or(Ok(host.clone()), |length| shorten(host, length)).map(Some)
+    let host = Host { scope: zone.map(str::to_string), ..Host::network(address, bits(address)) };
+    Some(length.map_or(host.clone(), |length| shorten(host, length)))
 }
 
 /// Some systems keep the number of a zone within addresses of a link; it is no part of them.
@@ -234,7 +229,7 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
     let hosts = addresses.map(|address| Host::network(address, bits(address)));
     let hosts: Vec<Host> = match length {
         None => hosts.collect(),
-        Some(length) => hosts.map(|host| shorten(host, length)).collect::<Result<_, _>>()?,
+        Some(length) => hosts.map(|host| shorten(host, length)).collect(),
     };
     if hosts.is_empty() {
         return Err(match is_interface(word, environment) {
@@ -254,8 +249,14 @@ pub(crate) fn dynamic(text: &str, length: Option<i64>) -> Result<Host, String> {
     };
     let Some((name, Modifiers { part, without_aliases })) = modifiers(text) else {
         let known = "it may be :network, :broadcast or :peer, and :0";
-        return Err(format!("interface {text} has a bad modifier: {known}"));
+        return Err(format!("interface {text} has bad modifier: {known}"));
     };
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Err(format!("invalid interface name '{text}': it begins with a letter"));
+    }
+    if name.len() > LONGEST_INTERFACE {
+        return Err(format!("interface name '{name}' too long, it may have {LONGEST_INTERFACE} characters"));
+    }
     let interface = InterfaceName(name.to_string());
     Ok(Host::new(AddressMatch::Host(HostAddress::Dynamic { interface, part, without_aliases, length })))
 }
@@ -291,9 +292,11 @@ mod tests {
         assert_eq!(text("10", Some(8)), "10.0.0.0/8");
         assert_eq!(text("192.168.1", Some(16)), "192.168.0.0/16");
         assert_eq!(text("fec0::1", Some(64)), "fec0::/64");
-        assert_eq!(text("fe80::1%tun0", None), "fe80::1%tun0");
+        assert_eq!(text("fe80::1%tun1000000", None), "fe80::1%tun1000000");
+        assert!(text("fe80::1%tun7", None).starts_with("no address found"));
         assert_eq!(text("10.0.0.1", Some(32)), "10.0.0.1");
-        assert!(text("10.0.0.1", Some(33)).contains("32 bits"));
+        let long = resolve("10.0.0.1", Some(33), &Environment::fixture()).unwrap();
+        assert_eq!((text("10.0.0.1", Some(33)), long[0].excess), ("10.0.0.1".into(), Some(33)));
         assert!(text("10.1", None).starts_with("no address found"));
     }
 

@@ -30,26 +30,24 @@ fn address(end: &Endpoint, family: Option<Family>) -> String {
         AddressMatch::Host(HostAddress::Dynamic { interface, .. }) => format!("({})", interface.0),
         AddressMatch::Host(_) if family.is_none() => "any".to_string(),
         AddressMatch::Host(host) => print::host(host),
-        AddressMatch::Range(first, last) => format!("{} - {}", print::ip(*first), print::ip(*last)),
         AddressMatch::Table(name) => format!("<{name}>"),
         AddressMatch::NoRoute => "no-route".to_string(),
         AddressMatch::UrpfFailed => "urpf-failed".to_string(),
-        AddressMatch::RouteLabel(label) => label.clone(),
+        AddressMatch::Range(..) | AddressMatch::RouteLabel(_) => "?".to_string(),
     };
     if end.is_negated { format!("! {text}") } else { text }
 }
 
-/// A test of ports without blanks.
+/// A test of ports without blanks. Nothing is said of a range.
 fn port(test: Option<Comparison<u16>>) -> String {
     match test {
-        None => String::new(),
+        None | Some(Comparison::Range(..)) => String::new(),
         Some(Comparison::Equal(port)) => port.to_string(),
         Some(Comparison::Unequal(port)) => format!("!={port}"),
         Some(Comparison::Less(port)) => format!("<{port}"),
         Some(Comparison::LessOrEqual(port)) => format!("<={port}"),
         Some(Comparison::Greater(port)) => format!(">{port}"),
         Some(Comparison::GreaterOrEqual(port)) => format!(">={port}"),
-        Some(Comparison::Range(from, to)) => format!("{from}:{to}"),
         Some(Comparison::Between(from, to)) => format!("{from}><{to}"),
         Some(Comparison::Except(from, to)) => format!("{from}<>{to}"),
     }

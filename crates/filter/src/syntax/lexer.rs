@@ -128,8 +128,7 @@ impl Lexer {
             b'!' => self.sign("!", &[(b'=', "!=")]),
             b'<' => self.sign("<", &[(b'=', "<="), (b'>', "<>")]),
             b'>' => self.sign(">", &[(b'=', ">="), (b'<', "><")]),
-            b'-' => self.minus(),
-            b'0'..=b'9' => self.number(first),
+            b'-' | b'0'..=b'9' => self.number(first),
             b':' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.word(vec![first]),
             other => match SIGNS.iter().find(|sign| sign.as_bytes() == [other]) {
                 Some(sign) => Token::Sign(sign),
@@ -149,32 +148,25 @@ impl Lexer {
         }
     }
 
-    /// A range of addresses, an arrow of old, or the sign of a number.
-    fn minus(&mut self) -> Token {
-        let next = self.byte();
-        match next.map(|read| read.byte) {
-            Some(b'>') => Token::Sign("->"),
-            Some(b'0'..=b'9') => {
-                self.give_back(next);
-                self.number(b'-')
-            }
-            _ => {
-                self.give_back(next);
-                Token::Sign("-")
-            }
-        }
-    }
-
-    /// Digits are a number only where something ends them that can; otherwise they begin a word, such as an address.
+    /// Digits are a number only where something ends them that can; otherwise they begin a word, such as an address, and
+    /// the sign before them stands for itself, as in a range of addresses.
     fn number(&mut self, first: u8) -> Token {
         let mut text = vec![first];
+        let mut reads = Vec::new();
         let mut end = self.byte();
         while let Some(read) = end.filter(|read| read.byte.is_ascii_digit()) {
             text.push(read.byte);
+            reads.push(read);
             end = self.byte();
         }
         self.give_back(end);
-        if end.is_some_and(|read| !(read.byte.is_ascii_whitespace() || b"),/}=".contains(&read.byte))) {
+        let is_ended =
+            end.is_none_or(|read| read.byte.is_ascii_whitespace() || b"),/}=".contains(&read.byte));
+        if first == b'-' && (reads.is_empty() || !is_ended) {
+            reads.into_iter().rev().for_each(|read| self.give_back(Some(read)));
+            return Token::Sign("-");
+        }
+        if !is_ended {
             return self.word(text);
         }
         let digits = String::from_utf8_lossy(&text).into_owned();
@@ -275,17 +267,16 @@ impl Lexer {
         read
     }
 
-    /// The next byte of joined lines.
+    /// The next byte of joined lines. A backslash before anything else is left out.
     fn byte(&mut self) -> Option<Read> {
         loop {
             let read = self.raw_byte()?;
             if read.byte != b'\\' {
                 return Some(read);
             }
-            let next = self.raw_byte();
-            if next.is_none_or(|next| next.byte != b'\n') {
-                self.give_back(next);
-                return Some(read);
+            let next = self.raw_byte()?;
+            if next.byte != b'\n' {
+                return Some(next);
             }
             self.count_line();
         }

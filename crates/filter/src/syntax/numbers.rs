@@ -175,7 +175,7 @@ pub(crate) fn icmp_code_name(of: u8, number: u8, family: Family) -> Option<&'sta
 
 /// The type of service of a name.
 pub(crate) fn type_of_service(name: &str) -> Option<u8> {
-    SERVICES.iter().find(|known| known.0 == name).map(|known| known.1)
+    SERVICES.iter().find(|known| known.0.eq_ignore_ascii_case(name)).map(|known| known.1)
 }
 
 /// The flags of their letters.

@@ -8,6 +8,7 @@ use super::queues::Queue;
 use super::{Fault, Settings};
 use crate::options::OptionLine;
 use crate::rule::{Place, Rule, Ruleset, StateOptions, TableAddress, TableDefinition};
+use std::collections::HashSet;
 
 /// How deep braces may stand in braces.
 const MOST_BRACES: usize = 64;
@@ -29,6 +30,10 @@ pub(crate) struct Defaults {
     pub(crate) block_returns: bool,
     /// Whether states are bound to interfaces.
     pub(crate) is_bound: bool,
+    /// Whether fragments are not put together.
+    pub(crate) leaves_fragments: bool,
+    /// Whether it was said at which shares cookies begin and end.
+    pub(crate) has_cookie_shares: bool,
     /// The options of states of rules that say nothing of states.
     pub(crate) state: Option<StateOptions>,
 }
@@ -49,13 +54,16 @@ pub(crate) struct Parser<'e> {
     pub(crate) defaults: Defaults,
     /// The main rule set.
     pub(crate) ruleset: Ruleset,
-    /// The rules of anchors that are being read, the innermost last.
-    pub(crate) anchors: Vec<Vec<Rule>>,
+    /// The rules and tables of anchors that are being read, the innermost last.
+    pub(crate) anchors: Vec<Ruleset>,
     /// Queues, the roots first.
     pub(crate) queues: Vec<Queue>,
     /// How many rules there are.
     pub(crate) rule_count: usize,
     automatic: usize,
+    deferred: Option<String>,
+    /// The names of anchors in braces that have rules: of the main rule set, then of each of `anchors`.
+    pub(crate) inline_names: Vec<HashSet<String>>,
 }
 
 impl<'e> Parser<'e> {
@@ -82,6 +90,8 @@ impl<'e> Parser<'e> {
             queues: Vec::new(),
             rule_count: 0,
             automatic: 0,
+            deferred: None,
+            inline_names: vec![HashSet::new()],
         }
     }
 
@@ -127,7 +137,8 @@ impl<'e> Parser<'e> {
 
     /// Goes to behind the end of the line.
     fn recover(&mut self) {
-        (self.depth, self.anchors) = (0, Vec::new());
+        (self.depth, self.anchors, self.deferred) = (0, Vec::new(), None);
+        self.inline_names.truncate(1);
         loop {
             match self.peek() {
                 Token::End => return,
@@ -148,7 +159,7 @@ impl<'e> Parser<'e> {
             words.push(self.number_or_text()?);
         }
         let value = words.join(" ");
-        self.echo(format!("{} = \"{value}\"", super::print::bare(&name)));
+        self.echo(format!("{name} = \"{value}\""));
         if name.contains(char::is_whitespace) {
             return Err(self.stop(format!("macro name '{name}' cannot contain whitespace")));
         }
@@ -156,7 +167,8 @@ impl<'e> Parser<'e> {
         Ok(())
     }
 
-    fn include(&mut self) -> Step<()> {
+    /// Reads `include`, behind which the other file is read.
+    pub(crate) fn include(&mut self) -> Step<()> {
         self.take();
         let name = self.text()?;
         // The end of the line belongs to this file, not to the other.
@@ -288,33 +300,32 @@ impl<'e> Parser<'e> {
         }
     }
 
-    /// Reads one item, or those of a list in braces, which may have lists within.
+    /// Reads one item, or those of a list in braces.
     pub(crate) fn list<T>(
         &mut self,
         item: &mut dyn FnMut(&mut Self, &mut Vec<T>) -> Step<()>,
     ) -> Step<Vec<T>> {
         let mut all = Vec::new();
-        self.list_into(item, &mut all)?;
+        match self.eat_sign("{") {
+            true => self.items(&mut |parser| item(parser, &mut all))?,
+            false => item(self, &mut all)?,
+        }
         Ok(all)
     }
 
-    fn list_into<T>(
-        &mut self,
-        item: &mut dyn FnMut(&mut Self, &mut Vec<T>) -> Step<()>,
-        all: &mut Vec<T>,
-    ) -> Step<()> {
-        if !self.eat_sign("{") {
-            return item(self, all);
-        }
-        self.enter()?;
+    /// Reads items up to the closing brace. Lines may end behind items, not behind commas.
+    pub(crate) fn items(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
         self.newlines();
+        self.items_behind_brace(item)
+    }
+
+    /// The same where the ends of lines behind the opening brace were taken already.
+    pub(crate) fn items_behind_brace(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
+        self.enter()?;
         loop {
-            self.list_into(item, all)?;
+            item(self)?;
             self.newlines();
-            let has_comma = self.comma();
-            if has_comma {
-                self.newlines();
-            } else if self.eat_sign("}") {
+            if !self.comma() && self.eat_sign("}") {
                 break;
             }
         }
@@ -354,6 +365,24 @@ impl<'e> Parser<'e> {
         Stop
     }
 
+    /// Keeps a mistake that is told when its statement has been read, if it is the first.
+    pub(crate) fn defer(&mut self, message: impl Into<String>) {
+        self.deferred.get_or_insert_with(|| message.into());
+    }
+
+    /// Tells of the mistake that was kept.
+    pub(crate) fn tell_deferred(&mut self) -> Step<()> {
+        match self.deferred.take() {
+            Some(message) => Err(self.stop(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Says something of the next mistake that has no place of its own.
+    pub(crate) fn note(&mut self, message: impl Into<String>) {
+        self.faults.push(Fault { place: Place::default(), message: message.into() });
+    }
+
     /// Tells that the next token can't stand here.
     pub(crate) fn syntax_error(&mut self) -> Stop {
         let what = match self.peek() {
@@ -386,7 +415,7 @@ impl<'e> Parser<'e> {
 
     /// Adds a rule to the rule set that is being read, and says its number there.
     pub(crate) fn add_rule(&mut self, mut rule: Rule) {
-        let rules = self.anchors.last_mut().unwrap_or(&mut self.ruleset.rules);
+        let rules = &mut self.anchors.last_mut().unwrap_or(&mut self.ruleset).rules;
         let number = rules.len().to_string();
         for text in [&mut rule.label, &mut rule.tag] {
             *text = text.replace("$nr", &number);
@@ -413,7 +442,7 @@ impl<'e> Parser<'e> {
             files: Vec::new(),
             place: self.place(),
         };
-        self.echo(super::print::table(&table));
+        self.echo(super::print::echoed_table(&table));
         self.ruleset.tables.push(table);
         name
     }

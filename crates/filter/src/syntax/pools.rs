@@ -4,7 +4,7 @@ use super::hosts::Host;
 use super::lexer::Token;
 use super::md5;
 use super::parser::{Parser, Step};
-use crate::rule::PoolChoice;
+use crate::rule::{AddressMatch, HostAddress, PoolChoice};
 
 /// A pool as it is written.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,15 @@ pub(crate) struct PoolText {
 impl Parser<'_> {
     /// Reads a pool and its options; `may_have_ports` where ports can be translated.
     pub(crate) fn pool(&mut self, may_have_ports: bool) -> Step<PoolText> {
-        let hosts = self.list(&mut |parser, hosts| {
-            hosts.append(&mut parser.host()?);
+        let is_list = self.peek() == &Token::Sign("{");
+        let hosts = self.list(&mut |parser, hosts: &mut Vec<Host>| {
+            let mut found = parser.weighted_host()?;
+            let is_network =
+                |host: &Host| matches!(host.address, AddressMatch::Host(HostAddress::Network(..)));
+            if is_list && hosts.is_empty() && !found.iter().all(is_network) {
+                return Err(parser.stop("only addresses can be listed for redirection pools"));
+            }
+            hosts.append(&mut found);
             Ok(())
         })?;
         let mut pool = PoolText { hosts, ..PoolText::default() };

@@ -22,12 +22,19 @@ pub struct Style<'a> {
     pub is_debugging: bool,
     /// Whether ports have their names: `-P`.
     pub has_port_names: bool,
+    /// Whether all is said that makes the rules what they are, for filters that read them; pfctl leaves some of it out.
+    pub is_for_reading: bool,
 }
 
 impl<'a> Style<'a> {
     /// The usual style.
     pub fn new(names: &'a Names) -> Style<'a> {
-        Style { names, is_debugging: false, has_port_names: false }
+        Style { names, is_debugging: false, has_port_names: false, is_for_reading: false }
+    }
+
+    /// The style that loses nothing.
+    pub fn for_reading(names: &'a Names) -> Style<'a> {
+        Style { is_for_reading: true, ..Style::new(names) }
     }
 }
 
@@ -41,15 +48,28 @@ pub fn table(table: &TableDefinition) -> String {
     line
 }
 
+/// A table's definition as pfctl prints it, which says nothing of weights.
+pub(crate) fn echoed_table(table: &TableDefinition) -> String {
+    let head = table_head(&table.name, table.is_const, table.is_persistent, table.has_counters);
+    head + &echoed_list(table.addresses.iter())
+}
+
+/// The list of a table's addresses without weights.
+pub(crate) fn echoed_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
+    let sign = |one: &TableAddress| if one.is_negated { "!" } else { "" };
+    let all: String = addresses.map(|one| format!(" {}{}", sign(one), host(&one.address))).collect();
+    format!(" {{{all} }}")
+}
+
 /// The first words of a table's definition.
 pub(crate) fn table_head(name: &str, is_const: bool, is_persistent: bool, has_counters: bool) -> String {
     let words = [(is_const, " const"), (is_persistent, " persist"), (has_counters, " counters")];
     let said = words.iter().filter(|(is_said, _)| *is_said).map(|(_, word)| *word);
-    format!("table <{}>{}", bare(name), said.collect::<String>())
+    format!("table <{}>{}", table_name(name), said.collect::<String>())
 }
 
 /// The list of a table's addresses.
-pub(crate) fn table_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
+fn table_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
     let mut text = " {".to_string();
     for one in addresses {
         text += if one.is_negated { " !" } else { " " };
@@ -82,11 +102,16 @@ fn append_rules(text: &mut String, ruleset: &Ruleset, style: &Style, depth: usiz
             _ => None,
         };
         // An anchor that has a name and no rules is just named.
-        match inline.filter(|inner| !(inner.rules.is_empty() && is_named(one))) {
+        let is_just_named =
+            |inner: &Ruleset| inner.rules.is_empty() && inner.tables.is_empty() && is_named(one);
+        match inline.filter(|inner| !is_just_named(inner)) {
             Some(inner) => {
                 *text += " {\n";
+                for table in inner.tables.iter().filter(|_| style.is_for_reading) {
+                    *text += &format!("{}\n", self::table(table));
+                }
                 append_rules(text, inner, style, depth + 1);
-                indent(text, style, depth);
+                *text += &"  ".repeat(depth);
                 *text += "}\n";
             }
             None => text.push('\n'),
@@ -107,6 +132,17 @@ fn indent(text: &mut String, style: &Style, depth: usize) {
 /// A name that stands without quotes wherever it can.
 pub(crate) fn bare(name: &str) -> String {
     if is_plain_word(name) { name.to_string() } else { quoted(name) }
+}
+
+/// The name of a table, between its signs: digits are a word there.
+pub(crate) fn table_name(name: &str) -> String {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { name.to_string() } else { bare(name) }
+}
+
+/// Words that are one name, such as a tag.
+pub(crate) fn bare_words(name: &str) -> String {
+    if name.split(' ').all(is_plain_word) { name.to_string() } else { quoted(name) }
 }
 
 /// A name in quotes; quotes within it are kept from ending it.

@@ -1,5 +1,4 @@
 //! `queue …`: read, checked and printed; nothing is shaped.
-use super::ends::unsigned;
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 
@@ -8,6 +7,9 @@ const LONGEST_QUEUE: usize = 63;
 
 /// The most queues.
 const MOST_QUEUES: usize = 1024;
+
+/// The most lines of queues, which may be one below each of several others.
+const MOST_LINES: usize = 10_000;
 
 /// A queue on one interface.
 #[derive(Clone, Debug, Default)]
@@ -47,10 +49,12 @@ impl Parser<'_> {
             false => Vec::new(),
         };
         let mut queue = Queue { name, ..Queue::default() };
+        if !matches!(self.peek(), Token::Key(_)) {
+            return Err(self.syntax_error());
+        }
         while let Token::Key(word) = *self.peek() {
             self.take();
             self.queue_option(word, &mut queue)?;
-            self.comma();
         }
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
@@ -61,9 +65,7 @@ impl Parser<'_> {
     fn queue_option(&mut self, word: &'static str, queue: &mut Queue) -> Step<()> {
         let was_there = match word {
             "parent" => queue.parent.replace(self.text()?).is_some(),
-            "bandwidth" => queue.bandwidth.replace(self.service()?).is_some(),
-            "min" => queue.minimum.replace(self.service()?).is_some(),
-            "max" => queue.maximum.replace(self.service()?).is_some(),
+            "bandwidth" => self.bandwidth(queue)?,
             "default" => std::mem::replace(&mut queue.is_default, true),
             "qlimit" => queue.limit.replace(self.number_within(word, 0, 65535)? as u32).is_some(),
             "flows" => queue.flows.replace(self.number_within(word, 1, 32767)? as u32).is_some(),
@@ -71,6 +73,22 @@ impl Parser<'_> {
             _ => return Err(self.syntax_error()),
         };
         if was_there { Err(self.stop(format!("{word} cannot be respecified"))) } else { Ok(()) }
+    }
+
+    /// Reads a bandwidth, and behind it the least and the most of it, in either order; whether there was one already.
+    fn bandwidth(&mut self, queue: &mut Queue) -> Step<bool> {
+        let was_there = queue.bandwidth.replace(self.service()?).is_some();
+        for _ in 0..2 {
+            let has_comma = self.comma();
+            if queue.minimum.is_none() && self.eat("min") {
+                queue.minimum = Some(self.service()?);
+            } else if queue.maximum.is_none() && self.eat("max") {
+                queue.maximum = Some(self.service()?);
+            } else if has_comma {
+                return Err(self.syntax_error());
+            }
+        }
+        Ok(was_there)
     }
 
     fn service(&mut self) -> Step<Service> {
@@ -86,40 +104,49 @@ impl Parser<'_> {
         Ok(Service { rate, burst })
     }
 
+    /// Reads how many bits a second, alone or with a unit.
     fn rate(&mut self) -> Step<u64> {
-        let word = self.number_or_text()?;
-        let (digits, scale) = match word.chars().last() {
-            Some('K') => (&word[..word.len() - 1], 1_000),
-            Some('M') => (&word[..word.len() - 1], 1_000_000),
-            Some('G') => (&word[..word.len() - 1], 1_000_000_000),
-            _ => (&word[..], 1),
+        if let Token::Number(_) = *self.peek() {
+            return Ok(self.number_within("bandwidth", 0, i64::MAX)? as u64);
+        }
+        let word = self.text()?;
+        let end = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
+        let (digits, unit) = word.split_at(end);
+        let (letter, rest) = unit.split_at(unit.chars().next().map_or(0, char::len_utf8));
+        let letter = if matches!(rest, "" | "Bit" | "B" | "bit" | "b") { letter } else { unit };
+        let scale = match letter {
+            "b" => 1.0,
+            "K" => 1e3,
+            "M" => 1e6,
+            "G" => 1e9,
+            "%" => return Err(self.stop("no bandwidth in % yet: a number with K, M or G")),
+            _ => return Err(self.stop(format!("unknown unit \"{unit}\": a number with K, M or G"))),
         };
-        let rate = unsigned(digits).and_then(|number| number.checked_mul(scale));
-        rate.ok_or(()).map_err(|()| self.stop(format!("invalid bandwidth {word}: a number with K, M or G")))
+        match digits.parse::<f64>() {
+            Ok(number) if number * scale <= i64::MAX as f64 => Ok((number * scale) as u64),
+            _ => Err(self.stop(format!("bandwidth number too big: {word}"))),
+        }
     }
 
     fn milliseconds(&mut self) -> Step<u32> {
-        let word = self.number_or_text()?;
+        let word = self.text()?;
         let number = word.strip_suffix("ms").and_then(|digits| digits.parse().ok());
         number
             .ok_or(())
-            .map_err(|()| self.stop(format!("time {word} must be in milliseconds, such as 100ms")))
+            .map_err(|()| self.stop(format!("time in scspec must be in ms, such as 100ms: {word}")))
     }
 
     fn add_queue(&mut self, mut queue: Queue, interfaces: Vec<String>) -> Step<()> {
         if queue.parent.is_none() && interfaces.is_empty() {
-            return Err(self.stop("root queues must be attached to an interface: write 'on' and its name"));
+            return Err(self.stop("root queue without interface: write 'on' and its name"));
         }
-        if let Some(parent) = queue.parent.clone()
-            && !self.queues.iter().any(|known| known.name == parent)
-        {
-            return Err(self.stop(format!("parent queue {parent} is not defined above")));
-        }
-        if queue.parent.is_some() && queue.flows.is_some() && queue.bandwidth.is_none() {
-            return Err(self.stop("a queue of flows without bandwidth is a root queue"));
+        let is_known = |name: &String| self.environment.interfaces.0.iter().any(|one| one.name == *name);
+        if interfaces.first().is_some_and(|name| !is_known(name)) {
+            return Err(self.stop(format!("not an interface: {}", interfaces[0])));
         }
         if queue.bandwidth.is_none() && queue.flows.is_none() {
-            return Err(self.stop("queue needs a bandwidth, or flows"));
+            self.fault("no bandwidth or flow specification");
+            return Ok(());
         }
         if interfaces.is_empty() {
             return self.add_queue_once(queue);
@@ -132,9 +159,11 @@ impl Parser<'_> {
     }
 
     fn add_queue_once(&mut self, queue: Queue) -> Step<()> {
-        let is_same = |known: &Queue| known.name == queue.name && known.is_on(queue.interface.as_ref());
-        if self.queues.iter().any(is_same) {
-            return Err(self.stop(format!("queue {} already exists", queue.name)));
+        let is_other_root = |known: &Queue| known.is_root() && known.interface == queue.interface;
+        if queue.is_root() && self.queues.iter().any(is_other_root) {
+            let interface = queue.interface.unwrap_or_default();
+            self.fault(format!("cannot add queue: a root queue is already defined on {interface}"));
+            return Ok(());
         }
         if self.queues.len() >= MOST_QUEUES {
             return Err(self.stop(format!("there may be {MOST_QUEUES} queues")));
@@ -142,33 +171,94 @@ impl Parser<'_> {
         self.queues.push(queue);
         Ok(())
     }
+
+    /// Reads the name of a queue that packets can be put into.
+    pub(crate) fn leaf_queue(&mut self) -> Step<String> {
+        let name = self.text()?;
+        match self.queues.iter().any(|queue| queue.name == name && !queue.is_root()) {
+            true => Ok(name),
+            false => Err(self.stop(format!("queue {name} is not defined"))),
+        }
+    }
 }
 
 impl Queue {
-    /// Whether it can be on an interface; None is any.
-    fn is_on(&self, interface: Option<&String>) -> bool {
-        self.interface.is_none() || interface.is_none() || self.interface.as_ref() == interface
+    fn is_root(&self) -> bool {
+        self.parent.is_none()
     }
 }
 
-/// The lines of queues, each behind its parent, on each interface that has a root.
-pub(crate) fn lines(queues: &[Queue]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut waiting: Vec<_> =
-        queues.iter().enumerate().filter(|(_, queue)| queue.parent.is_none()).rev().collect();
-    let mut root = None;
-    while let Some((place, queue)) = waiting.pop() {
-        if queue.parent.is_none() {
-            root = queue.interface.as_ref();
+/// The lines of queues, each behind its parent, on each interface that has a root. The error says why they are no trees.
+pub(crate) fn lines(queues: &[Queue]) -> Result<Vec<String>, String> {
+    let mut trees = Trees { queues, has_parent: vec![false; queues.len()], lines: Vec::new() };
+    for root in queues.iter().filter(|queue| queue.is_root()) {
+        let has_default = trees.add(root, root.interface.as_ref(), 0)?;
+        if root.bandwidth.is_some() && !has_default {
+            return Err("no default queue specified".into());
         }
-        lines.push(line(queue));
-        let is_child =
-            |(_, child): &(usize, &Queue)| child.parent.as_ref() == Some(&queue.name) && child.is_on(root);
-        // A child stands behind its parent, so that this ends.
-        let behind = queues.iter().enumerate().skip(place + 1).filter(is_child);
-        waiting.extend(behind.collect::<Vec<_>>().into_iter().rev());
     }
-    lines
+    for (queue, has_parent) in queues.iter().zip(trees.has_parent) {
+        let Some(parent) = &queue.parent else { continue };
+        if !has_parent {
+            return Err(format!("queue {}: parent {parent} not found", queue.name));
+        }
+        if queue.bandwidth.is_none_or(|service| service.rate == 0) {
+            return Err(format!("queue {}: no bandwidth was specified", queue.name));
+        }
+    }
+    Ok(trees.lines)
+}
+
+/// Queues as they stand below their roots.
+struct Trees<'q> {
+    queues: &'q [Queue],
+    /// Which of them were found below a root.
+    has_parent: Vec<bool>,
+    lines: Vec<String>,
+}
+
+impl<'q> Trees<'q> {
+    /// Adds a queue and those below it; whether there is a default among them.
+    fn add(&mut self, queue: &Queue, interface: Option<&String>, depth: usize) -> Result<bool, String> {
+        if depth > MOST_QUEUES || self.lines.len() > MOST_LINES {
+            return Err("queues stand below one another without an end".into());
+        }
+        self.lines.push(line(queue));
+        let children = self.children(queue, interface)?;
+        if !children.is_empty() && queue.is_default {
+            return Err(format!("default queue {} is not a leaf queue", queue.name));
+        }
+        if !children.is_empty() && queue.flows.is_some() {
+            return Err(format!("flow queue {} is not a leaf queue", queue.name));
+        }
+        let mut has_default = queue.is_default;
+        for child in children {
+            has_default |= self.add(child, interface, depth + 1)?;
+        }
+        Ok(has_default)
+    }
+
+    /// The queues right below one. Of one name that for the interface goes before that for all.
+    fn children(&mut self, queue: &Queue, interface: Option<&String>) -> Result<Vec<&'q Queue>, String> {
+        let mut found: Vec<&'q Queue> = Vec::new();
+        let queues = self.queues;
+        for (place, child) in queues.iter().enumerate() {
+            let is_here = child.interface.is_none() || child.interface.as_ref() == interface;
+            if child.parent.as_ref() != Some(&queue.name) || !is_here {
+                continue;
+            }
+            self.has_parent[place] = true;
+            match found.iter_mut().find(|known| known.name == child.name) {
+                None => found.push(child),
+                Some(known) if known.interface.is_some() == child.interface.is_some() => {
+                    return Err(format!("queue {} respecified", child.name));
+                }
+                Some(known) if known.interface.is_none() => *known = child,
+                Some(_) => (),
+            }
+        }
+        Ok(found)
+    }
 }
 
 fn line(queue: &Queue) -> String {
@@ -178,8 +268,10 @@ fn line(queue: &Queue) -> String {
         (None, Some(interface)) => line += &format!(" on {}", super::print::bare(interface)),
         (None, None) => (),
     }
-    line += &queue.flows.map_or(String::new(), |flows| format!(" flows {flows}"));
-    line += &queue.quantum.map_or(String::new(), |quantum| format!(" quantum {quantum}"));
+    if let Some(flows) = queue.flows {
+        line += &format!(" flows {flows}");
+        line += &queue.quantum.map_or(String::new(), |quantum| format!(" quantum {quantum}"));
+    }
     let services = [(" bandwidth ", queue.bandwidth), (", min ", queue.minimum), (", max ", queue.maximum)];
     for (word, service) in services {
         let said = service.filter(|service| service.rate != 0);

@@ -1,5 +1,4 @@
 //! The options of a rule, which may stand in any order, each once.
-use super::ends::PortWord;
 use super::hosts::Host;
 use super::lexer::Token;
 use super::numbers::{flags, icmp_code, icmp_type, type_of_service};
@@ -47,7 +46,7 @@ pub(crate) struct RuleOptions {
 /// Where packets go instead of where they were going.
 #[derive(Clone, Debug)]
 pub(crate) enum Divert {
-    To(Host, u16),
+    To(Vec<Host>, u16),
     Reply,
     Packet(u16),
 }
@@ -64,11 +63,7 @@ impl Parser<'_> {
     /// Reads options up to what is none.
     pub(crate) fn rule_options(&mut self) -> Step<RuleOptions> {
         let mut options = RuleOptions::default();
-        while self.rule_option(&mut options)? {
-            if self.comma() && !matches!(self.peek(), Token::Key(_) | Token::Sign("!")) {
-                return Err(self.syntax_error());
-            }
-        }
+        while self.rule_option(&mut options)? {}
         Ok(options)
     }
 
@@ -92,7 +87,9 @@ impl Parser<'_> {
             "user" | "group" => {
                 self.take();
                 let tests = self.list(&mut |parser, all| parser.account_test(word == "user", all))?;
-                if word == "user" { &mut options.users } else { &mut options.groups }.extend(tests);
+                // Those of a further option stand before the others.
+                let all = if word == "user" { &mut options.users } else { &mut options.groups };
+                all.splice(..0, tests);
             }
             "flags" => {
                 self.take();
@@ -117,20 +114,22 @@ impl Parser<'_> {
             }
             "tagged" => {
                 self.take();
-                options.tagged = Some((false, self.tag_name()?));
+                options.tagged = Some((false, self.texts()?));
             }
             "received-on" => self.received_on(false, options)?,
-            "fragment" => return self.flag_option(&mut options.is_fragment, word),
+            "fragment" => self.flag_option(&mut options.is_fragment),
             "probability" => {
                 self.take();
                 options.probability = Some(self.probability()?);
             }
             "max-pkt-rate" => {
                 self.take();
-                let n = self.number_within("max-pkt-rate", 1, u32::MAX.into())? as u32;
+                let n = self.number_within("max-pkt-rate", 0, u32::MAX.into())? as u32;
                 self.sign("/")?;
-                let seconds = self.number_within("max-pkt-rate interval", 1, u32::MAX.into())? as u32;
-                self.once_only(options.max_packet_rate.replace((n, seconds)).is_some(), word)?;
+                let seconds = self.number_within("max-pkt-rate interval", 0, u32::MAX.into())? as u32;
+                let rate = Some((n, seconds)).filter(|_| n != 0);
+                let before = std::mem::replace(&mut options.max_packet_rate, rate);
+                self.said_once(before.is_some(), word)?;
             }
             _ => return Ok(false),
         }
@@ -142,21 +141,18 @@ impl Parser<'_> {
         match word {
             "no" | "keep" | "modulate" | "synproxy" => {
                 let keep = self.keep(word)?;
-                self.once_only(options.keep.replace(keep).is_some(), "state")?;
+                self.once_only(options.keep.replace(keep).is_some(), "modulate or keep")?;
             }
-            "allow-opts" => return self.flag_option(&mut options.allows_options, word),
-            "once" => return self.flag_option(&mut options.is_once, word),
+            "allow-opts" => self.flag_option(&mut options.allows_options),
+            "once" => self.flag_option(&mut options.is_once),
             "label" => {
                 self.take();
-                let label = self.texts()?;
-                if label.len() > 63 {
-                    return Err(self.stop("rule label too long, it may have 63 characters"));
-                }
+                let label = self.text()?;
                 self.once_only(options.label.replace(label).is_some(), word)?;
             }
             "tag" => {
                 self.take();
-                options.tag = Some(self.tag_name()?);
+                options.tag = Some(self.texts()?);
             }
             "rtable" => {
                 self.take();
@@ -164,14 +160,15 @@ impl Parser<'_> {
             }
             "scrub" => {
                 self.take();
-                let was_there = options.scrub.is_given;
-                self.once_only(was_there, word)?;
+                let reassembled_tcp = options.scrub.reassembles_tcp;
                 options.scrub = self.scrub()?;
+                options.scrub.reassembles_tcp |= reassembled_tcp;
             }
             "set" => {
                 self.take();
                 self.set_options(&mut options.set)?;
             }
+            "queue" => self.set_one(&mut options.set)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -183,23 +180,33 @@ impl Parser<'_> {
             "divert-to" | "divert-reply" | "divert-packet" => {
                 self.take();
                 let divert = self.divert(word)?;
-                self.once_only(options.divert.replace(divert).is_some(), "divert")?;
+                if matches!(divert, Divert::Packet(_)) && !self.defaults.leaves_fragments {
+                    (options.scrub.is_given, options.scrub.reassembles_tcp) = (true, true);
+                }
+                if options.divert.replace(divert).is_some() {
+                    return Err(self.stop("more than one divert option"));
+                }
             }
             "nat-to" | "binat-to" => {
                 self.take();
-                let pool = self.pool(true)?;
+                let mut pool = self.pool(true)?;
                 options.is_binat = word == "binat-to";
-                self.once_only(options.nat.replace(pool).is_some(), word)?;
+                pool.has_static_port |= options.is_binat;
+                let was_there = options.nat.replace(pool).is_some() || options.family_to.is_some();
+                self.said_once(was_there, "nat-to/binat-to")?;
             }
             "rdr-to" => {
                 self.take();
                 let pool = self.pool(true)?;
-                self.once_only(options.redirect.replace(pool).is_some(), word)?;
+                let was_there = options.redirect.replace(pool).is_some() || options.family_to.is_some();
+                self.said_once(was_there, word)?;
             }
             "af-to" => {
                 self.take();
                 let to = self.family_to()?;
-                self.once_only(options.family_to.replace(to).is_some(), word)?;
+                let was_there = options.family_to.replace(to).is_some() || options.nat.is_some();
+                self.said_once(was_there, word)?;
+                options.redirect = None;
             }
             "route-to" | "reply-to" | "dup-to" => {
                 self.take();
@@ -209,7 +216,7 @@ impl Parser<'_> {
                     _ => RouteKind::DupTo,
                 };
                 let pool = self.pool(false)?;
-                self.once_only(options.route.replace((kind, pool)).is_some(), "route-to/reply-to/dup-to")?;
+                self.said_once(options.route.replace((kind, pool)).is_some(), "route-to/reply-to/dup-to")?;
             }
             _ => return Ok(false),
         }
@@ -220,17 +227,20 @@ impl Parser<'_> {
         if was_there { Err(self.stop(format!("{word} cannot be redefined"))) } else { Ok(()) }
     }
 
-    fn flag_option(&mut self, flag: &mut bool, word: &str) -> Step<bool> {
+    fn said_once(&mut self, was_there: bool, word: &str) -> Step<()> {
+        if was_there { Err(self.stop(format!("cannot respecify {word}"))) } else { Ok(()) }
+    }
+
+    fn flag_option(&mut self, flag: &mut bool) {
         self.take();
-        let was_there = std::mem::replace(flag, true);
-        self.once_only(was_there, word).map(|()| true)
+        *flag = true;
     }
 
     /// `! tagged`, `! received-on`.
     fn negated_option(&mut self, options: &mut RuleOptions) -> Step<()> {
         self.sign("!")?;
         if self.eat("tagged") {
-            options.tagged = Some((true, self.tag_name()?));
+            options.tagged = Some((true, self.texts()?));
             return Ok(());
         }
         if self.peek() == &Token::Key("received-on") {
@@ -243,15 +253,7 @@ impl Parser<'_> {
         self.key("received-on")?;
         let name = if self.eat("any") { "any".to_string() } else { self.interface_name()? };
         let was_there = options.received_on.replace((is_negated, InterfaceName(name))).is_some();
-        self.once_only(was_there, "received-on")
-    }
-
-    fn tag_name(&mut self) -> Step<String> {
-        let name = self.texts()?;
-        if name.len() > 63 {
-            return Err(self.stop("tag too long, it may have 63 characters"));
-        }
-        Ok(name)
+        self.said_once(was_there, "received-on")
     }
 
     fn account_test(&mut self, is_user: bool, tests: &mut Vec<Comparison<u32>>) -> Step<()> {
@@ -268,7 +270,8 @@ impl Parser<'_> {
         };
         let is_simple = matches!(test, Comparison::Equal(_) | Comparison::Unequal(_));
         if first == u32::MAX && !is_simple {
-            return Err(self.stop("unknown requires operator = or !="));
+            let what = if is_user { "user" } else { "group" };
+            return Err(self.stop(format!("{what} unknown requires operator = or !=")));
         }
         tests.push(test);
         Ok(())
@@ -390,25 +393,32 @@ impl Parser<'_> {
         loop {
             let Token::Key(word) = *self.peek() else { return Err(self.syntax_error()) };
             self.take();
-            match word {
-                "no-df" => scrub.clears_df = true,
-                "random-id" => scrub.randomises_id = true,
-                "min-ttl" => scrub.min_ttl = Some(self.number_within("min-ttl", 0, 255)? as u8),
-                "max-mss" => scrub.max_mss = Some(self.number_within("max-mss", 0, 65535)? as u16),
-                "set-tos" => scrub.tos = Some(self.type_of_service()?),
+            let was_there = match word {
+                "no-df" => std::mem::replace(&mut scrub.clears_df, true),
+                "random-id" => std::mem::replace(&mut scrub.randomises_id, true),
+                "min-ttl" => scrub.min_ttl.replace(self.number_within("min-ttl", 0, 255)? as u8).is_some(),
+                "max-mss" => scrub.max_mss.replace(self.number_within("max-mss", 0, 65535)? as u16).is_some(),
+                "set-tos" => scrub.tos.replace(self.type_of_service()?).is_some(),
                 "reassemble" => {
                     let what = self.text()?;
-                    if what != "tcp" {
-                        return Err(self.stop(format!("scrub reassemble supports only 'tcp', not '{what}'")));
+                    if !what.eq_ignore_ascii_case("tcp") {
+                        return Err(self.stop(format!("scrub reassemble supports only tcp, not '{what}'")));
                     }
-                    scrub.reassembles_tcp = true;
+                    std::mem::replace(&mut scrub.reassembles_tcp, true)
                 }
                 _ => return Err(self.syntax_error()),
+            };
+            if was_there {
+                return Err(self.stop(format!("{word} cannot be respecified")));
             }
             if !self.comma() && self.eat_sign(")") {
-                return Ok(scrub);
+                break;
             }
         }
+        // Zero is what is there without them.
+        scrub.min_ttl = scrub.min_ttl.filter(|ttl| *ttl != 0);
+        scrub.max_mss = scrub.max_mss.filter(|mss| *mss != 0);
+        Ok(scrub)
     }
 
     fn set_options(&mut self, set: &mut Set) -> Step<()> {
@@ -432,7 +442,7 @@ impl Parser<'_> {
                 set.priority.replace((both.0, both.1.unwrap_or(both.0))).is_some()
             }
             "queue" => {
-                let (all, urgent) = self.pair(&mut Self::text)?;
+                let (all, urgent) = self.pair(&mut Self::leaf_queue)?;
                 set.queue.replace((all, urgent.unwrap_or_default())).is_some()
             }
             "tos" => set.tos.replace(self.type_of_service()?).is_some(),
@@ -455,26 +465,48 @@ impl Parser<'_> {
     }
 
     fn divert(&mut self, word: &str) -> Step<Divert> {
-        let host = match word {
-            "divert-reply" => return Ok(Divert::Reply),
-            "divert-to" => self.host()?.into_iter().next(),
-            _ => None,
-        };
+        if word == "divert-reply" {
+            return Ok(Divert::Reply);
+        }
+        let host = if word == "divert-to" { Some(self.text()?) } else { None };
         self.key("port")?;
-        let PortWord::One(port) = self.port_word(false)? else {
-            return Err(self.stop("divert takes a single port"));
+        let word = self.number_or_text()?;
+        if word.contains(':') {
+            return Err(self.stop(format!("port is invalid: {word}, divert takes a single one")));
+        }
+        let port = self.port(&word)?;
+        let divert = match host {
+            None => Divert::Packet(port),
+            Some(host) => Divert::To(self.resolve(&host, None)?, port),
         };
         if port == 0 {
-            return Err(self.stop("invalid divert port 0"));
+            return Err(self.stop("invalid divert port: 0"));
         }
-        Ok(host.map_or(Divert::Packet(port), |host| Divert::To(host, port)))
+        Ok(divert)
     }
 
     fn family_to(&mut self) -> Step<FamilyTo> {
-        let Some(family) = self.family() else { return Err(self.syntax_error()) };
+        let family = self.family();
         self.key("from")?;
-        let from = self.pool(true)?;
-        let to = if self.eat("to") { Some(self.pool(true)?) } else { None };
+        let mut from = self.pool(true)?;
+        let mut to = if self.eat("to") { Some(self.pool(true)?) } else { None };
+        let Some(family) = family else {
+            return Err(
+                self.stop("no target address family specified: write 'inet' or 'inet6' before 'from'")
+            );
+        };
+        if let Some(to) = &mut to {
+            let is_other = |pool: &PoolText| {
+                pool.hosts.first().and_then(|host| host.family).is_some_and(|of| of != family)
+            };
+            if is_other(&from) || is_other(to) {
+                return Err(self.stop("af-to addresses must be in the target address family"));
+            }
+            // What is said behind the second pool holds for the first one.
+            (from.choice, from.is_sticky, from.has_static_port) =
+                (to.choice.take(), to.is_sticky, to.has_static_port);
+            (to.is_sticky, to.has_static_port) = (false, false);
+        }
         Ok(FamilyTo { family, from, to })
     }
 }

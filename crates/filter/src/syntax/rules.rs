@@ -1,19 +1,17 @@
 //! Statements that make rules: `pass`, `block`, `match`, `anchor`, `load anchor` and `antispoof`.
 use super::ends::End;
 use super::expand::Template;
-use super::hosts::{Host, Modifiers, is_interface, is_loopback, parts};
+use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, is_interface, is_loopback, parts};
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use super::rule_options::RuleOptions;
 use crate::facts::{Direction, Family};
 use crate::rule::{
-    Action, AddressMatch, AnchorCall, AnchorLoad, Answer, HostAddress, InterfaceName, InterfacePart, Log, On,
-    Rule, Ruleset,
+    Action, AddressMatch, AnchorCall, AnchorLoad, Answer, HostAddress, InterfaceName, InterfacePart, Keep,
+    Log, On, Rule, Ruleset,
 };
 use artery_wire::IpProtocol;
-
-/// The longest name of an interface.
-const LONGEST_INTERFACE: usize = 15;
+use std::collections::HashSet;
 
 /// The longest path of an anchor.
 const LONGEST_ANCHOR: usize = 1023;
@@ -100,7 +98,7 @@ impl Parser<'_> {
             Token::Key("match") => Action::Match,
             _ => Action::Block(self.answer()?),
         };
-        let head = self.head()?;
+        let head = self.head(Self::log_and_quick)?;
         let options = self.rule_options()?;
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
@@ -145,12 +143,12 @@ impl Parser<'_> {
         if self.defaults.block_returns { Answer::Return } else { Answer::Drop }
     }
 
-    fn head(&mut self) -> Step<Head> {
+    fn head(&mut self, log_and_quick: fn(&mut Self) -> Step<(Option<Log>, bool)>) -> Step<Head> {
         let direction = match self.eat("in") {
             true => Some(Direction::In),
             false => self.eat("out").then_some(Direction::Out),
         };
-        let (log, is_quick) = self.log_and_quick()?;
+        let (log, is_quick) = log_and_quick(self)?;
         let on = if self.eat("on") { self.list(&mut Self::on_item)? } else { Vec::new() };
         let family = self.family();
         let protocols = if self.eat("proto") { self.list(&mut Self::protocol)? } else { Vec::new() };
@@ -192,7 +190,7 @@ impl Parser<'_> {
         number.map(u16::from).ok_or(()).map_err(|()| self.stop(wrong()))
     }
 
-    fn on_item(&mut self, all: &mut Vec<On>) -> Step<()> {
+    pub(crate) fn on_item(&mut self, all: &mut Vec<On>) -> Step<()> {
         let is_negated = self.eat_sign("!");
         if self.eat("rdomain") {
             all.push(On::Domain(is_negated, self.number_within("rdomain", 0, 255)? as u32));
@@ -240,64 +238,91 @@ impl Parser<'_> {
     /// Reads `anchor`, with the rules in its braces.
     pub(crate) fn anchor_rule(&mut self) -> Step<()> {
         self.take();
-        let name = if let Token::Text(_) = *self.peek() { Some(self.texts()?) } else { None };
-        self.check_anchor_name(name.as_deref())?;
-        let head = self.head()?;
+        let name = if let Token::Text(_) = *self.peek() { Some(self.anchor_name()?) } else { None };
+        // What is logged is said by the rules of an anchor.
+        let head = self.head(|parser| Ok((None, parser.eat("quick"))))?;
         let options = self.rule_options()?;
-        let inline = self.anchor_body(name.as_deref())?;
-        if name.is_none() && inline.is_none() {
-            return Err(self.stop("anchor rule needs a name, or rules in braces"));
-        }
+        let inline = self.anchor_body()?;
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
         }
+        self.check_anchor(name.as_deref(), inline.as_deref(), &options)?;
+        self.expand(head.template(Action::Anchor(AnchorCall { name, inline }), options))
+    }
+
+    fn check_anchor(
+        &mut self,
+        name: Option<&str>,
+        inline: Option<&Ruleset>,
+        options: &RuleOptions,
+    ) -> Step<()> {
+        match (name, inline) {
+            (None, None) => {
+                return Err(self.stop("anchors without explicit rules must specify a name"));
+            }
+            (Some(name), Some(_)) if name.contains('/') => {
+                return Err(self.stop("anchor paths containing '/' cannot be used for inline anchors."));
+            }
+            (Some(name), Some(inline)) if !inline.rules.is_empty() => {
+                let names = self.inline_names.last_mut();
+                if names.is_some_and(|names| !names.insert(name.to_string())) {
+                    return Err(self.stop(format!("inline anchor '{name}' already exists")));
+                }
+            }
+            (Some(name), None) if name.ends_with('/') => {
+                return Err(self.stop(format!("anchorrule: bad anchor name {name}")));
+            }
+            _ => (),
+        }
         let refused = [
-            (options.keep.is_some(), "state options"),
-            (options.set != Default::default(), "'set'"),
+            (options.keep.as_ref().is_some_and(|(keep, _)| *keep != Keep::No), "state handling"),
+            (options.route.is_some(), "route handling"),
             (
                 options.nat.is_some() || options.redirect.is_some() || options.family_to.is_some(),
                 "translation",
             ),
-            (options.route.is_some(), "routes"),
             (options.divert.is_some(), "divert"),
-            (options.scrub.is_given, "scrub"),
         ];
-        if let Some((_, what)) = refused.iter().find(|(is_said, _)| *is_said) {
-            return Err(
-                self.stop(format!("{what} cannot be given for an anchor: give them to the rules in it"))
-            );
+        match refused.iter().find(|(is_said, _)| *is_said) {
+            Some((_, what)) => {
+                Err(self.stop(format!("cannot specify {what} on anchors: give it to the rules in it")))
+            }
+            None => Ok(()),
         }
-        self.expand(head.template(Action::Anchor(AnchorCall { name, inline }), options))
     }
 
-    fn check_anchor_name(&mut self, name: Option<&str>) -> Step<()> {
-        let Some(name) = name else { return Ok(()) };
+    /// Reads the name of an anchor.
+    fn anchor_name(&mut self) -> Step<String> {
+        let name = self.text()?;
+        if name.is_empty() {
+            return Err(self.stop("anchor name must not be empty"));
+        }
         if name.starts_with('_') || name.contains("/_") {
             return Err(self.stop("anchor names beginning with '_' are reserved for internal use"));
         }
-        if name.is_empty() || name.len() > LONGEST_ANCHOR || name.split('/').any(|part| part.len() > 63) {
-            return Err(self.stop("anchor name is empty or too long, each part of it may have 63 characters"));
+        if name.len() > LONGEST_ANCHOR || name.split('/').any(|part| part.len() > 63) {
+            return Err(self.stop("anchor name is too long, each part of it may have 63 characters"));
         }
-        Ok(())
+        Ok(name)
     }
 
-    fn anchor_body(&mut self, name: Option<&str>) -> Step<Option<Box<Ruleset>>> {
+    fn anchor_body(&mut self) -> Step<Option<Box<Ruleset>>> {
         if !self.eat_sign("{") {
             return Ok(None);
-        }
-        if name.is_some_and(|name| name.contains('/')) {
-            return Err(self.stop("anchor paths containing '/' cannot be used for inline anchors"));
         }
         self.enter()?;
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
         }
-        self.anchors.push(Vec::new());
+        self.anchors.push(Ruleset::default());
+        self.inline_names.push(HashSet::new());
         while !self.eat_sign("}") {
             match self.peek() {
                 Token::Newline => (),
                 Token::Key("anchor") => self.anchor_rule()?,
                 Token::Key("pass" | "block" | "match") => self.filter_rule()?,
+                Token::Key("table") => self.table()?,
+                Token::Key("include") => self.include()?,
                 _ => return Err(self.syntax_error()),
             }
             if self.peek() != &Token::Newline {
@@ -306,8 +331,8 @@ impl Parser<'_> {
             self.take();
         }
         self.leave();
-        let rules = self.anchors.pop().unwrap_or_default();
-        Ok(Some(Box::new(Ruleset { rules, ..Ruleset::default() })))
+        self.inline_names.pop();
+        Ok(self.anchors.pop().map(Box::new))
     }
 
     /// Reads `load anchor NAME from FILE`.
@@ -315,8 +340,7 @@ impl Parser<'_> {
         let place = self.place();
         self.take();
         self.key("anchor")?;
-        let name = self.texts()?;
-        self.check_anchor_name(Some(&name))?;
+        let name = self.anchor_name()?;
         self.key("from")?;
         let file = self.texts()?;
         self.ruleset.loads.push(AnchorLoad { name, file, place });
@@ -333,7 +357,10 @@ impl Parser<'_> {
         let mut options = RuleOptions::default();
         loop {
             if self.eat("label") {
-                options.label = Some(self.texts()?);
+                let label = self.text()?;
+                if options.label.replace(label).is_some() {
+                    return Err(self.stop("label cannot be redefined"));
+                }
             } else if self.eat("rtable") {
                 options.routing_table = Some(self.number_within("rtable", 0, 255)? as u32);
             } else {

@@ -3,14 +3,16 @@ use super::ends::unsigned;
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use crate::options::{Limit, Optimization, RulesetOptimization, SetOption, Syncookies, Timeout};
-use crate::rule::InterfaceName;
+use crate::rule::{InterfaceName, On};
 
-/// Levels of `set debug`.
 /// How much is told of the filter's own doings: the words of `set debug`.
 pub const DEBUG_LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-/// At which shares of half-open connections cookies begin and end, if nothing is said.
-const COOKIE_SHARES: (u8, u8) = (25, 12);
+/// Other words for some of them.
+const OTHER_LEVELS: [(&str, &str); 3] = [("panic", "emerg"), ("error", "err"), ("warn", "warning")];
+
+/// At which share of half-open connections cookies begin, if nothing is said. They end at half of it.
+const COOKIE_SHARE: u8 = 25;
 
 impl Parser<'_> {
     /// Reads `set` and what it sets.
@@ -59,7 +61,8 @@ impl Parser<'_> {
         else {
             return Err(self.stop(format!("unknown timeout {name}")));
         };
-        self.echo(format!("set timeout {name} {seconds}"));
+        // It is told as a number with a sign.
+        self.echo(format!("set timeout {name} {}", seconds as i32));
         self.add_option(SetOption::Timeout(*timeout, seconds));
         Ok(())
     }
@@ -67,43 +70,43 @@ impl Parser<'_> {
     fn limit(&mut self) -> Step<()> {
         let name = self.text()?;
         let n = self.number_within(&name, 0, u32::MAX.into())? as u32;
-        let plain = name.to_ascii_lowercase().replace('_', "-");
-        let Some((limit, _)) = Limit::NAMES.iter().find(|(_, known)| known.replace('_', "-") == plain) else {
+        // One of them is written in two ways.
+        let plain = if name == "pktdelay_pkts" { "pktdelay-pkts" } else { &name };
+        let Some((limit, _)) = Limit::NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(plain))
+        else {
             return Err(self.stop(format!("unable to set limit {name} {n}: there is no such limit")));
         };
-        self.echo(format!("set limit {name} {n}"));
+        self.echo(format!("set limit {name} {}", n as i32));
         self.add_option(SetOption::Limit(*limit, n));
         Ok(())
     }
 
     fn skip(&mut self) -> Step<()> {
-        self.key("on")?;
-        let interfaces = self.list(&mut |parser, all| {
-            let is_negated = parser.eat_sign("!");
-            let name = if parser.eat("any") { "any".to_string() } else { parser.interface_name()? };
-            all.push((is_negated, InterfaceName(name)));
-            Ok(())
-        })?;
-        if self.peek() != &Token::Newline {
-            return Err(self.syntax_error());
+        if !self.eat("on") {
+            self.echo_and_add(SetOption::Skip(Vec::new()));
+            return Ok(());
         }
-        let has_negated = interfaces.iter().any(|(is_negated, _)| *is_negated);
-        let mut names: Vec<InterfaceName> = interfaces.into_iter().map(|(_, name)| name).collect();
-        if let ([InterfaceName(only)], false) = (&names[..], has_negated)
-            && only == "none"
-        {
-            names.clear();
+        let interfaces = self.list(&mut Self::on_item)?;
+        let names: Vec<InterfaceName> = interfaces.iter().filter_map(skipped).collect();
+        let is_none =
+            matches!(&interfaces[..], [On::Interface(false, InterfaceName(only))] if only == "none");
+        self.echo_and_add(SetOption::Skip(if is_none { Vec::new() } else { names }));
+        let before = self.faults.len();
+        for on in &interfaces {
+            match on {
+                On::Interface(true, _) => self.fault("skip on ! <interface> is not supported"),
+                On::Domain(..) => self.fault("skip on rdomain <num> is not supported"),
+                _ => (),
+            }
         }
-        self.echo_and_add(SetOption::Skip(names));
-        if has_negated {
-            self.fault("skip on ! <interface> is not supported");
-            return Err(self.stop("error setting skip interface(s)"));
+        match self.faults.len() > before {
+            true => Err(self.stop("error setting skip interface(s)")),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn log_interface_option(&mut self) -> Step<()> {
-        let name = self.interface_name()?;
+        let name = if self.eat("all") { "all".to_string() } else { self.interface_name()? };
         let name = if name == "none" { None } else { Some(InterfaceName(name)) };
         self.echo_and_add(SetOption::LogInterface(name));
         Ok(())
@@ -140,9 +143,9 @@ impl Parser<'_> {
     }
 
     fn optimization(&mut self) -> Step<()> {
-        let word = if self.eat("default") { "default".to_string() } else { self.text()? };
-        let found = match word.as_str() {
-            "normal" | "default" => Optimization::Normal,
+        let word = self.text()?;
+        let found = match word.to_ascii_lowercase().as_str() {
+            "normal" => Optimization::Normal,
             "high-latency" | "satellite" => Optimization::HighLatency,
             "aggressive" => Optimization::Aggressive,
             "conservative" => Optimization::Conservative,
@@ -174,6 +177,7 @@ impl Parser<'_> {
             }
         }
         let takes_df = self.eat("no-df");
+        self.defaults.leaves_fragments = !is_on;
         self.echo_and_add(SetOption::Reassemble(is_on, takes_df));
         Ok(())
     }
@@ -195,52 +199,85 @@ impl Parser<'_> {
 
     fn debug_level(&mut self) -> Step<()> {
         let word = if self.eat("debug") { "debug".to_string() } else { self.text()? };
-        if !DEBUG_LEVELS.contains(&word.as_str()) {
-            return Err(self.stop(format!("unknown debug level {word}: one of {}", DEBUG_LEVELS.join(", "))));
-        }
-        self.echo_and_add(SetOption::Debug(word));
+        let Some(level) = debug_level_of(&word) else {
+            let known = DEBUG_LEVELS.join(", ");
+            return Err(self.stop(format!("error setting debuglevel {word}: it is one of {known}")));
+        };
+        self.echo(format!("set debug {word}"));
+        self.add_option(SetOption::Debug(level.to_string()));
         Ok(())
     }
 
     fn syncookies(&mut self) -> Step<()> {
         let word = self.text()?;
+        let is_adaptive = word == "adaptive";
+        if !is_adaptive && word != "never" && word != "always" {
+            return Err(self.stop(format!("illegal value for syncookies {word}: never, always or adaptive")));
+        }
+        let shares = if self.eat_sign("(") { Some(self.cookie_shares()?) } else { None };
+        if shares.is_some() && !is_adaptive {
+            return Err(self.stop("error setting syncookies: start and end are for adaptive ones only"));
+        }
+        let (start, end) = shares.unwrap_or((COOKIE_SHARE, COOKIE_SHARE / 2));
+        if end >= start {
+            return Err(self.stop("error setting syncookies: start must be higher than end"));
+        }
+        self.defaults.has_cookie_shares |= shares.is_some();
         let found = match word.as_str() {
             "never" => Syncookies::Never,
             "always" => Syncookies::Always,
-            "adaptive" => self.adaptive_cookies()?,
-            _ => return Err(self.stop(format!("unknown syncookies {word}: never, always or adaptive"))),
+            _ => Syncookies::Adaptive(start, end),
         };
-        self.echo_and_add(SetOption::Syncookies(found));
+        match is_adaptive && !self.defaults.has_cookie_shares {
+            true => self.echo("set syncookies adaptive".into()),
+            false => self.echo(super::print::option(&SetOption::Syncookies(found)).unwrap_or_default()),
+        }
+        self.add_option(SetOption::Syncookies(found));
         Ok(())
     }
 
-    fn adaptive_cookies(&mut self) -> Step<Syncookies> {
-        let (mut start, mut end) = COOKIE_SHARES;
-        if !self.eat_sign("(") {
-            return Ok(Syncookies::Adaptive(start, end));
-        }
+    fn cookie_shares(&mut self) -> Step<(u8, u8)> {
+        let (mut start, mut end) = (0, 0);
         loop {
             let word = self.text()?;
             let share = self.percent()?;
             match word.as_str() {
                 "start" => start = share,
                 "end" => end = share,
-                _ => return Err(self.syntax_error()),
+                _ => return Err(self.stop(format!("illegal syncookie option {word}: start or end"))),
             }
             if !self.comma() && self.eat_sign(")") {
                 break;
             }
         }
-        if end >= start {
-            return Err(self.stop("syncookies: end must be less than start"));
-        }
-        Ok(Syncookies::Adaptive(start, end))
+        let start = if start == 0 { COOKIE_SHARE } else { start };
+        Ok((start, if end == 0 { start / 2 } else { end }))
     }
 
     fn percent(&mut self) -> Step<u8> {
-        let word = self.number_or_text()?;
-        let share =
-            word.strip_suffix('%').and_then(|digits| digits.parse().ok()).filter(|share| *share <= 100);
-        share.ok_or(()).map_err(|()| self.stop(format!("{word} is no share in percent, such as 25%")))
+        let word = self.text()?;
+        let share = word.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
+        match share.filter(|share| *share > 0.0 && *share <= 100.0) {
+            Some(share) => Ok(share as u8),
+            None => Err(self.stop(format!("illegal percentage value {word}, it is such as 25%"))),
+        }
     }
+}
+
+/// The interface that packets are to skip the filter at.
+fn skipped(on: &On) -> Option<InterfaceName> {
+    match on {
+        On::Interface(_, name) => Some(name.clone()),
+        On::Any => Some(InterfaceName("any".into())),
+        On::Domain(..) => None,
+    }
+}
+
+/// The level of a word, or of its number.
+fn debug_level_of(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    let plain =
+        OTHER_LEVELS.iter().find(|(other, _)| *other == word).map_or(word.as_str(), |(_, level)| level);
+    let numbered = word.parse::<usize>().ok().and_then(|number| DEBUG_LEVELS.get(number));
+    DEBUG_LEVELS.iter().find(|level| **level == plain).or(numbered).copied()
 }

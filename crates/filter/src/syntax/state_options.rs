@@ -4,68 +4,91 @@ use super::parser::{Parser, Step};
 use crate::options::Timeout;
 use crate::rule::{Binding, Flush, SourceTrack, StateOptions};
 
+/// The most connections of `max-src-conn-rate`: thousandths of them are counted in 32 bits.
+const MOST_RATE: u32 = u32::MAX / 1000;
+
 impl Parser<'_> {
     /// Reads options of states up to what is none.
     pub(crate) fn state_options(&mut self) -> Step<StateOptions> {
-        let mut options = StateOptions::default();
+        let (mut options, mut is_global) = (StateOptions::default(), false);
         loop {
-            self.state_option(&mut options)?;
+            self.state_option(&mut options, &mut is_global)?;
             let has_comma = self.comma();
             let goes_on = matches!(self.peek(), Token::Key(_) | Token::Text(_));
             if !goes_on && has_comma {
                 return Err(self.syntax_error());
             }
             if !goes_on {
-                return self.finish_state_options(options);
+                return Ok(self.finish_state_options(options, is_global));
             }
         }
     }
 
-    fn state_option(&mut self, options: &mut StateOptions) -> Step<()> {
+    /// Reads one; `is_global` becomes whether `source-track global` was said, which other options may exclude.
+    fn state_option(&mut self, options: &mut StateOptions, is_global: &mut bool) -> Step<()> {
         let Token::Key(word) = *self.peek() else { return self.state_timeout(options) };
         self.take();
         match word {
-            "max" => self.state_number(word, &mut options.max),
-            "max-src-nodes" => self.state_number(word, &mut options.max_source_nodes),
-            "max-src-states" => self.state_number(word, &mut options.max_source_states),
-            "max-src-conn" => self.state_number(word, &mut options.max_source_connections),
-            "max-src-conn-rate" => {
-                let n = self.number_within("max-src-conn-rate", 1, u32::MAX.into())? as u32;
-                self.sign("/")?;
-                let seconds = self.number_within("max-src-conn-rate interval", 1, u32::MAX.into())? as u32;
-                self.once(options.max_source_rate.replace((n, seconds)).is_some(), word)
+            // No bound is none.
+            "max" => {
+                let max = self.number_within(word, 0, u32::MAX.into())? as u32;
+                let before = std::mem::replace(&mut options.max, Some(max).filter(|max| *max != 0));
+                self.once(before.is_some(), word);
             }
-            "no-sync" => self.state_flag(word, &mut options.is_not_synchronised),
+            "max-src-nodes" => self.state_number(word, &mut options.max_source_nodes)?,
+            "max-src-states" => self.state_number(word, &mut options.max_source_states)?,
+            "max-src-conn" => self.state_number(word, &mut options.max_source_connections)?,
+            "max-src-conn-rate" => self.state_rate(word, options)?,
+            "no-sync" => self.state_flag("sync", &mut options.is_not_synchronised),
             "sloppy" => self.state_flag(word, &mut options.is_sloppy),
             "pflow" => self.state_flag(word, &mut options.is_pflow),
             "if-bound" => self.once(options.binding.replace(Binding::Bound).is_some(), "state locking"),
             "floating" => self.once(options.binding.replace(Binding::Floating).is_some(), "state locking"),
             "source-track" => {
-                let is_rule = self.eat("rule");
-                let track = if is_rule { SourceTrack::Rule } else { SourceTrack::Global };
-                if !is_rule {
-                    self.eat("global");
-                }
-                self.once(options.source_track.replace(track).is_some(), word)
+                let track = if self.eat("rule") { SourceTrack::Rule } else { SourceTrack::Global };
+                *is_global = track == SourceTrack::Global && self.eat("global");
+                self.once(options.source_track.replace(track).is_some(), word);
             }
-            "overload" => self.overload(options),
-            _ => Err(self.syntax_error()),
+            "overload" => self.overload(options)?,
+            _ => return Err(self.syntax_error()),
+        }
+        Ok(())
+    }
+
+    /// What is wrong with options of states is told when the rule has been read.
+    fn once(&mut self, was_there: bool, word: &str) {
+        if was_there {
+            self.defer(format!("state option '{word}' multiple definitions"));
         }
     }
 
-    fn once(&mut self, was_there: bool, word: &str) -> Step<()> {
-        if was_there { Err(self.stop(format!("state option '{word}' multiple definitions"))) } else { Ok(()) }
-    }
-
     fn state_number(&mut self, word: &str, place: &mut Option<u32>) -> Step<()> {
-        let n = self.number_within(word, 1, u32::MAX.into())? as u32;
+        let n = self.number_within(word, 0, u32::MAX.into())? as u32;
         let was_there = place.replace(n).is_some();
-        self.once(was_there, word)
+        self.once(was_there, word);
+        if n == 0 {
+            self.defer(format!("'{word}' must be > 0"));
+        }
+        Ok(())
     }
 
-    fn state_flag(&mut self, word: &str, flag: &mut bool) -> Step<()> {
+    fn state_rate(&mut self, word: &str, options: &mut StateOptions) -> Step<()> {
+        let n = self.number_within(word, 0, u32::MAX.into())? as u32;
+        self.sign("/")?;
+        let seconds = self.number_within(word, 0, u32::MAX.into())? as u32;
+        self.once(options.max_source_rate.replace((n, seconds)).is_some(), word);
+        if n == 0 || seconds == 0 {
+            self.defer(format!("'{word}' values must be > 0"));
+        }
+        if n > MOST_RATE {
+            self.defer(format!("'{word}' maximum rate must be < {MOST_RATE}"));
+        }
+        Ok(())
+    }
+
+    fn state_flag(&mut self, word: &str, flag: &mut bool) {
         let was_there = std::mem::replace(flag, true);
-        self.once(was_there, word)
+        self.once(was_there, word);
     }
 
     fn overload(&mut self, options: &mut StateOptions) -> Step<()> {
@@ -75,7 +98,8 @@ impl Parser<'_> {
             true if self.eat("global") => Flush::Global,
             true => Flush::Rule,
         };
-        self.once(options.overload.replace((name, flush)).is_some(), "overload")
+        self.once(options.overload.replace((name, flush)).is_some(), "overload");
+        Ok(())
     }
 
     fn state_timeout(&mut self, options: &mut StateOptions) -> Step<()> {
@@ -87,21 +111,22 @@ impl Parser<'_> {
         if !name.contains('.') {
             return Err(self.stop(format!("illegal state timeout {name}: it is for 'set timeout' only")));
         }
-        let was_there = options.timeouts.iter().any(|(known, _)| known == timeout);
+        let was_there = options.timeouts.iter().any(|(known, seconds)| known == timeout && *seconds != 0);
         options.timeouts.push((*timeout, seconds));
-        self.once(was_there, &name)
+        self.once(was_there, &name);
+        Ok(())
     }
 
     /// Checks options against each other, and adds what follows from them.
-    fn finish_state_options(&mut self, mut options: StateOptions) -> Step<StateOptions> {
+    fn finish_state_options(&mut self, mut options: StateOptions, is_global: bool) -> StateOptions {
         let for_rules = [
             (options.max_source_nodes.is_some(), "max-src-nodes"),
             (options.max_source_connections.is_some(), "max-src-conn"),
             (options.max_source_rate.is_some(), "max-src-conn-rate"),
         ];
         let needs_rule = for_rules.iter().find(|(is_said, _)| *is_said);
-        if let (Some(SourceTrack::Global), Some((_, word))) = (options.source_track, needs_rule) {
-            return Err(self.stop(format!("'{word}' is incompatible with 'source-track global'")));
+        if let (true, Some((_, word))) = (is_global, needs_rule) {
+            self.defer(format!("'{word}' is incompatible with 'source-track global'"));
         }
         if needs_rule.is_some() {
             options.source_track = Some(SourceTrack::Rule);
@@ -109,7 +134,7 @@ impl Parser<'_> {
             options.source_track.get_or_insert(SourceTrack::Global);
         }
         add_implied_timeouts(&mut options);
-        Ok(options)
+        options
     }
 }
 

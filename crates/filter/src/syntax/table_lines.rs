@@ -2,11 +2,17 @@
 use super::hosts::Host;
 use super::lexer::Token;
 use super::parser::{Parser, Step};
-use super::print::{table_head, table_list};
+use super::print::{echoed_list, table_head};
 use crate::rule::{AddressMatch, HostAddress, TableAddress, TableDefinition};
 
 /// The most addresses of a file.
 const MOST_ADDRESSES: usize = 2_000_000;
+
+/// Where addresses of a table come from.
+enum Source {
+    File(String),
+    List(Vec<Host>),
+}
 
 impl Parser<'_> {
     /// Reads a table's definition.
@@ -24,23 +30,40 @@ impl Parser<'_> {
             files: Vec::new(),
             place: self.place(),
         };
-        // Files and lists are echoed in the order that they are written in.
-        let mut sources = String::new();
+        // Files and lists are echoed in the order that they are written in, lists behind one another as one.
+        let mut sources = Vec::new();
         loop {
             match self.peek() {
                 Token::Text(_) => self.table_word(&mut table)?,
-                Token::Key("file") => sources += &self.table_file(&mut table)?,
-                Token::Sign("{") => sources += &self.table_addresses(&mut table)?,
+                Token::Key("file") => {
+                    self.take();
+                    sources.push(Source::File(self.text()?));
+                }
+                Token::Sign("{") => self.table_list(&mut table, &mut sources)?,
                 Token::Newline => break,
                 _ => return Err(self.syntax_error()),
             }
         }
-        if sources.is_empty() && table.has_list {
-            sources = " { }".into();
+        let mut echoed = table_head(&table.name, table.is_const, table.is_persistent, table.has_counters);
+        for source in &sources {
+            match source {
+                Source::File(name) => {
+                    table.addresses.append(&mut self.table_file(name)?);
+                    table.files.push(name.clone());
+                    echoed += &format!(" file \"{name}\"");
+                }
+                Source::List(hosts) => {
+                    let addresses = self.table_addresses(hosts)?;
+                    echoed += &echoed_list(addresses.iter());
+                    table.addresses.extend(addresses);
+                }
+            }
         }
-        let head = table_head(&table.name, table.is_const, table.is_persistent, table.has_counters);
-        self.echo(head + &sources);
-        self.ruleset.tables.push(table);
+        if sources.is_empty() && table.has_list {
+            echoed += " { }";
+        }
+        self.echo(echoed);
+        self.anchors.last_mut().unwrap_or(&mut self.ruleset).tables.push(table);
         Ok(())
     }
 
@@ -55,61 +78,73 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn table_addresses(&mut self, table: &mut TableDefinition) -> Step<String> {
+    fn table_list(&mut self, table: &mut TableDefinition, sources: &mut Vec<Source>) -> Step<()> {
         table.has_list = true;
-        self.sign("{")?;
-        self.newlines();
-        let mut hosts = Vec::new();
-        while !self.eat_sign("}") {
-            self.table_item(&mut hosts)?;
-            self.newlines();
-            if self.comma() {
-                self.newlines();
-                if self.peek() == &Token::Sign("}") {
-                    return Err(self.syntax_error());
-                }
-            }
-        }
-        if hosts.is_empty() {
-            return Ok(String::new());
-        }
-        let before = table.addresses.len();
-        for host in hosts {
-            let Some(address) = table_address(host) else {
-                return Err(self.stop("tables have addresses and networks, and nothing else"));
+        let hosts = self.table_hosts(true)?;
+        let is_address = |host: &Host| matches!(host.address, AddressMatch::Host(HostAddress::Network(..)));
+        if let Some(other) = hosts.iter().find(|host| !is_address(host)) {
+            let what = match &other.address {
+                AddressMatch::Range(..) => "address ranges are",
+                AddressMatch::Host(_) => "dynamic addresses are",
+                AddressMatch::Table(_) => "tables are",
+                AddressMatch::NoRoute => "\"no-route\" is",
+                AddressMatch::UrpfFailed => "\"urpf-failed\" is",
+                _ => "this is",
             };
-            table.addresses.push(address);
+            return Err(self.stop(format!("{what} not permitted inside tables: addresses and networks are")));
         }
-        Ok(table_list(table.addresses[before..].iter()))
-    }
-
-    /// One address, or those of a list within the list.
-    fn table_item(&mut self, hosts: &mut Vec<Host>) -> Step<()> {
-        let mut found = self.list(&mut |parser: &mut Self, all: &mut Vec<Host>| {
-            let is_negated = parser.eat_sign("!");
-            let mut found = parser.host()?;
-            found.iter_mut().for_each(|host| host.is_negated = is_negated);
-            all.append(&mut found);
-            Ok(())
-        })?;
-        hosts.append(&mut found);
+        match sources.last_mut() {
+            Some(Source::List(before)) => before.extend(hosts),
+            _ if hosts.is_empty() => (),
+            _ => sources.push(Source::List(hosts)),
+        }
         Ok(())
     }
 
-    fn table_file(&mut self, table: &mut TableDefinition) -> Step<String> {
-        self.take();
-        let name = self.text()?;
-        let text = match (self.environment.read_file)(&name) {
+    /// Reads a list, which may have lists within, and be empty if `may_be_empty`.
+    fn table_hosts(&mut self, may_be_empty: bool) -> Step<Vec<Host>> {
+        let mut hosts = Vec::new();
+        self.sign("{")?;
+        self.newlines();
+        if may_be_empty && self.eat_sign("}") {
+            return Ok(hosts);
+        }
+        self.items_behind_brace(&mut |parser| {
+            let mut found = parser.table_item()?;
+            hosts.append(&mut found);
+            Ok(())
+        })?;
+        Ok(hosts)
+    }
+
+    fn table_item(&mut self) -> Step<Vec<Host>> {
+        if self.peek() == &Token::Sign("{") {
+            return self.table_hosts(false);
+        }
+        let is_negated = self.eat_sign("!");
+        let mut found = match self.peek() {
+            Token::Key("no-route") => self.word_host(AddressMatch::NoRoute),
+            Token::Key("urpf-failed") => self.word_host(AddressMatch::UrpfFailed),
+            _ => self.weighted_host()?,
+        };
+        found.iter_mut().for_each(|host| host.is_negated = is_negated);
+        Ok(found)
+    }
+
+    fn table_addresses(&mut self, hosts: &[Host]) -> Step<Vec<TableAddress>> {
+        if let Some(length) = hosts.iter().find_map(|host| host.excess) {
+            return Err(self.stop(format!("cannot create address buffer: /{length} is too long for IPv4")));
+        }
+        Ok(hosts.iter().cloned().filter_map(table_address).collect())
+    }
+
+    fn table_file(&mut self, name: &str) -> Step<Vec<TableAddress>> {
+        let text = match (self.environment.read_file)(name) {
             Ok(text) => text,
             Err(why) => return Err(self.stop(format!("cannot load \"{name}\": {why}"))),
         };
-        match addresses_of(&text, self.environment) {
-            Ok(mut addresses) => table.addresses.append(&mut addresses),
-            Err(why) => return Err(self.stop(format!("file \"{name}\" contains bad data: {why}"))),
-        }
-        let echoed = format!(" file \"{name}\"");
-        table.files.push(name);
-        Ok(echoed)
+        addresses_of(&text, self.environment)
+            .map_err(|why| self.stop(format!("file \"{name}\" contains bad data: {why}")))
     }
 }
 
@@ -135,6 +170,9 @@ pub fn addresses_of(text: &[u8], environment: &super::Environment) -> Result<Vec
                 },
             };
             for host in super::hosts::resolve(plain, length, environment).map_err(wrong)? {
+                if host.excess.is_some() {
+                    return Err(wrong(format!("{word} has too long a length behind its slash")));
+                }
                 addresses.extend(table_address(Host { is_negated, ..host }));
             }
             if addresses.len() > MOST_ADDRESSES {
@@ -164,7 +202,7 @@ mod tests {
     fn files_of_tables_have_words_exceptions_and_comments() {
         let text = b"10.0.0.0/8 !10.1.2.3 # so\n; not\n  ! 2001:db8::/32 10/9\nlo0\n";
         let addresses = addresses_of(text, &Environment::fixture()).unwrap();
-        let all = print::table_list(addresses.iter());
+        let all = print::echoed_list(addresses.iter());
         assert_eq!(all, " { 10.0.0.0/8 !10.1.2.3 !2001:db8::/32 10.0.0.0/9 ::1 fe80::1 127.0.0.1 }");
         let why = addresses_of(b"1.2.3.4\n1.2.3.4/x", &Environment::fixture()).unwrap_err();
         assert!(why.starts_with("line 2"), "{why}");

@@ -91,6 +91,7 @@ fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
             !is_switch && rule.received_on.is_some(),
             "received-on: only a switch knows where packets came from",
         ),
+        (is_marking_anchor(rule), "set and scrub of an anchor: give them to the rules in it"),
         (rule.set.queue.is_some(), "set queue: nothing is shaped"),
         (rule.set.delay.is_some(), "set delay: nothing is delayed"),
         (rule.set.priority.is_some(), "set prio: there are no queues for it"),
@@ -104,6 +105,11 @@ fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
 /// Whether a rule asks for routes, which without any would never match.
 fn asks_routes(rule: &Rule) -> bool {
     has_address(rule, |address| matches!(address, AddressMatch::NoRoute | AddressMatch::UrpfFailed))
+}
+
+fn is_marking_anchor(rule: &Rule) -> bool {
+    let is_marking = rule.set != Default::default() || rule.scrub.is_given;
+    is_marking && matches!(rule.action, Action::Anchor(_))
 }
 
 fn asks_labels(rule: &Rule) -> bool {
@@ -157,7 +163,7 @@ anchor {
 \tpass in inet af-to inet6 from ::1 keep state
 \tpass in dup-to 10.0.0.1 keep state
 }
-pass set queue a keep state
+anchor x set prio 1
 pass divert-packet port 5 keep state
 pass in rdr-to { 10.0.0.1 weight 2 10.0.0.2 } keep state
 block log (user)
@@ -172,10 +178,14 @@ match set prio 5
 pass prio 2 keep state
 pass log (to pflog1) keep state
 block log (to pflog0)
+queue root on lo0 bandwidth 1M
+queue a parent root bandwidth 1M default
+pass set queue a keep state
 ";
         let mut told = told(text);
         told.sort();
         let expected = [
+            (0, "queues"),
             (1, "pflow"),
             (2, "syncookies"),
             (3, "syncookies"),
@@ -186,7 +196,8 @@ block log (to pflog0)
             (7, "rtable"),
             (9, "af-to"),
             (10, "dup-to"),
-            (12, "set queue"),
+            (12, "set and scrub of an anchor"),
+            (12, "set prio"),
             (13, "divert"),
             (14, "weight"),
             (15, "log (user)"),
@@ -201,6 +212,7 @@ block log (to pflog0)
             (23, "set prio"),
             (24, "prio"),
             (25, "log to"),
+            (29, "set queue"),
         ];
         assert_eq!(told, expected.map(|(line, what)| (line, what.to_string())));
     }

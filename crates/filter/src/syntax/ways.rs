@@ -1,111 +1,108 @@
 //! Pools of single rules, and what follows from `binat-to`.
 use super::ends::PortWord;
 use super::environment::Names;
-use super::expand::Template;
+use super::expand::{Choice, Template};
 use super::hosts::Host;
-use super::parser::{Parser, Step};
+use super::parser::Parser;
 use super::pools::PoolText;
 use super::print::{self, Purpose, Style};
-use super::rule_options::Divert;
+use super::rule_options::{Divert, RuleOptions};
 use crate::facts::{Direction, Family};
 use crate::names::bits;
 use crate::rule::{
-    AddressMatch, Endpoint, HostAddress, InterfaceName, Pool, PoolAddress, PoolChoice, PoolPorts, Rule,
+    AddressMatch, Endpoint, HostAddress, InterfacePart, Pool, PoolAddress, PoolChoice, PoolPorts, Rule,
     TableAddress,
 };
 
 /// The ports that `nat-to` takes if none are said.
-const USUAL_PORTS: PoolPorts = PoolPorts::Range(50001, 65535);
+const USUAL_PORTS: (u16, u16) = (50001, 65535);
+
+/// The addresses of a rule's pools.
+#[derive(Default)]
+pub(crate) struct PoolAddresses {
+    pub(crate) nat: Option<PoolAddress>,
+    redirect: Option<PoolAddress>,
+    route: Option<PoolAddress>,
+    /// Whether something was wrong with some, which was told.
+    pub(crate) have_failed: bool,
+}
 
 impl Parser<'_> {
-    /// Gives a rule its pools, in its family. What is wrong with them is told.
-    pub(crate) fn set_ways(&mut self, template: &Template, rule: &mut Rule) {
-        let options = &template.options;
-        let family = rule.family;
-        if let Some(text) = &options.nat {
-            let is_binat = options.is_binat;
-            rule.nat = self.pool_of(text, family, false).and_then(|pool| self.with_nat_ports(pool, text));
-            if let (Some(pool), true) = (&mut rule.nat, is_binat) {
-                settle_binat(pool, text);
-            }
-        }
-        if let Some(text) = &options.redirect {
-            rule.redirect = self.redirect_of(text, family);
-        }
-        if let Some((kind, text)) = &options.route {
-            rule.route = self.pool_of(text, family, true).map(|pool| (*kind, pool));
-        }
-        rule.divert = self.divert_of(options.divert.as_ref(), family);
-        rule.family_to = self.family_to_of(template, family);
+    /// Finds the addresses of all pools. A rule without a family takes that of a pool.
+    pub(crate) fn pool_addresses(
+        &mut self,
+        options: &RuleOptions,
+        family: &mut Option<Family>,
+    ) -> PoolAddresses {
+        let before = self.faults.len();
+        let to = options.family_to.as_ref();
+        let target = to.map(|to| to.family);
+        let redirect = to.map_or(options.redirect.as_ref(), |to| to.to.as_ref());
+        let nat = to.map(|to| &to.from).or(options.nat.as_ref());
+        let route = options.route.as_ref().map(|(_, text)| text);
+        let mut find = |text: Option<&PoolText>, target, what| self.pool_address(text?, target, family, what);
+        let redirect = find(redirect, target, "translation");
+        let nat = find(nat, target, "translation");
+        let route = find(route, None, ROUTING);
+        PoolAddresses { nat, redirect, route, have_failed: self.faults.len() > before }
     }
 
-    fn redirect_of(&mut self, text: &PoolText, family: Option<Family>) -> Option<Pool> {
-        if text.has_static_port {
-            self.fault("the 'static-port' option is only valid with nat rules");
-        }
-        let mut pool = self.pool_of(text, family, false)?;
-        pool.ports = text.ports.map(|ports| match ports {
-            PortWord::One(port) => PoolPorts::One(port),
-            PortWord::Range(first, last) => PoolPorts::Range(first, last),
-            PortWord::Star(first) => PoolPorts::Moved(first),
-        });
-        Some(pool)
-    }
-
-    fn with_nat_ports(&mut self, mut pool: Pool, text: &PoolText) -> Option<Pool> {
-        pool.has_static_port = text.has_static_port;
-        pool.ports = match text.ports {
-            None => None,
-            Some(PortWord::One(port) | PortWord::Star(port)) => Some(PoolPorts::One(port)),
-            Some(PortWord::Range(first, last)) => Some(PoolPorts::Range(first, last)),
-        };
-        pool.ports = pool.ports.filter(|ports| *ports != USUAL_PORTS);
-        if pool.has_static_port && pool.ports.is_some() {
-            self.fault("the 'static-port' option can't be used when specifying a port range");
-            return None;
-        }
-        Some(pool)
-    }
-
-    /// The addresses of the rule's family: one, or several in a table that is made for them.
-    fn pool_of(&mut self, text: &PoolText, family: Option<Family>, may_have_interface: bool) -> Option<Pool> {
-        let fits = |host: &&Host| family.is_none() || host.family.is_none() || host.family == family;
-        let hosts: Vec<&Host> = text.hosts.iter().filter(fits).collect();
-        if hosts.iter().any(|host| host.at.is_some()) && !may_have_interface {
-            self.fault("@if not permitted for translation");
-            return None;
-        }
-        let (address, usual) = match hosts[..] {
-            [] => {
-                self.fault("no translation address with matching address family found");
+    /// The addresses of the rule's family: one, or several in a table that is made for them. Those of `af-to` are of the
+    /// family `target`, and the rule is for the other one.
+    fn pool_address(
+        &mut self,
+        text: &PoolText,
+        target: Option<Family>,
+        family: &mut Option<Family>,
+        what: &str,
+    ) -> Option<PoolAddress> {
+        let (mut chosen, mut common): (Vec<&Host>, _) = (Vec::new(), target.map(other));
+        for host in &text.hosts {
+            if what == ROUTING && is_dynamic_without_peer(host) {
+                self.fault("route spec requires :peer with dynamic interface addresses");
                 return None;
             }
-            [host] => (self.pool_address(host)?, usual_choice(host)),
-            _ => (PoolAddress::Table(self.pool_table(&hosts)?), PoolChoice::RoundRobin),
-        };
-        let choice = text.choice.unwrap_or(usual);
-        let is_fixed = matches!(address, PoolAddress::Host(HostAddress::Network(..), _));
-        if choice == PoolChoice::Bitmask && !is_fixed {
-            self.fault("tables and (interfaces) are not supported by pool type bitmask");
-            return None;
+            let wanted = target.or(*family).or(common);
+            if let (None, Some(wanted), Some(of)) = (target, *family, host.family)
+                && wanted != of
+            {
+                continue;
+            }
+            if wanted.is_some() && host.family.is_some_and(|of| wanted != Some(of)) {
+                let why = if target.is_some() { "that don't match target" } else { "with different" };
+                let families = if target.is_some() { "address family" } else { "address families" };
+                self.fault(format!("{what} spec contains addresses {why} {families}"));
+                return None;
+            }
+            common = common.or(host.family);
+            if !chosen.is_empty() && text.choice == Some(PoolChoice::Bitmask) {
+                self.fault("pool type is not valid for multiple translation or routing addresses");
+                return None;
+            }
+            chosen.push(host);
         }
-        Some(Pool { address, choice, is_sticky: text.is_sticky, has_static_port: false, ports: None })
+        *family = family.or(common);
+        match chosen[..] {
+            [] => {
+                self.fault(format!("af mismatch in {what} spec: no address is of the rule's family"));
+                None
+            }
+            [host] => self.single_address(host),
+            _ => self.pool_table(&chosen).map(PoolAddress::Table),
+        }
     }
 
-    fn pool_address(&mut self, host: &Host) -> Option<PoolAddress> {
-        let found = match &host.address {
-            AddressMatch::Host(address) => {
-                PoolAddress::Host(address.clone(), host.at.clone().map(InterfaceName))
-            }
-            AddressMatch::Table(name) => PoolAddress::Table(name.clone()),
+    fn single_address(&mut self, host: &Host) -> Option<PoolAddress> {
+        match &host.address {
+            AddressMatch::Host(address) => Some(PoolAddress::Host(address.clone(), None)),
+            AddressMatch::Table(name) => Some(PoolAddress::Table(name.clone())),
             _ => {
                 self.fault(
                     "packets go to an address, a network, (interface) or <table>, and to nothing else",
                 );
-                return None;
+                None
             }
-        };
-        Some(found)
+        }
     }
 
     fn pool_table(&mut self, hosts: &[&Host]) -> Option<String> {
@@ -121,119 +118,216 @@ impl Parser<'_> {
         Some(self.automatic_table(addresses))
     }
 
-    fn divert_of(&mut self, divert: Option<&Divert>, family: Option<Family>) -> Option<String> {
-        match divert? {
-            Divert::Reply => Some("divert-reply".into()),
-            Divert::Packet(port) => Some(format!("divert-packet port {port}")),
-            Divert::To(host, port) => match host.host() {
-                Some(address @ HostAddress::Network(ip, length)) if bits(*ip) == *length => {
-                    if host.family != family {
-                        self.fault("divert address family mismatch");
-                    }
-                    Some(format!("divert-to {} port {port}", print::host(address)))
-                }
-                _ => {
-                    self.fault("divert-to takes a single address");
-                    None
-                }
-            },
-        }
-    }
-
-    fn family_to_of(&mut self, template: &Template, family: Option<Family>) -> Option<String> {
-        let to = template.options.family_to.as_ref()?;
-        if family.is_none_or(|family| family == to.family) {
-            self.fault("must indicate different address family with af-to: write it before 'proto'");
-        }
-        let target = Some(to.family);
-        let names = Names::default();
-        let style = Style::new(&names);
-        let pool =
-            self.pool_of(&to.from, target, false).and_then(|pool| self.with_nat_ports(pool, &to.from))?;
-        let mut text = if to.family == Family::Inet { "inet from " } else { "inet6 from " }.to_string();
-        text += &print::pool(&pool, Purpose::Nat, target, &style);
-        if let Some(second) = &to.to {
-            let mut pool = self.redirect_of(second, target)?;
-            // Here a network is what addresses are put into, not one to choose from.
-            if second.choice.is_none()
-                && matches!(pool.address, PoolAddress::Host(HostAddress::Network(..), _))
-            {
-                pool.choice = PoolChoice::Single;
+    /// Gives a rule its pools. What is wrong with them is told.
+    pub(crate) fn set_ways(&mut self, template: &Template, rule: &mut Rule, addresses: PoolAddresses) {
+        let options = &template.options;
+        rule.divert = options.divert.as_ref().map(diverted);
+        if let Some(to) = &options.family_to {
+            let nat = addresses.nat.and_then(|address| self.nat_of(&to.from, address, false));
+            let second = to
+                .to
+                .as_ref()
+                .zip(addresses.redirect)
+                .and_then(|(text, address)| self.redirect_of(text, address));
+            rule.family_to = nat.map(|nat| family_text(to.family, &nat, second.as_ref()));
+            if rule.family == Some(to.family) {
+                self.fault("must indicate different address family with af-to: write it before 'proto'");
             }
-            text += &format!(" to {}", print::pool(&pool, Purpose::Redirect(None), target, &style));
+            return;
         }
-        Some(text)
+        rule.nat = options
+            .nat
+            .as_ref()
+            .zip(addresses.nat)
+            .and_then(|(text, address)| self.nat_of(text, address, options.is_binat));
+        rule.redirect = options
+            .redirect
+            .as_ref()
+            .zip(addresses.redirect)
+            .and_then(|(text, address)| self.redirect_of(text, address));
+        rule.route = options
+            .route
+            .as_ref()
+            .zip(addresses.route)
+            .and_then(|((kind, text), address)| Some((*kind, self.pool_of(text, address, false)?)));
     }
 
-    /// Refuses what `binat-to` can't turn around.
-    pub(crate) fn check_binat(&mut self, template: &Template) -> Step<()> {
-        let network = |hosts: &[Host]| match hosts {
-            [
-                Host {
-                    address: AddressMatch::Host(HostAddress::Network(_, length)), is_negated: false, ..
-                },
-            ] => Some(*length),
-            _ => None,
-        };
-        let Some(source) = network(&template.source.hosts) else {
-            return Err(self.stop("binat-to requires one source address or network"));
-        };
-        let pool = template.options.nat.as_ref().map_or(&[][..], |pool| &pool.hosts);
-        if pool.len() != 1 {
-            return Err(self.stop("binat-to requires one redirection address or network"));
+    fn nat_of(&mut self, text: &PoolText, address: PoolAddress, is_binat: bool) -> Option<Pool> {
+        let mut pool = self.pool_of(text, address, true)?;
+        let said = text.ports.map(|ports| match ports {
+            PortWord::One(port) | PortWord::Star(port) => (port, port),
+            PortWord::Range(first, last) => (first, last),
+        });
+        let (first, last) = said.unwrap_or(USUAL_PORTS);
+        if pool.has_static_port && first != USUAL_PORTS.0 && last != USUAL_PORTS.1 {
+            self.fault("the 'static-port' option can't be used when specifying a port range");
+            return None;
         }
-        if network(pool).is_some_and(|length| length != source) {
-            return Err(self.stop("binat-to requires the source and the redirection to be of the same size"));
+        let said = said.filter(|ports| !pool.has_static_port && *ports != USUAL_PORTS);
+        pool.ports = said.map(|(first, last)| match first == last {
+            true => PoolPorts::One(first),
+            false => PoolPorts::Range(first, last),
+        });
+        if is_binat && pool.choice == PoolChoice::Usual {
+            pool.choice = PoolChoice::Paired;
         }
-        if template.rule.direction.is_some() {
-            return Err(self.stop("binat-to is for both directions: leave out 'in' and 'out'"));
+        Some(pool)
+    }
+
+    fn redirect_of(&mut self, text: &PoolText, address: PoolAddress) -> Option<Pool> {
+        if let Some(PortWord::Range(first, last)) = text.ports
+            && first > last
+        {
+            self.fault(format!("invalid rdr-to port range {first}:{last}"));
+            return None;
         }
-        Ok(())
+        let mut pool = self.pool_of(text, address, false)?;
+        pool.ports = text.ports.map(|ports| match ports {
+            PortWord::One(port) => PoolPorts::One(port),
+            PortWord::Range(first, last) => PoolPorts::Range(first, last),
+            PortWord::Star(first) => PoolPorts::Moved(first),
+        });
+        Some(pool)
+    }
+
+    /// A pool without ports.
+    fn pool_of(&mut self, text: &PoolText, address: PoolAddress, is_nat: bool) -> Option<Pool> {
+        let choice = text.choice.unwrap_or_else(|| usual_choice(&address));
+        let is_for_one = matches!(choice, PoolChoice::Single | PoolChoice::Usual | PoolChoice::Bitmask);
+        if is_for_one && text.hosts.iter().any(|host| matches!(host.address, AddressMatch::Table(_))) {
+            self.fault("tables are not supported by pool type");
+            return None;
+        }
+        if is_for_one && let Some(name) = text.hosts.iter().find_map(many_addresses) {
+            self.fault(format!("interface ({name}) is not supported by pool type"));
+            return None;
+        }
+        if text.has_static_port && !is_nat {
+            self.fault("the 'static-port' option is only valid with nat rules");
+            return None;
+        }
+        let has_static_port = text.has_static_port;
+        Some(Pool { address, choice, is_sticky: text.is_sticky, has_static_port, ports: None })
+    }
+
+    /// Tells what `binat-to` can't turn around.
+    pub(crate) fn check_binat(&mut self, rule: &Rule, choice: &Choice, nat: Option<&PoolAddress>) {
+        let source = choice.source;
+        let many = many_addresses(source);
+        match (&source.address, many) {
+            (AddressMatch::Table(name), _) => {
+                self.fault(format!("invalid use of table <{name}> as the source address of a binat-to rule"));
+            }
+            (_, Some(name)) => {
+                self.fault(format!(
+                    "invalid use of interface ({name}) as the source address of a binat-to rule"
+                ));
+            }
+            (AddressMatch::Any | AddressMatch::Host(_), _) if matches!(nat, Some(PoolAddress::Host(..))) => {
+                ()
+            }
+            _ => self.fault("binat-to requires a specified source and redirect address"),
+        }
+        let is_many = nat.is_some_and(|address| usual_choice(address) == PoolChoice::RoundRobin);
+        if many.is_some() || is_many && !matches!(nat, Some(PoolAddress::Table(_))) {
+            self.fault("dynamic interfaces must be used with :0 in a binat-to rule");
+        }
+        let is_empty = |host: &HostAddress| matches!(host, HostAddress::Network(_, 0));
+        if source.host().is_none_or(is_empty) {
+            self.fault("source and redirect address must have a matching network mask in binat-to rules");
+        }
+        if matches!(nat, Some(PoolAddress::Table(_))) {
+            self.fault("tables cannot be used as the redirect address of a binat-to rule");
+        }
+        if rule.direction.is_some() {
+            self.fault("binat-to cannot be specified with a direction: it is for both");
+        }
     }
 }
 
-/// The rule for packets that come the other way, if the source is `source`. The rule is for the way out from then on.
-pub(crate) fn way_back(rule: &mut Rule, source: &Host) -> Option<Rule> {
-    let nat = rule.nat.clone()?;
-    let mut back = rule.clone();
-    rule.direction = Some(Direction::Out);
-    back.direction = Some(Direction::In);
-    back.nat = None;
-    back.source = rule.destination.clone();
-    let address = match nat.address {
-        PoolAddress::Host(host, _) => AddressMatch::Host(host),
-        PoolAddress::Table(name) => AddressMatch::Table(name),
-        PoolAddress::Interface(_) => return None,
-    };
-    back.destination = Endpoint { address, port: rule.source.port, ..Endpoint::default() };
-    let is_network = usual_choice(source) != PoolChoice::Single;
-    back.redirect = Some(Pool {
-        address: PoolAddress::Host(source.host()?.clone(), None),
-        choice: if is_network { PoolChoice::Bitmask } else { PoolChoice::Single },
-        is_sticky: false,
-        has_static_port: false,
-        ports: None,
-    });
-    Some(back)
+/// What routes are called in what is told of pools.
+const ROUTING: &str = "routing";
+
+fn other(family: Family) -> Family {
+    if family == Family::Inet { Family::Inet6 } else { Family::Inet }
 }
 
-/// Networks answer each other address by address, and ports stay.
-fn settle_binat(pool: &mut Pool, text: &PoolText) {
-    (pool.has_static_port, pool.ports) = (true, None);
-    let is_network = matches!(pool.address, PoolAddress::Host(HostAddress::Network(..), _));
-    if text.choice.is_none() && is_network && pool.choice == PoolChoice::RoundRobin {
-        pool.choice = PoolChoice::Bitmask;
+fn is_dynamic_without_peer(host: &Host) -> bool {
+    match host.host() {
+        Some(HostAddress::Dynamic { part, without_aliases, .. }) => {
+            *part != InterfacePart::Peer || *without_aliases
+        }
+        _ => false,
+    }
+}
+
+/// The name of an interface whose addresses may be many.
+fn many_addresses(host: &Host) -> Option<&str> {
+    match host.host() {
+        Some(HostAddress::Dynamic { interface, without_aliases, .. }) => {
+            let is_one = *without_aliases && interface.0.ends_with(|last: char| last.is_ascii_digit());
+            (!is_one).then_some(interface.0.as_str())
+        }
+        _ => None,
     }
 }
 
 /// How an address is chosen if nothing is said: in turn, unless there is but one.
-fn usual_choice(host: &Host) -> PoolChoice {
-    let is_single = match &host.address {
-        AddressMatch::Host(HostAddress::Network(address, length)) => bits(*address) == *length,
-        AddressMatch::Host(HostAddress::Dynamic { interface, without_aliases, .. }) => {
-            *without_aliases && interface.0.ends_with(|c: char| c.is_ascii_digit())
+fn usual_choice(address: &PoolAddress) -> PoolChoice {
+    let PoolAddress::Host(address, _) = address else { return PoolChoice::RoundRobin };
+    match address {
+        HostAddress::Network(ip, length) if bits(*ip) == *length => PoolChoice::Single,
+        HostAddress::Dynamic { .. } => {
+            match many_addresses(&Host::new(AddressMatch::Host(address.clone()))) {
+                Some(_) => PoolChoice::RoundRobin,
+                None => PoolChoice::Single,
+            }
         }
-        _ => false,
+        _ => PoolChoice::Usual,
+    }
+}
+
+fn diverted(divert: &Divert) -> String {
+    match divert {
+        Divert::Reply => "divert-reply".into(),
+        Divert::Packet(port) => format!("divert-packet port {port}"),
+        Divert::To(hosts, port) => {
+            let address = match hosts.first().and_then(Host::host) {
+                Some(HostAddress::Network(address, _)) => print::ip(*address),
+                _ => String::new(),
+            };
+            format!("divert-to {address} port {port}")
+        }
+    }
+}
+
+/// What stands behind `af-to`.
+fn family_text(family: Family, nat: &Pool, redirect: Option<&Pool>) -> String {
+    let names = Names::default();
+    let (style, family_word) = (Style::new(&names), if family == Family::Inet { "inet" } else { "inet6" });
+    let from = print::pool(nat, Purpose::Nat, Some(family), &style);
+    let to = redirect.map_or(String::new(), |redirect| {
+        format!(" to {}", print::pool(redirect, Purpose::Redirect(None), Some(family), &style))
+    });
+    format!("{family_word} from {from}{to}")
+}
+
+/// The rule for packets that come the other way, if the source is `source` and the pool was written as `text`.
+pub(crate) fn way_back(rule: &Rule, source: &Host, text: Option<&PoolText>) -> Option<Rule> {
+    let nat = rule.nat.as_ref()?;
+    let PoolAddress::Host(host, _) = &nat.address else { return None };
+    let mut back = rule.clone();
+    back.direction = Some(Direction::In);
+    back.nat = None;
+    back.source = Endpoint { os: rule.source.os.clone(), ..rule.destination.clone() };
+    let address = AddressMatch::Host(host.clone());
+    back.destination = Endpoint { address, port: rule.source.port, ..Endpoint::default() };
+    let address = PoolAddress::Host(source.host()?.clone(), None);
+    let choice = match text.and_then(|text| text.choice).unwrap_or_else(|| usual_choice(&address)) {
+        PoolChoice::Usual => PoolChoice::Paired,
+        other => other,
     };
-    if is_single { PoolChoice::Single } else { PoolChoice::RoundRobin }
+    back.redirect =
+        Some(Pool { address, choice, is_sticky: nat.is_sticky, has_static_port: false, ports: None });
+    Some(back)
 }

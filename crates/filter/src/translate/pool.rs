@@ -80,12 +80,12 @@ impl Choice {
         let first = *self.networks.first()?;
         let place = match pool.choice {
             PoolChoice::Single => 0,
-            PoolChoice::Bitmask => {
+            PoolChoice::Bitmask | PoolChoice::Paired => {
                 let mask = first.count.wrapping_sub(1);
                 return Some(address(first.first | number(wish.old) & mask, family));
             }
             PoolChoice::Random => wish.random % self.count,
-            PoolChoice::RoundRobin => self.step(rotation),
+            PoolChoice::RoundRobin | PoolChoice::Usual => self.step(rotation),
             PoolChoice::SourceHash(key) => u128::from(rotation.hash(wish.addresses[0], key)) % self.count,
             PoolChoice::LeastStates => self.least(family, rotation, wish.states),
         };

@@ -1,5 +1,5 @@
 //! Addresses, ports and the two ends of a rule.
-use super::{Style, bare, quoted};
+use super::{Style, bare, quoted, table_name};
 use crate::facts::Family;
 use crate::rule::{AddressMatch, Comparison, Endpoint, HostAddress, InterfacePart};
 use artery_wire::IpProtocol;
@@ -41,15 +41,15 @@ fn address(address: &AddressMatch, family: Option<Family>, style: &Style) -> Str
 
 /// The name of a table, behind which there is how many addresses it has; nothing is loaded here, so it has none.
 pub(super) fn table(name: &str, style: &Style) -> String {
-    format!("<{}{}>", bare(name), if style.is_debugging { ":0" } else { "" })
+    format!("<{}{}>", table_name(name), if style.is_debugging { ":0" } else { "" })
 }
 
-/// An address as rules and pools have it: where the family is not known, there is no telling what a length means.
+/// An address as rules and pools have it: where the family is not known, a length is one of IPv6.
 pub(super) fn in_rule(address: &HostAddress, family: Option<Family>, style: &Style) -> String {
     let HostAddress::Dynamic { length, .. } = address else { return host(address) };
     let text = host(&without_length(address));
     let text = if style.is_debugging { text.replace(')', ":*)") } else { text };
-    match length.filter(|length| family.is_some_and(|family| *length < longest(family))) {
+    match length.filter(|length| *length < longest(family.unwrap_or(Family::Inet6))) {
         Some(length) => format!("{text}/{length}"),
         None => text,
     }

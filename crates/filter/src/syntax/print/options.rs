@@ -20,7 +20,11 @@ pub fn option(option: &SetOption) -> Option<String> {
         }
         SetOption::Optimization(optimization) => format!("optimization {}", word(*optimization)),
         SetOption::LogInterface(None) => "loginterface none".into(),
-        SetOption::LogInterface(Some(name)) => format!("loginterface {}", bare(&name.0)),
+        SetOption::LogInterface(Some(name)) => {
+            // `all` is reserved, and stands for itself here.
+            let name = if name.0 == "all" { name.0.clone() } else { bare(&name.0) };
+            format!("loginterface {name}")
+        }
         SetOption::Reassemble(is_on, takes_df) => {
             let (on, df) = (if *is_on { "yes" } else { "no" }, if *takes_df { "no-df" } else { "" });
             format!("reassemble {on} {df}")

@@ -20,7 +20,8 @@ pub(crate) fn pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style:
     let mut text = address(&pool.address, family, style);
     text += &ports(pool, purpose);
     text += &match &pool.choice {
-        PoolChoice::Single => String::new(),
+        PoolChoice::Paired if style.is_for_reading => " bitmask".into(),
+        PoolChoice::Single | PoolChoice::Usual | PoolChoice::Paired => String::new(),
         PoolChoice::Bitmask => " bitmask".into(),
         PoolChoice::Random => " random".into(),
         PoolChoice::RoundRobin => " round-robin".into(),

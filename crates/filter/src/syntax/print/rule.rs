@@ -1,7 +1,7 @@
 //! A rule's line: its parts in the order that they are always printed in, whatever order they were written in.
 use super::address::{comparison, ends};
 use super::pool::{Purpose, pool};
-use super::{Style, bare, quoted, state};
+use super::{Style, bare, bare_words, quoted, state};
 use crate::facts::{Direction, Family};
 use crate::rule::{Action, AnchorCall, Answer, Comparison, Keep, Log, On, RouteKind, Rule};
 use crate::syntax::numbers::{flag_letters, icmp_code_name, icmp_type_name};
@@ -171,10 +171,10 @@ fn marks(rule: &Rule) -> String {
     }
     text += if rule.is_once { " once" } else { "" };
     if !rule.tag.is_empty() {
-        text += &format!(" tag {}", bare(&rule.tag));
+        text += &format!(" tag {}", bare_words(&rule.tag));
     }
     if let Some((is_negated, tag)) = &rule.tagged {
-        text += &format!("{} tagged {}", if *is_negated { " !" } else { "" }, bare(tag));
+        text += &format!("{} tagged {}", if *is_negated { " !" } else { "" }, bare_words(tag));
     }
     let table = rule.routing_table;
     text + &table.map_or(String::new(), |table| format!(" rtable {table}"))
@@ -189,7 +189,7 @@ fn ways(rule: &Rule, style: &Style) -> String {
     if let Some(nat) = &rule.nat {
         text += &format!(" nat-to {}", pool(nat, Purpose::Nat, rule.family, style));
     }
-    if let Some(redirect) = &rule.redirect {
+    if let Some(redirect) = rule.redirect.as_ref().filter(|_| rule.nat.is_none() || style.is_for_reading) {
         let purpose = Purpose::Redirect(rule.destination.port);
         text += &format!(" rdr-to {}", pool(redirect, purpose, rule.family, style));
     }

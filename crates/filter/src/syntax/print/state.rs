@@ -25,7 +25,7 @@ pub(super) fn options(options: &StateOptions) -> String {
             Flush::Rule => " flush",
             Flush::Global => " flush global",
         };
-        format!("overload <{}>{flush}", super::bare(table))
+        format!("overload <{}>{flush}", super::table_name(table))
     }));
     let bound = options.binding == Some(Binding::Bound);
     let words = [(bound, "if-bound"), (options.is_sloppy, "sloppy"), (options.is_pflow, "pflow")];
@@ -53,18 +53,18 @@ pub(super) fn scrub(scrub: &Scrub) -> String {
     if said.is_empty() { String::new() } else { format!(" scrub ({})", said.join(" ")) }
 }
 
-/// `set ( … )`.
+/// `set (…)`.
 pub(super) fn set(set: &Set) -> String {
     let mut said: Vec<String> = Vec::new();
     said.extend(set.priority.map(|(all, urgent)| match all == urgent {
-        true => format!(" prio {all}"),
-        false => format!(" prio({all}, {urgent})"),
+        true => format!("prio {all}"),
+        false => format!("prio({all}, {urgent})"),
     }));
     said.extend(set.queue.as_ref().map(|(all, urgent)| match urgent.is_empty() {
-        true => format!(" queue {}", super::bare(all)),
-        false => format!(" queue({}, {})", super::bare(all), super::bare(urgent)),
+        true => format!("queue {}", super::bare(all)),
+        false => format!("queue({}, {})", super::bare(all), super::bare(urgent)),
     }));
-    said.extend(set.tos.map(|tos| format!(" tos 0x{tos:02x}")));
-    said.extend(set.delay.map(|delay| format!(" delay {delay}")));
-    if said.is_empty() { String::new() } else { format!(" set ({} )", said.join(",")) }
+    said.extend(set.tos.map(|tos| format!("tos 0x{tos:02x}")));
+    said.extend(set.delay.map(|delay| format!("delay {delay}")));
+    if said.is_empty() { String::new() } else { format!(" set ({})", said.join(", ")) }
 }
