@@ -112,7 +112,7 @@ struct Output {
     /// Print what is read; twice: with the numbers of rules
     #[arg(short = 'v', action = ArgAction::Count)]
     verbose: u8,
-    /// Print as for finding mistakes of the filter itself
+    /// Print rules as for finding mistakes of the filter itself: with how they could be skipped
     #[arg(short = 'g')]
     debug: bool,
     /// Print errors and warnings only
@@ -192,13 +192,13 @@ fn act(
 ) -> anyhow::Result<u8> {
     let anchor = options.anchor.as_deref().unwrap_or_default();
     let scope = Scope { anchor, interface: options.interface.as_deref() };
-    let (is_quiet, verbosity) = (options.output.quiet, options.output.verbose);
+    let is_quiet = options.output.quiet;
     let mut status = 0;
     if options.disable {
         status = filters.enable(false, is_quiet)?;
     }
     if let Some(what) = &options.show {
-        filters.show(what, scope, verbosity)?;
+        filters.show(what, scope, &options.output.more())?;
     }
     if let Some(file) = &options.store {
         filters.store_states(file)?;
@@ -270,6 +270,11 @@ impl Output {
     fn flags(&self, is_dummy: bool) -> String {
         let letter = |is: bool, letter: &str| if is { letter.to_string() } else { String::new() };
         "v".repeat(self.verbose.into()) + &letter(self.quiet, "q") + &letter(is_dummy, "n")
+    }
+
+    /// How much is to be shown, as words for a filter.
+    fn more(&self) -> String {
+        " v".repeat(self.verbose.into()) + if self.debug { live::DEBUGGING } else { "" }
     }
 
     fn print(&self, text: &str) -> anyhow::Result<()> {

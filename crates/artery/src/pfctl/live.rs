@@ -44,6 +44,9 @@ pub(super) struct Filters {
     pub(super) names: Vec<String>,
 }
 
+/// The word that asks for how rules could be skipped; only of rules.
+pub(super) const DEBUGGING: &str = " -g";
+
 /// What commands are limited to.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
@@ -96,7 +99,7 @@ impl Filters {
 
     /// Loads rules that were read, with those of anchors: a filter takes all or none of them.
     pub(super) fn load(&mut self, anchor: &str, rules: &RulesFile, style: &Style<'_>) -> anyhow::Result<()> {
-        let plain = Style { is_debugging: false, has_port_names: false, ..*style };
+        let plain = Style::for_reading(style.names);
         let anchors = rules.anchors.iter().map(|loaded| (loaded.path.as_str(), &loaded.parsed));
         let all = [(anchor, &rules.main)].into_iter().chain(anchors);
         let parts: Vec<String> =
@@ -130,37 +133,39 @@ impl Filters {
         Ok(())
     }
 
-    /// Shows what `-s` names.
-    pub(super) fn show(&mut self, what: &str, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
+    /// Shows what `-s` names. `more` is how much of it, as words.
+    pub(super) fn show(&mut self, what: &str, scope: Scope<'_>, more: &str) -> anyhow::Result<()> {
         let what = named(what, &SHOWS)?;
         refuse_missing("-s", what)?;
         if !matches!(what, "states" | "Interfaces") {
             scope.refuse_interface(&format!("-s {what}"))?;
         }
         match what {
-            "all" => self.show_all(scope, verbosity),
-            one => self.show_one(one, scope, verbosity),
+            "all" => self.show_all(scope, more),
+            one => self.show_one(one, scope, more),
         }
     }
 
     /// Shows everything, each behind a heading.
-    fn show_all(&mut self, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
+    fn show_all(&mut self, scope: Scope<'_>, more: &str) -> anyhow::Result<()> {
         for one in SHOWS.iter().filter(|one| missing(one).is_none() && **one != "all") {
             print(&format!("{}:\n", one.to_uppercase()))?;
-            self.show_one(one, scope, verbosity)?;
+            self.show_one(one, scope, more)?;
             print("\n")?;
         }
         Ok(())
     }
 
-    fn show_one(&mut self, what: &str, scope: Scope<'_>, verbosity: u8) -> anyhow::Result<()> {
-        let (anchor, more) = (scope.anchor, " v".repeat(verbosity.into()));
+    fn show_one(&mut self, what: &str, scope: Scope<'_>, more: &str) -> anyhow::Result<()> {
+        let (anchor, all) = (scope.anchor, more);
+        let more = all.trim_end_matches(DEBUGGING);
         match what {
             "states" => self.parts("states", &format!("{}{more}", scope.interface_word()), print),
             "Sources" => self.print_workers("sources"),
             "Interfaces" => self.print(&format!("interfaces {}{more}", scope.interface.unwrap_or_default())),
             "info" | "rules" | "labels" => {
                 self.workers("count")?;
+                let more = if what == "rules" { all } else { more };
                 self.print(&format!("{what} {anchor}{more}"))
             }
             one => self.print(&format!("{} {anchor}{more}", one.to_lowercase())),

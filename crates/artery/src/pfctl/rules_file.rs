@@ -3,6 +3,7 @@ use super::PfctlOptions;
 use crate::load::system_message;
 use crate::voice::complain;
 use anyhow::{Context as _, anyhow};
+use artery_filter::options::SetOption;
 use artery_filter::rule::{Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
 use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, read, read_anchors};
@@ -42,7 +43,9 @@ pub(super) fn load(
         faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
         let echoed: String = main.echoed.iter().map(|line| format!("{line}\n")).collect();
         options.output.print(&echoed)?;
-        complain("pfctl: Syntax error in config file: pf rules not loaded\n");
+        if !options.parse_only {
+            complain("pfctl: Syntax error in config file: pf rules not loaded\n");
+        }
         return Ok(None);
     }
     options.output.print(&main.text(&options.output.style(environment)))?;
@@ -62,10 +65,12 @@ pub(super) fn load(
     Ok(Some(RulesFile { main, anchors }))
 }
 
-/// What a filter is given of rules. Files of tables are read here, where their names mean something.
+/// What a filter is given of rules. Files of tables are read here, where their names mean something; and to what states
+/// are bound each rule says by itself.
 pub(super) fn for_filter(parsed: &Parsed, style: &Style<'_>) -> String {
-    let others = parsed.echoed.iter().filter(|line| !line.starts_with("table <"));
-    let mut given: String = others.map(|line| format!("{line}\n")).collect();
+    let options = parsed.ruleset.options.iter().map(|line| &line.option);
+    let options = options.filter(|option| !matches!(option, SetOption::StatePolicy(_)));
+    let mut given: String = options.filter_map(text::option).map(|line| format!("{line}\n")).collect();
     for table in &parsed.ruleset.tables {
         let has_list = table.has_list || !table.files.is_empty();
         given += &text::table(&TableDefinition { files: Vec::new(), has_list, ..table.clone() });

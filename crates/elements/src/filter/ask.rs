@@ -5,7 +5,7 @@ use super::worker::WorkerFilter;
 use artery_engine::{Context, HandlerError};
 use artery_filter::anchors::{Called, calls};
 use artery_filter::engine::Counted;
-use artery_filter::evaluate::{Counters, RuleId, RuleTotals};
+use artery_filter::evaluate::{Counters, RuleId, RuleTotals, skip_steps};
 use artery_filter::facts::Interface;
 use artery_filter::options::{Limit, Timeout};
 use artery_filter::rule::{Action, Rule};
@@ -16,12 +16,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The word that asks for how rules could be skipped.
+const DEBUGGING: &str = "-g";
+
 /// What the handlers of a filter are for.
 pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong; other anchors with theirs \
      follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
+     `interfaces`, each with `v` for more, `rules` with `-g` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -30,11 +33,12 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
     let (verb, rest) =
         words.split_first().ok_or_else(|| refused("what of the filter? say 'info' or 'rules'"))?;
     let verbosity = rest.iter().filter(|word| **word == "v").count() as u8;
-    let path = rest.iter().find(|word| **word != "v").copied().unwrap_or_default();
+    let is_debugging = rest.contains(&DEBUGGING);
+    let path = rest.iter().find(|word| **word != "v" && **word != DEBUGGING).copied().unwrap_or_default();
     let mut control = shared.control();
     match *verb {
         "info" => info(shared, &control, now, verbosity > 0),
-        "rules" => rules(&control, &shared.counters(), path, verbosity),
+        "rules" => rules(&control, &shared.counters(), path, (verbosity, is_debugging)),
         "labels" => Ok(labels(&control, &shared.counters())),
         "anchors" => Ok(control.anchors.list(path, verbosity > 0)),
         "tables" => Ok(control.tables.list(path, verbosity, &seconds)),
@@ -85,7 +89,7 @@ fn rules(
     control: &Control,
     counters: &[Arc<Counters>],
     path: &str,
-    verbosity: u8,
+    (verbosity, is_debugging): (u8, bool),
 ) -> Result<String, HandlerError> {
     let ruleset = control.anchors.get(path);
     let Some(ruleset) = ruleset else {
@@ -95,30 +99,56 @@ fn rules(
             Err(refused(format!("there is no anchor '{path}'")))
         };
     };
-    let style = Style { is_debugging: verbosity > 1, ..Style::new(&control.names) };
-    if verbosity == 0 {
+    let style = Style { is_debugging: verbosity > 1 || is_debugging, ..Style::new(&control.names) };
+    if verbosity == 0 && !is_debugging {
         return Ok(print::rules(ruleset, &style));
     }
     let mut text = String::new();
-    counted_rules(control, counters, path, &style, &mut text);
+    let below = Below { is_counted: verbosity > 0, is_debugging };
+    counted_rules(control, counters, path, (&style, below), &mut text);
     Ok(text)
+}
+
+/// What is shown below each rule.
+#[derive(Clone, Copy)]
+struct Below {
+    is_counted: bool,
+    /// How rules could be skipped, and by which queue packets go.
+    is_debugging: bool,
+}
+
+impl Below {
+    fn text(self, steps: &str, queue: Option<&(String, String)>, totals: RuleTotals) -> String {
+        let mut text = String::new();
+        if self.is_debugging {
+            let (name, urgent) = queue.map_or(("", ""), |(name, urgent)| (name.as_str(), urgent.as_str()));
+            text += &format!("{steps}  [ queue: qname={name} qid=0 pqname={urgent} pqid=0 ]\n");
+        }
+        match (self.is_counted, self.is_debugging) {
+            (false, _) => text,
+            (true, true) => text + &totals.first_line(),
+            (true, false) => text + &totals.text((0, std::process::id())),
+        }
+    }
 }
 
 fn counted_rules(
     control: &Control,
     counters: &[Arc<Counters>],
     path: &str,
-    style: &Style<'_>,
+    (style, below): (&Style<'_>, Below),
     text: &mut String,
 ) {
     let Some(ruleset) = control.anchors.get(path) else { return };
+    let steps = if below.is_debugging { skip_steps(&ruleset.rules) } else { Vec::new() };
     for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
         let inline = is_inline(rule);
         *text += &print::rule(rule, number, style);
         *text += if inline { " {\n" } else { "\n" };
-        *text += &totals(control, counters, path, number).text((0, std::process::id()));
+        let steps = steps.get(number).map_or("", String::as_str);
+        *text += &below.text(steps, rule.set.queue.as_ref(), totals(control, counters, path, number));
         if let (true, Some(Called::One(inner))) = (inline, called) {
-            counted_rules(control, counters, &inner, style, text);
+            counted_rules(control, counters, &inner, (style, below), text);
             *text += "}\n";
         }
     }

@@ -337,7 +337,7 @@ impl Control {
         let halves = [0_u8, 1].map(|half| {
             let mut hasher = DefaultHasher::new();
             half.hash(&mut hasher);
-            let style = syntax::print::Style::new(&self.names);
+            let style = syntax::print::Style::for_reading(&self.names);
             for (path, ruleset) in self.anchors.iter() {
                 (path, syntax::print::rules(ruleset, &style)).hash(&mut hasher);
             }

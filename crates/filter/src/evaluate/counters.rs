@@ -132,11 +132,16 @@ impl Counters {
 impl RuleTotals {
     /// The lines that `pfctl -v -s rules` shows below a rule.
     pub fn text(&self, (user, process): (u32, u32)) -> String {
+        self.first_line()
+            + &format!("  [ Inserted: uid {user} pid {process} State Creations: {:<6}]\n", self.created)
+    }
+
+    /// The first of them, which is all that `-g` shows.
+    pub fn first_line(&self) -> String {
         let (packets, bytes) = (self.packets[0] + self.packets[1], self.bytes[0] + self.bytes[1]);
         format!(
-            "  [ Evaluations: {:<8}  Packets: {packets:<8}  Bytes: {bytes:<10}  States: {:<6}]\n\
-             \u{20} [ Inserted: uid {user} pid {process} State Creations: {:<6}]\n",
-            self.evaluations, self.states, self.created,
+            "  [ Evaluations: {:<8}  Packets: {packets:<8}  Bytes: {bytes:<10}  States: {:<6}]\n",
+            self.evaluations, self.states,
         )
     }
 

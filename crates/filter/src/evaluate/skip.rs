@@ -8,7 +8,7 @@ use std::fmt::Write;
 type Alike = (&'static str, fn(&Rule, &Rule) -> bool);
 
 const ALIKE: [Alike; 9] = [
-    ("i", |a, b| is_at_interface(a) == is_at_interface(b)),
+    ("i", |a, b| interface(a) == interface(b)),
     ("d", |a, b| a.direction == b.direction),
     ("r", |a, b| domain(a) == domain(b)),
     ("f", |a, b| a.family == b.family),
@@ -22,18 +22,21 @@ const ALIKE: [Alike; 9] = [
     ("dp", |a, b| a.destination.port == b.destination.port),
 ];
 
-fn is_at_interface(rule: &Rule) -> Option<(bool, Option<&str>)> {
+/// The interface, and whether it is negated, which for a domain is said in the same place.
+fn interface(rule: &Rule) -> (bool, Option<&str>) {
     match &rule.on {
-        Some(On::Interface(is_negated, name)) => Some((*is_negated, Some(&name.0))),
-        Some(On::Any) => Some((false, None)),
-        _ => None,
+        Some(On::Interface(is_negated, name)) => (*is_negated, Some(&name.0)),
+        Some(On::Any) => (false, Some("any")),
+        Some(On::Domain(is_negated, _)) => (*is_negated, None),
+        None => (false, None),
     }
 }
 
-fn domain(rule: &Rule) -> Option<(bool, u32)> {
+fn domain(rule: &Rule) -> (bool, Option<u32>) {
+    let (is_negated, _) = interface(rule);
     match rule.on {
-        Some(On::Domain(is_negated, domain)) => Some((is_negated, domain)),
-        _ => None,
+        Some(On::Domain(_, domain)) => (is_negated, Some(domain)),
+        _ => (is_negated, None),
     }
 }
 
