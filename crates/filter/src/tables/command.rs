@@ -127,7 +127,7 @@ impl Teller<'_> {
                 } else {
                     tables.kill(anchor, name)?;
                 }
-                self.tell("1 tables deleted");
+                self.tell("1 table deleted");
             }
             Command::Expire(age) => {
                 let feedback = tables.expire(anchor, name, *age, now, is_dummy)?;
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(run("replace 1.1.1.1", 1), "no changes.\n0");
         assert_eq!(run("zero", 0), "1 table/stats cleared.\n0");
         assert_eq!(run("flush", 0), "1 addresses deleted.\n0");
-        assert_eq!(run("kill", 0), "1 tables deleted.\n0");
+        assert_eq!(run("kill", 0), "1 table deleted.\n0");
         assert_eq!(run("flush", 0), "pfctl: Table does not exist.\n1");
     }
 
