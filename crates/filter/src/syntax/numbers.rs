@@ -96,10 +96,9 @@ const CODES: [(&str, u8, u8); 30] = [
 ];
 
 /// Codes of ICMPv6.
-const CODES6: [(&str, u8, u8); 12] = [
+const CODES6: [(&str, u8, u8); 11] = [
     ("admin-unr", 1, 1),
     ("noroute-unr", 1, 0),
-    ("notnbr-unr", 1, 2),
     ("beyond-unr", 1, 2),
     ("addr-unr", 1, 3),
     ("port-unr", 1, 4),
