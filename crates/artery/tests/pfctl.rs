@@ -41,6 +41,13 @@ fn numbers_names_and_macros_are_as_asked() {
 }
 
 #[test]
+fn braces_close_as_deep_as_they_open_with_numbers_as_well() {
+    let (_, out, err) = pfctl(&["-nvvf", "-"], "anchor \"a\" {\nanchor \"b\" {\nblock from <t>\n}\n}\n");
+    let printed = "@0 anchor \"a\" all {\n@0 anchor \"b\" all {\n@0 block drop from <t:0> to any\n  }\n}\n";
+    assert_eq!((out.as_str(), err.as_str()), (printed, ""));
+}
+
+#[test]
 fn mistakes_are_told_with_their_lines_and_nothing_is_loaded() {
     let (status, out, err) =
         pfctl(&["-nvf", "-"], "a = \"1\"\npass\npass on\n\nblock proto tcp from ::1 to 1.2.3.4\n");

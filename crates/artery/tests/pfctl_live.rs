@@ -320,3 +320,34 @@ fn rules_mean_by_etc_what_the_filter_was_told() {
     assert!(missing.err.contains("pf.conf:3: cannot load anchor a from \"/etc/inner.conf\""), "{missing:?}");
     holds();
 }
+
+#[test]
+fn rules_are_shown_with_how_they_could_be_skipped() {
+    let folder = Folder::new();
+    let rules = "table <t> { 10.0.0.1 10.0.0.2 }
+block in on em0 proto tcp from <t> to any
+block in on em0 proto udp all
+anchor \"named\" {
+\tpass
+}
+anchor out {
+\ttable <inner> { 10.0.0.3 }
+\tpass from <inner> no state
+\tpass out from 10.0.0.1 nat-to 192.0.2.0/24
+}
+";
+    let router = empty(&folder, "pass", "1");
+    let file = folder.file("loaded.conf", rules);
+    done(&router, &["-f", &file]);
+    let shown = done(&router, &["-gvvsr"]).out;
+    let nothing = "  [ Evaluations: 0         Packets: 0         Bytes: 0           States: 0     ]\n";
+    let queue = "  [ queue: qname= qid=0 pqname= pqid=0 ]\n";
+    let first = "@0 block drop in on em0 proto tcp from <t:2> to any\n  [ Skip steps: i=2 d=2 r=end f=end da=end sp=end dp=end ]\n";
+    assert!(shown.starts_with(&format!("{first}{queue}{nothing}@1 block")), "{shown}");
+    assert!(shown.contains("@0 pass from <inner:1> to any no state\n"), "{shown}");
+    assert!(shown.contains(" nat-to 192.0.2.0/24\n"), "{shown}");
+    let dumped = done(&router, &["-s", "rules"]).out;
+    let named = "anchor \"named\" all\nanchor out all {\n  pass from <inner> to any no state\n";
+    assert!(dumped.contains(named), "{dumped}");
+    assert_eq!(done(&router, &["-a", "named", "-s", "rules"]).out, "pass all flags S/SA\n");
+}

@@ -91,21 +91,17 @@ fn rules(
     path: &str,
     (verbosity, is_debugging): (u8, bool),
 ) -> Result<String, HandlerError> {
-    let ruleset = control.anchors.get(path);
-    let Some(ruleset) = ruleset else {
+    if control.anchors.get(path).is_none() {
         return if path.is_empty() {
             Ok(String::new())
         } else {
             Err(refused(format!("there is no anchor '{path}'")))
         };
-    };
-    let style = Style { is_debugging: verbosity > 1 || is_debugging, ..Style::new(&control.names) };
-    if verbosity == 0 && !is_debugging {
-        return Ok(print::rules(ruleset, &style));
     }
+    let style = Style { is_debugging: verbosity > 1 || is_debugging, ..Style::new(&control.names) };
     let mut text = String::new();
     let below = Below { is_counted: verbosity > 0, is_debugging };
-    counted_rules(control, counters, path, (&style, below), &mut text);
+    shown_rules(control, counters, (path, 0), (&style, below), &mut text);
     Ok(text)
 }
 
@@ -118,7 +114,7 @@ struct Below {
 }
 
 impl Below {
-    fn text(self, steps: &str, queue: Option<&(String, String)>, totals: RuleTotals) -> String {
+    fn text(self, steps: &str, queue: Option<&(String, String)>, totals: impl Fn() -> RuleTotals) -> String {
         let mut text = String::new();
         if self.is_debugging {
             let (name, urgent) = queue.map_or(("", ""), |(name, urgent)| (name.as_str(), urgent.as_str()));
@@ -126,36 +122,42 @@ impl Below {
         }
         match (self.is_counted, self.is_debugging) {
             (false, _) => text,
-            (true, true) => text + &totals.first_line(),
-            (true, false) => text + &totals.text((0, std::process::id())),
+            (true, true) => text + &totals().first_line(),
+            (true, false) => text + &totals().text((0, std::process::id())),
         }
     }
 }
 
-fn counted_rules(
+/// The rules of an anchor so deep in others. Those of anchors without a name stand within; the others are asked for by name.
+fn shown_rules(
     control: &Control,
     counters: &[Arc<Counters>],
-    path: &str,
+    (path, depth): (&str, usize),
     (style, below): (&Style<'_>, Below),
     text: &mut String,
 ) {
     let Some(ruleset) = control.anchors.get(path) else { return };
+    let length = |name: &str| control.tables.length(path, name);
+    let style = &Style { table_length: Some(&length), ..*style };
     let steps = if below.is_debugging { skip_steps(&ruleset.rules) } else { Vec::new() };
     for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
         let inline = is_inline(rule);
+        let indent = if below.is_counted { String::new() } else { "  ".repeat(depth) };
+        *text += &indent;
         *text += &print::rule(rule, number, style);
         *text += if inline { " {\n" } else { "\n" };
         let steps = steps.get(number).map_or("", String::as_str);
-        *text += &below.text(steps, rule.set.queue.as_ref(), totals(control, counters, path, number));
+        let totals = || totals(control, counters, path, number);
+        *text += &below.text(steps, rule.set.queue.as_ref(), totals);
         if let (true, Some(Called::One(inner))) = (inline, called) {
-            counted_rules(control, counters, &inner, (style, below), text);
-            *text += "}\n";
+            shown_rules(control, counters, (&inner, depth + 1), (style, below), text);
+            *text += &format!("{indent}}}\n");
         }
     }
 }
 
 fn is_inline(rule: &Rule) -> bool {
-    matches!(&rule.action, Action::Anchor(call) if call.inline.is_some())
+    matches!(&rule.action, Action::Anchor(call) if call.inline.is_some() && call.name.is_none())
 }
 
 /// What all workers count for a rule.

@@ -22,6 +22,8 @@ pub struct Style<'a> {
     pub is_debugging: bool,
     /// Whether ports have their names: `-P`.
     pub has_port_names: bool,
+    /// How many addresses a table has, if there is one; without this they are tables that nothing was put into.
+    pub table_length: Option<&'a dyn Fn(&str) -> Option<usize>>,
     /// Whether all is said that makes the rules what they are, for filters that read them; pfctl leaves some of it out.
     pub is_for_reading: bool,
 }
@@ -29,7 +31,7 @@ pub struct Style<'a> {
 impl<'a> Style<'a> {
     /// The usual style.
     pub fn new(names: &'a Names) -> Style<'a> {
-        Style { names, is_debugging: false, has_port_names: false, is_for_reading: false }
+        Style { names, is_debugging: false, has_port_names: false, table_length: None, is_for_reading: false }
     }
 
     /// The style that loses nothing.

@@ -92,6 +92,11 @@ pub enum Feedback {
 pub(super) type Feedbacks = Vec<(TableEntry, Feedback)>;
 
 impl Tables {
+    /// How many addresses the table has that a rule of an anchor means: the anchor's own, or that of the main rule set.
+    pub fn length(&self, anchor: &str, name: &str) -> Option<usize> {
+        self.record(anchor, name).or_else(|_| self.record("", name)).ok().map(Record::len)
+    }
+
     pub(super) fn record(&self, anchor: &str, name: &str) -> Result<&Record, CannotChange> {
         let record = self.records.get(&(anchor.to_string(), name.to_string()));
         record.filter(|record| record.is_active).ok_or(CannotChange::NoTable)

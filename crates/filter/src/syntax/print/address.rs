@@ -39,9 +39,14 @@ fn address(address: &AddressMatch, family: Option<Family>, style: &Style) -> Str
     }
 }
 
-/// The name of a table, behind which there is how many addresses it has; nothing is loaded here, so it has none.
+/// The name of a table, behind which there is how many addresses it has.
 pub(super) fn table(name: &str, style: &Style) -> String {
-    format!("<{}{}>", table_name(name), if style.is_debugging { ":0" } else { "" })
+    let length = match style.table_length {
+        _ if !style.is_debugging => String::new(),
+        None => ":0".to_string(),
+        Some(length) => length(name).map_or(":*".to_string(), |length| format!(":{length}")),
+    };
+    format!("<{}{length}>", table_name(name))
 }
 
 /// An address as rules and pools have it: where the family is not known, a length is one of IPv6.
