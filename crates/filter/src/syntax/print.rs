@@ -13,6 +13,9 @@ use super::environment::Names;
 use super::lexer::is_plain_word;
 use crate::rule::{Action, Rule, Ruleset, TableAddress, TableDefinition};
 
+/// How many addresses the table of a name has, if there is one.
+pub type TableLength<'a> = dyn Fn(&str) -> Option<usize> + 'a;
+
 /// How much is printed.
 #[derive(Clone, Copy)]
 pub struct Style<'a> {
@@ -23,7 +26,7 @@ pub struct Style<'a> {
     /// Whether ports have their names: `-P`.
     pub has_port_names: bool,
     /// How many addresses a table has, if there is one; without this they are tables that nothing was put into.
-    pub table_length: Option<&'a dyn Fn(&str) -> Option<usize>>,
+    pub table_length: Option<&'a TableLength<'a>>,
     /// Whether all is said that makes the rules what they are, for filters that read them; pfctl leaves some of it out.
     pub is_for_reading: bool,
 }

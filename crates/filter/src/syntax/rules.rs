@@ -19,6 +19,9 @@ const LONGEST_ANCHOR: usize = 1023;
 /// The errors that are sent where none is named: the port can't be reached.
 const PORT_UNREACHABLE: ((u8, u8), (u8, u8)) = ((3, 3), (1, 4));
 
+/// How packets are logged, and whether evaluation ends.
+type LogAndQuick = (Option<Log>, bool);
+
 /// What stands between the action of a rule and its options.
 struct Head {
     direction: Option<Direction>,
@@ -143,7 +146,7 @@ impl Parser<'_> {
         if self.defaults.block_returns { Answer::Return } else { Answer::Drop }
     }
 
-    fn head(&mut self, log_and_quick: fn(&mut Self) -> Step<(Option<Log>, bool)>) -> Step<Head> {
+    fn head(&mut self, log_and_quick: fn(&mut Self) -> Step<LogAndQuick>) -> Step<Head> {
         let direction = match self.eat("in") {
             true => Some(Direction::In),
             false => self.eat("out").then_some(Direction::Out),
@@ -157,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// Reads `log` and `quick`, in either order.
-    fn log_and_quick(&mut self) -> Step<(Option<Log>, bool)> {
+    fn log_and_quick(&mut self) -> Step<LogAndQuick> {
         let is_quick = self.eat("quick");
         let log = if self.eat("log") { Some(self.log()?) } else { None };
         let is_quick = is_quick || self.eat("quick");

@@ -223,9 +223,7 @@ impl Parser<'_> {
                     "invalid use of interface ({name}) as the source address of a binat-to rule"
                 ));
             }
-            (AddressMatch::Any | AddressMatch::Host(_), _) if matches!(nat, Some(PoolAddress::Host(..))) => {
-                ()
-            }
+            (AddressMatch::Any | AddressMatch::Host(_), _) if matches!(nat, Some(PoolAddress::Host(..))) => {}
             _ => self.fault("binat-to requires a specified source and redirect address"),
         }
         let is_many = nat.is_some_and(|address| usual_choice(address) == PoolChoice::RoundRobin);
