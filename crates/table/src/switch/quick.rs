@@ -70,7 +70,7 @@ impl Ways {
             let is = |known: EtherType| ether_type == known.0;
             let is_odd = is(EtherType::VLAN) | is(EtherType::QINQ) | is_group(destination);
             let is_ip = is(EtherType::IPV4) | is(EtherType::IPV6);
-            *way = u16::from(is_odd) * ODD | u16::from(!is_ip) * NOT_IP;
+            *way = (u16::from(is_odd) * ODD) | (u16::from(!is_ip) * NOT_IP);
         }
     }
 
