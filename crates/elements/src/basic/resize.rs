@@ -6,7 +6,7 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "adds bytes at both ends of packets, or removes some",
     manual: "
-Makes each packet HEAD bytes longer in front and TAIL bytes longer at the end. What bytes come there is not said.
+Makes each packet HEAD bytes longer in front and TAIL bytes longer at the end; the new bytes are zero.
 Negative numbers remove bytes, as far as there are any. A packet for which no frame is long enough is dropped.",
     example: "Idle -> Resize(-14, 4) -> Discard;",
     args: &[
@@ -34,12 +34,12 @@ impl Resize {
     fn apply(&self, packet: &mut Packet) -> bool {
         let amount = self.head.unsigned_abs() as usize;
         let done = match self.head {
-            0.. => packet.prepend(amount).is_ok(),
+            0.. => packet.prepend(amount).map(|room| room.fill(0)).is_ok(),
             _ => packet.strip(amount.min(packet.len())).is_ok(),
         };
         let amount = self.tail.unsigned_abs() as usize;
         done && match self.tail {
-            0.. => packet.append(amount).is_ok(),
+            0.. => packet.append(amount).map(|room| room.fill(0)).is_ok(),
             _ => packet.trim(amount.min(packet.len())).is_ok(),
         }
     }
@@ -70,11 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_added_at_both_ends() {
+    fn bytes_of_zero_are_added_at_both_ends() {
         let mut bench = Bench::new(&CLASS, "2, 3");
         bench.push(0, b"abc");
-        let packet = bench.take(0).unwrap();
-        assert_eq!((packet.len(), &packet.data()[2..5]), (8, &b"abc"[..]));
+        bench.expect(0, b"\0\0abc\0\0\0");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Ends {
     /// A packet's table and flow, and for those that know only one end, the flow that it replies to; none if it has no
     /// such ends.
     pub(super) fn of(self, packet: &Packet) -> Option<(usize, FlowId, Option<FlowId>)> {
-        let ip = packet.network().filter(|ip| ip.len() >= 20)?;
+        let ip = packet.network().filter(|ip| ip.len() >= 20 && ip[0] >> 4 == 4)?;
         let (src, dst) = (address(ip, 12), address(ip, 16));
         let of_addresses = |src, dst| FlowId { src, sport: 0, dst, dport: 0 };
         let table = match self {

@@ -76,6 +76,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_ipv4_belongs_to_no_flow() {
+        let mut bench = bench("pattern 1.0.0.5 - 0 1");
+        push(&mut bench, vec![0x60; 48]);
+        bench.expect_nothing_more();
+        bench.expect_dropped(artery_engine::DropReason::NoMatch, 1);
+    }
+
+    #[test]
     fn patterns_can_not_change_other_ends() {
         let mut bench = bench("pattern 1.0.0.5 5 - - 0 1");
         push(&mut bench, ip4().src("10.0.0.1").dst("2.0.0.2").udp(1, 1).bytes());

@@ -35,7 +35,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("ICMPIPEncap", &["10.0.0.1, 10.0.0.2, echo"]),
     ("ICMPPingEncap", &["10.0.0.1, 10.0.0.2"]),
     ("IPAddrPairRewriter", &["pattern 1.0.0.1 2.0.0.2 0 1, keep 0 1"]),
-    ("IPAddrRewriter", &["pattern 1.0.0.0/24 - 0 1, keep 0 1"]),
+    ("IPAddrRewriter", &["pattern 1.0.0.1-1.0.0.250# - 0 1, keep 0 1"]),
     (
         "IPClassifier",
         &[
@@ -47,7 +47,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("IPFilter", &["allow tcp, 2 udp port 53, drop all"]),
     ("IPFragmenter", &["60"]),
     ("IPGWOptions", &["10.0.0.1"]),
-    ("IPRewriter", &["pattern 1.0.0.1 1024-65535 - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 80 0 1"]),
+    ("IPRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 80 0 1"]),
     (
         "IPRouter",
         &[
@@ -78,7 +78,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("StoreIPAddress", &["16"]),
     ("StrideSched", &["1, 2"]),
     ("Strip", &["14"]),
-    ("TCPRewriter", &["pattern 1.0.0.1 1024-65535 - - 0 1, pass 1"]),
+    ("TCPRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, pass 1"]),
     ("Truncate", &["60"]),
     ("UDPIPEncap", &["10.0.0.1, 1234, 10.0.0.2, 53"]),
     ("UDPRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, keep 0 1"]),
