@@ -19,6 +19,7 @@ use crate::element::{Element, StartError};
 use crate::graph::{Graph, Input, Node, Output, Plan, Source};
 use crate::handler::HandlerError;
 use crate::names::Names;
+use crate::plan::Circumstances;
 use crate::reason::{DropReason, Drops};
 use crate::resources::Resources;
 use crate::sink::Sink;
@@ -246,6 +247,12 @@ impl Bench {
         let control = Arc::new(Control::new(1, said.clone(), printed.clone()).expect("a file for the bell"));
         control.set_replacing(setup.replacing);
         let clock = Clock::simulated(Time::new(1_000_000_000, 0));
+        plan.set_circumstances(Circumstances {
+            resources: setup.resources.clone(),
+            names: setup.names.clone(),
+            domain: Some(domain.clone()),
+            ..Circumstances::default()
+        });
         let mut graph = Graph::new(Arc::new(plan), control, 0, nodes, slots, pool, clock);
         graph.burst = setup.burst;
         graph.monitors = setup.resources.get();

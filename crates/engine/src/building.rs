@@ -32,13 +32,15 @@ impl Shared {
 
     /// Makes all elements, joins them, and starts them in the order of their phases.
     pub(crate) fn build(&self, crew: &mut Crew, plan: Plan) -> Built<Arc<Plan>> {
-        let (mut plan, warnings) = self.make_elements(crew, plan)?;
+        let ((mut plan, names), warnings) = self.make_elements(crew, plan)?;
         plan.set_circumstances(Circumstances {
             classes: self.classes,
             simulated: self.settings.simulated.is_some(),
             replaceable: self.settings.replaceable,
             handlers: self.settings.handlers,
             resources: self.resources.clone(),
+            names,
+            domain: Some(self.domain.clone()),
         });
         let plan = Arc::new(plan);
         self.control.clear_driver();
@@ -52,8 +54,9 @@ impl Shared {
         Ok((plan, warnings))
     }
 
-    /// Makes all elements, and decides where they run as soon as all that have a say are made.
-    pub(crate) fn make_elements(&self, crew: &mut Crew, plan: Plan) -> Built<Plan> {
+    /// Makes all elements, and decides where they run as soon as all that have a say are made. Gives the names that they
+    /// have declared, too.
+    pub(crate) fn make_elements(&self, crew: &mut Crew, plan: Plan) -> Built<(Plan, Names)> {
         let workers = plan.workers();
         let mut making = Making::new(plan, self.settings.names.clone());
         for &phase in Phase::ALL {
@@ -69,13 +72,13 @@ impl Shared {
                 making.warnings.extend(contradictions.into_iter().map(Problem::placing));
             }
         }
-        let Making { plan, mut problems, mut warnings, .. } = making;
+        let Making { plan, names, mut problems, mut warnings, .. } = making;
         // An element that could not be made may not have come so far as to ask.
         if problems.is_empty() {
             let told = if self.settings.replaceable { &mut warnings } else { &mut problems };
             told.extend(self.unused_devices());
         }
-        if problems.is_empty() { Ok((plan, sorted(warnings))) } else { Err(sorted(problems)) }
+        if problems.is_empty() { Ok(((plan, names), sorted(warnings))) } else { Err(sorted(problems)) }
     }
 
     /// Devices that were given another name in vain. A later configuration may be what they are for, so that they are

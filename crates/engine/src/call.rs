@@ -4,7 +4,7 @@ use crate::graph::{Counts, Graph};
 use crate::handler::{Handler, HandlerError};
 use crate::plan::{Home, Plan};
 use crate::scheduler::MAX_TICKETS;
-use crate::standard::{HOTCONFIG, TRACE, is_standard};
+use crate::standard::{CONFIG, HOTCONFIG, TRACE, is_standard};
 use crate::trace::Tracer;
 use artery_rcu::Turn;
 use std::borrow::Cow;
@@ -350,7 +350,7 @@ impl Graph {
         Some(match name {
             "name" => self.plan.name(node).to_string(),
             "class" => self.plan.class(node).name.to_string(),
-            "config" => self.plan.config(node).to_string(),
+            CONFIG => self.config(node).to_string(),
             "ports" => self.plan.read_ports(node),
             "handlers" => {
                 let public =
@@ -374,6 +374,9 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
         let full = || format!("{}.{name}", self.plan.name(node));
+        if name == CONFIG && self.plan.class(node).live {
+            return self.reconfigure(node, value, turn);
+        }
         match self.plan.served(node, name, value) {
             Some((handler, text)) => {
                 let write = handler.write.ok_or_else(|| HandlerError::NotWritable(full()))?;

@@ -40,6 +40,9 @@ pub struct Class {
     /// Whether its packets must be as they go over a wire: what senders left undone is finished before it sees them
     /// (see [`Packet::unfinished`](crate::Packet::unfinished)), and long packets come as their segments.
     pub finished: bool,
+    /// Whether the arguments of an instance can change while it runs, by writing its handler `config`: one that is made
+    /// of the new arguments takes its place. Right for classes that keep nothing between packets but counts.
+    pub live: bool,
     /// Which signals its instances give.
     pub signals: Signals,
     /// Makes an element of its arguments.
@@ -65,6 +68,7 @@ impl Class {
         per_worker: false,
         boundary: false,
         finished: false,
+        live: false,
         signals: Signals::None,
         build: |_| unreachable!("every class says how it is built"),
     };

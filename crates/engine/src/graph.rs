@@ -17,6 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::trace::Tracer;
 use artery_packet::{BATCH, Batch, Pool};
 use artery_rcu::Turn;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -111,6 +112,8 @@ pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     /// Elements of other workers are absent here, as is the one that is running.
     pub(crate) slots: Vec<Option<Box<dyn Element>>>,
+    /// Configuration strings of elements that were reconfigured.
+    pub(crate) reconfigured: HashMap<usize, String>,
     stack: Vec<Hop>,
     /// What comes from other workers; first this graph's own, then what it inherited.
     pub(crate) incoming: Vec<Receiver>,
@@ -158,6 +161,7 @@ impl Graph {
             burst: plan.burst(),
             profile: control.profile(),
             is_draining: false,
+            reconfigured: HashMap::new(),
             incoming: Vec::new(),
             own_incoming: 0,
             has_inherited: false,

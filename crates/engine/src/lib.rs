@@ -24,6 +24,7 @@ pub mod names;
 pub mod patience;
 mod plan;
 pub mod reason;
+mod reconfigure;
 pub mod resources;
 pub mod router;
 mod scheduler;

@@ -6,9 +6,11 @@
 //! before any of this is settled, and stay on the first worker, with what is connected to them.
 use crate::class::{Class, Classes, Phase};
 use crate::handler::RouterHandler;
+use crate::names::Names;
 use crate::resources::Resources;
 use crate::scheduler::DEFAULT_TICKETS;
 use artery_lang::{Edge, Ir, Mode, Processing};
+use artery_rcu::Domain;
 use std::sync::{Arc, OnceLock};
 
 /// Where an element runs.
@@ -20,6 +22,7 @@ pub enum Home {
     Every,
 }
 
+#[derive(Clone)]
 struct Node {
     name: String,
     class: &'static Class,
@@ -36,6 +39,7 @@ struct Node {
 }
 
 /// A checked configuration and where its elements run.
+#[derive(Clone)]
 pub struct Plan {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
@@ -50,7 +54,7 @@ pub struct Plan {
 }
 
 /// How a configuration is run, as far as its handlers tell.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Circumstances {
     pub(crate) classes: Classes,
     pub(crate) simulated: bool,
@@ -58,6 +62,9 @@ pub(crate) struct Circumstances {
     /// Handlers of the router beside those that every router has, and what they tell of.
     pub(crate) handlers: &'static [RouterHandler],
     pub(crate) resources: Arc<Resources>,
+    /// What elements that are made later need as the first ones did; no domain where none can be made.
+    pub(crate) names: Names,
+    pub(crate) domain: Option<Arc<Domain>>,
 }
 
 impl Plan {
@@ -137,6 +144,10 @@ impl Plan {
     /// Says how the configuration is run.
     pub(crate) fn set_circumstances(&mut self, circumstances: Circumstances) {
         self.circumstances = circumstances;
+    }
+    /// What elements need that are made while the router runs.
+    pub(crate) fn circumstances(&self) -> &Circumstances {
+        &self.circumstances
     }
     pub(crate) fn is_simulated(&self) -> bool {
         self.circumstances.simulated

@@ -170,7 +170,8 @@ impl Router {
     ) -> Result<(Plan, Vec<Problem>), Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
         let shared = Shared::new(classes, settings)?;
-        shared.make_elements(&mut shared.crew("builder", None)?, plan)
+        let ((plan, _), warnings) = shared.make_elements(&mut shared.crew("builder", None)?, plan)?;
+        Ok((plan, warnings))
     }
 
     /// Says before the start that handler calls can come from outside at any time; see [`Handle::keep_open`].

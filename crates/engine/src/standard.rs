@@ -5,14 +5,14 @@ use crate::trace::Tracer;
 
 /// Handlers that every element has, as `handlers` lists them.
 const ELEMENT: &[(&str, &str)] =
-    &[("drops", "r"), ("handlers", "r."), ("ports", "r."), ("config", "r."), ("class", "r."), ("name", "r.")];
+    &[("drops", "r"), ("handlers", "r."), ("ports", "r."), (CONFIG, "r."), ("class", "r."), ("name", "r.")];
 /// Handlers of elements that can have a task.
 const TASK: &[(&str, &str)] = &[("home_thread", "r"), ("tickets", "rw"), ("scheduled", "r")];
 /// Handlers of the router.
 const GLOBAL: &[(&str, &str)] = &[
     ("version", "r"),
     ("driver", "r"),
-    ("config", "r"),
+    (CONFIG, "r"),
     ("flatconfig", "r"),
     ("requirements", "r"),
     ("handlers", "r"),
@@ -23,6 +23,8 @@ const GLOBAL: &[(&str, &str)] = &[
     ("timewarp", "r"),
     (TRACE, "rw"),
 ];
+/// An element's arguments; the router's configuration.
+pub(crate) const CONFIG: &str = "config";
 /// The handler that follows packets.
 pub(crate) const TRACE: &str = "trace";
 /// The handler that puts another configuration in the place of this one, where that is allowed.
@@ -47,10 +49,15 @@ impl Plan {
 
     /// Names and flags of an element's handlers, the class's last one first, as Click lists them.
     pub fn handlers_of(&self, node: usize) -> impl Iterator<Item = (&str, String)> + '_ {
-        let class = self.class(node).handlers.iter().rev().map(|h| (h.name, h.flags()));
+        let flags = move |name: &str, flags: String| match name {
+            CONFIG if self.class(node).live => flags.replacen('r', "rw", 1),
+            _ => flags,
+        };
+        let class = self.class(node).handlers.iter().rev().map(move |h| (h.name, flags(h.name, h.flags())));
         let own = self.own_handlers(node).iter().rev();
         let own = own.map(|(name, flags)| (name.as_str(), (*flags).to_string()));
-        let standard = TASK.iter().chain(ELEMENT).map(|(name, flags)| (*name, (*flags).to_string()));
+        let standard = TASK.iter().chain(ELEMENT);
+        let standard = standard.map(move |(name, given)| (*name, flags(name, (*given).to_string())));
         let overridden = move |name: &str| {
             self.class(node).handler(name).is_some() || self.own_handlers(node).iter().any(|(n, _)| n == name)
         };
@@ -66,7 +73,7 @@ impl Plan {
             "timewarp" => if self.is_simulated() { "simulation" } else { "1" }.to_string(),
             "list" => format!("{}\n{}", self.len(), lines((0..self.len()).map(|n| self.name(n)).collect())),
             "classes" => lines(self.class_names()),
-            "config" => self.source().to_string(),
+            CONFIG => self.source().to_string(),
             "flatconfig" => self.flat().to_string(),
             "requirements" => lines(self.requirements().iter().map(String::as_str).collect()),
             "packages" => String::new(),

@@ -13,6 +13,7 @@ pass from input 1 to output 1, in the same places. A range is `OFFSET/LENGTH`. B
     ports: "2/2",
     flow: "#/#",
     args: &[Arg::rest("RANGES", "ranges", "which bytes, as in 12/4")],
+    live: true,
     build: |args| Ok(Box::new(Clipboard::new(args)?)),
     finished: true,
     ..Class::DEFAULT

@@ -22,6 +22,7 @@ time. While INPUT is negative, or not connected, every packet is discarded.",
         Handler::read("config", "INPUT", &READ),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         let input: i32 = args.read::<Option<i32>>("OUTPUT")?.map_or_else(|| args.read("INPUT"), Ok)?;
         if usize::try_from(input).is_ok_and(|input| input >= args.inputs()) {

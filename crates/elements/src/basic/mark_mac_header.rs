@@ -12,6 +12,7 @@ Marks the link header OFFSET bytes into each packet. With LENGTH, the network he
         Arg::optional("LENGTH", "bytes", "0", "its length, if the network header is to be marked"),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         let (offset, length): (u32, u32) = (args.read("OFFSET")?, args.read("LENGTH")?);
         Ok(Box::new(MarkMacHeader { offset: offset as usize, length: length as usize }))

@@ -14,6 +14,7 @@ long enough is dropped.",
         Arg::keyword("ZERO", "bool", "true", "accepted and without effect: padding is zero"),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         args.read::<bool>("ZERO")?;
         Ok(Box::new(Pad { length: args.read::<u32>("LENGTH")? as usize }))

@@ -14,6 +14,7 @@ pub static CLASS: Class = Class {
     handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut Paint, _, _| Ok(p.color.to_string())))
         .and_write(&Write(|p: &mut Paint, text, _| value(text).map(|color| p.color = color)))],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(Paint { color: args.read("COLOR")?, at: args.read("ANNO")? })),
     ..Class::DEFAULT
 };

@@ -28,6 +28,7 @@ pass unchanged.",
     handlers: &[Handler::read("active", "whether to print", &Read(|p: &mut Print, _, _| Ok(p.active.to_string())))
         .and_write(&Write(|p: &mut Print, text, _| value(text).map(|active| p.active = active)))],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(Print::new(args)?)),
     ..Class::DEFAULT
 };
@@ -206,6 +207,20 @@ mod tests {
         bench.write("active", "true").unwrap();
         bench.push(0, b"a");
         assert_eq!(bench.said(), "   1 | 61\n");
+    }
+
+    #[test]
+    fn arguments_can_change_while_it_runs() {
+        let mut bench = Bench::new(&CLASS, "x, 1");
+        assert_eq!(bench.read("config", "").unwrap(), "x, 1");
+        assert!(bench.read("handlers", "").unwrap().contains("config\trw.\n"));
+        bench.write("config", " y, CONTENTS ASCII").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "y, CONTENTS ASCII");
+        let refused = bench.write("config", "z, CONTENTS octal").unwrap_err().to_string();
+        assert!(refused.contains("bad contents value 'OCTAL'"), "{refused}");
+        bench.push(0, b"a");
+        assert_eq!(bench.said(), "y:    1 |  a\n");
+        assert_eq!(bench.read("config", "").unwrap(), "y, CONTENTS ASCII");
     }
 
     #[test]

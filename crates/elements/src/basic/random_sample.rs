@@ -4,6 +4,7 @@ use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
     Read, Write, names::Names,
 };
+use std::any::Any;
 
 pub static CLASS: Class = Class {
     name: "RandomSample",
@@ -32,6 +33,7 @@ Lets every packet pass with probability P, also given as SAMPLE, or as its compl
         Handler::read("config", "the arguments as they are now", &Read(Sample::config)),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(Sample::new(args)?)),
     ..Class::DEFAULT
 };
@@ -116,6 +118,12 @@ impl Element for Sample {
         }
         cx.send_all(0, batch);
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_ref::<Sample>() {
+            self.drops = old.drops;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +153,16 @@ mod tests {
         bench.write("drop_prob", "0").unwrap();
         (0..100).for_each(|_| bench.push(0, b"x"));
         assert_eq!(bench.take_all(0).len(), 100);
+    }
+
+    #[test]
+    fn drops_are_kept_when_the_arguments_change() {
+        let mut bench = Bench::new(&CLASS, "0");
+        bench.push(0, b"x");
+        bench.take_all(1);
+        bench.write("config", "SAMPLE 0.25, ACTIVE false").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "SAMPLE 0.25, ACTIVE false");
+        assert_eq!(bench.read("drops", "").unwrap(), "1");
     }
 
     #[test]

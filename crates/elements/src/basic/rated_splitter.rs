@@ -23,6 +23,7 @@ After a pause as many may pass at once as came in BURST_DURATION at the rate, or
         Arg::keyword("BURST_SIZE", "packets", "", "how many packets may be made up for, instead"),
     ],
     handlers: HANDLERS,
+    live: true,
     build: |args| Ok(Box::new(RatedSplitter::new(args, false)?)),
     ..Class::DEFAULT
 };

@@ -20,6 +20,7 @@ Negative numbers remove bytes, as far as there are any. A packet for which no fr
             .and_write(&Write(|r: &mut Resize, text, _| value(text).map(|tail| r.tail = tail))),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(Resize { head: args.read("HEAD")?, tail: args.read("TAIL")? })),
     finished: true,
     ..Class::DEFAULT

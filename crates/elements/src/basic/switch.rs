@@ -19,6 +19,7 @@ packet.",
         Handler::read("config", "OUTPUT", &READ),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         let output: i32 = args.read("OUTPUT")?;
         if usize::try_from(output).is_ok_and(|output| output >= args.outputs()) {

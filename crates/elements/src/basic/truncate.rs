@@ -17,6 +17,7 @@ number to the EXTRA_LENGTH annotation, from which tools know how long the packet
         .and_write(&Write(|t: &mut Truncate, text, _| value(text).map(|length| t.length = length)))],
     per_worker: true,
     finished: true,
+    live: true,
     build: |args| Ok(Box::new(Truncate { length: args.read("LENGTH")?, note: args.read("EXTRA_LENGTH")? })),
     ..Class::DEFAULT
 };

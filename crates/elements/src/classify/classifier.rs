@@ -30,6 +30,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
         &Read(|c: &mut Classifier, _, _| Ok(c.program.listing().to_string())),
     )],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(Classifier::new(args)?)),
     ..Class::DEFAULT
 };

@@ -56,6 +56,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
         },
     ),
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(IpClassifier::new(args)?)),
     ..Class::DEFAULT
 };

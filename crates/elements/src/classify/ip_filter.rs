@@ -22,6 +22,7 @@ Expects IPv4 packets, data starting at the IP header or the header marked by an 
         &Read(|f: &mut IpFilter, _, _| Ok(f.program.listing().to_string())),
     )],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(IpFilter::new(args)?)),
     ..Class::DEFAULT
 };

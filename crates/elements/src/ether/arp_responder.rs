@@ -51,6 +51,7 @@ Replies keep the VLAN annotation and the port of the request.",
         Handler::write("remove", "`IP/MASK`: removes a network", &Write(|r: &mut ArpResponder, text, _| r.remove(text))),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(ArpResponder::new(args)?)),
     ..Class::DEFAULT
 };

@@ -32,17 +32,21 @@ Puts a 14-byte Ethernet header with the given addresses and type in front of eac
                 Ok(())
             }),
         ),
-        Handler::read("ethertype", "type of what the frame carries", &Read(|e: &mut EtherEncap, _, _| Ok(e.ether_type.to_string())))
-            .and_write(&Write(|e: &mut EtherEncap, text, _| {
-                e.ether_type = value(text)?;
-                e.build();
-                Ok(())
-            })),
+        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE),
+        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(EtherEncap::new(args)?)),
     ..Class::DEFAULT
 };
+
+static READ_TYPE: Read<EtherEncap> = Read(|e, _, _| Ok(e.ether_type.to_string()));
+static WRITE_TYPE: Write<EtherEncap> = Write(|e, text, _| {
+    e.ether_type = value(text)?;
+    e.build();
+    Ok(())
+});
 
 struct EtherEncap {
     src: EtherAddr,

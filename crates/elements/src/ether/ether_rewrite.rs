@@ -22,6 +22,7 @@ The frame starts at the link header that an earlier element marked, if it is sti
             .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|dst| e.dst = dst))),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(EtherRewrite { src: args.read("SRC")?, dst: args.read("DST")? })),
     ..Class::DEFAULT
 };

@@ -41,6 +41,7 @@ without tag; -1 means that all get one.",
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_native(text))),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         let (ether_type, src, dst) = (args.read("ETHERTYPE")?, args.read("SRC")?, args.read("DST")?);
         Ok(Box::new(EtherVlanEncap { ether_type, src, dst, tag: Tag::with_native(args)? }))

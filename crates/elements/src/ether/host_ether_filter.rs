@@ -30,6 +30,7 @@ leave by output 0.",
     )
     .and_write(&Write(|f: &mut HostEtherFilter, text, _| value(text).map(|ether| f.ether = ether)))],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(HostEtherFilter::new(args)?)),
     ..Class::DEFAULT
 };

@@ -26,6 +26,7 @@ Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_pcp(text))),
     ],
     per_worker: true,
+    live: true,
     build: |args| {
         let tag = Tag::new(args)?;
         if tag.from_annotation {

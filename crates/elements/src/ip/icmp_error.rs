@@ -60,6 +60,7 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
             })),
     ],
     per_worker: true,
+    live: true,
     build: |args| Ok(Box::new(IcmpError::new(args)?)),
     ..Class::DEFAULT
 };

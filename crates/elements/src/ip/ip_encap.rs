@@ -44,6 +44,7 @@ would make longer than 65535 bytes is dropped.",
     ],
     per_worker: true,
     finished: true,
+    live: true,
     build: |args| Ok(Box::new(IpEncap::new(args)?)),
     ..Class::DEFAULT
 };

@@ -22,6 +22,7 @@ pub static CLASS: Class = Class {
         Ok(())
     }))],
     per_worker: true,
+    live: true,
     build: |args| {
         let annotation = args.read::<Annotation<4>>("ANNO")?.offset;
         Ok(Box::new(SetIpAddress { address: args.read("IPADDR")?, annotation }))

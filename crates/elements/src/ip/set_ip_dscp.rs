@@ -20,6 +20,7 @@ without a whole IP header are dropped.",
             Ok(())
         }))],
     per_worker: true,
+    live: true,
     build: |args| {
         let tos = shifted(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
         Ok(Box::new(SetIpDscp { tos }))

@@ -47,6 +47,7 @@ computed unless `CHECKSUM` is false. A packet that the headers would make longer
     ],
     per_worker: true,
     finished: true,
+    live: true,
     build: |args| Ok(Box::new(UdpIpEncap::new(args)?)),
     ..Class::DEFAULT
 };
