@@ -12,10 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod mrt;
+mod packed;
 
 use artery_table::load::{self, Problem, Routes, TextError};
 use flate2::bufread::MultiGzDecoder;
 pub use mrt::MrtError;
+pub use packed::open_packed;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

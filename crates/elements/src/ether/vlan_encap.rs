@@ -1,4 +1,5 @@
 use super::vlan_tag::Tag;
+use crate::value::value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 
 pub static CLASS: Class = Class {
@@ -26,6 +27,8 @@ is the VLAN annotation. Frames of VLAN NATIVE_VLAN stay as they are; -1 means th
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_pcp(text))),
         Handler::read("native_vlan", "NATIVE_VLAN", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.native())))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_native(text))),
+        Handler::read("ethertype", "ETHERTYPE", &Read(|e: &mut VlanEncap, _, _| Ok(format!("0x{:04x}", e.ether_type))))
+            .and_write(&Write(|e: &mut VlanEncap, text, _| value(text).map(|ether_type| e.ether_type = ether_type))),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(VlanEncap { tag: Tag::with_native(args)?, ether_type: args.read("ETHERTYPE")? })),
@@ -115,6 +118,10 @@ mod tests {
         bench.write("vlan_tci", "ANNO").unwrap();
         assert_eq!(bench.read("config", "").unwrap(), "ANNO, NATIVE_VLAN -1");
         assert!(bench.write("vlan_id", "4096").is_err());
+        bench.write("ethertype", "0x88a8").unwrap();
+        assert_eq!(bench.read("ethertype", "").unwrap(), "0x88a8");
+        bench.push(0, [0; 14]);
+        assert_eq!(bench.take(0).unwrap().data()[12..14], [0x88, 0xa8]);
     }
 
     #[test]

@@ -26,7 +26,8 @@ leave by output 1 or are dropped. Bytes that were on the wire and not in the fil
 annotation. When a damaged file has been sent up to the damage, that is reported with its place, and the run
 counts as failed: the program's exit status is 1.
 
-LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Compressed files are not read.",
+LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Files that gzip packed are read, too;
+places are those in the unpacked file.",
     example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
     ports: "0/1-2",
     processing: "a/ah",
@@ -43,6 +44,7 @@ LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Co
         Arg::keyword("END_AFTER", "time", "", "ends so long after the file's first packet"),
         Arg::keyword("INTERVAL", "time", "", "ends so long after the first packet sent"),
         Arg::keyword("END_CALL", "handler call", "", "handler to write at the end"),
+        Arg::keyword("FILEPOS", "bytes", "0", "where in the file to begin: the place of a record"),
         Arg::keyword("LOOP", "number", "1", "how often to play the file; -1 for ever"),
         Arg::keyword("MMAP", "bool", "false", "accepted and without effect"),
     ],
@@ -56,9 +58,10 @@ LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Co
             .button(),
         Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromDump, _, _| Ok(f.probability()))),
         Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap()))),
-        Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.path.clone()))),
+        Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.file_name()))),
         Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromDump, _, _| Ok(f.size()))),
-        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position()))),
+        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position())))
+            .and_write(&Write(|f: &mut FromDump, text, cx| f.set("filepos", text, cx))),
         Handler::read("packet_filepos", "place of the last packet sent in the file", &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string()))),
         Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set("extend_interval", text, cx))),
         Handler::write("reset_timing", "starts timing anew", &Write(|f: &mut FromDump, text, cx| f.set("reset_timing", text, cx))).button(),
@@ -92,6 +95,8 @@ struct FromDump {
     origin: (Time, Time),
     at_end: AtEnd,
     count: u64,
+    /// FILEPOS, or zero for the beginning.
+    start_position: u64,
     packet_position: u64,
     /// Whether the end of the file was reached.
     exhausted: bool,
@@ -142,6 +147,7 @@ impl FromDump {
             settled: false,
             origin: (Time::ZERO, Time::ZERO),
             count: 0,
+            start_position: args.read("FILEPOS")?,
             packet_position: 0,
             exhausted: false,
         })
@@ -152,11 +158,21 @@ impl FromDump {
         Ok(())
     }
 
-    fn open(&self) -> Result<Trace, DeviceError> {
-        match self.rounds {
+    fn file_name(&self) -> String {
+        if self.path == "-" { "<stdin>".into() } else { self.path.clone() }
+    }
+
+    /// Opens the file where the record at `position` begins, if that is not zero.
+    fn open_at(&self, position: u64) -> Result<Trace, String> {
+        let opened = match self.rounds {
             None => Trace::open(&self.path),
             Some(Limit(rounds)) => Trace::open_looping(&self.path, rounds),
+        };
+        let mut trace = opened.map_err(|error| error.to_string())?;
+        if position > 0 {
+            trace.go_to(position).map_err(|why| format!("{}: {why}", self.path))?;
         }
+        Ok(trace)
     }
 
     fn check_link(&mut self, trace: &Trace) -> Result<(), StartError> {
@@ -332,6 +348,15 @@ impl FromDump {
                 self.active = true;
                 self.wake(cx);
             }
+            "filepos" => {
+                let position =
+                    value(text).map_err(|_| HandlerError::refused("argument must be file offset"))?;
+                if self.path == "-" {
+                    return Err(HandlerError::refused("standard input has no places to go to"));
+                }
+                self.trace = Some(self.open_at(position).map_err(HandlerError::refused)?);
+                self.exhausted = false;
+            }
             "reset_timing" => self.settled = false,
             _ => return Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
         }
@@ -430,7 +455,7 @@ impl Element for FromDump {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let is_in_use = self.path == "-" && cx.is_replacing();
         if !is_in_use {
-            let trace = self.open().map_err(|error| StartError::new(error.to_string()))?;
+            let trace = self.open_at(self.start_position).map_err(StartError::new)?;
             self.check_link(&trace)?;
             self.trace = Some(trace);
         }

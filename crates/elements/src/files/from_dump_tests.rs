@@ -186,3 +186,30 @@ fn bad_configurations_are_refused() {
     assert_eq!(refuses("x, STOP true, END_CALL y.z"), "END_CALL and STOP are mutually exclusive");
     assert!(refuses("x, SAMPLE y").starts_with("SAMPLE: parse error"));
 }
+
+#[test]
+fn the_place_in_the_file_can_be_given_and_changed() {
+    let file = File::new(&[0, 5, 9]);
+    let second = 24 + 16 + 60;
+    let mut bench = file.bench(&format!(", FILEPOS {second}"));
+    bench.run();
+    assert_eq!(numbers(&mut bench), [1, 2]);
+    bench.write("filepos", &(second + 16 + 60).to_string()).unwrap();
+    bench.write("active", "true").unwrap();
+    bench.run();
+    assert_eq!(numbers(&mut bench), [2]);
+    let between = bench.write("filepos", "30").unwrap_err().to_string();
+    assert!(between.ends_with("no record begins at file position 30; one begins at 100"), "{between}");
+    let beyond = bench.write("filepos", "999").unwrap_err().to_string();
+    assert!(beyond.ends_with("file position 999 is beyond the end of the file"), "{beyond}");
+    assert!(bench.write("filepos", "end").unwrap_err().to_string().ends_with("argument must be file offset"));
+}
+
+#[test]
+fn a_file_that_gzip_packed_is_unpacked() {
+    let file = File::new(&[0, 5, 9]);
+    super::super::trace::pack(&file.path());
+    let mut bench = file.bench("");
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0, 1, 2]);
+}

@@ -195,3 +195,14 @@ fn no_line_panics() {
         }
     }
 }
+
+#[test]
+fn a_file_that_gzip_packed_is_unpacked() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    std::fs::write(path, "!IPSummaryDump 1.3\n!data src\n1.2.3.4\n").unwrap();
+    super::super::trace::pack(path);
+    let mut bench = Bench::setup(&CLASS, path).inputs(0).build().unwrap();
+    bench.run();
+    assert_eq!(bench.take_all(0).len(), 1);
+}

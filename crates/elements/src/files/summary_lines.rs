@@ -35,10 +35,10 @@ impl Lines {
         self.input = Some(match &self.source {
             Source::Text(text) => Box::new(Cursor::new(text.clone())),
             Source::File(path) if path == "-" => Box::new(BufReader::new(io::stdin())),
-            Source::File(path) => match File::open(path) {
+            Source::File(path) => match open_file(path) {
                 Err(error) if may_lack && error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(plain(path, &error)),
-                Ok(file) => Box::new(BufReader::new(file)),
+                Ok(file) => file,
             },
         });
         let is_empty = match self.peek() {
@@ -121,4 +121,11 @@ impl Lines {
         let file = std::fs::metadata(path).ok().filter(|file| file.is_file());
         file.map_or("-".into(), |file| file.len().to_string())
     }
+}
+/// Opens a file, packed by gzip or not.
+fn open_file(path: &str) -> io::Result<Box<dyn BufRead + Send>> {
+    Ok(match artery_feed::open_packed(path.as_ref())? {
+        Some(unpacked) => Box::new(BufReader::new(unpacked)),
+        None => Box::new(BufReader::new(File::open(path)?)),
+    })
 }

@@ -31,7 +31,7 @@ on, and the run counts as failed: the program's exit status is 1.",
         Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
         Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset)).button(),
         Handler::read("failed", "packets that could not be written", &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string()))),
-        Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.path.clone()))),
+        Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.file_name()))),
     ],
     // After the elements whose `encap` it asks for.
     phase: Phase::Last,
@@ -87,6 +87,10 @@ impl ToDump {
     fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         (self.count, self.failed) = (0, 0);
         Ok(())
+    }
+
+    fn file_name(&self) -> String {
+        if self.path == "-" { "<stdout>".into() } else { self.path.clone() }
     }
 
     /// Asks other elements for the link type.

@@ -34,13 +34,13 @@ struct Memory {
 impl Trace {
     /// Opens a file to play it once.
     pub(super) fn open(path: &str) -> Result<Trace, DeviceError> {
-        let reader = PcapReader::open(path)?;
+        let reader = open(path)?;
         Ok(Trace { link_type: reader.link_type(), input: Input::File(reader), position: FILE_HEADER })
     }
 
     /// Reads a file into memory to play it `rounds` times; without a number for ever.
     pub(super) fn open_looping(path: &str, rounds: Option<u64>) -> Result<Trace, DeviceError> {
-        let mut reader = PcapReader::open(path)?;
+        let mut reader = open(path)?;
         let mut memory = Memory { bytes: Vec::new(), records: Vec::new(), next: 0, rounds };
         while let Some((record, bytes)) = reader.next_record()? {
             let start = memory.bytes.len();
@@ -58,6 +58,20 @@ impl Trace {
     /// Where in the file the next record is, in bytes.
     pub(super) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Passes over the records before `position` in the file. An error says what is wrong with that place.
+    pub(super) fn go_to(&mut self, position: u64) -> Result<(), String> {
+        while self.position < position {
+            match self.peek().map_err(|error| error.to_string())? {
+                Some((record, false)) => self.skip(&record).map_err(|error| error.to_string())?,
+                _ => return Err(format!("file position {position} is beyond the end of the file")),
+            }
+        }
+        if self.position == position {
+            return Ok(());
+        }
+        Err(format!("no record begins at file position {position}; one begins at {}", self.position))
     }
 
     /// The next record, and whether it is the first of another round; `None` at the end.
@@ -107,6 +121,14 @@ impl Trace {
             packet.set_annotation(anno::EXTRA_LENGTH, beyond.to_ne_bytes());
         }
         Ok(Some(packet))
+    }
+}
+
+/// Opens a file, packed by gzip or not.
+fn open(path: &str) -> Result<PcapReader, DeviceError> {
+    match artery_feed::open_packed(path.as_ref()) {
+        Ok(Some(unpacked)) if path != "-" => PcapReader::new(path, Box::new(unpacked)),
+        _ => PcapReader::open(path),
     }
 }
 
@@ -214,4 +236,14 @@ impl Window {
             Bound::AfterStart(after) => Bound::AfterStart(after + by),
         });
     }
+}
+
+/// Packs a file by gzip, as it is from then on.
+#[cfg(test)]
+pub(super) fn pack(path: &str) {
+    let plain = std::fs::read(path).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &plain).unwrap();
+    encoder.finish().unwrap();
 }

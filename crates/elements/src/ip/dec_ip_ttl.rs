@@ -1,6 +1,7 @@
 use super::each::send_each;
 use super::ip_header;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Packet};
+use crate::value::value;
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Write};
 use artery_wire::Malformed;
 
 pub static CLASS: Class = Class {
@@ -15,14 +16,27 @@ time-to-live is 1 or less leaves by output 1, unchanged, or is dropped when ther
     example: "Idle -> CheckIPHeader -> dt :: DecIPTTL -> Discard;\ndt[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    args: &[Arg::keyword("MULTICAST", "bool", "true", "whether to decrement multicast packets too")],
+    args: &[
+        Arg::keyword("ACTIVE", "bool", "true", "whether to do anything: else all packets pass unchanged"),
+        Arg::keyword("MULTICAST", "bool", "true", "whether to decrement multicast packets too"),
+    ],
+    handlers: &[
+        Handler::read("drops", "expired packets", &Read(|d: &mut DecIpTtl, _, _| Ok(d.expired.to_string()))).sum(),
+        Handler::read("active", "ACTIVE", &Read(|d: &mut DecIpTtl, _, _| Ok(d.active.to_string())))
+            .and_write(&Write(|d: &mut DecIpTtl, text, _| value(text).map(|active| d.active = active))),
+    ],
     per_worker: true,
-    build: |args| Ok(Box::new(DecIpTtl { multicast: args.read("MULTICAST")? })),
+    build: |args| {
+        Ok(Box::new(DecIpTtl { active: args.read("ACTIVE")?, multicast: args.read("MULTICAST")?, expired: 0 }))
+    },
     ..Class::DEFAULT
 };
 
 struct DecIpTtl {
+    active: bool,
     multicast: bool,
+    /// Packets that had their last hop.
+    expired: u64,
 }
 
 /// What keeps a packet from going a hop further.
@@ -33,37 +47,43 @@ pub(crate) enum End {
     NoHeader(Malformed),
 }
 
-/// Sends packets on that `decrement` finds a hop left for. Expired ones leave by output 1.
+/// Sends packets on that `decrement` finds a hop left for. Expired ones leave by output 1, and are counted.
 #[inline]
 pub(crate) fn send_hops(
     batch: &mut Batch,
     cx: &mut Context<'_>,
+    expired: &mut u64,
     decrement: impl FnMut(&mut Packet) -> Result<(), End>,
 ) {
     send_each(batch, cx, decrement, |end, packet, cx| match end {
-        End::Expired => cx.send_or_discard(1, packet, DropReason::TtlExpired),
+        End::Expired => {
+            *expired += 1;
+            cx.send_or_discard(1, packet, DropReason::TtlExpired);
+        }
         End::NoHeader(why) => cx.discard(packet, ip_header::reason(why)),
     });
 }
 
-impl DecIpTtl {
-    #[inline]
-    fn decrement(&self, packet: &mut Packet) -> Result<(), End> {
-        let mut header = ip_header::ip_mut(packet).map_err(End::NoHeader)?;
-        if !self.multicast && header.dst().is_multicast() {
-            return Ok(());
-        }
-        if header.ttl() <= 1 {
-            return Err(End::Expired);
-        }
-        header.decrement_ttl();
-        Ok(())
+#[inline]
+fn decrement(packet: &mut Packet, multicast: bool) -> Result<(), End> {
+    let mut header = ip_header::ip_mut(packet).map_err(End::NoHeader)?;
+    if !multicast && header.dst().is_multicast() {
+        return Ok(());
     }
+    if header.ttl() <= 1 {
+        return Err(End::Expired);
+    }
+    header.decrement_ttl();
+    Ok(())
 }
 
 impl Element for DecIpTtl {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_hops(batch, cx, |packet| self.decrement(packet));
+        if !self.active {
+            return cx.send_all(0, batch);
+        }
+        let multicast = self.multicast;
+        send_hops(batch, cx, &mut self.expired, |packet| decrement(packet, multicast));
     }
 }
 
@@ -99,6 +119,20 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "MULTICAST false");
         bench.push(0, ip4().dst("224.0.0.5").ttl(1).udp(1, 2).bytes());
         bench.expect(0, ip4().dst("224.0.0.5").ttl(1).udp(1, 2).bytes());
+    }
+
+    #[test]
+    fn expired_packets_are_counted_and_pass_while_it_is_inactive() {
+        let mut bench = Bench::new(&CLASS, "ACTIVE false");
+        let expired = ip4().ttl(1).udp(1, 2).bytes();
+        bench.push(0, &expired);
+        bench.expect(0, &expired);
+        assert_eq!(bench.read("active", "").unwrap(), "false");
+        assert_eq!(bench.read("drops", "").unwrap(), "0");
+        bench.write("active", "yes").unwrap();
+        bench.push(0, &expired);
+        bench.expect(1, &expired);
+        assert_eq!(bench.read("drops", "").unwrap(), "1");
     }
 
     #[test]

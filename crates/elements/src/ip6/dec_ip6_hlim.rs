@@ -1,6 +1,6 @@
 use crate::ip::dec_ip_ttl::{End, send_hops};
 use crate::ip::ip_header;
-use artery_engine::{Batch, Class, Context, Element, Packet};
+use artery_engine::{Batch, Class, Context, Element, Handler, Packet, Read};
 use artery_wire::Ipv6;
 
 pub static CLASS: Class = Class {
@@ -13,12 +13,17 @@ is 1 or less leaves by output 1, unchanged, or is dropped when there is none. Al
     example: "Idle -> CheckIP6Header -> dh :: DecIP6HLIM -> Discard;\ndh[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
+    handlers: &[Handler::read("drops", "expired packets", &Read(|d: &mut DecIp6Hlim, _, _| Ok(d.expired.to_string()))).sum()],
     per_worker: true,
-    build: |_| Ok(Box::new(DecIp6Hlim)),
+    build: |_| Ok(Box::new(DecIp6Hlim::default())),
     ..Class::DEFAULT
 };
 
-struct DecIp6Hlim;
+#[derive(Default)]
+struct DecIp6Hlim {
+    /// Packets that had their last hop.
+    expired: u64,
+}
 
 fn decrement(packet: &mut Packet) -> Result<(), End> {
     let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(End::NoHeader)?;
@@ -33,7 +38,7 @@ fn decrement(packet: &mut Packet) -> Result<(), End> {
 
 impl Element for DecIp6Hlim {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_hops(batch, cx, decrement);
+        send_hops(batch, cx, &mut self.expired, decrement);
     }
 }
 

@@ -27,6 +27,7 @@ macro_rules! arguments {
             artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory is taken for all of them"),
             artery_engine::Arg::keyword("MAPPING_CAPACITY", "flows", "", "the same"),
             artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that have ended"),
+            artery_engine::Arg::keyword("REAP_TIME", "seconds", "", "older name of REAP_INTERVAL"),
             artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from the first packet"),
         ]
     };
@@ -42,6 +43,7 @@ macro_rules! handlers {
             artery_engine::Handler::read("mapping_failures", "how many flows found no room", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.failures()))),
             artery_engine::Handler::read("patterns", "what is done with packets of each input", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.patterns()))),
             artery_engine::Handler::read("size", "how many flows there are", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len()))),
+            artery_engine::Handler::read("table_size", "how many flows there are", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len()))),
             artery_engine::Handler::read("capacity", "CAPACITY", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.capacity())))
                 .and_write(&artery_engine::Write(Rewriter::set_capacity)),
             artery_engine::Handler::write("clear", "forgets all flows", &artery_engine::Write(Rewriter::clear)).button(),
@@ -132,7 +134,11 @@ impl Rewriter {
             failures: 0,
             flows: Flows::new(capacity as usize).map_err(|_| ArgError::wrong(no_memory(capacity)))?,
             timeouts,
-            reap_interval: args.read("REAP_INTERVAL")?,
+            reap_interval: args.read(if args.is_given("REAP_TIME") {
+                "REAP_TIME"
+            } else {
+                "REAP_INTERVAL"
+            })?,
             dst_annotation,
             reply_annotation: args.read::<Option<Annotation<1>>>("REPLY_ANNO")?.map(|anno| anno.offset),
             random: Random::new(args),
