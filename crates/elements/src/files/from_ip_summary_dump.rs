@@ -165,7 +165,7 @@ impl FromIpSummaryDump {
         let mut odd = Vec::new();
         let mut column = |name: &String| {
             let name = text::unquote(name);
-            let found = Field::find(&name);
+            let found = Field::find(&name).filter(|field| field.is_read());
             if found.is_none() {
                 odd.push(format!("unknown content type '{name}'"));
             }

@@ -4,6 +4,7 @@
 mod describe;
 mod draft;
 mod ip_options;
+mod md5;
 mod read;
 mod tcp_options;
 
@@ -67,6 +68,8 @@ pub(crate) enum Field {
     IcmpNextMtu,
     Payload,
     PayloadLength,
+    PayloadMd5,
+    PayloadMd5Hex,
 }
 
 use Field::*;
@@ -146,6 +149,8 @@ const NAMES: &[(&str, Field, u16)] = &[
     ("payload", Payload, 500),
     ("payload_len", PayloadLength, 501),
     ("payload_length", PayloadLength, 501),
+    ("payload_md5", PayloadMd5, 501),
+    ("payload_md5_hex", PayloadMd5Hex, 501),
     ("ip_capture_len", CaptureLength, 502),
 ];
 
@@ -158,6 +163,11 @@ impl Field {
             _ if !name.contains('_') => Field::find(&format!("ip_{name}")),
             _ => Option::None,
         })
+    }
+
+    /// Whether packets can be made of it: nobody can tell what a digest is of.
+    pub(crate) fn is_read(self) -> bool {
+        !matches!(self, PayloadMd5 | PayloadMd5Hex)
     }
 
     /// All of them, some more than once.

@@ -29,7 +29,8 @@ fragmented), `ip_opt`, `ip_capture_len`.
 
 Behind it: `sport`, `dport`, `tcp_seq`, `tcp_ack`, `tcp_off`, `tcp_flags` (letters of FSRPAUECN), `tcp_window`,
 `tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps), `tcp_sack`, `udp_len`, `icmp_type`, `icmp_code`,
-`icmp_type_name`, `icmp_code_name`, `icmp_flowid`, `icmp_seq`, `icmp_nextmtu`, `payload` (quoted), `payload_len`.
+`icmp_type_name`, `icmp_code_name`, `icmp_flowid`, `icmp_seq`, `icmp_nextmtu`, `payload` (quoted), `payload_len`,
+`payload_md5` and `payload_md5_hex` (its digest in 22 letters, or in hexadecimal digits).
 The prefix `ip_` may be left out where that is clear.
 
 Options are written as in `rr{10.0.0.1}+5`, `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2`, `mss1400;wscale10;sackok`,
@@ -302,6 +303,9 @@ mod tests {
         assert_eq!(printed("tcp_opt tcp_flags ip_opt ip_frag ip_fragoff", &tcp).split(' ').next(), Some("."));
         let udp = ip4().src("1.2.3.4").dst("5.6.7.8").udp(1, 2).payload(b"xyz").bytes();
         assert_eq!(printed("ip_proto udp_len tcp_seq sport icmp_type", &udp), "U 11 - 1 -\n");
+        let abc = ip4().udp(1, 2).payload(b"abc").bytes();
+        let digests = "qgauyYJ0pbR1w_tFOe_FYb 900150983cd24fb0d6963f7d28e17f72\n";
+        assert_eq!(printed("payload_md5 payload_md5_hex", &abc), digests);
     }
 
     #[test]

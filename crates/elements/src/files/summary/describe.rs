@@ -1,5 +1,5 @@
 //! A packet as columns of a summary.
-use super::{Field, ip_options, tcp_options};
+use super::{Field, ip_options, md5, tcp_options};
 use super::{flags_text, has_ports, long, word};
 use crate::ether::ether_text::dashed;
 use crate::ip::name;
@@ -165,7 +165,10 @@ impl<'a> View<'a> {
         match field {
             Field::None => None,
             Field::EtherSource | Field::EtherDestination | Field::EtherType => self.link(field),
-            Field::Payload | Field::PayloadLength => self.payload_column(field),
+            Field::PayloadLength => Some(self.payload_length().to_string()),
+            Field::Payload => self.payload_bytes().map(quote_bytes),
+            Field::PayloadMd5 => self.payload_bytes().map(|bytes| md5::letters(md5::digest(bytes))),
+            Field::PayloadMd5Hex => self.payload_bytes().map(|bytes| md5::hexadecimal(md5::digest(bytes))),
             field if field.rank() < 200 => Some(self.annotation(field)),
             field if field.rank() < 400 || field == Field::CaptureLength => self.network(field),
             field => self.transport_column(field),
@@ -307,19 +310,20 @@ impl<'a> View<'a> {
         })
     }
 
-    fn payload_column(&self, field: Field) -> Option<String> {
+    fn payload_length(&self) -> u32 {
+        let counts = self.ip.is_none() || self.manner.extra_length;
+        self.payload().1.wrapping_add(if counts { self.extra } else { 0 })
+    }
+
+    /// What is carried, as far as it is there; none when nothing of it is.
+    fn payload_bytes(&self) -> Option<&'a [u8]> {
         let (start, len) = self.payload();
-        if field == Field::PayloadLength {
-            let counts = self.ip.is_none() || self.manner.extra_length;
-            return Some(len.wrapping_add(if counts { self.extra } else { 0 }).to_string());
+        if len == 0 {
+            return Some(&[]);
         }
         let data = self.packet.data();
-        let data = &data[..data.len() - self.pad];
-        if len == 0 {
-            return Some(quote_bytes(&[]));
-        }
-        let rest = data.get(start..).filter(|rest| !rest.is_empty())?;
-        Some(quote_bytes(&rest[..rest.len().min(len as usize)]))
+        let rest = data[..data.len() - self.pad].get(start..).filter(|rest| !rest.is_empty())?;
+        Some(&rest[..rest.len().min(len as usize)])
     }
 
     /// Where what is carried begins, and how long it is by the IP header.

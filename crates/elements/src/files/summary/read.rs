@@ -17,7 +17,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 /// Puts a column into the packet; whether it could be read. What does not fit the packet's protocol is passed over.
 pub(in crate::files) fn inject(draft: &mut Draft, field: Field, text: &str, names: &Names) -> bool {
     let done = match field {
-        Field::None => None,
+        Field::None | Field::PayloadMd5 | Field::PayloadMd5Hex => None,
         Field::EtherSource | Field::EtherDestination | Field::EtherType => link(draft, field, text, names),
         Field::Payload => payload(draft, text),
         Field::PayloadLength => unsigned(text).map(|len| {
