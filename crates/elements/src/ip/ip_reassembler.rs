@@ -38,6 +38,8 @@ ra[1] -> ICMPError(18.26.4.24, timeexceeded, reassembly) -> Discard;",
 };
 
 const WAIT: Duration = Duration::from_secs(30);
+/// How often a fragment's arrival is the occasion to look for packets that have waited long enough, in seconds.
+const LOOK_EVERY: u64 = 10;
 
 /// What the fragments of a packet share (RFC 791 section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,12 +61,36 @@ struct IpReassembler {
     all: Reassembly<Whole, Of>,
     longest_at: Option<Annotation<2>>,
     reassembled: u64,
+    /// The latest fragment's timestamp, and when that was: fragments wait in the time that packets tell, so that those of
+    /// a file wait as long as they did when it was written.
+    latest: (Time, Time),
+    /// In seconds of that time.
+    next_look: u64,
 }
 
 impl IpReassembler {
     fn new(args: &Args<'_>) -> Result<IpReassembler, ArgError> {
         let longest_at = args.read("MAX_MTU_ANNO")?;
-        Ok(IpReassembler { all: Reassembly::new(WAIT, args.read("HIMEM")?), longest_at, reassembled: 0 })
+        Ok(IpReassembler {
+            all: Reassembly::new(WAIT, args.read("HIMEM")?),
+            longest_at,
+            reassembled: 0,
+            latest: (Time::ZERO, Time::ZERO),
+            next_look: 0,
+        })
+    }
+
+    /// A fragment's time. Gives up what has waited long enough by then.
+    fn time_of(&mut self, fragment: &Packet, cx: &mut Context<'_>) -> Time {
+        let now = cx.now();
+        let time = if fragment.timestamp() == Time::ZERO { now } else { fragment.timestamp() };
+        self.latest = (time, now);
+        if time.seconds() >= self.next_look {
+            self.next_look = time.seconds() + LOOK_EVERY;
+            let given_up = self.all.expire(time.since_epoch());
+            self.give_up(given_up, cx);
+        }
+        time
     }
 
     fn take(&mut self, packet: Packet, cx: &mut Context<'_>) {
@@ -78,7 +104,8 @@ impl IpReassembler {
         let whole =
             Whole { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 };
         let (is_first, longest) = (ip.fragment_offset() == 0, ip.total_length());
-        let (bytes, now) = (ip_header::bytes(&packet).to_vec(), cx.now().since_epoch());
+        let bytes = ip_header::bytes(&packet).to_vec();
+        let time = self.time_of(&packet, cx);
         let mut kept = Some(packet);
         if let Some(of) = self.all.of(&whole) {
             of.longest = of.longest.max(longest);
@@ -88,21 +115,30 @@ impl IpReassembler {
             }
             end(kept.take(), DropReason::Consumed, cx);
         }
-        match self.all.add(whole, &bytes, || Of { fragment: kept.take(), is_first, longest }, now) {
+        match self.all.add(
+            whole,
+            &bytes,
+            || Of { fragment: kept.take(), is_first, longest },
+            time.since_epoch(),
+        ) {
             Joined::Whole(bytes, of) => {
                 self.reassembled += 1;
-                self.send(0, &bytes, of, cx);
+                self.send(0, &bytes, of, Some(time), cx);
             }
             Joined::Waits => {}
             Joined::Bad(of) => end(of.and_then(|of| of.fragment), DropReason::BadFragment, cx),
         }
     }
 
-    /// Sends bytes as a packet with the link header and the annotations of its first fragment.
-    fn send(&self, output: usize, bytes: &[u8], of: Of, cx: &mut Context<'_>) {
+    /// Sends bytes as a packet with the link header and the annotations of its first fragment, and the time of the last
+    /// one to arrive if it is whole.
+    fn send(&self, output: usize, bytes: &[u8], of: Of, time: Option<Time>, cx: &mut Context<'_>) {
         let Some(fragment) = of.fragment else { return };
         match whole(bytes, &fragment, cx) {
             Some(mut packet) => {
+                if let Some(time) = time {
+                    packet.set_timestamp(time);
+                }
                 if let Some(at) = &self.longest_at {
                     packet.set_annotation(at.offset, of.longest.to_be_bytes());
                 }
@@ -116,14 +152,15 @@ impl IpReassembler {
     fn give_up(&self, given_up: Vec<GivenUp<Of>>, cx: &mut Context<'_>) {
         for GivenUp { first, of } in given_up {
             match first.filter(|_| cx.outputs() > 1 && of.is_first) {
-                Some(first) => self.send(1, &first, of, cx),
+                Some(first) => self.send(1, &first, of, None, cx),
                 None => end(of.fragment, DropReason::Incomplete, cx),
             }
         }
     }
 
     fn wake(&self, cx: &mut Context<'_>) {
-        cx.wake_at(self.all.due().map_or(Time::NEVER, |due| Time::ZERO + due));
+        let (latest, then) = self.latest;
+        cx.wake_at(self.all.due().map_or(Time::NEVER, |due| then + (Time::ZERO + due).since(latest)));
     }
 }
 
@@ -158,7 +195,8 @@ impl Element for IpReassembler {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let given_up = self.all.expire(cx.now().since_epoch());
+        let (latest, then) = self.latest;
+        let given_up = self.all.expire((latest + cx.now().since(then)).since_epoch());
         self.give_up(given_up, cx);
         self.wake(cx);
         true
@@ -168,6 +206,7 @@ impl Element for IpReassembler {
         if let Some(old) = old.downcast_mut::<IpReassembler>() {
             std::mem::swap(&mut self.all, &mut old.all);
             self.reassembled += old.reassembled;
+            (self.latest, self.next_look) = (old.latest, old.next_look);
             self.wake(cx);
         }
     }
@@ -247,6 +286,26 @@ mod tests {
         bench.push(0, part(&[7; 900], 800, 900));
         bench.pass(Duration::from_secs(31));
         bench.expect_dropped(DropReason::Incomplete, 1);
+    }
+
+    #[test]
+    fn fragments_of_a_file_wait_in_its_time() {
+        let mut bench = Bench::new(&CLASS, "");
+        for (seconds, from, to) in [(100, 0, 800), (140, 800, 900), (150, 0, 800)] {
+            let mut packet = bench.packet(part(&[7; 900], from, to));
+            packet.set_timestamp(Time::new(seconds, 0));
+            bench.push_packets(0, [packet]);
+        }
+        assert_eq!(Ipv4::new(bench.take(1).unwrap().data()).unwrap().payload(), [7; 800]);
+        let whole = bench.take(0).unwrap();
+        assert_eq!((whole.len(), whole.timestamp()), (920, Time::new(150, 0)));
+        let mut alone = bench.packet(part(&[7; 900], 0, 800));
+        alone.set_timestamp(Time::new(151, 0));
+        bench.push_packets(0, [alone]);
+        bench.pass(Duration::from_secs(29));
+        bench.expect_nothing_more();
+        bench.pass(Duration::from_secs(2));
+        assert!(bench.take(1).is_some());
     }
 
     #[test]
