@@ -138,7 +138,7 @@ fn describe(bytes: &[u8], line: &mut String) {
     }
     line.push_str(&describe_operation(operation, &arp));
     if hardware != 1 {
-        let _ = write!(line, " hardware #{hardware}");
+        let _ = write!(line, "hardware #{hardware}");
     }
 }
 
