@@ -1,7 +1,24 @@
 //! Chance: random numbers, good enough for statistics and no secret, which RandomSeed makes repeatable.
-use artery_engine::Args;
+use artery_engine::{ArgError, Args};
+use artery_lang::args as text;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard};
+
+/// Bits behind the point of SAMPLE.
+pub(crate) const SAMPLE_BITS: u32 = 28;
+
+/// Reads SAMPLE, the share of packets to send; says so when that is none of them, or more than all.
+pub(crate) fn sample(args: &mut Args<'_>) -> Result<u32, ArgError> {
+    let sample: String = args.read("SAMPLE")?;
+    let sample = text::fixed(&sample, SAMPLE_BITS)
+        .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
+    match sample {
+        0 => args.warn("SAMPLE probability is 0; emitting no packets", None),
+        1..=0x1000_0000 => {}
+        _ => args.warn("SAMPLE probability reduced to 1", None),
+    }
+    Ok(sample.min(1 << SAMPLE_BITS) as u32)
+}
 
 /// A splitmix64 generator, for one element.
 pub(crate) struct Random(u64);

@@ -1,6 +1,6 @@
 use super::network_header;
 use super::trace::{Bound, RECORD_HEADER, Trace, Window};
-use crate::chance::Random;
+use crate::chance::{self, Random, SAMPLE_BITS};
 use crate::value::value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
@@ -71,8 +71,6 @@ places are those in the unpacked file.",
     ..Class::DEFAULT
 };
 
-/// Bits behind the point of SAMPLE.
-const SAMPLE_BITS: u32 = 28;
 /// Records looked at in one run, so that skipping many does not hold up the others.
 const LOOK: usize = 512;
 
@@ -129,9 +127,7 @@ impl FromDump {
         let window = window(args)?;
         let rounds: Limit = args.read("LOOP")?;
         args.read::<bool>("MMAP")?;
-        let sample: String = args.read("SAMPLE")?;
-        let sample = text::fixed(&sample, SAMPLE_BITS)
-            .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
+        let sample = chance::sample(args)?;
         Ok(FromDump {
             path: args.read("FILENAME")?,
             trace: None,
@@ -139,7 +135,7 @@ impl FromDump {
             timing: args.read("TIMING")?,
             active: args.read("ACTIVE")?,
             force_ip: args.read("FORCE_IP")?,
-            sample: sample.min(1 << SAMPLE_BITS) as u32,
+            sample,
             random: Random::new(args),
             at_end: at_end(args, &window)?,
             ends: window.last.is_some(),

@@ -213,3 +213,11 @@ fn a_file_that_gzip_packed_is_unpacked() {
     bench.run();
     assert_eq!(numbers(&mut bench), [0, 1, 2]);
 }
+
+#[test]
+fn odd_shares_are_told() {
+    let file = File::new(&[0]);
+    assert_eq!(file.bench(", SAMPLE 0").warnings(), "SAMPLE probability is 0; emitting no packets\n");
+    assert_eq!(file.bench(", SAMPLE 2").warnings(), "SAMPLE probability reduced to 1\n");
+    assert_eq!(file.bench(", SAMPLE 0.5").warnings(), "");
+}

@@ -1,7 +1,7 @@
 use super::summary::{Defaults, Draft, Ends, Field, VERSION, inject, named_protocol};
 use super::summary_lines::Lines;
 use super::to_ip_summary_dump::Raw;
-use crate::chance::Random;
+use crate::chance::{self, Random, SAMPLE_BITS};
 use crate::value::value;
 use artery_engine::names::Names;
 use artery_engine::{
@@ -66,8 +66,6 @@ With TIMING packets leave in the pace of their timestamps, with MULTIPACKET a li
     ..Class::DEFAULT
 };
 
-/// Bits behind the point of SAMPLE.
-const SAMPLE_BITS: u32 = 28;
 /// Lines looked at in one run, so that skipping many does not hold up the others.
 const LOOK: usize = 512;
 
@@ -118,14 +116,7 @@ enum Step {
 impl FromIpSummaryDump {
     fn new(args: &mut Args<'_>) -> Result<FromIpSummaryDump, ArgError> {
         args.read::<bool>("ZERO")?;
-        let sample: String = args.read("SAMPLE")?;
-        let sample = text::fixed(&sample, SAMPLE_BITS)
-            .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
-        match sample {
-            0 => args.warn("SAMPLE probability is 0; emitting no packets", None),
-            1..=0x1000_0000 => {}
-            _ => args.warn("SAMPLE probability reduced to 1", None),
-        }
+        let sample = chance::sample(args)?;
         let protocol = args.read("PROTO")?;
         let mut from = FromIpSummaryDump {
             lines: lines(args)?,
@@ -138,7 +129,7 @@ impl FromIpSummaryDump {
             active: args.read("ACTIVE")?,
             timing: args.read("TIMING")?,
             multipacket: args.read("MULTIPACKET")?,
-            sample: sample.min(1 << SAMPLE_BITS) as u32,
+            sample,
             random: Random::new(args),
             names: Names::default(),
             origin: None,
