@@ -382,7 +382,11 @@ impl Graph {
                 let write = handler.write.ok_or_else(|| HandlerError::NotWritable(full()))?;
                 let busy = full();
                 self.enter(node, turn, |element, cx| write.call(element, &text, cx))
-                    .unwrap_or(Err(HandlerError::Busy(busy)))
+                    .unwrap_or(Err(HandlerError::Busy(busy)))?;
+                if let Some(argument) = handler.sets {
+                    self.note_argument(node, argument, value);
+                }
+                Ok(())
             }
             None if name == "tickets" => {
                 self.scheduler.set_tickets(node, tickets(value)?);

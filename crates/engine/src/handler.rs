@@ -37,6 +37,8 @@ pub struct Handler {
     pub once: bool,
     /// Whether it belongs on a button in a user interface: a write without value.
     pub button: bool,
+    /// The argument that a write changes: `config` tells the new value then.
+    pub sets: Option<&'static str>,
     /// Whether it is for this configuration's own use and refused to whoever calls from outside.
     pub private: bool,
     /// What reads instead when somebody calls from outside, for long answers: see [`Handler::aside`].
@@ -59,6 +61,7 @@ impl Handler {
             joins: false,
             once: false,
             button: false,
+            sets: None,
             private: false,
             aside: None,
         }
@@ -75,6 +78,7 @@ impl Handler {
             joins: false,
             once: false,
             button: false,
+            sets: None,
             private: false,
             aside: None,
         }
@@ -107,6 +111,11 @@ impl Handler {
     /// Says that it is a write without value.
     pub const fn button(mut self) -> Handler {
         self.button = true;
+        self
+    }
+    /// Says that a write changes this argument, so that `config` tells it.
+    pub const fn sets(mut self, argument: &'static str) -> Handler {
+        self.sets = Some(argument);
         self
     }
     /// Gives what reads on the thread of whoever calls from outside, and as long as it takes: packets go on meanwhile.

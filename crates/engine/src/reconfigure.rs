@@ -1,8 +1,10 @@
 //! Other arguments for an element that runs: one that is made of them takes its place.
 use crate::args::{Args, Environment};
+use crate::class::{Class, Position};
 use crate::graph::Graph;
 use crate::handler::HandlerError;
 use crate::plan::Plan;
+use artery_lang::args as text;
 use artery_rcu::Turn;
 use std::collections::HashMap;
 
@@ -50,4 +52,27 @@ impl Graph {
         self.reconfigured.insert(node, config.trim().to_string());
         Ok(())
     }
+
+    /// Puts the value that a handler gave an argument into the configuration string.
+    pub(crate) fn note_argument(&mut self, node: usize, argument: &str, value: &str) {
+        let config = with_argument(self.plan.class(node), self.config(node), argument, value.trim());
+        self.reconfigured.insert(node, config);
+    }
+}
+
+/// A configuration string in which an argument has this value: in its place, or by keyword where that has none.
+fn with_argument(class: &Class, config: &str, argument: &str, value: &str) -> String {
+    let mut given = text::split(config);
+    let is_keyword = |text: &String| {
+        text::keyword(text).is_some_and(|(keyword, value)| class.arg(keyword).is_some() && !value.is_empty())
+    };
+    let before = given.len();
+    given.retain(|text| text::keyword(text).is_none_or(|(keyword, _)| keyword != argument));
+    let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword);
+    let place = places.position(|arg| arg.name == argument).filter(|_| given.len() == before);
+    match place.and_then(|place| given.get_mut(place)).filter(|text| !is_keyword(text)) {
+        Some(text) => *text = value.to_string(),
+        None => given.push(format!("{argument} {value}")),
+    }
+    text::join(&given)
 }

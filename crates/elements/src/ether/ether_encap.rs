@@ -24,16 +24,16 @@ Puts a 14-byte Ethernet header with the given addresses and type in front of eac
                 e.build();
                 Ok(())
             }),
-        ),
+        ).sets("SRC"),
         Handler::read("dst", "destination address", &Read(|e: &mut EtherEncap, _, _| Ok(dashed(e.dst)))).and_write(
             &Write(|e: &mut EtherEncap, text, _| {
                 e.dst = value(text)?;
                 e.build();
                 Ok(())
             }),
-        ),
-        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE),
-        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE),
+        ).sets("DST"),
+        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE).sets("ETHERTYPE"),
+        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE).sets("ETHERTYPE"),
     ],
     per_worker: true,
     live: true,

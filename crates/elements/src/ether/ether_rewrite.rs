@@ -17,9 +17,9 @@ The frame starts at the link header that an earlier element marked, if it is sti
     ],
     handlers: &[
         Handler::read("src", "new source address", &Read(|e: &mut EtherRewrite, _, _| Ok(dashed(e.src))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|src| e.src = src))),
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|src| e.src = src))).sets("SRC"),
         Handler::read("dst", "new destination address", &Read(|e: &mut EtherRewrite, _, _| Ok(dashed(e.dst))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|dst| e.dst = dst))),
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|dst| e.dst = dst))).sets("DST"),
     ],
     per_worker: true,
     live: true,

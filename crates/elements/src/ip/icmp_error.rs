@@ -8,6 +8,7 @@ use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write, anno,
 };
 use artery_wire::{AnswerHeader, Forbidden, IcmpAnswer, IcmpError as Error, IcmpType};
+use std::any::Any;
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -154,6 +155,12 @@ impl Simple for IcmpError {
         }
         packet.set_timestamp(cx.now());
         Some(packet)
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<IcmpError>() {
+            self.ids.go_on(&mut old.ids);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::packet_id::PacketIds;
 use crate::value::value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, Packet, Read, Simple, Write};
 use artery_wire::IpProtocol;
+use std::any::Any;
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -34,13 +35,13 @@ would make longer than 65535 bytes is dropped.",
                 e.src = value(text)?;
                 Ok(())
             }),
-        ),
+        ).sets("SRC"),
         Handler::read("dst", "the destination", &Read(|e: &mut IpEncap, _, _| Ok(e.dst.to_string()))).and_write(
             &Write(|e: &mut IpEncap, text, _| {
                 e.dst = value(text)?;
                 Ok(())
             }),
-        ),
+        ).sets("DST"),
     ],
     per_worker: true,
     finished: true,
@@ -110,6 +111,12 @@ impl Simple for IpEncap {
             }
         }
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<IpEncap>() {
+            self.ids.go_on(&mut old.ids);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +138,20 @@ mod tests {
         let first = bench.expect(0, header().id(0).bytes());
         assert_eq!((first.network_offset(), first.transport_offset()), (Some(0), Some(20)));
         assert_eq!(first.dst_ip(), Ipv4Addr::new(2, 0, 0, 2));
+        bench.expect(0, header().id(1).bytes());
+    }
+
+    #[test]
+    fn identifications_go_on_when_arguments_change_and_config_tells_them() {
+        let mut bench = Bench::new(&CLASS, "ipip, DST 3.0.0.3, SRC 1.0.0.1");
+        bench.push(0, b"inner");
+        assert!(bench.take(0).is_some());
+        bench.write("dst", "2.0.0.2").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "ipip, SRC 1.0.0.1, DST 2.0.0.2");
+        bench.write("config", "4, 1.0.0.9, 2.0.0.2, TTL 250").unwrap();
+        bench.write("src", "1.0.0.1").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "4, 1.0.0.1, 2.0.0.2, TTL 250");
+        bench.push(0, b"inner");
         bench.expect(0, header().id(1).bytes());
     }
 

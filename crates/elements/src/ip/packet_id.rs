@@ -19,6 +19,11 @@ impl PacketIds {
         PacketIds { shared: args.shared(|| AtomicU32::new(first.into())), next: 0, left: 0 }
     }
 
+    /// Goes on where `old` would have: for an element that takes another's place.
+    pub(crate) fn go_on(&mut self, old: &mut PacketIds) {
+        std::mem::swap(self, old);
+    }
+
     /// The next number.
     #[inline]
     pub(crate) fn next(&mut self) -> u16 {

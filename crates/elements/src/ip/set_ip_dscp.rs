@@ -18,7 +18,7 @@ without a whole IP header are dropped.",
         .and_write(&Write(|s: &mut SetIpDscp, text, _| {
             s.tos = shifted(value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
             Ok(())
-        }))],
+        })).sets("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {

@@ -5,6 +5,7 @@ use super::packet_id::PacketIds;
 use crate::value::value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{IpProtocol, Udp, checksum};
+use std::any::Any;
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -28,22 +29,22 @@ computed unless `CHECKSUM` is false. A packet that the headers would make longer
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.src = value(text)?;
                 Ok(())
-            })),
+            })).sets("SRC"),
         Handler::read("sport", "the source port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src_port.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.src_port = value::<UdpPort>(text)?.0;
                 Ok(())
-            })),
+            })).sets("SPORT"),
         Handler::read("dst", "the destination address", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.dst = value(text)?;
                 Ok(())
-            })),
+            })).sets("DST"),
         Handler::read("dport", "the destination port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst_port.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.dst_port = value::<UdpPort>(text)?.0;
                 Ok(())
-            })),
+            })).sets("DPORT"),
     ],
     per_worker: true,
     finished: true,
@@ -109,6 +110,12 @@ impl Simple for UdpIpEncap {
                 cx.discard(packet, reason);
                 None
             }
+        }
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<UdpIpEncap>() {
+            self.ids.go_on(&mut old.ids);
         }
     }
 }

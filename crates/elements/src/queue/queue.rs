@@ -93,6 +93,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "4");
         fill(&mut bench, 4);
         bench.write("capacity", "2").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "2");
         bench.expect_dropped(DropReason::QueueFull, 2);
         bench.write("capacity", "3").unwrap();
         assert_eq!(bench.signals(), (true, true));

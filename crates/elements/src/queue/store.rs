@@ -21,7 +21,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .sum(),
     Handler::read("capacity", "CAPACITY", &Read(|q: &mut Store, _, _| Ok(q.capacity.to_string())))
-        .and_write(&Write(Store::write_capacity)),
+        .and_write(&Write(Store::write_capacity))
+        .sets("CAPACITY"),
     Handler::read(
         "drops",
         "packets that found no room",

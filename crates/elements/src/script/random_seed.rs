@@ -15,7 +15,7 @@ their own numbers from them when they are made; so a seed that is written later 
     ports: "0/0",
     args: &[Arg::optional("SEED", "number", "", "which sequence; unpredictable if not given")],
     handlers: &[Handler::read("seed", "the seed, empty when unpredictable", &Read(RandomSeed::read))
-        .and_write(&Write(RandomSeed::write))],
+        .and_write(&Write(RandomSeed::write)).sets("SEED")],
     phase: Phase::Info,
     build: |args| {
         let seed = args.read("SEED")?;
