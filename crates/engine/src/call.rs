@@ -384,7 +384,7 @@ impl Graph {
                 self.enter(node, turn, |element, cx| write.call(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))?;
                 if let Some(argument) = handler.sets {
-                    self.note_argument(node, argument, value);
+                    self.note_argument(node, argument, number_in(name), value);
                 }
                 Ok(())
             }
@@ -396,6 +396,11 @@ impl Graph {
             None => Err(HandlerError::NoHandler(name.to_string())),
         }
     }
+}
+
+/// The number at the end of a handler's name, such as `pattern2`; zero for none.
+fn number_in(name: &str) -> usize {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0)
 }
 
 /// A number of tickets that a task can have. One that it can't have is no other number.

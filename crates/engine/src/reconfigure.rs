@@ -53,15 +53,16 @@ impl Graph {
         Ok(())
     }
 
-    /// Puts the value that a handler gave an argument into the configuration string.
-    pub(crate) fn note_argument(&mut self, node: usize, argument: &str, value: &str) {
-        let config = with_argument(self.plan.class(node), self.config(node), argument, value.trim());
+    /// Puts the value that a handler gave an argument into the configuration string; of several, the one of that number.
+    pub(crate) fn note_argument(&mut self, node: usize, argument: &str, number: usize, value: &str) {
+        let class = self.plan.class(node);
+        let config = with_argument(class, self.config(node), (argument, number), value.trim());
         self.reconfigured.insert(node, config);
     }
 }
 
 /// A configuration string in which an argument has this value: in its place, or by keyword where that has none.
-fn with_argument(class: &Class, config: &str, argument: &str, value: &str) -> String {
+fn with_argument(class: &Class, config: &str, (argument, number): (&str, usize), value: &str) -> String {
     let mut given = text::split(config);
     let is_keyword = |text: &String| {
         text::keyword(text).is_some_and(|(keyword, value)| class.arg(keyword).is_some() && !value.is_empty())
@@ -70,6 +71,10 @@ fn with_argument(class: &Class, config: &str, argument: &str, value: &str) -> St
     given.retain(|text| text::keyword(text).is_none_or(|(keyword, _)| keyword != argument));
     let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword);
     let place = places.position(|arg| arg.name == argument).filter(|_| given.len() == before);
+    let place = match class.arg(argument) {
+        Some(arg) if arg.position == Position::Rest => place.map(|place| place + number),
+        _ => place,
+    };
     match place.and_then(|place| given.get_mut(place)).filter(|text| !is_keyword(text)) {
         Some(text) => *text = value.to_string(),
         None => given.push(format!("{argument} {value}")),

@@ -53,6 +53,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
                 &Read(|c: &mut IpClassifier, name, _| c.pattern(name)),
             )
             .and_write(&Write(|c: &mut IpClassifier, name_and_pattern, _| c.set_pattern(name_and_pattern)))
+            .sets("PATTERN")
         },
     ),
     per_worker: true,
@@ -144,6 +145,7 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "tcp, -").outputs(2).build().unwrap();
         assert_eq!(bench.read("pattern0", "").unwrap(), "tcp");
         bench.write("pattern0", "udp").unwrap();
+        assert!(bench.read("config", "").unwrap().starts_with("udp, "));
         bench.push(0, ip4().udp(1, 2).bytes());
         assert!(bench.take(0).is_some());
         let refusal = bench.write("pattern0", "udp or or").unwrap_err();
