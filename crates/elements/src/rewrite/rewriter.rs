@@ -7,7 +7,8 @@ use crate::chance::Random;
 use crate::value::value;
 use artery_engine::names::Names;
 use artery_engine::{
-    Annotation, ArgError, Args, Batch, Context, DropReason, Element, HandlerError, Packet, StartError, Time,
+    Annotation, ArgError, ArgValue, Args, Batch, Context, DropReason, Element, HandlerError, Packet,
+    StartError, Time,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -116,8 +117,8 @@ impl Rewriter {
             return Err(ArgError::wrong(format!("need {} arguments, one per input port", args.inputs())));
         }
         let capacity = if args.is_given("MAPPING_CAPACITY") { "MAPPING_CAPACITY" } else { "CAPACITY" };
-        let capacity: u32 =
-            args.read::<String>(capacity)?.parse().map_err(|_| ArgError::wrong("bad MAPPING_CAPACITY"))?;
+        let capacity = u32::parse(&args.read::<String>(capacity)?, args.names())
+            .map_err(|_| ArgError::wrong("bad MAPPING_CAPACITY"))?;
         let mut specs = Vec::new();
         for (n, spec) in given.iter().enumerate() {
             match parse(spec, args) {
