@@ -17,7 +17,7 @@ pub static CLASS: Class = Class {
 struct Hub;
 
 /// Sends a packet by all outputs but `input`.
-fn flood(input: usize, packet: Packet, cx: &mut Context<'_>) {
+pub(crate) fn flood(input: usize, packet: Packet, cx: &mut Context<'_>) {
     let Some(last) = (0..cx.outputs()).rev().find(|output| *output != input) else {
         return cx.discard(packet, DropReason::NoOutput);
     };

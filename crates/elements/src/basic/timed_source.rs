@@ -64,7 +64,7 @@ pub(crate) fn interval(time: Duration) -> String {
 }
 
 /// Reads an interval that is not zero.
-fn positive(time: Duration) -> Option<Duration> {
+pub(crate) fn positive(time: Duration) -> Option<Duration> {
     Some(time).filter(|time| !time.is_zero())
 }
 

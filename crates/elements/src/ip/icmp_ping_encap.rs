@@ -19,49 +19,56 @@ A packet that the headers would make longer than 65535 bytes is dropped.",
         Arg::keyword("IDENTIFIER", "0 to 65535", "0", "the echo's identifier"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.src.to_string())))
+        Handler::read("src", "the source address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.src.to_string())))
             .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.src = value(text)?;
+                e.request.src = value(text)?;
                 Ok(())
             })),
-        Handler::read("dst", "the destination address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.dst.to_string())))
+        Handler::read("dst", "the destination address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.dst.to_string())))
             .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.dst = value(text)?;
+                e.request.dst = value(text)?;
                 Ok(())
             })),
     ],
     build: |args| {
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);
-        Ok(Box::new(IcmpPingEncap { src, dst, identifier, sequence: 1 }))
+        Ok(Box::new(IcmpPingEncap { request: Request { src, dst, ttl: 255, identifier }, sequence: 1 }))
     },
     finished: true,
     ..Class::DEFAULT
 };
 
 struct IcmpPingEncap {
-    src: Ipv4Addr,
-    dst: Ipv4Addr,
-    identifier: u16,
+    request: Request,
     /// Sequence number and IP identification of the next packet.
     sequence: u16,
 }
 
-impl IcmpPingEncap {
-    fn encapsulate(&self, packet: &mut Packet) -> Result<(), DropReason> {
+/// An echo request, beside its data and its number.
+pub(super) struct Request {
+    pub(super) src: Ipv4Addr,
+    pub(super) dst: Ipv4Addr,
+    pub(super) ttl: u8,
+    pub(super) identifier: u16,
+}
+
+impl Request {
+    /// Makes a request of data; `sequence` is the IP identification, too.
+    pub(super) fn prepend(&self, packet: &mut Packet, sequence: u16) -> Result<(), DropReason> {
         packet.prepend(Icmp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?.fill(0);
         let mut icmp = Icmp::new(packet.data_mut()).map_err(reason)?;
         icmp.set_icmp_type(IcmpType::ECHO_REQUEST);
         icmp.set_echo_id(self.identifier);
-        icmp.set_echo_seq(self.sequence);
+        icmp.set_echo_seq(sequence);
         icmp.fill_checksum();
-        let (protocol, src, dst) = (IpProtocol::ICMP, self.src, self.dst);
-        Fields { protocol, src, dst, tos: 0, ttl: 255, dont_fragment: false }.prepend(packet, self.sequence)
+        let (protocol, src, dst, ttl) = (IpProtocol::ICMP, self.src, self.dst, self.ttl);
+        Fields { protocol, src, dst, tos: 0, ttl, dont_fragment: false }.prepend(packet, sequence)
     }
 }
 
 impl Simple for IcmpPingEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if let Err(reason) = self.encapsulate(&mut packet) {
+        if let Err(reason) = self.request.prepend(&mut packet, self.sequence) {
             cx.discard(packet, reason);
             return None;
         }
