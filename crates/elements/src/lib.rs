@@ -41,9 +41,10 @@ macro_rules! elements {
 
 elements! {
     basic(handler_call, quota, rate, template, token_bucket):
-        adjust_timestamp, aggregate_counter, average_counter, bandwidth_rated_splitter, bypass, check_paint, clipboard, counter, discard, hub, idle, infinite_source, input_switch, mark_mac_header, message, null, pad, paint,
-        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, rated_source, rated_splitter, resize,
-        round_robin_switch, set_timestamp, set_timestamp_delta, static_switch, strip, switch, tee, time_filter, timed_source, truncate, unstrip;
+        adjust_timestamp, aggregate_counter, aggregate_length, aggregate_paint, align, average_counter, bandwidth_rated_splitter, bypass,
+        check_length, check_paint, clipboard, counter, discard, hash_switch, hub, idle, infinite_source, input_switch, mark_mac_header, message, null, pad, paint,
+        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, random_switch, rated_source, rated_splitter, resize,
+        round_robin_switch, set_anno_byte, set_timestamp, set_timestamp_delta, static_switch, store_data, strip, switch, tee, time_filter, timed_source, truncate, unstrip;
 
     queue(delay, gap, rated, store):
         bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, front_drop_queue, mixed_queue,
@@ -54,15 +55,15 @@ elements! {
 
     ether(arp_frame, ether_text, neighbor, neighbor_index, neighbors, own_address, shared_table, vlan_tag):
         arp_faker, arp_print, arp_querier, arp_responder, arp_table, drop_broadcasts, ether_encap, ether_mirror, ether_rewrite,
-        ether_vlan_encap, host_ether_filter, set_vlan_anno, strip_ether_vlan_header, vlan_decap, vlan_encap;
+        ether_switch, ether_vlan_encap, host_ether_filter, set_vlan_anno, strip_ether_vlan_header, vlan_decap, vlan_encap;
 
     ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, reassembly, route,
         routes, routing, slots, table_lookup):
         check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
-        dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ip_encap, icmp_ping_encap, icmp_ping_responder,
-        ip_encap, ip_fragmenter, ip_gw_options, ip_lookup, ip_print, ip_reassembler, linear_ip_lookup, mark_ip_ce, mark_ip_header,
+        dec_ip_ttl, direct_ip_lookup, fix_ip_src, get_ip_address, icmp_error, icmp_ip_encap, icmp_ping_encap, icmp_ping_responder, icmp_ping_source,
+        ip_encap, ip_fragmenter, ip_gw_options, ip_lookup, ip_mirror, ip_print, ip_reassembler, linear_ip_lookup, mark_ip_ce, mark_ip_header,
         radix_ip_lookup, range_ip_lookup,
-        set_ip_address, set_ip_checksum, set_ip_dscp, set_rand_ip_address, set_tcp_checksum,
+        set_ip_address, set_ip_checksum, set_ip_dscp, set_ip_ecn, set_rand_ip_address, set_tcp_checksum,
         set_udp_checksum, static_ip_lookup, store_ip_address, strip_ip_header,
         strip_to_network_header, udp_ip_encap, unstrip_ip_header;
 

@@ -33,8 +33,10 @@ const KEEP: &[&str] = &[
 const MAKE: &[&str] = &[
     "ARPQuerier",
     "ARPResponder",
+    "EtherSwitch",
     "Hub",
     "ICMPError",
+    "ICMPPingSource",
     "IPFragmenter",
     "IPReassembler",
     "IPRouter",

@@ -20,6 +20,7 @@ use std::time::Duration;
 const DIFFER: &[(&str, &str)] = &[
     ("ICMPError", "one error for what was one packet"),
     ("RandomSample", "chance decides once for a packet"),
+    ("RandomSwitch", "chance decides once for a packet"),
     ("SetRandIPAddress", "chance decides once for a packet"),
     ("RoundRobinSwitch", "takes turns by packets"),
     ("Shaper", "lets a number of packets pass"),
