@@ -1,3 +1,4 @@
+use super::average_counter::significant;
 use super::handler_call::HandlerCall;
 use crate::value::value;
 use artery_engine::{
@@ -264,7 +265,9 @@ impl AggregateCounter {
                 }
                 Form::Text => format!("{aggregate} {count}\n"),
                 Form::Addresses => format!("{} {count}\n", Ipv4Addr::from(aggregate)),
-                Form::Shares => format!("{aggregate} {}\n", share(f64::from(count) / self.total as f64)),
+                Form::Shares => {
+                    format!("{aggregate} {}\n", significant(f64::from(count) / self.total as f64))
+                }
             };
             file.extend(line.into_bytes());
         }
@@ -286,13 +289,6 @@ impl AggregateCounter {
             }
         }
     }
-}
-
-/// A share, at most 1, in twelve digits that count, without zeros at the end.
-fn share(share: f64) -> String {
-    let places = if share < 1.0 && share > 0.0 { 11 - share.log10().floor() as i32 } else { 11 };
-    let text = format!("{share:.*}", places.clamp(0, 30) as usize);
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 impl Element for AggregateCounter {

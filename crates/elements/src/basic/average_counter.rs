@@ -49,9 +49,9 @@ impl AverageCounter {
 }
 
 /// A number with up to 12 significant digits and no zeros at its end, as Click prints it.
-fn significant(number: f64) -> String {
-    let before_point = if number < 1.0 { 1 } else { number.log10() as usize + 1 };
-    let text = format!("{number:.*}", 12usize.saturating_sub(before_point));
+pub(super) fn significant(number: f64) -> String {
+    let first_digit = if number > 0.0 { number.log10().floor() as i32 } else { 0 };
+    let text = format!("{number:.*}", (11 - first_digit).clamp(0, 30) as usize);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
         false => text,

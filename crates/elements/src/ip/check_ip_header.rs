@@ -35,12 +35,19 @@ The older form `CheckIPHeader(ADDRESSES)` is understood: bad sources, besides 0.
     ..Class::DEFAULT
 };
 
+pub(super) const INTERFACES: Arg =
+    Arg::keyword("INTERFACES", "addresses with prefixes", "", "this router's addresses");
+pub(super) const BADSRC: Arg =
+    Arg::keyword("BADSRC", "addresses", "", "source addresses that make a packet bad");
+pub(super) const GOODDST: Arg =
+    Arg::keyword("GOODDST", "addresses", "", "destination addresses that excuse a bad source");
+
 pub(crate) const ARGS: &[Arg] = &[
     Arg::optional("OFFSET", "bytes", "0", "where the IP header begins"),
     Arg::keyword("CHECKSUM", "bool", "true", "whether to check the header checksum"),
-    Arg::keyword("INTERFACES", "addresses with prefixes", "", "this router's addresses"),
-    Arg::keyword("BADSRC", "addresses", "", "source addresses that make a packet bad"),
-    Arg::keyword("GOODDST", "addresses", "", "destination addresses that excuse a bad source"),
+    INTERFACES,
+    BADSRC,
+    GOODDST,
     VERBOSE,
     DETAILS,
 ];
@@ -60,7 +67,7 @@ pub(crate) const HANDLERS: &[Handler] = &[
 ];
 
 /// In the order of the checks.
-const KINDS: &[Failure; 6] = &[
+pub(super) const KINDS: &[Failure; 6] = &[
     ("tiny packet", DropReason::TooShort),
     ("bad IP version", DropReason::Malformed),
     ("bad IP header length", DropReason::Malformed),
@@ -83,7 +90,7 @@ pub(crate) struct CheckIpHeader {
 }
 
 /// What is checked.
-struct Checks {
+pub(super) struct Checks {
     offset: usize,
     checksum: bool,
     /// Sources that are bad, unless the destination is one of `good_destinations`.
@@ -116,30 +123,35 @@ struct Good {
 
 impl CheckIpHeader {
     pub(crate) fn new(args: &mut Args<'_>, checksum: bool) -> Result<CheckIpHeader, ArgError> {
+        let (offset, sources) = match args.read("OFFSET")? {
+            OffsetOrSources::Offset(offset) => (offset, None),
+            OffsetOrSources::Sources(sources) => (0, Some(sources)),
+        };
+        let checks = Checks::new(args, offset, checksum, sources)?;
+        Ok(CheckIpHeader { checks, failures: Failures::new(args, "IP header", KINDS)? })
+    }
+}
+
+impl Checks {
+    /// Reads INTERFACES, BADSRC and GOODDST; `sources` is the older list of bad sources, if there is one.
+    pub(super) fn new(
+        args: &Args<'_>,
+        offset: usize,
+        checksum: bool,
+        sources: Option<Vec<Ipv4Addr>>,
+    ) -> Result<Checks, ArgError> {
         let List(interfaces) = args.read::<List<Interface>>("INTERFACES")?;
         let List(mut bad_sources) = args.read("BADSRC")?;
         let List(mut good_destinations) = args.read("GOODDST")?;
         bad_sources.extend(interfaces.iter().map(|interface| interface.prefix.last()));
         good_destinations.extend(interfaces.iter().map(|interface| interface.address));
-        let mut limited = args.is_given("INTERFACES");
-        let offset = match args.read("OFFSET")? {
-            OffsetOrSources::Offset(offset) => offset,
-            OffsetOrSources::Sources(sources) => {
-                bad_sources.extend(sources);
-                limited = true;
-                0
-            }
-        };
-        if limited {
+        if sources.is_some() || args.is_given("INTERFACES") {
             bad_sources.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
         }
-        let failures = Failures::new(args, "IP header", KINDS)?;
-        let checks = Checks { offset, checksum, bad_sources, good_destinations };
-        Ok(CheckIpHeader { checks, failures })
+        bad_sources.extend(sources.unwrap_or_default());
+        Ok(Checks { offset, checksum, bad_sources, good_destinations })
     }
-}
 
-impl Checks {
     /// The header's lengths and destination, or which check it fails.
     #[inline]
     fn check(&self, data: &[u8]) -> Result<Good, usize> {
@@ -177,7 +189,7 @@ impl Checks {
 
     /// Checks a packet, marks its header and cuts it to its length.
     #[inline]
-    fn accept(&self, packet: &mut Packet) -> Result<(), usize> {
+    pub(super) fn accept(&self, packet: &mut Packet) -> Result<(), usize> {
         let good = self.check(packet.data())?;
         ip_header::mark(packet, self.offset, good.header_len);
         packet.truncate(self.offset + good.total_len);

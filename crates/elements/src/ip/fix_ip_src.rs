@@ -21,24 +21,26 @@ struct FixIpSrc {
     address: Ipv4Addr,
 }
 
-impl FixIpSrc {
-    #[cold]
-    fn fix(&self, packet: &mut Packet) {
-        packet.set_annotation(anno::FIX_IP_SRC, [0]);
-        if let Ok(mut header) = ip_header::ip_mut(packet) {
-            header.set_src(self.address);
-            header.fill_checksum();
-        }
+/// Sets a packet's source where its annotation asks for that.
+#[inline]
+pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
+    if packet.annotation(anno::FIX_IP_SRC) != [0] && packet.network_offset().is_some() {
+        set_source(packet, address);
+    }
+}
+
+#[cold]
+fn set_source(packet: &mut Packet, address: Ipv4Addr) {
+    packet.set_annotation(anno::FIX_IP_SRC, [0]);
+    if let Ok(mut header) = ip_header::ip_mut(packet) {
+        header.set_src(address);
+        header.fill_checksum();
     }
 }
 
 impl Element for FixIpSrc {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        for packet in batch.iter_mut() {
-            if packet.annotation(anno::FIX_IP_SRC) != [0] && packet.network_offset().is_some() {
-                self.fix(packet);
-            }
-        }
+        batch.iter_mut().for_each(|packet| fix(packet, self.address));
         cx.send_all(0, batch);
     }
 }

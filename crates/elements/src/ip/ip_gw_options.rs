@@ -1,8 +1,10 @@
 use super::address::List;
 use super::gateway_options::{Gateway, Mistake};
 use super::ip_header;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, anno};
-use artery_wire::Ipv4;
+use artery_engine::{
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Time, anno,
+};
+use artery_wire::{Ipv4, Malformed};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -55,40 +57,56 @@ impl IpGwOptions {
     }
 }
 
+/// Why a packet may not go on.
+pub(super) enum Wrong {
+    /// It has no header that could have options.
+    NoHeader(Malformed),
+    /// An option makes no sense, at this place of the header.
+    Option(Mistake),
+}
+
+/// Does what a packet's options ask of a router; one with a mistake stays as it came.
+#[inline]
+pub(super) fn heed(
+    packet: &mut Packet,
+    address: Ipv4Addr,
+    addresses: &[Ipv4Addr],
+    now: Time,
+) -> Result<(), Wrong> {
+    let ip = ip_header::ip(packet).map_err(Wrong::NoHeader)?;
+    let header_len = ip.header_len();
+    if header_len == MIN_HEADER {
+        return Ok(());
+    }
+    // A copy, so that a packet with a mistake stays as it came.
+    let mut copy = [0; MAX_HEADER];
+    let copy = &mut copy[..header_len];
+    copy.copy_from_slice(ip.header());
+    let is_own = |address| addresses.contains(&address);
+    if (Gateway { address, is_own: &is_own, now }).heed(copy).map_err(Wrong::Option)? {
+        Ipv4::new(&mut *copy).expect("options are no part of what makes a header one").fill_checksum();
+        ip_header::bytes_mut(packet)[..header_len].copy_from_slice(copy);
+    }
+    Ok(())
+}
+
+/// Sends a packet by `output` with the place of its mistake, for who tells its sender.
+pub(super) fn send_mistaken(output: usize, mut packet: Packet, Mistake(at): Mistake, cx: &mut Context<'_>) {
+    packet.set_annotation(anno::ICMP_PARAM_PROB, [at as u8]);
+    cx.send_or_discard(output, packet, DropReason::Malformed);
+}
+
 impl Simple for IpGwOptions {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let ip = match ip_header::ip(&packet) {
-            Ok(ip) => ip,
-            Err(malformed) => {
-                cx.discard(packet, ip_header::reason(malformed));
-                return None;
-            }
-        };
-        let header_len = ip.header_len();
-        if header_len == MIN_HEADER {
-            return Some(packet);
-        }
-        // A copy, so that a packet with a mistake stays as it came.
-        let mut copy = [0; MAX_HEADER];
-        let copy = &mut copy[..header_len];
-        copy.copy_from_slice(ip.header());
-        let is_own = |address| self.addresses.contains(&address);
-        match (Gateway { address: self.address, is_own: &is_own, now: cx.now() }).heed(copy) {
-            Ok(true) => {
-                Ipv4::new(&mut *copy)
-                    .expect("options are no part of what makes a header one")
-                    .fill_checksum();
-                ip_header::bytes_mut(&mut packet)[..header_len].copy_from_slice(copy);
-            }
-            Ok(false) => {}
-            Err(Mistake(at)) => {
+        match heed(&mut packet, self.address, &self.addresses, cx.now()) {
+            Ok(()) => return Some(packet),
+            Err(Wrong::NoHeader(malformed)) => cx.discard(packet, ip_header::reason(malformed)),
+            Err(Wrong::Option(mistake)) => {
                 self.drops += 1;
-                packet.set_annotation(anno::ICMP_PARAM_PROB, [at as u8]);
-                cx.send_or_discard(1, packet, DropReason::Malformed);
-                return None;
+                send_mistaken(1, packet, mistake, cx);
             }
         }
-        Some(packet)
+        None
     }
 }
 
