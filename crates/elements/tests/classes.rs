@@ -16,12 +16,14 @@ use std::collections::HashSet;
 
 /// Classes that hold packets back.
 const KEEP: &[&str] = &[
+    "AggregateLast",
     "ARPQuerier",
     "DelayShaper",
     "DelayUnqueue",
     "FrontDropQueue",
     "IPReassembler",
     "IPRouter",
+    "LinkUnqueue",
     "MixedQueue",
     "NotifierQueue",
     "Queue",
@@ -38,6 +40,7 @@ const MAKE: &[&str] = &[
     "ICMPError",
     "ICMPPingSource",
     "IPFragmenter",
+    "IPOutputCombo",
     "IPReassembler",
     "IPRouter",
     "PacketFilter",

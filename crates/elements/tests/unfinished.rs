@@ -18,6 +18,7 @@ use std::time::Duration;
 
 /// Classes that treat a packet as one whatever it holds, where the senders' segments would be several.
 const DIFFER: &[(&str, &str)] = &[
+    ("AnonymizeIPAddr", "chance decides once for a router"),
     ("ICMPError", "one error for what was one packet"),
     ("RandomSample", "chance decides once for a packet"),
     ("RandomSwitch", "chance decides once for a packet"),

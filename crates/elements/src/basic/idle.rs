@@ -2,6 +2,7 @@ use artery_engine::{Batch, Class, Context, DropReason, Element, Signals};
 
 pub static CLASS: Class = Class {
     name: "Idle",
+    aliases: &["SimpleIdle"],
     group: "basic",
     summary: "sends nothing and discards what it gets",
     manual: "

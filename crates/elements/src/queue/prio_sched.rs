@@ -2,6 +2,7 @@ use artery_engine::{Batch, Class, Context, Element};
 
 pub static CLASS: Class = Class {
     name: "PrioSched",
+    aliases: &["SimplePrioSched"],
     group: "queue",
     summary: "pulls from the first input that has packets",
     manual: "

@@ -3,7 +3,7 @@ use artery_engine::{Class, Signals};
 
 pub static CLASS: Class = Class {
     name: "Queue",
-    aliases: &["FullNoteQueue", "QuickNoteQueue"],
+    aliases: &["FullNoteQueue", "MSQueue", "QuickNoteQueue", "ThreadSafeQueue"],
     group: "queue",
     summary: "holds packets until they are pulled, first in, first out",
     manual: "

@@ -2,6 +2,7 @@ use artery_engine::{Batch, Class, Context, Element};
 
 pub static CLASS: Class = Class {
     name: "RoundRobinSched",
+    aliases: &["SimpleRRSched"],
     group: "queue",
     summary: "pulls from its inputs in turn",
     manual: "

@@ -1,0 +1,86 @@
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Read, Time, Write};
+
+pub static CLASS: Class = Class {
+    name: "TimeRange",
+    group: "basic",
+    summary: "notes the earliest and the latest timestamp of packets",
+    manual: "
+Passes packets on unchanged and notes the span that their timestamps lie in. With SIMPLE they are taken to come in order, so
+that the latest packet ends it.",
+    example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> t :: TimeRange -> Discard;\nDriverManager(wait, print t.range);",
+    args: &[Arg::keyword("SIMPLE", "bool", "false", "whether timestamps never go back")],
+    handlers: &[
+        Handler::read("first", "the earliest timestamp", &Read(|t: &mut TimeRange, _, _| Ok(t.first.to_string()))),
+        Handler::read("last", "the latest timestamp", &Read(|t: &mut TimeRange, _, _| Ok(t.last.to_string()))),
+        Handler::read("range", "both", &Read(|t: &mut TimeRange, _, _| Ok(format!("{} {}", t.first, t.last)))),
+        Handler::read("interval", "the time between them, in seconds", &Read(|t: &mut TimeRange, _, _| {
+            Ok((Time::ZERO + t.last.since(t.first)).to_string())
+        })),
+        Handler::write("reset", "forgets both", &Write(|t: &mut TimeRange, _, _| {
+            (t.first, t.last) = (Time::ZERO, Time::ZERO);
+            Ok(())
+        }))
+        .button(),
+    ],
+    build: |args| Ok(Box::new(TimeRange { simple: args.read("SIMPLE")?, first: Time::ZERO, last: Time::ZERO })),
+    ..Class::DEFAULT
+};
+
+struct TimeRange {
+    simple: bool,
+    /// Zero until a packet with a timestamp came.
+    first: Time,
+    last: Time,
+}
+
+impl TimeRange {
+    fn note(&mut self, time: Time) {
+        if self.first == Time::ZERO {
+            (self.first, self.last) = (time, time);
+        } else if self.simple {
+            self.last = time;
+        } else {
+            (self.first, self.last) = (self.first.min(time), self.last.max(time));
+        }
+    }
+}
+
+impl Element for TimeRange {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        batch.iter().for_each(|packet| self.note(packet.timestamp()));
+        cx.send_all(0, batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    fn bench(config: &str, times: &[u64]) -> Bench {
+        let mut bench = Bench::new(&CLASS, config);
+        for &seconds in times {
+            let mut packet = bench.packet(b"x");
+            packet.set_timestamp(Time::new(seconds, 0));
+            bench.push_packets(0, [packet]);
+        }
+        assert_eq!(bench.take_all(0).len(), times.len());
+        bench
+    }
+    fn read(bench: &mut Bench) -> [String; 4] {
+        ["first", "last", "range", "interval"].map(|name| bench.read(name, "").unwrap())
+    }
+
+    #[test]
+    fn the_span_holds_all_timestamps() {
+        let mut bench = bench("", &[5, 3, 9, 4]);
+        assert_eq!(read(&mut bench), ["3.000000", "9.000000", "3.000000 9.000000", "6.000000"]);
+        bench.write("reset", "").unwrap();
+        assert_eq!(read(&mut bench), ["0.000000", "0.000000", "0.000000 0.000000", "0.000000"]);
+    }
+
+    #[test]
+    fn when_packets_come_in_order_the_latest_ends_it() {
+        assert_eq!(bench("SIMPLE true", &[5, 9, 7]).read("range", "").unwrap(), "5.000000 7.000000");
+    }
+}

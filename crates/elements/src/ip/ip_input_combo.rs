@@ -1,0 +1,132 @@
+use super::address::List;
+use super::check_ip_header::{BADSRC, Checks, GOODDST, INTERFACES, KINDS};
+use super::each::send_each_or_exit;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read, anno,
+};
+
+pub static CLASS: Class = Class {
+    name: "IPInputCombo",
+    group: "ip",
+    summary: "does what IP packets need where they come in, in one element",
+    manual: "
+Does for each Ethernet frame what `Paint(COLOR) -> Strip(14) -> CheckIPHeader(BADADDRS) -> GetIPAddress(16)` does: good
+packets leave painted, without their link header, with their IP header marked and cut to the IP length, and their destination
+annotation set. Others are dropped; the first one is reported.
+
+INTERFACES, BADSRC and GOODDST mean what they mean to CheckIPHeader, and so does BADADDRS, its older list.",
+    example: "Idle -> IPInputCombo(1, INTERFACES 18.26.4.9/24) -> Discard;",
+    args: &[
+        Arg::required("COLOR", "0 to 255", "the paint annotation"),
+        Arg::optional("BADADDRS", "addresses", "", "bad sources, besides 0.0.0.0 and 255.255.255.255"),
+        INTERFACES,
+        BADSRC,
+        GOODDST,
+    ],
+    handlers: &[Handler::read("drops", "bad packets so far", &Read(|c: &mut IpInputCombo, _, _| Ok(c.drops.to_string()))).sum()],
+    per_worker: true,
+    finished: true,
+    build: |args| Ok(Box::new(IpInputCombo::new(args)?)),
+    ..Class::DEFAULT
+};
+
+const LINK_HEADER: usize = 14;
+
+struct IpInputCombo {
+    color: u8,
+    checks: Checks,
+    drops: u64,
+}
+
+impl IpInputCombo {
+    fn new(args: &Args<'_>) -> Result<IpInputCombo, ArgError> {
+        let sources = match args.is_given("BADADDRS") {
+            true => Some(args.read::<List<_>>("BADADDRS")?.0),
+            false => None,
+        };
+        let checks = Checks::new(args, 0, true, sources)?;
+        Ok(IpInputCombo { color: args.read("COLOR")?, checks, drops: 0 })
+    }
+}
+
+/// Takes a frame in, or says why it is dropped.
+#[inline]
+fn accept(color: u8, checks: &Checks, packet: &mut Packet) -> Result<(), DropReason> {
+    packet.set_annotation(anno::PAINT, [color]);
+    packet.strip(LINK_HEADER).map_err(|_| DropReason::TooShort)?;
+    checks.accept(packet).map_err(|kind| KINDS[kind].1)
+}
+
+impl Element for IpInputCombo {
+    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let IpInputCombo { color, checks, drops } = self;
+        let accept = |packet: &mut Packet| accept(*color, checks, packet);
+        send_each_or_exit(Level::L2, batch, cx, accept, |reason, packet, cx| {
+            if *drops == 0 {
+                cx.say("IP checksum failed");
+            }
+            *drops += 1;
+            cx.discard(packet, reason);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+    use artery_wire::build::{ether, ip4};
+
+    fn packet() -> artery_wire::build::Ip4 {
+        ip4().src("1.2.3.4").dst("5.6.7.8").udp(1, 2)
+    }
+    fn frame(packet: artery_wire::build::Ip4) -> Vec<u8> {
+        ether("02:00:00:00:00:0b", "02:00:00:00:00:0a").ip4(packet).bytes()
+    }
+
+    #[test]
+    fn a_good_packet_is_painted_stripped_marked_and_cut() {
+        let mut bench = Bench::new(&CLASS, "7");
+        bench.push(0, [frame(packet()), vec![0; 9]].concat());
+        let packet = bench.expect(0, packet().bytes());
+        assert_eq!(
+            (packet.paint(), packet.network_offset(), packet.transport_offset()),
+            (7, Some(0), Some(20))
+        );
+        assert_eq!(packet.dst_ip().octets(), [5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn others_are_dropped_and_the_first_is_reported() {
+        let mut bench = Bench::new(&CLASS, "7");
+        let mut wrong = frame(packet());
+        wrong[24] ^= 1;
+        bench.push(0, wrong);
+        bench.push(0, &frame(packet())[..33]);
+        bench.push(0, [0; 13]);
+        bench.expect_nothing_more();
+        bench.expect_dropped(DropReason::BadChecksum, 1);
+        bench.expect_dropped(DropReason::TooShort, 2);
+        assert_eq!(
+            (bench.said(), bench.read("drops", "").unwrap()),
+            ("IP checksum failed\n".into(), "3".into())
+        );
+    }
+
+    #[test]
+    fn bad_sources_are_dropped() {
+        for (config, src, passes) in [
+            ("1, 1.2.3.255", "1.2.3.255", false),
+            ("1, 1.2.3.255", "0.0.0.0", false),
+            ("1, INTERFACES 1.2.3.9/24", "1.2.3.255", false),
+            ("1, INTERFACES 1.2.3.9/24", "1.2.3.254", true),
+            ("1, BADSRC 1.1.1.1", "1.1.1.1", false),
+            ("1, BADSRC 1.1.1.1", "0.0.0.0", true),
+            ("1, BADSRC 1.1.1.1, GOODDST 5.6.7.8", "1.1.1.1", true),
+        ] {
+            let mut bench = Bench::new(&CLASS, config);
+            bench.push(0, frame(packet().src(src)));
+            assert_eq!(bench.take(0).is_some(), passes, "{config} {src}");
+        }
+    }
+}
