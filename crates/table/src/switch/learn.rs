@@ -447,14 +447,19 @@ impl Learner {
         gone.for_each(|(_, entry)| self.forget(entry));
     }
 
-    /// Forgets old addresses of the buckets whose turn it is, when a second has passed: in the end, of all.
+    /// Forgets old addresses of the buckets whose turn it is, when a second has passed: in the end, of all. Others that had to
+    /// make room once come back, or else all that stay long would be at their second places in the end.
     pub(super) fn sweep(&mut self, now: Duration) {
         let share = self.table.buckets().div_ceil(SWEEP);
         let from = if self.swept < self.table.buckets() { self.swept } else { 0 };
         let to = (from + share).min(self.table.buckets());
         let (table, now, timeout) = (self.table.clone(), seconds(now), self.limits.timeout);
-        let old = table.entries(from..to).filter(|(_, entry)| entry.is_old(now, timeout));
-        old.for_each(|(_, entry)| self.forget(entry));
+        for (_, entry) in table.entries(from..to) {
+            match entry.is_old(now, timeout) {
+                true => self.forget(entry),
+                false => table.bring_back(entry),
+            }
+        }
         self.swept = to;
     }
 

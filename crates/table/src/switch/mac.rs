@@ -12,8 +12,8 @@
 //! | 60 to 63 | how many went on to their second bucket |
 //!
 //! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
-//! moves an entry only from its first bucket to its second, in which it stands before it is overwritten in the first;
-//! who looks at the first, then at the second, finds it.
+//! moves an entry from its first bucket to its second when another needs the place, and back when there is room again; it
+//! stands in the one before it leaves the other. Who looks at the first, at the second, and at the first once more finds it.
 use crate::simd::mac::{Hit, Line, Lines, PLACES, SHIFT};
 use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
@@ -144,6 +144,10 @@ impl Word {
     fn is_second(self) -> bool {
         self.0 & SECOND != 0
     }
+    #[inline(always)]
+    fn port(self) -> u16 {
+        (self.0 & PORT) as u16
+    }
 }
 
 /// How an entry is kept.
@@ -171,7 +175,7 @@ impl Entry {
     /// The port.
     #[inline(always)]
     pub fn port(self) -> u16 {
-        (self.word & PORT) as u16
+        Word(self.word).port()
     }
     /// Whether it never moves nor gets old.
     #[inline(always)]
@@ -324,17 +328,21 @@ impl MacTable {
     pub fn find(&self, sought: Sought) -> Option<Entry> {
         let Sought { bucket, tag } = sought;
         let line = self.bucket(bucket);
+        // One that comes back is counted until it is here, one that goes from before it does.
+        let before = line.beyond.load(Acquire);
         match in_line(line, bucket, tag << 2 | 1) {
-            None if line.beyond.load(Relaxed) != 0 => self.find_beyond(sought),
+            None if before | line.beyond.load(Relaxed) != 0 => self.find_beyond(sought),
             found => found,
         }
     }
 
-    /// The same, in the key's second bucket.
+    /// The same, in the key's second bucket, or in its first if it has just come back.
     #[inline(never)]
     fn find_beyond(&self, sought: Sought) -> Option<Entry> {
-        let second = self.other(sought.bucket, sought.tag);
-        in_line(self.bucket(second), second, sought.tag << 2 | 3)
+        let Sought { bucket, tag } = sought;
+        let second = self.other(bucket, tag);
+        in_line(self.bucket(second), second, tag << 2 | 3)
+            .or_else(|| in_line(self.bucket(bucket), bucket, tag << 2 | 1))
     }
 
     /// Notes that an address was seen, if that is not known of this second already.
@@ -355,15 +363,21 @@ impl MacTable {
         };
         let word = tag << TAG_SHIFT | PRESENT | kind | u64::from(port) & PORT;
         let second = self.other(bucket, tag);
-        if let Some(place) = self.free(bucket) {
-            self.write(bucket, place, word, now);
-        } else if let Some(place) = self.free(second).or_else(|| self.make_room(second)) {
-            self.count_beyond(bucket, true);
-            self.write(second, place, word | SECOND, now);
-        } else if let Some(place) = self.make_room(bucket) {
-            self.write(bucket, place, word, now);
-        } else {
-            return Put::Crowded;
+        let room = || {
+            // Where a port floods, entries of others stay where they are found sooner, if that can be.
+            [true, false].into_iter().find_map(|is_alike| {
+                let make = |bucket| Some((bucket, self.make_room(bucket, port, is_alike)?));
+                make(second).or_else(|| make(bucket))
+            })
+        };
+        let free = |bucket| Some((bucket, self.free(bucket)?));
+        match free(bucket).or_else(|| free(second)).or_else(room) {
+            Some((to, place)) if to == bucket => self.write(bucket, place, word, now),
+            Some((_, place)) => {
+                self.count_beyond(bucket, true);
+                self.write(second, place, word | SECOND, now);
+            }
+            None => return Put::Crowded,
         }
         Put::Done
     }
@@ -376,17 +390,34 @@ impl MacTable {
         (0..PLACES as u32).find(|place| self.word(bucket, *place).is_free())
     }
 
-    /// Moves an entry of a full bucket to its second one. Its place is to be written over.
-    fn make_room(&self, bucket: u32) -> Option<u32> {
-        (0..PLACES as u32).find(|place| {
-            let word = self.word(bucket, *place);
-            let second = self.other(bucket, word.tag());
-            let Some(free) = self.free(second).filter(|_| !word.is_second()) else { return false };
-            self.count_beyond(bucket, true);
-            let seen = self.bucket(bucket).seen[*place as usize].load(Relaxed);
-            self.write(second, free, word.0 | SECOND, seen);
-            true
-        })
+    /// Moves an entry of a full bucket to its second one: of a port, or of another. Its place is to be written over.
+    fn make_room(&self, bucket: u32, port: u16, is_alike: bool) -> Option<u32> {
+        let may_go = |place: &u32| (self.word(bucket, *place).port() == port) == is_alike;
+        (0..PLACES as u32).filter(may_go).find(|place| self.send_away(bucket, *place))
+    }
+
+    /// Writes an entry into its second bucket, if this is its first and there is room in that.
+    fn send_away(&self, bucket: u32, place: u32) -> bool {
+        let word = self.word(bucket, place);
+        let second = self.other(bucket, word.tag());
+        let Some(free) = self.free(second).filter(|_| !word.is_second()) else { return false };
+        self.count_beyond(bucket, true);
+        let seen = self.bucket(bucket).seen[place as usize].load(Relaxed);
+        self.write(second, free, word.0 | SECOND, seen);
+        true
+    }
+
+    /// Moves an entry that is in its second bucket back to its first, if there is room by now.
+    pub(super) fn bring_back(&self, entry: Entry) {
+        let word = Word(entry.word);
+        if !word.is_second() {
+            return;
+        }
+        let first = self.other(entry.bucket, word.tag());
+        if let Some(place) = self.free(first) {
+            self.write(first, place, word.0 & !SECOND, entry.seen);
+            self.remove(entry);
+        }
     }
 
     /// The second is there before who could read it.
