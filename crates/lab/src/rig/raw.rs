@@ -7,8 +7,9 @@ use artery_packet::{BATCH, Batch, Pool};
 use std::io;
 use std::sync::OnceLock;
 
-/// Frames that wait to be sent; big ones for what is longer than a common frame.
-const FRAMES: (usize, usize) = (2 * BATCH, 4);
+/// Frames that wait to be sent, of as many threads as send at a time, each of which keeps some back for itself; big ones for what
+/// is longer than a common frame.
+const FRAMES: (usize, usize) = (32 * BATCH, 16);
 
 impl Host {
     /// Sends frames by an interface, from their link headers on and byte for byte as given.
