@@ -82,7 +82,7 @@ elements! {
 
     switch(filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, shared, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, runs, shared, worker): packet_filter;
 
     files(network_header, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 

@@ -22,6 +22,7 @@ mod proxy;
 mod quick;
 mod quoted;
 mod random;
+mod runs;
 mod tally;
 mod through;
 mod translator;
@@ -30,6 +31,7 @@ pub use answer::{Answer, Towards};
 pub use control::{Killed, LimitStays, Part, Settings};
 pub use counted::{Counted, LimitCounter, Status};
 pub use random::Random;
+pub use runs::are_of_one_flow;
 pub use through::{Glance, Through};
 
 use crate::dissect::{At, Dissected, Reason, dissect};

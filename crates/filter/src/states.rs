@@ -22,7 +22,7 @@ mod reservation;
 mod table;
 
 pub use dump::{DumpError, Dumped, Wants};
-pub(crate) use entry::{Cold, Extra, Hot, flag};
+pub(crate) use entry::{Cold, Extra, Hot, MOST_AT_ONCE, flag};
 pub use file::{AddError, Dump, DumpWriter};
 pub use key::Key;
 pub(crate) use key::Secret;

@@ -15,6 +15,8 @@ mod odd;
 mod proxy;
 #[path = "states/quick.rs"]
 mod quick;
+#[path = "states/runs.rs"]
+mod runs;
 #[path = "states/timeouts.rs"]
 mod timeouts;
 #[path = "states/translation.rs"]

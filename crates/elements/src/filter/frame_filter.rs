@@ -2,7 +2,7 @@
 use super::packet_filter::MOST_SWEPT;
 use super::shared::{Around, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ports};
+use super::{answers, ports, runs};
 use crate::switch::filter::{BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
 use artery_filter::dissect::At;
@@ -107,6 +107,94 @@ impl SwitchFilter {
         glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
     }
 
+    /// Whether frames from an interface where the quick way may be gone may go it to a port, too.
+    fn goes_quickly(&self, view: &switch::View, port: u16, to: u16) -> bool {
+        let to = self.at(&Passage::leaving(view, port, to));
+        // At a host's own door directions are those of the host: nothing goes through at once.
+        to.direction == Direction::Out && self.half.is_plain_at(to)
+    }
+
+    /// Tests frames, for all of which memory is asked for first.
+    #[inline]
+    fn test_each(
+        &mut self,
+        batch: &mut Batch,
+        view: &switch::View,
+        (port, from, is_open): (u16, At, bool),
+        ways: &mut [u16],
+        cx: &mut Context<'_>,
+    ) {
+        self.look(batch);
+        let glances = std::mem::take(&mut self.glances);
+        let (mut last, mut goes_quickly) = (NO_WAY, false);
+        let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
+        for ((frame, glance), way) in each {
+            if *way != last {
+                last = *way;
+                goes_quickly = is_open && self.goes_quickly(view, port, last);
+            }
+            let through = match goes_quickly {
+                true => self.half.filter.pass_through(|| packet(frame), glance, from),
+                false => Through::Unknown,
+            };
+            *way |= self.judge(through, frame, view, (port, last), cx);
+        }
+        self.glances = glances;
+    }
+
+    /// Tests frames that come in runs of one flow: what is found for the first holds for the others.
+    #[inline(never)]
+    fn test_runs(
+        &mut self,
+        batch: &mut Batch,
+        view: &switch::View,
+        (port, from): (u16, At),
+        ways: &mut [u16],
+        cx: &mut Context<'_>,
+    ) {
+        let frames = batch.iter_mut().into_slice();
+        let (mut next, mut last, mut goes_quickly) = (0, NO_WAY, false);
+        while let (Some(frame), Some(way)) = (frames.get_mut(next), ways.get_mut(next)) {
+            next += 1;
+            if *way >= NO_WAY {
+                continue;
+            }
+            if *way != last {
+                last = *way;
+                goes_quickly = self.goes_quickly(view, port, last);
+            }
+            let filter = &mut self.half.filter;
+            let glance = goes_quickly.then(|| filter.glance_at_once(packet(frame), Direction::In));
+            let through = match &glance {
+                Some(glance) => filter.pass_through(|| packet(frame), glance, from),
+                None => Through::Unknown,
+            };
+            if let (Through::Passed, Some(glance)) = (through, &glance) {
+                let same_way = frames[next..].iter().zip(&ways[next..]).take_while(|(_, way)| **way == last);
+                next += filter.pass_run(same_way.map(|(frame, _)| packet(frame)), glance);
+            } else {
+                *way |= self.judge(through, frame, view, (port, last), cx);
+            }
+        }
+    }
+
+    /// What is to be said of the way of a frame that was tested quickly, or was not.
+    #[inline(always)]
+    fn judge(
+        &mut self,
+        through: Through,
+        frame: &mut Packet,
+        view: &switch::View,
+        (from, to): (u16, u16),
+        cx: &mut Context<'_>,
+    ) -> u16 {
+        match through {
+            Through::Passed => 0,
+            Through::Unknown => self.test_both(frame, view, (from, to), cx),
+            Through::Entered(passed) => self.test_out(frame, passed, view, (from, to), cx),
+        }
+    }
+
     /// Tests a frame where it leaves that has passed where it came in.
     #[cold]
     fn test_out(
@@ -195,29 +283,11 @@ impl FrameFilter for SwitchFilter {
         let from = self.at(&Passage::entering(view, port));
         // Where all ports are asked about.
         let is_open = view.has_filter() && from.direction == Direction::In && self.half.is_plain_at(from);
-        self.look(batch);
-        let glances = std::mem::take(&mut self.glances);
-        let (mut last, mut goes_quickly) = (NO_WAY, false);
-        let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
-        for ((frame, glance), way) in each {
-            if *way != last {
-                last = *way;
-                let to = self.at(&Passage::leaving(view, port, last));
-                // At a host's own door directions are those of the host: nothing goes through at once.
-                goes_quickly = is_open && to.direction == Direction::Out && self.half.is_plain_at(to);
-            }
-            let through = match goes_quickly {
-                true => self.half.filter.pass_through(|| packet(frame), glance, from),
-                false => Through::Unknown,
-            };
-            match through {
-                Through::Passed => (),
-                Through::Unknown => *way |= self.test_both(frame, view, (port, last), cx),
-                Through::Entered(passed) => *way |= self.test_out(frame, passed, view, (port, last), cx),
-            }
+        match is_open && runs::seem_to_come(batch, packet) {
+            true => self.test_runs(batch, view, (port, from), ways, cx),
+            false => self.test_each(batch, view, (port, from, is_open), ways, cx),
         }
         self.half.filter.end();
-        self.glances = glances;
     }
 
     fn maintain(&mut self, cx: &mut Context<'_>) {

@@ -2,7 +2,7 @@ use super::carried::{Note, carried, note_plainly, plain_state, state_of};
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ask, ask_worker, ports};
+use super::{answers, ask, ask_worker, ports, runs};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
@@ -123,6 +123,23 @@ impl PacketFilter {
             let Some(state) = filter.pass_quickly(|| carried(packet), glance, at) else { break };
             note_plainly(packet, state);
             passed += 1;
+        }
+        passed
+    }
+
+    /// The same where packets come in runs of one flow: what is found for the first holds for the others.
+    #[inline(never)]
+    fn enter_runs(&mut self, batch: &mut Batch, at: At) -> usize {
+        let filter = &mut self.half.filter;
+        let packets = batch.iter_mut().into_slice();
+        let mut passed = 0;
+        while let Some(packet) = packets.get(passed) {
+            let glance = filter.glance_at_once(carried(packet), at.direction);
+            let Some(state) = filter.pass_quickly(|| carried(packet), &glance, at) else { break };
+            let followers = packets[passed + 1..].iter().map(carried);
+            let end = passed + 1 + filter.enter_run(followers, &glance, (state, at));
+            packets[passed..end].iter_mut().for_each(|packet| note_plainly(packet, state));
+            passed = end;
         }
         passed
     }
@@ -300,6 +317,7 @@ impl Element for PacketFilter {
         let at = At::new(Interface(port as u16 + ports::FIRST), direction);
         let passed = match direction {
             _ if !self.half.is_plain_at(at) => 0,
+            Direction::In if runs::seem_to_come(batch, carried) => self.enter_runs(batch, at),
             Direction::In => self.enter(batch, at),
             Direction::Out => self.leave(batch, at),
         };

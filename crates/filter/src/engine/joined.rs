@@ -34,8 +34,8 @@ impl Filter {
         told.news_of_settled(first, from)?.note(first, from);
         first.seen = now;
         let records = [number, number ^ 1].map(|number| first.joined_record(number));
-        if !first.count_plainly(from, quick.length.into()) {
-            self.states.count_joined(number, from, quick.length.into());
+        if !first.count_plainly(from, 1, quick.length.into()) {
+            self.states.count_joined(number, from, 1, quick.length.into());
         }
         Some(records)
     }

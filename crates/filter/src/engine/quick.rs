@@ -230,8 +230,8 @@ impl Filter {
         told.news(hot, from)?.note(hot, from);
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
-        if !hot.count_plainly(from, quick.length.into()) {
-            self.states.cold[number as usize].count(hot, from, quick.length.into());
+        if !hot.count_plainly(from, 1, quick.length.into()) {
+            self.states.cold[number as usize].count(hot, from, 1, quick.length.into());
         }
         Some(known)
     }
@@ -274,8 +274,8 @@ impl Filter {
         for (hot, n) in [(&mut *enters, number), (&mut *leaves, number ^ 1)] {
             news.note(hot, from);
             hot.seen = now;
-            if !hot.count_plainly(from, length) {
-                self.states.cold[n as usize].count(hot, from, length);
+            if !hot.count_plainly(from, 1, length) {
+                self.states.cold[n as usize].count(hot, from, 1, length);
             }
         }
         let records = [enters.record, leaves.record];

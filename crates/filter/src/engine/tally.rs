@@ -20,12 +20,18 @@ impl Filter {
     /// Counts a packet for the rule of its state, with others of that rule.
     #[inline(always)]
     pub(super) fn tally(&mut self, record: u32, direction: Direction, length: u16) {
+        self.tally_more(record, direction, 1, length.into());
+    }
+
+    /// The same for some packets, and their bytes.
+    #[inline(always)]
+    pub(super) fn tally_more(&mut self, record: u32, direction: Direction, packets: u16, bytes: u32) {
         if self.tallies[direction as usize].record != record {
             self.tally_for(record, direction);
         }
         let tally = &mut self.tallies[direction as usize];
-        tally.packets += 1;
-        tally.bytes += u64::from(length);
+        tally.packets += u32::from(packets);
+        tally.bytes += u64::from(bytes);
     }
 
     /// Ends a batch that went the quick way: tells the counters of rules what was counted in it.

@@ -25,9 +25,9 @@ pub enum Through {
 #[derive(Clone, Copy, Debug)]
 pub struct Glance {
     hash: u64,
-    quick: Quick,
+    pub(super) quick: Quick,
     /// The line of the index, and then the state that it may have.
-    place: u32,
+    pub(super) place: u32,
 }
 
 impl Filter {

@@ -118,18 +118,18 @@ impl Hot {
     /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for it in this line.
     #[inline(always)]
     pub(crate) fn count(&mut self, from: usize, length: u32) -> bool {
-        !self.has(flag::TRANSLATED) && self.count_plainly(from, length)
+        !self.has(flag::TRANSLATED) && self.count_plainly(from, 1, length)
     }
 
-    /// The same for a state that does not translate.
+    /// The same for packets of a state that does not translate, [so many](MOST_AT_ONCE) at most, and their bytes.
     #[inline(always)]
-    pub(crate) fn count_plainly(&mut self, from: usize, length: u32) -> bool {
+    pub(crate) fn count_plainly(&mut self, from: usize, packets: u16, bytes: u32) -> bool {
         // The bytes of so many packets fit: none is longer than a header of IPv6 and what it can announce.
         const MOST: u16 = 65_000;
         let has_room = self.halves[from] < MOST;
         if has_room {
-            self.halves[from] += 1;
-            self.second[from] = self.second[from].wrapping_add(length);
+            self.halves[from] += packets;
+            self.second[from] = self.second[from].wrapping_add(bytes);
         }
         has_room
     }
@@ -149,6 +149,9 @@ impl Hot {
         self.class <= Timeout::TcpOpening as u8 && self.protocol == IpProtocol::TCP
     }
 }
+
+/// Most packets that are counted at once.
+pub(crate) const MOST_AT_ONCE: u16 = 256;
 
 /// The line for the rest; counts are in it of translated states, and what went over elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -170,12 +173,12 @@ impl Cold {
     pub(crate) const FREE: Cold =
         Cold { packets: [0; 2], bytes: [0; 2], created_ms: 0, id: 0, moved: [0; 2], interface: Interface(0) };
 
-    /// Counts a packet here, where there is room for more, and what was counted lately in the other line with it.
+    /// Counts packets here, where there is room for more, and what was counted lately in the other line with them.
     #[cold]
-    pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, length: u32) {
+    pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, packets: u16, bytes: u32) {
         self.take_counts(hot);
-        self.packets[from] += 1;
-        self.bytes[from] += u64::from(length);
+        self.packets[from] += u64::from(packets);
+        self.bytes[from] += u64::from(bytes);
     }
 
     /// Takes over what was counted lately in the other line.
@@ -241,6 +244,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn as_many_packets_at_once_as_there_may_be_are_counted_across_every_overflow() {
+        let (mut hot, mut cold) = (Hot { flags: flag::LIVE, ..Hot::FREE }, Cold::FREE);
+        let bytes = u32::from(MOST_AT_ONCE) * (40 + 65_535);
+        for _ in 0..2000 {
+            if !hot.count_plainly(0, MOST_AT_ONCE, bytes) {
+                cold.count(&mut hot, 0, MOST_AT_ONCE, bytes);
+            }
+        }
+        let packets = 2000 * u64::from(MOST_AT_ONCE);
+        assert_eq!(cold.counts(&hot), ([packets, 0], [packets * (40 + 65_535), 0]));
+    }
+
+    #[test]
     fn counts_are_right_across_every_overflow() {
         for flags in [flag::LIVE, flag::LIVE | flag::TRANSLATED] {
             let (mut hot, mut cold) = (Hot { flags, ..Hot::FREE }, Cold::FREE);
@@ -248,7 +264,7 @@ mod tests {
             for n in 0..400_000_u32 {
                 let (from, length) = (usize::from(!n.is_multiple_of(3)), n % 65_536);
                 if !hot.count(from, length) {
-                    cold.count(&mut hot, from, length);
+                    cold.count(&mut hot, from, 1, length);
                 }
                 expected.0[from] += 1;
                 expected.1[from] += u64::from(length);

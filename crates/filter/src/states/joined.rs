@@ -102,14 +102,14 @@ impl States {
         self.hot[first] = self.alone(first as u32);
     }
 
-    /// Counts a packet for both of two states that are joined, where the first line has no room for it.
+    /// Counts packets for both of two states that are joined, where the first line has no room for them.
     #[cold]
     #[inline(never)]
-    pub(crate) fn count_joined(&mut self, number: u32, from: usize, length: u32) {
+    pub(crate) fn count_joined(&mut self, number: u32, from: usize, packets: u16, bytes: u32) {
         let (first, second) = (number as usize & !1, number as usize | 1);
         let mut copy = self.hot[first];
-        self.cold[second].count(&mut copy, from, length);
-        self.cold[first].count(&mut self.hot[first], from, length);
+        self.cold[second].count(&mut copy, from, packets, bytes);
+        self.cold[first].count(&mut self.hot[first], from, packets, bytes);
     }
 }
 

@@ -347,7 +347,7 @@ impl States {
     pub(crate) fn count(&mut self, number: u32, from: usize, length: u32) {
         let n = number as usize;
         if !self.hot[n].count(from, length) {
-            self.cold[n].count(&mut self.hot[n], from, length);
+            self.cold[n].count(&mut self.hot[n], from, 1, length);
         }
     }
 

@@ -12,20 +12,20 @@ const RULES: &str = "block in all\npass out all\npass in proto udp from 7.7.7.8 
 
 /// A packet of one of a few connections.
 #[derive(Clone, Debug)]
-struct Sent {
-    host: u8,
-    port: u16,
-    is_reply: bool,
-    is_tcp: bool,
-    flags: u8,
-    seq: u32,
-    ack: u32,
-    payload: usize,
-    after_ms: u16,
+pub(super) struct Sent {
+    pub(super) host: u8,
+    pub(super) port: u16,
+    pub(super) is_reply: bool,
+    pub(super) is_tcp: bool,
+    pub(super) flags: u8,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) payload: usize,
+    pub(super) after_ms: u16,
 }
 
 impl Sent {
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let (inside, outside) = ([10, 0, 0, 9], [7, 7, 7, self.host]);
         let (source, destination) = if self.is_reply { (outside, inside) } else { (inside, outside) };
         let (from, to) = if self.is_reply { (self.port, 1000) } else { (1000, self.port) };
@@ -39,7 +39,7 @@ impl Sent {
     }
 }
 
-fn sent() -> impl Strategy<Value = Sent> {
+pub(super) fn sent() -> impl Strategy<Value = Sent> {
     let flags = prop_oneof![8 => Just(0x10_u8), 2 => Just(2), 2 => Just(0x12), 1 => Just(0x11), 1 => Just(4), 1 => Just(0x18)];
     let number = || prop_oneof![6 => 1000..1010_u32, 1 => any::<u32>(), 2 => 1000..6000_u32];
     let after = prop_oneof![9 => 0..50_u16, 1 => 0..40_000_u16];
@@ -81,12 +81,12 @@ proptest! {
 }
 
 /// Rules for packets between two interfaces.
-const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
+pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
                         pass in on em0 proto tcp to port 81 modulate state\nblock out on em1 proto udp to 7.7.7.7 port 81\n\
                         pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 /// The same without times of their own, beside which the quick way is not gone.
-const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]

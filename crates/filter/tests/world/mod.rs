@@ -147,11 +147,7 @@ impl World {
             Verdict::Drop(reason) => return Some(reason),
             other => panic!("{other:?}"),
         }
-        match self.test(to, Direction::Out, bytes) {
-            Verdict::Pass(_) => None,
-            Verdict::Drop(reason) => Some(reason),
-            other => panic!("{other:?}"),
-        }
+        self.leave(to, bytes)
     }
 
     /// The same at once, as far as that is possible.
@@ -167,17 +163,32 @@ impl World {
         self.filter.approach_likely(&mut glance);
         let through = self.filter.pass_through(|| bytes, &glance, enters);
         self.filter.end();
+        self.go_on(through, from, to, bytes)
+    }
+
+    /// What becomes of a packet that could go through at once, or could not.
+    pub(crate) fn go_on(
+        &mut self,
+        through: Through,
+        from: Interface,
+        to: Interface,
+        bytes: &mut [u8],
+    ) -> Option<Reason> {
         match through {
             Through::Passed => None,
             Through::Unknown => self.cross(from, to, bytes),
             Through::Entered(passed) => {
                 self.hint = passed.state;
-                match self.test(to, Direction::Out, bytes) {
-                    Verdict::Pass(_) => None,
-                    Verdict::Drop(reason) => Some(reason),
-                    other => panic!("{other:?}"),
-                }
+                self.leave(to, bytes)
             }
+        }
+    }
+
+    pub(crate) fn leave(&mut self, to: Interface, bytes: &mut [u8]) -> Option<Reason> {
+        match self.test(to, Direction::Out, bytes) {
+            Verdict::Pass(_) => None,
+            Verdict::Drop(reason) => Some(reason),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -89,3 +89,34 @@ fn rules_hold_where_a_frame_leaves_without_the_tag_that_it_came_with() {
         assert_eq!(reset[0].data()[12..16], [0x81, 0, 0, 7], "to whom sends tagged frames");
     }
 }
+
+#[test]
+fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
+    let rules = "block in on em0 proto udp from port 66\nblock out on em2 proto udp from port 77";
+    let frame = |to, port| ether(station(to), station(0)).ip4(ip4().udp(port, 53)).bytes();
+    let mut arp = frame(1, 1);
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let others = [frame(2, 1), frame(1, 66), frame(2, 77), frame(1, 2), arp];
+    for (odd, other) in (0..40).zip(others.iter().cycle()) {
+        let mut benches = [(); 2].map(|()| bench(rules));
+        let came: Vec<Vec<u8>> =
+            (0..40).map(|n| if n == odd { other.clone() } else { frame(1, 1) }).collect();
+        let [at_once, each] = &mut benches;
+        // The state is made by the first of them, and joined by the second, and so on.
+        for _ in 0..3 {
+            let packets: Vec<_> = came.iter().map(|bytes| at_once.packet(bytes)).collect();
+            at_once.push_packets(0, packets);
+            came.iter().for_each(|bytes| each.push(0, bytes));
+        }
+        let told = benches.each_mut().map(|bench| {
+            let frames = [0, 1, 2].map(|port| {
+                let frames = bench.take_all(port);
+                frames.iter().map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
+            });
+            let states = bench.read("pf_worker", "states 0 -").unwrap();
+            let states: Vec<String> = states.lines().map(|line| line.to_string()).collect();
+            (frames, bench.read("drops", "").unwrap(), states)
+        });
+        assert_eq!(told[0], told[1], "{odd}");
+    }
+}

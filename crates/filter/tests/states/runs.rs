@@ -1,0 +1,157 @@
+//! Packets of one flow behind one another, against each by itself.
+use super::quick::{CROSSING, CROSSING_QUICKLY, Sent, sent};
+use crate::world::{EM0, EM1, World};
+use artery_filter::dissect::{At, Reason};
+use artery_filter::engine::{Through, are_of_one_flow};
+use artery_filter::facts::{Direction, Interface};
+use artery_filter::states::Verbosity;
+use proptest::prelude::*;
+
+/// What became of packets, and how many followed another in a run.
+type Crossed = (Vec<Option<Reason>>, usize);
+
+/// Each by itself.
+fn cross_each(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
+    (packets.iter_mut().map(|bytes| world.cross(from, to, bytes)).collect(), 0)
+}
+
+/// As through a switch.
+fn cross_at_once(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
+    let (mut results, mut followers) = (Vec::new(), 0);
+    world.filter.begin(world.now);
+    while let Some(bytes) = packets.get_mut(results.len()) {
+        let glance = world.filter.glance_at_once(bytes, Direction::In);
+        let through = world.filter.pass_through(|| bytes, &glance, At::new(from, Direction::In));
+        results.push(world.go_on(through, from, to, bytes));
+        if through == Through::Passed {
+            let behind = packets[results.len()..].iter().map(Vec::as_slice);
+            let passed = world.filter.pass_run(behind, &glance);
+            results.extend(vec![None; passed]);
+            followers += passed;
+        }
+    }
+    world.filter.end();
+    (results, followers)
+}
+
+/// As around a router: first all where they come in, as far as that is quickly done, and then where they leave.
+fn cross_at_each(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
+    let (enters, leaves) = (At::new(from, Direction::In), At::new(to, Direction::Out));
+    let (mut came, mut followers) = (Vec::new(), 0);
+    world.filter.begin(world.now);
+    while let Some(bytes) = packets.get(came.len()) {
+        let glance = world.filter.glance_at_once(bytes, Direction::In);
+        let Some(state) = world.filter.pass_quickly(|| bytes, &glance, enters) else { break };
+        let behind = packets[came.len() + 1..].iter().map(Vec::as_slice);
+        let passed = world.filter.enter_run(behind, &glance, (state, enters));
+        came.extend(vec![state; 1 + passed]);
+        followers += passed;
+    }
+    world.filter.end();
+    let each = packets.iter_mut().enumerate().map(|(n, bytes)| {
+        let Some(state) = came.get(n) else { return world.cross(from, to, bytes) };
+        let passed = world.filter.pass_behind(bytes, *state, leaves);
+        world.filter.end();
+        world.hint = Some(*state);
+        if passed.is_some() { None } else { world.leave(to, bytes) }
+    });
+    (each.collect(), followers)
+}
+
+const WAYS: [fn(&mut World, Interface, Interface, &mut [Vec<u8>]) -> Crossed; 3] =
+    [cross_each, cross_at_once, cross_at_each];
+
+/// A packet, and how many come behind it that go on with what it says.
+fn burst() -> impl Strategy<Value = (Sent, Vec<Sent>)> {
+    (sent(), prop::collection::vec((any::<bool>(), sent()), 0..8)).prop_map(|(first, others)| {
+        let follow = |(n, (goes_on, other)): (u32, (bool, Sent))| match goes_on {
+            true => Sent {
+                seq: first.seq.wrapping_add(n),
+                ack: other.ack,
+                payload: other.payload,
+                ..first.clone()
+            },
+            false => Sent { is_reply: first.is_reply, ..other },
+        };
+        let others = (1..).zip(others).map(follow).collect();
+        (first, others)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn packets_in_runs_come_to_what_each_by_itself_does(
+        bursts in prop::collection::vec(burst(), 1..40),
+        rules in prop::sample::select(vec![CROSSING, CROSSING_QUICKLY, "pass"]),
+    ) {
+        let mut worlds = [(); 3].map(|()| World::new(rules));
+        for (first, others) in bursts {
+            let (from, to) = if first.is_reply { (EM1, EM0) } else { (EM0, EM1) };
+            let sent: Vec<Vec<u8>> = std::iter::once(&first).chain(&others).map(Sent::bytes).collect();
+            let mut results = worlds.iter_mut().zip(WAYS).map(|(world, cross)| {
+                world.sleep(f64::from(first.after_ms) / 1000.0);
+                world.maintain();
+                let mut packets = sent.clone();
+                let (verdicts, _) = cross(world, from, to, &mut packets);
+                (verdicts, packets, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+            });
+            let [each, at_once, at_each] = std::array::from_fn(|_| results.next());
+            prop_assert_eq!(&each, &at_once);
+            prop_assert_eq!(&each, &at_each);
+        }
+        let totals = worlds.each_ref().map(World::totals);
+        prop_assert_eq!((&totals[0], &totals[0]), (&totals[1], &totals[2]));
+        let [each, at_once, at_each] = worlds.each_ref().map(|world| world.filter.counted());
+        prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
+        prop_assert_eq!((each.state_table, each.reasons), (at_each.state_table, at_each.reasons));
+    }
+}
+
+#[test]
+fn long_runs_go_through_as_one_and_count_as_many_beyond_what_a_line_holds() {
+    for is_tcp in [false, true] {
+        let mut worlds = [(); 3].map(|()| World::new("pass"));
+        let packet = |is_reply, flags, seq, ack| {
+            let (host, port, payload, after_ms) = (7, 80, 0, 0);
+            Sent { host, port, is_reply, is_tcp, flags, seq, ack, payload, after_ms }.bytes()
+        };
+        for (world, cross) in worlds.iter_mut().zip(WAYS) {
+            let mut cross = |is_reply, packets: &mut [Vec<u8>]| {
+                let (from, to) = if is_reply { (EM1, EM0) } else { (EM0, EM1) };
+                cross(world, from, to, packets)
+            };
+            cross(false, &mut [packet(false, 2, 999, 0)]);
+            cross(true, &mut [packet(true, 0x12, 1999, 1000)]);
+            let mut followers = 0;
+            for _ in 0..700 {
+                let (results, run) = cross(false, &mut vec![packet(false, 0x10, 1000, 2000); 200]);
+                assert_eq!(results, [None; 200]);
+                followers = run;
+            }
+            // The first of each batch is followed by all others.
+            assert!([0, 199].contains(&followers), "{followers}");
+        }
+        let [each, at_once, at_each] = worlds.each_mut().map(|world| world.list(Verbosity::VeryVerbose));
+        assert_eq!(each.matches("140001:1 pkts").count(), 2, "{each}");
+        assert_eq!((&at_once, &at_each), (&each, &each));
+    }
+}
+
+#[test]
+fn flows_are_told_apart_by_all_that_they_are_told_by() {
+    let sent = |host, port, is_reply, is_tcp, payload| {
+        Sent { host, port, is_reply, is_tcp, flags: 0x10, seq: 1, ack: 1, payload, after_ms: 0 }.bytes()
+    };
+    let one = sent(7, 80, false, true, 0);
+    assert!(are_of_one_flow(&one, &sent(7, 80, false, true, 9)));
+    for other in [
+        sent(8, 80, false, true, 0),
+        sent(7, 81, false, true, 0),
+        sent(7, 80, true, true, 0),
+        sent(7, 80, false, false, 0),
+    ] {
+        assert!(!are_of_one_flow(&one, &other));
+    }
+    assert!((0..28).all(|len| !are_of_one_flow(&one[..len], &one[..len])));
+}
