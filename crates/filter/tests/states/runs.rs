@@ -58,8 +58,10 @@ fn cross_at_each(world: &mut World, from: Interface, to: Interface, packets: &mu
     (each.collect(), followers)
 }
 
-const WAYS: [fn(&mut World, Interface, Interface, &mut [Vec<u8>]) -> Crossed; 3] =
-    [cross_each, cross_at_once, cross_at_each];
+/// How packets go.
+type Way = fn(&mut World, Interface, Interface, &mut [Vec<u8>]) -> Crossed;
+
+const WAYS: [Way; 3] = [cross_each, cross_at_once, cross_at_each];
 
 /// A packet, and how many come behind it that go on with what it says.
 fn burst() -> impl Strategy<Value = (Sent, Vec<Sent>)> {
