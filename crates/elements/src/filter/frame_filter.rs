@@ -170,8 +170,8 @@ impl SwitchFilter {
                 None => Through::Unknown,
             };
             if let (Through::Passed, Some(glance)) = (through, &glance) {
-                let same_way = frames[next..].iter().zip(&ways[next..]).take_while(|(_, way)| **way == last);
-                next += filter.pass_run(same_way.map(|(frame, _)| packet(frame)), glance);
+                let behind = frames[next..].iter().take(runs::length(&ways[next..], last));
+                next += filter.pass_run(behind.map_while(|frame| frame.data().get(HEADER..)), glance);
             } else {
                 *way |= self.judge(through, frame, view, (port, last), cx);
             }

@@ -31,7 +31,7 @@ impl Filter {
             return None;
         }
         let from = first.joined_sender(number);
-        told.news_of_settled(first, from)?.note(first, from);
+        told.news_of_settled(first, from)?.note_in(first, from);
         first.seen = now;
         let records = [number, number ^ 1].map(|number| first.joined_record(number));
         if !first.count_plainly(from, 1, quick.length.into()) {

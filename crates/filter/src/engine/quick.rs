@@ -7,11 +7,11 @@ use crate::dissect::{At, half, word};
 use crate::facts::Direction;
 use crate::options::Timeout;
 use crate::states::{Hot, Key, NONE, Narrow, StateId, flag};
-use crate::track::{Moved, Segment, Stage, track_plain};
+use crate::track::{Moved, Peer, Segment, Stage, track_plain};
 use artery_wire::{IpProtocol, TcpFlags};
 
-const TCP: u8 = IpProtocol::TCP.0;
-const UDP: u8 = IpProtocol::UDP.0;
+pub(super) const TCP: u8 = IpProtocol::TCP.0;
+pub(super) const UDP: u8 = IpProtocol::UDP.0;
 /// Segments with one of these may change more than numbers.
 const CHANGES: u8 = TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0;
 
@@ -53,6 +53,15 @@ impl Quick {
         let narrow = Narrow::of_header(header);
         let narrow = if direction == Direction::In { narrow } else { narrow.turned() };
         is_plain.then_some(Quick { narrow, length, protocol })
+    }
+
+    /// Looks at a packet that comes in behind this one; None if it is not plain or of another flow. The protocol is this one's, which
+    /// a compiler does not know of it.
+    #[inline(always)]
+    pub(super) fn next(&self, bytes: &[u8], protocol: u8) -> Option<Quick> {
+        let header = bytes.first_chunk::<28>()?;
+        let is_next = header[9] == protocol && Narrow::of_header(header) == self.narrow;
+        if is_next { Quick::plain(bytes, Direction::In) } else { None }
     }
 
     /// The kind of a state that may go the quick way, without the direction.
@@ -129,7 +138,12 @@ impl Told {
     /// The same for a state whose timeout is what its ends say, as it is of those that are joined.
     #[inline(always)]
     pub(super) fn news_of_settled(&self, hot: &Hot, from: usize) -> Option<News> {
-        let (source, destination) = (&hot.peers[from], &hot.peers[1 - from]);
+        self.news_between(&hot.peers[from], &hot.peers[1 - from])
+    }
+
+    /// The same by what is known of both ends.
+    #[inline(always)]
+    pub(super) fn news_between(&self, source: &Peer, destination: &Peer) -> Option<News> {
         match self {
             Told::Segment(segment) => track_plain(source, destination, segment).map(News::Moved),
             Told::Datagram => {
@@ -152,11 +166,17 @@ pub(super) enum News {
 
 impl News {
     #[inline(always)]
-    pub(super) fn note(self, hot: &mut Hot, from: usize) {
-        let News::Moved(moved) = self else { return };
+    pub(super) fn note_in(self, hot: &mut Hot, from: usize) {
         let [first, second] = &mut hot.peers;
         let (source, destination) = if from == 0 { (first, second) } else { (second, first) };
-        moved.note(source, destination);
+        self.note(source, destination);
+    }
+
+    #[inline(always)]
+    pub(super) fn note(self, source: &mut Peer, destination: &mut Peer) {
+        if let News::Moved(moved) = self {
+            moved.note(source, destination);
+        }
     }
 }
 
@@ -227,7 +247,7 @@ impl Filter {
             return None;
         }
         let from = usize::from((direction == Direction::Out) != (kind & OUT != 0));
-        told.news(hot, from)?.note(hot, from);
+        told.news(hot, from)?.note_in(hot, from);
         hot.seen = now;
         let known = Known { link: hot.link, record: hot.record };
         if !hot.count_plainly(from, 1, quick.length.into()) {
@@ -272,7 +292,7 @@ impl Filter {
         let from = usize::from(kind & OUT != 0);
         let (news, length) = (told.news(enters, from)?, quick.length.into());
         for (hot, n) in [(&mut *enters, number), (&mut *leaves, number ^ 1)] {
-            news.note(hot, from);
+            news.note_in(hot, from);
             hot.seen = now;
             if !hot.count_plainly(from, 1, length) {
                 self.states.cold[n as usize].count(hot, from, 1, length);

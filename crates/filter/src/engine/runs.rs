@@ -1,11 +1,12 @@
 //! Runs: packets of one flow behind one another, as a connection sends them. Where one has passed those behind it need neither
 //! hash nor search, and what they add to counters is told at once.
 use super::Filter;
-use super::quick::{Quick, Told};
+use super::quick::{Quick, TCP, Told, UDP};
 use super::through::Glance;
 use crate::dissect::At;
 use crate::facts::Direction;
 use crate::states::{MOST_AT_ONCE, Narrow, StateId};
+use crate::track::Peer;
 
 /// Whether two packets that begin with headers of IPv4 seem to be of one flow, in the same direction.
 #[inline]
@@ -77,16 +78,12 @@ impl Filter {
             return None;
         }
         let from = first.joined_sender(number);
-        let (mut count, mut bytes) = (0, 0);
-        for packet in packets.take(MOST_AT_ONCE.into()) {
-            let next = Quick::of(packet, Direction::In);
-            let is_next = next.length != 0 && (next.narrow, next.protocol) == (quick.narrow, quick.protocol);
-            let told = if is_next { Told::of(&|| packet, &next) } else { None };
-            let Some(news) = told.and_then(|told| told.news_of_settled(first, from)) else { break };
-            news.note(first, from);
-            count += 1;
-            bytes += u32::from(next.length);
-        }
+        let ends = [first.peers[from], first.peers[1 - from]];
+        let (count, bytes, [source, destination]) = match quick.protocol {
+            TCP => segments(packets, quick, ends),
+            _ => datagrams(packets, quick, ends),
+        };
+        (first.peers[from], first.peers[1 - from]) = (source, destination);
         first.seen = now;
         let records = [number, number ^ 1].map(|number| first.joined_record(number));
         if !first.count_plainly(from, count, bytes) {
@@ -94,4 +91,45 @@ impl Filter {
         }
         Some(Counted { records, packets: count, bytes })
     }
+}
+
+/// Segments of a flow behind one that has passed: how many pass as well, their bytes, and what is known of both ends then.
+#[inline(always)]
+fn segments<'p>(
+    packets: impl Iterator<Item = &'p [u8]>,
+    quick: &Quick,
+    [mut source, mut destination]: [Peer; 2],
+) -> (u16, u32, [Peer; 2]) {
+    let (count, bytes) = follow(packets, |packet| {
+        let next = quick.next(packet, TCP)?;
+        let told = Told::of(&|| packet, &next)?;
+        told.news_between(&source, &destination)?.note(&mut source, &mut destination);
+        Some(next.length)
+    });
+    (count, bytes, [source, destination])
+}
+
+/// The same for datagrams, which tell no more than the first of them.
+#[inline(always)]
+fn datagrams<'p>(
+    packets: impl Iterator<Item = &'p [u8]>,
+    quick: &Quick,
+    ends: [Peer; 2],
+) -> (u16, u32, [Peer; 2]) {
+    let [source, destination] = &ends;
+    let (count, bytes) = match Told::Datagram.news_between(source, destination) {
+        Some(_) => follow(packets, |packet| Some(quick.next(packet, UDP)?.length)),
+        None => (0, 0),
+    };
+    (count, bytes, ends)
+}
+
+/// Counts packets and their bytes up to the first of which no length is told.
+#[inline(always)]
+fn follow<'p>(
+    packets: impl Iterator<Item = &'p [u8]>,
+    length: impl FnMut(&'p [u8]) -> Option<u16>,
+) -> (u16, u32) {
+    let lengths = packets.take(MOST_AT_ONCE.into()).map_while(length);
+    lengths.fold((0, 0), |(count, bytes), length| (count + 1, bytes + u32::from(length)))
 }
