@@ -13,6 +13,7 @@ use crate::voice::{Voice, print};
 use artery_device::Interface;
 use artery_elements::{CLASSES, ROUTER_HANDLERS};
 use artery_engine::{Finished, HandlerError, Router, Settings};
+use artery_lang::args;
 
 /// The status that a shell reports of a filter whose reader went away.
 const KILLED_BY_SIGPIPE: u8 = 128 + 13;
@@ -148,22 +149,25 @@ fn write_flat(job: &Job, flat: &str) -> anyhow::Result<u8> {
     }
 }
 
-/// The exit status that a handler's value stands for.
-fn exit_value(finished: &mut Finished, handler: &str, voice: Voice) -> u8 {
-    let value = match finished.read(handler, "") {
-        Ok(value) => value,
+/// The exit status that the value of `HANDLER [PARAMETERS]` stands for.
+fn exit_value(finished: &mut Finished, call: &str, voice: Voice) -> u8 {
+    let (handler, parameters) = args::shift_word(call);
+    let value = match finished.read(handler, parameters) {
+        Ok(value) => args::uncomment(&value),
         Err(error) => {
             voice.error(&match error {
-                HandlerError::NoHandler(_) => format!("no '{handler}' read handler"),
+                HandlerError::NoElement(name) => format!("no element named '{name}'"),
+                HandlerError::NoHandler(_) | HandlerError::NotReadable(_) => {
+                    format!("no '{handler}' read handler")
+                }
                 other => other.to_string(),
             });
             return 255;
         }
     };
-    match (value.trim().parse::<i64>(), value.trim()) {
+    match (args::signed(&value), args::boolean(&value)) {
         (Ok(number), _) => number as u8,
-        (_, "true" | "yes" | "t" | "y") => 0,
-        (_, "false" | "no" | "f" | "n") => 1,
+        (_, Some(holds)) => u8::from(!holds),
         _ => {
             voice.error("exit handler value should be integer");
             255

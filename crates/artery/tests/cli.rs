@@ -153,6 +153,21 @@ fn an_exit_handler_is_the_status() {
 }
 
 #[test]
+fn an_exit_handler_takes_parameters_and_is_any_number_or_truth_value() {
+    let run = |call: &str| {
+        let outcome = artery(&["run", "-q", "-x", call, "-e", "s :: Script(TYPE PASSIVE, return $1)"]);
+        (outcome.status, outcome.err.trim_start_matches("artery: ").to_string())
+    };
+    for (call, status) in [("s.run 5", 5), ("s.run 0x1F", 31), ("s.run no", 1), ("s.not false", 0)] {
+        assert_eq!(run(call), (status, String::new()), "{call}");
+    }
+    assert_eq!(run("t.run"), (255, "no element named 't'\n".to_string()));
+    assert_eq!(run("s.step"), (255, "no 's.step' read handler\n".to_string()));
+    let error = "read handler 's.class' does not take parameters\n";
+    assert_eq!(run("s.class x"), (255, error.to_string()));
+}
+
+#[test]
 fn an_empty_configuration_is_a_warning() {
     let outcome = artery(&["run", "-e", ""]);
     assert_eq!((outcome.status, outcome.out.as_str()), (0, ""));

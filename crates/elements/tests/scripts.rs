@@ -114,9 +114,12 @@ fn a_random_seed_makes_what_elements_choose_repeatable() {
 
 #[test]
 fn parameters_are_refused_where_a_handler_takes_none() {
-    let config = "Idle -> c :: Counter -> Discard; Script(read c.count 3, read c.class x, stop)";
-    let said = "While executing 'Script@4 :: Script':\n  While calling 'c.count 3':\n    \
-                read handler 'c.count' does not take parameters\n  While calling 'c.class x':\n    \
-                read handler 'c.class' does not take parameters\n";
-    assert_eq!(run(config), (String::new(), said.to_string()));
+    let config = "Idle -> c :: Counter -> Discard; Script(read c.count 3, read c.class x, print list x, print \"$(list x)\", stop)";
+    let said = "While executing 'Script@4 :: Script':\n  \
+                read handler 'c.count' does not take parameters\n  \
+                read handler 'c.class' does not take parameters\n  \
+                read handler 'list' does not take parameters\n  \
+                read handler 'list' does not take parameters\n";
+    // What can't be called so stays as it is written, and ends no line.
+    assert_eq!(run(config), ("$(list x)".to_string(), said.to_string()));
 }

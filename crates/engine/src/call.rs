@@ -85,13 +85,17 @@ impl Plan {
         &self,
         full: &str,
         prefix: &str,
+        parameters: &str,
         mut read: impl FnMut(usize, usize, &str) -> Result<String, HandlerError>,
     ) -> Result<String, HandlerError> {
         let (node, name) = match self.target(full, prefix)? {
             Target::Global(name) => {
                 let writable = self.global_flags(&name).is_some();
                 let error = if writable { HandlerError::NotReadable } else { HandlerError::NoHandler };
-                return self.read_global(&name).ok_or_else(|| error(name));
+                return match self.read_global(&name) {
+                    Some(_) if !parameters.is_empty() => Err(HandlerError::NoParameters(name)),
+                    value => value.ok_or_else(|| error(name)),
+                };
             }
             Target::Element(node, name) => (node, name),
         };
@@ -265,7 +269,7 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
         let plan = self.plan.clone();
-        plan.read_with(full, prefix, |worker, node, name| {
+        plan.read_with(full, prefix, parameters, |worker, node, name| {
             self.on_worker(worker, full, turn, reading(&plan, node, name, parameters))
         })
     }
@@ -335,13 +339,13 @@ impl Graph {
                     && !handler.takes_parameters
                     && self.plan.class(node).handler(name).is_some()
                 {
-                    return Err(no_parameters(&full()));
+                    return Err(HandlerError::NoParameters(full()));
                 }
                 let busy = full();
                 self.enter(node, turn, |element, cx| read.call(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
-            None if !parameters.is_empty() && is_standard(name) => Err(no_parameters(&full())),
+            None if !parameters.is_empty() && is_standard(name) => Err(HandlerError::NoParameters(full())),
             None => self.read_standard(node, name).ok_or_else(|| HandlerError::NoHandler(name.to_string())),
         }
     }
@@ -409,10 +413,6 @@ fn tickets(value: &str) -> Result<u32, HandlerError> {
     number.ok_or_else(|| {
         HandlerError::refused(format!("tickets: an integer from 1 to {MAX_TICKETS} is wanted"))
     })
-}
-
-fn no_parameters(full: &str) -> HandlerError {
-    HandlerError::refused(format!("read handler '{full}' does not take parameters"))
 }
 
 fn sum_or_only(mut values: Vec<String>) -> String {

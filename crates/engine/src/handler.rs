@@ -160,6 +160,8 @@ pub enum HandlerError {
     NotReadable(String),
     /// The handler can't be written.
     NotWritable(String),
+    /// The read handler was called with parameters, and takes none.
+    NoParameters(String),
     /// The element is at work: it called itself, or another that is waiting for it.
     Busy(String),
     /// The worker that owns the element did not answer in time.
@@ -175,6 +177,9 @@ impl fmt::Display for HandlerError {
             HandlerError::NoHandler(name) => write!(f, "no '{name}' handler"),
             HandlerError::NotReadable(name) => write!(f, "'{name}' is not a read handler"),
             HandlerError::NotWritable(name) => write!(f, "'{name}' is not a write handler"),
+            HandlerError::NoParameters(name) => {
+                write!(f, "read handler '{name}' does not take parameters")
+            }
             HandlerError::Busy(name) => write!(f, "'{name}' called itself"),
             HandlerError::Timeout(name) => write!(f, "'{name}': its worker did not answer within 1 s"),
             HandlerError::Refused(why) => f.write_str(why),

@@ -259,7 +259,7 @@ impl Handle {
         if let Some(answer) = plan.read_aside(full, parameters) {
             return answer;
         }
-        plan.read_with(full, "", |worker, node, name| {
+        plan.read_with(full, "", parameters, |worker, node, name| {
             self.shared.control.call(worker, full, reading(&plan, node, name, parameters), || ())
         })
     }
@@ -420,7 +420,7 @@ impl Finished {
     pub fn read(&mut self, full: &str, parameters: &str) -> Result<String, HandlerError> {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
-        self.plan().read_with(full, "", |worker, node, name| {
+        self.plan().read_with(full, "", parameters, |worker, node, name| {
             self.graphs[worker].read_here(node, name, parameters, &turn)
         })
     }

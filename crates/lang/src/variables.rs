@@ -75,9 +75,7 @@ impl Environment {
 /// Where values come from.
 trait Values {
     fn variable(&mut self, name: &str, depth: usize) -> Option<String>;
-    fn call(&mut self, _text: &str) -> Option<String> {
-        None
-    }
+    fn call(&mut self, text: &str, depth: usize) -> Option<String>;
     /// Whether values outside quotes get some.
     fn quotes(&self) -> bool {
         false
@@ -88,6 +86,11 @@ impl Values for &Environment {
     fn variable(&mut self, name: &str, depth: usize) -> Option<String> {
         let value = self.value(name)?;
         Some(expand_at_depth(value, self, depth + 1))
+    }
+
+    /// No handler can be called yet, but `$(v)` is `$v`, as for Click.
+    fn call(&mut self, text: &str, depth: usize) -> Option<String> {
+        self.variable(text, depth)
     }
 }
 
@@ -102,7 +105,7 @@ impl Values for Callbacks<'_, '_, '_> {
         (self.variable)(name)
     }
 
-    fn call(&mut self, text: &str) -> Option<String> {
+    fn call(&mut self, text: &str, _depth: usize) -> Option<String> {
         self.call.as_mut()?(text)
     }
 
@@ -203,7 +206,7 @@ impl<'a> Reference<'a> {
         let value = match self.form {
             Form::Plain => values.variable(&inner, depth),
             Form::Braces => expand_braces(&inner, values, depth),
-            Form::Call => values.call(&inner),
+            Form::Call => values.call(&inner, depth),
         };
         match value {
             Some(value) if quoted => {
@@ -290,6 +293,12 @@ mod tests {
             "$nope ${nope} $ $? $# $$ $(x 1) $"
         );
         assert_eq!(environment.expand("${no$v}"), "${no1}");
+    }
+
+    #[test]
+    fn parentheses_name_a_variable_where_no_handler_can_be_called() {
+        let environment = environment(&[("v", "1"), ("n", "v")]);
+        assert_eq!(environment.expand("$(v)x $($n) $(nope) $(v v)"), "1x 1 $(nope) $(v v)");
     }
 
     #[test]

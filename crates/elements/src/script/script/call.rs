@@ -21,7 +21,7 @@ struct Callee {
 /// A call that failed.
 struct Failure {
     message: String,
-    /// Whether there is such a handler at all.
+    /// Whether there is such a handler at all, and it can be called so.
     exists: bool,
 }
 
@@ -35,6 +35,7 @@ impl Failure {
             HandlerError::NoHandler(_) | HandlerError::NotReadable(_) | HandlerError::NotWritable(_) => {
                 Failure::unknown(format!("no '{}' {kind} handler", callee.shown))
             }
+            HandlerError::NoParameters(_) => Failure::unknown(error.to_string()),
             error => Failure { message: error.to_string(), exists: true },
         }
     }
