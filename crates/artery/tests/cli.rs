@@ -37,7 +37,8 @@ fn all_mistakes_in_one_elements_arguments_are_shown_at_once() {
         -> ARPQuerier(10.0.0.300, z) -> Discard; Idle -> [1] ARPQuerier(10.0.0.1, 2:2:2:2:2:2) -> Discard;";
     let outcome = artery(&["check", "-e", text]);
     assert_eq!(outcome.status, 1);
-    for mistake in ["LIMIT: parse", "BURST: invalid", "FOO: unknown", "SRC: parse", "DST: parse", "IP: parse"]
+    for mistake in
+        ["LIMIT: invalid", "BURST: invalid", "FOO: unknown", "SRC: parse", "DST: parse", "IP: parse"]
     {
         assert_eq!(
             outcome.err.matches(&format!("error: {mistake}")).count(),

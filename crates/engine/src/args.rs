@@ -17,6 +17,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod sort;
+
+use sort::{Given, sort};
+
 /// What is wrong with an element's arguments, in Click's words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgError {
@@ -174,6 +178,11 @@ impl<'a> Args<'a> {
             Err(error) if wrong.is_empty() || matches!(error, ArgError::Invalid { .. }) => wrong.push(error),
             _ => {}
         }
+        wrong.sort_by_key(|error| match error {
+            ArgError::Unknown(_) => 1,
+            ArgError::TooMany(_) => 2,
+            _ => 0,
+        });
         Err(wrong)
     }
 
@@ -312,51 +321,6 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Gives each argument of `config` to the declared one it belongs to.
-fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>) {
-    let mut given = Given::new();
-    let mut errors = Vec::new();
-    let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword).peekable();
-    for argument in text::split(config) {
-        let (word, value) = text::shift_word(&argument);
-        if let Some(arg) = class.arg(word).filter(|arg| arg.position != Position::Rest) {
-            given.entry(arg.name).or_default().push(value.to_string());
-            continue;
-        }
-        let arg = match places.peek() {
-            Some(arg) if arg.position == Position::Rest => Some(*arg),
-            _ if looks_like_keyword(word, value) => {
-                errors.push(ArgError::Unknown(word.to_string()));
-                continue;
-            }
-            _ => places.next(),
-        };
-        match arg {
-            Some(arg) => given.entry(arg.name).or_default().push(argument),
-            None if errors.iter().any(|error| matches!(error, ArgError::TooMany(_))) => {}
-            None => errors.push(ArgError::TooMany(argument)),
-        }
-    }
-    let missing = class.args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));
-    errors.extend(missing.map(|arg| ArgError::Missing(arg.name)));
-    errors.sort_by_key(|error| match error {
-        ArgError::Missing(_) => 0,
-        ArgError::Unknown(_) => 1,
-        _ => 2,
-    });
-    (given, errors)
-}
-
-/// Arguments by the declared one they belong to.
-type Given = HashMap<&'static str, Vec<String>>;
-
-/// `CAPACITY 3` looks like a keyword argument; `10.0.0.1 eth0` does not.
-fn looks_like_keyword(word: &str, value: &str) -> bool {
-    !value.is_empty()
-        && word.starts_with(|c: char| c.is_ascii_uppercase())
-        && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-}
-
 /// A type that an argument can have.
 pub trait ArgValue: Sized {
     /// A text that can be read and that few would refuse.
@@ -441,10 +405,10 @@ impl ArgValue for String {
     }
 }
 
-/// Bytes: text with quotes and `\<hex>` resolved.
+/// Bytes: text with quotes and `\<hex>` resolved, blanks in quotes only.
 impl ArgValue for Vec<u8> {
     fn parse(text: &str, _: &Names) -> Result<Vec<u8>, String> {
-        Ok(text::unquote_bytes(text))
+        text::string_bytes(text).ok_or_else(|| "one string; put quotes around blanks".into())
     }
 }
 
@@ -522,6 +486,9 @@ impl ArgValue for Limit {
             Ok(n) => Ok(Limit(u64::try_from(n).ok())),
             Err(_) => Err("a number, or -1 for no limit".into()),
         }
+    }
+    fn fault(_: &str) -> String {
+        "invalid number".into()
     }
     fn absent() -> Option<Limit> {
         Some(Limit(None))
