@@ -96,11 +96,16 @@ struct Caller {
 enum Voice {
     /// Whoever called gets it.
     Kept,
-    /// It is said at once, after a heading unless that was said before.
-    Headed { said: bool },
+    /// It is said at once, after a heading with what the script is at unless that was said before.
+    Headed { doing: &'static str, said: bool },
     /// It is said at once and alone, as a driver's messages are.
     Bare,
 }
+
+/// The voice of a script that runs.
+const RUNNING: Voice = Voice::Headed { doing: "executing", said: false };
+/// The voice of one that gets ready to.
+const STARTING: Voice = Voice::Headed { doing: "initializing", said: false };
 
 /// A script, of this class or DriverManager.
 pub(super) struct Script {
@@ -197,13 +202,10 @@ impl Script {
         match self.voice {
             Voice::Kept => self.errors.push(message),
             Voice::Bare => cx.say(&message),
-            Voice::Headed { said } => {
-                let heading = if said {
-                    String::new()
-                } else {
-                    format!("While executing '{}':\n", self.declaration(cx))
-                };
-                self.voice = Voice::Headed { said: true };
+            Voice::Headed { doing, said } => {
+                let heading =
+                    if said { String::new() } else { format!("While {doing} '{}':\n", self.declaration(cx)) };
+                self.voice = Voice::Headed { doing, said: true };
                 cx.say(&format!("{heading}  {}", message.replace('\n', "\n  ")));
             }
         }
@@ -298,22 +300,21 @@ fn read_type(text: &str) -> Result<(Kind, Vec<i32>), ArgError> {
 impl Element for Script {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
-            self.aloud(Voice::Headed { said: false }, cx, |script, cx| script.handle(input, packet, cx));
+            self.aloud(RUNNING, cx, |script, cx| script.handle(input, packet, cx));
         }
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let headed = Voice::Headed { said: false };
         match self.kind {
             Kind::Driver => self.aloud(Voice::Bare, cx, Script::drive),
-            Kind::Signal => self.aloud(headed, cx, Script::answer_signals),
-            _ if std::mem::take(&mut self.begins) => self.aloud(headed, cx, Script::tick),
+            Kind::Signal => self.aloud(RUNNING, cx, Script::answer_signals),
+            _ if std::mem::take(&mut self.begins) => self.aloud(RUNNING, cx, Script::tick),
             _ => {}
         }
         let now = cx.now();
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             self.alarm = None;
-            self.aloud(headed, cx, Script::tick);
+            self.aloud(RUNNING, cx, Script::tick);
         }
         true
     }
@@ -323,7 +324,7 @@ impl Element for Script {
             return Err(StartError::new("router has more than one driver script")
                 .help("give all but one of them TYPE ACTIVE"));
         }
-        self.aloud(Voice::Headed { said: false }, cx, Script::begin);
+        self.aloud(STARTING, cx, Script::begin);
         if let Some(signals) = &self.signals {
             signals.watch(cx);
         }

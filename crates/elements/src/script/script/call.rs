@@ -119,7 +119,7 @@ impl Script {
         let (word, value) = args::shift_word(text);
         let name = args::string(word).filter(|name| !name.ends_with('.'));
         let name = name.ok_or_else(|| Failure::unknown("syntax error"))?;
-        let value = if unquote { args::unquote(value) } else { value.trim_ascii_end().to_string() };
+        let value = if unquote { args::unquote(value) } else { value.to_string() };
         let callee = |own, name: &str, shown| Callee { own, name: name.to_string(), shown, value };
         let own_name = |handler: &str, cx: &Context<'_>| format!("{}.{handler}", cx.name());
         match name.rsplit_once('.') {
@@ -137,6 +137,8 @@ impl Script {
     fn read(&mut self, callee: &Callee, cx: &mut Context<'_>) -> Result<String, Failure> {
         let value = if !callee.own {
             cx.read_handler(&callee.name, &callee.value)
+        } else if !callee.value.is_empty() && self.takes_nothing(&callee.name) {
+            Err(HandlerError::NoParameters(callee.shown.clone()))
         } else if self.serves(&callee.name) {
             self.serve_read(&callee.name, &callee.value, cx)
         } else {
@@ -190,8 +192,10 @@ impl Script {
         match self.read(&callee, cx) {
             Ok(value) => Some((callee.shown, value)),
             Err(failure) => {
+                // A handler that fails gives nothing, one that there is not isn't called.
+                let nothing = failure.exists.then(|| (callee.shown.clone(), String::new()));
                 self.fail(failure.in_call(&callee.call()), cx);
-                None
+                nothing
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{Kind, Script, arithmetic};
 use crate::chance;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use artery_lang::args;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 macro_rules! handlers {
     (reads { $($name:literal: $doc:literal),* $(,)? } private { $($private:literal: $what:literal),* $(,)? }
@@ -19,6 +19,7 @@ macro_rules! handlers {
                 .parameters()
                 .private(),)*
             $(Handler::write($write, $does, &Write(|s: &mut Script, text, cx| s.serve_write($write, text, cx))),)*
+            Handler::read("now", "the time", &Read(|s: &mut Script, text, cx| s.serve_read("now", text, cx))),
             Handler::read("run", "runs the script; what it returns", &Read(|s: &mut Script, text, cx| s.serve_read("run", text, cx)))
                 .and_write(&Write(|s: &mut Script, text, cx| s.serve_write("run", text, cx)))
                 .parameters(),
@@ -66,7 +67,6 @@ pub(in super::super) static HANDLERS: &[Handler] = handlers! {
         "writable": "whether all these handlers can be written",
         "get": "value of a variable",
         "shift": "takes the first word off a variable, `args` if none is named",
-        "now": "the time",
     }
     private {
         "cat": "contents of a file",
@@ -104,6 +104,14 @@ impl Script {
         HANDLERS.iter().any(|handler| handler.name == name)
             || self.program.exports.iter().any(|export| export == name)
             || self.kind == Kind::Proxy
+    }
+
+    /// Whether this is a read handler of this script's that takes no parameters.
+    pub(super) fn takes_nothing(&self, name: &str) -> bool {
+        match HANDLERS.iter().find(|handler| handler.name == name) {
+            Some(handler) => !handler.takes_parameters,
+            None => self.program.exports.iter().any(|export| export == name),
+        }
     }
 
     /// Whether a handler without an element's name is this script's own.
@@ -264,16 +272,27 @@ impl Script {
     }
 
     fn draw(&self, text: &str) -> Result<String, HandlerError> {
-        let numbers: Option<Vec<u32>> = args::words(text)
-            .iter()
-            .map(|word| args::unsigned(word).ok().and_then(|n| n.try_into().ok()))
-            .collect();
-        let drawn = match numbers.as_deref() {
-            Some([]) => self.chance.between(0, chance::MAX),
-            Some([n]) if *n > 0 => self.chance.between(0, n - 1),
-            Some([low, high]) if low <= high => self.chance.between(*low, *high),
-            Some([_] | [_, _]) => return Err(refused("bad N")),
-            _ => return Err(refused("expected up to two numbers")),
+        let words = args::words(text);
+        let mut wrong = Vec::new();
+        let mut numbers = Vec::new();
+        for (word, name) in words.iter().zip(["N1", "N2"]) {
+            match args::unsigned(word).map(u32::try_from) {
+                Ok(Ok(number)) => numbers.push(number),
+                Ok(Err(_)) => wrong.push(format!("{name}: out of range, bound {}", u32::MAX)),
+                Err(_) => wrong.push(format!("{name}: invalid number")),
+            }
+        }
+        if words.len() > 2 {
+            wrong.push("too many arguments".into());
+        }
+        if !wrong.is_empty() {
+            return Err(HandlerError::Refused(wrong.join("\n")));
+        }
+        let drawn = match numbers[..] {
+            [] => self.chance.between(0, chance::MAX),
+            [n] if n > 0 => self.chance.between(0, n - 1),
+            [low, high] if low <= high => self.chance.between(low, high),
+            _ => return Err(refused("bad N")),
         };
         Ok(drawn.to_string())
     }
@@ -293,14 +312,22 @@ fn read_file(text: &str) -> Result<String, HandlerError> {
 
 fn kill(text: &str) -> Result<String, HandlerError> {
     let (name, processes) = args::shift_word(text);
-    let number = by_name(name).ok_or_else(|| refused("bad SIGNO"))?;
-    let signal = Signal::from_named_raw(number).ok_or_else(|| refused("bad SIGNO"))?;
+    // Signal 0 only asks whether there is such a process.
+    let number = if name == "0" { Some(0) } else { by_name(name) };
+    let number = number.ok_or_else(|| refused("bad SIGNO"))?;
     for word in args::words(processes) {
-        let number = args::signed(&word).ok().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0);
-        let process = number.and_then(Pid::from_raw).ok_or_else(|| refused("bad PID"))?;
-        kill_process(process, signal).map_err(|error| {
+        let process = args::signed(&word).ok().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0);
+        let process = process.and_then(Pid::from_raw).ok_or_else(|| refused("bad PID"))?;
+        let sent = match number {
+            0 => test_kill_process(process),
+            _ => {
+                let signal = Signal::from_named_raw(number).ok_or_else(|| refused("bad SIGNO"))?;
+                kill_process(process, signal)
+            }
+        };
+        sent.map_err(|error| {
             let error = std::io::Error::from(error);
-            HandlerError::refused(format!("kill({word}, {name}): {}", reason(&error)))
+            HandlerError::refused(format!("kill({word}, {number}): {}", reason(&error)))
         })?;
     }
     Ok(String::new())

@@ -90,8 +90,7 @@ impl Directive {
                 self.pad(sign, self.digits(value.unsigned_abs().to_string()), self.zeros, out);
             }
             'o' | 'x' | 'X' | 'u' => {
-                let word = words.next()?;
-                let value = args::unsigned(&word).ok().or_else(|| Some(args::signed(&word).ok()? as u64))?;
+                let value = args::unsigned(&words.next()?).ok()?;
                 let value = if self.short { u64::from(value as u16) } else { value };
                 let (prefix, digits) = match self.conversion {
                     'o' => ("0", format!("{value:o}")),
@@ -172,7 +171,7 @@ mod tests {
 
     #[test]
     fn words_must_fit_the_format() {
-        for text in ["%d", "%d x", "%d 1 2", "%", "%y 1", "%999999999d 1", "%*d x 1"] {
+        for text in ["%d", "%d x", "%d 1 2", "%", "%y 1", "%999999999d 1", "%*d x 1", "%u -5"] {
             assert_eq!(sprintf(text).unwrap_err(), "syntax error", "{text}");
         }
     }

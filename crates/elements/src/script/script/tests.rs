@@ -196,6 +196,37 @@ fn reading_is_said_on_standard_error() {
 }
 
 #[test]
+fn a_read_that_fails_is_said_with_nothing() {
+    let mut bench = script("read add x, read nope");
+    bench.run();
+    let said = "While executing 'e :: Script':\n  While calling 'e.add x':\n    expected list of numbers\n\
+                e.add:\n\n  no 'nope' read handler\n";
+    assert_eq!(bench.said(), said);
+}
+
+#[test]
+fn what_goes_wrong_at_the_start_is_said_as_such() {
+    let mut bench = script("wait soon, init x $(nope.y)");
+    bench.run();
+    let said = "While initializing 'e :: Script':\n  no element named 'nope'\n  syntax error at 'wait'\n";
+    assert_eq!(bench.said(), said);
+}
+
+#[test]
+fn values_of_calls_keep_their_blanks() {
+    prints("print $(length a b )", "4\n");
+}
+
+#[test]
+fn parameters_are_refused_where_a_handler_takes_none() {
+    let mut bench = script("export x 1, print now x, print x y");
+    bench.run();
+    let said = "While executing 'e :: Script':\n  read handler 'e.now' does not take parameters\n  \
+                read handler 'e.x' does not take parameters\n";
+    assert_eq!(bench.said(), said);
+}
+
+#[test]
 fn an_error_fails_the_call() {
     let mut bench = script("TYPE PASSIVE, errorq \"bad $1\"");
     assert_eq!(bench.read("run", "x").unwrap_err().to_string(), "bad x");
@@ -281,7 +312,19 @@ fn random_numbers_keep_within_bounds() {
     }
     assert_eq!(bench.read("random", "1").as_deref(), Ok("0"));
     assert_eq!(bench.read("random", "0").unwrap_err().to_string(), "bad N");
+    for (text, said) in [
+        ("1 2 3", "too many arguments"),
+        ("x -1", "N1: invalid number\nN2: invalid number"),
+        ("99999999999", "N1: out of range, bound 4294967295"),
+        ("6 5", "bad N"),
+    ] {
+        assert_eq!(bench.read("random", text).unwrap_err().to_string(), said, "{text}");
+    }
     assert_eq!(bench.read("kill", "INT 0").unwrap_err().to_string(), "bad PID");
+    assert_eq!(bench.read("kill", &format!("0 {}", std::process::id())).as_deref(), Ok(""));
+    let nobody = i32::MAX;
+    let said = format!("kill({nobody}, 10): No such process");
+    assert_eq!(bench.read("kill", &format!("USR1 {nobody}")).unwrap_err().to_string(), said);
     assert_eq!(bench.read("kill", "NOPE").unwrap_err().to_string(), "bad SIGNO");
     assert_eq!(bench.read("now", "").as_deref(), Ok("1000000000.000000"));
 }
