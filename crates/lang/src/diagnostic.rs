@@ -117,11 +117,11 @@ impl Diagnostic {
     /// `file:line: message`, related places on lines of their own: what Click prints.
     pub fn click_style(&self, sources: &Sources) -> String {
         let warning = if self.is_error() { "" } else { "warning: " };
-        let mut text = match self.unplaced {
+        let landmark = match self.unplaced {
             true => String::new(),
             false => sources.landmark(self.landmark.unwrap_or(self.span)) + ": ",
         };
-        text.push_str(&format!("{warning}{}", self.message));
+        let mut text = format!("{landmark}{warning}{}", self.message.replace('\n', &format!("\n{landmark}")));
         let indent = if self.introduction.is_some() { "  " } else { "" };
         if let Some(introduction) = &self.introduction {
             text.push('\n');
@@ -188,6 +188,7 @@ mod tests {
         assert_eq!(Diagnostic::warning("odd", span).click_style(&sources), "r.click:2: warning: odd");
         let two = Diagnostic::error("bad", span).related(Span::new(file, 0, 1), "here");
         assert_eq!(two.click_style(&sources), "r.click:2: bad\nr.click:1: here");
+        assert_eq!(Diagnostic::error("a\nb", span).click_style(&sources), "r.click:2: a\nr.click:2: b");
     }
 
     #[test]
