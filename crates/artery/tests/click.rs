@@ -93,7 +93,7 @@ fn an_element_tells_its_ports_and_handlers_as_click_does() {
     let outcome = click(&["-q", "-e", text, "-h", "q.handlers"], "");
     assert!(outcome.out.starts_with("reset\twb\n"), "{outcome:?}");
     assert!(
-        outcome.out.ends_with("handlers\tr.\nports\tr.\nconfig\tr.\nclass\tr.\nname\tr.\n"),
+        outcome.out.ends_with("handlers\tr.\nports\tr.\nconfig\trw.\nclass\tr.\nname\tr.\n"),
         "{outcome:?}"
     );
 }

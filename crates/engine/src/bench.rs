@@ -427,7 +427,10 @@ impl Bench {
     /// Lets the element take over what the one on `old` holds, as when a graph is replaced.
     pub fn take_state(&mut self, old: &mut Bench) {
         let mut element = old.graph.slots[ELEMENT].take().expect("the element is in its slot between calls");
+        let was_replacing = self.graph.control.is_replacing();
+        self.graph.control.set_replacing(true);
         self.visit(|new, cx| new.take_state(&mut *element, cx));
+        self.graph.control.set_replacing(was_replacing);
         old.graph.slots[ELEMENT] = Some(element);
     }
 }

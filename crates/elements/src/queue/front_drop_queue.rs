@@ -16,6 +16,7 @@ the router runs on several workers, each worker's copy holds its share of them."
     handlers: HANDLERS,
     signals: Signals::NonEmpty,
     per_worker: true,
+    live: true,
     build: |args| Store::build("FrontDropQueue", Policy::DropOldest, Tells::Pullers, args),
     ..Class::DEFAULT
 };

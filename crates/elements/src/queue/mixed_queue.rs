@@ -17,6 +17,7 @@ copy holds its share of them.",
     handlers: HANDLERS,
     signals: Signals::NonEmpty,
     per_worker: true,
+    live: true,
     build: |args| Store::build("MixedQueue", Policy::Mixed, Tells::Pullers, args),
     ..Class::DEFAULT
 };

@@ -16,6 +16,7 @@ copy holds its share of them. A packet that finds no room leaves by output 1, or
     handlers: HANDLERS,
     signals: Signals::NonEmpty,
     per_worker: true,
+    live: true,
     build: |args| Store::build("NotifierQueue", Policy::DropNew, Tells::Pullers, args),
     ..Class::DEFAULT
 };

@@ -17,6 +17,7 @@ when there is none. Whoever pulls sleeps while the queue is empty; sources that 
     handlers: HANDLERS,
     signals: Signals::NonEmptyAndNonFull,
     per_worker: true,
+    live: true,
     build: |args| Store::build("Queue", Policy::DropNew, Tells::All, args),
     ..Class::DEFAULT
 };
@@ -99,6 +100,23 @@ mod tests {
         assert_eq!(bench.signals(), (true, true));
         assert_eq!(pulled(&mut bench), [0, 1]);
         assert!(bench.write("capacity", "-1").is_err());
+    }
+
+    #[test]
+    fn other_arguments_keep_packets_and_counts() {
+        let mut bench = Bench::setup(&CLASS, "4").outputs(1).build().unwrap();
+        fill(&mut bench, 5);
+        bench.write("config", "CAPACITY 2").unwrap();
+        assert_eq!(read(&mut bench), ["2", "4", "2", "1"]);
+        bench.expect_dropped(DropReason::QueueFull, 3);
+        assert_eq!(
+            (bench.signals(), bench.read("config", "").unwrap()),
+            ((true, false), "CAPACITY 2".to_string())
+        );
+        bench.write("config", "3").unwrap();
+        assert_eq!(bench.signals(), (true, true));
+        assert_eq!(pulled(&mut bench), [0, 1]);
+        assert_eq!(bench.write("config", "x").unwrap_err().to_string(), "CAPACITY: invalid number");
     }
 
     #[test]

@@ -17,6 +17,7 @@ none.",
     handlers: HANDLERS,
     signals: Signals::None,
     per_worker: true,
+    live: true,
     build: |args| Store::build("SimpleQueue", Policy::DropNew, Tells::Nobody, args),
     ..Class::DEFAULT
 };

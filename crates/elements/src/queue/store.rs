@@ -162,12 +162,16 @@ impl Store {
 
     fn write_capacity(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.capacity = value::<u32>(text)? as usize;
-        while self.packets.len() > self.limit() {
-            let excess = self.pop_excess();
-            excess.into_iter().for_each(|packet| cx.discard(packet, DropReason::QueueFull));
-        }
+        self.shrink(DropReason::QueueFull, cx);
         self.note_room(cx);
         Ok(())
+    }
+    /// Gives up the packets that the capacity has no room for.
+    fn shrink(&mut self, reason: DropReason, cx: &mut Context<'_>) {
+        while self.packets.len() > self.limit() {
+            let excess = self.pop_excess();
+            excess.into_iter().for_each(|packet| cx.discard(packet, reason));
+        }
     }
     /// The packet to give up when the capacity shrinks.
     fn pop_excess(&mut self) -> Option<Packet> {
@@ -218,11 +222,14 @@ impl Element for Store {
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<Store>() else { return };
         self.packets.append(&mut old.packets);
-        while self.packets.len() > self.limit() {
-            let excess = self.pop_excess();
-            excess.into_iter().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+        if cx.is_replacing() {
+            self.shrink(DropReason::Replaced, cx);
+            self.highwater = 0;
+        } else {
+            // The same queue with another capacity.
+            (self.drops, self.highwater) = (old.drops, old.highwater);
+            self.shrink(DropReason::QueueFull, cx);
         }
-        self.highwater = 0;
         self.note_packets(cx);
     }
 
