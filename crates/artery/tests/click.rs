@@ -110,7 +110,7 @@ fn the_router_tells_its_text_its_driver_and_its_time() {
     assert_eq!(read(&["-h", "driver"]), "userlevel\n");
     assert_eq!(read(&["-h", "timewarp"]), "1\n");
     assert_eq!(read(&["--simtime", "-h", "timewarp"]), "simulation\n");
-    assert!(read(&["-h", "classes"]).contains("\nQueue\n"));
+    assert!(read(&["-h", "classes"]).contains("\nQueue\nFullNoteQueue\n"));
     assert!(!read(&["-h", "handlers"]).contains("hotconfig"));
     assert!(read(&["-R", "-h", "handlers"]).contains("\nhotconfig\tw%\n"));
 }

@@ -163,9 +163,10 @@ impl Plan {
     pub(crate) fn resources(&self) -> &Resources {
         &self.circumstances.resources
     }
-    /// Names of all classes that configurations can use.
+    /// Names of all classes that configurations can use, other names that these have too.
     pub(crate) fn class_names(&self) -> Vec<&'static str> {
-        self.circumstances.classes.0.iter().map(|class| class.name).collect()
+        let names = |class: &&'static Class| std::iter::once(class.name).chain(class.aliases.iter().copied());
+        self.circumstances.classes.0.iter().flat_map(names).collect()
     }
     /// Says what the text of the configuration is, for the handler `config`. Only the first call counts.
     pub fn set_source(&self, text: impl Into<String>) {
