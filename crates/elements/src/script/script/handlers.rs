@@ -109,7 +109,7 @@ impl Script {
     /// Whether this is a read handler of this script's that takes no parameters.
     pub(super) fn takes_nothing(&self, name: &str) -> bool {
         match HANDLERS.iter().find(|handler| handler.name == name) {
-            Some(handler) => !handler.takes_parameters,
+            Some(handler) => handler.read.is_some() && !handler.takes_parameters,
             None => self.program.exports.iter().any(|export| export == name),
         }
     }

@@ -167,14 +167,17 @@ impl Script {
         cause: Cause,
         cx: &mut Context<'_>,
     ) -> Flow {
-        let condition = self.expand(condition, cx);
-        match args::boolean(&condition) {
-            Some(false) => return Flow::Next,
-            None if !condition.is_empty() => {
-                self.fail(format!("bad condition '{condition}'"), cx);
-                return Flow::Next;
+        if !condition.is_empty() {
+            let value = self.expand(condition, cx);
+            match args::boolean(&value) {
+                Some(true) => {}
+                Some(false) => return Flow::Next,
+                None => {
+                    let shown = if value.is_empty() { condition } else { &value };
+                    self.fail(format!("bad condition '{shown}'"), cx);
+                    return Flow::Next;
+                }
             }
-            _ => {}
         }
         match target {
             Target::Instruction(to) => {

@@ -213,16 +213,25 @@ fn what_goes_wrong_at_the_start_is_said_as_such() {
 }
 
 #[test]
+fn a_condition_that_comes_to_nothing_is_none() {
+    let mut bench = script("goto end $1, goto end $(neg), print 'on', goto end, print 'never'");
+    bench.run();
+    let said = "While executing 'e :: Script':\n  bad condition '$1'\n  expected one number\n  \
+                bad condition '$(neg)'\n";
+    assert_eq!((bench.printed().as_str(), bench.said().as_str()), ("on\n", said));
+}
+
+#[test]
 fn values_of_calls_keep_their_blanks() {
     prints("print $(length a b )", "4\n");
 }
 
 #[test]
 fn parameters_are_refused_where_a_handler_takes_none() {
-    let mut bench = script("export x 1, print now x, print x y");
+    let mut bench = script("export x 1, print now x, print x y, print set x");
     bench.run();
     let said = "While executing 'e :: Script':\n  read handler 'e.now' does not take parameters\n  \
-                read handler 'e.x' does not take parameters\n";
+                read handler 'e.x' does not take parameters\n  no 'e.set' read handler\n";
     assert_eq!(bench.said(), said);
 }
 
