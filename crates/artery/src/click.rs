@@ -27,6 +27,7 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
             let form =
                 error.starts_with("unrecognized") || error.starts_with("option ") || error.starts_with('\'');
             let program = if form { format!("{name}: ") } else { String::new() };
+            let error = error.replace('\n', &format!("\n{program}"));
             complain(&format!("{program}{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
             1
         }

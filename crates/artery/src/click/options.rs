@@ -71,7 +71,7 @@ pub(super) fn listing() -> String {
 pub(super) struct Given {
     pub(super) name: &'static str,
     pub(super) negated: bool,
-    /// As the user wrote it.
+    /// As the user wrote it, a long name in full.
     pub(super) spelling: String,
     pub(super) value: Option<String>,
 }
@@ -132,8 +132,8 @@ impl<'a> Options<'a> {
             Some((name, value)) => (name, Some(value.to_string())),
             None => (text, None),
         };
-        let spelling = format!("--{name}");
         let (known, negated) = find(name)?;
+        let spelling = spelled(known, negated);
         if attached.is_some() && (known.value == Value::None || negated) {
             return Err(format!("'{spelling}' can't take an argument"));
         }
@@ -164,7 +164,9 @@ fn find(name: &str) -> Result<(&'static Known, bool), String> {
     if let Some(known) = exact {
         return Ok((known, false));
     }
-    let positive = TABLE.iter().filter(|known| known.name.starts_with(name)).map(|known| (known, false));
+    // `--no` is the beginning of no name.
+    let starts = |known: &&Known| known.name.starts_with(name) && name != "no";
+    let positive = TABLE.iter().filter(starts).map(|known| (known, false));
     let negative = name.strip_prefix("no-").into_iter().flat_map(|name| {
         TABLE
             .iter()
@@ -172,12 +174,32 @@ fn find(name: &str) -> Result<(&'static Known, bool), String> {
             .map(|known| (known, true))
     });
     let mut all: Vec<(&Known, bool)> = positive.chain(negative).collect();
+    let mut possible: Vec<String> = Vec::new();
+    for name in all.iter().map(|(known, negated)| format!("'{}'", spelled(known, *negated))) {
+        if !possible.contains(&name) {
+            possible.push(name);
+        }
+    }
     // `--no-warnings` is also the negation of `--warnings`; `--simtime` has a longer spelling.
     all.dedup_by_key(|(known, negated)| meaning(known.name, *negated));
     match all[..] {
         [one] => Ok(one),
         [] => Err(format!("unrecognized option '--{name}'")),
-        _ => Err(format!("option '--{name}' is ambiguous")),
+        _ => Err(format!("option '--{name}' is ambiguous\n(Possibilities are {}.)", listed(&possible))),
+    }
+}
+
+/// The whole of an option's long name.
+fn spelled(known: &Known, negated: bool) -> String {
+    format!("--{}{}", if negated { "no-" } else { "" }, known.name)
+}
+
+/// `a and b`, or `a, b, and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [first, second] => format!("{first} and {second}"),
+        [most @ .., last] => format!("{}, and {last}", most.join(", ")),
+        [] => String::new(),
     }
 }
 
@@ -201,7 +223,12 @@ mod tests {
         assert_eq!(name("han"), Ok(("handler", false)));
         assert_eq!(name("no-aff"), Ok(("affinity", true)));
         assert_eq!(name("sim"), Ok(("simtime", false)));
-        assert_eq!(name("h"), Err("option '--h' is ambiguous".to_string()));
+        let ambiguous = "option '--h' is ambiguous\n(Possibilities are '--handler' and '--help'.)";
+        assert_eq!(name("h"), Err(ambiguous.to_string()));
+        let three = "'--socket', '--simtime', and '--simulation-time'";
+        assert!(name("s").unwrap_err().ends_with(&format!("(Possibilities are {three}.)")));
+        assert_eq!(name("no").unwrap_err(), "unrecognized option '--no'");
+        assert_eq!(name("no-").unwrap_err().matches("'--no-warnings'").count(), 1);
         assert_eq!(name("no-quit"), Err("unrecognized option '--no-quit'".to_string()));
     }
 
