@@ -18,6 +18,7 @@
 pub mod build;
 pub mod checksum;
 pub mod describe;
+pub mod membership;
 pub mod nd;
 
 mod arp;

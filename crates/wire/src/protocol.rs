@@ -37,6 +37,8 @@ impl IpProtocol {
     pub const DESTINATION_OPTIONS: IpProtocol = IpProtocol(60);
     /// Open Shortest Path First, RFC 2328.
     pub const OSPF: IpProtocol = IpProtocol(89);
+    /// Protocol Independent Multicast, RFC 7761.
+    pub const PIM: IpProtocol = IpProtocol(103);
     /// Stream Control Transmission Protocol, RFC 9260.
     pub const SCTP: IpProtocol = IpProtocol(132);
 
