@@ -4,7 +4,9 @@ mod support;
 
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Process, Result, Rig};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use support::{SOON, end, until};
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
@@ -206,6 +208,56 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
         end(running.process)?;
         assert_eq!(net.s.interfaces()?.iter().filter(|name| name.starts_with("vport")).count(), 0);
         Ok(())
+    });
+}
+
+/// A socket of a host that receives what goes to port 5000 of a group.
+fn joined(host: &Host, own: &str, group: Ipv4Addr) -> Result<UdpSocket> {
+    let own = own.parse().unwrap();
+    let join = || -> std::io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 5000))?;
+        socket.join_multicast_v4(&group, &own)?;
+        socket.set_read_timeout(Some(SOON))?;
+        Ok(socket)
+    };
+    Ok(host.enter(join)?.expect("hosts can join groups"))
+}
+
+#[test]
+fn frames_for_a_group_reach_the_hosts_that_joined_it() {
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    on_the_net("up-groups", |net| {
+        let veb0 = "add eth0\nadd eth1\nadd eth2\nsnoop querier 10.0.0.9\nup\n";
+        let etc = etc(&[("hostname.veb0", veb0), ("hostname.eth*", "up\n")]);
+        let running = Running::start(net, etc.path(), &[])?;
+        let [a, b, c] = &net.hosts;
+        a.run(["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"])?;
+        let member = joined(b, &address(1), GROUP)?;
+        let filter = ["-Q", "in", "udp and port 5000"];
+        let [at_member, at_other] = [b.capture_with("eth0", &filter)?, c.capture_with("eth0", &filter)?];
+        let sender = a.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?.expect("hosts have sockets");
+        // Frames that have come to both, and whether this one has, in a tenth of a second.
+        let reaches = || -> Result<[bool; 2]> {
+            let count = || [&at_member, &at_other].map(|capture| capture.frames().len());
+            let before = count();
+            sender.send_to(b"data", (GROUP, 5000)).expect("there is a way to the group");
+            std::thread::sleep(Duration::from_millis(100));
+            Ok(std::array::from_fn(|n| count()[n] > before[n]))
+        };
+        assert_eq!(reaches()?, [true; 2], "until hosts have answered");
+        until(2 * SOON, || Ok(reaches()? == [true, false]))?;
+        let mut bytes = [0; 16];
+        assert_eq!(member.recv(&mut bytes).ok(), Some(4));
+        let groups = running.says("veb0 groups")?;
+        assert!(groups.starts_with("239.1.1.1 eth1 "), "{groups}");
+        let late = joined(c, &address(2), GROUP)?;
+        until(SOON, || Ok(reaches()? == [true; 2]))?;
+        drop(member);
+        until(SOON, || Ok(reaches()? == [false, true]))?;
+        assert_eq!(late.recv(&mut bytes).ok(), Some(4));
+        assert_eq!(running.says("veb0 mcastrouter eth1")?, "");
+        assert_eq!(reaches()?, [true; 2]);
+        end(running.process).map(drop)
     });
 }
 

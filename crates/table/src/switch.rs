@@ -8,6 +8,7 @@ pub mod config;
 pub mod counts;
 pub mod decide;
 mod explain;
+mod groups;
 mod learn;
 mod mac;
 mod meter;
@@ -15,10 +16,12 @@ pub mod quick;
 mod rules;
 mod show;
 mod sight;
+mod snoop;
 mod view;
 
 pub use config::{Config, Port, PortState, Role, SwitchError, flag_bit};
 pub use explain::Question;
+pub use groups::{Audience, GroupView, Heard, MOST_GROUPS};
 pub use learn::{AddressError, Learned, Limits, Move, seconds};
 pub use mac::{Entry, Kind, MOST_ENTRIES, MOST_PORTS, MacKey, MacTable, Sought};
 pub use rules::{Direction, Mark};
@@ -30,6 +33,7 @@ use artery_rcu::{Domain, Published, Turn};
 use command::Command;
 use counts::Counts;
 use decide::Many;
+use groups::Groups;
 use learn::Learner;
 use meter::Meter;
 use std::sync::atomic::AtomicBool;
@@ -46,6 +50,8 @@ pub struct Switch {
     /// Whether nothing can be learned until an address goes: then nobody need try.
     is_full: AtomicBool,
     storms: Box<[[Meter; 3]]>,
+    groups: Mutex<Groups>,
+    group_view: Published<GroupView>,
     counts: Mutex<Vec<Arc<Counts>>>,
 }
 
@@ -59,6 +65,8 @@ impl Switch {
             table: learner.shown(),
             is_full: AtomicBool::new(learner.is_full()),
             storms: config.ports.iter().map(|_| Default::default()).collect(),
+            groups: Mutex::default(),
+            group_view: Published::new(domain, GroupView::default()),
             config: Mutex::new(config),
             learner: Mutex::new(learner),
             counts: Mutex::default(),
@@ -153,7 +161,20 @@ impl Switch {
             self.view.publish(View::new(&changed));
             *config = changed;
         }
+        self.apply_to_groups(&config, command);
         Ok(())
+    }
+
+    fn apply_to_groups(&self, config: &Config, command: &Command) {
+        match command {
+            Command::Snoop(false) => self.forget_groups(),
+            Command::Querier(_) => held(&self.groups).ask_anew(),
+            Command::Del(name) => {
+                let at = config.find(name).map(|at| at as u16);
+                at.into_iter().for_each(|at| held(&self.groups).forget_port(at));
+            }
+            _ => {}
+        }
     }
 
     fn apply_to_addresses(
@@ -218,16 +239,22 @@ impl Switch {
         let mut learner = held(&self.learner);
         learner.flush(|_, entry| entry.port() == port && !entry.is_static());
         self.note_full(&learner);
+        held(&self.groups).rearrange();
     }
 
     fn change_port(&self, port: u16, change: impl FnOnce(&mut Port) -> bool) {
         let mut config = self.config();
-        if config.ports.get_mut(usize::from(port)).is_some_and(change) {
+        let Some(of) = config.ports.get_mut(usize::from(port)) else { return };
+        if change(of) {
+            let is_open = of.is_running && of.state == PortState::Forwarding;
             self.view.publish(View::new(&config));
+            if !is_open {
+                held(&self.groups).forget_port(port);
+            }
         }
     }
 
-    /// Takes over the addresses that another switch knows, by the names of ports.
+    /// Takes over the addresses and groups that another switch knows, by the names of ports.
     pub fn take_over(&self, old: &Switch, now: Duration) {
         let names: Vec<Option<u16>> = {
             let ours = self.config();
@@ -242,6 +269,10 @@ impl Switch {
             }
         }
         self.note_full(&learner);
+        if self.config().snoops {
+            let place = |port: u16| names.get(usize::from(port)).copied().flatten();
+            held(&self.groups).take_over(&held(&old.groups), place);
+        }
     }
 
     /// Everything that workers have counted.

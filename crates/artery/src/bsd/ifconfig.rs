@@ -178,6 +178,7 @@ fn steps(commands: &[Command]) -> anyhow::Result<Vec<Step>> {
             Command::Create => bail!("the switch runs already; 'up' has it forward"),
             Command::Destroy => bail!("a switch ends with its router; 'down' has it forward no more"),
             Command::Addresses => steps.push(Step::Ask("addr", String::new())),
+            Command::Groups => steps.push(Step::Ask("groups", String::new())),
             Command::Rules(port) => steps.push(Step::Ask("rules", port.clone())),
             Command::RuleFile(file) => {
                 let rules = rules(file)?.into_iter();

@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             Command::AddSpan(port) => self.add(port, PortKind::Span),
             Command::Del(port) => self.remove(&port, false),
             Command::DelSpan(port) => self.remove(&port, true),
-            Command::Addresses | Command::Rules(_) | Command::Flush | Command::FlushAll => {
+            Command::Addresses | Command::Groups | Command::Rules(_) | Command::Flush | Command::FlushAll => {
                 Verdict::Approximated(format!(
                     "does nothing at the start; ask the switch that runs: 'artery ifconfig {} {command}'",
                     self.file.interface

@@ -19,6 +19,12 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Read(|v: &mut Veb, _, cx| v.addresses(cx)),
     ),
     Handler::read(
+        "groups",
+        "with `snoop`: members of groups, a line each, `GROUP[@VID] IF SECONDS`, and ports with routers, \
+         `router[@VID] ipv4|ipv6 IF SECONDS`; after the seconds they are forgotten",
+        &Read(|v: &mut Veb, _, cx| v.groups(cx)),
+    ),
+    Handler::read(
         "rules",
         "rules as `ifconfig veb0 rules IF` prints them, a line each; without parameters those of all ports",
         &Read(|v: &mut Veb, port, _| v.rules(port)),

@@ -1,11 +1,11 @@
-//! What a switch says to other bridges.
+//! What a switch says itself: to other bridges, and to hosts.
 use artery_engine::{Context, DropReason};
-use artery_table::stp::Outgoing;
 use artery_table::switch::counts::Counts;
 
-/// Sends messages, each by its port.
-pub(super) fn send_all(outgoing: &Outgoing, counts: &Counts, cx: &mut Context<'_>) {
+/// Sends frames, each by its port.
+pub(super) fn send_all<F: AsRef<[u8]>>(outgoing: &[(u16, F)], counts: &Counts, cx: &mut Context<'_>) {
     for (port, frame) in outgoing {
+        let frame = frame.as_ref();
         let Some(packet) = cx.pool().packet_from(frame) else {
             cx.count_discarded(DropReason::PoolEmpty, 1);
             continue;

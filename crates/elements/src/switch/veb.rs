@@ -59,6 +59,11 @@ those back that would close a circle. The switch is known to others by ETHER; el
 that its ports are called after; else by one that is made of its own name. Links of interfaces are followed: what is down
 gets no frames.
 
+With `snoop` frames for groups of IP go to their members and to routers only, by what these say by IGMP and MLD (RFC 4541), where
+somebody asks hosts for their groups: a router that is heard, or the switch itself with `querier ADDRESS`. Until hosts have had 10 s to
+answer, and for groups of the link itself (224.0.0.0/24, ff02::/16), frames go to all. A port that says `mcastrouter` gets all groups; one
+that says `fastleave` is left as soon as one host behind it leaves.
+
 Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are learned, and
 frames to others go to all ports; with EVICT an old one makes room, for at most 50,000 new ones a second and port. Of an
 address that moves between ports more than five times in DAMPING no move is believed for as long again.",
@@ -182,12 +187,15 @@ impl Veb {
         told
     }
 
-    /// Sends what the spanning tree says, and wakes when it has more to say.
+    /// Sends what the switch itself says, and wakes when it has more to say.
     fn speak(&mut self, outgoing: &Outgoing, cx: &mut Context<'_>) {
         send_all(outgoing, &self.counts, cx);
-        let deadline = self.shared.spanning.next_deadline(now(cx)).map(|next| Time::ZERO + next);
-        let next = self.next_sweep.min(self.next_filter_sweep);
-        cx.wake_at(deadline.map_or(next, |deadline| deadline.min(next)));
+        let (spanning, switch) = (&self.shared.spanning, self.shared.switch());
+        let groups = switch.next_group_deadline(switch.view(cx.turn()));
+        let deadlines =
+            [spanning.next_deadline(now(cx)), groups].into_iter().flatten().map(|next| Time::ZERO + next);
+        let own = self.next_sweep.min(self.next_filter_sweep);
+        cx.wake_at(deadlines.fold(own, Time::min));
     }
 
     /// Begins to follow the interfaces behind ports. What the spanning tree says to that is sent when all elements have
@@ -265,6 +273,10 @@ impl Veb {
 
     pub(super) fn addresses(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.shared.switch().addresses(now(cx)))
+    }
+
+    pub(super) fn groups(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch().list_groups(now(cx)))
     }
 
     pub(super) fn rules(&mut self, port: &str) -> Result<String, HandlerError> {
@@ -360,6 +372,7 @@ impl Element for Veb {
             spanning: &shared.spanning,
             view: switch.view(turn),
             table: switch.table(turn),
+            groups: switch.groups(turn),
             counts,
             filter: filter.as_deref_mut().filter(|_| is_asked),
             port: input as u16,
@@ -376,7 +389,10 @@ impl Element for Veb {
         let mut outgoing = std::mem::take(&mut self.first_words);
         self.follow_links(&mut outgoing, cx);
         self.follow_addresses(cx);
-        self.shared.spanning.tick(now(cx), &mut outgoing);
+        let (spanning, at) = (&self.shared.spanning, now(cx));
+        spanning.tick(at, &mut outgoing);
+        let questions = spanning.tick_groups(spanning.switch().view(cx.turn()), at);
+        send_all(&questions, &self.counts, cx);
         if cx.now() >= self.next_sweep {
             self.sweep(cx);
         }
@@ -403,6 +419,8 @@ impl Element for Veb {
 
 #[cfg(test)]
 mod filter_tests;
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

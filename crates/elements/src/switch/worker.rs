@@ -7,7 +7,10 @@ use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::counts::Counts;
 use artery_table::switch::decide::{self, Cause, Change, Entered, Leaving, Many, Stop, Way};
 use artery_table::switch::quick::{NOT_IP, ODD, Ways};
-use artery_table::switch::{Direction, Learned, MacKey, MacTable, Mark, Sight, Switch, View, seconds};
+use artery_table::switch::{
+    Audience, Direction, GroupView, Learned, MacKey, MacTable, Mark, Sight, Switch, View, seconds,
+};
+use artery_wire::membership::Membership;
 use std::time::Duration;
 
 /// What a way is without what is said of the frame beside it.
@@ -18,13 +21,14 @@ pub(super) struct Batches<'a> {
     pub(super) spanning: &'a SpanningSwitch,
     pub(super) view: &'a View,
     pub(super) table: &'a MacTable,
+    pub(super) groups: &'a GroupView,
     pub(super) counts: &'a Counts,
     /// None if nothing is asked of it: there is no vport, no `link1`, or nothing that it would hold.
     pub(super) filter: Option<&'a mut (dyn FrameFilter + 'static)>,
     /// The port that frames come by.
     pub(super) port: u16,
     pub(super) now: Duration,
-    /// Whether there was something for the spanning tree.
+    /// Whether there was something for the spanning tree, or about groups.
     pub(super) has_heard: bool,
 }
 
@@ -137,6 +141,17 @@ impl Batches<'_> {
         is_heard
     }
 
+    /// Hears what a frame says of groups, if it says anything.
+    fn hear_of_groups(&mut self, sight: &Sight<'_>, entered: &Entered) {
+        let (ether_type, packet) = sight.carried(entered.is_tagged());
+        if let Some(message) = Membership::read(ether_type, packet).transpose() {
+            let place = (self.port, entered.place.vlan);
+            let heard = self.switch_itself().hear(self.view, place, message, self.now);
+            self.counts.groups[heard as usize].add(1);
+            self.has_heard = true;
+        }
+    }
+
     /// Sends a frame that was taken in where it goes.
     fn go(&mut self, frame: Packet, entered: &Entered, cx: &mut Context<'_>) {
         let Some(sight) = Sight::new(frame.data()) else {
@@ -192,8 +207,16 @@ impl Batches<'_> {
         if is_filtered && !self.passes(&mut frame, (Spot::Switch, Direction::Out), entered, None, cx) {
             return self.drop(frame, self.port, Cause::Filter, cx);
         }
+        let Some(sight) = Sight::new(frame.data()) else {
+            return self.drop(frame, self.port, Cause::TooShort, cx);
+        };
+        let mut audience = Audience::All;
+        if many == Many::Multicast && self.view.snoops() {
+            self.hear_of_groups(&sight, entered);
+            audience = self.groups.audience(self.view, &sight, entered);
+        }
         let mut last: Option<(u16, Leaving)> = None;
-        for to in 0..self.view.len() as u16 {
+        for to in (0..self.view.len() as u16).filter(|to| audience.has(self.view, *to)) {
             let Some(sight) = Sight::new(frame.data()) else { continue };
             match decide::leave(self.view, &sight, entered, to, Some(many)) {
                 Ok(leaving) => {
@@ -210,6 +233,8 @@ impl Batches<'_> {
         self.counts.flooded.add(1);
         match last {
             Some(target) => self.leave_as_one(frame, target, entered, cx),
+            // What hosts say of their groups has been heard, also where nobody else wants to know.
+            None if matches!(audience, Audience::Routers(_)) => cx.discard(frame, DropReason::Consumed),
             None => self.drop(frame, self.port, Cause::Nowhere, cx),
         }
     }
@@ -327,7 +352,7 @@ fn reason(cause: Cause) -> DropReason {
         Cause::SamePort => DropReason::SamePort,
         Cause::Protected => DropReason::ProtectedPort,
         Cause::LinkDown => DropReason::PortDown,
-        Cause::NotDiscovered | Cause::Nowhere => DropReason::NoTarget,
+        Cause::NotDiscovered | Cause::NotMember | Cause::Nowhere => DropReason::NoTarget,
         Cause::Storm => DropReason::Storm,
     }
 }

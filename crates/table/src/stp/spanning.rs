@@ -2,7 +2,7 @@
 
 use super::{Link, Outgoing, PortSettings, Settings, StpError, Tree, Version};
 use crate::switch::command::{Command, PortFlag, SpanningTree, StpProtocol};
-use crate::switch::{Config, Spanning, Switch, SwitchError};
+use crate::switch::{Config, Spanning, Switch, SwitchError, View};
 use artery_rcu::Domain;
 use artery_wire::EtherAddr;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +16,8 @@ pub struct SpanningSwitch {
     switch: Switch,
     followed: Mutex<Followed>,
     is_spoken: AtomicBool,
+    /// The bridge's own address.
+    own: EtherAddr,
 }
 
 /// The tree, and what the switch's ports are like.
@@ -44,6 +46,7 @@ impl SpanningSwitch {
             switch: Switch::new(domain, config)?,
             followed: Mutex::new(Followed { tree, links: vec![None; ports], is_up }),
             is_spoken: AtomicBool::new(false),
+            own,
         })
     }
 
@@ -130,7 +133,12 @@ impl SpanningSwitch {
         is_heard
     }
 
-    /// Does what time alone brings, and says when there is more to do.
+    /// Forgets groups that hosts are in no more; returns what asks hosts for theirs, see [`Switch::tick_groups`].
+    pub fn tick_groups(&self, view: &View, now: Duration) -> Vec<(u16, Vec<u8>)> {
+        self.switch.tick_groups(view, self.own, now)
+    }
+
+    /// Does what time alone brings to the tree, and says when there is more to do.
     pub fn tick(&self, now: Duration, outgoing: &mut Outgoing) -> Option<Duration> {
         if !self.is_spoken() {
             return None;

@@ -254,9 +254,13 @@ fn set_flag(settings: &mut PortSettings, flag: PortFlag, on: bool) -> bool {
         PortFlag::BpduGuard => settings.bpdu_guard = on,
         PortFlag::BpduFilter => settings.bpdu_filter = on,
         PortFlag::RootGuard => settings.root_guard = on,
-        PortFlag::Stp | PortFlag::Learn | PortFlag::Discover | PortFlag::Locked | PortFlag::BlockNonIp => {
-            return false;
-        }
+        PortFlag::Stp
+        | PortFlag::Learn
+        | PortFlag::Discover
+        | PortFlag::Locked
+        | PortFlag::BlockNonIp
+        | PortFlag::McastRouter
+        | PortFlag::FastLeave => return false,
     }
     true
 }

@@ -1,8 +1,9 @@
 //! What `ifconfig` tells a switch: each command as a value, read from words and printed as words.
 //!
 //! The words are those of ifconfig(8) for veb(4) and bridge(4), and a few of our own that are read in the same way:
-//! `storm`, `ifmaxaddr`, `evict`, `bpduguard`, `bpdufilter` and `rootguard`. [`parse`] makes commands of words and
-//! holds them to their bounds; whether the switch has the port that is named, is for the switch to say.
+//! `storm`, `ifmaxaddr`, `evict`, `snoop`, `querier`, `groups`, `mcastrouter`, `fastleave`, `bpduguard`, `bpdufilter`
+//! and `rootguard`. [`parse`] makes commands of words and holds them to their bounds; whether the switch has the port
+//! that is named, is for the switch to say.
 mod error;
 mod parse;
 mod rule;
@@ -17,6 +18,7 @@ pub use vlan::{VlanId, VlanSet};
 
 use artery_wire::EtherAddr;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 /// Most addresses that `maxaddr` allows; veb(4) allows 4096.
 pub const MOST_ADDRESSES: u32 = super::MOST_ENTRIES;
@@ -146,6 +148,12 @@ pub enum Command {
         /// The limit.
         limit: Option<u32>,
     },
+    /// `snoop` and `-snoop`: whether frames for groups of IP go to their members only.
+    Snoop(bool),
+    /// `querier ADDRESS`, and `-querier` for none: by which the switch asks hosts for their groups.
+    Querier(Option<Ipv4Addr>),
+    /// `groups`: lists members of groups, and routers.
+    Groups,
     /// `proto`, `hellotime`, `ifcost` and so on.
     SpanningTree(SpanningTree),
 }
@@ -177,11 +185,15 @@ pub enum PortFlag {
     BpduFilter,
     /// `rootguard`: never takes the root to be there.
     RootGuard,
+    /// `mcastrouter`: gets frames for all groups, as a router is there.
+    McastRouter,
+    /// `fastleave`: has one host behind it; when that leaves a group nobody there is asked.
+    FastLeave,
 }
 
 impl PortFlag {
     /// All of them.
-    pub const ALL: [PortFlag; 12] = [
+    pub const ALL: [PortFlag; 14] = [
         PortFlag::Learn,
         PortFlag::Discover,
         PortFlag::Locked,
@@ -194,12 +206,14 @@ impl PortFlag {
         PortFlag::BpduGuard,
         PortFlag::BpduFilter,
         PortFlag::RootGuard,
+        PortFlag::McastRouter,
+        PortFlag::FastLeave,
     ];
 
     /// Whether it is about the spanning tree.
     pub fn is_of_tree(self) -> bool {
-        use PortFlag::{BlockNonIp, Discover, Learn, Locked};
-        !matches!(self, Learn | Discover | Locked | BlockNonIp)
+        use PortFlag::{BlockNonIp, Discover, FastLeave, Learn, Locked, McastRouter};
+        !matches!(self, Learn | Discover | Locked | BlockNonIp | McastRouter | FastLeave)
     }
 
     /// Returns the word that sets it.
@@ -217,6 +231,8 @@ impl PortFlag {
             PortFlag::BpduGuard => "bpduguard",
             PortFlag::BpduFilter => "bpdufilter",
             PortFlag::RootGuard => "rootguard",
+            PortFlag::McastRouter => "mcastrouter",
+            PortFlag::FastLeave => "fastleave",
         }
     }
 }
@@ -394,6 +410,7 @@ impl fmt::Display for Command {
             Command::Flush => f.write_str("flush"),
             Command::FlushAll => f.write_str("flushall"),
             Command::Addresses => f.write_str("addr"),
+            Command::Groups => f.write_str("groups"),
             Command::Rule(rule) => write!(f, "rule {rule}"),
             Command::RuleFile(file) => write!(f, "rulefile {file}"),
             Command::Rules(port) => write!(f, "rules {port}"),
@@ -441,6 +458,9 @@ impl Command {
             Command::PortMaxAddresses { port, limit: Some(limit) } => write!(f, "ifmaxaddr {port} {limit}"),
             Command::PortMaxAddresses { port, limit: None } => write!(f, "-ifmaxaddr {port}"),
             Command::Evict(on) => write!(f, "{}evict", sign(*on)),
+            Command::Snoop(on) => write!(f, "{}snoop", sign(*on)),
+            Command::Querier(Some(address)) => write!(f, "querier {address}"),
+            Command::Querier(None) => f.write_str("-querier"),
             Command::Timeout(seconds) => write!(f, "timeout {seconds}"),
             Command::Static { port, address, vlan } => write!(f, "static {port} {address}{}", At(*vlan)),
             Command::DelAddress { address, vlan } => write!(f, "deladdr {address}{}", At(*vlan)),

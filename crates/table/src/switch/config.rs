@@ -5,6 +5,7 @@ use super::command::{
 use super::learn::Limits;
 use super::mac::{MOST_ENTRIES, MOST_PORTS};
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Addresses that a switch knows at most where nothing is said.
@@ -164,7 +165,9 @@ pub const fn flag_bit(flag: PortFlag) -> u16 {
         PortFlag::Locked => 1 << 9,
         PortFlag::BpduGuard => 1 << 10,
         PortFlag::BpduFilter => 1 << 11,
+        PortFlag::McastRouter => 1 << 12,
         PortFlag::RootGuard => 1 << 13,
+        PortFlag::FastLeave => 1 << 14,
     }
 }
 
@@ -183,6 +186,10 @@ pub struct Config {
     pub reserved: u16,
     /// What bounds the table of addresses.
     pub limits: Limits,
+    /// Whether frames for groups of IP go to their members only.
+    pub snoops: bool,
+    /// The address by which it asks hosts for their groups, if it does.
+    pub querier: Option<Ipv4Addr>,
     /// The priority of tags that are put on.
     pub tx_priority: Priority,
     /// The priority of frames that come in; kept and printed.
@@ -207,6 +214,8 @@ impl Config {
                 rate: 0,
                 damping: Duration::from_secs(10),
             },
+            snoops: false,
+            querier: None,
             tx_priority: Priority::Packet,
             rx_priority: Priority::Outer,
             ports: Vec::new(),
@@ -264,6 +273,8 @@ impl Config {
             Command::VnetId(vlan) => self.vnetid = *vlan,
             Command::RxPriority(priority) => self.rx_priority = *priority,
             Command::TxPriority(priority) => self.tx_priority = *priority,
+            Command::Snoop(on) => self.snoops = *on,
+            Command::Querier(address) => self.querier = *address,
             Command::SpanningTree(_) => return Err(SwitchError::NoSpanningTree),
             Command::Create
             | Command::Static { .. }
@@ -271,6 +282,7 @@ impl Config {
             | Command::Flush
             | Command::FlushAll
             | Command::Addresses
+            | Command::Groups
             | Command::Rules(_) => {}
             _ => self.change_port(command)?,
         }
@@ -345,6 +357,8 @@ impl Config {
             Command::Evict(self.limits.evicts),
             Command::RxPriority(self.rx_priority),
             Command::TxPriority(self.tx_priority),
+            Command::Snoop(self.snoops),
+            Command::Querier(self.querier),
         ]);
         commands.extend(self.ports.iter().flat_map(Port::commands));
         commands

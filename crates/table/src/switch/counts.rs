@@ -1,5 +1,6 @@
 //! What a worker counts of a switch: plain stores of its own, which others read.
 use super::decide::Cause;
+use super::groups::Heard;
 use super::learn::Learned;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,6 +39,8 @@ pub struct Counts {
     pub ports: Box<[PortCounts]>,
     /// What became of addresses, by [`Learned`].
     pub learned: [Count; Learned::ALL.len()],
+    /// What became of messages about groups, by [`Heard`].
+    pub groups: [Count; Heard::ALL.len()],
     /// Frames that went to many ports.
     pub flooded: Count,
     /// Copies for ports that get them.
@@ -65,6 +68,7 @@ impl Counts {
         Counts {
             ports: (0..ports).map(|_| PortCounts::new()).collect(),
             learned: Default::default(),
+            groups: Default::default(),
             flooded: Count::default(),
             copied: Count::default(),
         }

@@ -5,6 +5,7 @@
 //! Whoever asks what would become of a frame calls [`decide`].
 use super::command::{Priority, Untagged};
 use super::config::{PortState, Role};
+use super::groups::GroupView;
 use super::mac::{Entry, MacKey};
 use super::rules::{Direction, Mark};
 use super::sight::Sight;
@@ -65,6 +66,8 @@ causes! {
     Protected "protected",
     /// The link of the port is down.
     LinkDown "link-down",
+    /// Nobody behind the port is known to be in its group, and no router is there.
+    NotMember "not-member",
     /// Its destination isn't known, and the port doesn't discover.
     NotDiscovered "not-discovered",
     /// The port sent too many frames of its kind in a short time.
@@ -371,7 +374,12 @@ pub struct Decision {
 }
 
 /// What would become of a frame that came by a port; `find` finds what is known of an address, and that isn't too old.
-pub fn decide(view: &View, port: u16, sight: &Sight<'_>, find: impl Fn(MacKey) -> Option<Entry>) -> Decision {
+pub fn decide(
+    (view, groups): (&View, &GroupView),
+    port: u16,
+    sight: &Sight<'_>,
+    find: impl Fn(MacKey) -> Option<Entry>,
+) -> Decision {
     let mut decision = Decision {
         copies: Vec::new(),
         entered: Err(Stop::Drop(Cause::Nowhere)),
@@ -394,9 +402,15 @@ pub fn decide(view: &View, port: u16, sight: &Sight<'_>, find: impl Fn(MacKey) -
     decision.learns = learns(view, sight, &entered);
     let way = way(view, sight, &entered, &find);
     let to = |to, many| (to, leave(view, sight, &entered, to, many));
+    let to_group = |port| match groups.audience(view, sight, &entered).has(view, port) {
+        true => to(port, Some(Many::Multicast)),
+        false => (port, Err(Cause::NotMember)),
+    };
+    let all = 0..view.ports.len() as u16;
     decision.targets = match way {
         Ok(Way::One(port)) => vec![to(port, None)],
-        Ok(Way::Many(many)) => (0..view.ports.len() as u16).map(|port| to(port, Some(many))).collect(),
+        Ok(Way::Many(Many::Multicast)) => all.map(to_group).collect(),
+        Ok(Way::Many(many)) => all.map(|port| to(port, Some(many))).collect(),
         Err(_) => Vec::new(),
     };
     decision.way = Some(way);

@@ -41,7 +41,7 @@ impl Switch {
         let find = |key: MacKey| {
             table.find(table.place(key)).filter(|entry| !entry.is_old(seconds(now), view.timeout()))
         };
-        let decision = decide(view, question.port, &sight, find);
+        let decision = decide((view, self.groups(turn)), question.port, &sight, find);
         let known = |key: MacKey| find(key).map(|entry| entry.port());
         self.words(view, &decision, question, known)
     }
@@ -118,7 +118,9 @@ impl Switch {
 fn to_many(many: Many) -> &'static str {
     match many {
         Many::Broadcast => "goes to all ports: it is a broadcast",
-        Many::Multicast => "goes to all ports: it is for a group",
+        Many::Multicast => {
+            "goes to all ports: it is for a group; with snoop those of IP go to members where they are known"
+        }
         Many::Unknown => "goes to all ports that discover: where its destination is isn't known",
     }
 }

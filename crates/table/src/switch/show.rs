@@ -2,6 +2,7 @@
 use super::command::{Command, PortFlag, Untagged};
 use super::config::{Config, Port, Role, SPAN_BIT, flag_bit};
 use super::decide::Cause;
+use super::groups::Heard;
 use super::learn::{Learned, seconds};
 use super::mac::{Entry, Kind, MacKey};
 use super::{Switch, SwitchError, held};
@@ -21,7 +22,7 @@ const SWITCH_FLAGS: [(u16, &str); 8] = [
     (0x4000, "LINK2"),
     (0x8000, "MULTICAST"),
 ];
-const PORT_FLAGS: [(u16, &str); 13] = [
+const PORT_FLAGS: [(u16, &str); 15] = [
     (flag_bit(PortFlag::Learn), "LEARNING"),
     (flag_bit(PortFlag::Discover), "DISCOVER"),
     (flag_bit(PortFlag::BlockNonIp), "BLOCKNONIP"),
@@ -34,7 +35,9 @@ const PORT_FLAGS: [(u16, &str); 13] = [
     (flag_bit(PortFlag::Locked), "LOCKED"),
     (flag_bit(PortFlag::BpduGuard), "BPDUGUARD"),
     (flag_bit(PortFlag::BpduFilter), "BPDUFILTER"),
+    (flag_bit(PortFlag::McastRouter), "MCASTROUTER"),
     (flag_bit(PortFlag::RootGuard), "ROOTGUARD"),
+    (flag_bit(PortFlag::FastLeave), "FASTLEAVE"),
 ];
 
 /// A number in hex with the names of its bits.
@@ -151,6 +154,9 @@ impl Switch {
         for learned in Learned::ALL {
             let _ = writeln!(text, "{} {}", learned.name(), sum(&|of| of.learned[learned as usize].get()));
         }
+        for heard in Heard::ALL {
+            let _ = writeln!(text, "{} {}", heard.name(), sum(&|of| of.groups[*heard as usize].get()));
+        }
         let _ = writeln!(text, "flooded {}", sum(&|of| of.flooded.get()));
         let _ = writeln!(text, "copied {}", sum(&|of| of.copied.get()));
         text
@@ -195,7 +201,9 @@ impl Switch {
 fn head(config: &Config) -> String {
     let links = config.links.iter().zip([0x1000, 0x2000, 0x4000]).filter(|(is_set, _)| **is_set);
     let flags = links.fold(ALWAYS | if config.is_up { WHEN_UP } else { 0 }, |flags, (_, bit)| flags | bit);
-    format!("{}: {}\n", config.name, bits(flags, &SWITCH_FLAGS))
+    let querier = config.querier.map(|address| format!(" querier {address}")).unwrap_or_default();
+    let snoop = if config.snoops { format!("\tsnoop{querier}\n") } else { String::new() };
+    format!("{}: {}\n{snoop}", config.name, bits(flags, &SWITCH_FLAGS))
 }
 
 fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&SpanningPort>) {

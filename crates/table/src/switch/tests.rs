@@ -59,7 +59,7 @@ impl Lab {
                 .find(table.place(key))
                 .filter(|entry| !entry.is_old(super::seconds(at(seconds)), view.timeout()))
         };
-        decide(view, port, &Sight::new(bytes).unwrap(), find)
+        decide((view, self.switch.groups(&turn)), port, &Sight::new(bytes).unwrap(), find)
     }
     /// Where a frame goes and how it leaves.
     fn leaves(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Change)> {
@@ -531,7 +531,8 @@ fn what_is_decided_quickly_is_what_is_decided() {
             }
             let to = way & (ODD - 1);
             quickly += 1;
-            let decision = decide(view, port, &Sight::new(&bytes).unwrap(), find);
+            let views = (view, lab.switch.groups(&turn));
+            let decision = decide(views, port, &Sight::new(&bytes).unwrap(), find);
             let said = format!("seed {seed}: {to} and {decision:?}");
             assert_eq!(decision.targets, [(to, Ok(Leaving { change: Change::Keep, mark: None }))], "{said}");
             let key = MacKey::of(origin, view.vlan(port).unwrap());

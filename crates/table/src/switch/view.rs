@@ -2,6 +2,7 @@
 use super::command::{Domains, PortFlag, Priority, Untagged, VlanSet};
 use super::config::{Config, Port, PortState, Role};
 use super::rules::{Direction, Rules};
+use std::net::Ipv4Addr;
 
 /// See the module.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub struct View {
     pub(super) reserved: u16,
     /// Seconds after which addresses count as absent.
     pub(super) timeout: u32,
+    /// Whether frames for groups of IP go to their members only, and the address by which it asks for these, if it
+    /// does.
+    snoops: bool,
+    pub(super) querier: Option<Ipv4Addr>,
     /// Where the priority of frames comes from, and what it is in tags that they leave with.
     pub(super) priorities: (Priority, Priority),
     pub(super) ports: Box<[PortView]>,
@@ -39,6 +44,8 @@ pub(super) struct PortView {
     pub(super) discovers: bool,
     pub(super) is_locked: bool,
     pub(super) blocks_non_ip: bool,
+    has_router: bool,
+    leaves_fast: bool,
     pub(super) domains: Domains,
     pub(super) untagged: Untagged,
     pub(super) tagged: VlanSet,
@@ -65,6 +72,8 @@ impl View {
             has_vports: config.ports.iter().any(|port| port.is_vport && port.role == Role::Member),
             reserved: config.reserved | if passes_tags { PROVIDER } else { 0 },
             timeout: config.limits.timeout,
+            snoops: config.snoops,
+            querier: config.querier,
             priorities: (config.rx_priority, config.tx_priority),
             ports,
             spans,
@@ -156,6 +165,22 @@ impl View {
         self.ports.get(usize::from(port)).and_then(PortView::vlan)
     }
 
+    /// Whether frames for groups of IP go to their members only.
+    #[inline]
+    pub fn snoops(&self) -> bool {
+        self.snoops
+    }
+
+    /// Whether a port gets frames for all groups, as a router is there.
+    pub fn has_router(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|port| port.has_router)
+    }
+
+    /// Whether a port is no member any more as soon as one host says so.
+    pub(super) fn leaves_fast(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|port| port.leaves_fast)
+    }
+
     /// Whether addresses that are learned at a port stay there.
     pub fn is_sticky(&self, port: u16) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|port| port.is_sticky)
@@ -192,6 +217,8 @@ impl PortView {
             discovers: port.has(PortFlag::Discover),
             is_locked,
             blocks_non_ip,
+            has_router: port.has(PortFlag::McastRouter),
+            leaves_fast: port.has(PortFlag::FastLeave),
             domains: port.domains,
             untagged,
             tagged: port.tagged.clone(),

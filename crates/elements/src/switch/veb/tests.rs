@@ -13,11 +13,11 @@ const C: &str = "02:00:00:00:00:0c";
 const ALL: &str = "ff:ff:ff:ff:ff:ff";
 
 /// A switch of three ports, em0 to em2, with further arguments.
-fn bench(more: &str) -> Bench {
+pub(super) fn bench(more: &str) -> Bench {
     of("PORT em0, PORT em1, PORT em2", 3, 3, more)
 }
 
-fn of(ports: &str, inputs: usize, outputs: usize, more: &str) -> Bench {
+pub(super) fn of(ports: &str, inputs: usize, outputs: usize, more: &str) -> Bench {
     let comma = if more.is_empty() { "" } else { ", " };
     let setup = Bench::setup(&CLASS, &format!("{ports}{comma}{more}"));
     setup.inputs(inputs).outputs(outputs).build().unwrap_or_else(|errors| panic!("{errors:?}"))
@@ -33,13 +33,13 @@ fn tagged(dst: &str, src: &str, vlan: u16) -> Vec<u8> {
 
 /// Pushes a frame, and expects it to leave as it is by these outputs.
 #[track_caller]
-fn goes(bench: &mut Bench, input: usize, bytes: &[u8], outputs: &[usize]) {
+pub(super) fn goes(bench: &mut Bench, input: usize, bytes: &[u8], outputs: &[usize]) {
     bench.push(input, bytes);
     outputs.iter().for_each(|output| drop(bench.expect(*output, bytes)));
     bench.expect_nothing_more();
 }
 
-fn count(bench: &mut Bench, name: &str) -> u64 {
+pub(super) fn count(bench: &mut Bench, name: &str) -> u64 {
     let stats = bench.read("stats", "").unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("{name} in {stats}")).parse().unwrap()

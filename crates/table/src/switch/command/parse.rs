@@ -29,7 +29,7 @@ pub fn parse_rule(words: &[&str]) -> Result<Rule, CommandError> {
 }
 
 /// All words that begin a command, without those that take something back by a minus sign.
-const COMMANDS: [&str; 39] = [
+const COMMANDS: [&str; 42] = [
     "create",
     "destroy",
     "up",
@@ -61,6 +61,9 @@ const COMMANDS: [&str; 39] = [
     "rxprio",
     "txprio",
     "storm",
+    "snoop",
+    "querier",
+    "groups",
     "proto",
     "spanpriority",
     "hellotime",
@@ -112,6 +115,10 @@ fn simple(word: &str) -> Option<Command> {
         "addr" => Command::Addresses,
         "evict" => Command::Evict(true),
         "-evict" => Command::Evict(false),
+        "snoop" => Command::Snoop(true),
+        "-snoop" => Command::Snoop(false),
+        "groups" => Command::Groups,
+        "-querier" => Command::Querier(None),
         "-vnetid" => Command::VnetId(None),
         "link0" | "link1" | "link2" | "-link0" | "-link1" | "-link2" => {
             let number = if word.ends_with('0') { 0 } else { 1 + u8::from(word.ends_with('2')) };
@@ -229,6 +236,7 @@ fn of_limits(name: &str, on: bool, words: &mut Words) -> Read {
             let outgoing = |word: &str| priority(word).filter(|priority| *priority != Priority::Outer);
             Command::TxPriority(words.value(what, "packet", outgoing)?)
         }
+        ("querier", true) => Command::Querier(Some(words.host()?)),
         _ => return Ok(None),
     }))
 }
@@ -457,6 +465,15 @@ impl<'a> Words<'a> {
 
     fn ipv4(&mut self) -> Result<Ipv4Addr, CommandError> {
         self.value("an IPv4 address", "192.0.2.1", |word| word.parse().ok())
+    }
+
+    /// The address of a host.
+    fn host(&mut self) -> Result<Ipv4Addr, CommandError> {
+        let is_host = |address: &Ipv4Addr| {
+            !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
+        };
+        let read = |word: &str| word.parse().ok().filter(is_host);
+        self.value("the IPv4 address of the one who asks", "192.0.2.1", read)
     }
 
     fn tag(&mut self) -> Result<String, CommandError> {

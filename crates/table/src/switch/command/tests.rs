@@ -35,6 +35,11 @@ fn each_command_is_printed_in_its_canonical_words() {
         ("rxprio outer txprio 07", "rxprio outer; txprio 7"),
         ("ifcost em0 20000 -ifcost em1", "ifcost em0 20000; -ifcost em1"),
         ("-storm em0 unknown", "-storm em0 unknown"),
+        ("snoop querier 10.0.0.1 groups", "snoop; querier 10.0.0.1; groups"),
+        (
+            "-snoop -querier fastleave em0 -mcastrouter em1",
+            "-snoop; -querier; fastleave em0; -mcastrouter em1",
+        ),
         ("rule block on em0", "rule block in/out on em0"),
         (
             "rule pass in on em0 dst ff:ff:ff:ff:ff:ff src 2:0:0:0:0:1 tag guests",
@@ -95,6 +100,10 @@ fn what_is_wrong_is_named_with_the_remedy() {
         (
             "timeout 5",
             "'timeout 5': not '5', but seconds from 8 to 3600, or 0 for never, as in 'timeout 240'",
+        ),
+        (
+            "querier 224.0.0.1",
+            "'querier 224.0.0.1': not '224.0.0.1', but the IPv4 address of the one who asks, as in 'querier 192.0.2.1'",
         ),
         ("rule", "'rule' needs 'block', 'pass' or 'match', as in 'rule pass'"),
         (

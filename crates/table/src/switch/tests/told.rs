@@ -128,7 +128,8 @@ fn ports_and_tables_come_and_go_while_frames_pass() {
                         let bytes = ether(station(), station()).raw(EtherType::IPV4, [0; 46]).bytes();
                         let port = random.below(4) as u16;
                         let sight = Sight::new(&bytes).unwrap();
-                        let decision = decide(view, port, &sight, |key| table.find(table.place(key)));
+                        let views = (view, switch.groups(&turn));
+                        let decision = decide(views, port, &sight, |key| table.find(table.place(key)));
                         let to = decision.targets.iter().filter(|(_, outcome)| outcome.is_ok());
                         assert!(to.clone().all(|(to, _)| *to != port && usize::from(*to) < view.len()));
                         ways.find((view, table), port, 1_000_000, [&bytes[..]].into_iter());
