@@ -5,9 +5,15 @@ use super::Elaborator;
 impl Elaborator<'_, '_> {
     /// The remedy for an unknown class.
     pub(super) fn class_suggestion(&self, name: &str) -> String {
+        if let Some(option) = option_for(name) {
+            return option.to_string();
+        }
         match closest(name, self.classes.names().iter().map(String::as_str)) {
             Some(similar) => format!("did you mean `{similar}`?"),
-            None => format!("define it with `elementclass {name} {{ … }}`, or require the library that does"),
+            None => format!(
+                "`artery elements` lists the classes there are; define others with `elementclass {name} {{ … }}`, or \
+                 require the library that does"
+            ),
         }
     }
 
@@ -17,11 +23,23 @@ impl Elaborator<'_, '_> {
         if let Some(similar) = closest(name, elements) {
             return format!("did you mean `{similar}`?");
         }
+        if let Some(option) = option_for(name) {
+            return option.to_string();
+        }
         match closest(name, self.classes.names().iter().map(String::as_str)) {
             Some(similar) => format!("did you mean the class `{similar}`?"),
+            None if name.starts_with(|first: char| first.is_ascii_uppercase()) => {
+                format!("no class is called `{name}` either; `artery elements` lists those there are")
+            }
             None => format!("declare it before it is used: `{name} :: Class(arguments);`"),
         }
     }
+}
+
+/// What does here, by an option of the program, what a class of Click does.
+fn option_for(name: &str) -> Option<&'static str> {
+    (name == "ControlSocket")
+        .then_some("`artery run -p PORT` and `-u FILE` listen for ControlSocket's commands")
 }
 
 /// The name most like `name`, if any is like it at all; of equals the first in the alphabet.
@@ -55,6 +73,26 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Options;
+    use crate::testing::compile_with;
+
+    #[test]
+    fn a_word_that_names_nothing_is_told_by_what_it_could_be() {
+        let help = |text: &str| compile_with(text, &Options::default()).1[0].help.clone().unwrap();
+        assert_eq!(help("Idle -> Discrad"), "did you mean the class `Discard`?");
+        assert_eq!(help("dis :: Discard; Idle -> disx"), "did you mean `dis`?");
+        assert_eq!(help("Idle -> x"), "declare it before it is used: `x :: Class(arguments);`");
+        assert_eq!(
+            help("Idle -> Foo(1) -> Discard"),
+            "no class is called `Foo` either; `artery elements` lists those there are"
+        );
+        assert!(
+            help("Idle -> x :: Foo").starts_with("`artery elements` lists the classes there are; define")
+        );
+        for text in ["ControlSocket(TCP, 7777)", "c :: ControlSocket(TCP, 7777)"] {
+            assert!(help(text).starts_with("`artery run -p PORT`"));
+        }
+    }
 
     #[test]
     fn the_closest_name_is_suggested_and_a_distant_one_is_not() {
