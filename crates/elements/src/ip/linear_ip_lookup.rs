@@ -110,8 +110,8 @@ impl LinearIpLookup {
 pub(crate) fn configure(table: &mut impl Routes, args: &mut Args<'_>) -> Result<(), ArgError> {
     let outputs = args.outputs();
     let texts = args.rest("ROUTES").to_vec();
-    let duplicates = routes::configure(table, &texts, outputs, args.names())
-        .map_err(|(text, why)| ArgError::wrong_at(text, why))?;
+    let note = |text: &str, why| args.note(ArgError::wrong_at(text, why));
+    let duplicates = routes::configure(table, &texts, outputs, args.names(), note);
     if duplicates > 0 {
         let routes = if duplicates > 1 { "routes" } else { "route" };
         // Click says so, although it keeps the first as well.
@@ -214,7 +214,15 @@ mod tests {
         let error = Bench::setup(&CLASS, "1/8 0, 1.2.3.4/40 0").outputs(2).build().err().unwrap();
         assert_eq!(error[0].to_string(), format!("{wanted}: prefix length '/40' is not 0 to 32"));
         let error = Bench::setup(&CLASS, "1/8 2").outputs(2).build().err().unwrap();
-        assert_eq!(error[0].to_string(), "argument 1 bad OUTPUT");
+        assert_eq!(error[0].to_string(), "argument 1 bad OUTPUT: 2, and there are 0 to 1");
+        let all = Bench::setup(&CLASS, "1/8 2, 2/8 1, 3/8").outputs(2).build().err().unwrap();
+        assert_eq!(
+            all.iter().map(|error| error.to_string().replace(wanted, "")).collect::<Vec<_>>(),
+            [
+                "argument 1 bad OUTPUT: 2, and there are 0 to 1",
+                "argument 3 should be 'ADDR/MASK [GATEWAY] OUTPUT'",
+            ]
+        );
     }
 
     #[test]
@@ -255,7 +263,7 @@ mod tests {
         for (handler, value, why) in [
             ("add", "18.26.4/24 2", "conflict with existing route '18.26.4.0/24 - 1'"),
             ("add", "10/8", "expected 'ADDR/MASK [GATEWAY] OUTPUT'"),
-            ("set", "10/8 3", "bad OUTPUT"),
+            ("set", "10/8 3", "bad OUTPUT: 3, and there are 0 to 2"),
             ("remove", "10/8", "route '10.0.0.0/8 - -1' not found"),
             ("remove", "18.26.4/24 2", "route '18.26.4.0/24 - 2' not found"),
             ("remove", "x", "expected 'ADDR/MASK [GATEWAY OUTPUT]'"),

@@ -35,30 +35,37 @@ pub(crate) enum Command {
 }
 
 /// Reads the routes of a configuration into a table; a second one for a prefix does not count. Returns how many did
-/// not, or what is wrong with which argument.
+/// not, and tells `wrong` each argument that is none, with what is wrong with it.
 pub(crate) fn configure(
     table: &mut impl Routes,
     arguments: &[String],
     outputs: usize,
     names: &Names,
-) -> Result<usize, (String, String)> {
+    mut wrong: impl FnMut(&str, String),
+) -> usize {
     let mut duplicates = 0;
     for (number, text) in arguments.iter().enumerate() {
-        let fault = |what: &str| (text.clone(), format!("argument {} {what}", number + 1));
-        let (prefix, next) = match route::parse(text, names) {
-            Some((prefix, Some(next))) => (prefix, next),
-            _ => return Err(fault(&with_fault("should be 'ADDR/MASK [GATEWAY] OUTPUT'", text))),
-        };
-        if next.output >= outputs {
-            return Err(fault("bad OUTPUT"));
-        }
-        match table.add(Route { prefix, next }, false) {
-            Ok(_) => {}
-            Err(NotAdded::Exists(_)) => duplicates += 1,
-            Err(NotAdded::NoRoom(why)) => return Err(fault(&why)),
+        let mut fault = |what: &str| wrong(text, format!("argument {} {what}", number + 1));
+        match route::parse(text, names) {
+            Some((_, Some(next))) if next.output >= outputs => fault(&bad_output(next.output, outputs)),
+            Some((prefix, Some(next))) => match table.add(Route { prefix, next }, false) {
+                Ok(_) => {}
+                Err(NotAdded::Exists(_)) => duplicates += 1,
+                Err(NotAdded::NoRoom(why)) => fault(&why),
+            },
+            _ => fault(&with_fault("should be 'ADDR/MASK [GATEWAY] OUTPUT'", text)),
         }
     }
-    Ok(duplicates)
+    duplicates
+}
+
+/// What is wrong with an output that there is not.
+fn bad_output(output: usize, outputs: usize) -> String {
+    match outputs {
+        0 => format!("bad OUTPUT: {output}, and nothing is connected"),
+        1 => format!("bad OUTPUT: {output}, and there is only 0"),
+        _ => format!("bad OUTPUT: {output}, and there are 0 to {}", outputs - 1),
+    }
 }
 
 /// What a route should look like, and what in `text` keeps it from being one.
@@ -76,8 +83,8 @@ pub(crate) fn run(
     let wanted = if command == Command::Remove { "[GATEWAY OUTPUT]" } else { "[GATEWAY] OUTPUT" };
     let expected = || HandlerError::refused(with_fault(&format!("expected 'ADDR/MASK {wanted}'"), text));
     let (prefix, next) = route::parse(text, &Names::default()).ok_or_else(expected)?;
-    if next.is_some_and(|next| next.output >= outputs) {
-        return Err(HandlerError::refused("bad OUTPUT"));
+    if let Some(next) = next.filter(|next| next.output >= outputs) {
+        return Err(HandlerError::refused(bad_output(next.output, outputs)));
     }
     if command == Command::Remove {
         let removed = table.remove(prefix, next).ok_or_else(|| not_found(prefix, next))?;
