@@ -439,7 +439,10 @@ impl fmt::Display for SwitchError {
                 write!(f, "{name} is not in the switch; `add {name}` puts it in")
             }
             SwitchError::NoPort { name, is_connected: false } => {
-                write!(f, "{name} is not connected to the switch; name it as a PORT and start anew")
+                write!(
+                    f,
+                    "{name} is not connected to the switch: name it where that is made, by PORT or in its hostname file, and start anew"
+                )
             }
             SwitchError::IsPort(name) => write!(f, "{name} is in the switch already"),
             SwitchError::IsSpan(name) => write!(f, "{name} is a span port; `delspan {name}` ends that"),

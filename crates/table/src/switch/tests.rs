@@ -399,7 +399,10 @@ fn copies_are_made_of_what_is_dropped_later_too_and_span_ports_take_nothing() {
         ("learn p2", "p2 is a span port; `delspan p2` ends that"),
         ("add p0", "p0 is in the switch already"),
         ("learn p3", "p3 is not in the switch; `add p3` puts it in"),
-        ("add p9", "p9 is not connected to the switch; name it as a PORT and start anew"),
+        (
+            "add p9",
+            "p9 is not connected to the switch: name it where that is made, by PORT or in its hostname file, and start anew",
+        ),
         (
             "destroy",
             "'destroy' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router",

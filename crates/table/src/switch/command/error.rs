@@ -14,6 +14,13 @@ pub enum CommandError {
         /// A word that is like it.
         meant: Option<&'static str>,
     },
+    /// A word of ifconfig that a switch is not told.
+    Elsewhere {
+        /// The word.
+        word: String,
+        /// What does what it would.
+        remedy: &'static str,
+    },
     /// The words end before all is said.
     Missing {
         /// The command as far as it was said.
@@ -42,6 +49,7 @@ impl CommandError {
     pub fn word(&self) -> &str {
         match self {
             CommandError::Unknown { word, .. }
+            | CommandError::Elsewhere { word, .. }
             | CommandError::Wrong { word, .. }
             | CommandError::Twice { word } => word,
             CommandError::Missing { command, .. } => command.rsplit(' ').next().unwrap_or(command),
@@ -56,6 +64,9 @@ impl fmt::Display for CommandError {
                 write!(f, "'{word}' is no {place}; did you mean '{meant}'?")
             }
             CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is no {place}"),
+            CommandError::Elsewhere { word, remedy } => {
+                write!(f, "'{word}' is no command of a switch: {remedy}")
+            }
             CommandError::Missing { command, wants } if command.is_empty() => write!(f, "missing is {wants}"),
             CommandError::Wrong { command, word, wants } if command.is_empty() => {
                 write!(f, "not '{word}', but {wants}")

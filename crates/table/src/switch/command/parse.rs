@@ -95,11 +95,31 @@ fn command(word: &str, words: &mut Words) -> Result<Command, CommandError> {
             return Ok(command);
         }
     }
+    if let Some(remedy) = said_elsewhere(name) {
+        return Err(CommandError::Elsewhere { word: word.to_string(), remedy });
+    }
     let names = COMMANDS.into_iter().chain(PortFlag::ALL.map(PortFlag::word));
     Err(CommandError::Unknown {
         word: word.to_string(),
         place: "command of a switch",
         meant: nearest(name, names),
+    })
+}
+
+/// Words of ifconfig that are for other interfaces, or that people know from elsewhere: what does here what they want.
+fn said_elsewhere(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "inet" | "inet6" | "alias" | "dhcp" | "autoconf" => {
+            "a switch has no address; 'add vport0' gives the host a door to it, and 'ip address add' that an address"
+        }
+        "mtu" => "each port carries what its link carries; say 'ip link set em0 mtu 1600' of the interface",
+        "span" | "mirror" => "'addspan em0' has em0 get copies of all frames, and 'delspan em0' ends that",
+        "addif" => "'add em0' puts em0 in the switch",
+        "delif" | "delete" => {
+            "'del em0' takes em0 out of the switch, and 'deladdr ADDRESS' forgets a station"
+        }
+        "vlan" => "'untagged em0 7' and 'tagged em0 8,9' say in which VLANs a port is",
+        _ => return None,
     })
 }
 

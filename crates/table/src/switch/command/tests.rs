@@ -91,7 +91,17 @@ fn what_is_wrong_is_named_with_the_remedy() {
         ("up add -link0", "'add -link0': not '-link0', but the name of an interface, as in 'add em0'"),
         ("lern em0", "'lern' is no command of a switch; did you mean 'learn'?"),
         ("-discovr em0", "'-discovr' is no command of a switch; did you mean 'discover'?"),
-        ("inet", "'inet' is no command of a switch"),
+        ("media", "'media' is no command of a switch"),
+        (
+            "inet 10.0.0.1",
+            "'inet' is no command of a switch: a switch has no address; 'add vport0' gives the host a door to it, \
+             and 'ip address add' that an address",
+        ),
+        (
+            "span em1",
+            "'span' is no command of a switch: 'addspan em0' has em0 get copies of all frames, and 'delspan em0' \
+             ends that",
+        ),
         ("maxaddr many", "'maxaddr many': not 'many', but a number from 1 to 4194304, as in 'maxaddr 100'"),
         (
             "spanpriority 100",
