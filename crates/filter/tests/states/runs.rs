@@ -5,6 +5,7 @@ use artery_filter::dissect::{At, Reason};
 use artery_filter::engine::{Through, are_of_one_flow};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::states::Verbosity;
+use artery_wire::Ipv4;
 use proptest::prelude::*;
 
 /// What became of packets, and how many followed another in a run.
@@ -63,20 +64,61 @@ type Way = fn(&mut World, Interface, Interface, &mut [Vec<u8>]) -> Crossed;
 
 const WAYS: [Way; 3] = [cross_each, cross_at_once, cross_at_each];
 
-/// A packet, and how many come behind it that go on with what it says.
-fn burst() -> impl Strategy<Value = (Sent, Vec<Sent>)> {
-    (sent(), prop::collection::vec((any::<bool>(), sent()), 0..8)).prop_map(|(first, others)| {
-        let follow = |(n, (goes_on, other)): (u32, (bool, Sent))| match goes_on {
-            true => Sent {
-                seq: first.seq.wrapping_add(n),
-                ack: other.ack,
-                payload: other.payload,
-                ..first.clone()
-            },
-            false => Sent { is_reply: first.is_reply, ..other },
+/// What a packet's header says that a follower's doesn't.
+#[derive(Clone, Copy, Debug)]
+enum Odd {
+    MoreFragments,
+    LaterFragment,
+    Options,
+    Longer,
+    Shorter,
+    OtherVersion,
+    Cut,
+}
+
+const ODD: [Odd; 7] = [
+    Odd::MoreFragments,
+    Odd::LaterFragment,
+    Odd::Options,
+    Odd::Longer,
+    Odd::Shorter,
+    Odd::OtherVersion,
+    Odd::Cut,
+];
+
+impl Odd {
+    fn make(self, packet: &mut Vec<u8>) {
+        match self {
+            Odd::MoreFragments => packet[6] |= 0x20,
+            Odd::LaterFragment => packet[7] = 3,
+            // What was of TCP or UDP is an option now.
+            Odd::Options => packet[0] = 0x46,
+            Odd::Longer => packet[3] += 1,
+            Odd::Shorter => packet[3] = 27,
+            Odd::OtherVersion => packet[0] = 0x65,
+            Odd::Cut => packet.truncate(27),
+        }
+        if let Ok(mut header) = Ipv4::new(packet) {
+            header.fill_checksum();
+        }
+    }
+}
+
+/// A packet, and how many come behind it that go on with what it says, or are like it but for something odd.
+fn burst() -> impl Strategy<Value = (bool, Vec<Vec<u8>>, f64)> {
+    let odd = prop_oneof![9 => Just(None), 1 => prop::sample::select(&ODD[..]).prop_map(Some)];
+    (sent(), prop::collection::vec((any::<bool>(), sent(), odd), 0..8)).prop_map(|(first, others)| {
+        let follow = |(n, (goes_on, other, odd)): (u32, (bool, Sent, Option<Odd>))| {
+            let seq = first.seq.wrapping_add(n);
+            let mut bytes = match goes_on {
+                true => Sent { seq, ack: other.ack, payload: other.payload, ..first.clone() }.bytes(),
+                false => Sent { is_reply: first.is_reply, ..other }.bytes(),
+            };
+            odd.into_iter().for_each(|odd| odd.make(&mut bytes));
+            bytes
         };
-        let others = (1..).zip(others).map(follow).collect();
-        (first, others)
+        let packets = std::iter::once(first.bytes()).chain((1..).zip(others).map(follow)).collect();
+        (first.is_reply, packets, f64::from(first.after_ms) / 1000.0)
     })
 }
 
@@ -87,12 +129,13 @@ proptest! {
         bursts in prop::collection::vec(burst(), 1..40),
         rules in prop::sample::select(vec![CROSSING, CROSSING_QUICKLY, "pass"]),
     ) {
-        let mut worlds = [(); 3].map(|()| World::new(rules));
-        for (first, others) in bursts {
-            let (from, to) = if first.is_reply { (EM1, EM0) } else { (EM0, EM1) };
-            let sent: Vec<Vec<u8>> = std::iter::once(&first).chain(&others).map(Sent::bytes).collect();
+        // Fragments are not kept until they are whole, so that each packet has its own verdict.
+        let rules = format!("set reassemble no\n{rules}");
+        let mut worlds = [(); 3].map(|()| World::new(&rules));
+        for (is_reply, sent, after) in bursts {
+            let (from, to) = if is_reply { (EM1, EM0) } else { (EM0, EM1) };
             let mut results = worlds.iter_mut().zip(WAYS).map(|(world, cross)| {
-                world.sleep(f64::from(first.after_ms) / 1000.0);
+                world.sleep(after);
                 world.maintain();
                 let mut packets = sent.clone();
                 let (verdicts, _) = cross(world, from, to, &mut packets);
@@ -118,25 +161,45 @@ fn long_runs_go_through_as_one_and_count_as_many_beyond_what_a_line_holds() {
             let (host, port, payload, after_ms) = (7, 80, 0, 0);
             Sent { host, port, is_reply, is_tcp, flags, seq, ack, payload, after_ms }.bytes()
         };
-        for (world, cross) in worlds.iter_mut().zip(WAYS) {
+        // The first of each batch is followed by all others, but where each goes by itself.
+        for ((world, cross), follow) in worlds.iter_mut().zip(WAYS).zip([0, 199, 199]) {
             let mut cross = |is_reply, packets: &mut [Vec<u8>]| {
                 let (from, to) = if is_reply { (EM1, EM0) } else { (EM0, EM1) };
                 cross(world, from, to, packets)
             };
             cross(false, &mut [packet(false, 2, 999, 0)]);
             cross(true, &mut [packet(true, 0x12, 1999, 1000)]);
-            let mut followers = 0;
-            for _ in 0..700 {
-                let (results, run) = cross(false, &mut vec![packet(false, 0x10, 1000, 2000); 200]);
+            for batch in 0..700 {
+                let (results, followers) = cross(false, &mut vec![packet(false, 0x10, 1000, 2000); 200]);
                 assert_eq!(results, [None; 200]);
-                followers = run;
+                // States are joined as the first packets pass.
+                assert!(batch < 2 || followers == follow, "batch {batch}: {followers}");
             }
-            // The first of each batch is followed by all others.
-            assert!([0, 199].contains(&followers), "{followers}");
         }
         let [each, at_once, at_each] = worlds.each_mut().map(|world| world.list(Verbosity::VeryVerbose));
         assert_eq!(each.matches("140001:1 pkts").count(), 2, "{each}");
         assert_eq!((&at_once, &at_each), (&each, &each));
+    }
+}
+
+#[test]
+fn what_is_odd_ends_a_run() {
+    let packet = |is_reply, flags, seq, ack| {
+        let (host, port, is_tcp, payload, after_ms) = (7, 80, true, 0, 0);
+        Sent { host, port, is_reply, is_tcp, flags, seq, ack, payload, after_ms }.bytes()
+    };
+    for odd in ODD {
+        let mut packets = vec![packet(false, 0x10, 1000, 2000); 9];
+        odd.make(&mut packets[4]);
+        for (cross, follow) in [(WAYS[1], 3 + 3), (WAYS[2], 3)] {
+            let mut world = World::new("set reassemble no\npass");
+            cross(&mut world, EM0, EM1, &mut [packet(false, 2, 999, 0)]);
+            cross(&mut world, EM1, EM0, &mut [packet(true, 0x12, 1999, 1000)]);
+            for _ in 0..3 {
+                cross(&mut world, EM0, EM1, &mut [packet(false, 0x10, 1000, 2000)]);
+            }
+            assert_eq!(cross(&mut world, EM0, EM1, &mut packets.clone()).1, follow, "{odd:?}");
+        }
     }
 }
 
