@@ -28,7 +28,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is no command, and
 none behind one that the switch refuses. 'rule' takes all that follow it. Our own are: storm IF
 broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no limit), ifmaxaddr IF N, evict (a new
-address takes the place of an old one), and bpduguard, bpdufilter and rootguard IF. Options stand before IF; without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+address takes the place of an old one), snoop, querier ADDRESS, groups, mcastrouter and fastleave IF (frames for groups
+of IP go to their members only), hairpin, nobroadcast and nomulticast IF, and bpduguard, bpdufilter and rootguard IF.
+Options stand before IF; without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct IfconfigOptions {

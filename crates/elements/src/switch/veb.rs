@@ -62,7 +62,8 @@ gets no frames.
 With `snoop` frames for groups of IP go to their members and to routers only, by what these say by IGMP and MLD (RFC 4541), where
 somebody asks hosts for their groups: a router that is heard, or the switch itself with `querier ADDRESS`. Until hosts have had 10 s to
 answer, and for groups of the link itself (224.0.0.0/24, ff02::/16), frames go to all. A port that says `mcastrouter` gets all groups; one
-that says `fastleave` is left as soon as one host behind it leaves.
+that says `fastleave` is left as soon as one host behind it leaves. One that says `nobroadcast` or `nomulticast` gets no broadcasts, or no
+groups that it isn't known to want; by one that says `hairpin` frames may leave that came by it.
 
 Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are learned, and
 frames to others go to all ports; with EVICT an old one makes room, for at most 50,000 new ones a second and port. Of an

@@ -215,10 +215,11 @@ impl Batches<'_> {
             self.hear_of_groups(&sight, entered);
             audience = self.groups.audience(self.view, &sight, entered);
         }
+        let many = Some(many).filter(|_| audience == Audience::All);
         let mut last: Option<(u16, Leaving)> = None;
         for to in (0..self.view.len() as u16).filter(|to| audience.has(self.view, *to)) {
             let Some(sight) = Sight::new(frame.data()) else { continue };
-            match decide::leave(self.view, &sight, entered, to, Some(many)) {
+            match decide::leave(self.view, &sight, entered, to, many) {
                 Ok(leaving) => {
                     if let Some(target) = last.replace((to, leaving))
                         && let Some(copy) = cx.duplicate(&frame)
@@ -352,7 +353,7 @@ fn reason(cause: Cause) -> DropReason {
         Cause::SamePort => DropReason::SamePort,
         Cause::Protected => DropReason::ProtectedPort,
         Cause::LinkDown => DropReason::PortDown,
-        Cause::NotDiscovered | Cause::NotMember | Cause::Nowhere => DropReason::NoTarget,
+        Cause::NotDiscovered | Cause::NotFlooded | Cause::NotMember | Cause::Nowhere => DropReason::NoTarget,
         Cause::Storm => DropReason::Storm,
     }
 }

@@ -260,7 +260,10 @@ fn set_flag(settings: &mut PortSettings, flag: PortFlag, on: bool) -> bool {
         | PortFlag::Locked
         | PortFlag::BlockNonIp
         | PortFlag::McastRouter
-        | PortFlag::FastLeave => return false,
+        | PortFlag::FastLeave
+        | PortFlag::Hairpin
+        | PortFlag::NoBroadcast
+        | PortFlag::NoMulticast => return false,
     }
     true
 }

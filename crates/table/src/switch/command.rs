@@ -1,9 +1,9 @@
 //! What `ifconfig` tells a switch: each command as a value, read from words and printed as words.
 //!
 //! The words are those of ifconfig(8) for veb(4) and bridge(4), and a few of our own that are read in the same way:
-//! `storm`, `ifmaxaddr`, `evict`, `snoop`, `querier`, `groups`, `mcastrouter`, `fastleave`, `bpduguard`, `bpdufilter`
-//! and `rootguard`. [`parse`] makes commands of words and holds them to their bounds; whether the switch has the port
-//! that is named, is for the switch to say.
+//! `storm`, `ifmaxaddr`, `evict`, `snoop`, `querier`, `groups`, `mcastrouter`, `fastleave`, `hairpin`, `nobroadcast`,
+//! `nomulticast`, `bpduguard`, `bpdufilter` and `rootguard`. [`parse`] makes commands of words and holds them to
+//! their bounds; whether the switch has the port that is named, is for the switch to say.
 mod error;
 mod parse;
 mod rule;
@@ -189,11 +189,18 @@ pub enum PortFlag {
     McastRouter,
     /// `fastleave`: has one host behind it; when that leaves a group nobody there is asked.
     FastLeave,
+    /// `hairpin`: frames may leave by the port that they came by, as for stations that reach each other through it
+    /// only.
+    Hairpin,
+    /// `nobroadcast`: gets no broadcasts.
+    NoBroadcast,
+    /// `nomulticast`: gets frames for groups only if it is known to want them.
+    NoMulticast,
 }
 
 impl PortFlag {
     /// All of them.
-    pub const ALL: [PortFlag; 14] = [
+    pub const ALL: [PortFlag; 17] = [
         PortFlag::Learn,
         PortFlag::Discover,
         PortFlag::Locked,
@@ -208,12 +215,15 @@ impl PortFlag {
         PortFlag::RootGuard,
         PortFlag::McastRouter,
         PortFlag::FastLeave,
+        PortFlag::Hairpin,
+        PortFlag::NoBroadcast,
+        PortFlag::NoMulticast,
     ];
 
     /// Whether it is about the spanning tree.
     pub fn is_of_tree(self) -> bool {
-        use PortFlag::{BlockNonIp, Discover, FastLeave, Learn, Locked, McastRouter};
-        !matches!(self, Learn | Discover | Locked | BlockNonIp | McastRouter | FastLeave)
+        use PortFlag::{AutoEdge, AutoPtp, BpduFilter, BpduGuard, Edge, Ptp, RootGuard, Stp};
+        matches!(self, Stp | Edge | AutoEdge | Ptp | AutoPtp | BpduGuard | BpduFilter | RootGuard)
     }
 
     /// Returns the word that sets it.
@@ -233,6 +243,9 @@ impl PortFlag {
             PortFlag::RootGuard => "rootguard",
             PortFlag::McastRouter => "mcastrouter",
             PortFlag::FastLeave => "fastleave",
+            PortFlag::Hairpin => "hairpin",
+            PortFlag::NoBroadcast => "nobroadcast",
+            PortFlag::NoMulticast => "nomulticast",
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Port {
     /// What the spanning tree lets it do.
     pub state: PortState,
     /// Bits by [`flag_bit`].
-    pub flags: u16,
+    pub flags: u32,
     /// Its groups of ports that don't talk to each other.
     pub domains: Domains,
     /// Most addresses it may have.
@@ -147,12 +147,12 @@ impl Port {
     }
 }
 
-const DEFAULT_FLAGS: u16 = flag_bit(PortFlag::Learn) | flag_bit(PortFlag::Discover);
+const DEFAULT_FLAGS: u32 = flag_bit(PortFlag::Learn) | flag_bit(PortFlag::Discover);
 /// The bit by which `ifconfig` shows a port that gets copies.
-pub(super) const SPAN_BIT: u16 = 1 << 8;
+pub(super) const SPAN_BIT: u32 = 1 << 8;
 
 /// The bit that a property has in the flags of a port.
-pub const fn flag_bit(flag: PortFlag) -> u16 {
+pub const fn flag_bit(flag: PortFlag) -> u32 {
     match flag {
         PortFlag::Learn => 1,
         PortFlag::Discover => 1 << 1,
@@ -168,6 +168,9 @@ pub const fn flag_bit(flag: PortFlag) -> u16 {
         PortFlag::McastRouter => 1 << 12,
         PortFlag::RootGuard => 1 << 13,
         PortFlag::FastLeave => 1 << 14,
+        PortFlag::Hairpin => 1 << 15,
+        PortFlag::NoBroadcast => 1 << 16,
+        PortFlag::NoMulticast => 1 << 17,
     }
 }
 

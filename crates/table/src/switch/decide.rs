@@ -1,11 +1,11 @@
 //! What becomes of a frame: pure functions of the frame, what the switch was told and what it knows of addresses.
 //!
 //! A frame [enters](enter), [goes somewhere](way), and [leaves](leave) by one port or many; a packet filter is asked
-//! between these. [`quick`](super::quick) is the same for frames that meet nothing but the table, and leaves all others alone.
-//! Whoever asks what would become of a frame calls [`decide`].
+//! between these. [`quick`](super::quick) is the same for frames that meet nothing but the table, and leaves all
+//! others alone. Whoever asks what would become of a frame calls [`decide`].
 use super::command::{Priority, Untagged};
 use super::config::{PortState, Role};
-use super::groups::GroupView;
+use super::groups::{Audience, GroupView};
 use super::mac::{Entry, MacKey};
 use super::rules::{Direction, Mark};
 use super::sight::Sight;
@@ -70,6 +70,8 @@ causes! {
     NotMember "not-member",
     /// Its destination isn't known, and the port doesn't discover.
     NotDiscovered "not-discovered",
+    /// It goes to many, and the port gets no such frames.
+    NotFlooded "not-flooded",
     /// The port sent too many frames of its kind in a short time.
     Storm "storm",
     /// There is no port that it could go to.
@@ -269,7 +271,7 @@ pub struct Leaving {
     pub mark: Option<Mark>,
 }
 
-/// Whether a frame may leave by a port, and how.
+/// Whether a frame may leave by a port, and how; `many` says that it goes to many, and the port isn't known to want it.
 pub fn leave(
     view: &View,
     sight: &Sight<'_>,
@@ -281,7 +283,7 @@ pub fn leave(
     let (Some(from), Some(of)) = (ports.get(usize::from(entered.port)), ports.get(usize::from(to))) else {
         return Err(Cause::Detached);
     };
-    if to == entered.port {
+    if to == entered.port && !of.is_hairpin {
         return Err(Cause::SamePort);
     }
     if of.role != Role::Member {
@@ -296,8 +298,11 @@ pub fn leave(
     if of.state != PortState::Forwarding {
         return Err(Cause::Blocked);
     }
-    if many == Some(Many::Unknown) && !of.discovers {
-        return Err(Cause::NotDiscovered);
+    match many {
+        Some(Many::Unknown) if !of.discovers => return Err(Cause::NotDiscovered),
+        Some(Many::Broadcast) if !of.gets_broadcasts => return Err(Cause::NotFlooded),
+        Some(Many::Multicast) if !of.gets_groups => return Err(Cause::NotFlooded),
+        _ => {}
     }
     let priority = || priority(view, sight, entered.place);
     let change = change(priority, of.vlan(), of.tagged.contains(entered.place.vlan), entered.place)?;
@@ -402,9 +407,10 @@ pub fn decide(
     decision.learns = learns(view, sight, &entered);
     let way = way(view, sight, &entered, &find);
     let to = |to, many| (to, leave(view, sight, &entered, to, many));
-    let to_group = |port| match groups.audience(view, sight, &entered).has(view, port) {
-        true => to(port, Some(Many::Multicast)),
-        false => (port, Err(Cause::NotMember)),
+    let to_group = |port| match groups.audience(view, sight, &entered) {
+        Audience::All => to(port, Some(Many::Multicast)),
+        known if known.has(view, port) => to(port, None),
+        _ => (port, Err(Cause::NotMember)),
     };
     let all = 0..view.ports.len() as u16;
     decision.targets = match way {

@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Bits that every switch has: broadcast, simplex, multicast; and those that it has while it is up.
-const ALWAYS: u16 = 0x8802;
-const WHEN_UP: u16 = 0x41;
-const SWITCH_FLAGS: [(u16, &str); 8] = [
+const ALWAYS: u32 = 0x8802;
+const WHEN_UP: u32 = 0x41;
+const SWITCH_FLAGS: [(u32, &str); 8] = [
     (0x1, "UP"),
     (0x2, "BROADCAST"),
     (0x40, "RUNNING"),
@@ -22,7 +22,7 @@ const SWITCH_FLAGS: [(u16, &str); 8] = [
     (0x4000, "LINK2"),
     (0x8000, "MULTICAST"),
 ];
-const PORT_FLAGS: [(u16, &str); 15] = [
+const PORT_FLAGS: [(u32, &str); 18] = [
     (flag_bit(PortFlag::Learn), "LEARNING"),
     (flag_bit(PortFlag::Discover), "DISCOVER"),
     (flag_bit(PortFlag::BlockNonIp), "BLOCKNONIP"),
@@ -38,10 +38,13 @@ const PORT_FLAGS: [(u16, &str); 15] = [
     (flag_bit(PortFlag::McastRouter), "MCASTROUTER"),
     (flag_bit(PortFlag::RootGuard), "ROOTGUARD"),
     (flag_bit(PortFlag::FastLeave), "FASTLEAVE"),
+    (flag_bit(PortFlag::Hairpin), "HAIRPIN"),
+    (flag_bit(PortFlag::NoBroadcast), "NOBROADCAST"),
+    (flag_bit(PortFlag::NoMulticast), "NOMULTICAST"),
 ];
 
 /// A number in hex with the names of its bits.
-fn bits(number: u16, names: &[(u16, &str)]) -> String {
+fn bits(number: u32, names: &[(u32, &str)]) -> String {
     let set: Vec<&str> = names.iter().filter(|(bit, _)| number & bit != 0).map(|(_, name)| *name).collect();
     format!("flags={number:x}<{}>", set.join(","))
 }
@@ -67,7 +70,7 @@ pub struct Spanning {
 #[derive(Clone, Debug)]
 pub struct SpanningPort {
     /// Bits by [`flag_bit`].
-    pub flags: u16,
+    pub flags: u32,
     /// Its priority.
     pub priority: u8,
     /// What the way through it costs.

@@ -1,4 +1,5 @@
 //! The switch as its users meet it: told by commands, asked about frames.
+mod many;
 mod told;
 
 use super::command::{StormKind, parse};
@@ -240,20 +241,6 @@ fn ports_in_a_common_group_do_not_talk_to_each_other() {
 }
 
 #[test]
-fn ports_that_do_not_discover_get_what_is_for_them_alone() {
-    let mut lab = Lab::of(3, &["-discover p1"]);
-    assert_eq!(lab.ports(0, &plain(B, A)), [2]);
-    assert_eq!(lab.ports(0, &plain("ff:ff:ff:ff:ff:ff", A)), [1, 2]);
-    lab.learn(B, 1, 1, 0);
-    assert_eq!(lab.ports(0, &plain(B, A)), [1]);
-    lab.tell("-learn p0").unwrap();
-    assert_eq!(
-        (lab.ask(0, &plain(B, A), 0).learns, lab.ask(1, &plain(B, C), 0).learns.is_some()),
-        (None, true)
-    );
-}
-
-#[test]
 fn a_locked_port_takes_frames_from_addresses_that_are_known_there() {
     let mut lab = Lab::of(2, &["locked p0"]);
     assert_eq!(lab.why(0, &plain(B, A)), Some(Cause::Locked));
@@ -472,6 +459,9 @@ fn line(random: &mut Random) -> String {
         format!("-discover p{port}"),
         format!("locked p{port}"),
         format!("blocknonip p{port}"),
+        format!("hairpin p{port}"),
+        format!("nobroadcast p{port}"),
+        format!("nomulticast p{port}"),
         format!("protected p{port} {n},7"),
         format!("-protected p{port}"),
         format!("untagged p{port} {n}"),

@@ -50,6 +50,15 @@ fn asked(more: &str) -> Bench {
 }
 
 #[test]
+fn a_port_without_groups_gets_those_that_it_is_a_member_of() {
+    let mut bench = asked("");
+    bench.write("ifconfig", "nomulticast em1 nomulticast em2").unwrap();
+    goes(&mut bench, 1, &joins(GROUP), &[3]);
+    goes(&mut bench, 0, &data(GROUP), &[1, 3]);
+    goes(&mut bench, 0, &data(Ipv4Addr::new(224, 0, 0, 251)), &[3]);
+}
+
+#[test]
 fn frames_for_a_group_go_to_its_members_and_to_routers() {
     let mut bench = asked("");
     goes(&mut bench, 0, &data(GROUP), &[3]);

@@ -37,8 +37,8 @@ fn each_command_is_printed_in_its_canonical_words() {
         ("-storm em0 unknown", "-storm em0 unknown"),
         ("snoop querier 10.0.0.1 groups", "snoop; querier 10.0.0.1; groups"),
         (
-            "-snoop -querier fastleave em0 -mcastrouter em1",
-            "-snoop; -querier; fastleave em0; -mcastrouter em1",
+            "-snoop -querier fastleave em0 -mcastrouter em1 hairpin em0 nobroadcast em1 -nomulticast em1",
+            "-snoop; -querier; fastleave em0; -mcastrouter em1; hairpin em0; nobroadcast em1; -nomulticast em1",
         ),
         ("rule block on em0", "rule block in/out on em0"),
         (

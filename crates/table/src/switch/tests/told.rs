@@ -66,7 +66,7 @@ fn a_switch_that_is_told_all_commands_of_another_is_the_same() {
         "addspan p3 locked p1 protected p1 1,5,7 ifmaxaddr p1 8 untagged p1 passthrough tagged p2 +5-9,12",
         &format!("static p2 {B}@7 static p1 {A} rule block in on p1 src {C}"),
         "rule pass on p2 arp request spa 10.0.0.1",
-        "storm p2 unknown 100 -discover p2 blocknonip p2",
+        "storm p2 unknown 100 -discover p2 blocknonip p2 hairpin p1 nobroadcast p2 nomulticast p2",
     ];
     let lab = Lab::new(5, 0);
     lab.tell("add p1 add p2").unwrap();
