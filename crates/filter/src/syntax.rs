@@ -66,15 +66,24 @@ impl Parsed {
 pub struct Fault {
     /// Where it is; nowhere if it goes with the one behind it.
     pub place: Place,
-    /// What is wrong.
+    /// What is wrong: a line in the words of pfctl; lines behind it say more, or what helps.
     pub message: String,
+}
+
+impl Fault {
+    /// What is wrong, in one line.
+    pub fn one_line(&self) -> String {
+        self.message.replace('\n', ": ")
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Programs compare the first line with that of pfctl, so that nothing of ours stands in it.
+        let message = self.message.replace('\n', "\n    ");
         match self.place.line {
-            0 => f.write_str(&self.message),
-            line => write!(f, "{}:{line}: {}", self.place.file, self.message),
+            0 => f.write_str(&message),
+            line => write!(f, "{}:{line}: {message}", self.place.file),
         }
     }
 }

@@ -66,7 +66,7 @@ fn wrong(etc: &Etc, plan: &Plan, file: &str, text: &str) -> (Wrong, bool) {
         .collect();
     let unsupported = rulesets.iter().flat_map(|ruleset| unsupported(ruleset, Site::Switch));
     let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
-    let faults = faults.into_iter().map(|fault| (fault.place, fault.message));
+    let faults = faults.into_iter().map(|fault| (fault.place.clone(), fault.one_line()));
     (by_line(file, faults.chain(unsupported)), rulesets.iter().any(logs))
 }
 

@@ -33,7 +33,7 @@ fn of_marks(template: &Template) -> Option<String> {
     }
     let (set, of) = options.flags.unwrap_or_default();
     (set & of != set)
-        .then(|| "flags always false: those that must be set are among those behind the slash".into())
+        .then(|| "flags always false\nthose that must be set are among those behind the slash".into())
 }
 
 /// Why flags or systems can't be asked of any of the protocols, if so.
@@ -68,10 +68,10 @@ pub(crate) fn problems(rule: &Rule) -> Vec<String> {
 fn of_protocols(rule: &Rule, found: &mut Vec<String>) {
     let has_ports = matches!(rule.protocol, Some(IpProtocol::TCP | IpProtocol::UDP));
     if rule.source.os.is_some() && rule.protocol != Some(IpProtocol::TCP) {
-        found.push("os only applies to tcp: write 'proto tcp'".into());
+        found.push("os only applies to tcp\nwrite 'proto tcp'".into());
     }
     if asks_ports(rule) && !has_ports {
-        found.push("port only applies to tcp/udp: write 'proto tcp' or 'proto udp'".into());
+        found.push("port only applies to tcp/udp\nwrite 'proto tcp' or 'proto udp'".into());
     }
     if rule.user.is_some() && !has_ports {
         found.push("user only applies to tcp/udp".into());
@@ -90,7 +90,7 @@ fn asks_ports(rule: &Rule) -> bool {
 
 fn of_families(rule: &Rule, found: &mut Vec<String>) {
     if rule.icmp.is_some() && rule.family.is_none() {
-        found.push("must indicate address family with icmp-type/code: write 'inet' or 'inet6'".into());
+        found.push("must indicate address family with icmp-type/code\nwrite 'inet' or 'inet6'".into());
     }
     let options = &rule.state.options;
     if options.overload.is_some()
@@ -118,7 +118,7 @@ fn of_fragments(rule: &Rule, found: &mut Vec<String>) {
         found.push("fragments can be filtered only on IP header fields".into());
     }
     if matches!(rule.action, Action::Block(Answer::Reset(_))) && rule.protocol != Some(IpProtocol::TCP) {
-        found.push("return-rst can only be applied to TCP rules: write 'proto tcp'".into());
+        found.push("return-rst can only be applied to TCP rules\nwrite 'proto tcp'".into());
     }
 }
 
@@ -142,7 +142,7 @@ fn of_ways(rule: &Rule, found: &mut Vec<String>) {
         found.push("nat-to and rdr-to require keep state".into());
     }
     if is_translated && rule.direction.is_none() {
-        found.push("nat-to and rdr-to require a direction: write 'in' or 'out'".into());
+        found.push("nat-to and rdr-to require a direction\nwrite 'in' or 'out'".into());
     }
     if rule.family == Some(Family::Inet6) && (rule.scrub.clears_df || rule.scrub.randomises_id) {
         found.push("address family inet6 does not support scrub options no-df, random-id".into());

@@ -53,7 +53,9 @@ impl Parser<'_> {
         if self.eat("to") {
             to = self.end()?;
             if to.hosts.iter().any(|host| host.address == AddressMatch::UrpfFailed) {
-                return Err(self.stop("\"urpf-failed\" is not permitted in a destination: it is for sources"));
+                return Err(
+                    self.stop("\"urpf-failed\" is not permitted in a destination address\nit is for sources")
+                );
             }
         }
         Ok((from, to))
@@ -157,10 +159,10 @@ impl Parser<'_> {
     fn range(&mut self, first: &str, last: &str) -> Step<Vec<Host>> {
         let (first, last) = (self.resolve(first, None)?, self.resolve(last, None)?);
         let (Some(from), Some(to)) = (single(&first), single(&last)) else {
-            return Err(self.stop("invalid address range: it goes from one address to another"));
+            return Err(self.stop("invalid address range\nit goes from one address to another"));
         };
         if Family::of(from) != Family::of(to) {
-            return Err(self.stop("invalid address range: its ends are of different address families"));
+            return Err(self.stop("invalid address range\nits ends are of different address families"));
         }
         let family = Some(Family::of(from));
         Ok(vec![Host { family, ..Host::new(AddressMatch::Range(from, to)) }])
@@ -181,7 +183,7 @@ impl Parser<'_> {
         self.sign(">")?;
         if name.len() > LONGEST_TABLE {
             return Err(
-                self.stop(format!("table name '{name}' too long, it may have {LONGEST_TABLE} characters"))
+                self.stop(format!("table name '{name}' too long\nit may have {LONGEST_TABLE} characters"))
             );
         }
         Ok(name)
@@ -192,7 +194,7 @@ impl Parser<'_> {
         let word = self.port_word(true)?;
         let test = match (operator, word, self.binary_operator()) {
             (None, PortWord::Range(from, to), None) if from > to => {
-                return Err(self.stop(format!("invalid port range {from}:{to}: there is no port in it")));
+                return Err(self.stop(format!("invalid port range {from}:{to}\nthere is no port in it")));
             }
             (None, PortWord::Range(from, to), None) => Comparison::Range(from, to),
             (None, PortWord::One(port), None) => Comparison::Equal(port),
@@ -254,7 +256,7 @@ impl Parser<'_> {
             return u16::try_from(number).map_err(|_| self.stop(format!("illegal port value {word}")));
         }
         let port = self.environment.names.port(word);
-        port.ok_or(()).map_err(|()| self.stop(format!("unknown port {word}: no service is called so")))
+        port.ok_or(()).map_err(|()| self.stop(format!("unknown port {word}\nno service is called so")))
     }
 }
 

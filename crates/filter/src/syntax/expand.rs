@@ -181,7 +181,7 @@ impl Parser<'_> {
             let wanted = if *family == Family::Inet { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
             if rule.protocol != Some(wanted) {
                 let name = if *family == Family::Inet { "icmp" } else { "icmp6" };
-                self.fault(format!("icmp-type mismatch: write 'proto {name}'"));
+                self.fault(format!("icmp-type mismatch\nwrite 'proto {name}'"));
             }
         }
     }

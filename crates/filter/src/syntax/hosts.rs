@@ -233,8 +233,12 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
     };
     if hosts.is_empty() {
         return Err(match is_interface(word, environment) {
-            true => format!("no address found for {word}: write ({word}) to take those that it will have"),
-            false => format!("no address found for {word}, which is no interface and no host that is known"),
+            true => format!(
+                "could not parse host specification\nno address found for {word}: write ({word}) to take those that it will have"
+            ),
+            false => format!(
+                "could not parse host specification\nno address found for {word}, which is no interface and no host that is known"
+            ),
         });
     }
     Ok(hosts)
@@ -249,13 +253,13 @@ pub(crate) fn dynamic(text: &str, length: Option<i64>) -> Result<Host, String> {
     };
     let Some((name, Modifiers { part, without_aliases })) = modifiers(text) else {
         let known = "it may be :network, :broadcast or :peer, and :0";
-        return Err(format!("interface {text} has bad modifier: {known}"));
+        return Err(format!("interface {text} has bad modifier\n{known}"));
     };
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return Err(format!("invalid interface name '{text}': it begins with a letter"));
+        return Err(format!("invalid interface name '{text}'\nit begins with a letter"));
     }
     if name.len() > LONGEST_INTERFACE {
-        return Err(format!("interface name '{name}' too long, it may have {LONGEST_INTERFACE} characters"));
+        return Err(format!("interface name '{name}' too long\nit may have {LONGEST_INTERFACE} characters"));
     }
     let interface = InterfaceName(name.to_string());
     Ok(Host::new(AddressMatch::Host(HostAddress::Dynamic { interface, part, without_aliases, length })))
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(text("lo0:network", None), "::1 127.0.0.0/8");
         assert_eq!(text("lo0:0", None), "::1 127.0.0.1");
         assert_eq!(text("self", Some(8)), "::/8 fe00::/8%lo0 127.0.0.0/8");
-        assert!(text("tun1000000", None).starts_with("no address found"));
+        assert!(text("tun1000000", None).starts_with("could not parse host specification\nno address found"));
         assert!(text("lo0:network", Some(8)).contains("leave out"));
     }
 
@@ -293,11 +297,13 @@ mod tests {
         assert_eq!(text("192.168.1", Some(16)), "192.168.0.0/16");
         assert_eq!(text("fec0::1", Some(64)), "fec0::/64");
         assert_eq!(text("fe80::1%tun1000000", None), "fe80::1%tun1000000");
-        assert!(text("fe80::1%tun7", None).starts_with("no address found"));
+        assert!(
+            text("fe80::1%tun7", None).starts_with("could not parse host specification\nno address found")
+        );
         assert_eq!(text("10.0.0.1", Some(32)), "10.0.0.1");
         let long = resolve("10.0.0.1", Some(33), &Environment::fixture()).unwrap();
         assert_eq!((text("10.0.0.1", Some(33)), long[0].excess), ("10.0.0.1".into(), Some(33)));
-        assert!(text("10.1", None).starts_with("no address found"));
+        assert!(text("10.1", None).starts_with("could not parse host specification\nno address found"));
     }
 
     #[test]

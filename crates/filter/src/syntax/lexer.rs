@@ -246,7 +246,7 @@ impl Lexer {
         }
         let name = String::from_utf8_lossy(&name).into_owned();
         let Some(found) = self.macros.get(&name) else {
-            return Err(format!("macro '{name}' not defined: write {name} = \"…\" above"));
+            return Err(format!("macro '{name}' not defined\nwrite {name} = \"…\" above"));
         };
         let bytes = found.value.clone().into_bytes();
         self.frames.push(Frame { bytes, next: 0, line: 0, file: None, has_ended: true });

@@ -179,10 +179,10 @@ impl<'e> Parser<'e> {
             Ok(text) => match self.lexer.include(&name, text) {
                 true => Ok(()),
                 false => {
-                    Err(self.stop(format!("failed to include file {name}: files are included too deeply")))
+                    Err(self.stop(format!("failed to include file {name}\nfiles are included too deeply")))
                 }
             },
-            Err(why) => Err(self.stop(format!("failed to include file {name}: {why}"))),
+            Err(why) => Err(self.stop(format!("failed to include file {name}\n{why}"))),
         }
     }
 
@@ -274,7 +274,7 @@ impl<'e> Parser<'e> {
         if (from..=to).contains(&number) {
             return Ok(number);
         }
-        Err(self.stop(format!("{what} {number} is out of range: it may be {from} to {to}")))
+        Err(self.stop(format!("{what} {number} is out of range\nit may be {from} to {to}")))
     }
 
     /// Takes a number, or a word that stands for one.
@@ -386,14 +386,14 @@ impl<'e> Parser<'e> {
     /// Tells that the next token can't stand here.
     pub(crate) fn syntax_error(&mut self) -> Stop {
         let what = match self.peek() {
-            Token::Key(word) => format!(" at '{word}'"),
-            Token::Text(text) => format!(" at '{text}'"),
-            Token::Number(number) => format!(" at '{number}'"),
-            Token::Sign(sign) => format!(" at '{sign}'"),
-            Token::Strange(c) => format!(" at '{c}'"),
-            Token::Newline => ": the line ends too soon".to_string(),
+            Token::Key(word) => format!("\nat '{word}'"),
+            Token::Text(text) => format!("\nat '{text}'"),
+            Token::Number(number) => format!("\nat '{number}'"),
+            Token::Sign(sign) => format!("\nat '{sign}'"),
+            Token::Strange(c) => format!("\nat '{c}'"),
+            Token::Newline => "\nthe line ends too soon".to_string(),
             Token::Bad => String::new(),
-            Token::End => ": the text ends too soon".to_string(),
+            Token::End => "\nthe text ends too soon".to_string(),
         };
         if self.quiet == 0 {
             self.fault(format!("syntax error{what}"));

@@ -39,7 +39,7 @@ impl Parser<'_> {
         self.take();
         let name = self.text()?;
         if name.len() > LONGEST_QUEUE {
-            return Err(self.stop(format!("queue name too long, it may have {LONGEST_QUEUE} characters")));
+            return Err(self.stop(format!("queue name too long\nit may have {LONGEST_QUEUE} characters")));
         }
         let interfaces = match self.eat("on") {
             true => self.list(&mut |parser, all| {
@@ -119,8 +119,8 @@ impl Parser<'_> {
             "K" => 1e3,
             "M" => 1e6,
             "G" => 1e9,
-            "%" => return Err(self.stop("no bandwidth in % yet: a number with K, M or G")),
-            _ => return Err(self.stop(format!("unknown unit \"{unit}\": a number with K, M or G"))),
+            "%" => return Err(self.stop("no bandwidth in % yet\na number with K, M or G")),
+            _ => return Err(self.stop(format!("unknown unit \"{unit}\"\na number with K, M or G"))),
         };
         match digits.parse::<f64>() {
             Ok(number) if number * scale <= i64::MAX as f64 => Ok((number * scale) as u64),
@@ -138,7 +138,7 @@ impl Parser<'_> {
 
     fn add_queue(&mut self, mut queue: Queue, interfaces: Vec<String>) -> Step<()> {
         if queue.parent.is_none() && interfaces.is_empty() {
-            return Err(self.stop("root queue without interface: write 'on' and its name"));
+            return Err(self.stop("root queue without interface\nwrite 'on' and its name"));
         }
         let is_known = |name: &String| self.environment.interfaces.0.iter().any(|one| one.name == *name);
         if interfaces.first().is_some_and(|name| !is_known(name)) {

@@ -305,7 +305,7 @@ impl Parser<'_> {
     fn flag_set(&mut self) -> Step<u8> {
         let letters = self.text()?;
         let known = flags(&letters).ok_or(());
-        known.map_err(|()| self.stop(format!("bad flags {letters}: they are letters of FSRPAUEW")))
+        known.map_err(|()| self.stop(format!("bad flags {letters}\nthey are letters of FSRPAUEW")))
     }
 
     fn icmp(&mut self, family: Family, all: &mut Vec<IcmpType>) -> Step<()> {
@@ -349,7 +349,7 @@ impl Parser<'_> {
         let share =
             digits.parse::<f64>().ok().map(|share| share * scale).filter(|share| (0.0..=1.0).contains(share));
         let Some(share) = share else {
-            return Err(self.stop(format!("invalid probability: {word}, it is from 0% to 100%")));
+            return Err(self.stop(format!("invalid probability: {word}\nit is from 0% to 100%")));
         };
         Ok(((share * f64::from(u32::MAX) + 0.5).floor() as u32).max(1))
     }
@@ -472,7 +472,7 @@ impl Parser<'_> {
         self.key("port")?;
         let word = self.number_or_text()?;
         if word.contains(':') {
-            return Err(self.stop(format!("port is invalid: {word}, divert takes a single one")));
+            return Err(self.stop(format!("port is invalid: {word}\ndivert takes a single one")));
         }
         let port = self.port(&word)?;
         let divert = match host {
@@ -492,7 +492,7 @@ impl Parser<'_> {
         let mut to = if self.eat("to") { Some(self.pool(true)?) } else { None };
         let Some(family) = family else {
             return Err(
-                self.stop("no target address family specified: write 'inet' or 'inet6' before 'from'")
+                self.stop("no target address family specified\nwrite 'inet' or 'inet6' before 'from'")
             );
         };
         if let Some(to) = &mut to {

@@ -189,7 +189,7 @@ impl Parser<'_> {
     fn log_interface(&mut self) -> Step<u16> {
         let name = self.texts()?;
         let number = name.strip_prefix("pflog").and_then(|digits| digits.parse::<u8>().ok());
-        let wrong = || format!("{name}: should be a pflog interface, pflog0 to pflog255");
+        let wrong = || format!("{name}: should be a pflog interface\npflog0 to pflog255");
         number.map(u16::from).ok_or(()).map_err(|()| self.stop(wrong()))
     }
 
@@ -209,7 +209,7 @@ impl Parser<'_> {
     pub(crate) fn interface_name(&mut self) -> Step<String> {
         let name = self.text()?;
         if name.len() > LONGEST_INTERFACE {
-            return Err(self.stop(format!("interface name '{name}' too long, it may have 15 characters")));
+            return Err(self.stop(format!("interface name '{name}' too long\nit may have 15 characters")));
         }
         Ok(name)
     }
@@ -288,7 +288,7 @@ impl Parser<'_> {
         ];
         match refused.iter().find(|(is_said, _)| *is_said) {
             Some((_, what)) => {
-                Err(self.stop(format!("cannot specify {what} on anchors: give it to the rules in it")))
+                Err(self.stop(format!("cannot specify {what} on anchors\ngive it to the rules in it")))
             }
             None => Ok(()),
         }

@@ -74,7 +74,7 @@ impl Parser<'_> {
         let plain = if name == "pktdelay_pkts" { "pktdelay-pkts" } else { &name };
         let Some((limit, _)) = Limit::NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(plain))
         else {
-            return Err(self.stop(format!("unable to set limit {name} {n}: there is no such limit")));
+            return Err(self.stop(format!("unable to set limit {name} {n}\nthere is no such limit")));
         };
         self.echo(format!("set limit {name} {}", n as i32));
         self.add_option(SetOption::Limit(*limit, n));
@@ -193,7 +193,7 @@ impl Parser<'_> {
                 self.echo_and_add(SetOption::HostId(id));
                 Ok(())
             }
-            Err(_) => Err(self.stop(format!("hostid {word} is out of range: it has 32 bits"))),
+            Err(_) => Err(self.stop(format!("hostid {word} is out of range\nit has 32 bits"))),
         }
     }
 
@@ -201,7 +201,7 @@ impl Parser<'_> {
         let word = if self.eat("debug") { "debug".to_string() } else { self.text()? };
         let Some(level) = debug_level_of(&word) else {
             let known = DEBUG_LEVELS.join(", ");
-            return Err(self.stop(format!("error setting debuglevel {word}: it is one of {known}")));
+            return Err(self.stop(format!("error setting debuglevel {word}\nit is one of {known}")));
         };
         self.echo(format!("set debug {word}"));
         self.add_option(SetOption::Debug(level.to_string()));
@@ -212,15 +212,15 @@ impl Parser<'_> {
         let word = self.text()?;
         let is_adaptive = word == "adaptive";
         if !is_adaptive && word != "never" && word != "always" {
-            return Err(self.stop(format!("illegal value for syncookies {word}: never, always or adaptive")));
+            return Err(self.stop(format!("illegal value for syncookies {word}\nnever, always or adaptive")));
         }
         let shares = if self.eat_sign("(") { Some(self.cookie_shares()?) } else { None };
         if shares.is_some() && !is_adaptive {
-            return Err(self.stop("error setting syncookies: start and end are for adaptive ones only"));
+            return Err(self.stop("error setting syncookies\nstart and end are for adaptive ones only"));
         }
         let (start, end) = shares.unwrap_or((COOKIE_SHARE, COOKIE_SHARE / 2));
         if end >= start {
-            return Err(self.stop("error setting syncookies: start must be higher than end"));
+            return Err(self.stop("error setting syncookies\nstart must be higher than end"));
         }
         self.defaults.has_cookie_shares |= shares.is_some();
         let found = match word.as_str() {
@@ -244,7 +244,7 @@ impl Parser<'_> {
             match word.as_str() {
                 "start" => start = share,
                 "end" => end = share,
-                _ => return Err(self.stop(format!("illegal syncookie option {word}: start or end"))),
+                _ => return Err(self.stop(format!("illegal syncookie option {word}\nstart or end"))),
             }
             if !self.comma() && self.eat_sign(")") {
                 break;
@@ -259,7 +259,7 @@ impl Parser<'_> {
         let share = word.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
         match share.filter(|share| *share > 0.0 && *share <= 100.0) {
             Some(share) => Ok(share as u8),
-            None => Err(self.stop(format!("illegal percentage value {word}, it is such as 25%"))),
+            None => Err(self.stop(format!("illegal percentage value {word}\nit is such as 25%"))),
         }
     }
 }

@@ -109,7 +109,7 @@ impl Parser<'_> {
             return Err(self.stop(format!("illegal timeout name {name}")));
         };
         if !name.contains('.') {
-            return Err(self.stop(format!("illegal state timeout {name}: it is for 'set timeout' only")));
+            return Err(self.stop(format!("illegal state timeout {name}\nit is for 'set timeout' only")));
         }
         let was_there = options.timeouts.iter().any(|(known, seconds)| known == timeout && *seconds != 0);
         options.timeouts.push((*timeout, seconds));

@@ -91,7 +91,7 @@ impl Parser<'_> {
                 AddressMatch::UrpfFailed => "\"urpf-failed\" is",
                 _ => "this is",
             };
-            return Err(self.stop(format!("{what} not permitted inside tables: addresses and networks are")));
+            return Err(self.stop(format!("{what} not permitted inside tables\naddresses and networks are")));
         }
         match sources.last_mut() {
             Some(Source::List(before)) => before.extend(hosts),
@@ -133,7 +133,9 @@ impl Parser<'_> {
 
     fn table_addresses(&mut self, hosts: &[Host]) -> Step<Vec<TableAddress>> {
         if let Some(length) = hosts.iter().find_map(|host| host.excess) {
-            return Err(self.stop(format!("cannot create address buffer: /{length} is too long for IPv4")));
+            return Err(self.stop(format!(
+                "cannot create address buffer: Invalid argument\n/{length} is too long for IPv4"
+            )));
         }
         Ok(hosts.iter().cloned().filter_map(table_address).collect())
     }

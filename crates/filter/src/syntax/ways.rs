@@ -84,7 +84,7 @@ impl Parser<'_> {
         *family = family.or(common);
         match chosen[..] {
             [] => {
-                self.fault(format!("af mismatch in {what} spec: no address is of the rule's family"));
+                self.fault(format!("af mismatch in {what} spec\nno address is of the rule's family"));
                 None
             }
             [host] => self.single_address(host),
@@ -131,7 +131,7 @@ impl Parser<'_> {
                 .and_then(|(text, address)| self.redirect_of(text, address));
             rule.family_to = nat.map(|nat| family_text(to.family, &nat, second.as_ref()));
             if rule.family == Some(to.family) {
-                self.fault("must indicate different address family with af-to: write it before 'proto'");
+                self.fault("must indicate different address family with af-to\nwrite it before 'proto'");
             }
             return;
         }
@@ -238,7 +238,7 @@ impl Parser<'_> {
             self.fault("tables cannot be used as the redirect address of a binat-to rule");
         }
         if rule.direction.is_some() {
-            self.fault("binat-to cannot be specified with a direction: it is for both");
+            self.fault("binat-to cannot be specified with a direction\nit is for both");
         }
     }
 }
