@@ -6,8 +6,9 @@ mod states_file;
 
 use crate::cli::Reach;
 use crate::voice::print;
-use artery_filter::syntax::Environment;
-use artery_filter::syntax::print::Style;
+use anyhow::anyhow;
+use artery_filter::syntax::print::{Style, table_address};
+use artery_filter::syntax::{Environment, addresses_of};
 use clap::{ArgAction, Args};
 use live::{Filters, Scope};
 use rules_file::RulesFile;
@@ -162,6 +163,7 @@ pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
             "what is to be done? -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest"
         );
     }
+    live::refuse_words(options)?;
     let mut filters = match options.parse_only && !acts {
         true => None,
         false => Some(Filters::find(&options.reach, options.element.as_deref())?),
@@ -205,7 +207,7 @@ fn act(
     }
     forget(options, scope, filters)?;
     if let Some(command) = &options.table_command {
-        status = status.max(change_table(options, command, filters)?);
+        status = status.max(change_table(options, command, environment, filters)?);
     }
     if let Some(rules) = rules.filter(|_| !options.parse_only) {
         filters.load(anchor, rules, &options.output.style(environment))?;
@@ -241,23 +243,30 @@ fn forget(options: &PfctlOptions, scope: Scope<'_>, filters: &mut Filters) -> an
 }
 
 /// Does `-T` with the table of `-t`; gives its exit status.
-fn change_table(options: &PfctlOptions, command: &str, filters: &mut Filters) -> anyhow::Result<u8> {
+fn change_table(
+    options: &PfctlOptions,
+    command: &str,
+    environment: &Environment,
+    filters: &mut Filters,
+) -> anyhow::Result<u8> {
     let (Some(name), anchor) = (&options.table, options.anchor.as_deref().unwrap_or_default()) else {
         return Ok(0);
     };
+    let command = live::table_command(command)?;
     let mut words = options.addresses.clone();
-    if let Some(file) = &options.file {
-        let (name, text) = rules_file::text_of(file)?;
-        words.extend(listed(&name, &text)?);
+    if command != "expire" {
+        let plain = |text: &[u8]| -> Result<Vec<String>, String> {
+            let addresses = addresses_of(text, environment).map_err(|why| why.replace('\n', ": "))?;
+            Ok(addresses.iter().map(table_address).collect())
+        };
+        let given = plain(words.join(" ").as_bytes()).map_err(|why| why.replacen("line 1: ", "", 1));
+        words = given.map_err(|why| anyhow!("{why}; the table is as it was"))?;
+        if let Some(file) = &options.file {
+            let (name, text) = rules_file::text_of(file)?;
+            words.extend(plain(&text).map_err(|why| anyhow!("{name}: {why}; the table is as it was"))?);
+        }
     }
     filters.table(anchor, name, &options.output.flags(options.parse_only), (command, &words))
-}
-
-/// The addresses of a table's file, which may have comments.
-fn listed(name: &str, text: &[u8]) -> anyhow::Result<Vec<String>> {
-    let text = std::str::from_utf8(text).map_err(|_| anyhow::anyhow!("{name} is no text"))?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    Ok(lines.flat_map(str::split_whitespace).map(str::to_string).collect())
 }
 
 /// Words of a table's command as one line.

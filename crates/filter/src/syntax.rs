@@ -112,3 +112,20 @@ pub fn read(name: &str, text: &[u8], environment: &Environment, settings: &Setti
     }
     (Parsed { ruleset, echoed: parser.echoed }, parser.faults)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_helps_stands_below_what_is_wrong_or_behind_it_in_one_line() {
+        let fault = |line| Fault {
+            place: Place { file: "pf.conf".into(), line },
+            message: "unknown port sssh\nit has no number\nwrite one".into(),
+        };
+        let below = "unknown port sssh\n    it has no number\n    write one";
+        assert_eq!(fault(7).to_string(), format!("pf.conf:7: {below}"));
+        assert_eq!(fault(0).to_string(), below);
+        assert_eq!(fault(7).one_line(), "unknown port sssh: it has no number: write one");
+    }
+}

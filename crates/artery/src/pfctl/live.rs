@@ -1,11 +1,12 @@
 //! The packet filters of a running router, asked and told in the words of pfctl.
-use super::address_words;
 use super::rules_file::{RulesFile, for_filter};
+use super::{PfctlOptions, address_words};
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
 use crate::voice::{complain, print};
 use anyhow::{Context as _, bail};
+use artery_filter::rule::Place;
 use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::Style;
 use std::path::PathBuf;
@@ -56,6 +57,24 @@ pub(super) struct Scope<'a> {
     pub(super) interface: Option<&'a str>,
 }
 
+/// The command of `-T` whose beginning a word is.
+pub(super) fn table_command(word: &str) -> anyhow::Result<&'static str> {
+    named(word, &TABLE_COMMANDS)
+}
+
+/// Refuses words that say nothing, before anything is done.
+pub(super) fn refuse_words(options: &PfctlOptions) -> anyhow::Result<()> {
+    let words = [
+        (&options.show, &SHOWS[..]),
+        (&options.flush, &FLUSHES[..]),
+        (&options.table_command, &TABLE_COMMANDS[..]),
+    ];
+    for (word, names) in words {
+        word.as_deref().map_or(Ok(""), |word| named(word, names))?;
+    }
+    Ok(())
+}
+
 impl Scope<'_> {
     /// Its interface as workers are asked for it.
     fn interface_word(&self) -> &str {
@@ -69,6 +88,30 @@ impl Scope<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Rules of an anchor as a filter is given them: its path, and lines with the places that they come from.
+type Part<'r> = (&'r str, Vec<(String, Option<&'r Place>)>);
+
+/// What a filter calls the rules of an anchor that it is given.
+fn source_of(path: &str) -> String {
+    if path.is_empty() { "pf.conf".into() } else { format!("anchor {path}") }
+}
+
+/// What a filter says of rules that it was given, by the places that these come from: it names anchors and lines of its own.
+fn with_places(said: &str, parts: &[Part<'_>]) -> String {
+    let placed = |line: &str| -> Option<String> {
+        let (name, rest) = line.split_once(':')?;
+        let (number, message) = rest.split_once(':')?;
+        let (_, lines) = parts.iter().find(|(path, _)| source_of(path) == name)?;
+        let place = lines.get(number.parse::<usize>().ok()?.checked_sub(1)?)?.1?;
+        Some(format!("{}:{}:{message}", place.file, place.line))
+    };
+    let mut lines: Vec<String> =
+        said.lines().map(|line| placed(line).unwrap_or_else(|| line.into())).collect();
+    // A line of a file may have become several.
+    lines.dedup();
+    lines.join("\n") + "\n"
 }
 
 impl Filters {
@@ -102,11 +145,16 @@ impl Filters {
         let plain = Style::for_reading(style.names);
         let anchors = rules.anchors.iter().map(|loaded| (loaded.path.as_str(), &loaded.parsed));
         let all = [(anchor, &rules.main)].into_iter().chain(anchors);
-        let parts: Vec<String> =
-            all.map(|(path, parsed)| format!("{path}\n{}\n", for_filter(parsed, &plain))).collect();
+        let parts: Vec<_> = all.map(|(path, parsed)| (path, for_filter(parsed, &plain))).collect();
+        let text = |(path, lines): &Part<'_>| {
+            lines.iter().fold(format!("{path}\n"), |text, (line, _)| text + line + "\n") + "\n"
+        };
+        let texts: Vec<String> = parts.iter().map(text).collect();
         for (place, name) in self.names.clone().iter().enumerate() {
-            let told = self.client.tell(&format!("{name}.pf_load"), &parts.join(BETWEEN_PARTS));
-            told.with_context(|| self.refusal(place))?;
+            if let Err(why) = self.client.tell(&format!("{name}.pf_load"), &texts.join(BETWEEN_PARTS)) {
+                complain(&with_places(&why.to_string(), &parts));
+                bail!(self.refusal(place));
+            }
         }
         if rules.has_log() {
             self.warn_of_log()?;
@@ -162,7 +210,7 @@ impl Filters {
         match what {
             "states" => self.parts("states", &format!("{}{more}", scope.interface_word()), print),
             "Sources" => self.print_workers("sources"),
-            "Interfaces" => self.print(&format!("interfaces {}{more}", scope.interface.unwrap_or_default())),
+            "Interfaces" => self.show_interfaces(scope.interface.unwrap_or_default(), more),
             "info" | "rules" | "labels" => {
                 self.workers("count")?;
                 let more = if what == "rules" { all } else { more };
@@ -170,6 +218,18 @@ impl Filters {
             }
             one => self.print(&format!("{} {anchor}{more}", one.to_lowercase())),
         }
+    }
+
+    fn show_interfaces(&mut self, wanted: &str, more: &str) -> anyhow::Result<()> {
+        let answers = self.all(&format!("interfaces {wanted}{more}"))?;
+        if !wanted.is_empty() && answers.iter().all(String::is_empty) {
+            let all = self.all("interfaces ")?.concat();
+            bail!(
+                "there is no interface {wanted}; there are {}",
+                all.split_whitespace().collect::<Vec<_>>().join(", ")
+            );
+        }
+        print(&answers.concat())
     }
 
     /// Forgets what `-F` names.
@@ -273,7 +333,6 @@ impl Filters {
         flags: &str,
         (command, words): (&str, &[String]),
     ) -> anyhow::Result<u8> {
-        let command = named(command, &TABLE_COMMANDS)?;
         let place = if anchor.is_empty() { String::new() } else { format!("-a {anchor} ") };
         let flags = if flags.is_empty() { "-" } else { flags };
         let mut status = 0;

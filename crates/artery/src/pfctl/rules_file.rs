@@ -4,9 +4,9 @@ use crate::load::system_message;
 use crate::voice::complain;
 use anyhow::{Context as _, anyhow};
 use artery_filter::options::SetOption;
-use artery_filter::rule::{Ruleset, TableDefinition};
+use artery_filter::rule::{Place, Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
-use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, read, read_anchors};
+use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, Site, read, read_anchors, unsupported};
 use std::io::Read as _;
 
 /// Rules that were read, with those that go into anchors.
@@ -18,10 +18,26 @@ pub(super) struct RulesFile {
 }
 
 impl RulesFile {
+    fn rulesets(&self) -> impl Iterator<Item = &Ruleset> {
+        let others = self.anchors.iter().map(|anchor| &anchor.parsed);
+        std::iter::once(&self.main).chain(others).map(|parsed| &parsed.ruleset)
+    }
+
     /// Whether packets of a rule are to be logged.
     pub(super) fn has_log(&self) -> bool {
-        let others = self.anchors.iter().map(|anchor| &anchor.parsed);
-        std::iter::once(&self.main).chain(others).any(|parsed| logs(&parsed.ruleset))
+        self.rulesets().any(logs)
+    }
+
+    /// Tells of what is well said and yet refused wherever it is loaded.
+    fn warn_of_unsupported(&self) {
+        let most = Site::Router { knows_routes: true };
+        let mut found: Vec<_> = self.rulesets().flat_map(|ruleset| unsupported(ruleset, most)).collect();
+        // A rule may have become several.
+        found.dedup();
+        for (Place { file, line }, what) in found {
+            let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
+            complain(&format!("{place}warning: not supported, so that no filter will load it: {what}\n"));
+        }
     }
 }
 
@@ -62,21 +78,25 @@ pub(super) fn load(
         complain("pfctl: load anchors\n");
         return Ok(None);
     }
-    Ok(Some(RulesFile { main, anchors }))
+    let rules = RulesFile { main, anchors };
+    if options.parse_only {
+        rules.warn_of_unsupported();
+    }
+    Ok(Some(rules))
 }
 
-/// What a filter is given of rules. Files of tables are read here, where their names mean something; and to what states
-/// are bound each rule says by itself.
-pub(super) fn for_filter(parsed: &Parsed, style: &Style<'_>) -> String {
-    let options = parsed.ruleset.options.iter().map(|line| &line.option);
-    let options = options.filter(|option| !matches!(option, SetOption::StatePolicy(_)));
-    let mut given: String = options.filter_map(text::option).map(|line| format!("{line}\n")).collect();
-    for table in &parsed.ruleset.tables {
+/// The lines that a filter is given of rules, each with the place that it comes from. Files of tables are read here, where
+/// their names mean something; and to what states are bound each rule says by itself.
+pub(super) fn for_filter<'r>(parsed: &'r Parsed, style: &Style<'_>) -> Vec<(String, Option<&'r Place>)> {
+    let ruleset = &parsed.ruleset;
+    let options = ruleset.options.iter().filter(|line| !matches!(line.option, SetOption::StatePolicy(_)));
+    let options = options.filter_map(|line| Some((text::option(&line.option)?, Some(&line.place))));
+    let tables = ruleset.tables.iter().map(|table| {
         let has_list = table.has_list || !table.files.is_empty();
-        given += &text::table(&TableDefinition { files: Vec::new(), has_list, ..table.clone() });
-        given.push('\n');
-    }
-    given + &text::rules(&parsed.ruleset, style)
+        let read = TableDefinition { files: Vec::new(), has_list, ..table.clone() };
+        (text::table(&read), Some(&table.place))
+    });
+    options.chain(tables).chain(text::rule_lines(ruleset, style)).collect()
 }
 
 /// The name that mistakes of a file are told by, and its text.

@@ -20,10 +20,8 @@ impl Filters {
             return self.write_states(stdout().lock()).context("can't write states to standard output");
         }
         let unfinished = format!("{file}.unfinished");
-        let out =
-            File::create(&unfinished).map_err(|error| anyhow!("{unfinished}: {}", system_message(&error)));
-        let written =
-            self.write_states(BufWriter::new(out?)).with_context(|| format!("can't write {unfinished}"));
+        let out = File::create(&unfinished).map_err(|error| anyhow!("{file}: {}", system_message(&error)));
+        let written = self.write_states(BufWriter::new(out?)).with_context(|| format!("can't write {file}"));
         let done = written.and_then(|()| {
             let renamed = std::fs::rename(&unfinished, file);
             renamed.map_err(|error| anyhow!("{file}: {}", system_message(&error)))

@@ -228,9 +228,8 @@ fn table(control: &mut Control, words: &[&str], now: Duration) -> Result<String,
 
 fn table_command(verb: &str, addresses: &[&str]) -> Result<Command, HandlerError> {
     let entries = || -> Result<Vec<TableEntry>, HandlerError> {
-        parse(&addresses.join("\n")).map_err(|(line, why)| {
-            refused(format!("{}: {why}; the table is as it was", addresses.get(line - 1).unwrap_or(&"")))
-        })
+        parse(&addresses.join("\n"))
+            .map_err(|(_, word)| refused(format!("'{word}' is no address; the table is as it was")))
     };
     Ok(match verb {
         "add" => Command::Add(entries()?),

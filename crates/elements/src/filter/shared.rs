@@ -189,7 +189,7 @@ impl SharedFilter {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
-    /// Loads texts into the anchors of paths, the empty one being the main rule set. With mistakes nothing changes; all are
+    /// Loads texts into the anchors of paths, the empty one being the main rule set, whose text is called `name`. With mistakes nothing changes; all are
     /// told of the first text that has any.
     pub(crate) fn load(&self, name: &str, texts: &[(&str, &[u8])], now: Duration) -> Result<(), String> {
         let length: usize = texts.iter().map(|(_, text)| text.len()).sum();
@@ -197,7 +197,8 @@ impl SharedFilter {
             return Err(format!("{name}: {length} bytes are more than the {LONGEST} that are taken"));
         }
         let mut control = self.control();
-        let parsed = texts.iter().map(|(path, text)| control.parse(path, name, text));
+        let name_of = |path: &str| if path.is_empty() { name.into() } else { format!("anchor {path}") };
+        let parsed = texts.iter().map(|(path, text)| control.parse(path, &name_of(path), text));
         let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
         let overloads = |rule: &Rule| rule.state.options.overload.is_some();
         if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {

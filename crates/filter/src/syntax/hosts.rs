@@ -225,6 +225,13 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
         let is_further = std::mem::replace(&mut seen[usize::from(address.is_ipv6())], true);
         !(is_first_only && is_further)
     };
+    // Whoever knows names may take numbers for others than are meant: 1.2.3 for 1.2.0.3.
+    if name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(format!(
+            "could not parse host specification\nno address found for {word}: an address of IPv4 has four numbers, unless a length \
+             follows, as in 10.1/16"
+        ));
+    }
     let addresses = (environment.find_host)(name).into_iter().filter(is_wanted);
     let hosts = addresses.map(|address| Host::network(address, bits(address)));
     let hosts: Vec<Host> = match length {

@@ -11,7 +11,7 @@ pub(crate) use pool::{Purpose, pool};
 
 use super::environment::Names;
 use super::lexer::is_plain_word;
-use crate::rule::{Action, Rule, Ruleset, TableAddress, TableDefinition};
+use crate::rule::{Action, Place, Rule, Ruleset, TableAddress, TableDefinition};
 
 /// How many addresses the table of a name has, if there is one.
 pub type TableLength<'a> = dyn Fn(&str) -> Option<usize> + 'a;
@@ -61,9 +61,14 @@ pub(crate) fn echoed_table(table: &TableDefinition) -> String {
 
 /// The list of a table's addresses without weights.
 pub(crate) fn echoed_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
-    let sign = |one: &TableAddress| if one.is_negated { "!" } else { "" };
-    let all: String = addresses.map(|one| format!(" {}{}", sign(one), host(&one.address))).collect();
+    let all: String = addresses.map(|one| format!(" {}", table_address(one))).collect();
     format!(" {{{all} }}")
+}
+
+/// An address of a table, without its weight.
+pub fn table_address(one: &TableAddress) -> String {
+    let sign = if one.is_negated { "!" } else { "" };
+    format!("{sign}{}", host(&one.address))
 }
 
 /// The first words of a table's definition.
@@ -77,8 +82,7 @@ pub(crate) fn table_head(name: &str, is_const: bool, is_persistent: bool, has_co
 fn table_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
     let mut text = " {".to_string();
     for one in addresses {
-        text += if one.is_negated { " !" } else { " " };
-        text += &host(&one.address);
+        text += &format!(" {}", table_address(one));
         if one.weight != 0 {
             text += &format!(" weight {}", one.weight);
         }
@@ -93,15 +97,25 @@ pub fn rule(rule: &Rule, number: usize, style: &Style) -> String {
 
 /// The queues and rules of a rule set, those in anchors' braces within them.
 pub fn rules(ruleset: &Ruleset, style: &Style) -> String {
-    let mut text: String = ruleset.queues.iter().map(|queue| format!("{queue}\n")).collect();
-    append_rules(&mut text, ruleset, style, 0);
-    text
+    rule_lines(ruleset, style).into_iter().fold(String::new(), |text, (line, _)| text + &line + "\n")
 }
 
-fn append_rules(text: &mut String, ruleset: &Ruleset, style: &Style, depth: usize) {
+/// The lines of [`rules`], each with the place of what it says, if that has one.
+pub fn rule_lines<'r>(ruleset: &'r Ruleset, style: &Style) -> Vec<(String, Option<&'r Place>)> {
+    let mut lines: Vec<_> = ruleset.queues.iter().map(|queue| (queue.to_string(), None)).collect();
+    append_rules(&mut lines, ruleset, style, 0);
+    lines
+}
+
+fn append_rules<'r>(
+    lines: &mut Vec<(String, Option<&'r Place>)>,
+    ruleset: &'r Ruleset,
+    style: &Style,
+    depth: usize,
+) {
     for (number, one) in ruleset.rules.iter().enumerate() {
-        indent(text, style, depth);
-        *text += &rule(one, number, style);
+        let place = Some(&one.place);
+        let line = indent(style, depth) + &rule(one, number, style);
         let inline = match &one.action {
             Action::Anchor(call) => call.inline.as_deref(),
             _ => None,
@@ -111,15 +125,13 @@ fn append_rules(text: &mut String, ruleset: &Ruleset, style: &Style, depth: usiz
             |inner: &Ruleset| inner.rules.is_empty() && inner.tables.is_empty() && is_named(one);
         match inline.filter(|inner| !is_just_named(inner)) {
             Some(inner) => {
-                *text += " {\n";
-                for table in inner.tables.iter().filter(|_| style.is_for_reading) {
-                    *text += &format!("{}\n", self::table(table));
-                }
-                append_rules(text, inner, style, depth + 1);
-                *text += &"  ".repeat(depth);
-                *text += "}\n";
+                lines.push((line + " {", place));
+                let tables = inner.tables.iter().filter(|_| style.is_for_reading);
+                lines.extend(tables.map(|table| (self::table(table), Some(&table.place))));
+                append_rules(lines, inner, style, depth + 1);
+                lines.push(("  ".repeat(depth) + "}", place));
             }
-            None => text.push('\n'),
+            None => lines.push((line, place)),
         }
     }
 }
@@ -128,10 +140,8 @@ fn is_named(rule: &Rule) -> bool {
     matches!(&rule.action, Action::Anchor(call) if call.name.is_some())
 }
 
-fn indent(text: &mut String, style: &Style, depth: usize) {
-    if !style.is_debugging {
-        *text += &"  ".repeat(depth);
-    }
+fn indent(style: &Style, depth: usize) -> String {
+    if style.is_debugging { String::new() } else { "  ".repeat(depth) }
 }
 
 /// A name that stands without quotes wherever it can.

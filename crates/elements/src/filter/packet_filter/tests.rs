@@ -178,7 +178,7 @@ fn tables_are_limited_as_rules_say_and_as_before_where_these_are_refused() {
 fn rules_of_several_anchors_are_loaded_together_or_not_at_all() {
     let mut bench = bench("pass in on em0");
     let why = bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass proto tcp user root\n").unwrap_err();
-    assert!(why.to_string().contains("pf.conf:1: not supported: user"), "{why}");
+    assert!(why.to_string().contains("anchor a:1: not supported: user"), "{why}");
     assert_eq!(bench.read("pf", "rules").as_deref(), Ok("pass in on em0 all flags S/SA\n"));
     bench.write("pf_load", "\nanchor a\nblock\n\x0c\na\npass quick proto udp\n").unwrap();
     assert_eq!(bench.read("pf", "rules").as_deref(), Ok("anchor \"a\" all\nblock drop all\n"));
@@ -203,7 +203,7 @@ fn a_load_that_is_refused_for_its_last_table_leaves_all_tables_as_they_were() {
         let before = shown(&mut bench);
         assert!(before[2].contains("[ Packets: 1 "), "{}", before[2]);
         let why = bench.write("pf_load", &text).unwrap_err().to_string();
-        assert!(why.contains("pf.conf:2: too many table") && why.contains("`set limit table"), "{why}");
+        assert!(why.contains("anchor inner:2: too many table") && why.contains("`set limit table"), "{why}");
         assert_eq!(shown(&mut bench), before);
         assert!(passes(&mut bench, 0, &udp("192.0.2.8", "10.0.0.9")));
         assert!(!passes(&mut bench, 0, &udp("192.0.2.7", "10.0.0.9")));
