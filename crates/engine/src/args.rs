@@ -20,6 +20,7 @@ use std::time::Duration;
 mod sort;
 
 use sort::{Given, sort};
+pub(crate) use sort::{Written, written};
 
 /// What is wrong with an element's arguments, in Click's words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! Other arguments for an element that runs: one that is made of them takes its place.
-use crate::args::{Args, Environment};
+use crate::args::{Args, Environment, Written, written};
 use crate::class::{Class, Position};
 use crate::graph::Graph;
 use crate::handler::HandlerError;
@@ -61,23 +61,97 @@ impl Graph {
     }
 }
 
-/// A configuration string in which an argument has this value: in its place, or by keyword where that has none.
-fn with_argument(class: &Class, config: &str, (argument, number): (&str, usize), value: &str) -> String {
-    let mut given = text::split(config);
-    let is_keyword = |text: &String| {
-        text::keyword(text).is_some_and(|(keyword, value)| class.arg(keyword).is_some() && !value.is_empty())
-    };
+/// A configuration string in which an argument has this value: in its place, or by keyword where that has none. With no
+/// value it is as if the argument had not been given.
+fn with_argument(
+    class: &'static Class,
+    config: &str,
+    (argument, number): (&str, usize),
+    value: &str,
+) -> String {
+    let mut given = written(class, config);
+    let Some(arg) = class.arg(argument) else { return config.to_string() };
+    let is_rest = arg.position == Position::Rest;
     let before = given.len();
-    given.retain(|text| text::keyword(text).is_none_or(|(keyword, _)| keyword != argument));
-    let mut places = class.args.iter().filter(|arg| arg.position != Position::Keyword);
-    let place = places.position(|arg| arg.name == argument).filter(|_| given.len() == before);
-    let place = match class.arg(argument) {
-        Some(arg) if arg.position == Position::Rest => place.map(|place| place + number),
-        _ => place,
-    };
-    match place.and_then(|place| given.get_mut(place)).filter(|text| !is_keyword(text)) {
-        Some(text) => *text = value.to_string(),
-        None => given.push(format!("{argument} {value}")),
+    given.retain(|one| !(one.is_by_keyword() && one.belongs_to(arg)));
+    let place = given.iter().enumerate().filter(|(_, one)| one.belongs_to(arg));
+    let place = place.map(|(place, _)| place).nth(if is_rest { number } else { 0 });
+    let mut texts: Vec<String> = given.iter().map(|one| one.text.clone()).collect();
+    match place {
+        Some(place) if value.is_empty() && !is_rest => {
+            // Those behind it belong where they do by counting it.
+            match given[place + 1..].iter().all(Written::is_by_keyword) {
+                true => drop(texts.remove(place)),
+                false => texts[place].clear(),
+            }
+        }
+        Some(place) if given.len() == before => texts[place] = value.to_string(),
+        _ if value.is_empty() => {}
+        None if is_rest => texts.push(value.to_string()),
+        _ => texts.push(format!("{argument} {value}")),
     }
-    text::join(&given)
+    text::join(&texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Arg;
+
+    static ENCAP: Class = Class {
+        args: &[
+            Arg::required("PROTO", "protocol", ""),
+            Arg::optional("SRC", "address", "", ""),
+            Arg::optional("DST", "address", "", ""),
+            Arg::keyword("TTL", "number", "250", ""),
+        ],
+        ..Class::DEFAULT
+    };
+    static FILTER: Class = Class {
+        args: &[Arg::rest("PATTERN", "pattern", ""), Arg::keyword("CALM", "bool", "false", "")],
+        ..Class::DEFAULT
+    };
+
+    #[test]
+    fn an_argument_is_where_its_place_among_those_without_keyword_is() {
+        for (config, argument, result) in [
+            ("4, 1.1, 2.2", "DST", "4, 1.1, new"),
+            ("4, TTL 9, 1.1, 2.2", "DST", "4, TTL 9, 1.1, new"),
+            ("TTL 9, 4, 1.1", "SRC", "TTL 9, 4, new"),
+            ("DST 2.2, 4, 1.1", "SRC", "DST 2.2, 4, new"),
+            ("SRC 1.1, 4", "SRC", "4, SRC new"),
+            ("4, TTL 9", "DST", "4, TTL 9, DST new"),
+            ("4", "TTL", "4, TTL new"),
+            ("4, TTL 9, TTL 8, 1.1", "TTL", "4, 1.1, TTL new"),
+            ("4, 1.1, SRC 3.3, 2.2", "SRC", "4, 1.1, 2.2, SRC new"),
+        ] {
+            assert_eq!(with_argument(&ENCAP, config, (argument, 0), "new"), result, "{config}");
+        }
+    }
+
+    #[test]
+    fn an_argument_without_value_is_not_given() {
+        for (config, argument, result) in [
+            ("4, 1.1, 2.2", "DST", "4, 1.1"),
+            ("4, 1.1, TTL 9", "SRC", "4, TTL 9"),
+            ("4, 1.1, TTL 9, 2.2", "SRC", "4, , TTL 9, 2.2"),
+            ("4, SRC 1.1, TTL 9", "SRC", "4, TTL 9"),
+            ("4, 1.1, SRC 3.3", "SRC", "4"),
+            ("4", "SRC", "4"),
+            ("4", "TTL", "4"),
+        ] {
+            assert_eq!(with_argument(&ENCAP, config, (argument, 0), ""), result, "{config}");
+        }
+    }
+
+    #[test]
+    fn of_many_the_one_of_that_number_is_replaced() {
+        for (config, number, result) in [
+            ("tcp, udp, -", 1, "tcp, new, -"),
+            ("CALM true, tcp port 80, udp", 1, "CALM true, tcp port 80, new"),
+            ("tcp, CALM true, , udp", 2, "tcp, CALM true, , new"),
+        ] {
+            assert_eq!(with_argument(&FILTER, config, ("PATTERN", number), "new"), result, "{config}");
+        }
+    }
 }

@@ -153,6 +153,9 @@ mod tests {
         assert_eq!(bench.read("config", "").unwrap(), "4, 1.0.0.1, 2.0.0.2, TTL 250");
         bench.push(0, b"inner");
         bench.expect(0, header().id(1).bytes());
+        bench.write("config", "ipip, TTL 9, 1.0.0.1, 2.0.0.2").unwrap();
+        bench.write("dst", "3.0.0.3").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "ipip, TTL 9, 1.0.0.1, 3.0.0.3");
     }
 
     #[test]

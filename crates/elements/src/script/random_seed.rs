@@ -60,9 +60,9 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "7");
         assert_eq!(bench.read("seed", "").as_deref(), Ok("7"));
         bench.write("seed", " 9").unwrap();
-        assert_eq!(bench.read("seed", "").as_deref(), Ok("9"));
+        assert_eq!(["seed", "config"].map(|name| bench.read(name, "").unwrap()), ["9", "9"]);
         bench.write("seed", "").unwrap();
-        assert_eq!(bench.read("seed", "").as_deref(), Ok(""));
+        assert_eq!(["seed", "config"].map(|name| bench.read(name, "").unwrap()), ["", ""]);
         assert_eq!(bench.write("seed", "x").unwrap_err().to_string(), "SEED: parse error");
         assert_eq!(Bench::refuses(&CLASS, "-1"), "SEED: invalid number");
     }

@@ -8,30 +8,22 @@ use std::collections::HashMap;
 pub(super) type Given = HashMap<&'static str, Vec<String>>;
 
 /// An argument as it is written.
-struct Written {
-    text: String,
+pub(crate) struct Written {
+    pub(crate) text: String,
     /// Length of the word that looks like a keyword; 0 when there is none.
     keyword: usize,
-    /// The declared argument it belongs to, and what it gives it.
+    /// The declared argument it belongs to, and what it gives it; none for those of a `Rest` argument.
     owner: Option<(&'static str, String)>,
+    /// Whether it belongs there by its place.
+    by_place: bool,
 }
 
 /// Gives each argument of `config` to the declared one it belongs to: by its keyword, or else by its place.
 pub(super) fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>) {
-    let mut written: Vec<Written> = text::split(config).into_iter().map(|text| named(class, text)).collect();
     let mut errors = Vec::new();
-    for arg in class.args.iter().filter(|arg| arg.position == Position::Positional) {
-        let by_keyword = written.iter().any(|one| one.belongs_to(arg));
-        let needed = arg.default.is_none() && !by_keyword;
-        let next = written.iter_mut().find(|one| one.owner.is_none());
-        // What looks like a keyword may be meant as one that there is not; only what must be given takes it as it is.
-        if let Some(one) = next.filter(|one| one.keyword == 0 || needed) {
-            one.owner = Some((arg.name, one.text.clone()));
-        }
-    }
     let rest = class.args.iter().find(|arg| arg.position == Position::Rest);
     let mut given = Given::new();
-    for Written { text, keyword, owner } in written {
+    for Written { text, keyword, owner, .. } in written(class, config) {
         match (owner, rest) {
             // An empty argument holds its place and gives nothing.
             (Some((_, value)), _) if value.is_empty() => {}
@@ -47,9 +39,33 @@ pub(super) fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>
     (given, errors)
 }
 
+/// The arguments of `config`, each with the declared one it belongs to.
+pub(crate) fn written(class: &'static Class, config: &str) -> Vec<Written> {
+    let mut written: Vec<Written> = text::split(config).into_iter().map(|text| named(class, text)).collect();
+    for arg in class.args.iter().filter(|arg| arg.position == Position::Positional) {
+        let by_keyword = written.iter().any(|one| one.belongs_to(arg));
+        let needed = arg.default.is_none() && !by_keyword;
+        let next = written.iter_mut().find(|one| one.owner.is_none());
+        // What looks like a keyword may be meant as one that there is not; only what must be given takes it as it is.
+        if let Some(one) = next.filter(|one| one.keyword == 0 || needed) {
+            one.owner = Some((arg.name, one.text.clone()));
+            one.by_place = true;
+        }
+    }
+    written
+}
+
 impl Written {
-    fn belongs_to(&self, arg: &Arg) -> bool {
-        self.owner.as_ref().is_some_and(|(name, _)| *name == arg.name)
+    /// Whether it gives a declared argument its value, or one of its values.
+    pub(crate) fn belongs_to(&self, arg: &Arg) -> bool {
+        match &self.owner {
+            Some((name, _)) => *name == arg.name,
+            None => arg.position == Position::Rest,
+        }
+    }
+    /// Whether it belongs by its keyword where it belongs.
+    pub(crate) fn is_by_keyword(&self) -> bool {
+        self.owner.is_some() && !self.by_place
     }
 }
 
@@ -58,7 +74,7 @@ fn named(class: &'static Class, text: String) -> Written {
     let keyword = keyword_length(&text);
     let arg = class.arg(&text[..keyword]).filter(|arg| keyword > 0 && arg.position != Position::Rest);
     let owner = arg.map(|arg| (arg.name, text[keyword..].trim_ascii_start().to_string()));
-    Written { text, keyword, owner }
+    Written { text, keyword, owner, by_place: false }
 }
 
 /// Length of a word such as `CAPACITY` with a value behind it; `10.0.0.1 eth0` and a word alone have none.
