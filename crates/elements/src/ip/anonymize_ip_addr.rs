@@ -1,11 +1,11 @@
 use super::address::List;
 use super::each::send_each;
-use super::ip_header;
 use crate::chance::Random;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet};
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4, checksum};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub static CLASS: Class = Class {
@@ -16,13 +16,15 @@ pub static CLASS: Class = Class {
 Expects marked IP packets, and replaces source and destination by other addresses: the same one for the same address until the
 router stops, and such that two addresses that agree in their first bits still agree in just as many. 0.0.0.0 and
 255.255.255.255 stay. The header's checksum is corrected; those of TCP and UDP, which tell of the old addresses, are not. In the packet that
-an ICMP error quotes both addresses are replaced, too, and the ICMP checksum is corrected.
+an ICMP error quotes both addresses are replaced, too, and the checksum of its header is corrected, by which that of the
+message stays right.
 
 CLASS N keeps the first N bits as far as they are ones, so that with 4 an address of class A, B, C or D stays in its class; 99 means
 32. PRESERVE_8 keeps the first byte of addresses that begin with one of these numbers. SEED is accepted and
 has no effect; RandomSeed makes the mapping repeatable.
 
-Packets that are no marked IPv4 packets leave by output 1, or are dropped when there is none.",
+Packets that are no marked IPv4 packets leave by output 1, or are dropped when there is none. So do ICMP errors, and fragments of
+ICMP messages, that may hold a part of a quoted packet's addresses and not all of both, for those would tell.",
     example: "FromDump(trace.pcap, FORCE_IP true) -> AnonymizeIPAddr(CLASS 4) -> ToDump(anonymous.pcap);",
     ports: "1/1-2",
     processing: "a/ah",
@@ -36,6 +38,12 @@ Packets that are no marked IPv4 packets leave by output 1, or are dropped when t
     build: |args| Ok(Box::new(AnonymizeIpAddr(Mapping::new(args)?))),
     ..Class::DEFAULT
 };
+
+const ICMP_HEADER: usize = Icmp::<&[u8]>::LEN;
+/// Where a header's checksum and addresses are (RFC 791, section 3.1).
+const CHECKSUM: Range<usize> = 10..12;
+const SRC: Range<usize> = 12..16;
+const DST: Range<usize> = 16..20;
 
 struct AnonymizeIpAddr(Mapping);
 
@@ -88,42 +96,51 @@ impl Mapping {
         hasher.finish() & 1 == 1
     }
 
-    /// Replaces both addresses of a header, and says by which checksums over them change.
-    fn replace(&self, header: &mut Ipv4<&mut [u8]>, correct: &mut dyn FnMut(u32, u32)) {
-        let (src, dst) = (header.src(), header.dst());
-        let (new_src, new_dst) = (self.map(src), self.map(dst));
-        header.set_src(new_src);
-        header.set_dst(new_dst);
-        correct(src.to_bits(), new_src.to_bits());
-        correct(dst.to_bits(), new_dst.to_bits());
+    /// Replaces both addresses in the first bytes of a header, and corrects its checksum.
+    fn replace(&self, header: &mut [u8; Ipv4::<&[u8]>::MIN_LEN]) {
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        let mut sum = word(&header[CHECKSUM]) as u16;
+        for place in [SRC, DST] {
+            let old = word(&header[place.clone()]);
+            let new = self.map(Ipv4Addr::from_bits(old)).to_bits();
+            header[place].copy_from_slice(&new.to_be_bytes());
+            sum = checksum::update_u32(sum, old, new);
+        }
+        header[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
     }
 
     fn anonymize(&self, packet: &mut Packet) -> Result<(), ()> {
         let bytes = packet.network_mut().ok_or(())?;
-        let mut header = Ipv4::new(bytes).map_err(drop)?;
-        let mut sum = header.checksum();
-        self.replace(&mut header, &mut |old, new| sum = checksum::update_u32(sum, old, new));
-        header.set_checksum(sum);
-        if header.protocol() == IpProtocol::ICMP && header.fragment_offset() == 0 {
-            let header_len = header.header_len();
-            self.anonymize_quote(ip_header::bytes_mut(packet).get_mut(header_len..).unwrap_or(&mut []));
+        let header = Ipv4::new(&*bytes).map_err(drop)?;
+        let (header_len, offset) = (header.header_len(), header.fragment_offset());
+        if header.protocol() == IpProtocol::ICMP {
+            match offset {
+                0 => self.anonymize_quote(&mut bytes[header_len..])?,
+                // Whether these are addresses of a quoted header the first fragment knows.
+                _ if offset < ICMP_HEADER + DST.end => return Err(()),
+                _ => {}
+            }
         }
+        self.replace(bytes.first_chunk_mut().ok_or(())?);
         Ok(())
     }
 
-    /// Replaces the addresses in the packet that an ICMP error quotes.
-    fn anonymize_quote(&self, message: &mut [u8]) {
-        const HEADER: usize = Icmp::<&[u8]>::LEN;
-        let Ok(icmp) = Icmp::new(&*message) else { return };
-        let (kind, mut sum) = (icmp.icmp_type(), icmp.checksum());
-        if !quotes(kind) {
-            return;
+    /// Replaces the addresses in the packet that an ICMP error quotes. Other bytes of its header don't matter: a trace may
+    /// have cut off its options, and whatever stands where addresses are must not be told. An error is a quote that holds
+    /// some of them only; nothing was changed then.
+    fn anonymize_quote(&self, message: &mut [u8]) -> Result<(), ()> {
+        let Ok(icmp) = Icmp::new(&*message) else { return Ok(()) };
+        if !quotes(icmp.icmp_type()) {
+            return Ok(());
         }
-        let Ok(mut header) = Ipv4::new(&mut message[HEADER..]) else { return };
-        self.replace(&mut header, &mut |old, new| sum = checksum::update_u32(sum, old, new));
-        if let Ok(mut icmp) = Icmp::new(message) {
-            icmp.set_checksum(sum);
+        let quote = &mut message[ICMP_HEADER..];
+        if quote.len() <= SRC.start {
+            return Ok(());
         }
+        let header = quote.first_chunk_mut().filter(|header: &&mut [u8; 20]| header[0] >> 4 == 4).ok_or(())?;
+        // With the quoted header's checksum corrected the sum over the message is what it was.
+        self.replace(header);
+        Ok(())
     }
 }
 
@@ -232,7 +249,42 @@ mod tests {
         let quoted = Ipv4::new(&error.data()[28..]).unwrap();
         let known = Ipv4::new(known.data()).unwrap();
         assert_eq!((quoted.src(), quoted.dst()), (known.src(), known.dst()));
+        assert!(quoted.checksum_is_valid());
         assert!(Icmp::new(&error.data()[20..]).unwrap().checksum_is_valid());
+    }
+
+    #[test]
+    fn a_quote_that_was_cut_off_tells_no_address() {
+        let mut bench = Bench::new(&CLASS, "");
+        let lost = ip4().src("10.1.2.3").dst("192.0.2.1").udp(1, 2).bytes();
+        let known = push(&mut bench, ip4().src("10.1.2.3").dst("192.0.2.1").raw(99, "x"));
+        for first in [0x4f, 0x41] {
+            let quote = [&[first], &lost[1..26]].concat();
+            let error = push(&mut bench, ip4().icmp(IcmpType(11), 0, [0; 4]).payload(quote));
+            assert_eq!(error.data()[40..48], known.data()[12..20]);
+            assert!(Icmp::new(&error.data()[20..]).unwrap().checksum_is_valid());
+        }
+        for (length, first, output) in [(12, 0x45, 0), (13, 0x45, 1), (19, 0x45, 1), (28, 0x65, 1)] {
+            let quote = [&[first], &lost[1..length]].concat();
+            let error = ip4().icmp(IcmpType(3), 1, [0; 4]).payload(quote).bytes();
+            let mut packet = bench.packet(&error);
+            packet.set_headers(0, 20);
+            bench.push_packets(0, [packet]);
+            let left = bench.take(output).unwrap();
+            assert_eq!(left.data() == error, output == 1, "{length}");
+        }
+    }
+
+    #[test]
+    fn fragments_that_may_hold_a_quoted_address_leave_by_output_1() {
+        let mut bench = Bench::new(&CLASS, "");
+        for (offset, output) in [(1, 1), (3, 1), (4, 0)] {
+            let mut packet = bench.packet(ip4().src("10.1.2.3").raw(1, [7; 30]).bytes());
+            packet.set_headers(0, 20);
+            Ipv4::new(packet.data_mut()).unwrap().set_fragment_field(offset);
+            bench.push_packets(0, [packet]);
+            assert!(bench.take(output).is_some(), "{offset}");
+        }
     }
 
     #[test]
