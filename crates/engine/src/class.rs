@@ -41,7 +41,8 @@ pub struct Class {
     /// (see [`Packet::unfinished`](crate::Packet::unfinished)), and long packets come as their segments.
     pub finished: bool,
     /// Whether the arguments of an instance can change while it runs, by writing its handler `config`: one that is made
-    /// of the new arguments takes its place. Right for classes that keep nothing between packets but counts.
+    /// of the new arguments takes its place. Right for classes that hand over by [`Element::take_state`] all that packets
+    /// leave in an instance and later ones meet, such as the level of a bucket; what the arguments say is made anew.
     pub live: bool,
     /// Which signals its instances give.
     pub signals: Signals,

@@ -5,6 +5,7 @@ use artery_engine::{
     Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
     Packet, Read, Write,
 };
+use std::any::Any;
 use std::time::Duration;
 
 pub static CLASS: Class = Class {
@@ -100,6 +101,15 @@ impl Element for RatedSplitter {
         });
         cx.send_all(0, batch);
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        if let Some(old) = old.downcast_mut::<RatedSplitter>() {
+            // A full one would let a burst pass with each change of the arguments.
+            let rate = self.bucket.rate();
+            self.bucket = old.bucket.clone();
+            self.set(rate);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +130,20 @@ mod tests {
         assert_eq!(split(&mut bench), (0, 100));
         bench.pass(Duration::from_millis(5));
         assert_eq!(split(&mut bench), (5, 95));
+    }
+
+    #[test]
+    fn new_arguments_fill_no_bucket() {
+        let mut bench = Bench::setup(&CLASS, "1000").outputs(2).build().unwrap();
+        assert_eq!(split(&mut bench), (20, 80));
+        for _ in 0..10 {
+            bench.pass(Duration::from_millis(10));
+            bench.write("config", "1000, BURST_SIZE 30").unwrap();
+            assert_eq!(split(&mut bench), (10, 90));
+        }
+        bench.pass(Duration::from_secs(1));
+        bench.write("config", "500").unwrap();
+        assert_eq!(split(&mut bench), (10, 90));
     }
 
     #[test]
