@@ -89,6 +89,13 @@ impl Element for AggregateLast {
             self.kept = std::mem::take(&mut old.kept);
         }
     }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if cx.is_replacing() {
+            let kept = std::mem::take(&mut self.kept);
+            kept.into_values().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -144,5 +151,14 @@ mod tests {
         new.take_state(&mut old);
         new.write("clear", "").unwrap();
         new.expect(0, "a");
+    }
+
+    #[test]
+    fn without_an_heir_they_are_lost_and_counted() {
+        let mut bench = Bench::new(&CLASS, "");
+        push(&mut bench, 1, "a", 1);
+        push(&mut bench, 2, "b", 1);
+        bench.stop_without_heir();
+        bench.expect_dropped(DropReason::Replaced, 2);
     }
 }
