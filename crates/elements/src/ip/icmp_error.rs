@@ -157,9 +157,9 @@ impl Simple for IcmpError {
         Some(packet)
     }
 
-    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IcmpError>() {
-            self.ids.go_on(&mut old.ids);
+            self.ids.go_on(&mut old.ids, cx);
         }
     }
 }

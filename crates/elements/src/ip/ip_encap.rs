@@ -112,9 +112,9 @@ impl Simple for IpEncap {
         }
     }
 
-    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IpEncap>() {
-            self.ids.go_on(&mut old.ids);
+            self.ids.go_on(&mut old.ids, cx);
         }
     }
 }
@@ -156,6 +156,22 @@ mod tests {
         bench.write("config", "ipip, TTL 9, 1.0.0.1, 2.0.0.2").unwrap();
         bench.write("dst", "3.0.0.3").unwrap();
         assert_eq!(bench.read("config", "").unwrap(), "ipip, TTL 9, 1.0.0.1, 3.0.0.3");
+    }
+
+    #[test]
+    fn an_heir_repeats_no_identification_while_its_predecessor_still_runs_elsewhere() {
+        let [mut old, mut new] = [(); 2].map(|()| Bench::new(&CLASS, "ipip, 1.0.0.1, 2.0.0.2"));
+        let id = |bench: &mut Bench| {
+            bench.push(0, b"inner");
+            Ipv4::new(bench.take(0).unwrap().data()).unwrap().id()
+        };
+        let ids = |bench: &mut Bench| (0..300).map(|_| id(bench)).collect::<Vec<_>>();
+        let before = ids(&mut old);
+        new.take_state(&mut old);
+        let after = [ids(&mut new), ids(&mut old), ids(&mut new)].concat();
+        assert_eq!(after[0], before[299] + 1);
+        let all: std::collections::HashSet<u16> = before.into_iter().chain(after).collect();
+        assert_eq!(all.len(), 1200);
     }
 
     #[test]

@@ -113,9 +113,9 @@ impl Simple for UdpIpEncap {
         }
     }
 
-    fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<UdpIpEncap>() {
-            self.ids.go_on(&mut old.ids);
+            self.ids.go_on(&mut old.ids, cx);
         }
     }
 }
