@@ -48,13 +48,25 @@ impl AverageCounter {
     }
 }
 
-/// A number with up to 12 significant digits and no zeros at its end, as Click prints it.
+/// A number with up to 12 significant digits and no zeros at its end, as Click prints it (C's `%.12g`): from twelve
+/// digits before the point on, and below 0.0001, with an exponent.
 pub(super) fn significant(number: f64) -> String {
-    let first_digit = if number > 0.0 { number.log10().floor() as i32 } else { 0 };
-    let text = format!("{number:.*}", (11 - first_digit).clamp(0, 30) as usize);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => text,
+    let text = format!("{number:.11e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse().unwrap_or(0_i32) {
+        exponent @ -4..12 => without_zeros(&format!("{number:.*}", (11 - exponent) as usize)).to_string(),
+        exponent => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", without_zeros(digits), exponent.unsigned_abs())
+        }
+    }
+}
+
+/// Digits without the zeros that end them behind a point.
+fn without_zeros(digits: &str) -> &str {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
     }
 }
 
@@ -103,6 +115,25 @@ mod tests {
             bench.pass(Duration::from_secs(1));
         }
         assert_eq!(read(&mut bench), ["3", "9", "1.5", "4.5"]);
+    }
+
+    #[test]
+    fn numbers_are_printed_as_in_c() {
+        for (number, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (1.0 / 3.0, "0.333333333333"),
+            (0.0001, "0.0001"),
+            (0.000_099_999, "9.9999e-05"),
+            (0.000_001_234, "1.234e-06"),
+            (1.5e-100, "1.5e-100"),
+            (1_234_567.0, "1234567"),
+            (123_456_789_012.0, "123456789012"),
+            (999_999_999_999.5, "1e+12"),
+            (1_234_567_890_123.0, "1.23456789012e+12"),
+        ] {
+            assert_eq!(significant(number), text);
+        }
     }
 
     #[test]

@@ -78,6 +78,6 @@ mod tests {
         let now = bench.now();
         packet.set_timestamp(now - Duration::from_nanos(1234));
         bench.push_packets(0, [packet]);
-        assert_eq!(read(&mut bench), ["1", "0.000001234", "0.000001234"]);
+        assert_eq!(read(&mut bench), ["1", "1.234e-06", "1.234e-06"]);
     }
 }
