@@ -13,7 +13,9 @@
 //!
 //! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
 //! moves an entry from its first bucket to its second when another needs the place, and back when there is room again; it
-//! stands in the one before it leaves the other. Who looks at the first, at the second, and at the first once more finds it.
+//! stands in the one before it leaves the other. Who looks at the first, at the second, and at the first once more finds it,
+//! unless held up so long between two of these looks that the entry comes back and goes away again meanwhile: then it is
+//! missed by that lookup, as if the address were not known, and a frame is flooded once.
 use crate::simd::mac::{Hit, Line, Lines, PLACES, SHIFT};
 use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
