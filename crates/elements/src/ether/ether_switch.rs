@@ -34,7 +34,7 @@ workers.",
     args: &[Arg::keyword("TIMEOUT", "seconds", "300", "how long an address is known; 0 to learn none")],
     handlers: &[
         Handler::read("table", "a line `ADDRESS PORT` for each address", &Read(EtherSwitch::table)),
-        Handler::read("timeout", "TIMEOUT", &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs().to_string())))
+        Handler::read("timeout", "TIMEOUT", &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs_f64().to_string())))
             .and_write(&Write(EtherSwitch::set_timeout)),
         Handler::read(
             "unlearned",
@@ -90,7 +90,8 @@ impl EtherSwitch {
         Ok(text)
     }
     fn set_timeout(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.timeout = value(text).map_err(|_| HandlerError::refused("expected timeout (integer)"))?;
+        self.timeout = value(text)
+            .map_err(|_| HandlerError::refused("expected timeout (a time such as 300, 0.5 or 20ms)"))?;
         Ok(())
     }
 
@@ -230,7 +231,12 @@ mod tests {
         assert_eq!(bench.read("timeout", "").unwrap(), "300");
         outputs(&mut bench, 1, A, ALL);
         assert_eq!(outputs(&mut bench, 2, B, A), [1]);
-        assert!(bench.write("timeout", "never").is_err());
+        let refusal = bench.write("timeout", "never").unwrap_err().to_string();
+        assert_eq!(refusal, "expected timeout (a time such as 300, 0.5 or 20ms)");
+        for (given, told) in [("0.5", "0.5"), ("20ms", "0.02"), ("1h", "3600")] {
+            bench.write("timeout", given).unwrap();
+            assert_eq!(bench.read("timeout", "").unwrap(), told);
+        }
     }
 
     #[test]
