@@ -3,10 +3,12 @@ use super::each::send_each;
 use crate::chance::Random;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet};
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4, checksum};
+use std::any::Any;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub static CLASS: Class = Class {
     name: "AnonymizeIPAddr",
@@ -14,10 +16,10 @@ pub static CLASS: Class = Class {
     summary: "replaces addresses so that prefixes stay together",
     manual: "
 Expects marked IP packets, and replaces source and destination by other addresses: the same one for the same address until the
-router stops, and such that two addresses that agree in their first bits still agree in just as many. 0.0.0.0 and
-255.255.255.255 stay. The header's checksum is corrected; those of TCP and UDP, which tell of the old addresses, are not. In the packet that
-an ICMP error quotes both addresses are replaced, too, and the checksum of its header is corrected, by which that of the
-message stays right.
+router stops, also after a replacement of the configuration, and such that two addresses that agree in their first bits still
+agree in just as many. 0.0.0.0 and 255.255.255.255 stay. The header's checksum is corrected; those of TCP and UDP, which tell of
+the old addresses, are not. In the packet that an ICMP error quotes both addresses are replaced, too, and its header's checksum
+is corrected, by which that of the message stays right.
 
 CLASS N keeps the first N bits as far as they are ones, so that with 4 an address of class A, B, C or D stays in its class; 99 means
 32. PRESERVE_8 keeps the first byte of addresses that begin with one of these numbers. SEED is accepted and
@@ -50,8 +52,8 @@ struct AnonymizeIpAddr(Mapping);
 /// Which address stands for which: bit by bit, whether it is turned over depends on the bits before it alone. So
 /// addresses differ first where they did before, and nothing need be remembered.
 struct Mapping {
-    /// What nobody outside knows.
-    key: Arc<[u64; 2]>,
+    /// What nobody outside knows. The copies share it, so that they all follow when one has taken over an older one.
+    key: Arc<[AtomicU64; 2]>,
     /// How many leading ones stay.
     class: u32,
     /// First bytes that stay.
@@ -68,7 +70,7 @@ impl Mapping {
         };
         let List(preserved) = args.read("PRESERVE_8")?;
         let mut random = Random::new(args);
-        let key = args.shared(|| [random.wide(), random.wide()]);
+        let key = args.shared(|| [random.wide(), random.wide()].map(AtomicU64::new));
         Ok(Mapping { key, class, preserved })
     }
 
@@ -76,14 +78,19 @@ impl Mapping {
         if address.is_unspecified() || address.is_broadcast() {
             return address;
         }
-        let bits = address.to_bits();
-        let turned =
-            (0..32).filter(|place| self.turns(bits, *place)).fold(0, |turned, place| turned | bit(place));
+        let (bits, key) = (address.to_bits(), self.key());
+        let turned = (0..32)
+            .filter(|place| self.turns(key, bits, *place))
+            .fold(0, |turned, place| turned | bit(place));
         Ipv4Addr::from_bits(bits ^ turned)
     }
 
+    fn key(&self) -> [u64; 2] {
+        [self.key[0].load(Relaxed), self.key[1].load(Relaxed)]
+    }
+
     /// Whether the bit at `place`, counted from the front, is turned over.
-    fn turns(&self, bits: u32, place: u32) -> bool {
+    fn turns(&self, key: [u64; 2], bits: u32, place: u32) -> bool {
         let before = !(u32::MAX.checked_shr(place).unwrap_or(0));
         let prefix = bits & before;
         let is_class = place < self.class && prefix == before;
@@ -92,7 +99,7 @@ impl Mapping {
             return false;
         }
         let mut hasher = DefaultHasher::new();
-        (*self.key, prefix, place).hash(&mut hasher);
+        (key, prefix, place).hash(&mut hasher);
         hasher.finish() & 1 == 1
     }
 
@@ -160,6 +167,13 @@ impl Element for AnonymizeIpAddr {
             cx.send_or_discard(1, packet, DropReason::Malformed)
         });
     }
+
+    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+        if let Some(old) = old.downcast_ref::<AnonymizeIpAddr>() {
+            let both = self.0.key.iter().zip(old.0.key());
+            both.for_each(|(key, old)| key.store(old, Relaxed));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -170,7 +184,7 @@ mod tests {
     use artery_wire::build::{Ip4, ip4};
 
     fn mapping(class: u32, preserved: &[u8]) -> Mapping {
-        Mapping { key: Arc::new([7, 9]), class, preserved: preserved.to_vec() }
+        Mapping { key: Arc::new([7, 9].map(AtomicU64::new)), class, preserved: preserved.to_vec() }
     }
     /// How many bits from the front two addresses agree in.
     fn common(one: Ipv4Addr, other: Ipv4Addr) -> u32 {
@@ -203,7 +217,7 @@ mod tests {
 
     #[test]
     fn keys_make_different_mappings() {
-        let other = Mapping { key: Arc::new([8, 9]), ..mapping(0, &[]) };
+        let other = Mapping { key: Arc::new([8, 9].map(AtomicU64::new)), ..mapping(0, &[]) };
         let same = addresses().into_iter().filter(|a| mapping(0, &[]).map(*a) == other.map(*a)).count();
         assert!(same < 10, "{same}");
     }
@@ -285,6 +299,16 @@ mod tests {
             bench.push_packets(0, [packet]);
             assert!(bench.take(output).is_some(), "{offset}");
         }
+    }
+
+    #[test]
+    fn an_heir_has_the_same_mapping() {
+        let (mut old, mut new) = (Bench::new(&CLASS, ""), Bench::new(&CLASS, ""));
+        let packet = || ip4().src("10.1.2.3").dst("192.0.2.1").raw(99, "x");
+        let known = push(&mut old, packet());
+        assert_ne!(push(&mut new, packet()).data(), known.data());
+        new.take_state(&mut old);
+        assert_eq!(push(&mut new, packet()).data(), known.data());
     }
 
     #[test]
