@@ -24,7 +24,7 @@ INTERVAL does not matter. Sequence number and IP identification begin at 1 and g
 out. Packets have an IP header, which is marked, a destination annotation, and the time as their timestamp.
 
 Replies go to the input, if there is one, as marked IP packets. Each is counted and dropped, as are all other packets, which
-are not counted. The times until they came, by their timestamps, make the statistics that `summary` prints in the
+are not counted. The times until they came, by their timestamps as far as they have one, make the statistics that `summary` prints in the
 manner of ping, as the element does when the run ends. With VERBOSE each reply is told with a line. With MIRROR a reply
 becomes the next request at once, with the same data, whatever the LIMIT.",
     example: "s :: ICMPPingSource(10.0.0.1, 10.0.0.2, LIMIT 5) -> ICMPPingResponder -> s;",
@@ -88,6 +88,8 @@ struct Source {
 struct Replies {
     received: u64,
     duplicates: u64,
+    /// Those whose time is known.
+    timed: u64,
     least: u64,
     most: u64,
     sum: u64,
@@ -96,17 +98,17 @@ struct Replies {
 
 impl Replies {
     fn add(&mut self, micros: u64) {
-        self.least = if self.received == 0 { micros } else { self.least.min(micros) };
+        self.least = if self.timed == 0 { micros } else { self.least.min(micros) };
         self.most = self.most.max(micros);
         self.sum = self.sum.saturating_add(micros);
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(micros).pow(2));
-        self.received += 1;
+        self.timed += 1;
     }
     fn mean(&self) -> u64 {
-        self.sum / self.received.max(1)
+        self.sum / self.timed.max(1)
     }
     fn deviation(&self) -> u64 {
-        let mean_of_squares = self.sum_of_squares / u128::from(self.received.max(1));
+        let mean_of_squares = self.sum_of_squares / u128::from(self.timed.max(1));
         mean_of_squares.saturating_sub(u128::from(self.mean()).pow(2)).isqrt() as u64
     }
 }
@@ -253,12 +255,15 @@ impl Source {
         let Some((sent, answered)) = sent else { return };
         self.replies.duplicates += u64::from(*answered);
         *answered = true;
-        let micros = time.since(*sent).as_micros() as u64;
-        self.replies.add(micros);
+        self.replies.received += 1;
+        // Without a timestamp nobody knows when it came.
+        let micros = (time != Time::ZERO).then(|| time.since(*sent).as_micros() as u64);
+        micros.inspect(|micros| self.replies.add(*micros));
         if self.verbose {
             let Reply { src, ttl, sequence, data } = reply;
-            let (length, time) = (data.len(), millis(micros));
-            let told = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl} time={time} ms");
+            let length = data.len();
+            let time = micros.map(|micros| format!(" time={} ms", millis(micros))).unwrap_or_default();
+            let told = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
             cx.say(&format!("{} :: ICMPPingSource: {told}", cx.name()));
         }
     }
@@ -279,7 +284,7 @@ impl Source {
     }
 
     fn summary(&self) -> String {
-        let Replies { received, duplicates, least, most, .. } = self.replies;
+        let Replies { received, duplicates, timed, least, most, .. } = self.replies;
         let (sent, answered) = (self.count, received - duplicates);
         let mut text = format!("{sent} packets transmitted, {answered} received");
         if duplicates > 0 {
@@ -289,7 +294,7 @@ impl Source {
             text += &format!(", {lost}% packet loss");
         }
         text += "\n";
-        if received > 0 {
+        if timed > 0 {
             let times = [least, self.replies.mean(), most, self.replies.deviation()].map(millis);
             text += &format!("rtt min/avg/max/mdev = {} ms\n", times.join("/"));
         }
@@ -410,6 +415,21 @@ mod tests {
         assert_eq!(times, ["0.0015s", "0.002s", "0.0025s"]);
         bench.write("reset_counts", "").unwrap();
         assert_eq!(bench.read("summary", "").unwrap(), "0 packets transmitted, 0 received\n");
+    }
+
+    #[test]
+    fn a_reply_without_timestamp_counts_and_its_time_does_not() {
+        let mut bench = bench("");
+        bench.pass(Duration::from_secs(2));
+        let mut packet = bench.packet(reply(1).bytes());
+        packet.set_network_header(0);
+        bench.push_packets(0, [packet]);
+        assert!(bench.said().ends_with("3 bytes from 2.0.0.2: icmp_seq=1 ttl=60\n"));
+        let sent = "2 packets transmitted, 1 received, 50% packet loss\n";
+        assert_eq!(bench.read("summary", "").unwrap(), sent);
+        answer(&mut bench, 2, 1500);
+        let times = ["rtt_min", "rtt_avg", "rtt_max"].map(|name| bench.read(name, "").unwrap());
+        assert_eq!(times, ["0.0015s"; 3]);
     }
 
     #[test]
