@@ -1,5 +1,5 @@
 use super::network_header;
-use super::trace::{Bound, RECORD_HEADER, Trace, Window};
+use super::trace::{Bound, FILE_HEADER, RECORD_HEADER, Trace, Window};
 use crate::chance::{self, Random, SAMPLE_BITS};
 use crate::value::value;
 use artery_device::{DeviceError, Record};
@@ -27,7 +27,8 @@ annotation. When a damaged file has been sent up to the damage, that is reported
 counts as failed: the program's exit status is 1.
 
 LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Files that gzip packed are read, too;
-places are those in the unpacked file.",
+places are those in the unpacked file. `filepos` goes to a place far behind bit by bit, so that packets elsewhere don't wait;
+that no record begins there turns out later then, and is reported as damage is.",
     example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
     ports: "0/1-2",
     processing: "a/ah",
@@ -96,6 +97,8 @@ struct FromDump {
     /// FILEPOS, or zero for the beginning.
     start_position: u64,
     packet_position: u64,
+    /// The place that the next packet shall come from, while it has not been reached.
+    sought: Option<u64>,
     /// Whether the end of the file was reached.
     exhausted: bool,
 }
@@ -145,6 +148,7 @@ impl FromDump {
             count: 0,
             start_position: args.read("FILEPOS")?,
             packet_position: 0,
+            sought: None,
             exhausted: false,
         })
     }
@@ -166,9 +170,46 @@ impl FromDump {
         };
         let mut trace = opened.map_err(|error| error.to_string())?;
         if position > 0 {
-            trace.go_to(position).map_err(|why| format!("{}: {why}", self.path))?;
+            trace.go_towards(position, usize::MAX).map_err(|why| self.in_file(&why))?;
         }
         Ok(trace)
+    }
+    fn in_file(&self, why: &str) -> String {
+        format!("{}: {why}", self.path)
+    }
+
+    /// Goes to the record at `position` while packets move: at once in memory, else as far as one run may look.
+    fn go_to(&mut self, position: u64) -> Result<(), String> {
+        if self.path == "-" {
+            return Err("standard input has no places to go to".into());
+        }
+        let position = if position == 0 { FILE_HEADER } else { position };
+        let Limit(rounds) = self.rounds.unwrap_or(Limit(Some(1)));
+        let in_memory = self.trace.as_mut().map(|trace| trace.go_in_memory(position, rounds));
+        if !in_memory.unwrap_or(Ok(false)).map_err(|why| self.in_file(&why))? {
+            let mut trace = Trace::open(&self.path).map_err(|error| error.to_string())?;
+            let is_there = trace.go_towards(position, LOOK).map_err(|why| self.in_file(&why))?;
+            // It may be another file by now.
+            self.check_link(&trace).map_err(|error| error.message)?;
+            self.sought = (!is_there).then_some(position);
+            self.trace = Some(trace);
+        }
+        self.exhausted = false;
+        Ok(())
+    }
+    /// Goes on to the place that is sought; returns whether the next record is the one to send.
+    fn is_at_place(&mut self, cx: &mut Context<'_>) -> bool {
+        let (Some(position), Some(trace)) = (self.sought, &mut self.trace) else { return true };
+        match trace.go_towards(position, LOOK) {
+            Ok(false) => return false,
+            Ok(true) => {}
+            Err(why) => {
+                self.trace = None;
+                cx.fail(&format!("{} :: FromDump: {}", cx.name(), self.in_file(&why)));
+            }
+        }
+        self.sought = None;
+        true
     }
 
     fn check_link(&mut self, trace: &Trace) -> Result<(), StartError> {
@@ -273,6 +314,9 @@ impl FromDump {
 
     /// Adds up to `max` packets to `into`; returns whether there may be more at once.
     fn fill(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+        if !self.active || !self.is_at_place(cx) {
+            return self.active;
+        }
         if self.is_plain() {
             self.fill_plain(max, into, cx);
         }
@@ -347,11 +391,7 @@ impl FromDump {
             "filepos" => {
                 let position =
                     value(text).map_err(|_| HandlerError::refused("argument must be file offset"))?;
-                if self.path == "-" {
-                    return Err(HandlerError::refused("standard input has no places to go to"));
-                }
-                self.trace = Some(self.open_at(position).map_err(HandlerError::refused)?);
-                self.exhausted = false;
+                self.go_to(position).map_err(HandlerError::refused)?;
             }
             "reset_timing" => self.settled = false,
             _ => return Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
@@ -373,7 +413,7 @@ impl FromDump {
         self.trace.as_ref().map(|trace| trace.link_type().to_string()).unwrap_or_default()
     }
     fn position(&self) -> String {
-        self.trace.as_ref().map_or(0, Trace::position).to_string()
+        self.sought.unwrap_or_else(|| self.trace.as_ref().map_or(0, Trace::position)).to_string()
     }
     fn size(&self) -> String {
         std::fs::metadata(&self.path)
@@ -470,6 +510,7 @@ impl Element for FromDump {
             self.settled = old.settled;
             self.window = Window { first: self.window.first.or(old.window.first), last: self.window.last };
             self.packet_position = old.packet_position;
+            self.sought = old.sought;
             self.count = old.count;
         }
         self.wake(cx);

@@ -206,6 +206,54 @@ fn the_place_in_the_file_can_be_given_and_changed() {
 }
 
 #[test]
+fn a_place_far_behind_is_gone_to_in_several_runs() {
+    let count = 2 * LOOK as u64 + 10;
+    let file = File::new(&Vec::from_iter(0..count));
+    let mut bench = file.bench(", ACTIVE false");
+    let (far, end) = (24 + (count - 2) * 76, 24 + count * 76);
+    bench.write("filepos", &far.to_string()).unwrap();
+    assert_eq!(bench.read("filepos", "").unwrap(), far.to_string());
+    bench.write("active", "true").unwrap();
+    assert!(bench.take_all(0).is_empty());
+    bench.run();
+    assert_eq!(numbers(&mut bench), [(count - 2) as u8, (count - 1) as u8]);
+    bench.write("filepos", &(end + 1).to_string()).unwrap();
+    bench.write("active", "true").unwrap();
+    bench.run();
+    assert!(bench.take_all(0).is_empty());
+    assert!(bench.said().contains(&format!("file position {} is beyond the end of the file", end + 1)));
+}
+
+#[test]
+fn a_file_in_memory_is_not_read_again_to_go_to_a_place() {
+    let file = File::new(&[0, 5, 9]);
+    let mut bench = file.bench(", LOOP 2");
+    bench.run();
+    assert_eq!(numbers(&mut bench), [0, 1, 2, 0, 1, 2]);
+    std::fs::remove_file(file.path()).unwrap();
+    for (place, sent) in [("100", &[1, 2, 0, 1, 2][..]), ("252", &[0, 1, 2]), ("0", &[0, 1, 2, 0, 1, 2])] {
+        bench.write("filepos", place).unwrap();
+        bench.write("active", "true").unwrap();
+        bench.run();
+        assert_eq!(numbers(&mut bench), sent, "{place}");
+    }
+    let between = bench.write("filepos", "30").unwrap_err().to_string();
+    assert!(between.ends_with("no record begins at file position 30; one begins at 100"), "{between}");
+    let beyond = bench.write("filepos", "253").unwrap_err().to_string();
+    assert!(beyond.ends_with("file position 253 is beyond the end of the file"), "{beyond}");
+}
+
+#[test]
+fn a_file_that_has_become_another_is_looked_at_anew() {
+    let file = File::new(&[0, 5]);
+    let mut bench = file.bench(", FORCE_IP true");
+    let other = File::with(&[0, 5], LinkType(147), &[]);
+    std::fs::copy(other.path(), file.path()).unwrap();
+    let refusal = bench.write("filepos", "24").unwrap_err().to_string();
+    assert!(refusal.contains("can't force IP packets"), "{refusal}");
+}
+
+#[test]
 fn a_file_that_gzip_packed_is_unpacked() {
     let file = File::new(&[0, 5, 9]);
     super::super::trace::pack(&file.path());

@@ -4,7 +4,7 @@ use artery_engine::{Batch, Packet, Pool, Time, anno};
 use std::ops::Range;
 
 /// Bytes of a file's header, and of a record's.
-const FILE_HEADER: u64 = 24;
+pub(super) const FILE_HEADER: u64 = 24;
 pub(super) const RECORD_HEADER: u64 = 16;
 /// No packet is longer; what a record has beyond is cut off.
 const LONGEST: usize = 65535;
@@ -60,18 +60,46 @@ impl Trace {
         self.position
     }
 
-    /// Passes over the records before `position` in the file. An error says what is wrong with that place.
-    pub(super) fn go_to(&mut self, position: u64) -> Result<(), String> {
-        while self.position < position {
+    /// Passes over the records before `position` in the file, `most` of them at a time; returns whether the next record is
+    /// the one there. An error says what is wrong with that place.
+    pub(super) fn go_towards(&mut self, position: u64, most: usize) -> Result<bool, String> {
+        for _ in 0..most {
+            if self.position >= position {
+                break;
+            }
             match self.peek().map_err(|error| error.to_string())? {
                 Some((record, false)) => self.skip(&record).map_err(|error| error.to_string())?,
-                _ => return Err(format!("file position {position} is beyond the end of the file")),
+                _ => return Err(beyond(position)),
             }
         }
-        if self.position == position {
-            return Ok(());
+        match self.position {
+            at if at < position => Ok(false),
+            at if at == position => Ok(true),
+            at => Err(between(position, at)),
         }
-        Err(format!("no record begins at file position {position}; one begins at {}", self.position))
+    }
+
+    /// Goes to the record at `position` in the file, if that is in memory, to play it `rounds` times from there; returns
+    /// whether it is.
+    pub(super) fn go_in_memory(&mut self, position: u64, rounds: Option<u64>) -> Result<bool, String> {
+        let Input::Memory(memory) = &mut self.input else { return Ok(false) };
+        let place = |n: usize| {
+            let start = memory.records.get(n).map_or(memory.bytes.len(), |(_, range)| range.start);
+            FILE_HEADER + RECORD_HEADER * n as u64 + start as u64
+        };
+        let (mut before, mut behind) = (0, memory.records.len() + 1);
+        while before < behind {
+            let middle = before.midpoint(behind);
+            if place(middle) < position { before = middle + 1 } else { behind = middle }
+        }
+        if before > memory.records.len() {
+            return Err(beyond(position));
+        }
+        if place(before) != position {
+            return Err(between(position, place(before)));
+        }
+        (memory.next, memory.rounds, self.position) = (before, rounds, position);
+        Ok(true)
     }
 
     /// The next record, and whether it is the first of another round; `None` at the end.
@@ -122,6 +150,13 @@ impl Trace {
         }
         Ok(Some(packet))
     }
+}
+
+fn beyond(position: u64) -> String {
+    format!("file position {position} is beyond the end of the file")
+}
+fn between(position: u64, next: u64) -> String {
+    format!("no record begins at file position {position}; one begins at {next}")
 }
 
 /// Opens a file, packed by gzip or not.
