@@ -3,6 +3,9 @@ use artery_engine::class::Position;
 use artery_engine::{Arg, Class, Handler};
 use serde_json::json;
 
+/// The handler of every element whose value is its arguments.
+const CONFIG: &str = "config";
+
 /// Columns of a page as text.
 const WIDTH: usize = 88;
 
@@ -22,11 +25,12 @@ pub(super) fn text(class: &Class) -> String {
     for arg in class.args {
         page += &format!("  {}\n{}", argument_heading(arg), wrapped(arg.doc, "      "));
     }
-    if !class.handlers.is_empty() {
+    let handlers = handlers(class);
+    if !handlers.is_empty() {
         page += "\nHandlers\n";
     }
-    for handler in class.handlers {
-        page += &format!("  {} ({})\n{}", handler.name, access(handler), wrapped(handler.doc, "      "));
+    for Row { name, access, doc, .. } in &handlers {
+        page += &format!("  {name} ({access})\n{}", wrapped(doc, "      "));
     }
     let example: String = class.example.trim().lines().map(|line| format!("  {line}\n")).collect();
     page + &format!("\nExample\n{example}")
@@ -54,12 +58,13 @@ pub(super) fn markdown(class: &Class) -> String {
             page += &format!("| {} |\n", cells.join(" | "));
         }
     }
-    if !class.handlers.is_empty() {
+    let handlers = handlers(class);
+    if !handlers.is_empty() {
         page += "\n## Handlers\n\n| handler | access | meaning |\n|---|---|---|\n";
-        for handler in class.handlers {
-            let cells = [&format!("`{}`", handler.name), &access(handler), handler.doc].map(cell);
-            page += &format!("| {} |\n", cells.join(" | "));
-        }
+    }
+    for Row { name, access, doc, .. } in &handlers {
+        let cells = [&format!("`{name}`"), access.as_str(), doc].map(cell);
+        page += &format!("| {} |\n", cells.join(" | "));
     }
     page + &format!("\n## Example\n\n```click\n{}\n```\n", class.example.trim())
 }
@@ -67,7 +72,7 @@ pub(super) fn markdown(class: &Class) -> String {
 /// The page for programs.
 pub(super) fn json(class: &Class) -> serde_json::Value {
     let arg = |arg: &Arg| json!({ "name": arg.name, "kind": arg.kind, "default": arg.default, "given": given(arg), "doc": arg.doc });
-    let handler = |h: &Handler| json!({ "name": h.name, "flags": h.flags(), "doc": h.doc });
+    let handler = |row: &Row| json!({ "name": row.name, "flags": row.flags, "doc": row.doc });
     json!({
         "name": class.name,
         "aliases": class.aliases,
@@ -79,7 +84,7 @@ pub(super) fn json(class: &Class) -> serde_json::Value {
         "per_worker": class.per_worker,
         "manual": class.manual,
         "arguments": class.args.iter().map(arg).collect::<Vec<_>>(),
-        "handlers": class.handlers.iter().map(handler).collect::<Vec<_>>(),
+        "handlers": handlers(class).iter().map(handler).collect::<Vec<_>>(),
         "example": class.example,
     })
 }
@@ -169,6 +174,27 @@ fn default(arg: &Arg) -> String {
     }
 }
 
+/// What a page tells of a handler.
+struct Row {
+    name: &'static str,
+    access: String,
+    flags: String,
+    doc: &'static str,
+}
+
+/// The handlers of the class, and `config` where it does what it does for no other: change the arguments.
+fn handlers(class: &Class) -> Vec<Row> {
+    let is_live = |h: &Handler| class.live && h.name == CONFIG;
+    let config = |doc| Row { name: CONFIG, access: "read; write".into(), flags: "rw".into(), doc };
+    let plain = |h: &Handler| Row { name: h.name, access: access(h), flags: h.flags(), doc: h.doc };
+    let row = |h: &Handler| if is_live(h) { config(h.doc) } else { plain(h) };
+    let mut rows: Vec<Row> = class.handlers.iter().map(row).collect();
+    if class.live && class.handler(CONFIG).is_none() {
+        rows.push(config("the arguments; others take their place"));
+    }
+    rows
+}
+
 fn access(handler: &Handler) -> String {
     let read = handler.read.map(|_| if handler.takes_parameters { "read, with parameters" } else { "read" });
     let write = handler.write.map(|_| if handler.button { "write, no value" } else { "write" });
@@ -228,6 +254,23 @@ mod tests {
         assert_eq!(ports(&class("1/1-2")), "1 in, 1 to 2 out");
         assert_eq!(ports(&class("-/=")), "any number in, as many out");
         assert_eq!(ports(&class("1-/0")), "1 or more in, 0 out");
+    }
+
+    #[test]
+    fn config_is_written_where_arguments_can_change() {
+        for (class, doc, access, flags) in [
+            ("Switch", "OUTPUT", "read; write", "rw"),
+            ("Classifier", "the arguments; others take their place", "read; write", "rw"),
+            ("Shaper", "RATE", "read", "r"),
+        ] {
+            let class = artery_elements::CLASSES.find(class).unwrap();
+            assert!(text(class).contains(&format!("  config ({access})\n      {doc}\n")));
+            assert!(markdown(class).contains(&format!("| `config` | {access} | {doc} |\n")));
+            let config = json!({ "name": "config", "flags": flags, "doc": doc });
+            assert!(json(class)["handlers"].as_array().unwrap().contains(&config));
+        }
+        let counter = artery_elements::CLASSES.find("Counter").unwrap();
+        assert!(!text(counter).contains("config (") && !markdown(counter).contains("`config`"));
     }
 
     #[test]
