@@ -2,11 +2,12 @@
 //! decided of each.
 mod pcapng;
 
+use crate::adopt::Status;
 use crate::cli::Reach;
 use crate::cli::values::{port, seconds};
 use crate::control_socket::Client;
 use crate::voice::{Reader, Voice, print_on};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use artery_wire::describe;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -115,6 +116,7 @@ pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
         signal_hook::flag::register(signal, ends.clone()).context("can't wait for signals")?;
     }
     let mut client = Client::connect(&options.reach)?;
+    refuse_unknown(&options.ports, &mut client)?;
     let mut target = match &options.write {
         None => Target::Lines,
         Some(path) => Target::File(Box::new(Writer::create(path)?)),
@@ -129,6 +131,17 @@ pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
         Voice::artery().say(&format!("{count} frames captured, {lost} lost"));
     }
     Ok(0)
+}
+
+/// Refuses ports that are not adopted, by which nothing would ever come.
+fn refuse_unknown(ports: &[String], client: &mut Client) -> anyhow::Result<()> {
+    let status: Status =
+        serde_json::from_str(&client.read("state")?).context("what it says of its ports makes no sense")?;
+    let known: Vec<&str> = status.ports.iter().map(|port| port.name.as_str()).collect();
+    match ports.iter().find(|port| !known.contains(&port.as_str())) {
+        Some(unknown) => bail!("{unknown} is no adopted port; those are {}", known.join(", ")),
+        None => Ok(()),
+    }
 }
 
 /// Takes frames; says how many, and how many were lost.
