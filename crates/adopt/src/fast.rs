@@ -20,6 +20,6 @@ mod ways;
 pub use accelerator::{Accelerator, Error, Mode};
 pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
-pub use layout::{Flags, Hop, PortRecord, Reason};
+pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Memory, NoMemory, PortCounters};
 pub use routes::NoFib;

@@ -1,5 +1,5 @@
 //! Adopted interfaces: the mirror, the accelerator and the guards at work together.
-use crate::fast::{self, Accelerator, Mode};
+use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Both, Graph};
 use crate::guard::{self, Guard, Own, Port, Watch};
 use crate::keeper::Keeper;
@@ -9,7 +9,7 @@ use crate::pace::Pace;
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -57,6 +57,9 @@ pub struct Session {
     watch: Watch,
     guards: Vec<Guard>,
     deaf: BTreeSet<u32>,
+    gone: BTreeSet<u32>,
+    /// The numbers of the ports among those that have counters, also of those that are gone.
+    numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
     pace: Pace,
     is_doubtful: bool,
@@ -65,7 +68,7 @@ pub struct Session {
 /// What a turn found.
 #[derive(Debug, Default)]
 pub struct News {
-    /// Whether other guards keep traffic than before.
+    /// Whether other guards keep traffic than before, or other ports are deaf or gone.
     pub guards: bool,
     /// Whether all of the kernel's tables have been looked at once more.
     pub everything: bool,
@@ -88,6 +91,8 @@ impl Session {
             watch: Watch::open(&ports).map_err(kernel("watching filters and settings"))?,
             guards: Vec::new(),
             deaf: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            numbers: BTreeMap::new(),
             refreshed: now,
             pace: Pace::default(),
             is_doubtful: false,
@@ -105,6 +110,7 @@ impl Session {
         };
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
+        session.numbers = session.accelerator.ports().collect();
         Ok(session)
     }
 
@@ -167,6 +173,17 @@ impl Session {
         self.ports.iter().filter(|port| self.deaf.contains(&port.index))
     }
 
+    /// The adopted interfaces that there are no more.
+    pub fn gone(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(|port| self.gone.contains(&port.index))
+    }
+
+    /// What was counted of an adopted interface, also of one that is gone.
+    pub fn counted(&self, port: &Port) -> Option<PortCounters> {
+        let number = self.numbers.get(&port.index)?;
+        self.accelerator.counters().ports.into_iter().nth(*number as usize)
+    }
+
     /// The adopted interfaces.
     pub fn ports(&self) -> &[Port] {
         &self.ports
@@ -202,8 +219,11 @@ impl Session {
     fn look_at_guards(&mut self) -> bool {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
+        let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
+        let gone = self.ports.iter().filter(|port| there(port).is_none()).map(|port| port.index).collect();
+        let has_gone = std::mem::replace(&mut self.gone, gone) != self.gone;
         // One may have been renamed, and chains and settings go by names.
-        self.ports = ports[..self.ports.len()].to_vec();
+        self.ports.iter_mut().for_each(|port| *port = there(port).unwrap_or(port).clone());
         self.watch.set_ports(&ports);
         let mut guards = guard::survey(&ports);
         if !self.is_by_xdp() {
@@ -214,12 +234,15 @@ impl Session {
         for port in &ports {
             for family in [Family::V4, Family::V6] {
                 let from = guards.iter().any(|guard| guard.keeps_from(port, family));
-                let to = guards.iter().any(|guard| guard.keeps_to(port, family));
                 let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
-                self.accelerator.withhold(family, port.index, from, to || is_deaf);
+                let to = match guards.iter().any(|guard| guard.keeps_to(port, family)) {
+                    true => Some(Withheld::Policy),
+                    false => is_deaf.then_some(Withheld::Deaf),
+                };
+                self.accelerator.withhold(family, port.index, from, to);
             }
         }
-        let is_news = guards != self.guards || deaf != self.deaf;
+        let is_news = has_gone || guards != self.guards || deaf != self.deaf;
         (self.guards, self.deaf) = (guards, deaf);
         is_news
     }
@@ -236,7 +259,8 @@ impl Session {
         // What a program of tc sends goes the way of all packets.
         let is_by_xdp = self.is_by_xdp();
         let sends = |port: &&Port| xdp_features(port.index).is_ok_and(|features| features.sends_redirected);
-        self.ports.iter().filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
+        let here = self.ports.iter().filter(|port| !self.gone.contains(&port.index));
+        here.filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
     }
 
     fn is_by_xdp(&self) -> bool {

@@ -100,6 +100,25 @@ impl Voice {
         }
     }
 
+    /// Where what elements say goes.
+    pub(crate) fn chatter(self) -> Sink {
+        match self {
+            Voice::Json => {
+                Sink::Teller(|text| text.lines().for_each(|line| Voice::Json.tell("element", line, &[])))
+            }
+            _ => Sink::Stderr,
+        }
+    }
+
+    /// What is printed at the end, a line each.
+    pub(crate) fn report(self, text: &str) -> anyhow::Result<()> {
+        match self {
+            Voice::Json => text.lines().for_each(|line| self.tell("report", line, &[])),
+            _ => print(text)?,
+        }
+        Ok(())
+    }
+
     /// A warning that has no place in a configuration.
     pub(crate) fn warning(self, message: &str) {
         match self {

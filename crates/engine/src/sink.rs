@@ -10,6 +10,8 @@ pub enum Sink {
     Stderr,
     /// Standard output, for what scripts print.
     Stdout,
+    /// Whoever has another form for it, such as lines of JSON.
+    Teller(fn(&str)),
     /// A string that a test reads.
     Buffer(Arc<Mutex<String>>),
 }
@@ -27,6 +29,7 @@ impl Sink {
                 let mut out = std::io::stdout().lock();
                 return out.write_all(text.as_bytes()).and_then(|()| out.flush());
             }
+            Sink::Teller(tell) => tell(text),
             Sink::Buffer(buffer) => buffer.lock().unwrap_or_else(|e| e.into_inner()).push_str(text),
         }
         Ok(())

@@ -2,7 +2,7 @@
 use super::capture::{Capture, Captured};
 use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
-use super::layout::{Flags, PortRecord, ROUTED, own_bit_v4, own_bit_v6};
+use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
 use super::program::{At, Fibs, nothing, program};
 use super::routes::{Fib, NoFib, Routes};
@@ -238,7 +238,7 @@ impl Accelerator {
     }
 
     /// Leaves packets of a family that come by an interface, or go out by it, to the kernel, or no longer.
-    pub fn withhold(&mut self, family: Family, link: u32, from: bool, to: bool) {
+    pub fn withhold(&mut self, family: Family, link: u32, from: bool, to: Option<Withheld>) {
         let key = (family == Family::V6, link);
         let has_changed = if from { self.withheld.insert(key) } else { self.withheld.remove(&key) };
         self.hops.withhold(&self.memory, key, to);

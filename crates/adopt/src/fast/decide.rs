@@ -197,8 +197,8 @@ fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], 
     };
     let words = &memory.hops[at as usize % MOST_HOPS * HOP_WORDS..];
     let hop: [u32; HOP_WORDS] = std::array::from_fn(|n| words[n].load(Acquire));
-    if hop[HOP_READY] == 0 {
-        return Err(Reason::Unresolved);
+    if hop[HOP_READY] != READY {
+        return Err(Withheld::of(hop[HOP_READY]).map_or(Reason::Unresolved, Withheld::reason));
     }
     if packet.length > hop[HOP_MTU] as usize {
         return Err(Reason::TooBig);

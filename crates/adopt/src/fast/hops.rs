@@ -1,5 +1,5 @@
 //! Next hops: the neighbors that ways lead to, and how to send to each.
-use super::layout::{Hop, MOST_HOPS};
+use super::layout::{Hop, MOST_HOPS, Withheld};
 use super::memory::Memory;
 use super::numbers::Numbers;
 use artery_wire::EtherAddr;
@@ -32,7 +32,7 @@ pub(super) struct Hops {
     macs: HashMap<Key, EtherAddr>,
     exits: HashMap<u32, Exit>,
     /// Interfaces by which packets of a family (IPv6 if true) don't leave.
-    withheld: HashSet<(bool, u32)>,
+    withheld: HashMap<(bool, u32), Withheld>,
     numbers: Numbers,
     /// What was unset, and is to be put anew once no run sends by what it was.
     changed: HashSet<Key>,
@@ -44,7 +44,7 @@ impl Hops {
             entries: HashMap::new(),
             macs: HashMap::new(),
             exits: HashMap::new(),
-            withheld: HashSet::new(),
+            withheld: HashMap::new(),
             // The first is never ready: it is for whom there is no room.
             numbers: Numbers::new(1, MOST_HOPS as u32),
             changed: HashSet::new(),
@@ -99,9 +99,12 @@ impl Hops {
     }
 
     /// Leaves packets of a family (IPv6 if true) that would go out by an interface to the kernel, or no longer.
-    pub(super) fn withhold(&mut self, memory: &Memory, key: (bool, u32), is_withheld: bool) {
-        let has_changed = if is_withheld { self.withheld.insert(key) } else { self.withheld.remove(&key) };
-        if has_changed {
+    pub(super) fn withhold(&mut self, memory: &Memory, key: (bool, u32), why: Option<Withheld>) {
+        let before = match why {
+            Some(why) => self.withheld.insert(key, why),
+            None => self.withheld.remove(&key),
+        };
+        if before != why {
             self.change_all(memory, key.1);
         }
     }
@@ -129,8 +132,9 @@ impl Hops {
         let Some(exit) = self.exits.get(&key.0) else { return };
         // Packets of IPv4 may go by a neighbor of IPv6 (RFC 8950).
         let is_v6 = key.1.is_ipv6();
-        if self.withheld.contains(&(false, key.0)) || is_v6 && self.withheld.contains(&(true, key.0)) {
-            return;
+        let by_v6 = || self.withheld.get(&(true, key.0)).filter(|_| is_v6);
+        if let Some(why) = self.withheld.get(&(false, key.0)).or_else(by_v6) {
+            return memory.withhold_hop(entry.at, *why);
         }
         let hop = Hop {
             destination: *mac,

@@ -28,7 +28,7 @@ pub(super) const HOP_MTU: usize = 4;
 pub(super) const HOP_PORTS: usize = 5;
 /// The program makes it 1 when it sends by the hop.
 pub(super) const HOP_USED: usize = 6;
-/// 1 while the other words hold, else 0.
+/// [`READY`] while the other words hold; else 0, or why they don't ([`Withheld`]).
 pub(super) const HOP_READY: usize = 7;
 
 /// 64-bit words of a processor's counts.
@@ -152,6 +152,42 @@ impl Hop {
     }
 }
 
+/// What the word [`HOP_READY`] of a hop says that is to be used.
+pub(super) const READY: u32 = 1;
+
+/// Why nothing leaves by an interface, whoever the neighbor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// By the user's policy.
+    Policy,
+    /// Its driver does not send what programs redirect to it.
+    Deaf,
+}
+
+impl Withheld {
+    pub(super) const ALL: [Withheld; 2] = [Withheld::Policy, Withheld::Deaf];
+
+    /// What the word [`HOP_READY`] of its hops says.
+    pub(super) fn state(self) -> u32 {
+        match self {
+            Withheld::Policy => 2,
+            Withheld::Deaf => 3,
+        }
+    }
+
+    pub(super) fn of(state: u32) -> Option<Withheld> {
+        Withheld::ALL.into_iter().find(|why| why.state() == state)
+    }
+
+    /// The reason why frames go to the kernel.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Withheld::Policy => Reason::Policy,
+            Withheld::Deaf => Reason::Deaf,
+        }
+    }
+}
+
 /// Why a frame goes to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -164,7 +200,7 @@ pub enum Reason {
     OtherVlan,
     /// Its headers are cut short, or contradict each other.
     Malformed,
-    /// The port does not forward the family, by the user's policy.
+    /// The port does not forward the family, or the one that it would leave by, by the user's policy.
     Policy,
     /// It has options, or a header that is for routers on its way.
     Options,
@@ -186,11 +222,13 @@ pub enum Reason {
     SamePort,
     /// The routes changed while it was looked up.
     Changing,
+    /// It would leave by an interface whose driver does not send what programs redirect to it.
+    Deaf,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 16] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -206,6 +244,7 @@ impl Reason {
         Reason::TooBig,
         Reason::SamePort,
         Reason::Changing,
+        Reason::Deaf,
     ];
 
     /// Its name, as metrics have it.
@@ -226,6 +265,7 @@ impl Reason {
             Reason::TooBig => "too-big",
             Reason::SamePort => "same-port",
             Reason::Changing => "changing",
+            Reason::Deaf => "deaf",
         }
     }
 }

@@ -162,7 +162,12 @@ impl Memory {
     pub(super) fn put_hop(&self, at: u32, hop: &Hop) {
         let words = &self.hops[at as usize * HOP_WORDS..];
         words.iter().zip(hop.words()).for_each(|(word, new)| word.store(new, Relaxed));
-        words[HOP_READY].store(1, Release);
+        words[HOP_READY].store(READY, Release);
+    }
+
+    /// Has frames for a hop, which is not set, go to the kernel by its port's doing.
+    pub(super) fn withhold_hop(&self, at: u32, why: Withheld) {
+        self.hops[at as usize * HOP_WORDS + HOP_READY].store(why.state(), Release);
     }
 
     /// Has frames for a hop go to the kernel.

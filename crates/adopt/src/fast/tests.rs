@@ -96,6 +96,8 @@ fn hops(memory: &Memory, random: &mut Random) {
         memory.put_hop(hop.into(), &hop_of);
         if random.one_in(10) {
             memory.unset_hop(hop.into());
+        } else if random.one_in(10) {
+            memory.withhold_hop(hop.into(), random.of(&Withheld::ALL));
         }
     }
     for member in 0..200 {

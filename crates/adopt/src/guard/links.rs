@@ -70,7 +70,7 @@ pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(ports.iter().cloned().chain(below).collect())
 }
 
-/// Ports by the names that they have now, and the VLANs on them, which have settings of their own.
+/// Those of some ports that are there, by the names that they have now, and the VLANs on them, which have settings of their own.
 pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(and_vlans(ports, all()?))
 }
@@ -78,9 +78,11 @@ pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
 fn and_vlans(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
     let is_on_one = |port: &Port| ports.iter().any(|other| port.vlan_on == Some(other.index));
     let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
-    let name = |port: &Port| links.iter().find(|link| link.index == port.index).map(|link| link.name.clone());
-    let named = |port: &Port| Port { name: name(port).unwrap_or_else(|| port.name.clone()), ..port.clone() };
-    let known: Vec<Port> = ports.iter().map(named).collect();
+    let named = |port: &Port| {
+        let link = links.iter().find(|link| link.index == port.index)?;
+        Some(Port { name: link.name.clone(), ..port.clone() })
+    };
+    let known: Vec<Port> = ports.iter().filter_map(named).collect();
     known.into_iter().chain(links.into_iter().map(Port::from).filter(is_new).filter(is_on_one)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The path by the engine: a graph made for the ports, in front of which programs choose what it forwards.
 use super::facts::Facts;
 use crate::load::{Reading, load};
+use crate::voice::Voice;
 use anyhow::{Context as _, ensure};
 use artery_adopt::fast::Mode;
 use artery_adopt::graph::Graph;
@@ -26,10 +27,11 @@ struct Place {
 
 impl Engine {
     /// Starts the graph. Nothing comes to it before programs send it something.
-    pub(super) fn start(ports: &[Facts]) -> anyhow::Result<(Engine, Graph)> {
+    pub(super) fn start(ports: &[Facts], voice: Voice) -> anyhow::Result<(Engine, Graph)> {
         let places = ports.iter().map(Place::of).collect::<anyhow::Result<Vec<_>>>()?;
         let loaded = load("adopt.click", &configuration(&places), &Reading::default());
-        let mut settings = Settings { handlers: ROUTER_HANDLERS, ..Settings::default() };
+        let mut settings =
+            Settings { handlers: ROUTER_HANDLERS, chatter: voice.chatter(), ..Settings::default() };
         settings.names.ask_devices(Interface::mac_of);
         let router =
             Router::build(&loaded.ir, &loaded.processing, CLASSES, settings).map_err(|problems| {

@@ -9,15 +9,15 @@ use crate::cli::default_socket;
 use crate::control_socket::{Control, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
-use crate::voice::{Voice, print};
+use crate::voice::Voice;
 use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::fast::{Mode, Reason};
 use artery_adopt::graph::Graph;
+use artery_adopt::guard::{Guard, Port};
 use artery_adopt::mirror;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     let mut manager = Notifier::of_environment();
     let control = control_sockets(options.socket.as_deref(), voice)?;
     let metrics = metrics::listen(&options.metrics)?;
-    let (engine, graph) = engine(&facts, options.path)?;
+    let (engine, graph) = engine(&facts, options.path, voice)?;
     let mut ports = Vec::new();
     for (number, facts) in facts.into_iter().enumerate() {
         let mode = mode(&facts, number, options.path, engine.as_ref());
@@ -62,7 +62,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     voice.tell("forwarding", "forwarding", &[]);
     let mut rules = Vec::new();
     say_rules(&session, &mut rules, voice);
-    say_guards(&session, voice);
+    let mut said = Said::default();
+    said.renew(&session, voice);
     manager.ready(&summary(&session));
     let (mut wait, mut captures) = (Duration::ZERO, Captures::default());
     while !signals.stop.load(Relaxed) {
@@ -83,7 +84,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
         say_rules(&session, &mut rules, voice);
         wait = next;
         if news.guards {
-            say_guards(&session, voice);
+            said.renew(&session, voice);
             manager.status(&summary(&session));
         }
         if news.everything {
@@ -96,16 +97,20 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
-    print(&report)?;
+    voice.report(&report)?;
     Ok(0)
 }
 
 /// The graph, if it is wanted, and who tells it of the kernel's routes.
-fn engine(facts: &[Facts], path: Option<Wanted>) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
+fn engine(
+    facts: &[Facts],
+    path: Option<Wanted>,
+    voice: Voice,
+) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
     let Some(Wanted::Graph) = path else { return Ok((None, None)) };
     // Its threads begin with what is left, which must do for the sockets that it sends by.
     rights::drop_but(CapabilitySet::NET_RAW)?;
-    let (engine, graph) = Engine::start(facts)?;
+    let (engine, graph) = Engine::start(facts, voice)?;
     Ok((Some(engine), Some(graph)))
 }
 
@@ -205,17 +210,59 @@ fn say_rules(session: &Session, said: &mut Vec<mirror::Reason>, voice: Voice) {
     }
 }
 
-fn say_guards(session: &Session, voice: Voice) {
-    for port in session.deaf() {
-        let said = format!(
-            "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. Of a virtual link, have the \
-             other end join frames ('ethtool -K DEV gro on' there); otherwise adopt all ports by tc ('--path tc')",
-            port.name
-        );
-        voice.tell("deaf", &said, &[("port", &port.name)]);
+/// What was said of what keeps traffic with the kernel.
+#[derive(Default)]
+struct Said {
+    guards: Option<Vec<Guard>>,
+    deaf: Vec<Port>,
+    gone: Vec<Port>,
+}
+
+impl Said {
+    /// Says what is not as it was said before.
+    fn renew(&mut self, session: &Session, voice: Voice) {
+        let gone: Vec<Port> = session.gone().cloned().collect();
+        for port in new(&gone, &self.gone) {
+            let said = format!(
+                "{}: the interface is gone; should one come back, its traffic is the kernel's until 'artery adopt' is started anew",
+                port.name
+            );
+            voice.tell("gone", &said, &[("port", &port.name)]);
+        }
+        let deaf: Vec<Port> = session.deaf().cloned().collect();
+        for port in new(&deaf, &self.deaf) {
+            let said = format!(
+                "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. Of a virtual link, have the \
+                 other end join frames ('ethtool -K DEV gro on' there); otherwise adopt all ports by tc ('--path tc')",
+                port.name
+            );
+            voice.tell("deaf", &said, &[("port", &port.name)]);
+        }
+        for port in new(&self.deaf, &deaf).filter(|port| gone.iter().all(|gone| gone.index != port.index)) {
+            let said = format!(
+                "{}: its driver sends what XDP redirects, so that what leaves there is forwarded",
+                port.name
+            );
+            voice.tell("hearing", &said, &[("port", &port.name)]);
+        }
+        let is_as_before = deaf.is_empty() == self.deaf.is_empty();
+        if !is_as_before || self.guards.as_deref() != Some(session.guards()) {
+            say_guards(session.guards(), deaf.is_empty(), voice);
+        }
+        *self = Said { guards: Some(session.guards().to_vec()), deaf, gone };
     }
-    match session.guards() {
-        [] => voice.tell("unguarded", "nothing keeps traffic between these ports in the kernel", &[]),
+}
+
+/// Those of some ports that are not among others.
+fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port> {
+    ports.iter().filter(|port| others.iter().all(|other| other.index != port.index))
+}
+
+fn say_guards(guards: &[Guard], is_all: bool, voice: Voice) {
+    match guards {
+        [] if is_all => {
+            voice.tell("unguarded", "nothing keeps traffic between these ports in the kernel", &[])
+        }
         guards => guards.iter().for_each(|guard| {
             voice.tell("guard", &guard.to_string(), &[("what", &guard.what), ("remedy", &guard.remedy)]);
         }),
@@ -225,12 +272,9 @@ fn say_guards(session: &Session, voice: Voice) {
 /// What was forwarded, and why the rest was not.
 fn report(session: &Session) -> String {
     let counters = session.accelerator().counters();
-    let numbers: BTreeMap<u32, u32> = session.accelerator().ports().collect();
     let mut text = String::new();
     for port in session.ports() {
-        let Some(counted) = numbers.get(&port.index).map(|number| &counters.ports[*number as usize]) else {
-            continue;
-        };
+        let Some(counted) = session.counted(port) else { continue };
         text += &format!(
             "{}: {} packets ({} bytes) forwarded from it, {} ({}) to it\n",
             port.name, counted.received, counted.received_bytes, counted.sent, counted.sent_bytes

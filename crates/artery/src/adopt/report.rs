@@ -38,7 +38,8 @@ fn row(cells: [&str; 8]) -> String {
 fn port(facts: &Facts, findings: &Findings) -> String {
     let name = &facts.port.name;
     let driver = if facts.driver.is_empty() { "-" } else { &facts.driver };
-    let [ipv4, ipv6] = FAMILIES.map(|(family, _)| in_words(&facts.port, family, &findings.guards, true));
+    let [ipv4, ipv6] =
+        FAMILIES.map(|(family, _)| in_words(&facts.port, family, &findings.guards, (true, true)));
     let rates = findings.measured.as_ref().and_then(|measured| rates(measured, name));
     let [received, sent] =
         rates.map_or(["-".to_owned(), "-".to_owned()], |rates| rates.map(|rate| format!("{rate:.0}")));
@@ -57,9 +58,15 @@ fn rates(measured: &Measured, name: &str) -> Option<[f64; 2]> {
 }
 
 /// Which of a port's packets would be accelerated.
-pub(super) fn in_words(port: &Port, family: Family, guards: &[Guard], takes: bool) -> &'static str {
+/// `takes` says whether anything is forwarded from it, `sends` whether anything is to it, where no guard keeps it.
+pub(super) fn in_words(
+    port: &Port,
+    family: Family,
+    guards: &[Guard],
+    (takes, sends): (bool, bool),
+) -> &'static str {
     let kept_from = !takes || guards.iter().any(|guard| guard.keeps_from(port, family));
-    let kept_to = guards.iter().any(|guard| guard.keeps_to(port, family));
+    let kept_to = !sends || guards.iter().any(|guard| guard.keeps_to(port, family));
     match (kept_from, kept_to) {
         (false, false) => "fast",
         (false, true) => "fast-in",
@@ -111,8 +118,8 @@ pub(super) fn json(findings: &Findings) -> Value {
             "xdp": facts.xdp(),
             "path": facts.path(),
             "why": facts.why(),
-            "ipv4": in_words(&facts.port, Family::V4, &findings.guards, true),
-            "ipv6": in_words(&facts.port, Family::V6, &findings.guards, true),
+            "ipv4": in_words(&facts.port, Family::V4, &findings.guards, (true, true)),
+            "ipv6": in_words(&facts.port, Family::V6, &findings.guards, (true, true)),
             "received_per_second": rates.map(|[received, _]| received),
             "sent_per_second": rates.map(|[_, sent]| sent),
         })

@@ -24,6 +24,9 @@ pub(crate) struct Status {
     pub(crate) kernel_ipv4: u64,
     pub(crate) kernel_ipv6: u64,
     pub(crate) tables: Tables,
+    /// Adopted interfaces that there are no more.
+    #[serde(default)]
+    pub(crate) gone: Vec<String>,
     /// What keeps traffic with the kernel.
     pub(crate) guards: Vec<GuardStatus>,
     /// Routing rules that do, in words.
@@ -102,6 +105,7 @@ impl Status {
             kernel_ipv4: kernel.of(Family::V4).passed,
             kernel_ipv6: kernel.of(Family::V6).passed,
             tables: Tables::of(session),
+            gone: session.gone().map(|port| port.name.clone()).collect(),
             guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
             rules,
         })
@@ -145,14 +149,16 @@ impl PortStatus {
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
         // Besides guards there are rules, and what is demanded of sources.
-        let takes = |family| session.accelerator().takes(family, port.index);
+        let is_deaf = session.deaf().any(|deaf| deaf.index == below);
+        let leads_somewhere = session.deaf().count() < session.ports().len();
+        let may = |family| (leads_somewhere && session.accelerator().takes(family, port.index), !is_deaf);
         PortStatus {
             name: port.name.clone(),
             vlan_on: carrier,
             path: path.to_string(),
-            ipv4: in_words(port, Family::V4, session.guards(), takes(Family::V4)).to_string(),
-            ipv6: in_words(port, Family::V6, session.guards(), takes(Family::V6)).to_string(),
-            is_deaf: session.deaf().any(|deaf| deaf.index == below),
+            ipv4: in_words(port, Family::V4, session.guards(), may(Family::V4)).to_string(),
+            ipv6: in_words(port, Family::V6, session.guards(), may(Family::V6)).to_string(),
+            is_deaf,
             received: counted.received,
             received_bytes: counted.received_bytes,
             sent: counted.sent,
@@ -251,6 +257,7 @@ pub(crate) fn example() -> Status {
         schema_version: 1,
         version: "0".into(),
         seconds: 10.0,
+        gone: Vec::new(),
         ports: vec![
             port("eth0", 1000, 500),
             PortStatus { vlan_on: Some("eth0".into()), ..port("eth0.7", 0, 0) },

@@ -168,8 +168,9 @@ fn guards(now: &Status) -> Vec<String> {
     let deaf = deaf.map(|port| {
         format!("{}: what leaves there stays with the kernel, for its driver would lose it", port.name)
     });
+    let gone = now.gone.iter().map(|name| format!("{name}: the interface is gone"));
     let guards = now.guards.iter().map(|guard| guard.text.clone());
-    let all: Vec<String> = deaf.chain(guards).chain(now.rules.iter().cloned()).collect();
+    let all: Vec<String> = gone.chain(deaf).chain(guards).chain(now.rules.iter().cloned()).collect();
     match all.is_empty() {
         true => vec!["Nothing keeps traffic between these ports in the kernel.".to_string()],
         false => std::iter::once("Kept with the kernel:".to_string())

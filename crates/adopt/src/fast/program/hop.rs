@@ -45,7 +45,13 @@ fn choose(w: &mut Writer<'_>) {
 
 fn check(w: &mut Writer<'_>) {
     w.a.load(Size::Word, R1, R6, 4 * HOP_READY as i16);
-    w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Unresolved));
+    let is_ready = w.a.label();
+    w.a.jump_if(Equal, R1, READY as i32, is_ready);
+    for why in Withheld::ALL {
+        w.a.jump_if(Equal, R1, why.state() as i32, w.to_kernel(why.reason()));
+    }
+    w.a.jump(w.to_kernel(Reason::Unresolved));
+    w.a.place(is_ready);
     w.recall(R1, Slot::Length);
     if w.at == At::Tc {
         find_segment(w);

@@ -91,7 +91,7 @@ impl Status {
                 let label =
                     |direction| [("port", port.name.as_str()), ("family", family), ("direction", direction)];
                 text.sample(name, &label("in"), u8::from(open("fast-in")));
-                text.sample(name, &label("out"), u8::from(open("fast-out") && !port.is_deaf));
+                text.sample(name, &label("out"), u8::from(open("fast-out")));
             }
         }
     }
