@@ -52,7 +52,8 @@ fn mistakes_are_told_with_their_lines_and_nothing_is_loaded() {
     let (status, out, err) =
         pfctl(&["-nvf", "-"], "a = \"1\"\npass\npass on\n\nblock proto tcp from ::1 to 1.2.3.4\n");
     assert_eq!((status, out.as_str()), (1, "a = \"1\"\n"));
-    let told = "stdin:3: syntax error\n    the line ends too soon\nstdin:5: rule expands to no valid combination\n";
+    let told =
+        "stdin:3: syntax error\n    the line ends too soon\nstdin:5: rule expands to no valid combination\n";
     assert_eq!(err, told);
     let (status, _, err) = pfctl(&["-nf", "/nonexistent/pf.conf"], "");
     assert_eq!((status, err.contains("No such file")), (1, true), "{err}");
