@@ -32,6 +32,8 @@ const ADDRESSES: [[&str; 3]; 4] = [
 const SOURCES: [&str; 2] = ["198.18.0.2", "2001:2::2"];
 /// The host that counts, which is also the first gateway.
 pub(super) const TARGETS: [&str; 2] = ["198.19.0.2", "2001:2:0:1::2"];
+/// How ip(8) begins to tell of a line that it, or the kernel, refuses.
+const REFUSED_LINE: &str = "Command failed";
 /// How long frames may still arrive after the last was sent.
 const LATEST: Duration = Duration::from_secs(2);
 /// How long the program may take to read full tables.
@@ -104,8 +106,8 @@ impl Bed {
         ["198.19.0.1", "2001:2:0:1::1"].iter().try_for_each(|address| know(&self.b, "eth0", address, &own))
     }
 
-    /// Gives the forwarder's host routes, each by one of the gateways.
-    pub(super) fn load<A: Address>(&self, prefixes: &[Prefix<A>], folder: &Path) -> anyhow::Result<()> {
+    /// Gives the forwarder's host routes, each by one of the gateways, and says how many its kernel took.
+    pub(super) fn load<A: Address>(&self, prefixes: &[Prefix<A>], folder: &Path) -> anyhow::Result<usize> {
         let (mut random, mut lines) = (Random::new(1), String::new());
         let is_ipv6 = A::BITS == 128;
         for prefix in prefixes {
@@ -115,10 +117,21 @@ impl Bed {
         let file = folder.join("routes");
         std::fs::write(&file, lines).context("writing routes")?;
         let family = if is_ipv6 { "-6" } else { "-4" };
-        // Some of a feed's prefixes no kernel takes: it is none the worse for them.
         let load = || Command::new("ip").args([family, "-force", "-batch"]).arg(&file).output();
-        self.r.enter(load)?.context("loading routes")?;
-        Ok(())
+        let output = self.r.enter(load)?.context("loading routes")?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        let refused = told.lines().filter(|line| line.starts_with(REFUSED_LINE)).count();
+        // At a word that it can't read ip(8) ends, without counting the lines that it leaves.
+        let is_read = output.status.success() || refused > 0;
+        let taken = if is_read { prefixes.len().saturating_sub(refused) } else { 0 };
+        // Some of a feed's prefixes no kernel takes: a comparison is none the worse for them.
+        ensure!(
+            taken > prefixes.len() / 100 * 99,
+            "the kernel took {taken} of {} routes: {}",
+            prefixes.len(),
+            told.lines().next().unwrap_or("ip(8) does not say why")
+        );
+        Ok(taken)
     }
 
     /// Frames to destinations of a family.

@@ -100,8 +100,8 @@ fn loads(options: &Options, bed: &Bed, report: &mut Report) -> anyhow::Result<Ve
     let loaded = fib::load(options.table.as_deref())?;
     let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };
     let mut loads = Vec::new();
-    let mut add = |family: u8, prefixes: usize, to: Vec<IpAddr>| {
-        report.note(format!("IPv{family}: {prefixes} routes by 16 gateways"));
+    let mut add = |family: u8, taken: usize, to: Vec<IpAddr>| {
+        report.note(format!("IPv{family}: {taken} routes by 16 gateways"));
         for (what, destinations) in [("random destinations", &to[..]), ("one destination", &to[..1])] {
             let name = format!("IPv{family}, {what}");
             loads.push(Load { name, frames: bed.frames(destinations)? });
@@ -112,18 +112,20 @@ fn loads(options: &Options, bed: &Bed, report: &mut Report) -> anyhow::Result<Ve
     let v6 = prefixes::<u128>(&options, &loaded);
     progress(&format!("loading {} + {} routes into the kernel", v4.len(), v6.len()));
     if !v4.is_empty() {
-        bed.load(&v4, folder.path())?;
-        add(4, v4.len(), destinations(&v4).map(|to| IpAddr::V4(to.into())).collect())?;
+        let taken = bed.load(&v4, folder.path())?;
+        add(4, taken, destinations(&v4).map(|to| IpAddr::V4(to.into())).collect())?;
     }
     if !v6.is_empty() {
-        bed.load(&v6, folder.path())?;
-        add(6, v6.len(), destinations(&v6).map(|to| IpAddr::V6(to.into())).collect())?;
+        let taken = bed.load(&v6, folder.path())?;
+        add(6, taken, destinations(&v6).map(|to| IpAddr::V6(to.into())).collect())?;
     }
     Ok(loads)
 }
 
+/// The prefixes of a table but for those inside the hosts' own networks: such routes would take the gateways away.
 fn prefixes<A: LoadedFamily>(options: &fib::Options, loaded: &artery_table::load::Routes) -> Vec<Prefix<A>> {
-    fib::routes::<A>(options, loaded).into_iter().map(|route| route.0).collect()
+    let is_loaded = |prefix: &Prefix<A>| prefix.len() == 0 || is_far(prefix.first());
+    fib::routes::<A>(options, loaded).into_iter().map(|route| route.0).filter(is_loaded).collect()
 }
 
 fn destinations<A: Family>(prefixes: &[Prefix<A>]) -> impl Iterator<Item = A> {
@@ -174,8 +176,10 @@ fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report
     for load in loads {
         let _pinned = Pinned::to(0);
         // Caches and predictors are not to begin with somebody else's.
-        bed.rate(&running, &load.frames, plan.frames / 16)?;
-        let rate = bed.rate(&running, &load.frames, plan.frames)?;
+        let rate = bed
+            .rate(&running, &load.frames, plan.frames / 16)
+            .and_then(|_| bed.rate(&running, &load.frames, plan.frames))
+            .with_context(|| format!("{}, {}", way.name(), load.name))?;
         report.add(&load.name, way.name(), "Mpps", rate / 1e6);
     }
     Ok(())
