@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::voice::progress;
 use anyhow::Context as _;
 use artery_table::Prefix;
-use bed::{Bed, TARGETS, index, refusal};
+use bed::{Bed, Running, TARGETS, index, refusal};
 use programs::{Frames, KernelLookup};
 use report::Report;
 use std::net::IpAddr;
@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut report = Report::new(Machine::here());
     match Bed::new() {
         Ok(bed) => {
-            let loads = loads(options, &bed, &mut report)?;
+            let loads = loads(options, &plan, &bed, &mut report)?;
             // Sessions and programs are of the namespace that they were made in.
             bed.r.enter(|| measure(&plan, &bed, &loads, &mut report))??;
         }
@@ -94,13 +94,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     options.delivery.deliver(&report)
 }
 
-/// Fills the tables of both families, and makes frames for them.
-fn loads(options: &Options, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
+/// Fills the tables of both families, and makes frames for them. In between is measured what is asked of one family alone.
+fn loads(options: &Options, plan: &Plan, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
     let folder = tempfile::tempdir().context("a folder for routes")?;
     let loaded = fib::load(options.table.as_deref())?;
     let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };
     let mut loads = Vec::new();
-    let mut add = |family: u8, taken: usize, to: Vec<IpAddr>| {
+    let mut add = |report: &mut Report, family: u8, taken: usize, to: Vec<IpAddr>| {
         report.note(format!("IPv{family}: {taken} routes by 16 gateways"));
         for (what, destinations) in [("random destinations", &to[..]), ("one destination", &to[..1])] {
             let name = format!("IPv{family}, {what}");
@@ -113,13 +113,21 @@ fn loads(options: &Options, bed: &Bed, report: &mut Report) -> anyhow::Result<Ve
     progress(&format!("loading {} + {} routes into the kernel", v4.len(), v6.len()));
     if !v4.is_empty() {
         let taken = bed.load(&v4, folder.path())?;
-        add(4, taken, destinations(&v4).map(|to| IpAddr::V4(to.into())).collect())?;
+        add(report, 4, taken, destinations(&v4).map(|to| IpAddr::V4(to.into())).collect())?;
+        bed.r.enter(|| opening(plan, bed, report))?;
     }
     if !v6.is_empty() {
         let taken = bed.load(&v6, folder.path())?;
-        add(6, taken, destinations(&v6).map(|to| IpAddr::V6(to.into())).collect())?;
+        add(report, 6, taken, destinations(&v6).map(|to| IpAddr::V6(to.into())).collect())?;
     }
     Ok(loads)
+}
+
+/// How long it takes to begin with what is loaded so far.
+fn opening(plan: &Plan, bed: &Bed, report: &mut Report) {
+    for way in (0..plan.rounds).flat_map(|_| [Way::OursByXdp, Way::OursByTc]) {
+        begin(bed, way, report::OPENED_IPV4, report);
+    }
 }
 
 /// The prefixes of a table but for those inside the hosts' own networks: such routes would take the gateways away.
@@ -161,18 +169,25 @@ fn without_flow_tables(bed: &Bed, report: &mut Report) {
     });
 }
 
-/// Frames a second, all the way.
-fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report) -> anyhow::Result<()> {
-    let running = match bed.begin(way, true) {
-        Ok(running) => running,
+/// Begins with a way, and adds to a row how long that took; notes why if it can't.
+fn begin(bed: &Bed, way: Way, row: &str, report: &mut Report) -> Option<Running> {
+    match bed.begin(way, true) {
+        Ok(running) => {
+            if let Some(opened) = running.opened {
+                report.add(row, way.name(), "s", opened.as_secs_f64());
+            }
+            Some(running)
+        }
         Err(error) => {
             report.skip(way.name(), &format!("{error:#}"));
-            return Ok(());
+            None
         }
-    };
-    if let Some(opened) = running.opened {
-        report.add(report::OPENED, way.name(), "s", opened.as_secs_f64());
     }
+}
+
+/// Frames a second, all the way.
+fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report) -> anyhow::Result<()> {
+    let Some(running) = begin(bed, way, report::OPENED, report) else { return Ok(()) };
     for load in loads {
         let _pinned = Pinned::to(0);
         // Caches and predictors are not to begin with somebody else's.

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 /// A row of its own.
 pub(super) const TCP: &str = "TCP over IPv4, default offloads";
-/// And another.
-pub(super) const OPENED: &str = "tables read and laid out";
+/// And another, for which nothing but IPv4 is loaded.
+pub(super) const OPENED_IPV4: &str = "tables of IPv4 read and laid out";
+/// And one for all that is loaded.
+pub(super) const OPENED: &str = "tables of both families read and laid out";
 
 /// The row of what programs take by themselves.
 pub(super) fn alone(load: &str) -> String {
@@ -40,7 +42,7 @@ fn goals() -> Vec<Goal> {
         Goal::Times(random(6), Way::Kernel.name(), 4.0),
         Goal::AtMost(alone(&random(4)), 130.0, "ns"),
         Goal::AtMost(alone("IPv4, one destination"), 110.0, "ns"),
-        Goal::AtMost(OPENED.to_owned(), 2.0, "s"),
+        Goal::AtMost(OPENED_IPV4.to_owned(), 2.0, "s"),
     ]
 }
 
