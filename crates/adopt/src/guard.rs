@@ -20,6 +20,7 @@ mod watch;
 
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
+pub use offloads::offloads;
 pub(crate) use sysctl::balances_by_ports;
 pub use watch::Watch;
 

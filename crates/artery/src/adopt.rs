@@ -35,6 +35,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1 --metrics 127.0.0.1:9470
   artery adopt --dry-run               all Ethernet interfaces that are up
   artery adopt --dry-run eth0 eth1     these
+  artery adopt --dry-run --path tc     what would be if all were adopted by tc
   artery adopt --dry-run --for 10s --json
 
 Packets of IPv4 and IPv6 that the kernel would only forward are forwarded before it sees them, by its own routes,
@@ -62,7 +63,7 @@ pub(crate) struct AdoptOptions {
     #[arg(long, requires = "dry_run")]
     json: bool,
     /// The path that packets go; otherwise the best for each port
-    #[arg(long, value_name = "PATH", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "PATH")]
     path: Option<Path>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock if that is free
     #[arg(short = 'u', long, value_name = "PATH", conflicts_with = "dry_run")]
@@ -76,7 +77,7 @@ pub(crate) struct AdoptOptions {
 }
 
 /// The path that packets go.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Path {
     /// Programs of XDP, run by the drivers: the fastest, for whole frames only
     Xdp,
@@ -86,6 +87,29 @@ enum Path {
     Tc,
     /// The engine's graph, to which programs of tc give what it is to forward
     Graph,
+}
+
+impl Path {
+    /// As it is named in options and reports.
+    fn name(self) -> &'static str {
+        match self {
+            Path::Xdp => "xdp",
+            Path::XdpGeneric => "xdp-generic",
+            Path::Tc => "tc",
+            Path::Graph => "graph",
+        }
+    }
+}
+
+impl From<Mode> for Path {
+    fn from(mode: Mode) -> Path {
+        match mode {
+            Mode::Native => Path::Xdp,
+            Mode::Generic => Path::XdpGeneric,
+            Mode::Tc => Path::Tc,
+            Mode::Door(_) => Path::Graph,
+        }
+    }
 }
 
 /// All that a dry run finds.
@@ -108,15 +132,17 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
             ports.iter().all(|port| port.index != LOOPBACK),
             "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
         );
-        let facts = ports.into_iter().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
-        return live::run(facts, options);
+        return live::run(facts(ports, options.path)?, options);
     }
     let mut guards = guard::survey(&ports);
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.guards);
-    let facts = ports.iter().cloned().map(Facts::find).collect::<anyhow::Result<Vec<_>>>()?;
-    if facts.iter().all(|facts| facts.mode() == Mode::Tc) {
+    let facts = facts(ports.clone(), options.path)?;
+    let by_xdp: Vec<Port> =
+        facts.iter().filter(|facts| facts.is_by_xdp()).map(|facts| facts.port.clone()).collect();
+    guards.extend(guard::offloads(&by_xdp));
+    if by_xdp.is_empty() {
         guards.retain(|guard| !guard.is_met_by_tc(&ports));
     }
     let findings = Findings {
@@ -130,6 +156,10 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         false => print(&report::text(&findings))?,
     }
     Ok(0)
+}
+
+fn facts(ports: Vec<Port>, path: Option<Path>) -> anyhow::Result<Vec<Facts>> {
+    ports.into_iter().map(|port| Facts::find(port, path)).collect()
 }
 
 fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {

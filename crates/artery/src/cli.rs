@@ -93,7 +93,7 @@ argument METHOD of FromDevice overrides what is said here.")]
     Devices(DevicesOptions),
     /// Forward between ports beside the kernel, by its routes; or say what could be
     #[command(
-        override_usage = "artery adopt [--path PATH] PORT PORT...\n       artery adopt --dry-run [--for TIME] [--json] [PORT]...",
+        override_usage = "artery adopt [--path PATH] PORT PORT...\n       artery adopt --dry-run [--path PATH] [--for TIME] [--json] [PORT]...",
         after_long_help = adopt::EXAMPLES
     )]
     Adopt(adopt::AdoptOptions),

@@ -14,21 +14,26 @@ use support::adopting::{Net, on_the_net};
 
 /// What a dry run says of `r`, with nothing counted.
 fn look(net: &Net) -> Result<Value> {
-    let output = net.r.run(
-        [artery()?.as_os_str()]
-            .into_iter()
-            .chain(["adopt", "--dry-run", "--for", "0", "--json"].map(std::ffi::OsStr::new)),
-    )?;
+    look_by(net, &[])
+}
+
+/// The same with further options.
+fn look_by(net: &Net, options: &[&str]) -> Result<Value> {
+    let command = net.r.command([artery()?]).args(["adopt", "--dry-run", "--for", "0", "--json"]);
+    let output = command.args(options).run()?;
     assert_eq!(output.stderr, "");
     Ok(serde_json::from_str(&output.stdout).expect("it is JSON"))
 }
 
 /// What keeps traffic in the kernel: port, family, direction and what.
 fn kept(net: &Net) -> Result<Vec<[String; 4]>> {
-    let found = look(net)?;
+    Ok(kept_in(&look(net)?))
+}
+
+fn kept_in(found: &Value) -> Vec<[String; 4]> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let one = |guard: &Value| ["port", "family", "direction", "what"].map(|name| text(&guard[name]));
-    Ok(found["kept"].as_array().expect("a list").iter().map(one).collect())
+    found["kept"].as_array().expect("a list").iter().map(one).collect()
 }
 
 /// Skips a test where a program is missing, which a shell would not tell.
@@ -151,12 +156,20 @@ fn filters_and_shaping_of_tc_are_told_by_port_and_side_if_they_are_gone_around()
              tc qdisc add dev eth1 root tbf rate 100mbit burst 10k latency 10ms",
         )?;
         assert_eq!(kept(net)?, <[[String; 4]; 0]>::default());
-        net.r.enter(|| {
-            let said: Vec<_> = guard::survey(&guard::ethernet_ports().unwrap());
-            let said: Vec<_> = said.iter().map(|guard| guard.what.as_str()).collect();
-            let filter = "tc: u32 filter at egress of eth0 (pref 7)";
-            assert_eq!(said, [filter, "tc: qdisc tbf shapes or orders what leaves by eth1"]);
-        })
+        // By XDP it would not.
+        for (path, is_met) in [("tc", true), ("graph", true), ("xdp", false), ("xdp-generic", false)] {
+            let found = look_by(net, &["--path", path, "eth0", "eth1"])?;
+            assert_eq!(found["ports"][1]["path"], path);
+            let what: Vec<_> = kept_in(&found).into_iter().map(|[.., what]| what).collect();
+            let all = [
+                "tc: u32 filter at egress of eth0 (pref 7)",
+                "tc: qdisc tbf shapes or orders what leaves by eth1",
+            ];
+            assert_eq!(what, if is_met { &[][..] } else { &all[..] }, "{path}");
+            let words = if is_met { "fast" } else { "fast-in" };
+            assert_eq!(found["ports"][1]["ipv4"], words, "{path}");
+        }
+        Ok(())
     });
 }
 

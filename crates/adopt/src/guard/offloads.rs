@@ -2,12 +2,16 @@
 use super::{Direction, Guard, Kind, Own, Port};
 use artery_device::{DeviceError, Interface, strips_tags};
 
-/// What keeps traffic of these ports.
+/// What keeps traffic of ports that have a program.
 pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
-    let by_xdp = ports.iter().filter(|port| port.own == Some(Own::Xdp));
-    by_xdp
-        .filter_map(|port| guard(port, Interface::find(&port.name).and_then(|found| strips_tags(&found))))
-        .collect()
+    let by_xdp: Vec<Port> = ports.iter().filter(|port| port.own == Some(Own::Xdp)).cloned().collect();
+    offloads(&by_xdp)
+}
+
+/// What keeps traffic of ports that are forwarded by XDP, or would be.
+pub fn offloads(by_xdp: &[Port]) -> Vec<Guard> {
+    let strips = |port: &Port| Interface::find(&port.name).and_then(|found| strips_tags(&found));
+    by_xdp.iter().filter_map(|port| guard(port, strips(port))).collect()
 }
 
 /// One that is gone, or does not say, takes nothing off.
@@ -24,7 +28,7 @@ mod tests {
 
     #[test]
     fn a_card_that_takes_tags_off_keeps_what_arrives_there() {
-        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(Own::Xdp) };
+        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own: None };
         let found = guard(&port, Ok(true)).unwrap();
         assert_eq!((found.port, found.family, found.direction), (Some(2), None, Direction::In));
         assert!(found.remedy.contains("ethtool -K eth0 rxvlan off"), "{found}");

@@ -1,5 +1,5 @@
 //! What a port is, and by which path its packets would go.
-use artery_adopt::fast::Mode;
+use super::Path;
 use artery_adopt::guard::Port;
 use artery_device::{Interface, XdpFeatures, strips_tags, survey, xdp_features};
 
@@ -12,10 +12,12 @@ pub(super) struct Facts {
     pub(super) features: Option<XdpFeatures>,
     /// Whether it takes VLAN tags off.
     pub(super) strips_tags: bool,
+    /// The path that somebody wants its packets to go.
+    pub(super) wanted: Option<Path>,
 }
 
 impl Facts {
-    pub(super) fn find(port: Port) -> anyhow::Result<Facts> {
+    pub(super) fn find(port: Port, wanted: Option<Path>) -> anyhow::Result<Facts> {
         // One that went away meanwhile is told as such.
         let strips_tags = strips_tags(&Interface::find(&port.name)?)?;
         // The frames of a VLAN come and go by the interface that it is on.
@@ -25,6 +27,7 @@ impl Facts {
             driver: driver.unwrap_or_default(),
             features: xdp_features(index).ok(),
             strips_tags,
+            wanted,
             port,
         })
     }
@@ -37,12 +40,16 @@ impl Facts {
             None => "?",
         }
     }
-    /// The mode that its packets would be forwarded in.
-    pub(super) fn mode(&self) -> Mode {
-        match self.features {
-            Some(features) if features.redirects && !self.is_hidden() => Mode::Native,
-            _ => Mode::Tc,
-        }
+    /// The path that its packets would go.
+    pub(super) fn path(&self) -> Path {
+        self.wanted.unwrap_or(match self.features {
+            Some(features) if features.redirects && !self.is_hidden() => Path::Xdp,
+            _ => Path::Tc,
+        })
+    }
+    /// Whether that is by XDP, whoever runs its programs.
+    pub(super) fn is_by_xdp(&self) -> bool {
+        matches!(self.path(), Path::Xdp | Path::XdpGeneric)
     }
     /// Whether programs of XDP would not see all that is about a frame.
     fn is_hidden(&self) -> bool {
@@ -52,12 +59,11 @@ impl Facts {
     fn is_unfinished(&self) -> bool {
         matches!(self.driver.as_str(), "veth" | "tun" | "netkit")
     }
-    /// The path that its packets would go.
-    pub(super) fn path(&self) -> &'static str {
-        if self.mode() == Mode::Native { "xdp" } else { "tc" }
-    }
-    /// Why they would not go by XDP, or what that takes.
+    /// Why they would not go by XDP, or what that takes. Who wants another path has not asked.
     pub(super) fn why(&self) -> Option<String> {
+        if matches!(self.wanted, Some(Path::Tc | Path::Graph)) {
+            return None;
+        }
         let driver = if self.driver.is_empty() { "its driver" } else { &self.driver };
         match self.features {
             None => {
@@ -87,7 +93,7 @@ impl Facts {
 #[cfg(test)]
 pub(super) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
     let port = Port { index, name: name.to_owned(), vlan_on: None, own: None };
-    Facts { port, driver: "ice".to_owned(), features, strips_tags: false }
+    Facts { port, driver: "ice".to_owned(), features, strips_tags: false, wanted: None }
 }
 
 #[cfg(test)]
@@ -98,7 +104,7 @@ mod tests {
     fn the_path_is_by_xdp_where_the_driver_runs_programs() {
         let way = |features| {
             let facts = example(1, "eth0", features);
-            (facts.xdp(), facts.path(), facts.why())
+            (facts.xdp(), facts.path().name(), facts.why())
         };
         let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
         assert_eq!(way(Some(all)), ("native", "xdp", None));
@@ -106,10 +112,10 @@ mod tests {
         assert_eq!((xdp, path), ("native", "xdp"));
         assert!(why.unwrap().contains("GRO"));
         let stripping = Facts { strips_tags: true, ..example(1, "eth0", Some(all)) };
-        assert_eq!((stripping.path(), stripping.why().unwrap().contains("rxvlan off")), ("tc", true));
+        assert_eq!((stripping.path().name(), stripping.why().unwrap().contains("rxvlan off")), ("tc", true));
         let mut vlan = example(1, "eth0.7", Some(all));
         vlan.port.vlan_on = Some(2);
-        assert_eq!(vlan.path(), "tc");
+        assert_eq!(vlan.path(), Path::Tc);
         let none = "ice does not run XDP programs itself".to_owned();
         assert_eq!(way(Some(XdpFeatures::default())), ("generic", "tc", Some(none)));
         assert_eq!(way(None).0, "?");

@@ -3,7 +3,7 @@ use super::capture::Captures;
 use super::facts::Facts;
 use super::graph::Engine;
 use super::rights;
-use super::status::{Status, path_name};
+use super::status::Status;
 use super::{AdoptOptions, Path as Wanted};
 use crate::cli::default_socket;
 use crate::control_socket::{Control, Listeners, Names, Question, Questions};
@@ -45,9 +45,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     let (engine, graph) = engine(&facts, options.path, voice)?;
     let mut ports = Vec::new();
     for (number, facts) in facts.into_iter().enumerate() {
-        let mode = mode(&facts, number, options.path, engine.as_ref());
+        let mode = mode(&facts, number, engine.as_ref());
         let said = format!("{}: {}", facts.port.name, in_words(mode, &facts));
-        voice.tell("port", &said, &[("port", &facts.port.name), ("path", path_name(mode))]);
+        voice.tell("port", &said, &[("port", &facts.port.name), ("path", Wanted::from(mode).name())]);
         ports.push((facts.port, mode));
     }
     let mut session = Session::open(&ports, graph, Instant::now())?;
@@ -115,12 +115,13 @@ fn engine(
 }
 
 /// How packets of a port are forwarded.
-fn mode(facts: &Facts, number: usize, path: Option<Wanted>, engine: Option<&Engine>) -> Mode {
-    match path {
-        Some(Wanted::Xdp) => Mode::Native,
-        Some(Wanted::XdpGeneric) => Mode::Generic,
-        Some(Wanted::Tc) => Mode::Tc,
-        Some(Wanted::Graph) | None => engine.map_or_else(|| facts.mode(), |engine| engine.mode(number)),
+fn mode(facts: &Facts, number: usize, engine: Option<&Engine>) -> Mode {
+    match (facts.path(), engine) {
+        (_, Some(engine)) => engine.mode(number),
+        (Wanted::Xdp, None) => Mode::Native,
+        (Wanted::XdpGeneric, None) => Mode::Generic,
+        // The graph is nobody's path unless it is started.
+        (Wanted::Tc | Wanted::Graph, None) => Mode::Tc,
     }
 }
 
@@ -284,7 +285,8 @@ fn report(session: &Session) -> String {
         }
     }
     for (reason, count) in Reason::ALL.iter().zip(counters.kernel()).filter(|(_, count)| *count > 0) {
-        text += &format!("{count} frames went to the kernel: {}\n", reason.name());
+        let frames = if count == 1 { "frame" } else { "frames" };
+        text += &format!("{count} {frames} went to the kernel: {}\n", reason.name());
     }
     text
 }

@@ -32,7 +32,7 @@ pub(super) fn text(findings: &Findings) -> String {
 
 fn row(cells: [&str; 8]) -> String {
     let [port, driver, xdp, path, ipv4, ipv6, received, sent] = cells;
-    format!("{port:<15} {driver:<12} {xdp:<8} {path:<6} {ipv4:<9} {ipv6:<9} {received:>10} {sent:>10}\n")
+    format!("{port:<15} {driver:<12} {xdp:<8} {path:<11} {ipv4:<9} {ipv6:<9} {received:>10} {sent:>10}\n")
 }
 
 fn port(facts: &Facts, findings: &Findings) -> String {
@@ -43,7 +43,7 @@ fn port(facts: &Facts, findings: &Findings) -> String {
     let rates = findings.measured.as_ref().and_then(|measured| rates(measured, name));
     let [received, sent] =
         rates.map_or(["-".to_owned(), "-".to_owned()], |rates| rates.map(|rate| format!("{rate:.0}")));
-    let mut text = row([name, driver, facts.xdp(), facts.path(), ipv4, ipv6, &received, &sent]);
+    let mut text = row([name, driver, facts.xdp(), facts.path().name(), ipv4, ipv6, &received, &sent]);
     if let Some(why) = facts.why() {
         text += &format!("    {why}\n");
     }
@@ -116,7 +116,7 @@ pub(super) fn json(findings: &Findings) -> Value {
             "index": facts.port.index,
             "driver": facts.driver,
             "xdp": facts.xdp(),
-            "path": facts.path(),
+            "path": facts.path().name(),
             "why": facts.why(),
             "ipv4": in_words(&facts.port, Family::V4, &findings.guards, (true, true)),
             "ipv6": in_words(&facts.port, Family::V6, &findings.guards, (true, true)),
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn a_report_has_ports_what_keeps_traffic_notes_and_the_share() {
         let expected = "\
-PORT            DRIVER       XDP      PATH   IPV4      IPV6            IN/S      OUT/S
-eth0            ice          native   xdp    fast      fast              50         13
-eth1            ice          generic  tc     fast-in   fast               0         38
+PORT            DRIVER       XDP      PATH        IPV4      IPV6            IN/S      OUT/S
+eth0            ice          native   xdp         fast      fast              50         13
+eth1            ice          generic  tc          fast-in   fast               0         38
     ice does not run XDP programs itself
 
 What stays with the kernel:

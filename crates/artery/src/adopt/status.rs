@@ -1,10 +1,11 @@
 //! What a running `artery adopt` knows of itself, as a document that `artery top` reads.
 mod metrics;
 
+use super::Path;
 use super::report::{family_name, in_words};
 use super::share::Sample;
 use artery_adopt::Session;
-use artery_adopt::fast::{Mode, PortCounters, Reason};
+use artery_adopt::fast::{PortCounters, Reason};
 use artery_adopt::guard::{Direction, Guard, Port};
 use artery_adopt::kernel::{Family, LinkKind};
 use serde::{Deserialize, Serialize};
@@ -145,7 +146,7 @@ impl PortStatus {
         kernel: &Sample,
     ) -> PortStatus {
         let below = port.vlan_on.unwrap_or(port.index);
-        let path = session.accelerator().mode(below).map_or("", path_name);
+        let path = session.accelerator().mode(below).map_or("", |mode| Path::from(mode).name());
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
         // Besides guards there are rules, and what is demanded of sources.
@@ -211,16 +212,6 @@ impl GuardStatus {
             direction: direction.to_string(),
             text: guard.to_string(),
         }
-    }
-}
-
-/// The name of the path that packets go.
-pub(super) fn path_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Native => "xdp",
-        Mode::Generic => "xdp-generic",
-        Mode::Tc => "tc",
-        Mode::Door(_) => "graph",
     }
 }
 
