@@ -13,6 +13,7 @@ mod lexer;
 mod loads;
 mod md5;
 mod numbers;
+mod older;
 mod parser;
 mod pools;
 pub mod print;

@@ -4,6 +4,7 @@
 //! were taken, further bad order is not told, since it is mostly the same mistake once more.
 use super::environment::Environment;
 use super::lexer::{Lexer, Token};
+use super::older::written_now;
 use super::queues::Queue;
 use super::{Fault, Settings};
 use crate::options::OptionLine;
@@ -123,6 +124,10 @@ impl<'e> Parser<'e> {
             Token::Key("set") => self.set_option(),
             Token::Key("include") => self.include(),
             Token::Text(_) => self.macro_definition(),
+            Token::Key(word) => {
+                let word = *word;
+                Err(self.syntax_error_with(written_now(word)))
+            }
             _ => Err(self.syntax_error()),
         }
     }
@@ -153,7 +158,9 @@ impl<'e> Parser<'e> {
 
     fn macro_definition(&mut self) -> Step<()> {
         let name = self.text()?;
-        self.sign("=")?;
+        if !self.eat_sign("=") {
+            return Err(self.syntax_error_with(written_now(&name)));
+        }
         let mut words = vec![self.number_or_text()?];
         while matches!(self.peek(), Token::Text(_) | Token::Number(_)) {
             words.push(self.number_or_text()?);
@@ -385,6 +392,11 @@ impl<'e> Parser<'e> {
 
     /// Tells that the next token can't stand here.
     pub(crate) fn syntax_error(&mut self) -> Stop {
+        self.syntax_error_with(None)
+    }
+
+    /// The same, and what helps.
+    fn syntax_error_with(&mut self, help: Option<&str>) -> Stop {
         let what = match self.peek() {
             Token::Key(word) => format!("\nat '{word}'"),
             Token::Text(text) => format!("\nat '{text}'"),
@@ -396,7 +408,8 @@ impl<'e> Parser<'e> {
             Token::End => "\nthe text ends too soon".to_string(),
         };
         if self.quiet == 0 {
-            self.fault(format!("syntax error{what}"));
+            let help = help.map_or(String::new(), |help| format!("\n{help}"));
+            self.fault(format!("syntax error{what}{help}"));
         }
         self.quiet = QUIET_TOKENS;
         Stop
