@@ -24,7 +24,7 @@ impl Filter {
     #[inline(always)]
     fn know_joined_told(&mut self, quick: &Quick, told: &Told, number: u32) -> Option<[u32; 2]> {
         let now = self.now_ms as u32;
-        let first = self.states.hot.get_mut(number & !1)?;
+        let first = self.states.hot.first_mut(number)?;
         let is_its = first.is_joined_for(number, quick.narrow, quick.protocol)
             && now.wrapping_sub(first.seen) < self.least_lifetime_ms;
         if !is_its {
@@ -47,7 +47,7 @@ impl Filter {
     pub(super) fn leave_joined(&self, bytes: &[u8], came: StateId) -> Option<(u32, u16)> {
         let header = bytes.first_chunk::<28>()?;
         let length = half(header, 2);
-        let first = self.states.hot.get(came.number & !1)?;
+        let first = self.states.hot.first(came.number)?;
         let is_its = is_whole(header)
             && (28..=bytes.len()).contains(&length.into())
             // It leaves with the addresses that it came with, in the same order.

@@ -71,7 +71,7 @@ impl Filter {
         number: u32,
     ) -> Option<Counted> {
         let now = self.now_ms as u32;
-        let first = self.states.hot.get_mut(number & !1)?;
+        let first = self.states.hot.first_mut(number)?;
         let is_its = first.is_joined_for(number, quick.narrow, quick.protocol)
             && now.wrapping_sub(first.seen) < self.least_lifetime_ms;
         if !is_its {

@@ -17,7 +17,7 @@ impl States {
     /// Whether a state is joined with that beside it.
     #[inline(always)]
     pub(crate) fn is_joined(&self, number: u32) -> bool {
-        self.hot.get(number & !1).is_some_and(|first| first.is_joined)
+        self.hot.first(number).is_some_and(|first| first.is_joined)
     }
 
     /// The state of the same connection at another interface, or NONE.

@@ -1,17 +1,19 @@
-//! The first lines of all states, two and two side by side.
+//! The first lines of all states, two and two belonging together.
+//!
+//! A state with an even number and the next one are a pair. Those with even numbers lie side by side, and so do the others: of
+//! two states that are [joined](super::joined) only the first one's line is wanted, and one that nobody wants would take as much
+//! of a cache where processors fetch lines by twos.
 use super::Hot;
 use artery_table::prefer_huge_pages;
 use std::io;
 use std::ops::{Index, IndexMut};
 
-/// The lines of two states, which processors that fetch lines by twos fetch together.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(128))]
-struct Pair([Hot; 2]);
-
-/// Lines by the numbers of their states: an even number and the next one are a pair.
+/// Lines by the numbers of their states.
 #[derive(Debug, Default)]
-pub(crate) struct HotLines(Vec<Pair>);
+pub(crate) struct HotLines {
+    even: Vec<Hot>,
+    odd: Vec<Hot>,
+}
 
 impl HotLines {
     /// None, and room for so many pairs.
@@ -23,47 +25,75 @@ impl HotLines {
 
     /// How many bytes so many pairs have.
     pub(super) fn bytes(pairs: usize) -> u64 {
-        pairs as u64 * size_of::<Pair>() as u64
+        2 * pairs as u64 * size_of::<Hot>() as u64
     }
 
     /// Has room for so many pairs in all.
     pub(super) fn make_room(&mut self, pairs: usize) -> io::Result<()> {
-        self.0.try_reserve_exact(pairs.saturating_sub(self.0.len()))?;
-        prefer_huge_pages(&mut self.0);
+        for lines in [&mut self.even, &mut self.odd] {
+            lines.try_reserve_exact(pairs.saturating_sub(lines.len()))?;
+            prefer_huge_pages(lines);
+        }
         Ok(())
     }
 
     /// How many lines there are.
     pub(crate) fn len(&self) -> usize {
-        2 * self.0.len()
+        2 * self.even.len()
     }
 
     /// Adds a pair without states; returns the number of the first.
     pub(super) fn add_pair(&mut self) -> u32 {
-        self.0.push(Pair([Hot::FREE; 2]));
+        self.even.push(Hot::FREE);
+        self.odd.push(Hot::FREE);
         self.len() as u32 - 2
     }
 
+    /// The lines of a pair, by the number of one of them.
     #[inline(always)]
-    pub(super) fn pair(&self, number: u32) -> Option<&[Hot; 2]> {
-        Some(&self.0.get(number as usize / 2)?.0)
+    pub(super) fn pair(&self, number: u32) -> Option<[&Hot; 2]> {
+        let place = number as usize / 2;
+        Some([self.even.get(place)?, self.odd.get(place)?])
     }
 
-    /// A line, and that beside it.
+    /// A line, and that of the other state of its pair.
     #[inline(always)]
     pub(crate) fn pair_from(&mut self, number: u32) -> Option<[&mut Hot; 2]> {
-        let [even, odd] = &mut self.0.get_mut(number as usize / 2)?.0;
+        let place = number as usize / 2;
+        let (even, odd) = (self.even.get_mut(place)?, self.odd.get_mut(place)?);
         Some(if number.is_multiple_of(2) { [even, odd] } else { [odd, even] })
+    }
+
+    /// The line of the first of a pair, by the number of one of them.
+    #[inline(always)]
+    pub(crate) fn first(&self, number: u32) -> Option<&Hot> {
+        self.even.get(number as usize / 2)
+    }
+
+    /// The same, to change.
+    #[inline(always)]
+    pub(crate) fn first_mut(&mut self, number: u32) -> Option<&mut Hot> {
+        self.even.get_mut(number as usize / 2)
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, number: u32) -> Option<&Hot> {
-        Some(&self.pair(number)?[number as usize % 2])
+        self.side(number as usize).get(number as usize / 2)
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Hot> {
-        Some(&mut self.0.get_mut(number as usize / 2)?.0[number as usize % 2])
+        self.side_mut(number as usize).get_mut(number as usize / 2)
+    }
+
+    #[inline(always)]
+    fn side(&self, number: usize) -> &Vec<Hot> {
+        if number.is_multiple_of(2) { &self.even } else { &self.odd }
+    }
+
+    #[inline(always)]
+    fn side_mut(&mut self, number: usize) -> &mut Vec<Hot> {
+        if number.is_multiple_of(2) { &mut self.even } else { &mut self.odd }
     }
 }
 
@@ -72,13 +102,13 @@ impl Index<usize> for HotLines {
 
     #[inline(always)]
     fn index(&self, number: usize) -> &Hot {
-        &self.0[number / 2].0[number % 2]
+        &self.side(number)[number / 2]
     }
 }
 
 impl IndexMut<usize> for HotLines {
     #[inline(always)]
     fn index_mut(&mut self, number: usize) -> &mut Hot {
-        &mut self.0[number / 2].0[number % 2]
+        &mut self.side_mut(number)[number / 2]
     }
 }

@@ -209,7 +209,7 @@ impl States {
     /// Asks for the first of both.
     #[inline(always)]
     pub(crate) fn prefetch_first(&self, number: u32) {
-        self.hot.get(number & !1).into_iter().for_each(prefetch);
+        self.hot.first(number).into_iter().for_each(prefetch);
     }
 
     /// Whether a state is that of packets with this key that go this way here.
