@@ -61,7 +61,7 @@ mod young;
 
 pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
-pub use index::{BEYOND as BEYOND_LINE, Index as TagIndex, NONE as NO_ENTRY};
+pub use index::{BEYOND as BEYOND_LINE, Fill, Index as TagIndex, NONE as NO_ENTRY};
 pub use key::{Flow4, Flow6, FlowKey, Pattern, Scope, Seed, Seen, Sight};
 pub use limits::{FlowLimits, FlowSettings, Full};
 pub use state::{FlowState, IdleTimes};
@@ -167,7 +167,7 @@ impl<K: FlowKey> FlowTable<K> {
         let limits = limits.within(FlowLimits { young: FlowLimits::MOST, flows: FlowLimits::MOST });
         Ok(FlowTable {
             entries: Entries(Words::new(storage, "flows", limits.flows as usize * 8)?),
-            index: Index::new(limits.flows, storage)?,
+            index: Index::new(limits.flows, Fill::TIGHT, storage)?,
             ids: Ids::new(limits.flows),
             young: Young::new(limits.young),
             young_count: 0,

@@ -1,11 +1,14 @@
 //! The memory that a limit of states takes at once.
 use super::HotLines;
 use artery_table::HugePages;
-use artery_table::flow::TagIndex;
+use artery_table::flow::{Fill, TagIndex};
 use std::io;
 
 /// States that room is made for at once; more than these are moved when they become more.
 const MOST_RESERVED: u32 = 1 << 20;
+
+/// Every packet looks a key up, and what is in overflow lines is waited for by itself.
+const FILL: Fill = Fill::LOOSE;
 
 /// What a worker takes to allow so many states. The system gives the pages when they are first written.
 pub struct Reservation {
@@ -21,13 +24,13 @@ impl Reservation {
 
     /// How many bytes it has.
     pub fn bytes(limit: u32) -> u64 {
-        TagIndex::room(keys(limit)) + HotLines::bytes(reserved(limit))
+        TagIndex::room(keys(limit), FILL) + HotLines::bytes(reserved(limit))
     }
 }
 
 /// An index of the keys of so many states.
 pub(super) fn index(limit: u32) -> io::Result<TagIndex> {
-    TagIndex::new(keys(limit), &HugePages)
+    TagIndex::new(keys(limit), FILL, &HugePages)
 }
 
 /// How many of so many states room is made for at once.

@@ -24,9 +24,31 @@ const PLACES: u32 = 12;
 const MOST_OVERFLOW: u32 = 4;
 /// Fewest buckets.
 const LEAST: u32 = 16;
-/// The index grows when more than this many hundredths of its places are taken, and shrinks when less than the other.
-const FULL: u64 = 60;
-const SPARSE: u64 = 25;
+
+/// How full an index may be.
+///
+/// Between two powers of two some buckets are already split and the others hold twice as much, so that these overflow early.
+/// The emptier an index, the fewer keys are in overflow lines, and the more memory it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    /// It grows when more than this many hundredths of its places are taken.
+    full: u64,
+    /// It shrinks when fewer are.
+    sparse: u64,
+}
+
+impl Fill {
+    /// About 9 bytes a key: where memory counts.
+    pub const TIGHT: Fill = Fill { full: 60, sparse: 25 };
+    /// About 12 bytes a key: where time counts, and keys of the index are looked up again and again.
+    pub const LOOSE: Fill = Fill { full: 45, sparse: 18 };
+
+    /// Buckets for so many flows, before it grows.
+    fn buckets(self, flows: u32) -> u64 {
+        u64::from(flows) * 100 / (u64::from(PLACES) * self.full)
+    }
+}
+
 /// Buckets whose memory is given back together.
 const RELEASED: u32 = 1024;
 
@@ -43,6 +65,7 @@ const NUMBERS: usize = 2;
 pub struct Index {
     /// Buckets, and overflow lines behind the most of those.
     words: Words<AtomicU64>,
+    fill: Fill,
     most: u32,
     count: u32,
     /// One less than the power of two that is at least the number of buckets.
@@ -66,11 +89,12 @@ struct Place {
 
 impl Index {
     /// Room for `flows` flows; memory is taken as they come.
-    pub fn new(flows: u32, storage: &dyn Storage) -> io::Result<Index> {
-        let [most, most_overflow] = Index::most(flows);
+    pub fn new(flows: u32, fill: Fill, storage: &dyn Storage) -> io::Result<Index> {
+        let [most, most_overflow] = Index::most(flows, fill);
         let words = Words::new(storage, "flow index", (most + most_overflow) as usize * 8)?;
         Ok(Index {
             words,
+            fill,
             most,
             count: LEAST,
             mask: LEAST - 1,
@@ -83,14 +107,14 @@ impl Index {
     }
 
     /// Most buckets and overflow lines of so many flows.
-    fn most(flows: u32) -> [u32; 2] {
-        let most = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 2).max(LEAST.into()) as u32;
+    fn most(flows: u32, fill: Fill) -> [u32; 2] {
+        let most = (fill.buckets(flows) + 2).max(LEAST.into()) as u32;
         [most, most / 2 + 16]
     }
 
     /// Bytes of the room for `flows` flows, whether they are there or not.
-    pub fn room(flows: u32) -> u64 {
-        let lines: u64 = Index::most(flows).map(u64::from).iter().sum();
+    pub fn room(flows: u32, fill: Fill) -> u64 {
+        let lines: u64 = Index::most(flows, fill).map(u64::from).iter().sum();
         lines * size_of::<Line>() as u64
     }
 
@@ -107,7 +131,7 @@ impl Index {
     /// Takes memory for the buckets of `flows` flows from the system, and for as many overflow lines as these
     /// have need of.
     pub fn populate(&mut self, flows: u32) {
-        let buckets = (u64::from(flows) * 100 / (u64::from(PLACES) * FULL) + 1).min(self.most.into()) as u32;
+        let buckets = (self.fill.buckets(flows) + 1).min(self.most.into()) as u32;
         let overflow = (buckets / 4).min(self.most_overflow);
         for (first, lines) in [(0, buckets), (self.most, overflow)] {
             let words = &self.words[first as usize * 8..(first + lines) as usize * 8];
@@ -298,13 +322,13 @@ impl Index {
     /// Says whether `flows` flows are too many for the buckets that there are.
     #[inline]
     pub fn is_full(&self, flows: u32) -> bool {
-        u64::from(flows) * 100 > u64::from(self.count * PLACES) * FULL && self.count < self.most
+        u64::from(flows) * 100 > u64::from(self.count * PLACES) * self.fill.full && self.count < self.most
     }
 
     /// Says whether `flows` flows could do with fewer buckets.
     #[inline]
     pub fn is_sparse(&self, flows: u32) -> bool {
-        u64::from(flows) * 100 < u64::from(self.count * PLACES) * SPARSE && self.count > LEAST
+        u64::from(flows) * 100 < u64::from(self.count * PLACES) * self.fill.sparse && self.count > LEAST
     }
 
     /// Splits a bucket. `hash` is that of an entry, `soon` asks for the entry's line.
