@@ -40,6 +40,10 @@ impl Filter {
         self.end();
         let ruling = self.rule(&seen, look, rules);
         let outcome = &ruling.outcome;
+        // As pf counts: whatever rules decide. Those that they block are counted with all that are dropped.
+        if outcome.decision == Decision::Pass {
+            self.counted.reasons[Reason::Match as usize] += 1;
+        }
         rules.compiled.count(outcome, &self.scratch, &ruling.facts, &self.counters);
         self.count_tables(&seen, look, rules, &ruling);
         self.log_ruling(bytes, &seen, look, rules, outcome);

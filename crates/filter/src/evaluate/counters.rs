@@ -6,12 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a worker counts for the rules of a [`Compiled`]. One thread writes, any may read.
 #[derive(Debug)]
-pub struct Counters(Box<[RuleCounters]>);
+pub struct Counters {
+    rules: Box<[RuleCounters]>,
+    /// For each rule the end of its rule set.
+    ends: Box<[u32]>,
+}
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct RuleCounters {
-    evaluations: AtomicU64,
+    /// Packets of which it was the last rule of its rule set that they came to: those that came to a rule are the sum from there
+    /// to the end, modulo 2^64. So a packet is counted once and not for each rule.
+    stops: AtomicU64,
     packets: [AtomicU64; 2],
     bytes: [AtomicU64; 2],
     created: AtomicU64,
@@ -21,7 +27,7 @@ struct RuleCounters {
 /// What was counted for a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleTotals {
-    /// Times that it was held against a packet. Rules that could not match are mostly not held against it.
+    /// Packets that came to it: none before ended the evaluation.
     pub evaluations: u64,
     /// Packets that it decided about, and those of its states: in, out.
     pub packets: [u64; 2],
@@ -37,7 +43,7 @@ impl Clone for RuleCounters {
     fn clone(&self) -> RuleCounters {
         let copy = |counter: &AtomicU64| AtomicU64::new(counter.load(Relaxed));
         RuleCounters {
-            evaluations: copy(&self.evaluations),
+            stops: copy(&self.stops),
             packets: self.packets.each_ref().map(copy),
             bytes: self.bytes.each_ref().map(copy),
             created: copy(&self.created),
@@ -54,7 +60,15 @@ fn add(counter: &AtomicU64, n: u64) {
 impl Counters {
     /// Counters for the rules of a rule set.
     pub fn new(compiled: &Compiled) -> Counters {
-        Counters(compiled.rules().iter().map(|_| RuleCounters::default()).collect())
+        let rules = compiled.rules();
+        let ends = rules.chunk_by(|one, next| one.anchor == next.anchor).scan(0, |end, set| {
+            *end += set.len() as u32;
+            Some(std::iter::repeat_n(*end, set.len()))
+        });
+        Counters {
+            ends: ends.flatten().collect(),
+            rules: rules.iter().map(|_| RuleCounters::default()).collect(),
+        }
     }
 
     /// The same, and those of rules that stay count on: `kept` says which they were before.
@@ -64,16 +78,28 @@ impl Counters {
         kept: &HashMap<RuleId, RuleId>,
     ) -> Counters {
         let mut counters = Counters::new(compiled);
+        let mut evaluations = vec![0; counters.rules.len()];
         for (old, new) in kept {
-            counters.0[new.0 as usize] = before.0[old.0 as usize].clone();
+            counters.rules[new.0 as usize] = before.rules[old.0 as usize].clone();
+            evaluations[new.0 as usize] = before.evaluations(*old);
+        }
+        for (place, rule) in counters.rules.iter_mut().enumerate() {
+            let next = place + 1;
+            let behind = if next < counters.ends[place] as usize { evaluations[next] } else { 0 };
+            rule.stops = evaluations[place].wrapping_sub(behind).into();
         }
         counters
     }
 
-    /// Counts that a rule was held against a packet.
+    /// Counts a packet for all rules of a rule set up to this one.
     #[inline]
-    pub(super) fn add_evaluation(&self, id: RuleId) {
-        add(&self.0[id.0 as usize].evaluations, 1);
+    pub(super) fn add_evaluations(&self, last: RuleId) {
+        add(&self.rules[last.0 as usize].stops, 1);
+    }
+
+    fn evaluations(&self, id: RuleId) -> u64 {
+        let behind = &self.rules[id.0 as usize..self.ends[id.0 as usize] as usize];
+        behind.iter().fold(0, |sum, rule| sum.wrapping_add(rule.stops.load(Relaxed)))
     }
 
     /// Counts a packet of a rule.
@@ -85,26 +111,26 @@ impl Counters {
     /// Counts packets of a rule.
     #[inline]
     pub(crate) fn add_packets(&self, id: RuleId, direction: Direction, packets: u64, bytes: u64) {
-        let counters = &self.0[id.0 as usize];
+        let counters = &self.rules[id.0 as usize];
         add(&counters.packets[direction.index()], packets);
         add(&counters.bytes[direction.index()], bytes);
     }
 
     /// Counts a state that a rule made.
     pub fn add_state(&self, id: RuleId) {
-        add(&self.0[id.0 as usize].created, 1);
+        add(&self.rules[id.0 as usize].created, 1);
     }
 
     /// Counts a state that ended.
     pub fn end_state(&self, id: RuleId) {
-        add(&self.0[id.0 as usize].ended, 1);
+        add(&self.rules[id.0 as usize].ended, 1);
     }
 
     /// Counts from nothing; states that are there stay counted. For the thread that writes.
     pub fn clear(&self) {
-        for counters in &self.0 {
+        for counters in &self.rules {
             let ended = counters.ended.load(Relaxed).wrapping_sub(counters.created.load(Relaxed));
-            let others = [&counters.evaluations, &counters.created];
+            let others = [&counters.stops, &counters.created];
             let ways = counters.packets.iter().chain(&counters.bytes);
             others.into_iter().chain(ways).for_each(|counter| counter.store(0, Relaxed));
             counters.ended.store(ended, Relaxed);
@@ -114,9 +140,10 @@ impl Counters {
     /// What all workers counted for a rule.
     pub fn total<'a>(workers: impl IntoIterator<Item = &'a Counters>, id: RuleId) -> RuleTotals {
         let mut total = RuleTotals::default();
-        for counters in workers.into_iter().filter_map(|counters| counters.0.get(id.0 as usize)) {
+        for worker in workers {
+            let Some(counters) = worker.rules.get(id.0 as usize) else { continue };
             let read = |counter: &AtomicU64| counter.load(Relaxed);
-            total.evaluations += read(&counters.evaluations);
+            total.evaluations = total.evaluations.wrapping_add(worker.evaluations(id));
             for way in 0..2 {
                 total.packets[way] += read(&counters.packets[way]);
                 total.bytes[way] += read(&counters.bytes[way]);
@@ -163,15 +190,16 @@ mod tests {
 
     #[test]
     fn totals_are_the_sum_of_all_workers_and_states_may_end_elsewhere() {
-        let counters =
-            [(); 2].map(|()| Counters(Box::new([RuleCounters::default(), RuleCounters::default()])));
+        let rules = || Box::new([(); 3].map(|()| RuleCounters::default()));
+        let counters = [(); 2].map(|()| Counters { rules: rules(), ends: Box::new([2, 2, 3]) });
         let id = RuleId(1);
         counters[0].add_packet(id, Direction::In, 100);
         counters[1].add_packet(id, Direction::Out, 50);
         counters[0].add_state(id);
         counters[0].add_state(id);
         counters[1].end_state(id);
-        counters[1].add_evaluation(id);
+        [RuleId(0), id, RuleId(2)].iter().for_each(|last| counters[1].add_evaluations(*last));
+        assert_eq!(Counters::total(&counters, RuleId(0)).evaluations, 2, "it comes before the second");
         let total = Counters::total(&counters, id);
         let expected =
             RuleTotals { evaluations: 1, packets: [1, 1], bytes: [100, 50], states: 1, created: 2 };

@@ -234,8 +234,10 @@ impl Walk<'_, '_, '_> {
                 self.settle(block, base, settled..next);
                 settled = at;
             }
-            if self.apply(id, effect)? {
-                return Ok(true);
+            let applied = self.apply(id, effect);
+            if !matches!(applied, Ok(false)) {
+                self.counters.add_evaluations(id);
+                return applied;
             }
             if decides {
                 settled = at;
@@ -245,6 +247,9 @@ impl Walk<'_, '_, '_> {
             }
         }
         self.settle(block, base, settled..block.len as usize);
+        if let Some(last) = (block.first + block.len).checked_sub(1).filter(|_| block.len > 0) {
+            self.counters.add_evaluations(RuleId(last));
+        }
         Ok(false)
     }
 
@@ -322,7 +327,6 @@ impl Walk<'_, '_, '_> {
     }
 
     fn holds(&mut self, id: RuleId) -> bool {
-        self.counters.add_evaluation(id);
         let test = &self.program.tests[id.0 as usize];
         let memo = (self.sets, &mut self.scratch.memo);
         test.holds(self.facts, &self.program.conditions, self.surroundings, memo)
