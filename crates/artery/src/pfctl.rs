@@ -6,7 +6,7 @@ mod states_file;
 
 use crate::cli::Reach;
 use crate::voice::print;
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use artery_filter::syntax::print::{Style, table_address};
 use artery_filter::syntax::{Environment, addresses_of};
 use clap::{ArgAction, Args};
@@ -159,7 +159,7 @@ impl PfctlOptions {
 pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
     let acts = options.acts();
     if options.file.is_none() && !acts {
-        anyhow::bail!(
+        bail!(
             "what is to be done? -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest"
         );
     }
@@ -266,6 +266,11 @@ fn change_table(
             words.extend(plain(&text).map_err(|why| anyhow!("{name}: {why}; the table is as it was"))?);
         }
     }
+    if command == "test"
+        && let Some(word) = words.iter().find(|word| word.contains(['!', '/']))
+    {
+        bail!("cannot decode {word}: Invalid argument; -T test asks for single addresses");
+    }
     filters.table(anchor, name, &options.output.flags(options.parse_only), (command, &words))
 }
 
@@ -283,7 +288,9 @@ impl Output {
 
     /// How much is to be shown, as words for a filter.
     fn more(&self) -> String {
-        " v".repeat(self.verbose.into()) + if self.debug { live::DEBUGGING } else { "" }
+        let flag = |is: bool, flag| if is { flag } else { "" };
+        let flags = [flag(self.debug, live::DEBUGGING), flag(self.port_names, live::PORT_NAMES)];
+        " v".repeat(self.verbose.into()) + &flags.concat()
     }
 
     fn print(&self, text: &str) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::{Reader, Voice, print_on};
 use anyhow::{Context as _, anyhow};
+use artery_engine::Time;
 use clap::Args;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGINT;
@@ -105,32 +106,12 @@ fn lines(lately: &Value, as_json: bool, left: &mut u64) -> Vec<String> {
 /// A time since the epoch as RFC 3339 writes it, to the microsecond.
 pub(crate) fn rfc3339(seconds: f64) -> String {
     // Out of this range are no times of events.
-    let micros = (seconds.clamp(0.0, 1e11) * 1e6).round() as u64;
-    let (day, within) = (micros / 86_400_000_000, micros % 86_400_000_000);
-    let (year, month, date) = civil(day);
+    let micros = (seconds.clamp(0.0, 1e10) * 1e6).round() as u64;
+    let (year, month, date) = Time(micros * 1000).date();
+    let within = micros % 86_400_000_000;
     let (seconds, micros) = (within / 1_000_000, within % 1_000_000);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// Year, month and day of the month of a day since the epoch.
-fn civil(mut day: u64) -> (u64, u64, u64) {
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for days in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    (year, month, day + 1)
 }
 
 #[cfg(test)]

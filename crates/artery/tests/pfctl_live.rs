@@ -204,20 +204,77 @@ fn levels_options_and_words_that_are_cut_short_are_understood() {
         assert!(refused.status == 1 && refused.err.contains(&format!("{option} {what}: ")), "{refused:?}");
     }
     let all = done(&router, &["-s", "all"]).out;
-    let headings = [
-        "RULES:",
-        "STATES:",
-        "INFO:",
-        "ANCHORS:",
-        "SOURCES:",
-        "TABLES:",
-        "LABELS:",
-        "TIMEOUTS:",
-        "MEMORY:",
-        "INTERFACES:",
-    ];
-    assert!(headings.iter().all(|heading| all.contains(heading)) && !all.contains("QUEUE"), "{all}");
+    let headings: Vec<&str> = all.lines().filter(|line| line.ends_with(':')).collect();
+    assert_eq!(
+        headings,
+        ["FILTER RULES:", "INFO:", "TIMEOUTS:", "LIMITS:", "TABLES:"],
+        "what is empty has none"
+    );
+    assert!(all.contains("pass all flags S/SA\n\nINFO:\n"), "{all}");
     assert_eq!(done(&router, &["-F", "all"]).err.lines().count(), 6);
+}
+
+#[test]
+fn what_is_asked_of_an_anchor_is_asked_of_no_other() {
+    let folder = Folder::new();
+    let router =
+        full(&folder, "anchor foo\nanchor \"bar/*\"\npass label main\nset timeout udp.first 77\n", "");
+    let load = |anchor: &str, text: &str| {
+        done(&router, &["-a", anchor, "-f", &folder.file("anchor.conf", text)]);
+    };
+    load("foo", "block in proto tcp to port 22 label inner\n");
+    load("bar/one/deep", "pass out quick\n");
+    load("bar/two", "match in\n");
+    let listed = |args: &[&str]| done(&router, args).out;
+    assert_eq!(listed(&["-s", "Anchors"]), "  bar\n  foo\n");
+    assert_eq!(listed(&["-v", "-s", "Anchors"]), "  bar\n  bar/one\n  bar/one/deep\n  bar/two\n  foo\n");
+    let deep = "anchor \"foo\" all {\n  block drop in proto tcp from any to any port = 22 label \"inner\"\n}\n\
+                anchor \"bar/*\" all {\n  anchor \"one\" all {\n    anchor \"deep\" all {\n      \
+                pass out quick all flags S/SA\n    }\n  }\n  anchor \"two\" all {\n    match in all\n  }\n}\n\
+                pass all flags S/SA label \"main\"\n";
+    assert_eq!(listed(&["-a", "*", "-s", "rules"]), deep);
+    assert_eq!(listed(&["-a", "bar/two/*", "-s", "rules"]), "match in all\n");
+    assert_eq!(
+        listed(&["-P", "-a", "foo", "-s", "rules"]),
+        "block drop in proto tcp from any to any port = ssh label \"inner\"\n"
+    );
+    assert!(
+        listed(&["-s", "labels"]).starts_with("main ")
+            && listed(&["-a", "foo", "-s", "labels"]).starts_with("inner ")
+    );
+    assert_eq!(done(&router, &["-a", "foo", "-F", "all"]).err, "rules cleared\n0 tables deleted.\n");
+    assert!(
+        listed(&["-s", "timeouts"]).contains("udp.first                    77s"),
+        "others keep their options"
+    );
+    assert_eq!(listed(&["-s", "states"]).lines().count(), usize::from(STATES), "and their states");
+    assert!(listed(&["-v", "-s", "rules"]).contains("all flags S/SA label \"main\"\n  [ Evaluations: 3000 "));
+    assert!(
+        listed(&["-s", "info"]).contains("  match                               3000"),
+        "what passes counts"
+    );
+}
+
+#[test]
+fn tables_are_asked_for_single_addresses() {
+    let folder = Folder::new();
+    let router = empty(&folder, "table <t> { \"10.0.0.0/8\" !10.1.0.0/16 }\npass from <t>", "1");
+    for word in ["10.0.0.0/24", "!10.0.0.1"] {
+        let refused = pfctl(&router, &["-t", "t", "-T", "test", word]);
+        assert!(
+            refused.status == 1 && refused.err.contains(&format!("cannot decode {word}: Invalid")),
+            "{refused:?}"
+        );
+    }
+    let tested = pfctl(&router, &["-vv", "-t", "t", "-T", "test", "10.2.3.4", "11.0.0.1"]);
+    assert_eq!(
+        (tested.status, tested.out.as_str()),
+        (2, "M  10.2.3.4\t 10.0.0.0/8\n   11.0.0.1\t nomatch\n")
+    );
+    let shown = done(&router, &["-v", "-t", "t", "-T", "show"]).out;
+    let cleared = shown.lines().find_map(|line| line.strip_prefix("\tCleared:     ")).unwrap();
+    let words: Vec<&str> = cleared.split_whitespace().collect();
+    assert!(words.len() == 5 && words[3].split(':').count() == 3 && words[4].starts_with("20"), "{cleared}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! that they stand in, those without a name into one whose name begins with `_` and that nobody else can call.
 use crate::names::Tags;
 use crate::rule::{Action, AnchorCall, Rule, Ruleset};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// All loaded rule sets by path.
@@ -97,21 +97,24 @@ impl Anchors {
         self.rulesets.iter().map(|(path, loaded)| (path.as_str(), &loaded.ruleset))
     }
 
-    /// The paths right below one, in the order of names.
-    pub fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a str> {
+    /// Whether there is a rule set at a path, or below it.
+    pub fn is_there(&self, path: &str) -> bool {
+        self.get(path).is_some() || !self.children(path).is_empty()
+    }
+
+    /// The paths right below one, in the order of names; of some only anchors further below may have rules.
+    pub fn children(&self, path: &str) -> BTreeSet<String> {
         let begin = below(path, "");
         let paths = self.rulesets.range(begin.clone()..).map(|(path, _)| path.as_str());
-        let inside = paths.take_while({
-            let begin = begin.clone();
-            move |path| path.starts_with(&begin)
-        });
-        inside.filter(move |path| path.len() > begin.len() && !path[begin.len()..].contains('/'))
+        let inside = paths.map_while(|path| path.strip_prefix(&begin));
+        let names = inside.map(|rest| rest.split('/').next().unwrap_or_default());
+        names.filter(|name| !name.is_empty()).map(|name| below(path, name)).collect()
     }
 
     /// The anchors below a path as `pfctl -s Anchors` shows them, a line each; with those below these (`-v`).
     pub fn list(&self, path: &str, is_deep: bool) -> String {
         let mut text = String::new();
-        for child in self.children(path).filter(|path| !name(path).starts_with('_')) {
+        for child in self.children(path).iter().filter(|path| !name(path).starts_with('_')) {
             text.push_str(&format!("  {child}\n"));
             if is_deep {
                 text.push_str(&self.list(child, true));
@@ -214,10 +217,16 @@ mod tests {
         for path in ["", "a", "a/c", "a/b", "a/b/d", "ab", "a/_1"] {
             anchors.load(path, Ruleset::default());
         }
-        assert_eq!(anchors.children("").collect::<Vec<_>>(), ["a", "ab"]);
-        assert_eq!(anchors.children("a").collect::<Vec<_>>(), ["a/_1", "a/b", "a/c"]);
-        assert_eq!(anchors.children("a/c").count(), 0);
+        let children = |path: &str| anchors.children(path).into_iter().collect::<Vec<_>>();
+        assert_eq!(children(""), ["a", "ab"]);
+        assert_eq!(children("a"), ["a/_1", "a/b", "a/c"]);
+        assert_eq!(children("a/c"), [""; 0]);
         assert_eq!(anchors.list("", true), "  a\n  a/b\n  a/b/d\n  a/c\n  ab\n");
+        anchors.load("a-b", Ruleset::default());
+        anchors.load("y/z", Ruleset::default());
+        let all = "  a\n  a/b\n  a/b/d\n  a/c\n  a-b\n  ab\n  y\n  y/z\n";
+        assert_eq!(anchors.list("", true), all, "there may be no rules on the way");
+        assert!(anchors.is_there("y") && !anchors.is_there("z"));
         anchors.load("a", Ruleset::default());
         assert!(anchors.get("a/_1").is_none() && anchors.get("a/b").is_some());
     }

@@ -1,6 +1,7 @@
 //! Sources: how many states and connections each has, how fast it makes them, and which address of a pool is its own.
 use crate::evaluate::RuleId;
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 
 /// Whom a source is counted for.
@@ -39,6 +40,7 @@ pub struct SourceKey {
 struct Rate {
     count: u64,
     last_ms: u64,
+    seconds: u32,
 }
 
 impl Rate {
@@ -46,7 +48,7 @@ impl Rate {
     fn note(&mut self, now_ms: u64, seconds: u32) -> u64 {
         let (span, age) = (u64::from(seconds.max(1)) * 1000, now_ms.saturating_sub(self.last_ms));
         self.count = if age >= span { 0 } else { self.count - self.count * age / span };
-        self.last_ms = now_ms;
+        (self.last_ms, self.seconds) = (now_ms, seconds);
         self.count += 1000;
         self.count
     }
@@ -64,7 +66,44 @@ pub struct Source {
     /// The address that it has of a pool.
     pub kept: Option<IpAddr>,
     rate: Rate,
+    created_ms: u64,
     idle_since_ms: u64,
+}
+
+impl Source {
+    /// Writes it as `pfctl -s Sources` shows it. `more` is for a second line: the time, for how long sources without states are kept, both
+    /// in milliseconds, and the number of the rule that it is counted for, if that is known.
+    pub fn print(&self, more: Option<(u64, u64, Option<u32>)>, out: &mut impl fmt::Write) -> fmt::Result {
+        write!(out, "{}", self.key.address)?;
+        if let Some(kept) = self.kept {
+            let word = match self.key.scope {
+                Scope::Pool(_, PoolUse::Redirect) => "rdr-to",
+                Scope::Pool(_, PoolUse::Route) => "route-to",
+                _ => "nat-to",
+            };
+            write!(out, " {word} {kept}")?;
+        }
+        let (Source { states, connections, .. }, Rate { count, seconds, .. }) = (self, self.rate);
+        let (whole, tenths) = (count / 1000, count % 1000 / 100);
+        writeln!(out, " ( states {states}, connections {connections}, rate {whole}.{tenths}/{seconds}s )")?;
+        let Some((now_ms, kept_ms, rule)) = more else { return Ok(()) };
+        write!(out, "   age {}", Clock(now_ms.saturating_sub(self.created_ms)))?;
+        if self.states == 0 {
+            write!(out, ", expires in {}", Clock((self.idle_since_ms + kept_ms).saturating_sub(now_ms)))?;
+        }
+        rule.map_or(Ok(()), |rule| write!(out, ", rule {rule}"))?;
+        writeln!(out)
+    }
+}
+
+/// Milliseconds as hours, minutes and seconds.
+struct Clock(u64);
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0 / 1000;
+        write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    }
 }
 
 /// Limits of sources that can be exceeded.
@@ -159,6 +198,7 @@ impl Sources {
             connections: 0,
             kept: None,
             rate: Rate::default(),
+            created_ms: now_ms,
             idle_since_ms: now_ms,
         };
         let number = self.free.pop().unwrap_or_else(|| {

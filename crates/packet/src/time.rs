@@ -25,6 +25,26 @@ impl Time {
     pub const fn subsec_nanos(self) -> u32 {
         (self.0 % 1_000_000_000) as u32
     }
+    /// Year, month and day of the month, in UTC.
+    pub fn date(self) -> (u64, u64, u64) {
+        let mut day = self.seconds() / 86_400;
+        let is_leap =
+            |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let mut year = 1970;
+        while day >= 365 + u64::from(is_leap(year)) {
+            day -= 365 + u64::from(is_leap(year));
+            year += 1;
+        }
+        let mut month = 1;
+        for days in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+            if day < days {
+                break;
+            }
+            day -= days;
+            month += 1;
+        }
+        (year, month, day + 1)
+    }
     /// How long after the epoch this moment is.
     pub const fn since_epoch(self) -> Duration {
         self.since(Time::ZERO)

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use artery_filter::rule::Place;
 use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::Style;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 /// The classes that filter.
@@ -45,8 +46,21 @@ pub(super) struct Filters {
     pub(super) names: Vec<String>,
 }
 
-/// The word that asks for how rules could be skipped; only of rules.
+/// The words that ask for how rules could be skipped, and for names of ports; only of rules.
 pub(super) const DEBUGGING: &str = " -g";
+pub(super) const PORT_NAMES: &str = " -P";
+
+/// What `-s all` shows, and the headings.
+const ALL_SHOWN: [(&str, &str); 8] = [
+    ("rules", "FILTER RULES"),
+    ("states", "STATES"),
+    ("Sources", "SOURCE TRACKING NODES"),
+    ("info", "INFO"),
+    ("labels", "LABEL COUNTERS"),
+    ("timeouts", "TIMEOUTS"),
+    ("memory", "LIMITS"),
+    ("Tables", "TABLES"),
+];
 
 /// What commands are limited to.
 #[derive(Clone, Copy)]
@@ -190,37 +204,49 @@ impl Filters {
         }
         match what {
             "all" => self.show_all(scope, more),
-            one => self.show_one(one, scope, more),
+            one => self.show_one(one, scope, more, &mut print),
         }
     }
 
-    /// Shows everything, each behind a heading.
+    /// Shows everything that there is, each behind a heading.
     fn show_all(&mut self, scope: Scope<'_>, more: &str) -> anyhow::Result<()> {
-        for one in SHOWS.iter().filter(|one| missing(one).is_none() && **one != "all") {
-            print(&format!("{}:\n", one.to_uppercase()))?;
-            self.show_one(one, scope, more)?;
-            print("\n")?;
+        let mut is_first = true;
+        for (one, heading) in ALL_SHOWN {
+            let mut heading = Some(heading);
+            self.show_one(one, scope, more, &mut |text| {
+                if let Some(heading) = heading.take_if(|_| !text.is_empty()) {
+                    let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
+                    print(&format!("{gap}{heading}:\n"))?;
+                }
+                print(text)
+            })?;
         }
         Ok(())
     }
 
-    fn show_one(&mut self, what: &str, scope: Scope<'_>, more: &str) -> anyhow::Result<()> {
+    fn show_one(
+        &mut self,
+        what: &str,
+        scope: Scope<'_>,
+        more: &str,
+        take: &mut impl FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let (anchor, all) = (scope.anchor, more);
-        let more = all.trim_end_matches(DEBUGGING);
+        let more = all.trim_end_matches(PORT_NAMES).trim_end_matches(DEBUGGING);
         match what {
-            "states" => self.parts("states", &format!("{}{more}", scope.interface_word()), print),
-            "Sources" => self.print_workers("sources"),
-            "Interfaces" => self.show_interfaces(scope.interface.unwrap_or_default(), more),
+            "states" => self.parts("states", &format!("{}{more}", scope.interface_word()), take),
+            "Sources" => take(&self.workers(&format!("sources{more}"))?),
+            "Interfaces" => take(&self.interfaces(scope.interface.unwrap_or_default(), more)?),
             "info" | "rules" | "labels" => {
                 self.workers("count")?;
                 let more = if what == "rules" { all } else { more };
-                self.print(&format!("{what} {anchor}{more}"))
+                self.ask(&format!("{what} {anchor}{more}"), take)
             }
-            one => self.print(&format!("{} {anchor}{more}", one.to_lowercase())),
+            one => self.ask(&format!("{} {anchor}{more}", one.to_lowercase()), take),
         }
     }
 
-    fn show_interfaces(&mut self, wanted: &str, more: &str) -> anyhow::Result<()> {
+    fn interfaces(&mut self, wanted: &str, more: &str) -> anyhow::Result<String> {
         let answers = self.all(&format!("interfaces {wanted}{more}"))?;
         if !wanted.is_empty() && answers.iter().all(String::is_empty) {
             let all = self.all("interfaces ")?.concat();
@@ -229,10 +255,10 @@ impl Filters {
                 all.split_whitespace().collect::<Vec<_>>().join(", ")
             );
         }
-        print(&answers.concat())
+        Ok(answers.concat())
     }
 
-    /// Forgets what `-F` names.
+    /// Forgets what `-F` names; of an anchor only what it has.
     pub(super) fn flush(&mut self, what: &str, scope: Scope<'_>, is_quiet: bool) -> anyhow::Result<()> {
         let what = named(what, &FLUSHES)?;
         refuse_missing("-F", what)?;
@@ -240,7 +266,8 @@ impl Filters {
             scope.refuse_interface(&format!("-F {what}"))?;
         }
         for one in FLUSHES.iter().filter(|one| missing(one).is_none() && **one != "all") {
-            if what == *one || what == "all" {
+            let is_meant = scope.anchor.is_empty() || matches!(*one, "rules" | "Tables");
+            if what == *one || (what == "all" && is_meant) {
                 let said = self.flush_one(one, scope)?;
                 if !is_quiet {
                     complain(&said);
@@ -290,22 +317,21 @@ impl Filters {
 
     /// Ends states: `-k`, once or twice.
     pub(super) fn kill(&mut self, words: &[String], scope: Scope<'_>, is_quiet: bool) -> anyhow::Result<()> {
-        let question = kill_question(words)?;
-        let count = self.count("kill", &format!("{} {question}", scope.interface_word()))?;
+        let kill = kill_questions(words)?;
+        let mut count = 0;
+        for question in &kill.questions {
+            count += self.count("kill", &format!("{} {question}", scope.interface_word()))?;
+        }
         if !is_quiet {
-            complain(&match words {
-                [kind, _] if kind == "label" || kind == "id" || kind == "key" => {
-                    format!("killed {count} states\n")
-                }
-                _ => format!("killed {count} states from 1 sources and {} destinations\n", words.len() - 1),
-            });
+            complain(&format!("killed {count} states{}\n", kill.ends));
         }
         Ok(())
     }
 
     /// Forgets sources: `-K`.
     pub(super) fn kill_sources(&mut self, words: &[String], is_quiet: bool) -> anyhow::Result<()> {
-        let count = sum(&self.workers(&format!("kill-sources {}", words.join(" ")))?);
+        let networks = words.iter().map(|word| networks(word)).collect::<anyhow::Result<Vec<_>>>()?.concat();
+        let count = sum(&self.workers(&format!("kill-sources {}", networks.join(" ")))?);
         if !is_quiet {
             complain(&format!(
                 "killed {count} src nodes from 1 sources and {} destinations\n",
@@ -355,16 +381,13 @@ impl Filters {
         Ok(status)
     }
 
-    fn print(&mut self, question: &str) -> anyhow::Result<()> {
-        for answer in self.all(question)? {
-            print(&answer)?;
-        }
-        Ok(())
-    }
-
-    fn print_workers(&mut self, question: &str) -> anyhow::Result<()> {
-        print(&self.workers(question)?)?;
-        Ok(())
+    /// Asks filters, and has their answers taken.
+    fn ask(
+        &mut self,
+        question: &str,
+        take: &mut impl FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.all(question)?.iter().try_for_each(|answer| take(answer))
     }
 
     /// Asks workers for states, part by part, and has the lines of each part taken.
@@ -461,21 +484,60 @@ fn sum(answers: &str) -> u64 {
     answers.lines().filter_map(|line| line.trim().parse::<u64>().ok()).sum()
 }
 
-/// The states that `-k` means, as the filter is asked for them.
-fn kill_question(words: &[String]) -> anyhow::Result<String> {
+/// States that `-k` means.
+struct KillQuestions {
+    /// What the filter is asked, one after the other.
+    questions: Vec<String>,
+    /// Of how many ends, as pfctl says it.
+    ends: String,
+}
+
+fn kill_questions(words: &[String]) -> anyhow::Result<KillQuestions> {
+    let one = |question: String| Ok(KillQuestions { questions: vec![question], ends: String::new() });
     match words {
-        [kind, label] if kind == "label" => Ok(format!("label {label}")),
+        [kind, label] if kind == "label" => one(format!("label {label}")),
         [kind, id] if kind == "id" => {
             let (id, creator) = id.split_once('/').unwrap_or((id, ""));
-            Ok(format!("id {} {}", id.trim_start_matches("0x"), creator.trim_start_matches("0x"))
-                .trim_end()
-                .into())
+            let (id, creator) = (id.trim_start_matches("0x"), creator.trim_start_matches("0x"));
+            one(format!("id {id} {creator}").trim_end().into())
         }
-        [kind, key] if kind == "key" => key_question(key),
-        [source] => Ok(format!("hosts {source}")),
-        [source, destination] => Ok(format!("hosts {source} {destination}")),
+        [kind, key] if kind == "key" => one(key_question(key)?),
+        [source] => {
+            let sources = networks(source)?;
+            Ok(KillQuestions {
+                questions: sources.iter().map(|source| format!("hosts {source}")).collect(),
+                ends: format!(" from {} sources and 0 destinations", sources.len()),
+            })
+        }
+        [source, destination] => {
+            let (sources, destinations) = (networks(source)?, networks(destination)?);
+            let is_six = |network: &str| network.contains(':');
+            let to = |source: &str| -> Vec<String> {
+                let alike = destinations.iter().filter(|network| is_six(network) == is_six(source));
+                alike.map(|destination| format!("hosts {source} {destination}")).collect()
+            };
+            Ok(KillQuestions {
+                questions: sources.iter().flat_map(|source| to(source)).collect(),
+                ends: format!(" from {} sources and {} destinations", sources.len(), destinations.len()),
+            })
+        }
         _ => bail!("-k is given once, or twice: whose states, and to whom"),
     }
+}
+
+/// The addresses of a host with the length behind its slash: of a number, or all of a name.
+fn networks(word: &str) -> anyhow::Result<Vec<String>> {
+    let (host, length) = word.find('/').map_or((word, ""), |slash| word.split_at(slash));
+    let mut addresses: Vec<IpAddr> = match host.parse() {
+        Ok(address) => vec![address],
+        Err(_) => {
+            let found = (host, 0).to_socket_addrs();
+            let why = || format!("'{host}' is neither an address nor the name of a host");
+            found.with_context(why)?.map(|socket| socket.ip()).collect()
+        }
+    };
+    addresses.dedup();
+    Ok(addresses.iter().map(|address| format!("{address}{length}")).collect())
 }
 
 /// `PROTO A:PORT -> B:PORT`.
@@ -527,9 +589,15 @@ mod tests {
 
     #[test]
     fn states_are_meant_by_hosts_label_id_or_key() {
-        let question =
-            |words: &[&str]| kill_question(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
-        assert_eq!(question(&["10.0.0.1", "0.0.0.0/0"]).unwrap(), "hosts 10.0.0.1 0.0.0.0/0");
+        let question = |words: &[&str]| -> anyhow::Result<String> {
+            let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+            let KillQuestions { questions, ends } = kill_questions(&words)?;
+            Ok(questions.join("; ") + &ends)
+        };
+        let hosts = "hosts 10.0.0.1 0.0.0.0/0 from 1 sources and 1 destinations";
+        assert_eq!(question(&["10.0.0.1", "0.0.0.0/0"]).unwrap(), hosts);
+        assert_eq!(question(&["10.0.0.1", "0/0"]).unwrap(), hosts, "as the system reads numbers");
+        assert!(question(&["localhost"]).unwrap().contains("hosts 127.0.0.1"));
         assert_eq!(question(&["id", "0x1f/2"]).unwrap(), "id 1f 2");
         assert_eq!(
             question(&["key", "tcp 10.0.0.1:80 <- 10.0.0.101:32123"]).unwrap(),

@@ -7,6 +7,7 @@ use artery_filter::options::SetOption;
 use artery_filter::rule::{Place, Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
 use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, Site, read, read_anchors, unsupported};
+use std::collections::HashSet;
 use std::io::Read as _;
 
 /// Rules that were read, with those that go into anchors.
@@ -31,12 +32,15 @@ impl RulesFile {
     /// Tells of what is well said and yet refused wherever it is loaded.
     fn warn_of_unsupported(&self) {
         let most = Site::Router { knows_routes: true };
-        let mut found: Vec<_> = self.rulesets().flat_map(|ruleset| unsupported(ruleset, most)).collect();
         // A rule may have become several.
-        found.dedup();
-        for (Place { file, line }, what) in found {
+        let mut told = HashSet::new();
+        for (Place { file, line }, what) in self.rulesets().flat_map(|ruleset| unsupported(ruleset, most)) {
             let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
-            complain(&format!("{place}warning: not supported, so that no filter will load it: {what}\n"));
+            let warning = format!("{place}warning: not supported, so that no filter will load it: {what}\n");
+            if !told.contains(&warning) {
+                complain(&warning);
+                told.insert(warning);
+            }
         }
     }
 }

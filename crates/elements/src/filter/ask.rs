@@ -2,10 +2,10 @@
 use super::log_file::LogFile;
 use super::shared::{Control, SharedFilter, refused};
 use super::worker::WorkerFilter;
-use artery_engine::{Context, HandlerError};
+use artery_engine::{Context, HandlerError, Time};
 use artery_filter::anchors::{Called, calls};
 use artery_filter::engine::Counted;
-use artery_filter::evaluate::{Counters, RuleId, RuleTotals, skip_steps};
+use artery_filter::evaluate::{Counters, MAX_DEPTH, RuleId, RuleTotals, skip_steps};
 use artery_filter::facts::Interface;
 use artery_filter::options::{Limit, Timeout};
 use artery_filter::rule::{Action, Rule};
@@ -16,15 +16,16 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The word that asks for how rules could be skipped.
+/// The words that ask for how rules could be skipped, and for names of ports.
 const DEBUGGING: &str = "-g";
+const PORT_NAMES: &str = "-P";
 
 /// What the handlers of a filter are for.
 pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads them, or says what is wrong; other anchors with theirs \
      follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, `rules` with `-g` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
+     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -33,15 +34,15 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
     let (verb, rest) =
         words.split_first().ok_or_else(|| refused("what of the filter? say 'info' or 'rules'"))?;
     let verbosity = rest.iter().filter(|word| **word == "v").count() as u8;
-    let is_debugging = rest.contains(&DEBUGGING);
-    let path = rest.iter().find(|word| **word != "v" && **word != DEBUGGING).copied().unwrap_or_default();
+    let is_flag = |word: &str| ["v", DEBUGGING, PORT_NAMES].contains(&word);
+    let path = rest.iter().find(|word| !is_flag(word)).copied().unwrap_or_default();
     let mut control = shared.control();
     match *verb {
         "info" => info(shared, &control, now, verbosity > 0),
-        "rules" => rules(&control, &shared.counters(), path, (verbosity, is_debugging)),
-        "labels" => Ok(labels(&control, &shared.counters())),
+        "rules" => rules(&control, &shared.counters(), path, rest),
+        "labels" => labels(&control, &shared.counters(), path),
         "anchors" => Ok(control.anchors.list(path, verbosity > 0)),
-        "tables" => Ok(control.tables.list(path, verbosity, &seconds)),
+        "tables" => Ok(control.tables.list(path, verbosity, &ctime)),
         "timeouts" => Ok(timeouts(&control)),
         "memory" => Ok(memory(&control)),
         "interfaces" => Ok(interfaces(&control, path, verbosity)),
@@ -56,8 +57,16 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
     }
 }
 
-fn seconds(time: Duration) -> String {
-    time.as_secs().to_string()
+/// A time since the epoch as ctime(3) writes it, in UTC.
+fn ctime(time: Duration) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, within) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
+    let (year, month, day) = Time::new(time.as_secs(), 0).date();
+    let (hour, minute, second) = (within / 3600, within / 60 % 60, within % 60);
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize - 1]);
+    format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
 }
 
 fn info(
@@ -84,25 +93,36 @@ fn log(file: &LogFile) -> String {
     )
 }
 
-/// Rules of the rule set at a path; with what is counted for each where that is wanted.
+/// Rules of the rule set at a path; with what is counted for each where that is wanted. With `*` behind the path, those of
+/// all anchors below as well.
 fn rules(
     control: &Control,
     counters: &[Arc<Counters>],
     path: &str,
-    (verbosity, is_debugging): (u8, bool),
+    flags: &[&str],
 ) -> Result<String, HandlerError> {
-    if control.anchors.get(path).is_none() {
-        return if path.is_empty() {
-            Ok(String::new())
-        } else {
-            Err(refused(format!("there is no anchor '{path}'")))
-        };
+    let (path, is_deep) = match path.strip_suffix('*') {
+        Some(path) => (path.trim_end_matches('/'), true),
+        None => (path, false),
+    };
+    if !control.anchors.is_there(path) {
+        return if path.is_empty() { Ok(String::new()) } else { Err(no_anchor(path)) };
     }
-    let style = Style { is_debugging: verbosity > 1 || is_debugging, ..Style::new(&control.names) };
-    let mut text = String::new();
-    let below = Below { is_counted: verbosity > 0, is_debugging };
-    shown_rules(control, counters, (path, 0), (&style, below), &mut text);
-    Ok(text)
+    let verbosity = flags.iter().filter(|flag| **flag == "v").count();
+    let is_debugging = flags.contains(&DEBUGGING);
+    let style = Style {
+        is_debugging: verbosity > 1 || is_debugging,
+        has_port_names: flags.contains(&PORT_NAMES),
+        ..Style::new(&control.names)
+    };
+    let below = Below { is_counted: verbosity > 0, is_debugging, is_deep };
+    let mut shown = Shown { control, counters, style: &style, below, text: String::new() };
+    shown.rules(path, 0);
+    Ok(shown.text)
+}
+
+fn no_anchor(path: &str) -> HandlerError {
+    refused(format!("there is no anchor '{path}'"))
 }
 
 /// What is shown below each rule.
@@ -111,6 +131,8 @@ struct Below {
     is_counted: bool,
     /// How rules could be skipped, and by which queue packets go.
     is_debugging: bool,
+    /// The rules of anchors with names, too.
+    is_deep: bool,
 }
 
 impl Below {
@@ -128,31 +150,70 @@ impl Below {
     }
 }
 
-/// The rules of an anchor so deep in others. Those of anchors without a name stand within; the others are asked for by name.
-fn shown_rules(
-    control: &Control,
-    counters: &[Arc<Counters>],
-    (path, depth): (&str, usize),
-    (style, below): (&Style<'_>, Below),
-    text: &mut String,
-) {
-    let Some(ruleset) = control.anchors.get(path) else { return };
-    let length = |name: &str| control.tables.length(path, name);
-    let style = &Style { table_length: Some(&length), ..*style };
-    let steps = if below.is_debugging { skip_steps(&ruleset.rules) } else { Vec::new() };
-    for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
-        let inline = is_inline(rule);
-        let indent = if below.is_counted { String::new() } else { "  ".repeat(depth) };
-        *text += &indent;
-        *text += &print::rule(rule, number, style);
-        *text += if inline { " {\n" } else { "\n" };
-        let steps = steps.get(number).map_or("", String::as_str);
-        let totals = || totals(control, counters, path, number);
-        *text += &below.text(steps, rule.set.queue.as_ref(), totals);
-        if let (true, Some(Called::One(inner))) = (inline, called) {
-            shown_rules(control, counters, (&inner, depth + 1), (style, below), text);
-            *text += &format!("{indent}}}\n");
+/// Rules on their way to a text.
+struct Shown<'a> {
+    control: &'a Control,
+    counters: &'a [Arc<Counters>],
+    style: &'a Style<'a>,
+    below: Below,
+    text: String,
+}
+
+impl Shown<'_> {
+    /// The rules of an anchor so deep in others. Those of anchors without a name stand within; the others are asked for by name.
+    fn rules(&mut self, path: &str, depth: usize) {
+        let Some(ruleset) = self.control.anchors.get(path).cloned() else {
+            return self.children(path, depth);
+        };
+        let length = |name: &str| self.control.tables.length(path, name);
+        let style = Style { table_length: Some(&length), ..*self.style };
+        let steps = if self.below.is_debugging { skip_steps(&ruleset.rules) } else { Vec::new() };
+        for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
+            let is_expired = rule.is_once && is_expired(self.control, path, number);
+            if is_expired && !style.is_debugging {
+                continue;
+            }
+            let inner = called.filter(|_| is_inline(rule) || (self.below.is_deep && is_call(rule)));
+            self.indent(depth);
+            self.text += &print::rule(rule, number, &style);
+            self.text += if is_expired { " # expired" } else { "" };
+            self.text += if inner.is_some() { " {\n" } else { "\n" };
+            let steps = steps.get(number).map_or("", String::as_str);
+            let totals = || totals(self.control, self.counters, path, number);
+            self.text += &self.below.text(steps, rule.set.queue.as_ref(), totals);
+            if let Some(inner) = inner {
+                // Rule sets may call one another in a circle.
+                match inner {
+                    _ if depth >= MAX_DEPTH => (),
+                    Called::One(path) => self.rules(&path, depth + 1),
+                    Called::Below(path) => self.children(&path, depth + 1),
+                }
+                self.close(depth);
+            }
         }
+    }
+
+    /// The anchors right below a path, as if rules called each by its name.
+    fn children(&mut self, path: &str, depth: usize) {
+        for name in self.control.anchors.children(path) {
+            self.indent(depth);
+            self.text += &format!("anchor \"{}\" all {{\n", name.rsplit('/').next().unwrap_or_default());
+            if depth < MAX_DEPTH {
+                self.rules(&name, depth + 1);
+            }
+            self.close(depth);
+        }
+    }
+
+    fn indent(&mut self, depth: usize) {
+        if !self.below.is_counted {
+            self.text += &"  ".repeat(depth);
+        }
+    }
+
+    fn close(&mut self, depth: usize) {
+        self.indent(depth);
+        self.text += "}\n";
     }
 }
 
@@ -160,22 +221,41 @@ fn is_inline(rule: &Rule) -> bool {
     matches!(&rule.action, Action::Anchor(call) if call.inline.is_some() && call.name.is_none())
 }
 
-/// What all workers count for a rule.
-fn totals(control: &Control, counters: &[Arc<Counters>], path: &str, number: usize) -> RuleTotals {
-    let rules = control.latest().compiled.rules();
-    let place = rules.iter().position(|record| &*record.anchor == path && record.number as usize == number);
-    let all = counters.iter().map(|counters| &**counters);
-    place.map_or_else(RuleTotals::default, |place| Counters::total(all, RuleId(place as u32)))
+fn is_call(rule: &Rule) -> bool {
+    matches!(&rule.action, Action::Anchor(_))
 }
 
-fn labels(control: &Control, counters: &[Arc<Counters>]) -> String {
+/// A rule by its number in the rule set at a path, if that is called.
+fn id_of(control: &Control, path: &str, number: usize) -> Option<RuleId> {
+    let rules = control.latest().compiled.rules();
+    let place =
+        rules.iter().position(|record| &*record.anchor == path && record.number as usize == number)?;
+    Some(RuleId(place as u32))
+}
+
+/// Whether a rule has matched that was to match but once.
+fn is_expired(control: &Control, path: &str, number: usize) -> bool {
+    id_of(control, path, number).is_some_and(|id| control.latest().compiled.is_expired(id))
+}
+
+/// What all workers count for a rule.
+fn totals(control: &Control, counters: &[Arc<Counters>], path: &str, number: usize) -> RuleTotals {
+    let all = counters.iter().map(|counters| &**counters);
+    id_of(control, path, number).map_or_else(RuleTotals::default, |id| Counters::total(all, id))
+}
+
+/// The rules with labels of the rule set at a path.
+fn labels(control: &Control, counters: &[Arc<Counters>], path: &str) -> Result<String, HandlerError> {
+    if !path.is_empty() && !control.anchors.is_there(path) {
+        return Err(no_anchor(path));
+    }
     let rules = control.latest().compiled.rules().iter().enumerate();
-    let labelled = rules.filter(|(_, record)| !record.rule.label.is_empty());
+    let labelled = rules.filter(|(_, record)| &*record.anchor == path && !record.rule.label.is_empty());
     let line = |(place, record): (usize, &artery_filter::evaluate::RuleRecord)| {
         let total = Counters::total(counters.iter().map(|counters| &**counters), RuleId(place as u32));
         total.label_line(&record.rule.label)
     };
-    labelled.map(line).collect()
+    Ok(labelled.map(line).collect())
 }
 
 fn timeouts(control: &Control) -> String {
@@ -220,7 +300,7 @@ fn table(control: &mut Control, words: &[&str], now: Duration) -> Result<String,
         verbosity: flags.matches('v').count() as u8,
         is_quiet: has('q'),
         is_dummy: has('n'),
-        time: Some(&seconds),
+        time: Some(&ctime),
     };
     let reply = command(&mut control.tables, (anchor, name), &table_command(verb, addresses)?, tone, now);
     Ok(format!("{} {}\n{}{}", reply.status, reply.message.lines().count(), reply.message, reply.listing))
@@ -286,7 +366,7 @@ fn flush(shared: &SharedFilter, control: &mut Control, words: &[&str]) -> Result
             Ok("rules cleared\n".into())
         }
         Some(&"tables") => {
-            let names = control.tables.list(anchor, 0, &seconds);
+            let names = control.tables.list(anchor, 0, &ctime);
             let tone = Tone::default();
             let end = |name| {
                 command(&mut control.tables, (anchor, name), &Command::Kill, tone, Duration::ZERO).status == 0

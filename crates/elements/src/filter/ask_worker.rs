@@ -5,7 +5,6 @@ use artery_engine::{Context, HandlerError};
 use artery_filter::engine::Part;
 use artery_filter::facts::Direction;
 use artery_filter::names::masked;
-use artery_filter::sources::Source;
 use artery_filter::states::{Kill, StateView, Verbosity};
 use artery_wire::IpProtocol;
 use base64::Engine as _;
@@ -55,7 +54,7 @@ impl WorkerFilter {
                 self.filter.counters().clear();
                 Ok(String::new())
             }
-            ["sources"] => Ok(self.sources()),
+            ["sources", flags @ ..] => Ok(self.sources(!flags.is_empty())),
             ["kill-sources", networks @ ..] => self.kill_sources(networks),
             _ => Err(refused(format!("'{text}' is nothing that a worker's filter can be asked"))),
         }
@@ -101,14 +100,14 @@ impl WorkerFilter {
         taken.map(|taken| format!("{taken}\n")).map_err(|error| refused(error.to_string()))
     }
 
-    /// Sources that are tracked, a line each.
-    fn sources(&self) -> String {
-        let line = |source: &Source| {
-            let kept = source.kept.map_or_else(|| "0.0.0.0".to_string(), |address| address.to_string());
-            let (states, connections) = (source.states, source.connections);
-            format!("{} -> {kept} ( states {states}, connections {connections} )\n", source.key.address)
-        };
-        self.filter.sources().map(line).collect()
+    /// Sources that are tracked, a line each; with their ages and rules in another where that is wanted.
+    fn sources(&self, is_verbose: bool) -> String {
+        let mut text = String::new();
+        for source in self.filter.sources() {
+            // A text takes whatever is written to it.
+            let _ = self.filter.print_source(source, is_verbose, &mut text);
+        }
+        text
     }
 
     /// Forgets sources of these networks, all without any.

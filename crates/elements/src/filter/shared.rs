@@ -149,7 +149,9 @@ impl SharedFilter {
 
     /// Notes when packets began to be filtered.
     pub(super) fn begin(&self, now: Duration) {
-        self.control().since.get_or_insert(now);
+        let mut control = self.control();
+        control.since.get_or_insert(now);
+        control.tables.begin_time(now);
     }
 
     /// For who changes something.

@@ -4,7 +4,7 @@ use crate::evaluate::{Compiled, Counters, Scratch};
 use crate::facts::Interface;
 use crate::options::{Limit, Limits, SetOption, Timeout};
 use crate::rule::Ruleset;
-use crate::sources::Source;
+use crate::sources::{Scope, Source};
 use crate::states::{Reservation, StateView, flag};
 use crate::track::Stage;
 use std::fmt;
@@ -185,6 +185,16 @@ impl Filter {
     /// Whether there is any state.
     pub fn has_states(&self) -> bool {
         self.states.len() > 0
+    }
+
+    /// Writes a source as `pfctl -s Sources` shows it, or as `-v -s Sources`.
+    pub fn print_source(&self, source: &Source, is_verbose: bool, out: &mut impl fmt::Write) -> fmt::Result {
+        let rule = match source.key.scope {
+            Scope::Rule(record) => self.records.get(record).map(|record| record.number),
+            Scope::Global | Scope::Pool(..) => None,
+        };
+        let kept_ms = self.settings.limits.timeout(Timeout::SourceTrack).as_millis() as u64;
+        source.print(is_verbose.then_some((self.now_ms, kept_ms, rule)), out)
     }
 
     /// All sources.

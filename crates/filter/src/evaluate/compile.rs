@@ -162,7 +162,10 @@ impl<'a> Compiler<'a> {
         let anchors = self.anchors;
         match called {
             Some(Called::One(path)) => [self.find(&path)].into(),
-            Some(Called::Below(path)) => anchors.children(&path).map(|path| self.find(path)).collect(),
+            Some(Called::Below(path)) => {
+                let called = anchors.children(&path).into_iter().filter(|path| anchors.get(path).is_some());
+                called.map(|path| self.find(&path)).collect()
+            }
             None => [].into(),
         }
     }

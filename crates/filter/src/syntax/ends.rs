@@ -152,7 +152,17 @@ impl Parser<'_> {
         self.resolve(&word, length)
     }
 
+    /// All that a word stands for. In quotes it may have its length with it.
     pub(crate) fn resolve(&mut self, word: &str, length: Option<i64>) -> Step<Vec<Host>> {
+        let (word, length) = match word.rsplit_once('/').filter(|_| length.is_none()) {
+            None => (word, length),
+            Some((word, length)) => match length.parse() {
+                Ok(length) => (word, Some(length)),
+                Err(_) => {
+                    return Err(self.stop(format!("invalid netmask '{length}'\nit is a number of bits")));
+                }
+            },
+        };
         resolve(word, length, self.environment).map_err(|why| self.stop(why))
     }
 

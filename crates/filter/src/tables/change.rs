@@ -237,6 +237,16 @@ impl Tables {
         Ok(())
     }
 
+    /// Says what time it is to tables and entries that were made before anybody knew: at time zero.
+    pub fn begin_time(&mut self, now: Duration) {
+        let begin = |since: &mut Duration| *since = if since.is_zero() { now } else { *since };
+        for record in self.records.values_mut() {
+            begin(&mut record.since);
+            record.v4.entries.values_mut().for_each(|entry| begin(&mut entry.since));
+            record.v6.entries.values_mut().for_each(|entry| begin(&mut entry.since));
+        }
+    }
+
     /// Forgets a table. Rules that speak of it find it empty.
     pub(super) fn kill(&mut self, anchor: &str, name: &str) -> Result<(), CannotChange> {
         self.record(anchor, name)?;

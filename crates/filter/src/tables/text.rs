@@ -77,7 +77,7 @@ pub(super) fn entry_line(entry: &TableEntry, met: Feedback) -> String {
 
 /// A line that shows which entry decided about an address.
 pub(super) fn test_line(entry: &TableEntry, met: Feedback, decides: Option<TableEntry>) -> String {
-    let decides = decides.map_or(String::new(), |entry| format!("\t{}", entry.text()));
+    let decides = decides.map_or_else(|| "\t nomatch".to_string(), |entry| format!("\t{}", entry.text()));
     format!("{} {}{decides}\n", met.letter(), entry.text())
 }
 
