@@ -16,8 +16,8 @@ setup: ## Installs the tools that demo and test use, where they are missing and 
 build: ## Builds the program and its benchmarks, optimised.
 	$(CARGO) build --release --locked -p artery -p artery-lab
 
-install: ## Installs the program, its manual pages, completions and systemd unit, which `make build` must have built: PREFIX, DESTDIR.
-	install -Dm755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/artery
+install: ## Installs the program and its benchmarks, manual pages, completions and systemd unit, which `make build` must have built: PREFIX, DESTDIR.
+	install -Dm755 $(PROGRAM) $(BENCH) -t $(DESTDIR)$(PREFIX)/bin
 	$(PROGRAM) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -47,11 +47,11 @@ lint: ## Formatting, warnings, and links in the documentation.
 loom: ## Tries every order of events in the publication of values.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p artery-rcu --release --test loom
 
-deny: ## Licences and advisories of dependencies, where cargo-deny is installed.
+deny: ## Licences and sources of dependencies, where cargo-deny is installed.
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "skipped: licence check: cargo-deny is not installed (cargo install cargo-deny)"; fi
 
-miri: ## Undefined behaviour in the rooms that hold unsafe code; needs a nightly toolchain with miri.
+miri: ## Undefined behaviour in crates that hold unsafe code; needs a nightly toolchain with miri.
 	MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" $(CARGO) +nightly miri test -p artery-rcu -p artery-packet
 
 fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz.
@@ -60,7 +60,7 @@ fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz
 pages: build ## Writes the element pages anew.
 	$(PROGRAM) elements --markdown docs/elements
 
-bench: build ## Measures what docs/benchmarks.md states.
+bench: build ## Measures the engine; docs/benchmarks.md has the commands of all other figures.
 	$(BENCH) engine
 
 bench-tables: build ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.

@@ -9,7 +9,10 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<u8> {
     let here = std::env::current_exe().context("can't tell where this program lies")?;
     let program = here.with_file_name("artery-bench");
     if !program.exists() {
-        bail!("{} is missing; build it with 'cargo build --release -p artery-lab'", program.display());
+        bail!(
+            "{} is missing; 'make build' makes it beside target/release/artery, and 'make install' puts both in place",
+            program.display()
+        );
     }
     Err(Command::new(&program).args(arguments).exec())
         .with_context(|| format!("can't run {}", program.display()))

@@ -70,7 +70,7 @@ enum Command {
         #[arg(long)]
         whole: bool,
     },
-    /// Carry out seed0 to seed4 and write one report: every claim of every source judged, and what is missing
+    /// Carry out seed0 to seed4 and write one report: every claim judged, and what is missing
     Seeds(seeds::Options),
     /// What a table of flows costs, as a cache and for its own sake, by number of flows; which flows move with servers
     Flows(flows::Options),

@@ -1,6 +1,6 @@
 //! Two states of a connection that know the same, kept in one line.
 //!
-//! The states of a connection that is forwarded lie side by side, and mostly one says what the other says: neither translates,
+//! The states of a connection that is forwarded are a [pair](super::HotLines), and mostly one says what the other says: neither translates,
 //! both have seen the same packets. Such states are *joined*: what changes is kept in the line of the first place, for both,
 //! and the other line is not looked at. The first one's link, which is known, is then the other's record. Whatever needs a state
 //! by itself [parts](States::part) them, or asks for a [copy](States::alone); they are joined again when they are alike.

@@ -1,4 +1,4 @@
-//! All experiments of the source documents, one after the other, and one report of them.
+//! The five published experiments, one after the other, and one report of them.
 //!
 //! Each runs in a process of its own, as if it had been called by itself, and leaves its files in one folder. What it
 //! could not do, and why, is said; what is left there of an earlier run is removed before, so that nothing old is read.
@@ -33,7 +33,7 @@ pub struct Options {
     out: PathBuf,
 }
 
-/// An experiment of a source document.
+/// A published experiment.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     /// Its name, by which it is called, and with which its files begin.

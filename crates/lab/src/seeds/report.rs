@@ -72,7 +72,7 @@ impl Report {
         } else {
             ""
         };
-        let mut text = format!("# The experiments of the source documents\n\n{}.\n\n", self.machine);
+        let mut text = format!("# The five published experiments\n\n{}.\n\n", self.machine);
         if !manner.is_empty() || !busy.is_empty() {
             text += &format!("{}\n\n", format!("{manner}{busy}").trim_end());
         }
