@@ -28,6 +28,9 @@ use crate::kernel::Family;
 use std::fmt;
 use std::io;
 
+/// What is said of chains that translate and have no rules.
+const STAYS_TRANSLATED: &str = ", no rules: connections stay translated";
+
 /// An interface that packets would be forwarded from and to. A VLAN on another interface is a port of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {

@@ -49,13 +49,16 @@ pub struct Mirror {
     v6: Merged<u128>,
     addresses: HashSet<Address>,
     neighbors: HashMap<(u32, IpAddr), EtherAddr>,
+    /// Those of them that the kernel does not find [by itself](Neighbor::is_found_by_use).
+    given: HashSet<(u32, IpAddr)>,
     rules4: Rules,
     rules6: Rules,
     roll: Option<Roll>,
     /// The family whose routes are compared with what a dump found.
     swept: Option<Family>,
-    /// Whether there ever was a route to the machine itself that it has not made. The kernel doesn't forget it either.
-    has_made_local: bool,
+    /// Whether the kernel ever had a reason to look for the way back to all sources: a rule, a route to the machine itself that it
+    /// has not made, a realm. It doesn't forget the first two either.
+    has_asked: bool,
     is_doubtful: bool,
 }
 
@@ -111,7 +114,7 @@ impl Mirror {
         let demanded = self.world.reverse_path(link)?;
         // With rules or local routes that somebody has made the kernel asks its tables even where nothing is demanded, and
         // drops what claims to come from the machine.
-        let is_asked = self.has_made_local || !plan::is_default(&self.rules4.rules);
+        let is_asked = self.has_asked || !plan::is_default(&self.rules4.rules);
         // The kernel looks for the way back as if the machine itself were to send.
         let is_for_machine = |rule: &Rule| rule.selectors.input.as_deref() == Some("lo");
         if (demanded != ReversePath::Off || is_asked) && self.rules4.rules.iter().any(is_for_machine) {
@@ -140,6 +143,11 @@ impl Mirror {
         self.neighbors.iter().map(|(&(link, address), &mac)| (link, address, mac))
     }
 
+    /// Whether somebody gave the kernel a neighbor, which therefore needs no word of its use, nor may have one.
+    pub fn is_given(&self, link: u32, address: IpAddr) -> bool {
+        self.given.contains(&(link, address))
+    }
+
     /// How many prefixes the tables of a family have.
     pub fn prefixes(&self, family: Family) -> usize {
         match family {
@@ -155,7 +163,7 @@ impl Mirror {
 
     fn hear_route(&mut self, is_gone: bool, manner: Manner, route: &Route, sink: &mut dyn Sink) {
         let had = self.prefixes_of(route.family, route.table);
-        self.has_made_local |= is_made_local(route);
+        self.has_asked |= is_made_local(route) || (route.has_realm && !is_gone);
         let was_right = match route.destination {
             IpAddr::V4(address) => {
                 let prefix = Prefix::of(address.to_bits(), route.len);
@@ -189,6 +197,10 @@ impl Mirror {
     fn hear_neighbor(&mut self, is_gone: bool, neighbor: &Neighbor, sink: &mut dyn Sink) {
         let key = (neighbor.link, neighbor.address);
         let mac = neighbor.usable_mac().filter(|_| !is_gone);
+        match mac.is_some() && !neighbor.is_found_by_use() {
+            true => drop(self.given.insert(key)),
+            false => drop(self.given.remove(&key)),
+        }
         let before = match mac {
             Some(mac) => self.neighbors.insert(key, mac),
             None => self.neighbors.remove(&key),
@@ -200,6 +212,8 @@ impl Mirror {
 
     fn hear_rule(&mut self, is_gone: bool, rule: Rule, sink: &mut dyn Sink) {
         let family = rule.family;
+        // From now on they will have been changed, whatever becomes of them.
+        self.has_asked |= family == Family::V4 && plan::is_default(&self.rules4.rules);
         let rules = &mut self.rules_mut(family).rules;
         match rules.iter().position(|old| *old == rule) {
             Some(at) if is_gone => drop(rules.remove(at)),

@@ -136,7 +136,9 @@ impl Session {
         if is_time {
             self.refreshed = now;
             self.follow_balancing();
-            let told = self.keeper.used(self.accelerator.take_used());
+            let mirror = self.driver.mirror();
+            let used = self.accelerator.take_used().into_iter();
+            let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
         let wait = match turn {
@@ -220,8 +222,10 @@ impl Session {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
-        let gone = self.ports.iter().filter(|port| there(port).is_none()).map(|port| port.index).collect();
-        let has_gone = std::mem::replace(&mut self.gone, gone) != self.gone;
+        let had_gone = self.gone.len();
+        // For good: one that comes back is another, though it may have the number and the name.
+        self.gone.extend(self.ports.iter().filter(|port| there(port).is_none()).map(|port| port.index));
+        let has_gone = self.gone.len() != had_gone;
         // One may have been renamed, and chains and settings go by names.
         self.ports.iter_mut().for_each(|port| *port = there(port).unwrap_or(port).clone());
         self.watch.set_ports(&ports);

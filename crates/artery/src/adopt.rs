@@ -123,14 +123,14 @@ struct Findings {
 /// Looks at the machine and says what it found.
 pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let ports = ports(&options.ports)?;
+    anyhow::ensure!(
+        ports.iter().all(|port| port.index != LOOPBACK),
+        "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
+    );
     if !options.dry_run {
         anyhow::ensure!(
             !options.ports.is_empty(),
             "which ports? Name two or more, or see what there is with --dry-run"
-        );
-        anyhow::ensure!(
-            ports.iter().all(|port| port.index != LOOPBACK),
-            "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
         );
         return live::run(facts(ports, options.path)?, options);
     }

@@ -61,6 +61,25 @@ fn told(net: &Net, set_up: &str, expected: [&str; 4], take_away: &str) -> Result
 }
 
 #[test]
+fn settings_by_which_the_kernel_knows_more_than_routes_are_told() {
+    on_the_net("adopt-exceptions", |net| {
+        for (setting, family, what) in [
+            ("net.ipv4.ip_forward_use_pmtu", "IPv4", "longest packets are learned"),
+            ("net.ipv4.conf.all.accept_redirects", "IPv4", "redirects are accepted"),
+            ("net.ipv6.conf.all.proxy_ndp", "IPv6", "IPv6 neighbors are answered for"),
+        ] {
+            let set = |value| format!("sysctl -qw {setting}={value}");
+            told(net, &set(1), ["-", family, "both", &format!("{what}: {setting} = 1")], &set(0))?;
+        }
+        run(&net.r, "ip link set eth0 mtu 1200")?;
+        let kept = kept(net)?;
+        let expected = ["eth0", "IPv6", "both", "eth0 has no IPv6, as where its MTU is below 1280"];
+        assert!(kept.contains(&expected.map(str::to_owned)), "{kept:?}");
+        Ok(())
+    });
+}
+
+#[test]
 fn chains_of_nftables_are_told_unless_they_are_empty_and_accept() {
     on_the_net("adopt-nftables", |net| {
         needs(&net.r, &["nft"])?;
@@ -81,6 +100,19 @@ fn chains_of_nftables_are_told_unless_they_are_empty_and_accept() {
                 "IPv4",
                 "both",
                 "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, 1 rule)",
+            ],
+            "nft delete table ip nat",
+        )?;
+        told(
+            net,
+            "nft add table ip nat
+             nft 'add chain ip nat post { type nat hook postrouting priority 100; }'",
+            [
+                "-",
+                "IPv4",
+                "both",
+                "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, no rules: connections stay \
+                 translated)",
             ],
             "nft delete table ip nat",
         )?;
@@ -200,6 +232,8 @@ fn ipsec_policies_are_told_by_family() {
 #[test]
 fn settings_are_told_for_all_or_for_the_port_that_has_them() {
     on_the_net("adopt-settings", |net| {
+        // By its own setting alone a port that does not forward would accept redirects.
+        net.r.sysctl("net.ipv4.conf.eth0.accept_redirects", "0")?;
         for (name, was, value, expected) in [
             (
                 "net.ipv4.ip_forward",

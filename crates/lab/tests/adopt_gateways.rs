@@ -185,6 +185,32 @@ fn neighbors_that_only_the_fast_path_uses_are_asked_again() {
     });
 }
 
+#[test]
+fn neighbors_that_somebody_gave_the_kernel_stay_as_they_are() {
+    with_a_stream("adopt-given", |net, _stream| {
+        let mac = net.gateways[0].mac("eth0")?;
+        for (given, expected) in [
+            ("nud permanent", "PERMANENT"),
+            ("nud reachable extern_learn", "extern_learn"),
+            ("nud stale managed", "managed"),
+        ] {
+            let neighbor = net.r.run(["ip", "-4", "neigh", "show", "dev", "eth1"])?.stdout;
+            let address = neighbor.split_whitespace().next().expect("the stream has found it").to_owned();
+            let all = format!("ip neigh replace {address} lladdr {mac} dev eth1 {given}");
+            shell(net, &all)?;
+            let mut adopted = net.adopt("tc")?;
+            until_the_stream_is_fast(net)?;
+            // Longer than it takes to tell the kernel of what was used.
+            std::thread::sleep(Duration::from_secs(3));
+            until_the_stream_is_fast(net)?;
+            let shown = net.r.run(["ip", "-4", "neigh", "show", "dev", "eth1"])?.stdout;
+            assert!(shown.contains(expected), "{given}: {shown}");
+            adopted.stop(SOON)?;
+        }
+        Ok(())
+    });
+}
+
 /// How long until the sender hears that the gateway is dead.
 fn death_is_noticed(net: &Fan, stream: &Process) -> Result<Duration> {
     net.gateways[0].drop_one_in("eth0", 1, "")?;

@@ -112,7 +112,7 @@ fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
         _ => return Err(Reason::Malformed),
     }
     let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    if !(IPV4..=packet.len()).contains(&length) || checksum::sum(&packet[..IPV4]) != 0xffff {
+    if length < IPV4 || !is_all(packet, length) || checksum::sum(&packet[..IPV4]) != 0xffff {
         return Err(Reason::Malformed);
     }
     if packet[8] <= 1 {
@@ -149,7 +149,7 @@ fn ipv6(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
     let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     let address = |at: usize| (0..4).fold(0, |address, n| address << 32 | u128::from(word(at + 4 * n)));
     let length = IPV6 + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
-    if length > packet.len() {
+    if !is_all(packet, length) {
         return Err(Reason::Malformed);
     }
     if packet[6] == 0 {
@@ -168,6 +168,11 @@ fn ipv6(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
         hash = mix(hash, raw(packet, IPV6));
     }
     Ok(Packet { group: tables.ipv6.lookup(turn, destination), hash, length })
+}
+
+/// Whether a packet of this length is all that a frame carries, but for what fills up short ones.
+fn is_all(packet: &[u8], length: usize) -> bool {
+    length == packet.len() || (length < packet.len() && packet.len() <= FILLED)
 }
 
 /// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.

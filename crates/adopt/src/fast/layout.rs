@@ -198,7 +198,7 @@ pub enum Reason {
     OtherProtocol,
     /// Its VLAN has no port.
     OtherVlan,
-    /// Its headers are cut short, or contradict each other.
+    /// Its headers are cut short, or contradict each other, or more follows than short frames are filled up with.
     Malformed,
     /// The port does not forward the family, or the one that it would leave by, by the user's policy.
     Policy,
@@ -269,6 +269,9 @@ impl Reason {
         }
     }
 }
+
+/// What frames carry at least: shorter packets are filled up to that.
+pub(super) const FILLED: usize = 46;
 
 /// What chooses among the members of a group; not a number of high quality, but every bit of the input counts.
 pub(super) fn mix(hash: u32, word: u32) -> u32 {

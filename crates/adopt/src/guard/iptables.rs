@@ -2,7 +2,7 @@
 //!
 //! The kernel names its tables in a file; what is in them says `iptables-legacy-save`, which changes nothing. Without
 //! that program a table that exists keeps its family's traffic.
-use super::{Family, Guard, Kind, count};
+use super::{Family, Guard, Kind, STAYS_TRANSLATED, count, sysctl};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -48,8 +48,11 @@ fn of_family(place: &Place) -> Vec<Guard> {
     if tables.is_empty() {
         return Vec::new();
     }
-    let guards =
-        saved(place.program).map_or_else(|why| unknown(place, &tables, &why), |text| of_rules(place, &text));
+    let has_connections = !matches!(sysctl::number("netfilter/nf_conntrack_count"), Ok(None | Some(0)));
+    let guards = match saved(place.program) {
+        Ok(text) => of_rules(place, &text, has_connections),
+        Err(why) => unknown(place, &tables, &why),
+    };
     guards.into_iter().map(|guard| guard.of(place.family)).collect()
 }
 
@@ -88,11 +91,14 @@ struct Chain {
     rules: u32,
 }
 
-fn of_rules(place: &Place, text: &str) -> Vec<Guard> {
-    let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0;
+/// The guards that rules are. Where connections are known, those keep the translation that they have, whatever rules are left.
+fn of_rules(place: &Place, text: &str, has_connections: bool) -> Vec<Guard> {
+    let translates = |chain: &Chain| has_connections && chain.table == "nat";
+    let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0 || translates(chain);
     let guard = |chain: Chain| {
+        let stays = if translates(&chain) { STAYS_TRANSLATED } else { "" };
         let Chain { table, name, policy, rules } = chain;
-        let rules = if rules == 0 { String::new() } else { format!(", {}", count(rules, "rule")) };
+        let rules = if rules == 0 { stays.to_owned() } else { format!(", {}", count(rules, "rule")) };
         let what = format!("iptables: table {table}, chain {name} (policy {policy}{rules})");
         Guard::new(Kind::Iptables, what, format!("shown by: {} -t {table} -S {name}", place.list))
     };
@@ -132,7 +138,7 @@ mod tests {
                     -A INPUT -j mine\n-A mine -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
                     :POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
         let what: Vec<_> =
-            of_rules(&PLACES[0], text).into_iter().map(|guard| (guard.what, guard.remedy)).collect();
+            of_rules(&PLACES[0], text, false).into_iter().map(|guard| (guard.what, guard.remedy)).collect();
         let expected = (
             "iptables: table nat, chain POSTROUTING (policy ACCEPT, 1 rule)".to_owned(),
             "shown by: iptables-legacy -t nat -S POSTROUTING".to_owned(),
@@ -140,9 +146,19 @@ mod tests {
         assert_eq!(what, [expected]);
         let dropping = text.replace(":FORWARD ACCEPT", ":FORWARD DROP");
         assert_eq!(
-            of_rules(&PLACES[1], &dropping)[0].what,
+            of_rules(&PLACES[1], &dropping, false)[0].what,
             "iptables: table filter, chain FORWARD (policy DROP)"
         );
+    }
+
+    #[test]
+    fn connections_stay_translated_without_rules() {
+        let text = "*nat\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
+        assert!(of_rules(&PLACES[0], text, false).is_empty());
+        let guards = of_rules(&PLACES[0], text, true);
+        let expected =
+            "iptables: table nat, chain POSTROUTING (policy ACCEPT, no rules: connections stay translated)";
+        assert_eq!((guards.len(), guards[0].what.as_str()), (1, expected));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Chains and flow tables of nftables that forwarded packets would meet.
 use super::netlink::{self, Attributes};
-use super::{Direction, Family, Guard, Kind, Port, count};
+use super::{Direction, Family, Guard, Kind, Port, STAYS_TRANSLATED, count};
 use std::io;
 
 /// The subsystem of nftables in the types of nfnetlink's messages.
@@ -112,7 +112,8 @@ impl Chain {
     }
     fn guards(&self, ports: &[Port]) -> Vec<Guard> {
         let Some(place) = place(self.family, self.hook) else { return Vec::new() };
-        if self.accepts && self.rules == 0 {
+        // Without rules connections keep the translation that they have.
+        if self.accepts && self.rules == 0 && self.kind != "nat" {
             return Vec::new();
         }
         let guard = Guard::new(Kind::Nftables, self.in_words(place.name), self.remedy()).of(place.family);
@@ -127,7 +128,11 @@ impl Chain {
         let (family, table, name) = (family_name(self.family), &self.table, &self.name);
         let kind = if self.kind == "filter" { String::new() } else { format!("type {}, ", self.kind) };
         let policy = if self.accepts { "accept" } else { "drop" };
-        let rules = if self.rules == 0 { String::new() } else { format!(", {}", count(self.rules, "rule")) };
+        let rules = match self.rules {
+            0 if self.kind == "nat" && self.accepts => STAYS_TRANSLATED.to_owned(),
+            0 => String::new(),
+            rules => format!(", {}", count(rules, "rule")),
+        };
         format!("nftables: table {family} {table}, chain {name} ({kind}hook {hook}, policy {policy}{rules})")
     }
     fn remedy(&self) -> String {
@@ -226,6 +231,10 @@ mod tests {
     }
 
     fn chain(family: u8, hook: u32, devices: &[Vec<u8>], policy: u32, rules: u32) -> Vec<u8> {
+        chain_of("filter", family, hook, devices, policy, rules)
+    }
+
+    fn chain_of(kind: &str, family: u8, hook: u32, devices: &[Vec<u8>], policy: u32, rules: u32) -> Vec<u8> {
         let mut at = vec![big_endian(HOOK_NUMBER, hook), big_endian(2, 0)];
         at.extend((!devices.is_empty()).then(|| nested(HOOK_DEVICES, devices)));
         let attributes = [
@@ -234,7 +243,7 @@ mod tests {
             nested(CHAIN_HOOK, &at),
             big_endian(CHAIN_POLICY, policy),
             big_endian(CHAIN_RULES, rules),
-            name(CHAIN_TYPE, "filter"),
+            name(CHAIN_TYPE, kind),
         ];
         [&[family, 0, 0, 0], &attributes.concat()[..]].concat()
     }
@@ -268,6 +277,14 @@ mod tests {
         let guards = found(&chain(1, 2, &[], 0, 0));
         assert_eq!(guards[0].what, "nftables: table inet t, chain c (hook forward, policy drop)");
         assert_eq!(guards[0].remedy, "shown by: nft list chain inet t c");
+    }
+
+    #[test]
+    fn an_empty_chain_that_translates_keeps_what_it_has_translated() {
+        let what = found(&chain_of("nat", 2, 4, &[], ACCEPT, 0)).remove(0).what;
+        let expected = "nftables: table ip t, chain c (type nat, hook postrouting, policy accept, no rules: connections stay translated)";
+        assert_eq!(what, expected);
+        assert_eq!(found(&chain_of("nat", 2, 3, &[], ACCEPT, 0)), [], "what the host sends is not forwarded");
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
     };
     let mut all = found(forwarding4(ports), Family::V4, "whether IPv4 is forwarded");
     all.extend(found(forwarding6(ports), Family::V6, "whether IPv6 is forwarded"));
+    all.extend(found(exceptions4(ports), Family::V4, "whether ICMP changes ways of IPv4"));
+    all.extend(found(proxied6().map(Vec::from_iter), Family::V6, "whether this machine answers for others"));
     all
 }
 
@@ -60,17 +62,64 @@ fn forwarding4(ports: &[Port]) -> io::Result<Vec<Guard>> {
     Ok(if everywhere { vec![for_all()] } else { off })
 }
 
+/// What others tell the kernel by ICMP changes the way of single destinations, of which it tells nobody: with these settings also
+/// that of packets that it forwards.
+fn exceptions4(ports: &[Port]) -> io::Result<Vec<Guard>> {
+    let mut found = Vec::new();
+    let use_pmtu = "ipv4/ip_forward_use_pmtu";
+    if number(use_pmtu)?.is_some_and(|value| value != 0) {
+        found.push(guard(Kind::Forwarding, "longest packets are learned", use_pmtu, 1, "0").of(Family::V4));
+    }
+    let is_on = |name: &str| Ok::<_, io::Error>(number(name)?.is_some_and(|value| value != 0));
+    let of_port = |port: &Port, setting: &str| is_on(&format!("ipv4/conf/{}/{setting}", port.name));
+    let forward = ports.iter().map(|port| of_port(port, "forwarding")).collect::<io::Result<Vec<_>>>()?;
+    let all = "ipv4/conf/all/accept_redirects";
+    let is_on_for_all = is_on(all)?;
+    for (port, forwards) in ports.iter().zip(&forward).filter(|_| forward.contains(&true)) {
+        // A port that forwards accepts them if both settings say so, another if one does.
+        let own = of_port(port, "accept_redirects")?;
+        if if *forwards { is_on_for_all && own } else { is_on_for_all || own } {
+            let of_port = format!("ipv4/conf/{}/accept_redirects", port.name);
+            let name = if is_on_for_all { all } else { &of_port };
+            let guard = guard(Kind::Forwarding, "redirects are accepted", name, 1, "0");
+            found.push(guard.of(Family::V4).at(port.index, Direction::Out));
+        }
+    }
+    Ok(merged(found, ports))
+}
+
+/// For whom the machine answers, it also takes what asks for them.
+fn proxied6() -> io::Result<Option<Guard>> {
+    let name = "ipv6/conf/all/proxy_ndp";
+    let is_on = number(name)?.is_some_and(|value| value != 0);
+    Ok(is_on.then(|| guard(Kind::Forwarding, "IPv6 neighbors are answered for", name, 1, "0").of(Family::V6)))
+}
+
 /// The kernel asks for all interfaces; since Linux 6.17 an interface may force it.
 fn forwarding6(ports: &[Port]) -> io::Result<Vec<Guard>> {
     let mut off = Vec::new();
     let all = "ipv6/conf/all/forwarding";
-    let is_off = number(all)? == Some(0);
+    let setting = number(all)?;
+    let is_off = setting == Some(0);
     for port in ports {
         let of_port = |setting: &str| format!("ipv6/conf/{}/{setting}", port.name);
         let disabled = of_port("disable_ipv6");
-        if number(&disabled)?.is_some_and(|value| value != 0) {
-            let guard = guard(Kind::Forwarding, "IPv6 is disabled", &disabled, 1, "0");
-            off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+        match number(&disabled)? {
+            Some(0) => (),
+            Some(value) => {
+                let guard = guard(Kind::Forwarding, "IPv6 is disabled", &disabled, value, "0");
+                off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+            }
+            None if setting.is_none() => (),
+            None => {
+                let what = format!("{} has no IPv6, as where its MTU is below 1280", port.name);
+                let guard = Guard::new(
+                    Kind::Forwarding,
+                    what,
+                    format!("changed by: ip link set {} mtu 1500", port.name),
+                );
+                off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+            }
         }
         if is_off && number(&of_port("force_forwarding"))?.unwrap_or(0) == 0 {
             let guard = guard(Kind::Forwarding, "forwarding of IPv6 is off", all, 0, "1");

@@ -7,6 +7,13 @@ use std::net::IpAddr;
 const HEADER: usize = 12;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+const NDA_FLAGS_EXT: u16 = 15;
+/// NTF_EXT_LEARNED: somebody else than the kernel has learned it, and keeps it.
+const NTF_EXT_LEARNED: u8 = 0x10;
+/// NTF_EXT_MANAGED: the kernel asks for it by itself.
+const NTF_EXT_MANAGED: u32 = 1;
+/// NUD_NOARP and PERMANENT: nobody is asked for it.
+const FIXED: u16 = 0x40 | 0x80;
 /// NTF_PROXY: not a neighbor, but one for whom the machine answers.
 const NTF_PROXY: u8 = 0x08;
 /// NUD_REACHABLE, STALE, DELAY, PROBE, NOARP and PERMANENT: what a packet is sent by.
@@ -23,8 +30,10 @@ pub struct Neighbor {
     pub mac: Option<EtherAddr>,
     /// The state, as the kernel's bits (NUD_…).
     pub state: u16,
-    /// The flags, as the kernel's bits (NTF_…).
+    /// The flags, as the kernel's bits (NTF_…), and the further ones (NTF_EXT_…).
     pub flags: u8,
+    /// See `flags`.
+    pub more_flags: u32,
 }
 
 impl Neighbor {
@@ -32,11 +41,12 @@ impl Neighbor {
     pub(crate) fn read(payload: &[u8]) -> Option<Neighbor> {
         let header = payload.first_chunk::<HEADER>()?;
         let family = Family::from_number(header[0])?;
-        let (mut address, mut mac) = (None, None);
+        let (mut address, mut mac, mut more_flags) = (None, None, 0);
         for (kind, value) in Attributes::after(payload, HEADER) {
             match kind {
                 NDA_DST => address = attributes::address(family, value),
                 NDA_LLADDR => mac = <[u8; 6]>::try_from(value).ok().map(EtherAddr),
+                NDA_FLAGS_EXT => more_flags = number32(value),
                 _ => {}
             }
         }
@@ -47,8 +57,16 @@ impl Neighbor {
             mac,
             state: number16(&header[8..10]),
             flags,
+            more_flags,
         };
         (flags & NTF_PROXY == 0).then_some(neighbor)
+    }
+
+    /// Whether the kernel finds it by itself when it is used, and forgets it when it is not. To say of others that they are
+    /// used would take from them what somebody gave them (neigh_add in net/core/neighbour.c).
+    pub fn is_found_by_use(&self) -> bool {
+        let is_kept = self.flags & NTF_EXT_LEARNED != 0 || self.more_flags & NTF_EXT_MANAGED != 0;
+        self.state & FIXED == 0 && !is_kept
     }
 
     /// The link address that packets can be sent to now.

@@ -10,6 +10,7 @@ const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
 const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
+const RTA_FLOW: u16 = 11;
 const RTA_CACHEINFO: u16 = 12;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
@@ -51,6 +52,8 @@ pub struct Route {
     pub preference: u8,
     /// Whether it ends by itself.
     pub expires: bool,
+    /// Whether it has a realm.
+    pub has_realm: bool,
     /// What its packets do.
     pub path: Path,
 }
@@ -138,6 +141,7 @@ impl Route {
             protocol: header[5],
             preference: 0,
             expires: false,
+            has_realm: false,
             path,
         };
         let flags = number32(&header[8..12]);
@@ -158,6 +162,7 @@ impl Route {
                 RTA_TABLE => self.table = number32(value),
                 RTA_PREF => self.preference = number8(value),
                 RTA_CACHEINFO => self.expires = value.get(EXPIRES..).is_some_and(|rest| number32(rest) != 0),
+                RTA_FLOW => self.has_realm = number32(value) != 0,
                 RTA_NH_ID => self.path.object = number32(value),
                 RTA_METRICS => self.path.mtu = Attributes::new(value).find(RTAX_MTU).map(number32),
                 RTA_MULTIPATH => self.path.hops = hops(self.family, value),

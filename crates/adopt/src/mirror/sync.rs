@@ -107,7 +107,7 @@ impl Mirror {
         let Some(first) = routes.first() else { return };
         let (family, table, len) = (first.family, first.table, first.len);
         let had = self.prefixes_of(family, table);
-        self.has_made_local |= routes.iter().any(super::is_made_local);
+        self.has_asked |= routes.iter().any(|route| super::is_made_local(route) || route.has_realm);
         match first.destination {
             IpAddr::V4(address) => {
                 self.tables4(sink).found(table, Prefix::of(address.to_bits(), len), &routes);
@@ -134,6 +134,7 @@ impl Mirror {
             Part::Rules(_) if roll.has_new_rules => return true,
             Part::Rules(family) => {
                 self.rules_mut(family).rules = roll.rules;
+                self.has_asked |= family == Family::V4 && !super::plan::is_default(&self.rules4.rules);
                 self.plan(family, sink);
             }
             _ if is_complete => self.sweep(&roll, sink),

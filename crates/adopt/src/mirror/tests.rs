@@ -56,6 +56,7 @@ fn route(table: u32, prefix: &str, kind: RouteKind, hops: &[RouteHop]) -> Route 
         protocol: 3,
         preference: 0,
         expires: false,
+        has_realm: false,
         path: Path { kind, object: 0, hops: hops.to_vec(), mtu: None },
     }
 }
@@ -348,7 +349,7 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
     assert_eq!(demanded(1, 2), Some(ReversePath::Strict));
     assert_eq!(mirror.reverse_paths().get(&2), None, "nothing is known of the other");
     let address = Address { link: 1, address: "10.0.0.1".parse().unwrap(), len: 24 };
-    mirror.hear(came(Record::Address(address)), &mut sink);
+    mirror.hear(came(Record::Address(address.clone())), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose));
     let mut for_machine = rule(Family::V4, 100, RuleAction::Table(100));
     for_machine.selectors.input = Some("lo".into());
@@ -362,7 +363,16 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
         "with rules of its own the kernel asks in any case"
     );
     mirror.hear(went(Record::Rule(for_machine)), &mut sink);
-    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
-    add(&mut mirror, &mut sink, route(255, "192.0.2.0/24", RouteKind::Local, &[hop(1, "")]));
-    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "and with such routes");
+    assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "nor does it forget them");
+    let asks = |made: Route| {
+        let (mut mirror, mut sink) = start(2);
+        [-1, 1].map(|link| mirror.hear(came(Record::Settings(set(link, 0))), &mut sink));
+        assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
+        add(&mut mirror, &mut sink, made);
+        mirror.hear(came(Record::Address(address.clone())), &mut sink);
+        mirror.reverse_paths().get(&1).copied() == Some(ReversePath::Loose)
+    };
+    assert!(asks(route(255, "192.0.2.0/24", RouteKind::Local, &[hop(1, "")])), "with such routes, too");
+    let plain = route(254, "192.0.2.0/24", RouteKind::Unicast, &[hop(1, "")]);
+    assert!(asks(Route { has_realm: true, ..plain.clone() }) && !asks(plain), "and with realms");
 }

@@ -34,12 +34,21 @@ fn check_header(w: &mut Writer<'_>) {
     w.a.load(Size::Half, R1, R9, 2);
     w.a.swap(R1, 16);
     w.a.jump_if(Below, R1, 20, malformed);
-    w.recall(R2, Slot::Rest);
-    w.a.jump_if(Above, R1, R2, malformed);
-    w.keep(Slot::Length, R1);
+    check_length(w, malformed);
     check_sum(w);
     w.a.load(Size::Byte, R1, R9, 8);
     w.a.jump_if(AtMost, R1, 1, w.to_kernel(Reason::Expired));
+}
+
+/// Keeps the length of a packet, in `R1`, if it is all that the frame carries, but for what fills up short ones. Spoils `R2`.
+pub(super) fn check_length(w: &mut Writer<'_>, malformed: Label) {
+    let whole = w.a.label();
+    w.recall(R2, Slot::Rest);
+    w.a.jump_if(Equal, R1, R2, whole);
+    w.a.jump_if(Above, R1, R2, malformed);
+    w.a.jump_if(Above, R2, FILLED as i32, malformed);
+    w.a.place(whole);
+    w.keep(Slot::Length, R1);
 }
 
 /// The sum of all 16-bit words is that of all 32-bit words, of 35 bits, folded to 33, 18, 17 and 16.

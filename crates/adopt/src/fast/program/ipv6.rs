@@ -1,6 +1,6 @@
 //! IPv6: is it to be forwarded, and by which group?
 use super::super::layout::*;
-use super::ipv4::{check_own, mix_in, mix_ports, write_default};
+use super::ipv4::{check_length, check_own, mix_in, mix_ports, write_default};
 use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
@@ -29,9 +29,7 @@ fn check_header(w: &mut Writer<'_>) {
     w.a.load(Size::Half, R1, R9, 4);
     w.a.swap(R1, 16);
     w.a.compute(Add, R1, 40);
-    w.recall(R2, Slot::Rest);
-    w.a.jump_if(Above, R1, R2, malformed);
-    w.keep(Slot::Length, R1);
+    check_length(w, malformed);
     w.a.load(Size::Byte, R1, R9, 6);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Options));
     w.a.load(Size::Byte, R1, R9, 7);
