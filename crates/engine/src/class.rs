@@ -170,10 +170,6 @@ impl Arg {
     ) -> Arg {
         Arg { name, kind, default: Some(default), position: Position::Keyword, doc }
     }
-    /// A keyword argument that must be given.
-    pub const fn required_keyword(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
-        Arg { name, kind, default: None, position: Position::Keyword, doc }
-    }
     /// Any number of arguments; read with [`Args::rest`].
     pub const fn rest(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
         Arg { name, kind, default: Some(""), position: Position::Rest, doc }

@@ -201,10 +201,6 @@ impl<'a> Context<'a> {
     pub fn now(&mut self) -> Time {
         self.graph.clock.now()
     }
-    /// Whether time is simulated.
-    pub fn time_is_simulated(&self) -> bool {
-        self.graph.clock.is_simulated()
-    }
     /// Lets this element's task run again when its turn comes.
     #[inline]
     pub fn schedule(&mut self) {

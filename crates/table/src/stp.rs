@@ -166,11 +166,6 @@ impl Bridge {
         Ok(())
     }
 
-    /// What is set of a port.
-    pub fn port_settings(&self, number: u16) -> Result<PortSettings, StpError> {
-        Ok(self.ports[self.at(number)?].settings)
-    }
-
     /// Sets a port anew.
     pub fn set_port(
         &mut self,

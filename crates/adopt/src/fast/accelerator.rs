@@ -168,7 +168,6 @@ pub struct Accelerator {
     ways: Ways,
     ipv4: Routes<u32, Fib4Fast>,
     ipv6: Routes<u128, Fib6>,
-    adopted: BTreeSet<u32>,
     attached: BTreeMap<u32, Attached>,
     members: BTreeMap<u32, Member>,
     free_ports: BTreeSet<u32>,
@@ -203,7 +202,6 @@ impl Accelerator {
             ipv4: Routes::new(&domain)?,
             ipv6: Routes::new(&domain)?,
             domain,
-            adopted: BTreeSet::new(),
             attached: BTreeMap::new(),
             members: BTreeMap::new(),
             free_ports: (0..ROUTED).collect(),
@@ -220,13 +218,13 @@ impl Accelerator {
 
     /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link, and all is settled.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
-        let port = self.free_ports.pop_first().ok_or(Error::TooManyPorts)?;
+        let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
         let refused = |error| Error::Program(link, error);
         // The kernel takes a while for the right one, which is made when there are tables.
         let program = bpf::load(mode.hook(), &nothing(mode.at())).map_err(refused)?;
         let held = bpf::attach(&program, link, mode.hook()).map_err(refused)?;
         self.memory.devices.put(port, link).map_err(refused)?;
-        self.adopted.insert(link);
+        self.free_ports.remove(&port);
         self.attached.insert(link, Attached { port, link: held, mode });
         self.is_new = true;
         Ok(())
@@ -444,7 +442,7 @@ impl Accelerator {
             return Some((attached.port, None));
         }
         let LinkKind::Vlan { id, parent, tag_type: 0x8100 } = link.kind else { return None };
-        if !self.adopted.contains(&parent) {
+        if !self.attached.contains_key(&parent) {
             return None;
         }
         let known = self.members.get(&link.index).map(|member| member.port);
@@ -453,7 +451,6 @@ impl Accelerator {
 
     /// An interface is gone, and its program with it: one that comes back is another.
     fn forget(&mut self, index: u32) {
-        self.adopted.remove(&index);
         if let Some(attached) = self.attached.remove(&index) {
             self.free_ports.insert(attached.port);
         }

@@ -93,10 +93,6 @@ impl<A: Key, P: Protocol> NeighborTable<A, P> {
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
-    /// For a change of its rules, which holds from the next event of each neighbor on.
-    pub fn protocol_mut(&mut self) -> &mut P {
-        &mut self.protocol
-    }
     /// What is known of one neighbor, as the protocol knows it.
     pub fn entry(&self, address: A) -> Option<&Entry> {
         self.entries.slot(self.entries.find(address)?).known()

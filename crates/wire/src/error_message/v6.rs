@@ -36,14 +36,10 @@ impl Icmp6Error {
     pub const ADDRESS: u8 = 3;
     /// The code of a port at which no one listens.
     pub const PORT: u8 = 4;
-    /// The code of a source address that policy refuses.
-    pub const POLICY: u8 = 5;
     /// The code of a route that rejects.
     pub const REJECT: u8 = 6;
     /// The code of a parameter problem: a field is wrong.
     pub const ERRONEOUS: u8 = 0;
-    /// The code of a parameter problem: a next header is not known.
-    pub const UNKNOWN_HEADER: u8 = 1;
     /// The code of a parameter problem: an option is not known.
     pub const UNKNOWN_OPTION: u8 = 2;
 
