@@ -441,7 +441,10 @@ impl Accelerator {
         if let Some(attached) = self.attached.get(&link.index) {
             return Some((attached.port, None));
         }
-        let LinkKind::Vlan { id, parent, tag_type: 0x8100 } = link.kind else { return None };
+        // Programs put on tags with an id, and know no priority of packets.
+        let LinkKind::Vlan { id, parent, tag_type: 0x8100, sets_priority: false } = link.kind else {
+            return None;
+        };
         if !self.attached.contains_key(&parent) {
             return None;
         }

@@ -18,6 +18,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_EGRESS_QOS: u16 = 3;
 const IFLA_VLAN_PROTOCOL: u16 = 5;
 
 /// The type of tags with which a VLAN begins where none is said (IEEE 802.1Q).
@@ -59,6 +60,8 @@ pub enum LinkKind {
         parent: u32,
         /// The type of its tags: 0x8100 or 0x88a8.
         tag_type: u16,
+        /// Whether the priority in its tags is chosen by that of packets (`egress-qos-map`).
+        sets_priority: bool,
     },
     /// The interface of the host to itself.
     Loopback,
@@ -130,6 +133,7 @@ fn ether_kind(info: &[u8], parent: u32) -> LinkKind {
         "vlan" => LinkKind::Vlan {
             id: number16(data.clone().find(IFLA_VLAN_ID).unwrap_or_default()),
             parent,
+            sets_priority: data.clone().find(IFLA_VLAN_EGRESS_QOS).is_some_and(|map| !map.is_empty()),
             tag_type: data.find(IFLA_VLAN_PROTOCOL).map_or(ETH_P_8021Q, |value| number16(value).to_be()),
         },
         _ => LinkKind::Other(kind),

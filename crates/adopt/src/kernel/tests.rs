@@ -69,7 +69,11 @@ fn rule_message() -> Vec<u8> {
 }
 
 fn link_message() -> Vec<u8> {
-    let data = [attribute(1, &7u16.to_ne_bytes()), attribute(5, &[0x88, 0xa8])].concat();
+    vlan_message(&[])
+}
+
+fn vlan_message(further: &[u8]) -> Vec<u8> {
+    let data = [&attribute(1, &7u16.to_ne_bytes())[..], &attribute(5, &[0x88, 0xa8]), further].concat();
     let info = [attribute(1, b"vlan\0"), attribute(0x8002, &data)].concat();
     let header = [&[0, 0, 1, 0][..], &9u32.to_ne_bytes(), &0x1_0043u32.to_ne_bytes(), &[0; 4]].concat();
     let attributes = [
@@ -127,7 +131,10 @@ fn a_rule_has_its_selectors_and_says_them() {
 #[test]
 fn a_vlan_knows_its_number_tags_parent_and_bridge() {
     let Record::Link(link) = record(&link_message()) else { panic!("not a link") };
-    assert_eq!(link.kind, LinkKind::Vlan { id: 7, parent: 2, tag_type: 0x88a8 });
+    assert_eq!(link.kind, LinkKind::Vlan { id: 7, parent: 2, tag_type: 0x88a8, sets_priority: false });
+    let egress_map = attribute(0x8003, &attribute(1, &[[1, 0, 0, 0], [5, 0, 0, 0]].concat()));
+    let Record::Link(mapped) = record(&vlan_message(&egress_map)) else { panic!("not a link") };
+    assert_eq!(mapped.kind, LinkKind::Vlan { id: 7, parent: 2, tag_type: 0x88a8, sets_priority: true });
     assert_eq!((link.name.as_str(), link.index, link.mtu, link.master), ("eth1.7", 9, 1500, Some(11)));
     assert!(link.is_up());
     // What a bridge says of its port is no news of the link.

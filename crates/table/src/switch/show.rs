@@ -1,6 +1,6 @@
 //! A switch as `ifconfig` prints it.
-use super::command::{Command, PortFlag, Untagged};
-use super::config::{Config, Port, Role, SPAN_BIT, flag_bit};
+use super::command::{Command, PortFlag, StormKind, Untagged};
+use super::config::{Config, Port, Role, SPAN_BIT, flag_bit, storm_place};
 use super::decide::Cause;
 use super::groups::Heard;
 use super::learn::{Learned, seconds};
@@ -93,7 +93,9 @@ impl Switch {
             port_lines(&mut text, at, port, spanning.ports.get(at).and_then(Option::as_ref));
         }
         let timeout = if config.limits.timeout == u32::MAX { 0 } else { config.limits.timeout };
-        let _ = writeln!(text, "\tAddresses (max cache: {}, timeout: {timeout}):", config.limits.entries);
+        let evict = if config.limits.evicts { ", evict" } else { "" };
+        let _ =
+            writeln!(text, "\tAddresses (max cache: {}, timeout: {timeout}{evict}):", config.limits.entries);
         self.addresses(now).lines().for_each(|line| {
             let _ = writeln!(text, "\t\t{line}");
         });
@@ -206,7 +208,18 @@ fn head(config: &Config) -> String {
     let flags = links.fold(ALWAYS | if config.is_up { WHEN_UP } else { 0 }, |flags, (_, bit)| flags | bit);
     let querier = config.querier.map(|address| format!(" querier {address}")).unwrap_or_default();
     let snoop = if config.snoops { format!("\tsnoop{querier}\n") } else { String::new() };
-    format!("{}: {}\n{snoop}", config.name, bits(flags, &SWITCH_FLAGS))
+    format!("{}: {}\n{}{snoop}", config.name, bits(flags, &SWITCH_FLAGS), encapsulation(config))
+}
+
+/// How tags are put on and read, where that is not as of any switch.
+fn encapsulation(config: &Config) -> String {
+    let usual = Config::new("");
+    let (vlan, tx, rx) = (config.vnetid, config.tx_priority, config.rx_priority);
+    if (vlan, tx, rx) == (usual.vnetid, usual.tx_priority, usual.rx_priority) {
+        return String::new();
+    }
+    let vlan = vlan.map_or_else(|| "none".to_string(), |vlan| vlan.to_string());
+    format!("\tencap: vnetid {vlan} txprio {tx} rxprio {rx}\n")
 }
 
 fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&SpanningPort>) {
@@ -232,10 +245,18 @@ fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&Spann
     if !port.tagged.is_empty() {
         let _ = write!(text, " tagged {}", port.tagged);
     }
+    if let Some(limit) = port.limit {
+        let _ = write!(text, " ifmaxaddr {limit}");
+    }
     if let Some(of) = spanning {
         let _ = write!(text, " {}", of.state);
     }
     text.push('\n');
+    for kind in StormKind::ALL {
+        if let Some(limit) = port.storm[storm_place(kind)] {
+            let _ = writeln!(text, "\t\tstorm {} {limit}", kind.word());
+        }
+    }
     for rule in &port.rules {
         let _ = writeln!(text, "\t\t{rule}");
     }

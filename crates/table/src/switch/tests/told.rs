@@ -27,6 +27,15 @@ fn it_is_shown_as_ifconfig_shows_it() {
     assert!(lab.switch.rules(Some("p1")).unwrap().is_empty() && lab.switch.rules(Some("p7")).is_err());
     lab.tell("down -link1").unwrap();
     assert!(lab.switch.show(at(10)).starts_with("veb0: flags=8802<BROADCAST,SIMPLEX,MULTICAST>\n"));
+    lab.tell("vnetid 10 txprio 3 rxprio payload evict ifmaxaddr p0 3 storm p0 broadcast 100").unwrap();
+    let shown = lab.switch.show(at(10));
+    for line in [
+        "\tencap: vnetid 10 txprio 3 rxprio payload\n",
+        " ifcost 0 ifmaxaddr 3\n\t\tstorm broadcast 100\n",
+        "timeout: 240, evict):\n",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
 }
 
 #[test]
