@@ -366,7 +366,7 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "nor does it forget them");
     let asks = |made: Route| {
         let (mut mirror, mut sink) = start(2);
-        [-1, 1].map(|link| mirror.hear(came(Record::Settings(set(link, 0))), &mut sink));
+        [-1, 1].into_iter().for_each(|link| mirror.hear(came(Record::Settings(set(link, 0))), &mut sink));
         assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
         add(&mut mirror, &mut sink, made);
         mirror.hear(came(Record::Address(address.clone())), &mut sink);
