@@ -18,6 +18,7 @@ use std::collections::HashSet;
 const KEEP: &[&str] = &[
     "AggregateLast",
     "ARPQuerier",
+    "DRRSched",
     "DelayShaper",
     "DelayUnqueue",
     "FrontDropQueue",

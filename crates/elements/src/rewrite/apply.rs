@@ -6,9 +6,13 @@ use artery_wire::checksum;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+pub(super) const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
+/// Types of ICMP messages (RFC 792).
+const ECHO: u8 = 8;
+const ECHO_REPLY: u8 = 0;
 const UNSPECIFIED: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 /// Bits of a TCP connection's state: closed, and with data, in each direction.
 const DONE: u8 = 1;
@@ -23,20 +27,23 @@ pub(super) enum Ends {
     AnyPorts,
     /// TCP.
     TcpOnly,
+    /// ICMP echo requests and replies, by addresses and identifier. For a flow the identifier is a request's source
+    /// port and a reply's destination port, and the other port is greater by one, which tells both apart.
+    Echo,
     /// The source of packets that go forth, and the destination of replies.
     Source,
     /// Both addresses.
     Addresses,
 }
 
-fn address(ip: &[u8], at: usize) -> Ipv4Addr {
+pub(super) fn address(ip: &[u8], at: usize) -> Ipv4Addr {
     let bytes: [u8; 4] = ip[at..at + 4].try_into().expect("four bytes were taken");
     bytes.into()
 }
-fn word(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
-fn is_first_fragment(ip: &[u8]) -> bool {
+pub(super) fn is_first_fragment(ip: &[u8]) -> bool {
     word(ip, 6) & 0x1fff == 0
 }
 
@@ -46,23 +53,50 @@ impl Ends {
     pub(super) fn of(self, packet: &Packet) -> Option<(usize, FlowId, Option<FlowId>)> {
         let ip = packet.network().filter(|ip| ip.len() >= 20 && ip[0] >> 4 == 4)?;
         let (src, dst) = (address(ip, 12), address(ip, 16));
+        let ports = match packet.transport().filter(|_| is_first_fragment(ip)) {
+            Some(header) => ports(ip[9], header),
+            None => None,
+        };
+        self.of_ends(ip[9], src, dst, ports)
+    }
+
+    /// The same, of a packet between these addresses and, where it has such, ports.
+    pub(super) fn of_ends(
+        self,
+        protocol: u8,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        ports: Option<[u16; 2]>,
+    ) -> Option<(usize, FlowId, Option<FlowId>)> {
         let of_addresses = |src, dst| FlowId { src, sport: 0, dst, dport: 0 };
-        let table = match self {
-            Ends::Source => {
+        let table = match (self, protocol) {
+            (Ends::Source, _) => {
                 return Some((0, of_addresses(src, UNSPECIFIED), Some(of_addresses(UNSPECIFIED, dst))));
             }
-            Ends::Addresses => return Some((0, of_addresses(src, dst), None)),
-            Ends::TcpAndUdp => match ip[9] {
-                TCP => 0,
-                UDP => 1,
-                _ => return None,
-            },
-            Ends::TcpOnly if ip[9] == TCP => 0,
-            Ends::AnyPorts if matches!(ip[9], TCP | UDP | DCCP) => 0,
+            (Ends::Addresses, _) => return Some((0, of_addresses(src, dst), None)),
+            (Ends::TcpAndUdp | Ends::TcpOnly, TCP) => 0,
+            (Ends::TcpAndUdp, UDP) => 1,
+            (Ends::AnyPorts, TCP | UDP | DCCP) => 0,
+            (Ends::Echo, ICMP) => 0,
             _ => return None,
         };
-        let header = packet.transport().filter(|header| header.len() >= 8 && is_first_fragment(ip))?;
-        Some((table, FlowId { src, sport: word(header, 0), dst, dport: word(header, 2) }, None))
+        let [sport, dport] = ports?;
+        Some((table, FlowId { src, sport, dst, dport }, None))
+    }
+
+    /// Whether a packet of an unknown flow begins one. A reply to an echo that nobody asked for doesn't.
+    pub(super) fn begins(self, id: FlowId) -> bool {
+        self != Ends::Echo || is_request(id)
+    }
+
+    /// What a flow becomes, with what follows from the rest of it.
+    pub(super) fn complete(self, id: FlowId) -> FlowId {
+        if self == Ends::Echo { FlowId { dport: id.sport.wrapping_add(1), ..id } } else { id }
+    }
+
+    /// Whether ports, or an identifier in their place, tell flows apart.
+    pub(super) fn have_ports(self) -> bool {
+        !matches!(self, Ends::Source | Ends::Addresses)
     }
 
     /// Whether a flow may become this.
@@ -70,6 +104,7 @@ impl Ends {
         match self {
             Ends::Source => id.sport == 0 && id.dport == 0 && id.dst.is_unspecified(),
             Ends::Addresses => id.sport == 0 && id.dport == 0,
+            Ends::Echo => is_request(id),
             _ => true,
         }
     }
@@ -79,9 +114,40 @@ impl Ends {
         match self {
             Ends::Source => format!("{} => {}", id.src, rewritten.src),
             Ends::Addresses => format!("({}, {}) => ({}, {})", id.src, id.dst, rewritten.src, rewritten.dst),
+            Ends::Echo => {
+                let echo = |id: FlowId| format!("({}, {}, {})", id.src, id.dst, identifier(id));
+                format!("{} => {}", echo(id), echo(rewritten))
+            }
             _ => format!("{id} => {rewritten}"),
         }
     }
+}
+
+/// The ports of a transport header, as flows have them.
+pub(super) fn ports(protocol: u8, header: &[u8]) -> Option<[u16; 2]> {
+    match protocol {
+        TCP | UDP | DCCP if header.len() >= 8 => Some([word(header, 0), word(header, 2)]),
+        ICMP if header.len() >= 6 => {
+            let identifier = word(header, 4);
+            let other = identifier.wrapping_add(1);
+            match header[0] {
+                ECHO => Some([identifier, other]),
+                ECHO_REPLY => Some([other, identifier]),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether packets with these ends are echo requests, and not replies.
+fn is_request(id: FlowId) -> bool {
+    id.dport == id.sport.wrapping_add(1)
+}
+
+/// The identifier of echoes with these ends.
+pub(super) fn identifier(id: FlowId) -> u16 {
+    if is_request(id) { id.sport } else { id.dport }
 }
 
 /// Gives a packet other ends; the destination, where that was looked at.
@@ -100,29 +166,40 @@ pub(super) fn rewrite(packet: &mut Packet, ends: Ends, direction: usize, to: Flo
     ip[10..12].copy_from_slice(&header.to_be_bytes());
     let (protocol, is_first) = (ip[9], is_first_fragment(ip));
     let is_told = ends != Ends::Source || direction == 1;
-    if is_first {
-        let with_ports = !matches!(ends, Ends::Source | Ends::Addresses);
-        if let Some(header) = packet.transport_mut().filter(|_| has_transport >= 4) {
-            if with_ports {
-                change.replace(header, 0, &to.sport.to_be_bytes());
-                change.replace(header, 2, &to.dport.to_be_bytes());
-            }
-            change.update_transport(protocol, header);
+    if let Some(header) = packet.transport_mut().filter(|_| is_first && has_transport >= 4) {
+        if ends == Ends::Echo {
+            rewrite_echo(header, identifier(to));
+        } else if ends.have_ports() {
+            change.replace(header, 0, &to.sport.to_be_bytes());
+            change.replace(header, 2, &to.dport.to_be_bytes());
         }
+        change.update_transport(protocol, header);
     }
     is_told.then_some(dst)
 }
 
+/// Gives an echo another identifier. ICMP's checksum does not cover addresses.
+fn rewrite_echo(header: &mut [u8], identifier: u16) {
+    let mut change = Change::default();
+    change.replace(header, 4, &identifier.to_be_bytes());
+    let mut sum = change.update(word(header, 2));
+    // The one case that RFC 1624 can't tell: a message of zeros only, whose checksum is all ones.
+    if sum == 0 && header[..2].iter().chain(&header[4..]).all(|byte| *byte == 0) {
+        sum = 0xffff;
+    }
+    header[2..4].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// What replaced words do to the checksums that cover them.
 #[derive(Default)]
-struct Change {
-    /// Both addresses and ports are six words.
-    words: [(u16, u16); 6],
+pub(super) struct Change {
+    /// Both addresses and ports are six words, and of a packet in an ICMP error two checksums change as well.
+    words: [(u16, u16); 8],
     count: usize,
 }
 
 impl Change {
-    fn replace(&mut self, bytes: &mut [u8], at: usize, with: &[u8]) {
+    pub(super) fn replace(&mut self, bytes: &mut [u8], at: usize, with: &[u8]) {
         for (n, new) in with.chunks(2).enumerate() {
             let place = &mut bytes[at + 2 * n..at + 2 * n + 2];
             self.words[self.count] =
@@ -131,18 +208,24 @@ impl Change {
             place.copy_from_slice(new);
         }
     }
-    fn update(&self, sum: u16) -> u16 {
+    pub(super) fn update(&self, sum: u16) -> u16 {
         self.words[..self.count].iter().fold(sum, |sum, (old, new)| checksum::update(sum, *old, *new))
     }
     /// Sets the checksum of TCP or UDP, where there is one.
     fn update_transport(&self, protocol: u8, header: &mut [u8]) {
-        let at = match protocol {
-            TCP if header.len() >= 18 => 16,
-            UDP if header.len() >= 8 && word(header, 6) != 0 => 6,
-            _ => return,
-        };
-        let sum = self.update(word(header, at));
-        header[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        if let Some(at) = checksum_of_ends(protocol, header) {
+            let sum = self.update(word(header, at));
+            header[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+}
+
+/// Where a transport header has the checksum that covers addresses and ports.
+pub(super) fn checksum_of_ends(protocol: u8, header: &[u8]) -> Option<usize> {
+    match protocol {
+        TCP if header.len() >= 18 => Some(16),
+        UDP if header.len() >= 8 && word(header, 6) != 0 => Some(6),
+        _ => None,
     }
 }
 

@@ -1,8 +1,9 @@
-//! What IPRewriter, UDPRewriter, TCPRewriter, IPAddrRewriter and IPAddrPairRewriter share: all but which packets they
-//! take and which ends of a flow they look at.
+//! What IPRewriter, UDPRewriter, TCPRewriter, ICMPPingRewriter, IPAddrRewriter and IPAddrPairRewriter share: all but
+//! which packets they take and which ends of a flow they look at.
 use super::apply::{self, Ends};
 use super::flows::{Flow, Flows};
 use super::pattern::{FlowId, Mapper, Named, Rule, parse_outputs};
+use super::shared_flows::{SharedFlows, Table};
 use crate::chance::Random;
 use crate::value::value;
 use artery_engine::names::Names;
@@ -91,18 +92,23 @@ enum Spec {
 
 /// A rewriter of any kind.
 pub(super) struct Rewriter {
+    table: Table,
+    reap_interval: Duration,
+    names: Names,
+    rules: Rules,
+}
+
+/// All that a rewriter goes by but its flows.
+struct Rules {
     ends: Ends,
     specs: Vec<Spec>,
     failures: u64,
-    flows: Flows,
     /// By table.
     timeouts: [Timeouts; 2],
-    reap_interval: Duration,
     /// Whether to set the destination annotation.
     dst_annotation: bool,
     reply_annotation: Option<usize>,
     random: Random,
-    names: Names,
 }
 
 impl Rewriter {
@@ -129,35 +135,41 @@ impl Rewriter {
         for n in 0..given.len() {
             args.declare_handler(&format!("pattern{n}"), "rw");
         }
+        let flows = Flows::new(capacity as usize).map_err(|_| ArgError::wrong(no_memory(capacity)))?;
         Ok(Rewriter {
-            ends,
-            specs,
-            failures: 0,
-            flows: Flows::new(capacity as usize).map_err(|_| ArgError::wrong(no_memory(capacity)))?,
-            timeouts,
+            table: args.resource::<SharedFlows>().table(args.name(), ends, args.outputs(), flows),
             reap_interval: args.read(if args.is_given("REAP_TIME") {
                 "REAP_TIME"
             } else {
                 "REAP_INTERVAL"
             })?,
-            dst_annotation,
-            reply_annotation: args.read::<Option<Annotation<1>>>("REPLY_ANNO")?.map(|anno| anno.offset),
-            random: Random::new(args),
             names: args.names().clone(),
+            rules: Rules {
+                ends,
+                specs,
+                failures: 0,
+                timeouts,
+                dst_annotation,
+                reply_annotation: args.read::<Option<Annotation<1>>>("REPLY_ANNO")?.map(|anno| anno.offset),
+                random: Random::new(args),
+            },
         })
     }
+}
 
+impl Rules {
     /// The flow of a packet that none had before; or the output that it leaves by as it is, or none.
     fn begin(
         &mut self,
+        flows: &mut Flows,
         input: usize,
         table: usize,
         id: FlowId,
         packet: &Packet,
         now: Time,
     ) -> Result<usize, Option<usize>> {
-        let Rewriter { flows, specs, random, .. } = self;
-        let is_taken = |id: FlowId| flows.find(table, id.reverse()).is_some();
+        let Rules { ends, specs, random, .. } = self;
+        let is_taken = |id: FlowId| flows.find(table, ends.complete(id).reverse()).is_some();
         let begun = match &specs[input] {
             Spec::Drop => return Err(None),
             Spec::Pass(output) => return Err(Some(*output)),
@@ -169,6 +181,7 @@ impl Rewriter {
             Spec::Mapper(mapper) => mapper.rewrite(id, random, is_taken),
         };
         // What only some of the ends are looked at must not change the others.
+        let begun = begun.map(|(rewritten, outputs)| (self.ends.complete(rewritten), outputs));
         let begun = begun.filter(|(rewritten, _)| self.ends.allows(*rewritten));
         let timeouts = self.timeouts[table];
         let reply_annotation = self.reply_annotation.map_or(0, |at| packet.annotation::<1>(at)[0]);
@@ -184,7 +197,7 @@ impl Rewriter {
                 timeout: timeouts.idle,
                 used: now,
             };
-            self.flows.add(flow, now, timeouts.guarantee)
+            flows.add(flow, now, timeouts.guarantee)
         });
         if added.is_none() {
             self.failures += 1;
@@ -192,24 +205,22 @@ impl Rewriter {
         added.ok_or(None)
     }
 
-    fn rewrite(&mut self, input: usize, mut packet: Packet, cx: &mut Context<'_>) {
+    fn rewrite(&mut self, flows: &mut Flows, input: usize, mut packet: Packet, cx: &mut Context<'_>) {
         let Some((table, id, reverse)) = self.ends.of(&packet) else {
-            return match &self.specs[input] {
-                Spec::Pass(output) => cx.send(*output, packet),
-                _ => cx.discard(packet, DropReason::NoMatch),
-            };
+            return self.send_stranger(input, packet, cx);
         };
         let now = cx.now();
-        let known = self.flows.find(table, id).or_else(|| self.flows.find(table, reverse?));
+        let known = flows.find(table, id).or_else(|| flows.find(table, reverse?));
         let (number, direction) = match known {
             Some(found) => found,
-            None => match self.begin(input, table, id, &packet, now) {
+            None if !self.ends.begins(id) => return self.send_stranger(input, packet, cx),
+            None => match self.begin(flows, input, table, id, &packet, now) {
                 Ok(number) => (number, 0),
                 Err(Some(output)) => return cx.send(output, packet),
                 Err(None) => return cx.discard(packet, DropReason::NoMatch),
             },
         };
-        let flow = self.flows.get_mut(number);
+        let flow = flows.get_mut(number);
         let rewritten = flow.rewritten(direction);
         let dst = apply::rewrite(&mut packet, self.ends, direction, rewritten);
         if let Some(dst) = dst.filter(|_| self.dst_annotation) {
@@ -224,32 +235,13 @@ impl Rewriter {
         let output = flow.outputs[direction];
         cx.send_or_discard(output, packet, DropReason::NoOutput);
     }
-}
 
-/// Handlers.
-impl Rewriter {
-    pub(super) fn len(&self) -> String {
-        self.flows.len().to_string()
-    }
-    pub(super) fn failures(&self) -> String {
-        self.failures.to_string()
-    }
-    pub(super) fn capacity(&self) -> String {
-        self.flows.capacity().to_string()
-    }
-    pub(super) fn set_capacity(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let capacity: u32 = value(text)?;
-        let set = self.flows.set_capacity(capacity as usize);
-        set.map_err(|_| HandlerError::refused(no_memory(capacity)))?;
-        self.flows.reap(cx.now());
-        Ok(())
-    }
-    pub(super) fn clear(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.flows.remove_if(|_| true);
-        Ok(())
-    }
-    pub(super) fn patterns(&self) -> String {
-        (0..self.specs.len()).map(|n| self.describe(n)).collect()
+    /// Sends a packet that can be of no flow.
+    fn send_stranger(&self, input: usize, packet: Packet, cx: &mut Context<'_>) {
+        match &self.specs[input] {
+            Spec::Pass(output) => cx.send(*output, packet),
+            _ => cx.discard(packet, DropReason::NoMatch),
+        }
     }
 
     fn spec(&self, n: usize) -> Option<String> {
@@ -261,10 +253,38 @@ impl Rewriter {
             Spec::Mapper(_) => "<mapper>".into(),
         })
     }
+}
 
-    fn describe(&self, n: usize) -> String {
-        let spec = self.spec(n).unwrap_or_default();
-        match self.flows.iter().filter(|flow| flow.input == n).count() {
+/// Handlers.
+impl Rewriter {
+    pub(super) fn len(&mut self) -> String {
+        self.table.lock().len().to_string()
+    }
+    pub(super) fn failures(&self) -> String {
+        self.rules.failures.to_string()
+    }
+    pub(super) fn capacity(&mut self) -> String {
+        self.table.lock().capacity().to_string()
+    }
+    pub(super) fn set_capacity(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let capacity: u32 = value(text)?;
+        let mut flows = self.table.lock();
+        let set = flows.set_capacity(capacity as usize);
+        set.map_err(|_| HandlerError::refused(no_memory(capacity)))?;
+        flows.reap(cx.now());
+        Ok(())
+    }
+    pub(super) fn clear(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.table.lock().remove_if(|_| true);
+        Ok(())
+    }
+    pub(super) fn patterns(&mut self) -> String {
+        (0..self.rules.specs.len()).map(|n| self.describe(n)).collect()
+    }
+
+    fn describe(&mut self, n: usize) -> String {
+        let spec = self.rules.spec(n).unwrap_or_default();
+        match self.table.lock().iter().filter(|flow| flow.input == n).count() {
             0 => format!("{spec}\n"),
             count => format!("{spec} [{count}]\n"),
         }
@@ -272,24 +292,27 @@ impl Rewriter {
 
     fn number(&self, name: &str) -> Result<usize, HandlerError> {
         let number = name.strip_prefix("pattern").and_then(|n| n.parse().ok());
-        number.filter(|n| *n < self.specs.len()).ok_or_else(|| HandlerError::NoHandler(name.to_string()))
+        number
+            .filter(|n| *n < self.rules.specs.len())
+            .ok_or_else(|| HandlerError::NoHandler(name.to_string()))
     }
-    fn pattern(&self, call: &str) -> Result<String, HandlerError> {
-        Ok(self.describe(self.number(call.split(' ').next().unwrap_or_default())?))
+    fn pattern(&mut self, call: &str) -> Result<String, HandlerError> {
+        let n = self.number(call.split(' ').next().unwrap_or_default())?;
+        Ok(self.describe(n))
     }
     fn set_pattern(&mut self, call: &str) -> Result<(), HandlerError> {
         let (name, spec) = call.split_once(' ').unwrap_or((call, ""));
         let n = self.number(name)?;
         let spec = parse_words(&text::words(spec), &self.names);
-        self.specs[n] = spec.map_err(|why| HandlerError::refused(format!("input spec {n}: {why}")))?;
-        self.flows.remove_if(|flow| flow.input == n);
+        self.rules.specs[n] = spec.map_err(|why| HandlerError::refused(format!("input spec {n}: {why}")))?;
+        self.table.lock().remove_if(|flow| flow.input == n);
         Ok(())
     }
 
     /// The flows of a table, a line for each direction.
-    pub(super) fn table(&self, table: usize, now: Time) -> String {
-        let mut lines = String::new();
-        for flow in self.flows.iter().filter(|flow| flow.table == table) {
+    pub(super) fn table(&mut self, table: usize, now: Time) -> String {
+        let (mut lines, flows) = (String::new(), self.table.lock());
+        for flow in flows.iter().filter(|flow| flow.table == table) {
             for direction in [0, 1] {
                 let (id, rewritten) = (flow.ids[direction], flow.rewritten(direction));
                 let [forth, back] = flow.outputs;
@@ -300,7 +323,7 @@ impl Rewriter {
                 let _ = writeln!(
                     lines,
                     "{} [{outputs}] i{} exp{left}",
-                    self.ends.describe(id, rewritten),
+                    self.rules.ends.describe(id, rewritten),
                     flow.input
                 );
             }
@@ -309,16 +332,15 @@ impl Rewriter {
     }
 
     /// What packets with these ends become: `SADDR SPORT DADDR DPORT`.
-    pub(super) fn lookup(&self, call: &str) -> Result<String, HandlerError> {
+    pub(super) fn lookup(&mut self, call: &str) -> Result<String, HandlerError> {
         let words = text::words(call);
         let wrong = || HandlerError::refused("wants SADDR SPORT DADDR DPORT");
         let [src, sport, dst, dport] = &words[..] else { return Err(wrong()) };
         let (src, dst): (Ipv4Addr, Ipv4Addr) = (value(src)?, value(dst)?);
         let id = FlowId { src, sport: value(sport)?, dst, dport: value(dport)? };
-        let Some((number, direction)) = self.flows.find(0, id) else { return Ok(String::new()) };
-        let flow = self.flows.iter().find(|flow| flow.ids[direction] == id && flow.table == 0);
-        let Some(flow) = flow else { return Err(HandlerError::refused(format!("no flow {number}"))) };
-        let FlowId { src, sport, dst, dport } = flow.rewritten(direction);
+        let mut flows = self.table.lock();
+        let Some((number, direction)) = flows.find(0, id) else { return Ok(String::new()) };
+        let FlowId { src, sport, dst, dport } = flows.get_mut(number).rewritten(direction);
         Ok(format!("{src} {sport} {dst} {dport}"))
     }
 }
@@ -383,14 +405,15 @@ fn parse_words(words: &[String], names: &Names) -> Result<Spec, String> {
 
 impl Element for Rewriter {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let mut flows = self.table.lock();
         for packet in batch.drain() {
-            self.rewrite(input, packet, cx);
+            self.rules.rewrite(&mut flows, input, packet, cx);
         }
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
-        self.flows.reap(now);
+        self.table.lock().reap(now);
         if !self.reap_interval.is_zero() {
             cx.wake_at(now + self.reap_interval);
         }
@@ -399,13 +422,17 @@ impl Element for Rewriter {
 
     /// Takes over the flows of inputs with which the same is done as before.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
-        let Some(old) = old.downcast_mut::<Rewriter>().filter(|old| old.ends == self.ends) else { return };
-        let stays = |n: usize| self.spec(n).is_some() && self.spec(n) == old.spec(n);
-        let stay: Vec<bool> = (0..old.specs.len()).map(stays).collect();
-        for flow in old.flows.take().filter(|flow| stay[flow.input]) {
+        let Some(old) = old.downcast_mut::<Rewriter>().filter(|old| old.rules.ends == self.rules.ends) else {
+            return;
+        };
+        let rules = &self.rules;
+        let stays = |n: usize| rules.spec(n).is_some() && rules.spec(n) == old.rules.spec(n);
+        let stay: Vec<bool> = (0..old.rules.specs.len()).map(stays).collect();
+        let mut flows = self.table.lock();
+        for flow in old.table.lock().take().filter(|flow| stay[flow.input]) {
             if flow.outputs.iter().all(|output| *output < cx.outputs()) {
-                let guarantee = self.timeouts[flow.table].guarantee;
-                self.flows.add(flow, cx.now(), guarantee);
+                let guarantee = rules.timeouts[flow.table].guarantee;
+                flows.add(flow, cx.now(), guarantee);
             }
         }
     }
