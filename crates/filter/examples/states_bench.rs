@@ -76,9 +76,10 @@ impl Batches {
     fn enter(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
         self.glances.clear();
         self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
-        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        let ahead = filter.approach_all(&mut self.glances);
         self.came.clear();
-        let passed = batch.iter().zip(&self.glances).map(|(bytes, glance)| {
+        let passed = batch.iter().zip(&self.glances).enumerate().map(|(n, (bytes, glance))| {
+            filter.approach_again(self.glances.get(n + ahead));
             filter.pass_quickly(|| bytes, glance, PLACES[0]).expect("the state is known")
         });
         self.came.extend(passed);
@@ -97,8 +98,9 @@ impl Batches {
     fn go_through(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
         self.glances.clear();
         self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
-        self.glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
-        for (bytes, glance) in batch.iter().zip(&self.glances) {
+        let ahead = filter.approach_all(&mut self.glances);
+        for (n, (bytes, glance)) in batch.iter().zip(&self.glances).enumerate() {
+            filter.approach_again(self.glances.get(n + ahead));
             assert_eq!(filter.pass_through(|| bytes, glance, PLACES[0]), Through::Passed);
         }
         filter.end();

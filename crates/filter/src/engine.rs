@@ -4,7 +4,7 @@
 //! for a line of the index, [`Filter::approach`] asks for the lines of the state that it may have, [`Filter::test`] says what
 //! becomes of it. Where there is a state, rules are not asked.
 //!
-//! Batches of which nearly all packets have states go by less than a look: [`Filter::glance`], [`Filter::approach_likely`] and
+//! Batches of which nearly all packets have states go by less than a look: [`Filter::glance`], [`Filter::approach_all`] and
 //! [`Filter::pass_quickly`], or [`Filter::pass_through`] at two interfaces at once, and [`Filter::pass_behind`] where they leave
 //! that had a state where they came in. [`Filter::end`] tells what was counted for rules meanwhile.
 //!

@@ -104,7 +104,7 @@ impl SwitchFilter {
         let SwitchFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
         glances.clear();
         glances.extend(batch.iter().map(|frame| filter.glance(packet(frame), Direction::In)));
-        glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        filter.approach_all(glances);
     }
 
     /// Whether frames from an interface where the quick way may be gone may go it to a port, too.

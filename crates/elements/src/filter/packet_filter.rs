@@ -104,22 +104,24 @@ impl PacketFilter {
         Ok(PacketFilter { half, ports, has_file, glances: Vec::new(), answers: Vec::new() })
     }
 
-    /// Looks at packets, and asks for the memory of the states that they may have.
+    /// Looks at packets, and asks for the memory of the states that they may have. Returns by how many packets it is to be asked for
+    /// again before it is needed.
     #[inline(always)]
-    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) {
+    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) -> usize {
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
         glances.clear();
         glances.extend(packets.map(|packet| filter.glance(carried(packet), direction)));
-        glances.iter_mut().for_each(|glance| filter.approach_likely(glance));
+        filter.approach_all(glances)
     }
 
     /// Lets packets in that have states, up to the first for which that is not quickly done; returns how many.
     #[inline(never)]
     fn enter(&mut self, batch: &mut Batch, at: At) -> usize {
-        self.look(Direction::In, prefetched(batch));
+        let ahead = self.look(Direction::In, prefetched(batch));
         let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
         let mut passed = 0;
         for (packet, glance) in batch.iter_mut().zip(&*glances) {
+            filter.approach_again(glances.get(passed + ahead));
             let Some(state) = filter.pass_quickly(|| carried(packet), glance, at) else { break };
             note_plainly(packet, state);
             passed += 1;

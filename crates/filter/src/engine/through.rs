@@ -10,6 +10,12 @@ use crate::evaluate::Compiled;
 use crate::facts::{Direction, Tag};
 use crate::states::StateId;
 
+/// By how many packets memory is asked for again before it is looked at: of what is asked for a whole batch at once processors
+/// forget a part, since they wait for no more than some dozen lines at a time.
+const AHEAD: usize = 12;
+/// Fewer states than these are near enough to be asked for once.
+const NEAR: u32 = 16_384;
+
 /// What became of a packet that was to go through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Through {
@@ -48,9 +54,33 @@ impl Filter {
         dissect(bytes).map_or(0, |seen| self.states.hash(&seen.key(direction)))
     }
 
-    /// Asks for the state that a packet may have, and for that beside it.
+    /// Asks for the states that packets may have. Returns by how many packets these are to be [asked for
+    /// again](Filter::approach_again) before they are looked at.
     #[inline(always)]
-    pub fn approach_likely(&self, glance: &mut Glance) {
+    pub fn approach_all(&self, glances: &mut [Glance]) -> usize {
+        if self.states.len() < NEAR {
+            glances.iter_mut().for_each(|glance| self.approach_likely(glance));
+            return glances.len();
+        }
+        for n in 0..glances.len() {
+            if let Some(soon) = glances.get(n + AHEAD) {
+                self.states.begin_again(soon.place);
+            }
+            self.approach_likely(&mut glances[n]);
+        }
+        AHEAD
+    }
+
+    /// Asks again for the state that a packet may have, if there is one.
+    #[inline(always)]
+    pub fn approach_again(&self, glance: Option<&Glance>) {
+        if let Some(glance) = glance {
+            self.states.prefetch_first(glance.place);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn approach_likely(&self, glance: &mut Glance) {
         glance.place = self.states.approach_first(glance.hash, glance.place);
     }
 

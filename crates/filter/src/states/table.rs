@@ -5,7 +5,7 @@
 use super::entry::Wide;
 use super::reservation::{self, Reservation};
 use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag};
-use crate::facts::{Direction, Interface, Tag};
+use crate::facts::{Direction, Family, Interface, Tag};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
 use artery_table::prefetch;
 use std::io;
@@ -167,6 +167,12 @@ impl States {
         self.index.begin(hash)
     }
 
+    /// Asks again for a line of the index.
+    #[inline(always)]
+    pub(crate) fn begin_again(&self, bucket: u32) {
+        self.index.prefetch_bucket(bucket);
+    }
+
     /// Asks for the lines of the state that may be the one with this hash, and of that beside it; says which it is.
     #[inline(always)]
     pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
@@ -215,6 +221,10 @@ impl States {
     /// Whether a state is that of packets with this key that go this way here.
     #[inline(always)]
     pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
+        // The other line of states that are joined may be far away, and they don't translate.
+        if let Some(first) = self.hot.first(number).filter(|first| first.is_joined) {
+            return first.is_joined_for(number, key.narrow(), key.protocol.0) && key.family == Family::Inet;
+        }
         let Some(hot) = self.hot.get(number) else { return false };
         let side = side(direction);
         hot.narrow(side) == key.narrow()

@@ -160,7 +160,7 @@ impl World {
         self.filter.begin(self.now);
         let enters = At::new(from, Direction::In);
         let mut glance = self.filter.glance(bytes, Direction::In);
-        self.filter.approach_likely(&mut glance);
+        self.filter.approach_all(std::slice::from_mut(&mut glance));
         let through = self.filter.pass_through(|| bytes, &glance, enters);
         self.filter.end();
         self.go_on(through, from, to, bytes)
@@ -207,7 +207,7 @@ impl World {
                 Some(came) => self.filter.pass_behind(bytes, came, at),
                 None => {
                     let mut glance = self.filter.glance(bytes, at.direction);
-                    self.filter.approach_likely(&mut glance);
+                    self.filter.approach_all(std::slice::from_mut(&mut glance));
                     self.filter.pass_quickly(|| bytes, &glance, at)
                 }
             };

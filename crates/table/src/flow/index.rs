@@ -157,6 +157,12 @@ impl Index {
         prefetch(self.line(self.bucket(hash)));
     }
 
+    /// Asks for the line of a bucket.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, bucket: u32) {
+        prefetch(self.line(bucket));
+    }
+
     /// The bucket of a hash, whose line is asked for.
     #[inline(always)]
     pub fn begin(&self, hash: u64) -> u32 {
