@@ -39,7 +39,10 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("ICMPIPEncap", &["10.0.0.1, 10.0.0.2, echo"]),
     ("ICMPPingEncap", &["10.0.0.1, 10.0.0.2"]),
     ("ICMPPingSource", &["10.0.0.1, 10.0.0.2", "10.0.0.1, 10.0.0.2, DATA abc, LIMIT 5"]),
-    ("ICMPPingRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 - 0 1"]),
+    (
+        "ICMPPingRewriter",
+        &["pattern 1.0.0.1 1024-65535# - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 - 0 1"],
+    ),
     ("IPInputCombo", &["1, INTERFACES 10.0.0.1/24"]),
     ("IPOutputCombo", &["1, 10.0.0.1, 1500"]),
     ("IPAddrPairRewriter", &["pattern 1.0.0.1 2.0.0.2 0 1, keep 0 1"]),
