@@ -78,7 +78,8 @@ fn exceptions4(ports: &[Port]) -> io::Result<Vec<Guard>> {
     for (port, forwards) in ports.iter().zip(&forward).filter(|_| forward.contains(&true)) {
         // A port that forwards accepts them if both settings say so, another if one does.
         let own = of_port(port, "accept_redirects")?;
-        if if *forwards { is_on_for_all && own } else { is_on_for_all || own } {
+        let accepts = if *forwards { is_on_for_all && own } else { is_on_for_all || own };
+        if accepts {
             let of_port = format!("ipv4/conf/{}/accept_redirects", port.name);
             let name = if is_on_for_all { all } else { &of_port };
             let guard = guard(Kind::Forwarding, "redirects are accepted", name, 1, "0");
