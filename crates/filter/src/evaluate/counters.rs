@@ -78,10 +78,10 @@ impl Counters {
         kept: &HashMap<RuleId, RuleId>,
     ) -> Counters {
         let mut counters = Counters::new(compiled);
-        let mut evaluations = vec![0; counters.rules.len()];
+        let (old_evaluations, mut evaluations) = (before.all_evaluations(), vec![0; counters.rules.len()]);
         for (old, new) in kept {
             counters.rules[new.0 as usize] = before.rules[old.0 as usize].clone();
-            evaluations[new.0 as usize] = before.evaluations(*old);
+            evaluations[new.0 as usize] = old_evaluations[old.0 as usize];
         }
         for (place, rule) in counters.rules.iter_mut().enumerate() {
             let next = place + 1;
@@ -95,6 +95,15 @@ impl Counters {
     #[inline]
     pub(super) fn add_evaluations(&self, last: RuleId) {
         add(&self.rules[last.0 as usize].stops, 1);
+    }
+
+    /// The evaluations of all rules, in one pass: a worker does this where others may wait for it.
+    fn all_evaluations(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.rules.iter().map(|rule| rule.stops.load(Relaxed)).collect();
+        for place in (1..all.len()).rev().filter(|place| self.ends[place - 1] == self.ends[*place]) {
+            all[place - 1] = all[place - 1].wrapping_add(all[place]);
+        }
+        all
     }
 
     fn evaluations(&self, id: RuleId) -> u64 {
@@ -200,6 +209,7 @@ mod tests {
         counters[1].end_state(id);
         [RuleId(0), id, RuleId(2)].iter().for_each(|last| counters[1].add_evaluations(*last));
         assert_eq!(Counters::total(&counters, RuleId(0)).evaluations, 2, "it comes before the second");
+        assert_eq!(counters[1].all_evaluations(), [2, 1, 1]);
         let total = Counters::total(&counters, id);
         let expected =
             RuleTotals { evaluations: 1, packets: [1, 1], bytes: [100, 50], states: 1, created: 2 };
