@@ -17,7 +17,7 @@ mod routes;
 mod tests;
 mod ways;
 
-pub use accelerator::{Accelerator, Error, Mode};
+pub use accelerator::{Accelerator, Error, Mode, Refusal};
 pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};

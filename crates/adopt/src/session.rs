@@ -6,6 +6,7 @@ use crate::keeper::Keeper;
 use crate::kernel::Family;
 use crate::mirror::{Driver, Turn};
 use crate::pace::Pace;
+use artery_device::bpf::Lease;
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -61,6 +62,8 @@ pub struct Session {
     /// The numbers of the ports among those that have counters, also of those that are gone.
     numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
+    /// When the programs' lease was renewed.
+    renewed: Instant,
     pace: Pace,
     is_doubtful: bool,
 }
@@ -94,6 +97,7 @@ impl Session {
             gone: BTreeSet::new(),
             numbers: BTreeMap::new(),
             refreshed: now,
+            renewed: now,
             pace: Pace::default(),
             is_doubtful: false,
             ports,
@@ -111,6 +115,8 @@ impl Session {
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
         session.numbers = session.accelerator.ports().collect();
+        session.accelerator.renew_lease()?;
+        session.renewed = Instant::now();
         Ok(session)
     }
 
@@ -141,9 +147,10 @@ impl Session {
             let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
+        self.renew_lease(turn)?;
         let wait = match turn {
             Turn::Again => Duration::ZERO,
-            Turn::Sleep(wait) => wait.min(REFRESH),
+            Turn::Sleep(wait) => wait.min(Lease::RENEWAL),
         };
         Ok((wait, news))
     }
@@ -251,6 +258,18 @@ impl Session {
         is_news
     }
 
+    /// Lets programs forward on. If this process was stopped for so long that they no longer do, the tables are old, and
+    /// programs wait until all that changed meanwhile is in them.
+    fn renew_lease(&mut self, turn: Turn) -> Result<(), Error> {
+        let is_due = self.renewed.elapsed() >= Lease::RENEWAL;
+        let has_ended = self.renewed.elapsed() >= Lease::TERM;
+        if is_due && (!has_ended || matches!(turn, Turn::Sleep(_))) {
+            self.accelerator.renew_lease()?;
+            self.renewed = Instant::now();
+        }
+        Ok(())
+    }
+
     /// Chooses among next hops by what the kernel is set to choose by.
     fn follow_balancing(&mut self) {
         for family in [Family::V4, Family::V6] {
@@ -262,7 +281,11 @@ impl Session {
     fn find_deaf(&self) -> BTreeSet<u32> {
         // What a program of tc sends goes the way of all packets.
         let is_by_xdp = self.is_by_xdp();
-        let sends = |port: &&Port| xdp_features(port.index).is_ok_and(|features| features.sends_redirected);
+        let sends = |port: &&Port| match xdp_features(port.index) {
+            Ok(features) => features.sends_redirected,
+            // A kernel that can't be asked: a driver that runs programs usually sends, too.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
         let here = self.ports.iter().filter(|port| !self.gone.contains(&port.index));
         here.filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
     }

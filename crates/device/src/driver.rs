@@ -69,6 +69,28 @@ pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
     Facts::ask(interface).map(|facts| facts.strips_vlan)
 }
 
+/// Pairs of queues that receive and send (`ethtool -l`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// Those in use.
+    pub combined: u32,
+    /// Those that there could be.
+    pub most_combined: u32,
+}
+
+/// The queues of an interface.
+///
+/// # Errors
+/// When there is no socket to ask by, or the driver does not say.
+pub fn channels(interface: &Interface) -> Result<Channels, DeviceError> {
+    let socket = interface::control_socket(&interface.name)?;
+    let answer = sys::ask_driver::<36>(socket.as_fd(), &interface.name, Driver::Channels);
+    let answer = answer.map_err(|error| {
+        DeviceError::from_io(&interface.name, "asking for its queues", "no right", &error)
+    })?;
+    Ok(Channels { combined: number(&answer, 8), most_combined: number(&answer, 4) })
+}
+
 /// A word of an answer, counting from the command's number.
 fn number(answer: &[u8], word: usize) -> u32 {
     let bytes = answer.get(word * 4..).and_then(|rest| rest.first_chunk::<4>());

@@ -13,8 +13,10 @@ mod af_packet;
 pub mod bpf;
 mod driver;
 mod error;
+mod ethtool;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod forged;
+mod genetlink;
 mod host_addresses;
 mod host_news;
 mod interface;
@@ -42,8 +44,9 @@ mod traffic;
 mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
-pub use driver::strips_tags;
+pub use driver::{Channels, channels, strips_tags};
 pub use error::{Damage, DeviceError, Half};
+pub use ethtool::joining_offload;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;
 pub use interface::Interface;

@@ -1,9 +1,9 @@
-//! Addresses and routes of the host, by rtnetlink: several addresses of a family on one interface, which the older
-//! requests can't give it.
+//! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface, which the older
+//! requests can't give it), and filters of tc.
 use crate::HostRoute;
 use netlink_packet_core::{
-    DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkDeserializable,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
+    NLMSG_ERROR, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::route::{
@@ -15,6 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A socket on which the kernel is asked to change something, and says whether it did.
+#[derive(Debug)]
 pub(crate) struct Rtnetlink(Socket);
 
 impl Rtnetlink {
@@ -41,7 +42,7 @@ impl Rtnetlink {
             message.attributes.extend(broadcast(address, len).map(AddressAttribute::Broadcast));
         }
         // A device that was there before may have it.
-        self.create(RouteNetlinkMessage::NewAddress(message), NLM_F_REPLACE)
+        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Adds a route, by a gateway that the interface's own prefixes need not hold.
@@ -64,19 +65,59 @@ impl Rtnetlink {
             RouteAttribute::Oif(index),
             RouteAttribute::Priority(route.metric),
         ];
-        self.create(RouteNetlinkMessage::NewRoute(message), NLM_F_EXCL)
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    fn create(&mut self, request: RouteNetlinkMessage, if_there: u16) -> io::Result<()> {
-        let mut message = NetlinkMessage::from(request);
-        message.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | if_there;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.0.send(&bytes, 0)?;
+    /// Asks for a change, and waits until it is made. `flags` are `NLM_F_CREATE` and its like.
+    pub(crate) fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(request, NLM_F_ACK | flags)?;
         let (answer, _) = self.0.recv_from_full()?;
         read(&answer)
     }
+
+    /// All objects that the kernel has of a kind. Those that the library does not understand are left out.
+    pub(crate) fn dump(&mut self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.send(request, NLM_F_DUMP)?;
+        let mut found = Vec::new();
+        loop {
+            let (answer, _) = self.0.recv_from_full()?;
+            if read_dump(&answer, &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn send(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut message = NetlinkMessage::from(request);
+        message.header.flags = NLM_F_REQUEST | flags;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.0.send(&bytes, 0).map(drop)
+    }
+}
+
+/// Reads a datagram of a dump; says whether it is the last.
+fn read_dump(mut bytes: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let header = NetlinkBuffer::new_checked(bytes).map_err(|_| invalid())?;
+        let (kind, length) = (header.message_type(), header.length() as usize);
+        let one = bytes.get(..length).ok_or_else(invalid)?;
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => return read(one).map(|()| true),
+            _ => {
+                if let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(one)
+                    && let NetlinkPayload::InnerMessage(message) = message.payload
+                {
+                    found.push(message);
+                }
+            }
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
 }
 
 fn family(address: IpAddr) -> AddressFamily {
@@ -113,6 +154,7 @@ fn read(answer: &[u8]) -> io::Result<()> {
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(bytes: &[u8]) {
     let _ = read(bytes);
+    let _ = read_dump(bytes, &mut Vec::new());
 }
 
 #[cfg(test)]

@@ -95,6 +95,23 @@ impl Region {
         Ok(Region { start, bytes, mapping: (start, bytes.max(1)), is_own: false })
     }
 
+    /// Memory shared with whoever else maps `files`: the first `piece` bytes of each, one behind the other. `piece` must be a
+    /// multiple of the system's pages.
+    pub fn mapped_in_pieces(files: &[impl AsFd], piece: usize) -> io::Result<Region> {
+        let bytes = files.len().checked_mul(piece).ok_or(io::ErrorKind::OutOfMemory)?;
+        let region = Region { is_own: false, ..Region::anonymous(bytes)? };
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        for (number, file) in files.iter().enumerate() {
+            // SAFETY: the piece lies within the region, which nobody has seen yet: `bytes` is the sum of all pieces. What
+            // others write there is read through atomics whose every bit pattern is legal.
+            unsafe {
+                let place = region.start.add(number * piece);
+                mmap(place.as_ptr().cast(), piece, access, flags, file, 0)?;
+            }
+        }
+        Ok(region)
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -192,6 +209,32 @@ mod tests {
             assert_eq!((words.len(), words[999].load(Relaxed)), (1000, 7));
             assert!(words.as_ptr().cast::<u8>().align_offset(64) == 0);
         }
+    }
+
+    #[test]
+    fn pieces_of_several_files_are_one_region() {
+        let files =
+            [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        files.iter().for_each(|file| file.set_len(2 * PAGE as u64).unwrap());
+        let region = Region::mapped_in_pieces(&files, PAGE).unwrap();
+        assert_eq!(region.bytes(), 3 * PAGE);
+        struct Once(std::sync::Mutex<Option<Region>>);
+        impl Storage for Once {
+            fn region(&self, _: &'static str, _: usize) -> io::Result<Region> {
+                self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+            }
+        }
+        let once = Once(Some(region).into());
+        let words: Words<AtomicU64> = Words::new(&once, "pieces", 3 * PAGE / 8).unwrap();
+        [0, PAGE / 8, 3 * PAGE / 8 - 1].iter().for_each(|at| words[*at].store(7 + *at as u64, Relaxed));
+        let read = |file: &std::fs::File, at: u64| {
+            let mut bytes = [0; 8];
+            std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, at).unwrap();
+            u64::from_ne_bytes(bytes)
+        };
+        assert_eq!((read(&files[0], 0), read(&files[1], 0)), (7, 7 + PAGE as u64 / 8));
+        assert_eq!(read(&files[2], PAGE as u64 - 8), 7 + 3 * PAGE as u64 / 8 - 1);
+        assert!(Region::mapped_in_pieces(&files, PAGE + 1).is_err(), "not a multiple of pages");
     }
 
     #[test]

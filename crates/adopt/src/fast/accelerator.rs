@@ -4,12 +4,12 @@ use super::decide::{Decision, Tables, decide};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::memory::{Counters, Memory, NoMemory};
-use super::program::{At, Fibs, nothing, program};
+use super::program::{At, Fibs, program};
 use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Keep, Sink, Way, WayId};
-use artery_device::bpf::{self, Hook, Instruction};
+use artery_device::bpf::{self, Attachment, Hook, Instruction};
 use artery_rcu::{Domain, Reader};
 use artery_table::router::ReversePath;
 use artery_table::{Fib4Fast, Fib6, Prefix};
@@ -22,6 +22,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 /// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
 const GENERIC: u32 = 1 << 1;
@@ -58,11 +59,11 @@ impl Mode {
     pub fn is_tc(self) -> bool {
         self.at() == At::Tc
     }
-    fn hook(self) -> Hook {
+    fn hook(self, multi_buffer: bool) -> Hook {
         match self {
-            Mode::Native => Hook::Xdp { flags: NATIVE },
-            Mode::Generic => Hook::Xdp { flags: GENERIC },
-            Mode::Tc | Mode::Door(_) => Hook::TcxIngress,
+            Mode::Native => Hook::Xdp { flags: NATIVE, multi_buffer },
+            Mode::Generic => Hook::Xdp { flags: GENERIC, multi_buffer },
+            Mode::Tc | Mode::Door(_) => Hook::TcIngress,
         }
     }
 }
@@ -78,8 +79,51 @@ pub enum Error {
     TooManyPorts,
     /// It can't be told when programs have ended.
     Waiting(io::Error),
-    /// A program can't be loaded, or not put at an interface.
-    Program(u32, io::Error),
+    /// The programs' lease can't be renewed.
+    Lease(io::Error),
+    /// The kernel does not take a program, or not at an interface.
+    Refused(Box<Refusal>),
+}
+
+/// Why a program is not at an interface.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The interface's index.
+    pub link: u32,
+    /// Who was to run the program.
+    pub mode: Mode,
+    /// What the kernel answered.
+    pub error: io::Error,
+    /// The last lines of its verifier, if that is who refused.
+    pub verifier: Vec<String>,
+}
+
+/// Lines of the verifier's log that a refusal keeps: the last ones say why, and at which instruction.
+const VERIFIER_LINES: usize = 12;
+
+impl Error {
+    /// Whether the kernel did not take a program, or not at an interface.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::Refused(_))
+    }
+
+    /// The last lines of the kernel's verifier, if that is who refused.
+    pub fn verifier(&self) -> &[String] {
+        match self {
+            Error::Refused(refusal) => &refusal.verifier,
+            _ => &[],
+        }
+    }
+
+    /// Whether this process may not do it, so that the kernel did not look at what it was given.
+    pub fn is_for_want_of_rights(&self) -> bool {
+        let error = match self {
+            Error::Refused(refusal) if refusal.verifier.is_empty() => &refusal.error,
+            Error::Memory(error) => error.cause(),
+            _ => return false,
+        };
+        matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS))
+    }
 }
 
 impl fmt::Display for Error {
@@ -90,26 +134,47 @@ impl fmt::Display for Error {
             Error::TooManyPorts => {
                 write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
             }
-            Error::Program(_, error) => match Errno::from_io_error(error) {
-                Some(Errno::BUSY | Errno::EXIST) => f.write_str(
-                    "another XDP program is at the interface: end the program that put it there, as another 'artery adopt', or \
-                     remove it by 'ip link set DEV xdp off'",
-                ),
-                Some(Errno::PERM) => {
-                    f.write_str("the kernel refuses the program; CAP_BPF and CAP_NET_ADMIN are needed")
-                }
-                Some(Errno::INVAL) => write!(
-                    f,
-                    "the kernel does not take the program: {error}; by tc that needs Linux 6.6, by XDP ('--path xdp') an older \
-                     one may do"
-                ),
-                _ => write!(f, "the kernel does not take the program: {error}"),
-            },
+            Error::Lease(error) => write!(f, "the lease of the kernel's programs can't be renewed: {error}"),
+            Error::Refused(refusal) => refusal.fmt(f),
             Error::Waiting(error) => write!(
                 f,
                 "the kernel can't say when its programs have ended (membarrier: {error}), so that memory could not be used \
                  again; one started with nohz_full does not say it"
             ),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (error, kernel) = (&self.error, rustix::system::uname());
+        let kernel = kernel.release().to_string_lossy();
+        if !self.verifier.is_empty() {
+            return write!(f, "the verifier of Linux {kernel} refuses the program ({error}); '-v' shows why");
+        }
+        match (Errno::from_io_error(error), self.mode.is_tc()) {
+            (Some(Errno::BUSY | Errno::EXIST), false) => f.write_str(
+                "another XDP program is at the interface: end the program that put it there, as another 'artery adopt', or \
+                 remove it by 'ip link set DEV xdp off'",
+            ),
+            (Some(Errno::PERM), _) => write!(
+                f,
+                "Linux {kernel} does not let this process load BPF programs ({error}); CAP_BPF and CAP_NET_ADMIN are needed: \
+                 run as root"
+            ),
+            (Some(Errno::OPNOTSUPP), false) => {
+                f.write_str("the driver does not run XDP programs; '--path tc' needs no driver's help")
+            }
+            (Some(Errno::INVAL | Errno::RANGE | Errno::MSGSIZE), false) => write!(
+                f,
+                "the driver does not take an XDP program ({error}): the MTU may be too large, or queues too few \
+                 ('dmesg' may say which); '--path tc' needs no driver's help"
+            ),
+            (Some(Errno::NOSYS), _) => {
+                write!(f, "Linux {kernel} has no BPF for this process ({error}): a sandbox may keep it away")
+            }
+            (_, false) => write!(f, "Linux {kernel} does not attach the program for XDP: {error}"),
+            (_, true) => write!(f, "Linux {kernel} does not attach the program by tc: {error}"),
         }
     }
 }
@@ -128,14 +193,31 @@ impl From<NoFib> for Error {
     }
 }
 
+/// How often it is asked whether programs are loaded.
+const LOOK_AT_LOADING: Duration = Duration::from_millis(5);
 /// Routes that may change before what they led to is used again: programs run on meanwhile, and waiting for them takes
 /// milliseconds.
 const MOST_CHANGES: u32 = 256;
 
+/// Loads a program, and asks the verifier for its reasons if it refuses.
+fn load(link: u32, mode: Mode, hook: Hook, instructions: &[Instruction]) -> Result<OwnedFd, Error> {
+    bpf::load(hook, instructions).map_err(|error| {
+        let is_verifier =
+            matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::INVAL | Errno::TOOBIG));
+        let log = if is_verifier { bpf::verdict(hook, instructions) } else { String::new() };
+        let lines: Vec<String> = log.lines().map(str::to_owned).collect();
+        refused(link, mode, error, lines[lines.len().saturating_sub(VERIFIER_LINES)..].to_vec())
+    })
+}
+
+fn refused(link: u32, mode: Mode, error: io::Error, verifier: Vec<String>) -> Error {
+    Error::Refused(Box::new(Refusal { link, mode, error, verifier }))
+}
+
 /// An interface with a program.
 struct Attached {
     port: u32,
-    link: OwnedFd,
+    program: Attachment,
     mode: Mode,
 }
 
@@ -181,8 +263,6 @@ pub struct Accelerator {
     /// Loads that have begun, one within another.
     loads: u32,
     capture: Option<Capture>,
-    /// Whether an interface has not got its program yet.
-    is_new: bool,
 }
 
 impl Accelerator {
@@ -212,22 +292,43 @@ impl Accelerator {
             own: BTreeSet::new(),
             loads: 0,
             capture: None,
-            is_new: false,
         })
     }
 
-    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link, and all is settled.
+    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link, all is settled, and
+    /// the lease is renewed.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
-        let refused = |error| Error::Program(link, error);
-        // The kernel takes a while for the right one, which is made when there are tables.
-        let program = bpf::load(mode.hook(), &nothing(mode.at())).map_err(refused)?;
-        let held = bpf::attach(&program, link, mode.hook()).map_err(refused)?;
-        self.memory.devices.put(port, link).map_err(refused)?;
+        let program = self.load_for(link, port, mode)?;
+        let not_attached = |error| refused(link, mode, error, Vec::new());
+        let program = bpf::attach(&program, link, self.hook(mode)).map_err(not_attached)?;
+        self.memory.devices.put(port, link).map_err(not_attached)?;
         self.free_ports.remove(&port);
-        self.attached.insert(link, Attached { port, link: held, mode });
-        self.is_new = true;
+        self.attached.insert(link, Attached { port, program, mode });
         Ok(())
+    }
+
+    /// Has the kernel's verifier look at the program for an interface, and attaches nothing.
+    pub fn verify(&self, link: u32, mode: Mode) -> Result<(), Error> {
+        self.load_for(link, 0, mode).map(drop)
+    }
+
+    /// Lets programs forward for [`Lease::TERM`](bpf::Lease::TERM) from now on.
+    pub fn renew_lease(&self) -> Result<(), Error> {
+        self.memory.lease.renew().map_err(Error::Lease)
+    }
+
+    /// Lets programs forward as long as they are there: for who measures them, and does nothing else meanwhile.
+    pub fn renew_lease_for_good(&self) -> Result<(), Error> {
+        self.memory.lease.renew_for_good().map_err(Error::Lease)
+    }
+
+    fn load_for(&self, link: u32, port: u32, mode: Mode) -> Result<OwnedFd, Error> {
+        load(link, mode, self.hook(mode), &self.assemble(port, mode))
+    }
+
+    fn hook(&self, mode: Mode) -> Hook {
+        mode.hook(self.memory.takes_buffers)
     }
 
     /// Who runs the program of an interface.
@@ -286,9 +387,8 @@ impl Accelerator {
         }
         let old4 = self.ipv4.renew()?;
         let old6 = self.ipv6.renew()?;
-        if is_stale || self.is_new {
+        if is_stale {
             self.replace_programs()?;
-            self.is_new = false;
         }
         if is_stale || self.hops.is_waiting() || self.ways.is_waiting() || self.changes >= MOST_CHANGES {
             bpf::wait_for_runs().map_err(Error::Waiting)?;
@@ -376,18 +476,26 @@ impl Accelerator {
 
     /// Gives each interface its program anew. They are loaded side by side, as the kernel checks each for a tenth of a second.
     fn replace_programs(&self) -> Result<(), Error> {
-        let assembled =
-            |attached: &Attached| (attached.mode.hook(), self.assemble(attached.port, attached.mode));
-        let programs: Vec<_> = self.attached.values().map(assembled).collect();
         let loaded = thread::scope(|scope| {
-            let load = |(hook, program)| scope.spawn(move || bpf::load(hook, program));
-            let loading: Vec<_> = programs.iter().map(|(hook, program)| load((*hook, program))).collect();
+            let start = |(link, attached): (&u32, &Attached)| {
+                let (link, mode, hook) = (*link, attached.mode, self.hook(attached.mode));
+                let instructions = self.assemble(attached.port, mode);
+                scope.spawn(move || load(link, mode, hook, &instructions))
+            };
+            let loading: Vec<_> = self.attached.iter().map(start).collect();
+            // On slow machines the verifier takes longer than the lease lasts, which must not end for that.
+            while loading.iter().any(|thread| !thread.is_finished())
+                && self.memory.lease.holds().unwrap_or(false)
+            {
+                let _ = self.memory.lease.renew();
+                thread::sleep(LOOK_AT_LOADING);
+            }
             let ended = loading.into_iter().map(|thread| thread.join().expect("loading does not panic"));
-            ended.collect::<Vec<io::Result<OwnedFd>>>()
+            ended.collect::<Vec<Result<OwnedFd, Error>>>()
         });
         for ((link, attached), program) in self.attached.iter().zip(loaded) {
-            let replaced = program.and_then(|program| bpf::replace(&attached.link, &program));
-            replaced.map_err(|error| Error::Program(*link, error))?;
+            let not_attached = |error| refused(*link, attached.mode, error, Vec::new());
+            attached.program.replace(&program?).map_err(not_attached)?;
         }
         Ok(())
     }

@@ -211,6 +211,10 @@ fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], 
     if hop[HOP_PORTS] >> 16 == from {
         return Err(Reason::SamePort);
     }
+    // A lease that can't be read is none.
+    if !memory.lease.holds().unwrap_or(false) {
+        return Err(Reason::Stale);
+    }
     Ok(hop)
 }
 

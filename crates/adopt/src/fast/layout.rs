@@ -224,11 +224,15 @@ pub enum Reason {
     Changing,
     /// It would leave by an interface whose driver does not send what programs redirect to it.
     Deaf,
+    /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its tables may be old.
+    Stale,
+    /// The frame lies in several buffers of the driver, of which programs see the first.
+    MultiBuffer,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -245,6 +249,8 @@ impl Reason {
         Reason::SamePort,
         Reason::Changing,
         Reason::Deaf,
+        Reason::Stale,
+        Reason::MultiBuffer,
     ];
 
     /// Its name, as metrics have it.
@@ -266,6 +272,8 @@ impl Reason {
             Reason::SamePort => "same-port",
             Reason::Changing => "changing",
             Reason::Deaf => "deaf",
+            Reason::Stale => "stale",
+            Reason::MultiBuffer => "multi-buffer",
         }
     }
 }

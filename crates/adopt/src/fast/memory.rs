@@ -1,7 +1,8 @@
 //! Arrays that programs of the kernel and this process share.
 use super::layout::*;
-use artery_device::bpf::{Array, DeviceMap};
+use artery_device::bpf::{self, Array, DeviceMap, Lease};
 use artery_table::{Region, Storage, Words};
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,28 +12,74 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes behind each array: what a program adds to a place that was cut to the array's size stays inside.
 const SLACK: usize = 4096;
 
-/// Arrays by name, made as they are asked for.
-#[derive(Debug, Default)]
-pub(super) struct Arrays(Mutex<Vec<(&'static str, Array)>>);
+/// Bytes of a piece of an array that is too large for one map of the kernel: a power of two.
+pub(super) const PIECE: usize = 2 << 20;
+
+/// Arrays by name, made as they are asked for. Before Linux 5.16 a map's value has at most 4 MiB: there a larger array
+/// consists of pieces, which are one behind the other in this process's memory.
+#[derive(Debug)]
+pub(super) struct Arrays {
+    known: Mutex<Vec<(&'static str, Vec<Array>)>>,
+    /// Most bytes of one map, slack included.
+    most: usize,
+}
+
+impl Default for Arrays {
+    fn default() -> Arrays {
+        Arrays::with_maps_of(u32::MAX as usize)
+    }
+}
 
 impl Arrays {
-    /// The number by which programs name an array.
+    /// Arrays of maps that are no larger than so many bytes.
+    pub(super) fn with_maps_of(most: usize) -> Arrays {
+        Arrays { known: Mutex::default(), most }
+    }
+
+    /// The number by which programs name an array that is small enough for one map.
+    ///
+    /// # Panics
+    /// When it was not made, or has pieces.
+    pub(super) fn descriptor(&self, name: &str) -> i32 {
+        let pieces = self.pieces(name);
+        assert_eq!(pieces.len(), 1, "{name} is small enough for one map");
+        pieces[0]
+    }
+
+    /// The numbers by which programs name the pieces of an array, each of [`PIECE`] bytes, or its only one.
     ///
     /// # Panics
     /// When it was not made.
-    pub(super) fn descriptor(&self, name: &str) -> i32 {
-        let arrays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = arrays.iter().find(|(known, _)| *known == name);
-        found.expect("the array was made before the program").1.descriptor()
+    pub(super) fn pieces(&self, name: &str) -> Vec<i32> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|(known, _)| *known == name);
+        found.expect("the array was made before the program").1.iter().map(Array::descriptor).collect()
+    }
+
+    /// One map, or pieces where the kernel makes no map of that size.
+    fn maps(&self, bytes: usize) -> io::Result<Vec<Array>> {
+        let room = bytes.checked_add(SLACK).ok_or(io::ErrorKind::OutOfMemory)?;
+        let whole = match room <= self.most {
+            true => Array::new(u32::try_from(room).map_err(|_| io::ErrorKind::OutOfMemory)?),
+            false => Err(Errno::TOOBIG.into()),
+        };
+        match whole {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::TOOBIG) && room > PIECE + SLACK => {
+                (0..bytes.div_ceil(PIECE)).map(|_| Array::new((PIECE + SLACK) as u32)).collect()
+            }
+            whole => whole.map(|array| vec![array]),
+        }
     }
 }
 
 impl Storage for Arrays {
     fn region(&self, name: &'static str, bytes: usize) -> io::Result<Region> {
-        let room = bytes.checked_add(SLACK).and_then(|room| u32::try_from(room).ok());
-        let array = Array::new(room.ok_or(io::ErrorKind::OutOfMemory)?)?;
-        let region = Region::mapped(&array, bytes)?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, array));
+        let maps = self.maps(bytes)?;
+        let region = match maps.as_slice() {
+            [whole] => Region::mapped(whole, bytes)?,
+            pieces => Region::mapped_in_pieces(pieces, PIECE)?,
+        };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).push((name, maps));
         Ok(region)
     }
 }
@@ -40,6 +87,13 @@ impl Storage for Arrays {
 /// Why there is no memory that a program could share.
 #[derive(Debug)]
 pub struct NoMemory(io::Error);
+
+impl NoMemory {
+    /// What the kernel answered.
+    pub fn cause(&self) -> &io::Error {
+        &self.0
+    }
+}
 
 impl From<io::Error> for NoMemory {
     fn from(error: io::Error) -> NoMemory {
@@ -52,7 +106,7 @@ impl fmt::Display for NoMemory {
         let NoMemory(error) = self;
         let remedy = match error.kind() {
             io::ErrorKind::PermissionDenied => "; CAP_BPF and CAP_NET_ADMIN are needed: run as root",
-            io::ErrorKind::InvalidInput => "; Linux 5.11 or later is needed",
+            io::ErrorKind::InvalidInput => "; it needs BPF arrays that processes map (Linux 5.5)",
             _ => "",
         };
         write!(f, "the kernel gives no memory to share with programs: {error}{remedy}")
@@ -65,6 +119,9 @@ impl std::error::Error for NoMemory {}
 pub struct Memory {
     pub(super) arrays: Arrays,
     pub(super) devices: DeviceMap,
+    pub(super) lease: Lease,
+    /// Whether programs of XDP may take frames that lie in several buffers.
+    pub(super) takes_buffers: bool,
     pub(super) ports: Words<AtomicU32>,
     pub(super) vlans: Words<AtomicU16>,
     pub(super) own: Words<AtomicU8>,
@@ -111,9 +168,14 @@ impl Counters {
 impl Memory {
     /// Makes the arrays, all zero: no port forwards anything.
     pub fn new() -> Result<Memory, NoMemory> {
-        let arrays = Arrays::default();
+        Memory::of(Arrays::default())
+    }
+
+    pub(super) fn of(arrays: Arrays) -> Result<Memory, NoMemory> {
         Ok(Memory {
             devices: DeviceMap::new(MOST_PORTS as u32)?,
+            lease: Lease::new()?,
+            takes_buffers: bpf::takes_multi_buffer(),
             ports: Words::new(&arrays, "ports", MOST_PORTS * PORT_WORDS)?,
             vlans: Words::new(&arrays, "vlans", MOST_PORTS << 12)?,
             own: Words::new(&arrays, "own", OWN_BITS / 8)?,
@@ -134,7 +196,7 @@ impl Memory {
         if address.iter().zip(words).any(|(new, word)| *new != word.load(Relaxed)) {
             // Nothing is forwarded by words of two records.
             words[PORT_FLAGS].store(0, Release);
-            if artery_device::bpf::wait_for_runs().is_err() {
+            if bpf::wait_for_runs().is_err() {
                 return;
             }
             address.iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));

@@ -14,8 +14,10 @@ mod send;
 
 use super::capture::Capture;
 use super::layout::Reason;
-use super::memory::{Arrays, Memory};
+use super::memory::{Arrays, Memory, PIECE};
 use Register::*;
+use artery_device::bpf::Operation::{Add, And};
+use artery_device::bpf::Test::AtLeast;
 use artery_device::bpf::{Assembler, Instruction, Label, Register, Size};
 
 /// What a frame's ethertype is in memory, read as a number.
@@ -116,17 +118,31 @@ impl Writer<'_> {
     fn keep_number(&mut self, slot: Slot, number: i32) {
         self.a.store(Size::Double, R10, slot as i16, number);
     }
+    /// Makes of a place in an array, in bytes below the array's size, its address. Spoils `spare`.
+    fn locate(&mut self, arrays: &Arrays, name: &str, place: Register, spare: Register) {
+        let pieces = arrays.pieces(name);
+        let found = self.a.label();
+        for (number, piece) in pieces.iter().enumerate() {
+            let next = self.a.label();
+            let is_last = number + 1 == pieces.len();
+            if !is_last {
+                self.a.jump_if(AtLeast, place, ((number + 1) * PIECE) as i32, next);
+            }
+            self.a.value(spare, *piece, 0);
+            if !is_last {
+                self.a.jump(found);
+            }
+            self.a.place(next);
+        }
+        self.a.place(found);
+        if pieces.len() > 1 {
+            self.a.compute(And, place, PIECE as i32 - 1);
+        }
+        self.a.compute(Add, place, spare);
+    }
     fn recall(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);
     }
-}
-
-/// A program that leaves all to the kernel.
-pub(super) fn nothing(at: At) -> Vec<Instruction> {
-    let mut a = Assembler::default();
-    a.set(R0, at.pass());
-    a.exit();
-    a.finish().expect("it has no labels")
 }
 
 /// The program for a hook of a port. It makes copies of frames besides if there is room for them. If there is a `door`, the

@@ -12,6 +12,9 @@ const GET_FILTER: u16 = 46;
 /// `struct tcmsg`.
 const FIXED: usize = 20;
 const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+/// The name of a filter of kind `bpf` (`TCA_BPF_NAME`).
+const BPF_NAME: u16 = 7;
 /// Parents of the filters of a port: as packets arrive, and as they leave.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
@@ -67,14 +70,28 @@ fn of_programs(port: &Port, found: io::Result<u32>, direction: Direction) -> Opt
 struct Object {
     interface: u32,
     kind: String,
-    /// Of a filter: its priority, in the upper half.
+    /// Of a filter: its handle, which is 0 where the kernel lists a priority; and its priority, in the upper half.
+    handle: u32,
     info: u32,
+    /// The name of a program that is a filter.
+    name: Option<String>,
 }
 
 impl Object {
     fn read(body: &[u8]) -> io::Result<Object> {
-        let kind = Attributes::behind(FIXED, body)?.text(KIND).unwrap_or_default();
-        Ok(Object { interface: u32_at(body, 4)?, kind, info: u32_at(body, 16)? })
+        let attributes = Attributes::behind(FIXED, body)?;
+        let kind = attributes.text(KIND).unwrap_or_default();
+        let name = match kind.as_str() {
+            "bpf" => attributes.nested(OPTIONS)?.and_then(|options| options.text(BPF_NAME)),
+            _ => None,
+        };
+        let (interface, handle, info) = (u32_at(body, 4)?, u32_at(body, 8)?, u32_at(body, 16)?);
+        Ok(Object { interface, kind, handle, info, name })
+    }
+    /// Whether it is this process's own filter, where the kernel has no other hook for programs of tc.
+    fn is_own(&self) -> bool {
+        let own = format!("{}{}-", bpf::FILTER_NAME, std::process::id());
+        self.name.as_ref().is_some_and(|name| name.starts_with(&own))
     }
     fn shapes(&self) -> bool {
         !PLAIN.contains(&self.kind.as_str()) && !FOR_FILTERS.contains(&self.kind.as_str())
@@ -89,13 +106,15 @@ fn of_kind(messages: Vec<Message>, kind: u16) -> io::Result<Vec<Object>> {
         .collect()
 }
 
-/// The first filter of a port at a parent.
+/// The first filter of a port at a parent that is not this process's own.
 fn filter(port: &Port, parent: u32) -> io::Result<Option<Object>> {
     let mut question = [0; FIXED];
     question[4..8].copy_from_slice(&port.index.to_ne_bytes());
     question[12..16].copy_from_slice(&parent.to_ne_bytes());
     let filters = of_kind(netlink::dump(NETLINK_ROUTE, GET_FILTER, &question)?, NEW_FILTER)?;
-    Ok(filters.into_iter().next())
+    Ok(filters
+        .into_iter()
+        .find(|filter| filter.handle != 0 && !(port.own == Some(Own::Tc) && filter.is_own())))
 }
 
 fn of_discipline(port: &Port, discipline: &Object) -> Guard {
@@ -113,15 +132,28 @@ fn of_filter(port: &Port, filter: &Object, direction: Direction) -> Guard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::{name, survive};
+    use super::super::netlink::written::{name, nested, survive};
     use super::*;
 
     fn object(interface: u32, kind: &str, info: u32) -> Vec<u8> {
         let mut body = vec![0; FIXED];
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        body[8..12].copy_from_slice(&1_u32.to_ne_bytes());
         body[16..20].copy_from_slice(&info.to_ne_bytes());
         body.extend(name(KIND, kind));
         body
+    }
+
+    #[test]
+    fn a_filter_of_this_process_is_told_from_those_of_others() {
+        let is_own = |called: &str| {
+            let mut body = object(2, "bpf", 1 << 16);
+            body.extend(nested(OPTIONS, &[name(BPF_NAME, called)]));
+            Object::read(&body).unwrap().is_own()
+        };
+        assert!(is_own(&format!("artery-{}-2-1-clsact", std::process::id())));
+        assert!(!is_own("artery-1-2-1") && !is_own("cil_from_netdev"));
+        assert!(!Object::read(&object(2, "u32", 1)).unwrap().is_own());
     }
 
     #[test]

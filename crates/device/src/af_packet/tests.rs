@@ -344,7 +344,7 @@ fn what_is_hidden_from_the_host_is_received() {
 
 /// A program at an interface that lets everything pass, behind those that are there: of our frames that they leave for the host
 /// it counts those without a tag, and those with one.
-fn count_for_host(interface: &Interface) -> (Words<2>, [std::os::fd::OwnedFd; 2]) {
+fn count_for_host(interface: &Interface) -> (Words<2>, bpf::Attachment) {
     use crate::bpf::{Operation, Register::*, Size, Test};
     let seen = Words::<2>::new().unwrap();
     let mut a = Assembler::default();
@@ -363,9 +363,9 @@ fn count_for_host(interface: &Interface) -> (Words<2>, [std::os::fd::OwnedFd; 2]
     a.place(end);
     a.set(R0, -1);
     a.exit();
-    let program = bpf::load(Hook::TcxIngress, &a.finish().unwrap()).unwrap();
-    let link = bpf::attach(&program, interface.index, Hook::TcxIngress).unwrap();
-    (seen, [program, link])
+    let program = bpf::load(Hook::TcIngress, &a.finish().unwrap()).unwrap();
+    let link = bpf::attach(&program, interface.index, Hook::TcIngress).unwrap();
+    (seen, link)
 }
 
 /// One of our frames with a tag.

@@ -160,9 +160,15 @@ impl Assembler {
     pub fn set(&mut self, to: Register, what: impl Into<Operand>) {
         self.compute(Operation::Move, to, what);
     }
-    /// Makes a number of so many bits in the order of the network one of this machine, or the other way round.
+    /// Converts a number of so many bits (16, 32 or 64) between network order and this machine's.
     pub fn swap(&mut self, to: Register, bits: i32) {
         self.push(instruction(TO_BIG_ENDIAN, to as u8, 0, 0, bits));
+        // Before Linux 6.18 the verifier takes what was swapped for any 64-bit number, so bounds must be shown again.
+        match bits {
+            16 => self.compute(Operation::And, to, 0xffff),
+            32 => self.compute_32(Operation::Move, to, to),
+            _ => {}
+        }
     }
 
     /// `to = *(from + offset)`, without sign.
@@ -255,9 +261,10 @@ mod tests {
         a.place(end);
         a.set(R0, 2);
         a.exit();
-        let expected: [u64; 11] = [
+        let expected: [u64; 12] = [
             0x0000_0000_000c_1269, // r2 = *(u16 *)(r1 + 12)
             0x0000_0010_0000_02dc, // r2 = be16 r2
+            0x0000_ffff_0000_0257, // r2 &= 0xffff
             0x0000_0800_0006_0255, // if r2 != 0x800 goto +6
             0x0000_0000_0000_320f, // r2 += r3
             0x0000_0003_0000_0274, // w2 >>= 3

@@ -1,5 +1,5 @@
 //! Maps: memory that programs and this process share.
-use super::{bpf, check};
+use super::{bpf, check, with_locked_memory};
 use crate::sys;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -42,6 +42,10 @@ pub(crate) fn new_socket_map(entries: u32) -> io::Result<OwnedFd> {
 
 /// Makes a map whose keys are numbers.
 fn new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    with_locked_memory(|| try_new_map(map_type, value_size, entries, flags))
+}
+
+fn try_new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut argument = NewMap { map_type, key_size: 4, value_size, entries, flags, rest: [0; 15] };
     // SAFETY: the argument is as long as said and has no pointers.
     sys::descriptor(unsafe { bpf(BPF_MAP_CREATE, &mut argument) })

@@ -99,5 +99,5 @@ pub(crate) fn send_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result
         instruction(0x85, 0, 0, 0, REDIRECT),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    run_live(&load(Hook::Xdp { flags: 0 }, &program)?, frame, repeat, 0)
+    run_live(&load(Hook::XDP, &program)?, frame, repeat, 0)
 }

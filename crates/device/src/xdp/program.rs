@@ -1,6 +1,6 @@
 //! The program that hands an interface's frames to the sockets of their queues.
 use super::{Attach, retry};
-use crate::bpf::{self, Hook, Instruction, instruction};
+use crate::bpf::{self, Attachment, Hook, Instruction, instruction};
 use crate::{DeviceError, Interface};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::io;
@@ -29,7 +29,7 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 #[derive(Debug)]
 pub(super) struct Redirect {
     sockets: OwnedFd,
-    _link: OwnedFd,
+    _link: Attachment,
     /// Whether the driver runs it; else the kernel does, with frames that were made into its own kind before.
     pub(super) native: bool,
     /// Why the driver does not, as the error number of its refusal.
@@ -41,7 +41,7 @@ impl Redirect {
     pub(super) fn attach(interface: &Interface, queues: u32, how: Attach) -> Result<Redirect, DeviceError> {
         let loading = |e: io::Error| refused(interface, "loading an XDP program", &e);
         let sockets = bpf::new_socket_map(queues).map_err(loading)?;
-        let hook = |flags| Hook::Xdp { flags };
+        let hook = |flags| Hook::Xdp { flags, multi_buffer: false };
         let program = bpf::load(hook(0), &redirect(sockets.as_raw_fd())).map_err(loading)?;
         let try_as =
             |flags| retry(std::thread::sleep, || bpf::attach(&program, interface.index, hook(flags)));

@@ -8,11 +8,10 @@ use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::fast::Mode;
 use artery_adopt::guard;
-use artery_device::bpf::Instruction;
+use artery_device::bpf::{Attachment, Instruction};
 use artery_table::synthetic::Random;
 use artery_table::{Address, Prefix};
 use artery_wire::EtherAddr;
-use rustix::fd::OwnedFd;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -56,7 +55,7 @@ pub(super) struct Bed {
 /// A way of forwarding at work; it ends when this is dropped.
 pub(super) struct Running {
     sink: Option<Sink>,
-    _lookup: Option<OwnedFd>,
+    _lookup: Option<Attachment>,
     session: Option<Session>,
     _program: Option<Process>,
     /// How long the tables took to be read and laid out.
@@ -205,6 +204,8 @@ impl Running {
 fn open(mode: Mode) -> anyhow::Result<Session> {
     let port = |name: &str| anyhow::Ok((guard::port(name)?.context("no such interface")?, mode));
     let session = Session::open(&[port("eth0")?, port("eth1")?], None, Instant::now())?;
+    // Nobody takes turns while frames are sent and counted.
+    session.accelerator().renew_lease_for_good()?;
     let kept = session.guards().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     ensure!(kept.is_empty(), "traffic stays with the kernel: {kept}");
     let deaf = session.deaf().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -2,8 +2,8 @@
 //! arrives.
 
 use artery_device::bpf::{
-    self, Array, Assembler, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size, Test::*,
-    Words,
+    self, Array, Assembler, Attachment, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size,
+    Test::*, Words,
 };
 use artery_table::{Region, Storage};
 use artery_wire::EtherAddr;
@@ -184,7 +184,7 @@ fn in_ipv6(address: IpAddr) -> Ipv6Addr {
 }
 
 fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
-    bpf::load(Hook::Xdp { flags: 0 }, program)
+    bpf::load(Hook::XDP, program)
 }
 
 /// `R7` and `R8` = where the frame of `R6` begins and ends; it has so many bytes at least.
@@ -199,7 +199,7 @@ fn load_frame(a: &mut Assembler, bytes: i32, if_not: Label) {
 /// Drops and counts what arrives at an interface, as long as it lives.
 pub(super) struct Sink {
     count: Words<1>,
-    _link: OwnedFd,
+    _link: Attachment,
 }
 
 impl Sink {
@@ -214,7 +214,7 @@ impl Sink {
         a.store(Size::Double, R1, 0, R2);
         a.set(R0, if is_by_xdp { DROP } else { TCX_DROP });
         a.exit();
-        let hook = if is_by_xdp { Hook::Xdp { flags: 0 } } else { Hook::TcxIngress };
+        let hook = if is_by_xdp { Hook::XDP } else { Hook::TcIngress };
         let program = bpf::load(hook, &a.finish().expect("it has no labels"))?;
         Ok(Sink { count, _link: bpf::attach(&program, interface, hook)? })
     }
@@ -256,8 +256,8 @@ impl KernelLookup {
     }
 
     /// Puts it at an interface of this thread's namespace.
-    pub(super) fn attach(&self, interface: u32) -> io::Result<OwnedFd> {
-        bpf::attach(&load(&self.program(interface))?, interface, Hook::Xdp { flags: 0 })
+    pub(super) fn attach(&self, interface: u32) -> io::Result<Attachment> {
+        bpf::attach(&load(&self.program(interface))?, interface, Hook::XDP)
     }
 
     /// What it does with frames from an interface.

@@ -73,7 +73,7 @@ impl LiveFrames {
             ));
         }
         let state = Words::new()?;
-        let program = bpf::load(Hook::Xdp { flags: 0 }, &program(interface, frame, state.descriptor()))?;
+        let program = bpf::load(Hook::XDP, &program(interface, frame, state.descriptor()))?;
         Ok(LiveFrames { program, state, frame: frame.to_vec() })
     }
 

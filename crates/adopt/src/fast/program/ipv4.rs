@@ -42,10 +42,13 @@ fn check_header(w: &mut Writer<'_>) {
 
 /// Keeps the length of a packet, in `R1`, if it is all that the frame carries, but for what fills up short ones. Spoils `R2`.
 pub(super) fn check_length(w: &mut Writer<'_>, malformed: Label) {
-    let whole = w.a.label();
+    let (whole, short) = (w.a.label(), w.a.label());
     w.recall(R2, Slot::Rest);
     w.a.jump_if(Equal, R1, R2, whole);
-    w.a.jump_if(Above, R1, R2, malformed);
+    w.a.jump_if(AtMost, R1, R2, short);
+    receive::check_buffers(w);
+    w.a.jump(malformed);
+    w.a.place(short);
     w.a.jump_if(Above, R2, FILLED as i32, malformed);
     w.a.place(whole);
     w.keep(Slot::Length, R1);
@@ -172,9 +175,8 @@ fn write_lookup(w: &mut Writer<'_>, address: i16, found: Label) {
     w.a.swap(R1, 32);
     w.a.set(R2, R1);
     w.a.compute(ShiftRight, R2, 8);
-    w.a.value(R3, fib.descriptor("cells"), 0);
-    w.a.compute(Add, R3, R2);
-    w.a.load(Size::Byte, R2, R3, 0);
+    w.locate(fib, "cells", R2, R3);
+    w.a.load(Size::Byte, R2, R2, 0);
     let (further, complete) = (w.a.label(), w.a.label());
     w.a.jump_if(Equal, R2, 255, further);
     w.a.compute(ShiftLeft, R2, 2);
@@ -236,8 +238,7 @@ fn write_list(w: &mut Writer<'_>) {
 /// `place` = where so many bytes into the lists is; spoils `R3`.
 fn to_list(w: &mut Writer<'_>, place: Register) {
     w.a.compute(And, place, w.fibs.list_bytes as i32 - 1);
-    w.a.value(R3, w.fibs.ipv4.descriptor("lists"), 0);
-    w.a.compute(Add, place, R3);
+    w.locate(w.fibs.ipv4, "lists", place, R3);
 }
 
 /// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`. Without a jump that

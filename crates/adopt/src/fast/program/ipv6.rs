@@ -180,8 +180,7 @@ fn find_key(w: &mut Writer<'_>) {
         w.a.compute(ShiftLeft, R1, 1);
         w.a.compute(Add, R1, R4);
         w.a.compute(And, R1, w.fibs.fib6_bytes as i32 - 1);
-        w.a.value(R6, w.fibs.ipv6.descriptor("fib6-words"), 0);
-        w.a.compute(Add, R1, R6);
+        w.locate(w.fibs.ipv6, "fib6-words", R1, R6);
         w.a.load(Size::Half, R1, R1, 0);
         // All ones if it is less than what is looked for.
         w.a.set(R6, R2);
@@ -197,8 +196,7 @@ fn find_key(w: &mut Writer<'_>) {
 /// `R4` = where so many bytes into the words is; spoils `R1`.
 fn to_words(w: &mut Writer<'_>) {
     w.a.compute(And, R4, w.fibs.fib6_bytes as i32 - 1);
-    w.a.value(R1, w.fibs.ipv6.descriptor("fib6-words"), 0);
-    w.a.compute(Add, R4, R1);
+    w.locate(w.fibs.ipv6, "fib6-words", R4, R1);
 }
 
 /// `R1` = the word that is `R4` bytes into the words.

@@ -22,6 +22,7 @@ pub(super) mod buffer {
 }
 
 const SKB_PULL_DATA: i32 = 39;
+const XDP_GET_BUFF_LEN: i32 = 188;
 
 /// Goes to `ipv4` or `ipv6`, with `R1` the flags of the port.
 pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
@@ -107,6 +108,22 @@ fn keep_rest(w: &mut Writer<'_>) {
         }
     }
     w.keep(Slot::Rest, R1);
+}
+
+/// Whether the program may be given frames that lie in several buffers.
+pub(super) fn sees_buffers(w: &Writer<'_>) -> bool {
+    w.at == At::Xdp && w.memory.takes_buffers
+}
+
+/// Where a packet is longer than the buffer that the program sees: leaves it to the kernel if its rest is in others.
+pub(super) fn check_buffers(w: &mut Writer<'_>) {
+    if sees_buffers(w) {
+        w.recall(R1, Slot::Context);
+        w.a.call(XDP_GET_BUFF_LEN);
+        w.a.set(R1, R8);
+        w.a.compute(Subtract, R1, R7);
+        w.a.jump_if(Above, R0, R1, w.to_kernel(Reason::MultiBuffer));
+    }
 }
 
 /// Finds the port of the VLAN: `R2` its record, `R5` what the tag stands before.

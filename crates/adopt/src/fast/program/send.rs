@@ -15,6 +15,8 @@ const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
 pub(super) fn write(w: &mut Writer<'_>) {
+    let stale = w.to_kernel(Reason::Stale);
+    w.memory.lease.write_check(&mut w.a, stale);
     if let Some(door) = w.door {
         return write_to_door(w, door);
     }
