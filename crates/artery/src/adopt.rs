@@ -1,5 +1,6 @@
 //! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
 mod capture;
+mod choice;
 mod facts;
 mod graph;
 mod live;
@@ -17,9 +18,10 @@ use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
 use crate::voice::{LogFormat, print};
 use anyhow::Context as _;
-use artery_adopt::fast::Mode;
+use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_adopt::guard::{self, Guard, Port};
 use artery_device::Interface;
+use choice::Choice;
 use clap::Args;
 use facts::Facts;
 use share::{Measured, Sample};
@@ -74,6 +76,9 @@ pub(crate) struct AdoptOptions {
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, conflicts_with = "dry_run")]
     pub(crate) log: LogFormat,
+    /// Show the last lines of the kernel's verifier where it refuses a program
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// The path that packets go.
@@ -101,6 +106,27 @@ impl Path {
     }
 }
 
+impl Path {
+    /// Who runs programs. Those of the graph are tc's, and send elsewhere.
+    fn mode(self) -> Mode {
+        match self {
+            Path::Xdp => Mode::Native,
+            Path::XdpGeneric => Mode::Generic,
+            Path::Tc | Path::Graph => Mode::Tc,
+        }
+    }
+
+    /// In a sentence.
+    fn in_words(self) -> &'static str {
+        match self {
+            Path::Xdp => "by XDP, in its driver",
+            Path::XdpGeneric => "by XDP, in the kernel in its driver's place",
+            Path::Tc => "by tc",
+            Path::Graph => "by the graph, which a program of tc gives its packets to",
+        }
+    }
+}
+
 impl From<Mode> for Path {
     fn from(mode: Mode) -> Path {
         match mode {
@@ -118,6 +144,7 @@ struct Findings {
     guards: Vec<Guard>,
     notes: Vec<String>,
     measured: Option<Measured>,
+    choice: Choice,
 }
 
 /// Looks at the machine and says what it found.
@@ -132,25 +159,22 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
             !options.ports.is_empty(),
             "which ports? Name two or more, or see what there is with --dry-run"
         );
-        return live::run(facts(ports, options.path)?, options);
+        return live::run(facts(&ports)?, options);
     }
     let mut guards = guard::survey(&ports);
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.guards);
-    let facts = facts(ports.clone(), options.path)?;
-    let by_xdp: Vec<Port> =
-        facts.iter().filter(|facts| facts.is_by_xdp()).map(|facts| facts.port.clone()).collect();
-    guards.extend(guard::offloads(&by_xdp));
-    if by_xdp.is_empty() {
-        guards.retain(|guard| !guard.is_met_by_tc(&ports));
+    let facts = facts(&ports)?;
+    let mut choice = Choice::of(&facts, options.path);
+    let mut notes = verify(&ports, &mut choice, options)?;
+    match choice.best().is_xdp() {
+        true => guards.extend(guard::offloads(&ports)),
+        false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
-    let findings = Findings {
-        notes: guard::notes(&ports).into_iter().chain(routes.notes).collect(),
-        ports: facts,
-        guards,
-        measured,
-    };
+    notes.extend(notes_on_xdp(&facts, choice.best()));
+    notes.extend(guard::notes(&ports).into_iter().chain(routes.notes));
+    let findings = Findings { notes, ports: facts, choice, guards, measured };
     match options.json {
         true => print(&format!("{:#}\n", report::json(&findings)))?,
         false => print(&report::text(&findings))?,
@@ -158,8 +182,47 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn facts(ports: Vec<Port>, path: Option<Path>) -> anyhow::Result<Vec<Facts>> {
-    ports.into_iter().map(|port| Facts::find(port, path)).collect()
+fn facts(ports: &[Port]) -> anyhow::Result<Vec<Facts>> {
+    ports.iter().map(|port| Facts::find(port.clone(), ports)).collect()
+}
+
+/// What is to be known of ports that go by XDP.
+fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
+    if path != Path::Xdp {
+        return Vec::new();
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |number| number.get() as u32);
+    ports.iter().filter_map(|facts| facts.xdp_note(processors)).collect()
+}
+
+/// Has the kernel's verifier look at the programs of each path that could be taken, and attaches none. A path whose program
+/// it refuses is none; if somebody wants that one, or no other is left, that is an error. Who may not load programs gets a
+/// note instead.
+fn verify(ports: &[Port], choice: &mut Choice, options: &AdoptOptions) -> anyhow::Result<Vec<String>> {
+    let Some(port) = ports.first() else { return Ok(Vec::new()) };
+    let unseen = |error: &dyn std::fmt::Display| {
+        vec![format!("whether the kernel takes the programs could not be seen: {error}")]
+    };
+    let accelerator = match Accelerator::new() {
+        Ok(accelerator) => accelerator,
+        Err(error) => return Ok(unseen(&error)),
+    };
+    let mut notes = Vec::new();
+    while let Err(error) = accelerator.verify(port.index, choice.best().mode()) {
+        if error.is_for_want_of_rights() {
+            return Ok(unseen(&error));
+        }
+        notes.push(format!("{}: {}", choice.best().in_words(), refusal(&error, options.verbose)));
+        anyhow::ensure!(choice.paths.len() > 1, "{}", notes.join("\n"));
+        choice.paths.remove(0);
+    }
+    Ok(notes)
+}
+
+/// Why the kernel does not take a program, with the last lines of its verifier for who wants them.
+fn refusal(error: &fast::Error, is_verbose: bool) -> String {
+    let lines = error.verifier().iter().filter(|_| is_verbose);
+    lines.fold(error.to_string(), |text, line| text + "\n  verifier: " + line)
 }
 
 fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {

@@ -1,7 +1,8 @@
-//! What a port is, and by which path its packets would go.
-use super::Path;
+//! What a port is, and what its driver can do.
 use artery_adopt::guard::Port;
-use artery_device::{Interface, XdpFeatures, strips_tags, survey, xdp_features};
+use artery_device::{
+    Channels, Interface, XdpFeatures, channels, joining_offload, strips_tags, survey, xdp_features,
+};
 
 /// A port with what its driver can do.
 pub(super) struct Facts {
@@ -12,22 +13,29 @@ pub(super) struct Facts {
     pub(super) features: Option<XdpFeatures>,
     /// Whether it takes VLAN tags off.
     pub(super) strips_tags: bool,
-    /// The path that somebody wants its packets to go.
-    pub(super) wanted: Option<Path>,
+    /// The offload by which it joins frames before the kernel sees them, if one is on.
+    pub(super) joining: Option<&'static str>,
+    /// `None` where the driver does not say.
+    pub(super) channels: Option<Channels>,
+    /// The port that it is a VLAN on, if that is adopted, too: its program forwards for the VLAN.
+    pub(super) carrier: Option<String>,
 }
 
 impl Facts {
-    pub(super) fn find(port: Port, wanted: Option<Path>) -> anyhow::Result<Facts> {
-        // One that went away meanwhile is told as such.
-        let strips_tags = strips_tags(&Interface::find(&port.name)?)?;
+    /// What there is to know of a port. `others` are all ports that are to be adopted.
+    pub(super) fn find(port: Port, others: &[Port]) -> anyhow::Result<Facts> {
         // The frames of a VLAN come and go by the interface that it is on.
         let index = port.vlan_on.unwrap_or(port.index);
+        let carrier = others.iter().find(|other| port.vlan_on == Some(other.index));
+        let interface = Interface::find(&carrier.unwrap_or(&port).name)?;
         let driver = survey().into_iter().find(|one| one.interface.index == index).map(|one| one.driver);
         Ok(Facts {
             driver: driver.unwrap_or_default(),
             features: xdp_features(index).ok(),
-            strips_tags,
-            wanted,
+            strips_tags: strips_tags(&interface)?,
+            joining: joining_offload(&interface).ok().flatten(),
+            channels: channels(&interface).ok(),
+            carrier: carrier.map(|carrier| carrier.name.clone()),
             port,
         })
     }
@@ -40,60 +48,85 @@ impl Facts {
             None => "?",
         }
     }
-    /// The path that its packets would go.
-    pub(super) fn path(&self) -> Path {
-        self.wanted.unwrap_or(match self.features {
-            Some(features) if features.redirects && !self.is_hidden() => Path::Xdp,
-            _ => Path::Tc,
-        })
+
+    /// Its driver's name, in a sentence.
+    fn driver(&self) -> &str {
+        if self.driver.is_empty() { "its driver" } else { &self.driver }
     }
-    /// Whether that is by XDP, whoever runs its programs.
-    pub(super) fn is_by_xdp(&self) -> bool {
-        matches!(self.path(), Path::Xdp | Path::XdpGeneric)
-    }
-    /// Whether programs of XDP would not see all that is about a frame.
-    fn is_hidden(&self) -> bool {
-        self.is_unfinished() || self.strips_tags || self.port.vlan_on.is_some()
-    }
+
     /// Whether frames arrive whose checksums nobody has computed, and which nobody has cut: its senders are on this machine.
     fn is_unfinished(&self) -> bool {
         matches!(self.driver.as_str(), "veth" | "tun" | "netkit")
     }
-    /// Why they would not go by XDP, or what that takes. Who wants another path has not asked.
-    pub(super) fn why(&self) -> Option<String> {
-        if matches!(self.wanted, Some(Path::Tc | Path::Graph)) {
-            return None;
+
+    /// Why programs of XDP would not do for it, or would make it slower than the kernel.
+    pub(super) fn xdp_obstacle(&self) -> Option<String> {
+        let (name, driver) = (&self.port.name, self.driver());
+        let cant = self.features.filter(|features| !features.redirects || !features.sends_redirected);
+        if self.port.vlan_on.is_some() && self.carrier.is_none() {
+            return Some(
+                "it is a VLAN, whose frames come by another interface; adopt that one, too, for XDP"
+                    .to_owned(),
+            );
         }
-        let driver = if self.driver.is_empty() { "its driver" } else { &self.driver };
-        match self.features {
-            None => {
-                Some("the kernel does not tell what its driver can do with XDP, as Linux 6.3 does".to_owned())
-            }
-            Some(features) if !features.redirects => {
-                Some(format!("{driver} does not run XDP programs itself"))
-            }
-            Some(_) if self.is_unfinished() => Some(format!(
+        if self.is_unfinished() {
+            return Some(format!(
                 "frames from {driver} come with checksums and segments unfinished, which XDP would lose"
-            )),
-            Some(_) if self.port.vlan_on.is_some() => {
-                Some("it is a VLAN, whose frames come by another port".to_owned())
-            }
-            Some(_) if self.strips_tags => Some(format!(
-                "{driver} takes VLAN tags off, which XDP would not see; 'ethtool -K {} rxvlan off' leaves them on",
-                self.port.name
-            )),
-            Some(features) if !features.sends_redirected => Some(format!(
-                "{driver} sends redirected frames only once its other end joins frames (GRO) or has a program"
-            )),
-            Some(_) => None,
+            ));
         }
+        if let Some(features) = cant {
+            let what = if features.redirects { "send what XDP redirects" } else { "run XDP programs itself" };
+            return Some(format!("{driver} does not {what}"));
+        }
+        if self.strips_tags {
+            return Some(format!(
+                "{driver} takes VLAN tags off, which XDP would not see; 'ethtool -K {name} rxvlan off' leaves them on"
+            ));
+        }
+        let offload = self.joining?;
+        Some(format!(
+            "{offload} joins frames of TCP before the kernel sees them, and XDP would switch it off; where small packets \
+             matter more, '--path xdp' is faster"
+        ))
+    }
+
+    /// What is to be known about XDP at this port, although nothing speaks against it.
+    pub(super) fn xdp_note(&self, processors: u32) -> Option<String> {
+        let (name, driver) = (&self.port.name, self.driver());
+        if let Some(Channels { combined, most_combined }) = self.channels
+            && self.driver == "virtio_net"
+            && most_combined < combined + processors
+        {
+            let remedy = match most_combined.saturating_sub(processors) {
+                0 => format!("give it {} queue pairs", 2 * processors),
+                left => format!("ethtool -L {name} combined {left}"),
+            };
+            return Some(format!(
+                "{name}: {driver} has {most_combined} queue pairs, of which {combined} receive, and XDP wants one more for \
+                 each of {processors} processors: they share one, by a lock ({remedy})"
+            ));
+        }
+        self.features.is_none().then(|| {
+            format!(
+                "{name}: this kernel does not tell whether {driver} runs XDP programs, as Linux 6.3 does; only \
+                 attaching one shows it"
+            )
+        })
     }
 }
 
 #[cfg(test)]
 pub(super) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
     let port = Port { index, name: name.to_owned(), vlan_on: None, own: None };
-    Facts { port, driver: "ice".to_owned(), features, strips_tags: false, wanted: None }
+    Facts {
+        port,
+        driver: "ice".to_owned(),
+        features,
+        strips_tags: false,
+        joining: None,
+        channels: None,
+        carrier: None,
+    }
 }
 
 #[cfg(test)]
@@ -101,23 +134,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_is_by_xdp_where_the_driver_runs_programs() {
-        let way = |features| {
-            let facts = example(1, "eth0", features);
-            (facts.xdp(), facts.path().name(), facts.why())
-        };
+    fn what_speaks_against_xdp_is_named_with_its_remedy() {
         let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
-        assert_eq!(way(Some(all)), ("native", "xdp", None));
-        let (xdp, path, why) = way(Some(XdpFeatures { sends_redirected: false, ..all }));
-        assert_eq!((xdp, path), ("native", "xdp"));
-        assert!(why.unwrap().contains("GRO"));
-        let stripping = Facts { strips_tags: true, ..example(1, "eth0", Some(all)) };
-        assert_eq!((stripping.path().name(), stripping.why().unwrap().contains("rxvlan off")), ("tc", true));
-        let mut vlan = example(1, "eth0.7", Some(all));
-        vlan.port.vlan_on = Some(2);
-        assert_eq!(vlan.path(), Path::Tc);
-        let none = "ice does not run XDP programs itself".to_owned();
-        assert_eq!(way(Some(XdpFeatures::default())), ("generic", "tc", Some(none)));
-        assert_eq!(way(None).0, "?");
+        let ice = |features| example(1, "eth0", features);
+        assert_eq!((ice(Some(all)).xdp(), ice(Some(all)).xdp_obstacle()), ("native", None));
+        assert_eq!((ice(None).xdp(), ice(None).xdp_obstacle()), ("?", None));
+        assert!(ice(None).xdp_note(2).unwrap().contains("only attaching one shows it"));
+        let none = ice(Some(XdpFeatures::default()));
+        assert_eq!(
+            (none.xdp(), none.xdp_obstacle().unwrap().as_str()),
+            ("generic", "ice does not run XDP programs itself")
+        );
+        let deaf = ice(Some(XdpFeatures { sends_redirected: false, ..all }));
+        assert_eq!(deaf.xdp_obstacle().unwrap(), "ice does not send what XDP redirects");
+        let stripping = Facts { strips_tags: true, ..ice(Some(all)) };
+        assert!(stripping.xdp_obstacle().unwrap().contains("'ethtool -K eth0 rxvlan off'"));
+        let joining = Facts { joining: Some("rx-gro-hw"), ..ice(Some(all)) };
+        assert!(joining.xdp_obstacle().unwrap().contains("'--path xdp' is faster"));
+        let mut vlan = example(3, "eth0.7", Some(all));
+        vlan.port.vlan_on = Some(1);
+        assert!(vlan.xdp_obstacle().unwrap().contains("adopt that one, too"));
+        assert_eq!(Facts { carrier: Some("eth0".to_owned()), ..vlan }.xdp_obstacle(), None);
+    }
+
+    #[test]
+    fn too_few_queues_are_told_with_the_command_that_makes_room() {
+        let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
+        let virtio = |combined, most_combined| Facts {
+            driver: "virtio_net".to_owned(),
+            channels: Some(Channels { combined, most_combined }),
+            ..example(1, "eth0", Some(all))
+        };
+        assert_eq!(virtio(2, 4).xdp_note(2), None);
+        assert!(virtio(4, 4).xdp_note(2).unwrap().ends_with("(ethtool -L eth0 combined 2)"));
+        assert!(virtio(1, 1).xdp_note(2).unwrap().ends_with("(give it 4 queue pairs)"));
     }
 }

@@ -1,10 +1,11 @@
 //! Ports while they are adopted.
 use super::capture::Captures;
+use super::choice::Choice;
 use super::facts::Facts;
 use super::graph::Engine;
 use super::rights;
 use super::status::Status;
-use super::{AdoptOptions, Path as Wanted};
+use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
 use crate::cli::default_socket;
 use crate::control_socket::{Control, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
@@ -12,7 +13,7 @@ use crate::notify::Notifier;
 use crate::voice::Voice;
 use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
-use artery_adopt::fast::{Mode, Reason};
+use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::guard::{Guard, Port};
 use artery_adopt::mirror;
@@ -42,15 +43,20 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
     let mut manager = Notifier::of_environment();
     let control = control_sockets(options.socket.as_deref(), voice)?;
     let metrics = metrics::listen(&options.metrics)?;
+    let choice = Choice::of(&facts, options.path);
+    // The program of the port that carries a VLAN forwards for it.
+    let (facts, carried): (Vec<Facts>, Vec<Facts>) =
+        facts.into_iter().partition(|facts| facts.carrier.is_none());
     let (engine, graph) = engine(&facts, options.path, voice)?;
-    let mut ports = Vec::new();
-    for (number, facts) in facts.into_iter().enumerate() {
-        let mode = mode(&facts, number, engine.as_ref());
-        let said = format!("{}: {}", facts.port.name, in_words(mode, &facts));
-        voice.tell("port", &said, &[("port", &facts.port.name), ("path", Wanted::from(mode).name())]);
-        ports.push((facts.port, mode));
-    }
-    let mut session = Session::open(&ports, graph, Instant::now())?;
+    let mut session = match &engine {
+        Some(engine) => {
+            let modes =
+                facts.iter().enumerate().map(|(number, facts)| (facts.port.clone(), engine.mode(number)));
+            Session::open(&modes.collect::<Vec<_>>(), graph, Instant::now())?
+        }
+        None => open(&facts, &choice, options, voice)?,
+    };
+    say_ports(&session, &facts, &carried, &choice, voice);
     let began = Instant::now();
     if engine.is_none() {
         // No thread was started yet, which would keep what it had.
@@ -114,15 +120,62 @@ fn engine(
     Ok((Some(engine), Some(graph)))
 }
 
-/// How packets of a port are forwarded.
-fn mode(facts: &Facts, number: usize, engine: Option<&Engine>) -> Mode {
-    match (facts.path(), engine) {
-        (_, Some(engine)) => engine.mode(number),
-        (Wanted::Xdp, None) => Mode::Native,
-        (Wanted::XdpGeneric, None) => Mode::Generic,
-        // The graph is nobody's path unless it is started.
-        (Wanted::Tc | Wanted::Graph, None) => Mode::Tc,
+/// Adopts ports by the first path that the kernel takes, and says why not by a better one. Nothing is said to be before it
+/// is: a port that the kernel does not let have a program by tc either stays with it, unless somebody wants that path.
+fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) -> anyhow::Result<Session> {
+    let mut ports: Vec<&Facts> = facts.iter().collect();
+    let mut paths = choice.paths.iter();
+    let mut path = *paths.next().context("there is always a path")?;
+    loop {
+        let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
+        let error = match Session::open(&modes, None, Instant::now()) {
+            Ok(session) => return Ok(session),
+            Err(error) => error,
+        };
+        let artery_adopt::Error::Fast(refused, cause) = &error else { return Err(error.into()) };
+        let said = match refused {
+            Some(port) => format!("{port}: not {}: {}", path.in_words(), refusal(cause, options.verbose)),
+            None => refusal(cause, options.verbose),
+        };
+        let is_final = options.path.is_some() || !cause.is_refusal();
+        match paths.next() {
+            Some(next) if !is_final => {
+                path = *next;
+                tell_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
+            }
+            _ => {
+                ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
+                anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
+                tell_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
+            }
+        }
     }
+}
+
+/// Says that the kernel did not take a program; programs that read it get the verifier's last lines in any case.
+fn tell_refusal(voice: Voice, cause: &fast::Error, said: &str) {
+    let verifier = cause.verifier().join("\n");
+    voice.tell("refused", said, &[("verifier", &verifier)]);
+}
+
+/// Says by which path the packets of each port go, and what is to be known about it.
+fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Choice, voice: Voice) {
+    for facts in facts {
+        let name = &facts.port.name;
+        let Some(mode) = session.accelerator().mode(facts.port.index) else { continue };
+        let path = Wanted::from(mode);
+        let words = path.in_words();
+        let why = choice.why(facts).map_or_else(String::new, |why| format!(": {why}"));
+        voice.tell("port", &format!("{name}: {words}{why}"), &[("port", name), ("path", path.name())]);
+    }
+    for facts in carried {
+        let (name, carrier) = (&facts.port.name, facts.carrier.as_deref().unwrap_or_default());
+        let said = format!("{name}: with {carrier}, whose VLAN it is");
+        voice.tell("port", &said, &[("port", name), ("carrier", carrier)]);
+    }
+    let first = facts.iter().find_map(|facts| session.accelerator().mode(facts.port.index));
+    let notes = first.map_or_else(Vec::new, |mode| notes_on_xdp(facts, mode.into()));
+    notes.iter().for_each(|note| voice.tell("note", note, &[]));
 }
 
 /// What signals ask for.
@@ -177,17 +230,6 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
         other => Err(format!("nobody answers for '{other}'")),
     };
     question.answer(answer);
-}
-
-/// How a port's packets are forwarded, and why not by its driver.
-fn in_words(mode: Mode, facts: &Facts) -> String {
-    let path = match mode {
-        Mode::Native => return "by XDP, in its driver".to_owned(),
-        Mode::Generic => "by XDP, in the kernel in its driver's place",
-        Mode::Tc => "by tc",
-        Mode::Door(_) => return "by the graph, which a program of tc gives its packets to".to_owned(),
-    };
-    facts.why().map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }
 
 /// What the service manager shows.

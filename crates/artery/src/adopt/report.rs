@@ -43,8 +43,11 @@ fn port(facts: &Facts, findings: &Findings) -> String {
     let rates = findings.measured.as_ref().and_then(|measured| rates(measured, name));
     let [received, sent] =
         rates.map_or(["-".to_owned(), "-".to_owned()], |rates| rates.map(|rate| format!("{rate:.0}")));
-    let mut text = row([name, driver, facts.xdp(), facts.path().name(), ipv4, ipv6, &received, &sent]);
-    if let Some(why) = facts.why() {
+    let mut text =
+        row([name, driver, facts.xdp(), findings.choice.best().name(), ipv4, ipv6, &received, &sent]);
+    if let Some(carrier) = &facts.carrier {
+        text += &format!("    adopted with {carrier}, whose VLAN it is\n");
+    } else if let Some(why) = findings.choice.why(facts) {
         text += &format!("    {why}\n");
     }
     text
@@ -116,8 +119,8 @@ pub(super) fn json(findings: &Findings) -> Value {
             "index": facts.port.index,
             "driver": facts.driver,
             "xdp": facts.xdp(),
-            "path": facts.path().name(),
-            "why": facts.why(),
+            "path": findings.choice.best().name(),
+            "why": findings.choice.why(facts),
             "ipv4": in_words(&facts.port, Family::V4, &findings.guards, (true, true)),
             "ipv6": in_words(&facts.port, Family::V6, &findings.guards, (true, true)),
             "received_per_second": rates.map(|[received, _]| received),
@@ -167,6 +170,7 @@ fn traffic(measured: &Measured, findings: &Findings) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::choice::Choice;
     use super::super::facts;
     use super::*;
     use crate::adopt::share::Packets;
@@ -177,11 +181,13 @@ mod tests {
     fn findings() -> Findings {
         let features = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: true };
         let counted = |received, passed| Packets { received, passed };
+        let ports = vec![
+            facts::example(2, "eth0", Some(features)),
+            facts::example(3, "eth1", Some(XdpFeatures::default())),
+        ];
         Findings {
-            ports: vec![
-                facts::example(2, "eth0", Some(features)),
-                facts::example(3, "eth1", Some(XdpFeatures::default())),
-            ],
+            choice: Choice::of(&ports, None),
+            ports,
             guards: vec![Guard {
                 port: Some(3),
                 family: Some(Family::V4),
@@ -206,7 +212,8 @@ mod tests {
     fn a_report_has_ports_what_keeps_traffic_notes_and_the_share() {
         let expected = "\
 PORT            DRIVER       XDP      PATH        IPV4      IPV6            IN/S      OUT/S
-eth0            ice          native   xdp         fast      fast              50         13
+eth0            ice          native   tc          fast      fast              50         13
+    as eth1, since all ports go by one path: ice does not run XDP programs itself
 eth1            ice          generic  tc          fast-in   fast               0         38
     ice does not run XDP programs itself
 
