@@ -1,6 +1,7 @@
 //! The personality `click`: its options, its messages, its order of events.
 use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
+use crate::signals::EarlyHangup;
 use crate::voice::{Voice, complain, print};
 use artery_engine::{Settings, Time};
 use artery_lang::Dialect;
@@ -20,7 +21,10 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
     };
     match wish(name, &args) {
         Ok(Wish::Print(text)) => print(&text).map_or_else(failed, |()| 0),
-        Ok(Wish::Run(job)) => crate::run::run(*job).unwrap_or_else(failed),
+        Ok(Wish::Run(job)) => {
+            let ran = EarlyHangup::catch().and_then(|early| crate::run::run(*job, &early));
+            ran.unwrap_or_else(failed)
+        }
         Err(error) => {
             let try_help = format!("Try '{name} --help' for more information.");
             // Mistakes in an option's form come with the name of the program, others without.
@@ -43,6 +47,7 @@ enum Wish {
 fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
     let mut job = Job {
         input: Input::Stdin,
+        source: None,
         reading: Reading {
             dialect: Dialect::Click,
             variables: Vec::new(),

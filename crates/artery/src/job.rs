@@ -1,9 +1,11 @@
 //! What one run consists of, whichever command line asked for it.
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
+use crate::reload::ConfigurationSource;
 use crate::voice::Voice;
 use artery_engine::Settings;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a configuration comes from.
@@ -59,6 +61,8 @@ pub(crate) fn check_processor(n: usize) -> Result<usize, String> {
 /// One run of a router.
 pub(crate) struct Job {
     pub(crate) input: Input,
+    /// What SIGHUP has read again; the input itself if none is given.
+    pub(crate) source: Option<Arc<dyn ConfigurationSource>>,
     pub(crate) reading: Reading,
     pub(crate) voice: Voice,
     pub(crate) settings: Settings,

@@ -24,6 +24,7 @@ mod neighbor;
 mod netstat;
 mod notify;
 mod pfctl;
+mod reload;
 mod replace;
 mod report;
 mod route;
@@ -38,6 +39,7 @@ mod voice;
 mod watch;
 
 use cli::{Cli, Command};
+use signals::EarlyHangup;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,7 +74,10 @@ fn click_arguments(args: &[OsString]) -> Option<(&str, &[OsString])> {
 /// Carries out a command; the number is the exit status.
 fn artery(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
-        Command::Run(options) => run::run(options.job()?),
+        Command::Run(options) => {
+            let early = EarlyHangup::catch()?;
+            run::run(options.job()?, &early)
+        }
         Command::Check(options) => check::check(&options),
         Command::Fmt(options) => format::format(&options),
         Command::Flatten(options) => check::flatten(&options),

@@ -1,4 +1,5 @@
 //! What the service manager is told (sd_notify(3)): datagrams to the socket that it names.
+use artery_engine::Handle;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -26,6 +27,11 @@ impl Notifier {
         let every = number("WATCHDOG_USEC").filter(|every| *every > 0 && is_ours);
         let watchdog = every.map(|every| (Duration::from_micros(every / 2), Instant::now()));
         Notifier { watchdog: watchdog.filter(|_| socket.is_some()), socket }
+    }
+
+    /// Whether a service manager is told anything.
+    pub(crate) fn is_there(&self) -> bool {
+        self.socket.is_some()
     }
 
     /// It works now, or again.
@@ -67,6 +73,25 @@ impl Notifier {
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
+}
+
+/// How soon workers are asked again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// From now on gives signs of life for as long as all workers of a router answer, if the service manager wants them.
+pub(crate) fn keep_watchdog(handle: Handle) -> io::Result<()> {
+    let mut manager = Notifier::of_environment();
+    let mut wait = manager.live(Instant::now());
+    if wait == Duration::MAX {
+        return Ok(());
+    }
+    let body = move || {
+        while !handle.has_ended() {
+            std::thread::sleep(wait);
+            wait = if handle.is_responsive() { manager.live(Instant::now()) } else { ASK_AGAIN };
+        }
+    };
+    std::thread::Builder::new().name("watchdog".to_string()).spawn(body).map(drop)
 }
 
 fn one_line(text: &str) -> String {

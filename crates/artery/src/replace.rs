@@ -1,5 +1,4 @@
 //! Putting another configuration in the place of the running one.
-use crate::job::Input;
 use crate::load::{Reading, load};
 use crate::voice::Voice;
 use artery_device::Ports;
@@ -14,7 +13,6 @@ const SETTLED: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Replacer {
     handle: Handle,
-    input: Input,
     reading: Reading,
     voice: Voice,
     /// Held while a configuration is replaced: one after the other.
@@ -22,23 +20,43 @@ pub(crate) struct Replacer {
 }
 
 impl Replacer {
-    pub(crate) fn new(handle: Handle, input: Input, reading: Reading, voice: Voice) -> Replacer {
+    pub(crate) fn new(handle: Handle, reading: Reading, voice: Voice) -> Replacer {
         let voice = match voice {
             Voice::Artery { .. } => Voice::Artery { colour: false },
             other => other,
         };
-        Replacer { handle, input, reading, voice, turn: Arc::default() }
+        Replacer { handle, reading, voice, turn: Arc::default() }
     }
 
-    /// Reads the file that was started with again. Gives warnings, or what is wrong with it.
-    pub(crate) fn reread(&self) -> Result<String, String> {
-        match &self.input {
-            Input::Stdin => Err("standard input can't be read again\n".to_string()),
-            input => self.replace(&input.name(), &input.read().map_err(|error| error + "\n")?),
+    /// Replaces the configuration by `text`, which messages call `name`. On an error the old one goes on.
+    pub(crate) fn replace(&self, name: &str, text: &str) -> Result<String, String> {
+        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
+        let mut loaded = load(name, text, &self.reading);
+        if loaded.has_errors() {
+            return Err(self.voice.faults(&loaded));
         }
+        // What an editor leaves for a moment, or a shell makes of a file that is not there.
+        if loaded.ir.nodes.is_empty() {
+            return Err(format!("{name}: configuration has no elements\n"));
+        }
+        let ports = self.handle.resources().get::<Ports>();
+        ports.begin_replacement();
+        let lost_before = self.handle.lost_to_replacement();
+        let result = self.handle.replace(&loaded.ir, &loaded.processing);
+        let is_replaced = result.is_ok();
+        let unchanged = ports.end_replacement(is_replaced);
+        if is_replaced {
+            self.handle.plan().set_source(text);
+            self.close_unused_ports();
+        }
+        loaded.problems = result.unwrap_or_else(|problems| problems);
+        loaded.problems.extend(unchanged.iter().map(|error| warning(error.to_string())));
+        loaded.problems.extend(loss(self.handle.lost_to_replacement() - lost_before));
+        let faults = self.voice.faults(&loaded);
+        if is_replaced { Ok(faults) } else { Err(faults) }
     }
 
-    /// Replaces the configuration by `text`. On an error the old one goes on.
+    /// The same with what was written to `hotconfig`.
     pub(crate) fn hotconfig(&self, text: &str) -> Result<String, String> {
         self.replace("config", text)
     }
@@ -67,41 +85,21 @@ impl Replacer {
         // Without a thread they stay open until the next replacement.
         let _ = std::thread::Builder::new().name("ports".to_string()).spawn(close);
     }
-
-    fn replace(&self, name: &str, text: &str) -> Result<String, String> {
-        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
-        let mut loaded = load(name, text, &self.reading);
-        if loaded.has_errors() {
-            return Err(self.voice.faults(&loaded));
-        }
-        // What an editor leaves for a moment, or a shell makes of a file that is not there.
-        if loaded.ir.nodes.is_empty() {
-            return Err(format!("{name}: configuration has no elements\n"));
-        }
-        let ports = self.handle.resources().get::<Ports>();
-        ports.expect_nothing();
-        let lost_before = self.handle.lost_to_replacement();
-        let result = self.handle.replace(&loaded.ir, &loaded.processing);
-        let is_replaced = result.is_ok();
-        if is_replaced {
-            self.handle.plan().set_source(text);
-            self.close_unused_ports();
-        }
-        loaded.problems = result.unwrap_or_else(|problems| problems);
-        loaded.problems.extend(loss(self.handle.lost_to_replacement() - lost_before));
-        let faults = self.voice.faults(&loaded);
-        if is_replaced { Ok(faults) } else { Err(faults) }
-    }
 }
 
 /// A warning of packets that waited where the new configuration has nothing to take them.
 fn loss(packets: u64) -> Option<Problem> {
-    (packets > 0).then(|| Problem {
+    let what = "packets replaced, for want of an element of the same name and class";
+    (packets > 0).then(|| warning(format!("{what}: {packets}")))
+}
+
+fn warning(message: String) -> Problem {
+    Problem {
         node: None,
         stage: Stage::Initializing,
-        message: format!("packets replaced, for want of an element of the same name and class: {packets}"),
+        message,
         help: None,
         is_warning: true,
         texts: Vec::new(),
-    })
+    }
 }

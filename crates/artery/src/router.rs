@@ -10,7 +10,9 @@ mod text;
 use crate::cli::usage_error;
 use crate::job::{Input, Job};
 use crate::load::Reading;
+use crate::reload::{ConfigurationSource, Reread};
 use crate::run::run;
+use crate::signals::EarlyHangup;
 use crate::voice::{Voice, complain, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
@@ -18,15 +20,17 @@ use artery_table::load::AnyPrefix;
 use artery_wire::EtherAddr;
 use options::RouterOptions;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
+    let early = EarlyHangup::catch()?;
     let mut mistakes = Vec::new();
     let mut plan = read::plan(&options, &mut mistakes);
     judge::judge(&plan, &mut mistakes);
     refuse(&mistakes);
+    let claims = if options.print { Vec::new() } else { machine::take(&mut plan, &mut mistakes) };
     if !options.print {
-        machine::take(&mut plan, &mut mistakes);
         if !mistakes.is_empty() {
             complain(&listed(&mistakes));
             Voice::artery().error(&format!("{}; nothing was started", counted(mistakes.len())));
@@ -36,9 +40,30 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
         warnings.for_each(|warning| Voice::artery().warning(&warning));
     }
     let text = text::configuration(&plan, &called())?;
-    match options.print {
-        true => print(&text).map(|()| 0),
-        false => run(job(options, text)),
+    if options.print {
+        return print(&text).map(|()| 0);
+    }
+    let status = run(job(options, text), &early);
+    // From here on other routers may have the ports.
+    drop(claims);
+    status
+}
+
+/// The options, which stay, and the files that they name.
+struct Options(Arc<RouterOptions>);
+
+impl ConfigurationSource for Options {
+    /// The element that reads the files of --table finds what is wrong with them.
+    fn reread(&self) -> Result<Reread, Vec<String>> {
+        let mut mistakes = Vec::new();
+        let mut plan = read::plan(&self.0, &mut mistakes);
+        judge::judge(&plan, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        machine::look_again(&mut plan);
+        let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
+        Ok(Reread::new(Input::Text(String::new()).name(), text))
     }
 }
 
@@ -71,6 +96,7 @@ pub(crate) fn called() -> String {
 }
 
 fn job(options: RouterOptions, text: String) -> Job {
+    let options = Arc::new(options);
     let settings = Settings {
         workers: options.workers.into(),
         awake: options.awake,
@@ -79,6 +105,7 @@ fn job(options: RouterOptions, text: String) -> Job {
     };
     Job {
         input: Input::Text(text),
+        source: Some(Arc::new(Options(options.clone()))),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
         voice: Voice::from(options.log),
         settings,

@@ -5,21 +5,23 @@ use crate::control_socket::{Control, Listeners, Service};
 use crate::job::Job;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
-use crate::notify::Notifier;
+use crate::notify::{Notifier, keep_watchdog};
+use crate::reload::Reloader;
 use crate::replace::Replacer;
 use crate::report;
-use crate::signals::Watcher;
+use crate::signals::{EarlyHangup, Watcher};
 use crate::voice::{Voice, print};
 use artery_device::Interface;
 use artery_elements::{CLASSES, ROUTER_HANDLERS};
 use artery_engine::{Finished, HandlerError, Router, Settings};
 use artery_lang::args;
+use std::sync::Arc;
 
 /// The status that a shell reports of a filter whose reader went away.
 const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 
-/// Carries out a run; gives the exit status.
-pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
+/// Carries out a run; gives the exit status. `early` is what came before.
+pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
     let voice = job.voice;
     let Some((router, listeners)) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
@@ -27,7 +29,7 @@ pub(crate) fn run(job: Job) -> anyhow::Result<u8> {
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
-        false => drive(&job, router, &listeners)?,
+        false => drive(&job, router, &listeners, early)?,
     };
     if is_empty && !job.quit {
         voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
@@ -107,24 +109,36 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
 }
 
 /// Runs the router until it ends.
-fn drive(job: &Job, router: Router, listeners: &Sockets) -> anyhow::Result<Finished> {
+fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) -> anyhow::Result<Finished> {
     if !listeners.control.is_empty() || job.allow_replace {
         router.keep_open();
     }
     let running = router.start();
     let handle = running.handle();
-    let replacer = || Replacer::new(handle.clone(), job.input.clone(), job.reading.clone(), job.voice);
-    let replacer = job.allow_replace.then(replacer);
-    if let Some(replacer) = replacer.clone() {
+    let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
+    let manager = Arc::new(Notifier::of_environment());
+    let reloader = Reloader {
+        handle: handle.clone(),
+        replacer: replacer.clone(),
+        source: job.source.clone().unwrap_or_else(|| Arc::new(job.input.clone())),
+        manager: manager.clone(),
+        voice: job.voice,
+    };
+    let watcher = Watcher::start(handle.clone(), reloader.start()?, early)?;
+    let hotconfig = job.allow_replace.then_some(replacer);
+    if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));
     }
-    let watcher = Watcher::start(handle.clone(), replacer.clone(), job.voice)?;
-    listeners.control.serve(&Control(Service::new(handle.clone(), replacer)))?;
+    listeners.control.serve(&Control(Service::new(handle.clone(), hotconfig)))?;
     let measured = handle.clone();
     listeners.metrics.serve(&Http(move || of_router(&measured)))?;
     commands::run(job.commands.clone(), job.voice);
-    let manager = Notifier::of_environment();
-    manager.ready("forwarding");
+    keep_watchdog(handle.clone())?;
+    if manager.is_there() {
+        // Workers that have begun to forward answer; one that takes long to begin is waited for.
+        while !handle.is_responsive() && !handle.has_ended() && !running.has_ended() {}
+        manager.ready("forwarding");
+    }
     let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
     manager.stopping();

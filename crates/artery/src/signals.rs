@@ -1,11 +1,29 @@
 //! What the signals of the system do to a running router.
-use crate::replace::Replacer;
-use crate::voice::Voice;
+use crate::reload::ReloadRequests;
 use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
+
+/// A SIGHUP that comes before the router runs, or when it has ended: it must not end the process.
+#[derive(Clone, Default)]
+pub(crate) struct EarlyHangup(Arc<AtomicBool>);
+
+impl EarlyHangup {
+    /// Catches SIGHUP from now until the process ends.
+    pub(crate) fn catch() -> anyhow::Result<EarlyHangup> {
+        let hangup = EarlyHangup::default();
+        signal_hook::flag::register(SIGHUP, hangup.0.clone())?;
+        Ok(hangup)
+    }
+
+    fn has_come(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
 
 /// Watches for signals until it is ended.
 pub(crate) struct Watcher {
@@ -14,18 +32,26 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// From now on the first SIGINT or SIGTERM asks the router to stop, and to send what it holds first; the second ends
-    /// it at once. A signal that a script waits for does neither. SIGHUP replaces the configuration where that is allowed, and is a SIGTERM elsewhere.
-    pub(crate) fn start(handle: Handle, replacer: Option<Replacer>, voice: Voice) -> anyhow::Result<Watcher> {
+    /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to send what it holds
+    /// first; the second ends it at once. A signal that a script of the configuration waits for does nothing else.
+    pub(crate) fn start(
+        handle: Handle,
+        reloads: ReloadRequests,
+        early: &EarlyHangup,
+    ) -> anyhow::Result<Watcher> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
         let claimed = handle.resources().get::<ClaimedSignals>();
+        // What was read when it came may be out of date.
+        if early.has_come() && !claimed.contains(SIGHUP) {
+            reloads.request();
+        }
         let body = move || {
             let mut asked = false;
             for signal in &mut signals {
                 match signal {
-                    SIGHUP if replacer.is_some() => replace(replacer.as_ref(), voice),
                     _ if claimed.contains(signal) => {}
+                    SIGHUP => reloads.request(),
                     _ if asked => handle.end(),
                     _ => {
                         asked = true;
@@ -43,19 +69,5 @@ impl Watcher {
         self.watch.close();
         // A watcher that panicked has nothing left to do.
         let _ = self.thread.join();
-    }
-}
-
-fn replace(replacer: Option<&Replacer>, voice: Voice) {
-    match replacer.map(Replacer::reread) {
-        Some(Ok(warnings)) => {
-            voice.complain_of(&warnings);
-            voice.say("the configuration was replaced");
-        }
-        Some(Err(errors)) => {
-            voice.complain_of(&errors);
-            voice.say("the configuration was not replaced");
-        }
-        None => {}
     }
 }

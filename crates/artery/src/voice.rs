@@ -86,6 +86,12 @@ impl Voice {
         }
     }
 
+    /// Mistakes that have no place in a configuration, as what [`complain_of`](Self::complain_of) writes.
+    pub(crate) fn mistakes(self, mistakes: &[String]) -> String {
+        let line_end = if self == Voice::Json { "\n\n" } else { "\n" };
+        mistakes.iter().map(|mistake| format!("error: {}{line_end}", without_numbers(mistake))).collect()
+    }
+
     /// A line about what happened.
     pub(crate) fn say(self, message: &str) {
         self.tell("message", message, &[]);

@@ -11,6 +11,7 @@ use crate::{
 use artery_packet::Pool;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Which port to open, and how.
@@ -50,6 +51,8 @@ pub struct Ports {
     open: Mutex<Vec<Arc<Port>>>,
     /// How interfaces will be received from, by elements that are made and not yet started.
     expected: Mutex<HashMap<String, RxSettings>>,
+    /// Whether the graph is being replaced: a TAP device may then be asked for with other settings.
+    is_replacing: AtomicBool,
 }
 
 impl Ports {
@@ -58,7 +61,8 @@ impl Ports {
         lock(&self.expected).insert(name.to_owned(), settings);
     }
     /// Gives the port that `spec` asks for: the one that is open, or else a new one. Settings that differ from those
-    /// in use are an error; settings of a half that nobody holds are replaced. By AF_XDP, packets will be of `pool`.
+    /// in use are an error; settings of a half that nobody holds are replaced, and so are those of a TAP device once the graph
+    /// is replaced that has it. By AF_XDP, packets will be of `pool`.
     pub fn open(&self, mut spec: PortSpec, pool: &'static Pool) -> Result<Arc<Port>, DeviceError> {
         if let PortSpec::Interface { name, receive: receive @ None, .. } = &mut spec {
             *receive = lock(&self.expected).get(name).cloned();
@@ -67,7 +71,7 @@ impl Ports {
         let place = open.iter().position(|port| port.asked == spec.name());
         let id = match place {
             Some(place) if open[place].exists() => {
-                open[place].agree(&spec)?;
+                open[place].agree(&spec, self.is_replacing.load(Relaxed))?;
                 return Ok(open[place].clone());
             }
             // The interface vanished; another of the name takes its number.
@@ -96,9 +100,21 @@ impl Ports {
     pub fn list(&self) -> Vec<Arc<Port>> {
         lock(&self.open).clone()
     }
-    /// Forgets what was told by [`Ports::expect`], as before elements are made anew.
-    pub fn expect_nothing(&self) {
+    /// Notes that a graph is made to replace the one that runs. [`Ports::end_replacement`] is to follow.
+    pub fn begin_replacement(&self) {
         lock(&self.expected).clear();
+        self.is_replacing.store(true, Relaxed);
+    }
+    /// Notes that the graph was replaced, or that it was not. What the new one asks of TAP devices that are there is done now;
+    /// gives what could not be.
+    pub fn end_replacement(&self, is_replaced: bool) -> Vec<DeviceError> {
+        self.is_replacing.store(false, Relaxed);
+        let open = lock(&self.open);
+        let changed = open.iter().filter_map(|port| match &port.device {
+            Device::Tap { device, settings } => lock(settings).end_change(device, is_replaced).err(),
+            _ => None,
+        });
+        changed.collect()
     }
     /// Closes the ports that nobody refers to any more, and the halves of interfaces that nobody holds, as some time after
     /// the replacement of a graph: a host has what the router does not receive any more. Tells the numbers of the ports
@@ -141,8 +157,47 @@ pub struct Port {
 #[derive(Debug)]
 enum Device {
     Interface(Link),
-    Tap { device: TapDevice, settings: TapSettings },
+    Tap { device: TapDevice, settings: Mutex<TapUse> },
     Memory,
+}
+
+/// How a TAP device is set up, and how the graph that is to replace the running one wants it.
+#[derive(Debug)]
+struct TapUse {
+    now: TapSettings,
+    wanted: Option<TapSettings>,
+}
+
+impl TapUse {
+    /// Checks that the device is, or can become, what is asked for.
+    fn agree(
+        &mut self,
+        asked: &TapSettings,
+        may_change: bool,
+        same: impl Fn(&[(&'static str, String)], &[(&'static str, String)]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        match &self.wanted {
+            None if may_change => {
+                same(&tap_kind(&self.now), &tap_kind(asked))?;
+                self.wanted = Some(asked.clone());
+                Ok(())
+            }
+            wanted => {
+                let known = wanted.as_ref().unwrap_or(&self.now);
+                same(&tap_kind(known), &tap_kind(asked))?;
+                same(&tap_settings(known), &tap_settings(asked))
+            }
+        }
+    }
+
+    /// Does what was wanted, or forgets it.
+    fn end_change(&mut self, device: &TapDevice, is_replaced: bool) -> Result<(), DeviceError> {
+        let Some(wanted) = self.wanted.take().filter(|wanted| is_replaced && *wanted != self.now) else {
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut self.now, wanted);
+        device.change(&before, &self.now)
+    }
 }
 
 /// One half of a port. Settings are `None` until someone chooses them or takes a queue, and then the defaults; they
@@ -215,6 +270,7 @@ impl Port {
             }
             PortSpec::Tap(settings) => {
                 let (device, queues) = (TapDevice::open(&settings)?, settings.queues);
+                let settings = Mutex::new(TapUse { now: settings, wanted: None });
                 (Device::Tap { device, settings }, Side::closed(None, queues), Side::closed(None, queues))
             }
             PortSpec::Memory { name } => return Err(crate::interface::no_such(&name)),
@@ -371,7 +427,7 @@ impl Port {
     }
 
     /// Checks that this port is what `spec` asks for, and lets it choose what nobody has chosen or holds.
-    fn agree(&self, spec: &PortSpec) -> Result<(), DeviceError> {
+    fn agree(&self, spec: &PortSpec, is_replacing: bool) -> Result<(), DeviceError> {
         match (&self.device, spec) {
             (Device::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {
                 if let Some(asked) = receive {
@@ -383,7 +439,7 @@ impl Port {
                 Ok(())
             }
             (Device::Tap { settings, .. }, PortSpec::Tap(asked)) => {
-                self.same(tap_settings(settings), tap_settings(asked))
+                lock(settings).agree(asked, is_replacing, |open, asked| self.same(open, asked))
             }
             (Device::Memory, PortSpec::Memory { .. }) => Ok(()),
             (device, _) => Err(DeviceError::Differs {
@@ -403,20 +459,21 @@ impl Port {
     ) -> Result<(), DeviceError> {
         match &side.settings {
             Some(open) if open == asked => Ok(()),
-            Some(open) if side.is_taken() => self.same(list(open), list(asked)),
+            Some(open) if side.is_taken() => self.same(&list(open), &list(asked)),
             _ => {
                 *side = Side::closed(Some(asked.clone()), queues);
                 Ok(())
             }
         }
     }
-    fn same<const N: usize>(
+    fn same(
         &self,
-        open: [(&'static str, String); N],
-        asked: [(&'static str, String); N],
+        open: &[(&'static str, String)],
+        asked: &[(&'static str, String)],
     ) -> Result<(), DeviceError> {
-        for ((setting, open), (_, asked)) in open.into_iter().zip(asked) {
+        for ((setting, open), (_, asked)) in open.iter().zip(asked) {
             if open != asked {
+                let (open, asked) = (open.clone(), asked.clone());
                 return Err(DeviceError::Differs { name: self.name().to_owned(), setting, open, asked });
             }
         }
@@ -470,13 +527,19 @@ fn tx_settings(s: &TxSettings) -> [(&'static str, String); 3] {
     ]
 }
 
-fn tap_settings(s: &TapSettings) -> [(&'static str, String); 6] {
+/// What a TAP device keeps as long as it lives.
+fn tap_kind(s: &TapSettings) -> [(&'static str, String); 2] {
     [
         ("kind", if s.ethernet { "TAP" } else { "TUN" }.to_owned()),
+        ("queues", s.queues.to_string()),
+    ]
+}
+
+fn tap_settings(s: &TapSettings) -> [(&'static str, String); 4] {
+    [
         ("addresses", format!("{:?}", s.addresses)),
         ("Ethernet address", format!("{:02x?}", s.mac)),
         ("MTU", s.mtu.map_or("default".to_owned(), |mtu| mtu.to_string())),
-        ("queues", s.queues.to_string()),
         ("routes", format!("{:?}", s.routes)),
     ]
 }

@@ -45,8 +45,28 @@ impl Rtnetlink {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
+    /// Takes an address away.
+    pub(crate) fn delete_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = len;
+        message.header.index = index;
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.change(RouteNetlinkMessage::DelAddress(message), 0)
+    }
+
     /// Adds a route, by a gateway that the interface's own prefixes need not hold.
     pub(crate) fn add_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRoute(Rtnetlink::route(index, route));
+        self.change(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Deletes a route that was so added.
+    pub(crate) fn delete_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
+        self.change(RouteNetlinkMessage::DelRoute(Rtnetlink::route(index, route)), 0)
+    }
+
+    fn route(index: u32, route: &HostRoute) -> RouteMessage {
         let (to, len) = route.to;
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -65,7 +85,7 @@ impl Rtnetlink {
             RouteAttribute::Oif(index),
             RouteAttribute::Priority(route.metric),
         ];
-        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+        message
     }
 
     /// Asks for a change, and waits until it is made. `flags` are `NLM_F_CREATE` and its like.

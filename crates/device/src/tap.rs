@@ -28,6 +28,9 @@ const OFFLOADS: [libc::c_uint; 2] = {
     [tcp | udp4 | udp6, tcp]
 };
 
+/// The longest packet of a device if nothing is said, in bytes.
+const DEFAULT_MTU: u32 = 1500;
+
 /// What to make and how to set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapSettings {
@@ -94,6 +97,38 @@ impl TapDevice {
         configure(&name, settings)?;
         Ok(TapDevice { interface: Interface::find(&name)?, queues, ethernet: settings.ethernet })
     }
+    /// Makes the host's side what `after` says, which was set up as `before` says; kind and queues are the same.
+    pub(crate) fn change(&self, before: &TapSettings, after: &TapSettings) -> Result<(), DeviceError> {
+        let (name, index) = (&self.interface.name, self.interface.index);
+        let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
+        let socket = control_socket(name)?;
+        if before.mac != after.mac {
+            set_hardware_address(socket.as_fd(), name, after.mac)?;
+        }
+        if before.mtu != after.mtu {
+            set_mtu(socket.as_fd(), name, Some(after.mtu.unwrap_or(DEFAULT_MTU)))?;
+        }
+        let mut netlink = Rtnetlink::open().map_err(failed("opening a netlink socket"))?;
+        for route in before.routes.iter().filter(|route| !after.routes.contains(route)) {
+            // The host may have deleted it.
+            let _ = netlink.delete_route(index, route);
+        }
+        for (address, len) in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
+            // The same.
+            let _ = netlink.delete_address(index, *address, *len);
+        }
+        // Other addresses and routes may have gone with the address that they depended on.
+        for (address, len) in &after.addresses {
+            netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
+        }
+        for route in &after.routes {
+            match netlink.add_route(index, route) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                added => added.map_err(failed("adding a route to it"))?,
+            }
+        }
+        Ok(())
+    }
     /// The receiving half of a queue, whose packets are marked with `port`.
     pub(crate) fn rx(&self, queue: u16, port: u16) -> Option<TapRx> {
         let fd = self.queues.get(usize::from(queue))?.clone();
@@ -136,22 +171,43 @@ fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), D
     }
 }
 
-fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
-    let socket = control_socket(name)?;
-    let ask = |ask, doing, value: &[u8]| match sys::request(socket.as_fd(), ask, name, value) {
+/// Asks the kernel for something about an interface; gives the answer.
+fn ask(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    (ask, doing): (Ask, &'static str),
+    value: &[u8],
+) -> Result<sys::Value, DeviceError> {
+    match sys::request(socket, ask, name, value) {
         Ok((_, value)) => Ok(value),
         Err(e) => Err(DeviceError::from_io(name, doing, CAPABILITY, &e)),
-    };
-    if let Some(mac) = settings.mac {
-        let mut value = [0; 16];
-        value[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
-        value[2..8].copy_from_slice(&mac);
-        ask(Ask::SetHardware, "setting its Ethernet address", &value)?;
     }
-    if let Some(mtu) = settings.mtu {
-        ask(Ask::SetMtu, "setting its MTU", &mtu.to_ne_bytes())?;
-    }
-    let [a, b, ..] = ask(Ask::Flags, "asking for its state", &[])?;
+}
+
+/// Sets the address if one is given.
+fn set_hardware_address(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    mac: Option<[u8; 6]>,
+) -> Result<(), DeviceError> {
+    let Some(mac) = mac else { return Ok(()) };
+    let mut value = [0; 16];
+    value[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
+    value[2..8].copy_from_slice(&mac);
+    ask(socket, name, (Ask::SetHardware, "setting its Ethernet address"), &value).map(drop)
+}
+
+/// Sets the MTU, in bytes, if one is given.
+fn set_mtu(socket: BorrowedFd<'_>, name: &str, mtu: Option<u32>) -> Result<(), DeviceError> {
+    let Some(mtu) = mtu else { return Ok(()) };
+    ask(socket, name, (Ask::SetMtu, "setting its MTU"), &mtu.to_ne_bytes()).map(drop)
+}
+
+fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
+    let socket = control_socket(name)?;
+    set_hardware_address(socket.as_fd(), name, settings.mac)?;
+    set_mtu(socket.as_fd(), name, settings.mtu)?;
+    let [a, b, ..] = ask(socket.as_fd(), name, (Ask::Flags, "asking for its state"), &[])?;
     let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
     let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
     let index = Interface::find(name)?.index;
@@ -159,7 +215,7 @@ fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
     for (address, len) in &settings.addresses {
         netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
     }
-    ask(Ask::SetFlags, "bringing it up", &flags.to_ne_bytes())?;
+    ask(socket.as_fd(), name, (Ask::SetFlags, "bringing it up"), &flags.to_ne_bytes())?;
     // The kernel takes a gateway only where it is up.
     let mut routes = settings.routes.iter();
     routes.try_for_each(|route| netlink.add_route(index, route).map_err(failed("adding a route to it")))
@@ -455,6 +511,37 @@ mod tests {
                     routes.lines().find(|line| line.starts_with(&format!("{to} via {gateway} dev art0")));
                 assert!(line.is_some_and(|line| line.contains("metric 4096")), "{to} {gateway}: {routes}");
             }
+        });
+    }
+
+    #[test]
+    fn a_device_that_is_there_gets_other_addresses_routes_and_mtu() {
+        if !may_make_taps() {
+            return;
+        }
+        in_namespace(|| {
+            let address = |text: &str, len| (text.parse::<IpAddr>().unwrap(), len);
+            let route = |to, gateway: &str| HostRoute { to, gateway: gateway.parse().unwrap(), metric: 4096 };
+            let mut before = settings("art0", true);
+            before.addresses.push(address("10.9.0.2", 24));
+            before.routes = vec![route(address("10.7.0.0", 16), "10.9.0.9")];
+            let device = TapDevice::open(&before).unwrap();
+            // The second address would go with the first, on whose network it is.
+            let mut after = TapSettings { mtu: Some(1400), ..settings("art0", true) };
+            after.addresses = vec![address("10.9.0.2", 24), address("10.8.0.1", 16), address("fd00:9::1", 80)];
+            after.routes = vec![route(address("10.6.0.0", 16), "10.8.0.9")];
+            device.change(&before, &after).unwrap();
+            let shown = |command| String::from_utf8(try_run(command).stdout).unwrap();
+            let addresses = shown("ip -o address show art0");
+            let has = |address: &str| addresses.contains(&format!(" {address} "));
+            assert!(["10.9.0.2/24", "10.8.0.1/16", "fd00:9::1/80"].into_iter().all(has), "{addresses}");
+            assert!(!["10.9.0.1/24", "fd00:9::1/64"].into_iter().any(has), "{addresses}");
+            let routes = shown("ip route show dev art0");
+            assert!(routes.contains("10.6.0.0/16 via 10.8.0.9"), "{routes}");
+            assert!(!routes.contains("10.7.0.0/16"), "{routes}");
+            assert!(shown("ip link show art0").contains(" mtu 1400 "));
+            device.change(&after, &before).unwrap();
+            assert!(shown("ip link show art0").contains(" mtu 1500 "));
         });
     }
 

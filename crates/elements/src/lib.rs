@@ -26,6 +26,7 @@ pub mod switching {
     };
 }
 
+pub use filter::log_file::LogFiles;
 pub use script::script::ClaimedSignals;
 
 /// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.

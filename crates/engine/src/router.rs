@@ -291,6 +291,10 @@ impl Handle {
     pub fn lost_to_replacement(&self) -> u64 {
         self.shared.control.lost_to_replacement()
     }
+    /// Whether all workers answer, each within a second.
+    pub fn is_responsive(&self) -> bool {
+        self.await_workers("does not answer").is_ok()
+    }
     /// Asks the router to stop; its driver script, if it has one, decides.
     pub fn request_stop(&self) {
         self.shared.control.request_stop();

@@ -1,6 +1,7 @@
 //! What the machine has for a plan: its interfaces, which get the state that the files say.
 use super::plan::{Plan, Port, PortKind};
-use crate::router::machine::claim;
+use super::verdict::Judged;
+use crate::router::machine::{Claim, claim};
 use artery_device::{Interface, LinkType};
 
 /// What an interface is called in the files, and what this machine calls it.
@@ -17,13 +18,79 @@ pub(super) struct Found<'a> {
     ports: Vec<(&'a Port, Interface)>,
 }
 
-/// Looks for all interfaces; adds what the machine lacks to `mistakes`.
-pub(super) fn look<'a>(plan: &'a Plan, map: &Map, mistakes: &mut Vec<String>) -> Found<'a> {
-    mistakes.extend(wrong_names(plan, map));
+/// What a switch has taken of the machine: nothing before it runs.
+#[derive(Default)]
+pub(super) struct Taken {
+    plan: Plan,
+    claims: Vec<Claim>,
+}
+
+impl Taken {
+    pub(super) fn new(plan: Plan, claims: Vec<Claim>) -> Taken {
+        Taken { plan, claims }
+    }
+
+    fn has(&self, port: &Port) -> bool {
+        ports(&self.plan).any(|other| other.name == port.name && other.kind == port.kind)
+    }
+
+    /// Has what another plan has, of which `new` claims are not here yet; lets go of the rest.
+    pub(super) fn change(&mut self, plan: Plan, kept: &[u32], new: Vec<Claim>) {
+        self.plan = plan;
+        self.claims.retain(|claim| kept.contains(&claim.index));
+        self.claims.extend(new);
+    }
+
+    /// What files of another plan say newly that a switch does in another way, or not before it is started anew.
+    pub(super) fn warnings(&self, plan: &Plan, runs_commands: bool) -> Vec<String> {
+        let approximations = |plan: &Plan| plan.judged.iter().filter_map(Judged::approximation).collect();
+        let notes = |plan: &Plan| plan.notes.iter().map(|note| format!("{}: {}", note.file, note.text)).collect();
+        let mut warnings = added(approximations(&self.plan), approximations(plan));
+        warnings.extend(added(notes(&self.plan), notes(plan)));
+        let is_new = |text: &String| self.plan.shell.iter().all(|shell| shell.text != *text);
+        let commands = plan.shell.iter().filter(|shell| runs_commands && is_new(&shell.text));
+        warnings.extend(commands.map(|shell| {
+            format!("{}: not run: {}: commands are run at the start only; run it by hand", shell.place, shell.text)
+        }));
+        for port in ports(plan) {
+            let name = &port.name;
+            let Some(before) = ports(&self.plan).find(|before| before.name == *name) else { continue };
+            if before.is_up && !port.is_up && port.kind != PortKind::Door {
+                warnings.push(format!(
+                    "port {name} stays up, though hostname.{name} does not say 'up' any more: an interface is only brought up, \
+                     and 'ip link set' brings it down"
+                ));
+            }
+            if before.mtu.is_some() && port.mtu.is_none() && port.kind != PortKind::Door {
+                warnings.push(format!(
+                    "port {name} keeps its MTU, of which hostname.{name} says nothing any more; 'ip link set' changes it"
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+/// Those of the second list that are not in the first.
+fn added(before: Vec<String>, now: Vec<String>) -> Vec<String> {
+    now.into_iter().filter(|text| !before.contains(text)).collect()
+}
+
+fn ports(plan: &Plan) -> impl Iterator<Item = &Port> {
+    plan.switches.iter().flat_map(|switch| &switch.ports)
+}
+
+/// Looks for all interfaces but those that were made; adds what the machine lacks to `mistakes`.
+pub(super) fn look<'a>(plan: &'a Plan, map: &Map, taken: &Taken, mistakes: &mut Vec<String>) -> Found<'a> {
+    if taken.plan.switches.is_empty() {
+        mistakes.extend(unknown_names(plan, map));
+    }
+    mistakes.extend(shared_interfaces(plan, map));
     let mut ports = Vec::new();
     for port in plan.switches.iter().flat_map(|switch| &switch.ports) {
         let machine = map.machine(&port.name);
         match port.kind {
+            PortKind::Door if taken.has(port) => {}
             PortKind::Door => mistakes.extend(door(port, machine)),
             PortKind::Link | PortKind::Span => match link(port, machine) {
                 Ok(interface) => ports.push((port, interface)),
@@ -34,16 +101,21 @@ pub(super) fn look<'a>(plan: &'a Plan, map: &Map, mistakes: &mut Vec<String>) ->
     Found { ports }
 }
 
-/// Names in the map that no port has, and interfaces that would be two ports.
-fn wrong_names(plan: &Plan, map: &Map) -> Vec<String> {
-    let ports: Vec<&str> =
-        plan.switches.iter().flat_map(|switch| &switch.ports).map(|port| port.name.as_str()).collect();
+/// Names in the map that no port has.
+fn unknown_names(plan: &Plan, map: &Map) -> Vec<String> {
+    let ports: Vec<&str> = ports(plan).map(|port| port.name.as_str()).collect();
     let unknown = map.0.iter().filter(|(name, _)| !ports.contains(&name.as_str()));
-    let mut wrong: Vec<String> = unknown
+    unknown
         .map(|(name, machine)| {
             format!("--map {name}={machine}: no port is called {name}; the ports are {}", ports.join(", "))
         })
-        .collect();
+        .collect()
+}
+
+/// Interfaces that would be two ports.
+fn shared_interfaces(plan: &Plan, map: &Map) -> Vec<String> {
+    let ports: Vec<&str> = ports(plan).map(|port| port.name.as_str()).collect();
+    let mut wrong = Vec::new();
     for (n, port) in ports.iter().enumerate() {
         let machine = map.machine(port);
         if let Some(other) = ports[..n].iter().find(|other| map.machine(other) == machine) {
@@ -89,14 +161,26 @@ impl Found<'_> {
         .collect()
     }
 
-    /// Takes the interfaces for this process and gives them the state that the files say.
-    pub(super) fn take(&self) -> Vec<String> {
-        let claimed = self.ports.iter().map(|(_, interface)| claim(interface));
-        let mistakes: Vec<String> = claimed.filter_map(Result::err).collect();
-        if !mistakes.is_empty() {
-            return mistakes;
+    /// The numbers of the interfaces.
+    pub(super) fn indices(&self) -> Vec<u32> {
+        self.ports.iter().map(|(_, interface)| interface.index).collect()
+    }
+
+    /// Takes the interfaces that are not taken yet, and gives all of them the state that the files say.
+    pub(super) fn take(&self, taken: &Taken) -> Result<Vec<Claim>, Vec<String>> {
+        let is_new = |index| taken.claims.iter().all(|claim| claim.index != index);
+        let new = self.ports.iter().filter(|(_, interface)| is_new(interface.index));
+        let (mut claims, mut mistakes) = (Vec::new(), Vec::new());
+        for (_, interface) in new {
+            match claim(interface) {
+                Ok(claim) => claims.push(claim),
+                Err(why) => mistakes.push(why),
+            }
         }
-        self.ports.iter().filter_map(|(port, interface)| set_up(port, interface).err()).collect()
+        if mistakes.is_empty() {
+            mistakes = self.ports.iter().filter_map(|(port, interface)| set_up(port, interface).err()).collect();
+        }
+        if mistakes.is_empty() { Ok(claims) } else { Err(mistakes) }
     }
 
     /// One line for each interface.
@@ -148,7 +232,7 @@ mod tests {
     fn mistakes(ports: &[&str], map: &[(&str, &str)]) -> Vec<String> {
         let map: Vec<_> = map.iter().map(|(name, machine)| (name.to_string(), machine.to_string())).collect();
         let (plan, mut mistakes) = (plan(ports), Vec::new());
-        look(&plan, &Map(&map), &mut mistakes);
+        look(&plan, &Map(&map), &Taken::default(), &mut mistakes);
         mistakes
     }
 

@@ -1,5 +1,5 @@
 //! `artery up`: a switch from the files that BSD would start it from.
-use super::machine::{Map, look};
+use super::machine::{Map, Taken, look};
 use super::plan::{Plan, Wishes, plan};
 use super::verdict::Judged;
 use super::{etc, pf, text, verdict};
@@ -8,13 +8,16 @@ use crate::cli::{default_socket, map_devices};
 use crate::job::{Input, Job};
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
+use crate::reload::{ConfigurationSource, Reread};
 use crate::router::called;
 use crate::run::run;
+use crate::signals::EarlyHangup;
 use crate::voice::{LogFormat, Voice, complain, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The last lines of its help.
@@ -90,12 +93,8 @@ pub(crate) struct UpOptions {
 
 /// Starts the switch, or says what it would be.
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
-    let etc = etc::read(&options.etc)?;
-    let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
-    let mut plan = plan(&etc, &wishes)?;
-    plan.pflog = options.pflog.as_ref().map(|log| log.display().to_string());
-    pf::judge(&etc, &mut plan);
-    pf::note_log(&mut plan);
+    let early = EarlyHangup::catch()?;
+    let plan = read(&options)?;
     if options.dry_run {
         return dry_run(&plan, &options);
     }
@@ -107,15 +106,54 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     if options.print {
         return print(&text).map(|()| 0);
     }
-    let mut mistakes = Vec::new();
-    let found = look(&plan, &Map(&options.map), &mut mistakes);
-    if mistakes.is_empty() {
-        warn(&plan, &options, &found.warnings());
-        mistakes = found.take();
+    let (nothing, mut mistakes) = (Taken::default(), Vec::new());
+    let found = look(&plan, &Map(&options.map), &nothing, &mut mistakes);
+    if !mistakes.is_empty() {
+        return Ok(refused(&mistakes, ""));
     }
-    match mistakes.is_empty() {
-        true => run(job(options, plan, text)),
-        false => Ok(refused(&mistakes, "")),
+    warn(&plan, &options, &found.warnings());
+    match found.take(&nothing) {
+        Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
+        Err(mistakes) => Ok(refused(&mistakes, "")),
+    }
+}
+
+/// Reads the files, and judges their lines.
+fn read(options: &UpOptions) -> anyhow::Result<Plan> {
+    let etc = etc::read(&options.etc)?;
+    let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
+    let mut plan = plan(&etc, &wishes)?;
+    plan.pflog = options.pflog.as_ref().map(|log| log.display().to_string());
+    pf::judge(&etc, &mut plan);
+    pf::note_log(&mut plan);
+    Ok(plan)
+}
+
+/// The files of a running switch.
+struct Files {
+    options: Arc<UpOptions>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+impl ConfigurationSource for Files {
+    fn reread(&self) -> Result<Reread, Vec<String>> {
+        let plan = read(&self.options).map_err(|error| vec![format!("{error:#}")])?;
+        let mut mistakes = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
+        let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = look(&plan, &Map(&self.options.map), &taken, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let (claims, kept) = (found.take(&taken)?, found.indices());
+        let mut warnings = taken.warnings(&plan, self.options.run_commands);
+        warnings.extend(found.warnings());
+        drop(taken);
+        let taken = self.taken.clone();
+        let accepted = move || {
+            taken.lock().unwrap_or_else(PoisonError::into_inner).change(plan, &kept, claims);
+        };
+        Ok(Reread { warnings, accepted: Box::new(accepted), ..Reread::new(Input::Text(String::new()).name(), text) })
     }
 }
 
@@ -139,7 +177,7 @@ fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
 /// Prints what would be done; the status says whether it could be.
 fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let mut mistakes = Vec::new();
-    let found = look(plan, &Map(&options.map), &mut mistakes);
+    let found = look(plan, &Map(&options.map), &Taken::default(), &mut mistakes);
     let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
     print(&text)?;
@@ -150,7 +188,8 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     Ok(u8::from(is_refused || !mistakes.is_empty()))
 }
 
-fn job(options: UpOptions, plan: Plan, text: String) -> Job {
+fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> Job {
+    let options = Arc::new(options);
     let mut settings = Settings {
         workers: options.workers.into(),
         awake: options.awake,
@@ -158,10 +197,11 @@ fn job(options: UpOptions, plan: Plan, text: String) -> Job {
         ..Settings::default()
     };
     map_devices(&options.map, &mut settings);
-    let sockets = if options.socket.is_empty() { vec![default_socket()] } else { options.socket };
+    let sockets = if options.socket.is_empty() { vec![default_socket()] } else { options.socket.clone() };
     let commands = plan.shell.into_iter().filter(|_| options.run_commands);
     Job {
         input: Input::Text(text),
+        source: Some(Arc::new(Files { options: options.clone(), taken: Arc::new(Mutex::new(taken)) })),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
         voice: Voice::from(options.log),
         settings,
@@ -172,7 +212,7 @@ fn job(options: UpOptions, plan: Plan, text: String) -> Job {
         time: false,
         ports: Vec::new(),
         sockets,
-        metrics: options.metrics,
+        metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
         stats: options.stats.map(|period| period.every),
         json: options.json,

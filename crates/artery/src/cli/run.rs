@@ -53,7 +53,7 @@ pub(crate) struct RunOptions {
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
-    /// Let `write hotconfig` and SIGHUP replace the running configuration
+    /// Let `write hotconfig` replace the running configuration by another text, from a script or the control socket
     #[arg(short = 'R', long)]
     allow_replace: bool,
     /// Take the time of every element, and report it at the end
@@ -102,6 +102,7 @@ impl RunOptions {
         self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
         Ok(Job {
             input,
+            source: None,
             reading,
             voice,
             settings,

@@ -5,6 +5,8 @@ use rustix::net::sockopt::socket_peercred;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The length of packets that a port carries if nothing is said.
@@ -13,10 +15,14 @@ const USUAL_MTU: u32 = 1500;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`.
-pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) {
+pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<Claim> {
+    let mut claims = Vec::new();
     for port in &mut plan.ports {
-        match look(port).and_then(|found| claim(&found).map(|()| found.mtu)) {
-            Ok(mtu) => port.mtu = (mtu != USUAL_MTU).then_some(mtu),
+        match look(port).and_then(|found| claim(&found).map(|claim| (claim, found.mtu))) {
+            Ok((claim, mtu)) => {
+                port.mtu = unusual(mtu);
+                claims.push(claim);
+            }
             Err(why) => mistakes.push(format!("{}: {why}", port.option)),
         }
     }
@@ -26,6 +32,19 @@ pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) {
         let what = format!("--host {host}: there is an interface of this name; does another router run?");
         mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
     }
+    claims
+}
+
+/// Learns of ports that were taken before what may have changed. What is gone, or down, may come back.
+pub(super) fn look_again(plan: &mut Plan) {
+    for port in &mut plan.ports {
+        port.mtu = Interface::find(&port.name).ok().and_then(|found| unusual(found.mtu));
+    }
+}
+
+/// An MTU, if it is not the one that is meant where nothing is said.
+fn unusual(mtu: u32) -> Option<u32> {
+    (mtu != USUAL_MTU).then_some(mtu)
 }
 
 /// The interface of a port, if it can be one.
@@ -51,31 +70,51 @@ fn look(port: &Port) -> Result<Interface, String> {
     Ok(found)
 }
 
-/// Takes an interface for as long as this process lives, unless another router has it. Packet sockets could be had by
-/// both, who would both answer and forward; so whoever has it listens at a name that the kernel keeps for the network
-/// namespace.
-pub(crate) fn claim(interface: &Interface) -> Result<(), String> {
+/// An interface that this router has taken; dropping it lets another router have the interface.
+pub(crate) struct Claim {
+    /// The interface's number.
+    pub(crate) index: u32,
+    /// Where its owner listens, and whether that is over.
+    listening: Option<(SocketAddr, Arc<AtomicBool>)>,
+}
+
+/// Takes an interface, unless another router has it. Packet sockets could be had by both, who would both answer and forward; so
+/// whoever has it listens at a name that the kernel keeps for the network namespace.
+pub(crate) fn claim(interface: &Interface) -> Result<Claim, String> {
+    let unclaimed = Claim { index: interface.index, listening: None };
     // By its number, which stays when it is renamed.
     let Ok(name) = SocketAddr::from_abstract_name(format!("artery/port/{}", interface.index)) else {
-        return Ok(());
+        return Ok(unclaimed);
     };
     match UnixListener::bind_addr(&name) {
         Ok(listener) => {
+            let is_over = Arc::new(AtomicBool::new(false));
+            let claim = Claim { listening: Some((name, is_over.clone())), ..unclaimed };
             // Where there is no thread to be had, the next router can't tell, and this one has other worries.
-            drop(std::thread::Builder::new().name("claim".to_string()).spawn(move || hold(&listener)));
-            Ok(())
+            drop(std::thread::Builder::new().name("claim".to_string()).spawn(move || hold(&listener, &is_over)));
+            Ok(claim)
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_trusted(&name) => {
             let name = &interface.name;
             Err(format!("another router has {name} as its port; end that one, or take another interface"))
         }
-        Err(_) => Ok(()),
+        Err(_) => Ok(unclaimed),
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((name, is_over)) = &self.listening {
+            is_over.store(true, Relaxed);
+            // Wakes who listens, if anybody does.
+            drop(UnixStream::connect_addr(name));
+        }
     }
 }
 
 /// Lets those in who ask whether somebody is there.
-fn hold(listener: &UnixListener) {
-    loop {
+fn hold(listener: &UnixListener, is_over: &AtomicBool) {
+    while !is_over.load(Relaxed) {
         if listener.accept().is_err() {
             // Out of descriptors, most likely.
             std::thread::sleep(PAUSE);

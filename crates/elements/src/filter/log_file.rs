@@ -8,13 +8,15 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Records of a worker that may wait to be written.
 const MOST_WAITING: usize = 1024;
 /// Records that are written at once.
 const MOST_AT_ONCE: usize = 64;
+/// How long it may take to open a file again.
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a filter waits until all is written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -23,8 +25,15 @@ pub(crate) struct LogFile {
     path: PathBuf,
     counts: Arc<Counts>,
     /// Taken at the end, which the thread takes as its own.
-    records: Option<SyncSender<Waiting>>,
+    requests: Option<Arc<SyncSender<Request>>>,
     ended: Mutex<Receiver<()>>,
+}
+
+/// What the thread of a file is to do.
+enum Request {
+    Write(Waiting),
+    /// Opens the file of that name again, and answers.
+    Reopen(SyncSender<io::Result<()>>),
 }
 
 /// A record on its way.
@@ -46,21 +55,57 @@ struct Counts {
 #[repr(align(64))]
 struct OfWorker(AtomicUsize);
 
+/// All log files of a router, to be opened again when they have been renamed.
+#[derive(Default)]
+pub struct LogFiles(Mutex<Vec<(PathBuf, Weak<SyncSender<Request>>)>>);
+
+impl LogFiles {
+    /// Opens all again: what is logged from now on is in files of their names. Where one can't be opened its log goes on in
+    /// the file that was open, which the answer says, a sentence for each.
+    pub fn reopen(&self) -> Vec<String> {
+        let mut files = self.files();
+        files.retain(|(_, requests)| requests.strong_count() > 0);
+        let open: Vec<_> = files.clone();
+        drop(files);
+        let failed = |(path, requests): (PathBuf, Weak<SyncSender<Request>>)| {
+            let error = reopen(&*requests.upgrade()?).err()?;
+            let path = path.display();
+            Some(format!("can't open {path} again: {error}; packets are logged to the file that was open"))
+        };
+        open.into_iter().filter_map(failed).collect()
+    }
+
+    fn files(&self) -> std::sync::MutexGuard<'_, Vec<(PathBuf, Weak<SyncSender<Request>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has the thread of a file open it again.
+fn reopen(requests: &SyncSender<Request>) -> io::Result<()> {
+    let (answer, answered) = sync_channel(1);
+    let late = |why: &str| io::Error::new(io::ErrorKind::TimedOut, why.to_string());
+    requests.try_send(Request::Reopen(answer)).map_err(|_| late("too much waits to be written"))?;
+    answered.recv_timeout(REOPEN_TIMEOUT).unwrap_or_else(|_| Err(late("the disk takes too long")))
+}
+
 impl LogFile {
-    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log.
-    pub(crate) fn open(path: &str, workers: usize) -> io::Result<LogFile> {
+    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log. It is one of `all`.
+    pub(crate) fn open(path: &str, workers: usize, all: &LogFiles) -> io::Result<LogFile> {
         let file = append_to(Path::new(path))?;
         let waiting = (0..workers).map(|_| OfWorker::default()).collect();
         let counts = Arc::new(Counts { waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
-        let (records, taken) = sync_channel(workers * MOST_WAITING);
+        // Beside all records there is room for a request to open the file again.
+        let (requests, taken) = sync_channel(workers * MOST_WAITING + 1);
         let (end, ended) = sync_channel(1);
-        let of_thread = counts.clone();
+        let (of_thread, at) = (counts.clone(), PathBuf::from(path));
         std::thread::Builder::new().name("pflog".to_string()).spawn(move || {
-            write(file, &taken, &of_thread);
+            serve(file, &at, &taken, &of_thread);
             // Nobody may be waiting for it any more.
             let _ = end.send(());
         })?;
-        Ok(LogFile { path: path.into(), counts, records: Some(records), ended: Mutex::new(ended) })
+        let requests = Arc::new(requests);
+        all.files().push((path.into(), Arc::downgrade(&requests)));
+        Ok(LogFile { path: path.into(), counts, requests: Some(requests), ended: Mutex::new(ended) })
     }
 
     /// Where it is.
@@ -80,8 +125,8 @@ impl LogFile {
         if has_room {
             of_worker.0.fetch_add(1, Relaxed);
         }
-        let waiting = Waiting { worker, time, record };
-        let is_on_its_way = has_room && self.records.as_ref().is_some_and(|to| to.try_send(waiting).is_ok());
+        let request = Request::Write(Waiting { worker, time, record });
+        let is_on_its_way = has_room && self.requests.as_ref().is_some_and(|to| to.try_send(request).is_ok());
         if !is_on_its_way {
             self.counts.lost.fetch_add(1, Relaxed);
         }
@@ -91,7 +136,7 @@ impl LogFile {
 impl Drop for LogFile {
     /// Ends the thread, and waits a little until it has written all.
     fn drop(&mut self) {
-        drop(self.records.take());
+        drop(self.requests.take());
         // A disk that takes nothing must not keep the router from its end.
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(PATIENCE);
@@ -118,21 +163,33 @@ fn append_to(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes what comes until nobody can log any more.
-fn write(mut file: File, taken: &Receiver<Waiting>, counts: &Counts) {
+/// Does what is requested until nobody can request anything any more.
+fn serve(mut file: File, path: &Path, taken: &Receiver<Request>, counts: &Counts) {
     let mut bytes = Vec::new();
     while let Ok(first) = taken.recv() {
         bytes.clear();
-        let mut records = 0;
-        for waiting in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
-            waiting.record.write(waiting.time, &mut bytes);
-            counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
-            records += 1;
+        let (mut records, mut reopen) = (0, None);
+        for request in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
+            match request {
+                Request::Write(waiting) => {
+                    waiting.record.write(waiting.time, &mut bytes);
+                    counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
+                    records += 1;
+                }
+                Request::Reopen(answer) => {
+                    reopen = Some(answer);
+                    break;
+                }
+            }
         }
         match write_whole(&mut file, &bytes) {
             Ok(()) => counts.written.fetch_add(records, Relaxed),
             Err(_) => counts.lost.fetch_add(records, Relaxed),
         };
+        if let Some(answer) = reopen {
+            // Who asked may have stopped waiting.
+            let _ = answer.send(append_to(path).map(|again| file = again));
+        }
     }
 }
 
@@ -178,7 +235,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
         for times in 1..=2 {
-            let log = LogFile::open(path.to_str().unwrap(), 2).unwrap();
+            let log = LogFile::open(path.to_str().unwrap(), 2, &LogFiles::default()).unwrap();
             (0..100).for_each(|n| log.log(n % 2, record(), Duration::from_secs(7)));
             drop(log);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + times * 100 * RECORD);
@@ -186,10 +243,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_renamed_is_opened_again_by_its_name_and_loses_no_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, renamed) = (folder.path().join("pflog"), folder.path().join("pflog.0"));
+        let all = LogFiles::default();
+        let log = LogFile::open(path.to_str().unwrap(), 1, &all).unwrap();
+        (0..70).for_each(|_| log.log(0, record(), Duration::ZERO));
+        std::fs::rename(&path, &renamed).unwrap();
+        assert_eq!(all.reopen(), Vec::<String>::new());
+        (0..30).for_each(|_| log.log(0, record(), Duration::ZERO));
+        // Where something else has the name, the log goes on where it was.
+        std::fs::rename(&path, folder.path().join("pflog.1")).unwrap();
+        std::fs::write(&path, "dear reader").unwrap();
+        let [failure] = &all.reopen()[..] else { panic!() };
+        assert!(failure.contains("pflog again: there is something else than a log of packets"), "{failure}");
+        (0..5).for_each(|_| log.log(0, record(), Duration::ZERO));
+        drop(log);
+        assert_eq!(all.reopen(), Vec::<String>::new(), "nothing is open any more");
+        let length = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
+        assert_eq!(length("pflog.0"), 24 + 70 * RECORD);
+        assert_eq!(length("pflog.1"), 24 + 35 * RECORD);
+        assert_eq!(length("pflog"), 11);
+    }
+
+    #[test]
     fn a_flood_of_one_worker_leaves_the_others_their_room() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
-        let log = LogFile::open(path.to_str().unwrap(), 2).unwrap();
+        let log = LogFile::open(path.to_str().unwrap(), 2, &LogFiles::default()).unwrap();
         (0..50 * MOST_WAITING).for_each(|_| log.log(0, record(), Duration::ZERO));
         let [_, lost] = log.counts();
         log.log(1, record(), Duration::ZERO);
@@ -204,15 +285,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("letter");
         std::fs::write(&path, "dear reader").unwrap();
-        let error = LogFile::open(path.to_str().unwrap(), 1).err().unwrap().to_string();
+        let error = LogFile::open(path.to_str().unwrap(), 1, &LogFiles::default()).err().unwrap().to_string();
         assert!(error.contains("name another file"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"dear reader");
-        assert!(LogFile::open(folder.path().join("no/such").to_str().unwrap(), 1).is_err());
+        let missing = folder.path().join("no/such");
+        assert!(LogFile::open(missing.to_str().unwrap(), 1, &LogFiles::default()).is_err());
     }
 
     #[test]
     fn what_a_disk_does_not_take_is_lost_and_counted() {
-        let log = LogFile::open("/dev/full", 1);
+        let log = LogFile::open("/dev/full", 1, &LogFiles::default());
         // Its head can't be written either.
         assert!(log.is_err());
     }

@@ -1,5 +1,5 @@
 //! The interfaces of a filter as arguments say them, and the filter that knows them.
-use super::log_file::LogFile;
+use super::log_file::{LogFile, LogFiles};
 use super::shared::{Around, SharedFilter};
 use artery_engine::{ArgError, Args};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
@@ -60,7 +60,7 @@ pub(crate) fn with_files(
     devices: Vec<String>,
 ) -> Result<SharedFilter, ArgError> {
     let workers = args.copy().1;
-    let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers)).transpose()?;
+    let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers, args)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
     let around = Around { log, etc, site, devices };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
@@ -70,8 +70,8 @@ pub(crate) fn with_files(
     Ok(filter)
 }
 
-fn open_log(path: &str, workers: usize) -> Result<LogFile, ArgError> {
-    LogFile::open(path, workers)
+fn open_log(path: &str, workers: usize, args: &Args<'_>) -> Result<LogFile, ArgError> {
+    LogFile::open(path, workers, &args.resource::<LogFiles>())
         .map_err(|error| ArgError::wrong_at(path, format!("can't write {path}: {error}")))
 }
 

@@ -1,0 +1,113 @@
+//! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is read again, and
+//! what came of that replaces the running configuration. With mistakes the running one stays.
+use crate::job::Input;
+use crate::notify::Notifier;
+use crate::replace::Replacer;
+use crate::voice::Voice;
+use artery_elements::LogFiles;
+use artery_engine::Handle;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// What a configuration is made of, which can be read again.
+pub(crate) trait ConfigurationSource: Send + Sync {
+    /// Reads it again. The errors are all mistakes that were found, a sentence each.
+    fn reread(&self) -> Result<Reread, Vec<String>>;
+}
+
+/// What was read again.
+pub(crate) struct Reread {
+    /// Where the text is from, for messages.
+    pub(crate) name: String,
+    pub(crate) text: String,
+    /// What users should know of it, such as what stays as it was although files say otherwise: a sentence each.
+    pub(crate) warnings: Vec<String>,
+    /// Called once the text has replaced the running configuration; dropped if it has not.
+    pub(crate) accepted: Box<dyn FnOnce() + Send>,
+}
+
+impl Reread {
+    pub(crate) fn new(name: String, text: String) -> Reread {
+        Reread { name, text, warnings: Vec::new(), accepted: Box::new(|| ()) }
+    }
+}
+
+impl ConfigurationSource for Input {
+    /// A text of the command line is the same again, but files that it names may say something else.
+    fn reread(&self) -> Result<Reread, Vec<String>> {
+        match self {
+            Input::Stdin => {
+                let why = "the configuration came from standard input, which can't be read again";
+                Err(vec![format!("{why}; start with the name of a file")])
+            }
+            input => Ok(Reread::new(input.name(), input.read().map_err(|error| vec![error])?)),
+        }
+    }
+}
+
+/// Reloads a router on a thread of its own: other signals are not held up meanwhile.
+pub(crate) struct Reloader {
+    pub(crate) handle: Handle,
+    pub(crate) replacer: Replacer,
+    pub(crate) source: Arc<dyn ConfigurationSource>,
+    pub(crate) manager: Arc<Notifier>,
+    pub(crate) voice: Voice,
+}
+
+/// Requests reloads.
+pub(crate) struct ReloadRequests(SyncSender<()>);
+
+impl ReloadRequests {
+    /// Requests one. One that was requested and has not begun does for both.
+    pub(crate) fn request(&self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+impl Reloader {
+    /// Serves requests for as long as there can be some.
+    pub(crate) fn start(self) -> io::Result<ReloadRequests> {
+        let (requests, requested): (_, Receiver<()>) = sync_channel(1);
+        let body = move || requested.iter().for_each(|()| self.reload());
+        std::thread::Builder::new().name("reload".to_string()).spawn(body)?;
+        Ok(ReloadRequests(requests))
+    }
+
+    fn reload(&self) {
+        self.manager.reloading();
+        self.reopen_logs();
+        let outcome = self.source.reread().map_err(|mistakes| self.voice.mistakes(&mistakes));
+        let outcome = outcome.and_then(|reread| self.replace(reread));
+        // What could not be replaced because the router ends is no mistake of the configuration.
+        if self.handle.has_ended() {
+            return;
+        }
+        match outcome {
+            Ok(()) => {
+                self.voice.tell("reloaded", "the configuration was replaced", &[]);
+                self.manager.ready("forwarding");
+            }
+            Err(faults) => {
+                self.voice.complain_of(&faults);
+                self.voice.error("the configuration was not replaced; the running one stays");
+                self.manager.ready("forwarding by the configuration before: the one that was read again is refused");
+            }
+        }
+    }
+
+    /// Puts a text in the place of the running configuration; the error is what is wrong with it.
+    fn replace(&self, reread: Reread) -> Result<(), String> {
+        let warnings = self.replacer.replace(&reread.name, &reread.text)?;
+        self.voice.complain_of(&warnings);
+        reread.warnings.iter().for_each(|what| self.voice.warning(what));
+        (reread.accepted)();
+        Ok(())
+    }
+
+    /// Log files may have been renamed. That is done before anything can be refused.
+    fn reopen_logs(&self) {
+        let failures = self.handle.resources().get::<LogFiles>().reopen();
+        failures.iter().for_each(|why| self.voice.warning(why));
+    }
+}
