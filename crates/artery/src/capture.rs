@@ -6,6 +6,7 @@ use crate::adopt::Status;
 use crate::cli::Reach;
 use crate::cli::values::{port, seconds};
 use crate::control_socket::Client;
+use crate::signals::end_flag;
 use crate::voice::{Reader, Voice, print_on};
 use anyhow::{Context as _, bail};
 use artery_wire::describe;
@@ -14,9 +15,7 @@ use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use pcapng::Writer;
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -111,10 +110,7 @@ enum Target {
 
 /// Captures frames until there are enough.
 pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
-    let ends = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, ends.clone()).context("can't wait for signals")?;
-    }
+    let ends = end_flag()?;
     let mut client = Client::connect(&options.reach)?;
     refuse_unknown(&options.ports, &mut client)?;
     let mut target = match &options.write {

@@ -45,7 +45,9 @@ pub(crate) enum Command {
   artery run -e 'FromDump(in.pcap, STOP true) -> c :: Counter -> Discard' -h c.count
   artery run router.click -u /run/artery.sock -R     then: artery handler -u /run/artery.sock list
 
-The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may delay; the second ends it."
+The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may delay; the second ends it. SIGHUP has the
+file read again: what it says then replaces the running configuration, and no packet is lost. With a mistake in it the
+running one stays. A signal that a Script waits for is left to that."
     )]
     Run(Box<RunOptions>),
     /// Show every mistake of a configuration, and where its parts would run

@@ -91,7 +91,8 @@ impl Reloader {
             Err(faults) => {
                 self.voice.complain_of(&faults);
                 self.voice.error("the configuration was not replaced; the running one stays");
-                self.manager.ready("forwarding by the configuration before: the one that was read again is refused");
+                self.manager
+                    .ready("forwarding by the configuration before: the one that was read again is refused");
             }
         }
     }

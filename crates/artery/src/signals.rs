@@ -1,5 +1,6 @@
 //! What the signals of the system do to a running router.
 use crate::reload::ReloadRequests;
+use anyhow::Context as _;
 use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -70,4 +71,14 @@ impl Watcher {
         // A watcher that panicked has nothing left to do.
         let _ = self.thread.join();
     }
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that look at something until they are told to end: they
+/// leave the router and the terminal as these were.
+pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, ends.clone()).context("can't wait for signals")?;
+    }
+    Ok(ends)
 }

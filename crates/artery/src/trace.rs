@@ -7,11 +7,10 @@ mod text;
 
 use crate::cli::TraceOptions;
 use crate::control_socket::Client;
+use crate::signals::end_flag;
 use crate::voice::{Reader, Voice, print, print_on};
 use anyhow::{Context as _, anyhow, bail};
 use records::Trace;
-use signal_hook::consts::SIGINT;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -23,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Follows packets, and shows their ways.
 pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {
     let mut client = Client::connect(&options.reach)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
+    let interrupted = end_flag()?;
     client.tell("trace", &order(options)?).map_err(|why| match &options.from {
         Some(_) => anyhow!("{why:#}; 'artery show elements' lists what there is"),
         None => why,

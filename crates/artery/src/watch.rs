@@ -1,13 +1,12 @@
 //! `artery watch`: what happens in a running router, a line for each event.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::signals::end_flag;
 use crate::voice::{Reader, Voice, print_on};
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use artery_engine::Time;
 use clap::Args;
 use serde_json::{Value, json};
-use signal_hook::consts::SIGINT;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The last lines of its help.
@@ -41,8 +40,7 @@ pub(crate) struct WatchOptions {
 /// Prints events as they happen.
 pub(crate) fn command(options: &WatchOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.router)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
+    let interrupted = end_flag()?;
     let mut next = match options.since {
         Some(since) => since,
         None => number(&router.ask("events_json", "now")?, "next"),

@@ -2,9 +2,11 @@
 mod support;
 
 use rustix::process::Signal;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 use support::{Folder, Router, artery};
 
 const FLOOD: &str = "InfiniteSource -> c :: Counter -> d :: Discard;";
@@ -233,31 +235,91 @@ fn a_wrong_replacement_leaves_the_old_configuration_running() {
 }
 
 #[test]
-fn sighup_reads_the_file_again() {
-    let folder = Folder::new();
-    let file = folder.file("r.click", FLOOD);
-    let mut router = Router::start(&folder.path("s"), &["-R", &file]);
-    folder.file("r.click", "Idle -> renamed :: Counter -> Discard;");
-    router.signal(Signal::HUP);
-    assert_eq!(router.complaint(), "artery: the configuration was replaced");
-    assert_eq!(router.read("renamed.count"), "0");
-    folder.file("r.click", "x :: Nonsuch;");
-    router.signal(Signal::HUP);
-    assert_eq!(router.complaint(), "error: unknown element class 'Nonsuch'");
-    assert_eq!(router.read("renamed.count"), "0");
+fn sighup_reads_the_file_again_with_or_without_r() {
+    for options in [&[][..], &["-R"]] {
+        let folder = Folder::new();
+        let file = folder.file("r.click", FLOOD);
+        let mut router = Router::start(&folder.path("s"), &[options, &[file.as_str()]].concat());
+        folder.file("r.click", "Idle -> renamed :: Counter -> Discard;");
+        router.signal(Signal::HUP);
+        assert_eq!(router.complaint(), "artery: the configuration was replaced");
+        assert_eq!(router.read("renamed.count"), "0");
+        folder.file("r.click", "x :: Nonsuch;");
+        router.signal(Signal::HUP);
+        assert_eq!(router.complaint(), "error: unknown element class 'Nonsuch'");
+        assert_eq!(router.read("renamed.count"), "0");
+        router.signal(Signal::TERM);
+        let outcome = router.finish();
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        assert!(
+            outcome.err.ends_with("artery: the configuration was not replaced; the running one stays\n"),
+            "{outcome:?}"
+        );
+    }
 }
 
 #[test]
-fn sighup_stops_a_router_that_may_not_be_replaced_as_sigterm_does() {
+fn sighup_makes_a_text_of_the_command_line_run_anew_and_counters_count_on() {
     let folder = Folder::new();
-    let router = Router::start(&folder.path("s"), &["-e", FLOOD, "-h", "c.count"]);
-    count_beyond(&router, 0);
+    let mut router = Router::start(&folder.path("s"), &["-e", FLOOD]);
+    let before = count_beyond(&router, 0);
     router.signal(Signal::HUP);
+    assert_eq!(router.complaint(), "artery: the configuration was replaced");
+    count_beyond(&router, before);
+    router.signal(Signal::TERM);
+    assert_eq!(router.finish().status, 0);
+}
+
+#[test]
+fn sighup_that_a_script_waits_for_is_the_scripts() {
+    let folder = Folder::new();
+    let text = "s :: Script(TYPE SIGNAL HUP, export n 0, set n $(add $n 1));";
+    let router = Router::start(&folder.path("s"), &["-R", "-e", text]);
+    for n in 1..=3 {
+        router.signal(Signal::HUP);
+        let caught = (0..1000).map(|_| router.call(&["s.n"]).out).find(|out| out.trim_end() == n.to_string());
+        assert!(caught.is_some(), "{n}");
+    }
+    router.signal(Signal::TERM);
     let outcome = router.finish();
-    assert_eq!(outcome.status, 0, "{outcome:?}");
-    let count = outcome.out.lines().last().and_then(|line| line.parse::<u64>().ok());
-    assert!(count.is_some_and(|count| count > 0), "{outcome:?}");
-    assert!(!std::path::Path::new(&folder.path("s")).exists());
+    assert_eq!((outcome.status, outcome.err.as_str()), (0, ""));
+}
+
+#[test]
+fn sighup_before_the_router_runs_does_not_end_it_and_standard_input_is_not_read_twice() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_artery"));
+    command.args(["run", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The first signal is in the lowest bit.
+    let catches_hangup = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_string();
+        u64::from_str_radix(&caught, 16).unwrap() & 1 == 1
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !catches_hangup() {
+        assert!(Instant::now() < deadline, "SIGHUP is caught from the start on");
+    }
+    let signal =
+        |signal| rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+    // It waits for its configuration.
+    signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(FLOOD.as_bytes()).unwrap();
+    drop(input);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let why = lines.next().unwrap();
+    assert!(
+        why.starts_with("error: the configuration came from standard input, which can't be read again"),
+        "{why}"
+    );
+    assert_eq!(
+        lines.next().as_deref(),
+        Some("artery: the configuration was not replaced; the running one stays")
+    );
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

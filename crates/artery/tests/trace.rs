@@ -120,24 +120,25 @@ fn what_can_not_be_traced_is_refused_with_the_reason() {
 }
 
 #[test]
-fn sigint_shows_what_there_is() {
+fn signals_show_what_there_is_and_leave_the_router_as_it_was() {
     let folder = Folder::new();
     let router = start(&folder, "1");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
-    command.args(["trace", "5", "--json", "--from", "never", "-u"]).arg(router.socket());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Armed: from now on it waits for packets that never come.
-    while !router.read("trace").contains(" wanted=5 ") {
-        std::thread::yield_now();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+        command.args(["trace", "5", "--json", "--from", "never", "-u"]).arg(router.socket());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Armed: from now on it waits for packets that never come.
+        while !router.read("trace").contains(" wanted=5 ") {
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{signal:?}: {output:?}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(at(&json, "packets"), &serde_json::json!([]));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("interrupted after 0 of 5 packets"));
+        assert!(router.read("trace").contains(" wanted=0 seen=0 under_way=0"), "{signal:?}");
     }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(at(&json, "packets"), &serde_json::json!([]));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("interrupted after 0 of 5 packets"));
-    // It left the router as it was.
-    assert!(router.read("trace").contains(" wanted=0 seen=0 under_way=0"));
 }
 
 #[test]

@@ -185,11 +185,7 @@ fn ask(
 }
 
 /// Sets the address if one is given.
-fn set_hardware_address(
-    socket: BorrowedFd<'_>,
-    name: &str,
-    mac: Option<[u8; 6]>,
-) -> Result<(), DeviceError> {
+fn set_hardware_address(socket: BorrowedFd<'_>, name: &str, mac: Option<[u8; 6]>) -> Result<(), DeviceError> {
     let Some(mac) = mac else { return Ok(()) };
     let mut value = [0; 16];
     value[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
@@ -528,7 +524,8 @@ mod tests {
             let device = TapDevice::open(&before).unwrap();
             // The second address would go with the first, on whose network it is.
             let mut after = TapSettings { mtu: Some(1400), ..settings("art0", true) };
-            after.addresses = vec![address("10.9.0.2", 24), address("10.8.0.1", 16), address("fd00:9::1", 80)];
+            after.addresses =
+                vec![address("10.9.0.2", 24), address("10.8.0.1", 16), address("fd00:9::1", 80)];
             after.routes = vec![route(address("10.6.0.0", 16), "10.8.0.9")];
             device.change(&before, &after).unwrap();
             let shown = |command| String::from_utf8(try_run(command).stdout).unwrap();

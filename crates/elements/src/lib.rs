@@ -85,7 +85,7 @@ elements! {
 
     filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, runs, shared, worker): packet_filter;
 
-    files(network_header, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
+    files(network_header, rotation, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 
     device(method, monitor, port): from_device, from_host, to_device, to_host;
 

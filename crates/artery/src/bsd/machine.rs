@@ -44,13 +44,17 @@ impl Taken {
     /// What files of another plan say newly that a switch does in another way, or not before it is started anew.
     pub(super) fn warnings(&self, plan: &Plan, runs_commands: bool) -> Vec<String> {
         let approximations = |plan: &Plan| plan.judged.iter().filter_map(Judged::approximation).collect();
-        let notes = |plan: &Plan| plan.notes.iter().map(|note| format!("{}: {}", note.file, note.text)).collect();
+        let notes =
+            |plan: &Plan| plan.notes.iter().map(|note| format!("{}: {}", note.file, note.text)).collect();
         let mut warnings = added(approximations(&self.plan), approximations(plan));
         warnings.extend(added(notes(&self.plan), notes(plan)));
         let is_new = |text: &String| self.plan.shell.iter().all(|shell| shell.text != *text);
         let commands = plan.shell.iter().filter(|shell| runs_commands && is_new(&shell.text));
         warnings.extend(commands.map(|shell| {
-            format!("{}: not run: {}: commands are run at the start only; run it by hand", shell.place, shell.text)
+            format!(
+                "{}: not run: {}: commands are run at the start only; run it by hand",
+                shell.place, shell.text
+            )
         }));
         for port in ports(plan) {
             let name = &port.name;
@@ -178,7 +182,8 @@ impl Found<'_> {
             }
         }
         if mistakes.is_empty() {
-            mistakes = self.ports.iter().filter_map(|(port, interface)| set_up(port, interface).err()).collect();
+            mistakes =
+                self.ports.iter().filter_map(|(port, interface)| set_up(port, interface).err()).collect();
         }
         if mistakes.is_empty() { Ok(claims) } else { Err(mistakes) }
     }

@@ -33,7 +33,8 @@ and its like are made, and are the host's own door to the switch. Where two swit
 starts, unless --switch names the other.
 
 Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain' shows all.
-Meanwhile 'artery ifconfig' looks into the switch and changes it.";
+Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again, and the log of packets
+opened again; states and learned addresses stay. With a mistake in a file all stays as it is.";
 
 #[derive(Args)]
 pub(crate) struct UpOptions {
@@ -153,7 +154,11 @@ impl ConfigurationSource for Files {
         let accepted = move || {
             taken.lock().unwrap_or_else(PoisonError::into_inner).change(plan, &kept, claims);
         };
-        Ok(Reread { warnings, accepted: Box::new(accepted), ..Reread::new(Input::Text(String::new()).name(), text) })
+        Ok(Reread {
+            warnings,
+            accepted: Box::new(accepted),
+            ..Reread::new(Input::Text(String::new()).name(), text)
+        })
     }
 }
 

@@ -1,13 +1,12 @@
 //! `artery flow follow`: what happens to flows, a line of JSON for each event.
 use super::FollowOptions;
 use super::balancer::Balancer;
+use crate::signals::end_flag;
 use crate::voice::{Reader, Voice, print_on};
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
-use signal_hook::consts::SIGINT;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// From one look at the router to the next, where there was nothing more to see.
@@ -18,8 +17,7 @@ type Places = BTreeMap<u64, u64>;
 
 /// Prints events as they happen.
 pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGINT, interrupted.clone()).context("can't wait for SIGINT")?;
+    let interrupted = end_flag()?;
     let mut places = begin(balancer, options.since.as_deref())?;
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {

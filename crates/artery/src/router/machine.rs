@@ -91,7 +91,11 @@ pub(crate) fn claim(interface: &Interface) -> Result<Claim, String> {
             let is_over = Arc::new(AtomicBool::new(false));
             let claim = Claim { listening: Some((name, is_over.clone())), ..unclaimed };
             // Where there is no thread to be had, the next router can't tell, and this one has other worries.
-            drop(std::thread::Builder::new().name("claim".to_string()).spawn(move || hold(&listener, &is_over)));
+            drop(
+                std::thread::Builder::new()
+                    .name("claim".to_string())
+                    .spawn(move || hold(&listener, &is_over)),
+            );
             Ok(claim)
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_trusted(&name) => {

@@ -18,7 +18,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
 artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
 no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
-router and change it.
+router and change it. SIGHUP has the files of --table read again; with a mistake in one the routes stay as they are.
 
 A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";

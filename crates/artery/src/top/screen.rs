@@ -2,6 +2,7 @@
 use super::Source;
 use super::view::View;
 use crate::adopt::Status;
+use crate::signals::end_flag;
 use anyhow::Context as _;
 use ratatui::DefaultTerminal;
 use ratatui::Frame;
@@ -10,13 +11,18 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize as _};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Gauge, Paragraph, Wrap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Shows it until a key ends it, or who is looked into does.
+/// How long it takes at most until a signal is seen.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// Shows it until a key or a signal ends it, or who is looked into does.
 pub(super) fn show(mut source: Source, before: Status, every: Duration) -> anyhow::Result<()> {
+    let ended = end_flag()?;
     let mut terminal =
         ratatui::try_init().context("can't use the terminal; 'artery top --once' needs none")?;
-    let shown = follow(&mut terminal, &mut source, before, every);
+    let shown = follow(&mut terminal, &mut source, before, every, &ended);
     ratatui::restore();
     shown
 }
@@ -26,13 +32,17 @@ fn follow(
     source: &mut Source,
     mut before: Status,
     every: Duration,
+    ended: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut view = View::new(&before, &before);
     loop {
         terminal.draw(|frame| draw(frame, &view)).context("can't write to the terminal")?;
         let due = Instant::now() + every;
         while let Some(left) = due.checked_duration_since(Instant::now()) {
-            match next_event(left).context("can't read from the terminal")? {
+            if ended.load(Relaxed) {
+                return Ok(());
+            }
+            match next_event(left.min(SIGNAL_PAUSE)).context("can't read from the terminal")? {
                 Some(Event::Key(key)) if ends(key) => return Ok(()),
                 Some(Event::Resize(..)) => {
                     terminal.draw(|frame| draw(frame, &view)).context("can't write to the terminal")?;

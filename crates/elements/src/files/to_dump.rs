@@ -1,3 +1,4 @@
+use super::rotation::FileIdentity;
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
@@ -15,7 +16,10 @@ Writes packets to a file that tcpdump and FromDump read; `-` is standard output.
 written, with its timestamp, or the time if it has none. ENCAP says with what packets begin, such as ETHER or IP;
 USE_ENCAP_FROM asks elements that have an `encap` handler, which must agree. With an output the packets go on,
 unchanged; else they end here. When writing fails, that is said once, packets are counted and not written from then
-on, and the run counts as failed: the program's exit status is 1.",
+on, and the run counts as failed: the program's exit status is 1.
+
+A ToDump that takes the place of another of the same name and arguments goes on in its file; if that was renamed
+meanwhile, as by a log rotation, it begins a new one.",
     example: "InfiniteSource(LIMIT 3, STOP true) -> ToDump(out.pcap, ENCAP IP);",
     ports: "1/0-1",
     args: &[
@@ -47,6 +51,8 @@ struct ToDump {
     extra_length: bool,
     unbuffered: bool,
     writer: Option<PcapWriter>,
+    /// The file that is written, if its name leads to one.
+    file: Option<FileIdentity>,
     /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
     opens_later: bool,
     count: u64,
@@ -78,6 +84,7 @@ impl ToDump {
             extra_length: args.read("EXTRA_LENGTH")?,
             unbuffered: args.read("UNBUFFERED")?,
             writer: None,
+            file: None,
             opens_later: false,
             count: 0,
             failed: 0,
@@ -115,7 +122,16 @@ impl ToDump {
 
     fn open(&mut self) -> Result<(), DeviceError> {
         self.writer = Some(PcapWriter::create(&self.path, self.options)?);
+        self.file = FileIdentity::of(&self.path);
         Ok(())
+    }
+
+    /// The same where it runs already, if that is yet to be done.
+    fn open_late(&mut self, cx: &mut Context<'_>) {
+        let must_open = std::mem::take(&mut self.opens_later) && self.writer.is_none();
+        if let Err(error) = if must_open { self.open() } else { Ok(()) } {
+            self.give_up(&error, cx);
+        }
     }
 
     fn write(&mut self, packets: &Batch, cx: &mut Context<'_>) {
@@ -160,6 +176,7 @@ impl ToDump {
 
 impl Element for ToDump {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.open_late(cx);
         self.write(batch, cx);
         if cx.outputs() > 0 {
             cx.send_all(0, batch);
@@ -169,10 +186,7 @@ impl Element for ToDump {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let must_open = std::mem::take(&mut self.opens_later) && self.writer.is_none();
-        if let Err(error) = if must_open { self.open() } else { Ok(()) } {
-            self.give_up(&error, cx);
-        }
+        self.open_late(cx);
         if cx.outputs() > 0 || !cx.input_is_pull(0) {
             return true;
         }
@@ -200,11 +214,17 @@ impl Element for ToDump {
         Ok(())
     }
 
-    fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<ToDump>() else { return };
-        if old.path == self.path && old.options == self.options {
+        if old.path != self.path || old.options != self.options {
+            return;
+        }
+        (self.count, self.failed) = (old.count, old.failed);
+        if old.file == FileIdentity::of(&self.path) {
+            self.file = old.file;
             self.writer = old.writer.take().or(self.writer.take());
-            (self.count, self.failed) = (old.count, old.failed);
+        } else {
+            self.open_late(cx);
         }
     }
 
@@ -304,6 +324,15 @@ mod tests {
             [b"one", b"two"]
         );
         assert_eq!(new.read("count", "").as_deref(), Ok("2"));
+        let renamed = path.clone() + ".0";
+        std::fs::rename(&path, &renamed).unwrap();
+        let setup = Bench::setup(&CLASS, &format!("{path}, UNBUFFERED true")).beside(&new).replacing();
+        let mut next = setup.build().unwrap();
+        next.take_state(&mut new);
+        next.push(0, b"three");
+        let bytes = |path: &str| contents(path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>();
+        assert_eq!((bytes(&path), bytes(&renamed)), (vec![b"three".to_vec()], vec![b"one".to_vec(), b"two".to_vec()]));
+        assert_eq!(next.read("count", "").as_deref(), Ok("3"));
         let (_elsewhere, other) = scratch();
         let mut unrelated = Bench::new(&CLASS, &other);
         unrelated.take_state(&mut new);

@@ -1,9 +1,11 @@
+use super::rotation::FileIdentity;
 use super::summary::{Field, Manner, VERSION, describe, first_timestamp};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
     StartError, Time, Write, anno,
 };
 use artery_lang::args as text;
+use std::any::Any;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -16,7 +18,8 @@ pub static CLASS: Class = Class {
 Writes a line for each packet to FILENAME, or to standard output if that is `-`: the columns that FIELDS names, with
 blanks between, and `-` where a column does not apply. FromIPSummaryDump reads such files. With an output the packets go
 on, else they end here. The lines in front of the first packet say what the columns are; HEADER leaves them out. Bytes
-that the extra length annotation counts belong to the packet.
+that the extra length annotation counts belong to the packet. One that takes the place of another of the same name, FILENAME and
+FIELDS goes on in its file; if that was renamed meanwhile, as by a log rotation, it begins a new one.
 
 Fields of annotations: `timestamp`, `ts_sec`, `ts_usec`, `ts_usec1` (all in microseconds), `first_timestamp`, `count`
 (packets that this one stands for), `paint` or `link`, `direction` (`>` for paint 0, `<` for 1), `aggregate`,
@@ -77,6 +80,10 @@ struct ToIpSummaryDump {
     multipacket: bool,
     bad_packets: bool,
     output: Output,
+    /// The file that is written, if its name leads to one.
+    file: Option<FileIdentity>,
+    /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
+    opens_later: bool,
     failed: u64,
 }
 
@@ -107,6 +114,8 @@ impl ToIpSummaryDump {
             multipacket: args.read("MULTIPACKET")?,
             bad_packets: args.read("BAD_PACKETS")?,
             output: Output::None,
+            file: None,
+            opens_later: false,
             failed: 0,
         })
     }
@@ -132,6 +141,25 @@ impl ToIpSummaryDump {
         let names: Vec<&str> = self.fields.iter().map(|field| field.name()).collect();
         let _ = writeln!(lines, "!data {}", names.join(" "));
         lines
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        self.output = match self.path.as_str() {
+            "-" => Output::Printed,
+            path => Output::File(BufWriter::new(File::create(path)?)),
+        };
+        self.file = FileIdentity::of(&self.path);
+        if self.header {
+            let lines = self.preamble(cx.now());
+            self.write(&lines, cx);
+        }
+        Ok(())
+    }
+
+    /// The same where it runs already, if that is yet to be done.
+    fn open_late(&mut self, cx: &mut Context<'_>) {
+        let opened = if std::mem::take(&mut self.opens_later) { self.open(cx) } else { Ok(()) };
+        self.check(opened, cx);
     }
 
     fn write(&mut self, lines: &str, cx: &mut Context<'_>) {
@@ -226,6 +254,7 @@ fn fields(names: &str, args: &Args<'_>) -> Result<Vec<Field>, ArgError> {
 
 impl Element for ToIpSummaryDump {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.open_late(cx);
         for packet in batch.iter_mut() {
             self.write_packet(packet, cx);
         }
@@ -237,6 +266,10 @@ impl Element for ToIpSummaryDump {
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.open_late(cx);
+        if !cx.input_is_pull(0) {
+            return true;
+        }
         let mut batch = cx.spare();
         let pulled = cx.pull(0, cx.burst(), &mut batch);
         self.push(0, &mut batch, cx);
@@ -248,21 +281,31 @@ impl Element for ToIpSummaryDump {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.output = match self.path.as_str() {
-            "-" => Output::Printed,
-            path => {
-                let file = File::create(path).map_err(|error| StartError::new(plain(path, &error)))?;
-                Output::File(BufWriter::new(file))
-            }
-        };
-        if self.header {
-            let lines = self.preamble(cx.now());
-            self.write(&lines, cx);
+        if cx.is_replacing() {
+            self.opens_later = true;
+            cx.schedule();
+            return Ok(());
         }
+        self.open(cx).map_err(|error| StartError::new(plain(&self.path, &error)))?;
         if cx.input_is_pull(0) {
             cx.schedule();
         }
         Ok(())
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<ToIpSummaryDump>() else { return };
+        if old.path != self.path || old.fields != self.fields {
+            return;
+        }
+        self.failed = old.failed;
+        if old.file == FileIdentity::of(&self.path) {
+            self.file = old.file;
+            self.output = std::mem::replace(&mut old.output, Output::None);
+            self.opens_later = false;
+        } else {
+            self.open_late(cx);
+        }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
@@ -367,5 +410,39 @@ mod tests {
         assert_eq!(Bench::refuses(&CLASS, "-, FIELDS \"\""), "unknown content type ''");
         assert_eq!(Bench::refuses(&CLASS, "-, CONTENTS src 'ip frob'"), "unknown content type 'ip frob'");
         assert_eq!(Bench::refuses(&CLASS, "-, BINARY true"), "binary files are not written");
+    }
+
+    #[test]
+    fn its_successor_goes_on_in_the_same_file_unless_that_was_renamed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.txt").to_str().unwrap().to_string();
+        let config = format!("{path}, FIELDS ip_src");
+        let text = |path: &str| std::fs::read_to_string(path).unwrap();
+        let mut old = Bench::new(&CLASS, &config);
+        let send = |bench: &mut Bench, source: &str| {
+            let mut packet = bench.packet(&ip4().src(source).dst("5.6.7.8").ttl(9).udp(80, 81).bytes());
+            packet.set_headers(0, 20);
+            bench.push_packets(0, [packet]);
+        };
+        send(&mut old, "10.0.0.1");
+        let mut new = Bench::setup(&CLASS, &config).beside(&old).replacing().build().unwrap();
+        new.take_state(&mut old);
+        send(&mut new, "10.0.0.2");
+        new.write("flush", "").unwrap();
+        let head = format!("{HEADER}!data ip_src\n");
+        assert_eq!(text(&path), format!("{head}10.0.0.1\n10.0.0.2\n"));
+        let renamed = path.clone() + ".0";
+        std::fs::rename(&path, &renamed).unwrap();
+        let mut next = Bench::setup(&CLASS, &config).beside(&new).replacing().build().unwrap();
+        next.take_state(&mut new);
+        send(&mut next, "10.0.0.3");
+        next.write("flush", "").unwrap();
+        assert_eq!(text(&renamed), format!("{head}10.0.0.1\n10.0.0.2\n"));
+        assert_eq!(text(&path), format!("{head}10.0.0.3\n"));
+        // Without a predecessor of its name a file is made anew.
+        let mut other = Bench::setup(&CLASS, &config).beside(&next).replacing().build().unwrap();
+        send(&mut other, "10.0.0.4");
+        other.write("flush", "").unwrap();
+        assert_eq!(text(&path), format!("{head}10.0.0.4\n"));
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Control {
     said: Interfaces,
     /// What the host calls those of ports, where they are its own.
     devices: Vec<String>,
+    /// The anchors of which the latest load had rule sets, the main rule set among them.
+    loaded: Vec<String>,
     /// Whether it has taken over what another filter was told.
     has_inherited: bool,
 }
@@ -126,6 +128,7 @@ impl SharedFilter {
             workers: workers as u32,
             said,
             devices: around.devices,
+            loaded: Vec::new(),
             has_inherited: false,
         };
         SharedFilter {
@@ -208,7 +211,9 @@ impl SharedFilter {
                 format!("{name}: can't start the thread that rules with overload need: {error}")
             })?;
         }
+        let loaded = rulesets.iter().flatten().map(|(path, _)| path.clone()).collect();
         let compiled = control.compile(rulesets.concat(), now)?;
+        control.loaded = loaded;
         if texts.iter().any(|(path, _)| path.is_empty()) {
             control.take_options();
         }
@@ -246,28 +251,62 @@ impl SharedFilter {
         Ok(self.send(Errand::Addresses))
     }
 
-    /// Takes over the rules, tables and options of a filter that this one takes the place of, unless that was done: workers do
-    /// it one after the other. Rules are compiled anew for the interfaces here.
-    pub(super) fn inherit(&self, old: &SharedFilter) {
+    /// Takes over what was told a filter that this one takes the place of, unless that was done: workers do it one after the
+    /// other. With `keeps_rules` that is all: rules, tables and options, compiled anew for the interfaces here. Otherwise it is
+    /// as if the rules of this filter had been loaded there: tables of which they give no addresses keep what they hold,
+    /// anchors that they don't load stay, and so does whether the filter is on. Gives why that can't be.
+    pub(super) fn inherit(&self, old: &SharedFilter, keeps_rules: bool, now: Duration) -> Result<(), String> {
         let mut control = self.control();
         if control.has_inherited || std::ptr::eq(self, old) {
-            return;
+            return Ok(());
         }
         let mut before = old.control();
         control.has_inherited = true;
-        control.anchors = before.anchors.clone();
-        // Workers of the old filter go by what it has published for as long as they live.
-        std::mem::swap(&mut control.tables, &mut before.tables);
-        let log_interface = before.log_interface().and_then(|name| control.interfaces.number(name));
-        control.settings = Settings { log_interface, ..before.settings.clone() };
-        (control.debug, control.since) = (before.debug.clone(), before.since);
+        let loaded = if keeps_rules {
+            Ok(control.take_all(&mut before))
+        } else {
+            control.load_over(&mut before, now)
+        };
+        let compiled = loaded?;
         control.latest = before.latest.clone();
         drop(before);
-        self.renew(&mut control);
+        self.publish(&mut control, compiled);
+        Ok(())
     }
 }
 
 impl Control {
+    /// Takes rules, tables and options of another filter. Workers of that go by what it has published for as long as they live.
+    fn take_all(&mut self, before: &mut Control) -> Compiled {
+        self.anchors = before.anchors.clone();
+        std::mem::swap(&mut self.tables, &mut before.tables);
+        let log_interface = before.log_interface().and_then(|name| self.interfaces.number(name));
+        self.settings = Settings { log_interface, ..before.settings.clone() };
+        (self.debug, self.since) = (before.debug.clone(), before.since);
+        Compiled::new(&self.anchors, &mut self.tables, &self.interfaces)
+    }
+
+    /// Loads the rules that were loaded here over those of another filter, whose tables it takes. With mistakes all stays.
+    fn load_over(&mut self, before: &mut Control, now: Duration) -> Result<Compiled, String> {
+        (self.settings.is_enabled, self.since) = (before.settings.is_enabled, before.since);
+        let ruleset = |path: &String| Some((path.clone(), Ruleset::clone(self.anchors.get(path)?)));
+        let rulesets = self.loaded.iter().filter_map(ruleset).collect();
+        let mut anchors = before.anchors.clone();
+        std::mem::swap(&mut self.tables, &mut before.tables);
+        self.limit_tables(&self.settings.limits.clone());
+        let compiled = load(rulesets, &mut anchors, &mut self.tables, &self.interfaces, now);
+        match compiled {
+            Ok(compiled) => {
+                self.anchors = anchors;
+                Ok(compiled)
+            }
+            Err(errors) => {
+                std::mem::swap(&mut self.tables, &mut before.tables);
+                Err(lines(&errors))
+            }
+        }
+    }
+
     /// Turns the filter on or off; says whether it was otherwise.
     pub(super) fn enable(&mut self, is_enabled: bool, now: Duration) -> bool {
         let changes = self.settings.is_enabled != is_enabled;

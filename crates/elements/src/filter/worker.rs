@@ -4,7 +4,7 @@ use super::routes::{AskedRoutes, RouterRoutes};
 use super::shared::{Ruling, SharedFilter};
 use artery_engine::Context;
 use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Answer, Event, Filter, Look, Passed, Random, Rules, Verdict};
+use artery_filter::engine::{Answer, Event, Filter, Look, Part, Passed, Random, Rules, Verdict};
 use artery_filter::fragments::Joined;
 use artery_filter::states::StateId;
 use artery_packet::{Misfit, Packet, SegmentKind, Segments, Unfinished};
@@ -193,13 +193,16 @@ impl WorkerFilter {
         self.shared.note_counted(self.worker, self.filter.counted());
     }
 
-    /// Takes the place of a filter: has its rules where `keeps_rules`, and its states if its interfaces have the same names and
-    /// numbers.
+    /// Takes the place of a filter: has its states, and its rules where `keeps_rules`; otherwise its own, as if they had been
+    /// loaded there. Where ports are others, states stay that are bound to none of those that are gone.
     pub(crate) fn take_over(&mut self, old: &mut WorkerFilter, keeps_rules: bool, cx: &mut Context<'_>) {
-        if keeps_rules {
-            self.shared.inherit(&old.shared);
+        let now = cx.now().since_epoch();
+        if let Err(why) = self.shared.inherit(&old.shared, keeps_rules, now) {
+            let name = cx.name().to_string();
+            cx.say(&format!("{name}: tables have only what the rules say, and anchors what these load: {why}"));
         }
-        if self.current.names_the_same(&old.current) {
+        let has_same_ports = self.current.names_the_same(&old.current);
+        if has_same_ports {
             std::mem::swap(&mut self.filter, &mut old.filter);
             self.current = old.current.clone();
         }
@@ -208,6 +211,20 @@ impl WorkerFilter {
         // What the states were made by is not what holds now, or counts in another place.
         let latest = self.shared.ruling_now();
         self.adopt(latest, cx);
+        if !has_same_ports {
+            old.filter.begin(now);
+            self.filter.begin(now);
+            self.take_states(old);
+        }
+    }
+
+    /// Takes copies of the states of a filter that numbers ports in another way.
+    fn take_states(&mut self, old: &WorkerFilter) {
+        let mut records = Vec::new();
+        old.filter.dump(Part::ALL, &*old.current, &old.current.compiled, &mut records);
+        let number = |name: &str| self.current.interfaces.number(name);
+        // They can be read: they were written here.
+        let _ = self.filter.restore(&records, false, number, &self.current.compiled);
     }
 
     /// Ends states that are over, so many at most.

@@ -331,7 +331,7 @@ fn successor(old: &mut Bench, arguments: &str, ports: usize) -> Bench {
 }
 
 #[test]
-fn rules_that_were_loaded_outlive_a_replacement_and_states_where_ports_are_called_the_same() {
+fn rules_that_were_loaded_and_states_outlive_a_replacement_also_by_other_ports() {
     let mut old = bench("table <friends> { 192.0.2.9 }\nblock\npass in on em0 from <friends> to em1");
     let query = udp("192.0.2.9", "10.0.0.1");
     assert!(passes(&mut old, 0, &query));
@@ -339,9 +339,47 @@ fn rules_that_were_loaded_outlive_a_replacement_and_states_where_ports_are_calle
     let mut same = successor(&mut old, "PORT em0 192.0.2.2/24, PORT em1 10.0.0.1/24", 2);
     assert!(same.read("pf_worker", "states 0 -").unwrap().starts_with("0 1\n"));
     let mut other = successor(&mut same, "PORT em0, PORT em5, PORT em1 10.0.0.1/24", 3);
-    assert!(other.read("pf_worker", "states 0 -").unwrap().starts_with("0 0\n"));
+    assert!(other.read("pf_worker", "states 0 -").unwrap().starts_with("0 1\n"));
+    // A new connection from there needs the table.
+    other.read("pf_worker", "flush-states 0 -").unwrap();
     assert!(passes(&mut other, 0, &query) && passes(&mut other, 0, &udp("192.0.2.7", "10.0.0.1")));
     assert!(!passes(&mut other, 0, &udp("192.0.2.8", "10.0.0.1")));
+}
+
+#[test]
+fn states_of_ports_that_are_gone_end_and_others_find_their_way_at_other_numbers() {
+    let rules = "set state-policy if-bound\nblock\npass in on { em0 em1 }";
+    let mut old = bench(rules);
+    let (left, right) = (udp("192.0.2.9", "10.0.0.9"), udp("10.0.0.9", "192.0.2.9"));
+    assert!(passes(&mut old, 0, &left) && passes(&mut old, 1, &right));
+    let mut new = successor(&mut old, "PORT em7, PORT em1 10.0.0.1/24", 2);
+    let states = new.read("pf_worker", "states 0 -").unwrap();
+    assert!(states.starts_with("0 1\n") && states.contains("em1 udp"), "{states}");
+    new.write("pf_load", "\nblock all\n").unwrap();
+    assert!(passes(&mut new, 1, &right), "by its state");
+    assert!(!passes(&mut new, 0, &left));
+}
+
+#[test]
+fn rules_of_a_file_are_as_if_loaded_where_the_filter_before_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pf.conf");
+    let rules = "table <friends> persist\ntable <few> { 192.0.2.5 }\nblock\nanchor guests\n\
+                 pass in from <friends>\npass in from <few>\n";
+    std::fs::write(&file, rules).unwrap();
+    let arguments = format!("PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/24, FILE {}", file.display());
+    let mut old = Bench::setup(&CLASS, &arguments).inputs(4).outputs(4).build().unwrap();
+    old.read("pf", "table friends - add 192.0.2.7").unwrap();
+    old.read("pf", "table few - add 192.0.2.6").unwrap();
+    std::fs::write(&file, rules.to_string() + "pass in from 192.0.2.4\n").unwrap();
+    let mut new = successor(&mut old, &arguments, 2);
+    let mut may = |source: &str| passes(&mut new, 0, &udp(source, "10.0.0.9"));
+    assert!(may("192.0.2.7"), "a table without addresses in the file keeps what it has");
+    assert!(may("192.0.2.5") && !may("192.0.2.6"), "one with addresses has these");
+    assert!(may("192.0.2.4") && !may("192.0.2.8"));
+    new.read("pf", "disable").unwrap();
+    let mut off = successor(&mut new, &arguments, 2);
+    assert!(passes(&mut off, 0, &udp("192.0.2.8", "10.0.0.9")), "what was turned off stays off");
 }
 
 #[test]
