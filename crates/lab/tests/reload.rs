@@ -260,10 +260,16 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         assert!(refused.wait(SOON)?.stderr.contains("another router has eth2 as its port"));
         net.write("hostname.veb0", "add eth0\nadd eth1\nadd vport0\nlink1\nup\n");
         reload(&mut switch, REPLACED)?;
+        // Once the switch has closed it.
         let mut router = other(&net)?;
         let asked =
             || net.s.command([artery()?]).args(["show", "ports", "-u"]).arg(net.path("other")).output();
-        until(SOON, || Ok(asked()?.succeeded() || !router.is_running()))?;
+        until(SOON, || {
+            if !router.is_running() {
+                router = other(&net)?;
+            }
+            Ok(asked()?.succeeded())
+        })?;
         end(router)?;
         assert_eq!(net.answers(0, "10.0.0.2")?, 2);
         end(switch).map(drop)

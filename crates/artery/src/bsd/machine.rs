@@ -22,23 +22,30 @@ pub(super) struct Found<'a> {
 #[derive(Default)]
 pub(super) struct Taken {
     plan: Plan,
+    /// The numbers of the plan's interfaces.
+    wanted: Vec<u32>,
     claims: Vec<Claim>,
 }
 
 impl Taken {
     pub(super) fn new(plan: Plan, claims: Vec<Claim>) -> Taken {
-        Taken { plan, claims }
+        let wanted = claims.iter().map(|claim| claim.index).collect();
+        Taken { plan, wanted, claims }
     }
 
     fn has(&self, port: &Port) -> bool {
         ports(&self.plan).any(|other| other.name == port.name && other.kind == port.kind)
     }
 
-    /// Has what another plan has, of which `new` claims are not here yet; lets go of the rest.
-    pub(super) fn change(&mut self, plan: Plan, kept: &[u32], new: Vec<Claim>) {
-        self.plan = plan;
-        self.claims.retain(|claim| kept.contains(&claim.index));
+    /// Has what another plan has: interfaces of these numbers, of which `new` claims are not here yet.
+    pub(super) fn change(&mut self, plan: Plan, wanted: Vec<u32>, new: Vec<Claim>) {
+        (self.plan, self.wanted) = (plan, wanted);
         self.claims.extend(new);
+    }
+
+    /// Lets go of the interfaces that the plan has no more, once their ports are closed.
+    pub(super) fn release(&mut self) {
+        self.claims.retain(|claim| self.wanted.contains(&claim.index));
     }
 
     /// What files of another plan say newly that a switch does in another way, or not before it is started anew.

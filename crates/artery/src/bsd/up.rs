@@ -9,6 +9,7 @@ use crate::job::{Input, Job};
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::reload::{ConfigurationSource, Reread};
+use crate::replace::SETTLED;
 use crate::router::called;
 use crate::run::run;
 use crate::signals::EarlyHangup;
@@ -146,20 +147,28 @@ impl ConfigurationSource for Files {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        let (claims, kept) = (found.take(&taken)?, found.indices());
+        let (claims, wanted) = (found.take(&taken)?, found.indices());
         let mut warnings = taken.warnings(&plan, self.options.run_commands);
         warnings.extend(found.warnings());
         drop(taken);
         let taken = self.taken.clone();
         let accepted = move || {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).change(plan, &kept, claims);
+            taken.lock().unwrap_or_else(PoisonError::into_inner).change(plan, wanted, claims);
+            release_later(taken);
         };
-        Ok(Reread {
-            warnings,
-            accepted: Box::new(accepted),
-            ..Reread::new(Input::Text(String::new()).name(), text)
-        })
+        let name = Input::Text(String::new()).name();
+        Ok(Reread { warnings, accepted: Box::new(accepted), ..Reread::new(name, text) })
     }
+}
+
+/// Lets other routers have the interfaces that are ports no more, once these are closed.
+fn release_later(taken: Arc<Mutex<Taken>>) {
+    let release = move || {
+        std::thread::sleep(2 * SETTLED);
+        taken.lock().unwrap_or_else(PoisonError::into_inner).release();
+    };
+    // Without a thread they are kept until the next reload.
+    let _ = std::thread::Builder::new().name("release".to_string()).spawn(release);
 }
 
 /// Says what is wrong; gives the exit status.
