@@ -420,7 +420,7 @@ mod tests {
         let text = |path: &str| std::fs::read_to_string(path).unwrap();
         let mut old = Bench::new(&CLASS, &config);
         let send = |bench: &mut Bench, source: &str| {
-            let mut packet = bench.packet(&ip4().src(source).dst("5.6.7.8").ttl(9).udp(80, 81).bytes());
+            let mut packet = bench.packet(ip4().src(source).dst("5.6.7.8").ttl(9).udp(80, 81).bytes());
             packet.set_headers(0, 20);
             bench.push_packets(0, [packet]);
         };
