@@ -124,7 +124,10 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
         manager: manager.clone(),
         voice: job.voice,
     };
-    let watcher = Watcher::start(handle.clone(), reloader.start()?, early)?;
+    // What Click prints is known, and where a report is to be JSON that is all there is.
+    let is_wanted = job.voice == Voice::Json || (job.voice.is_own() && !job.json);
+    let voice = is_wanted.then_some(job.voice);
+    let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
     let hotconfig = job.allow_replace.then_some(replacer);
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));

@@ -1,5 +1,6 @@
 //! What the signals of the system do to a running router.
 use crate::reload::ReloadRequests;
+use crate::voice::Voice;
 use anyhow::Context as _;
 use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
@@ -34,11 +35,13 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to send what it holds
-    /// first; the second ends it at once. A signal that a script of the configuration waits for does nothing else.
+    /// first; the second ends it at once; `voice` says both, if there is one. A signal that a script of the configuration
+    /// waits for does nothing else.
     pub(crate) fn start(
         handle: Handle,
         reloads: ReloadRequests,
         early: &EarlyHangup,
+        voice: Option<Voice>,
     ) -> anyhow::Result<Watcher> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
@@ -48,15 +51,17 @@ impl Watcher {
             reloads.request();
         }
         let body = move || {
-            let mut asked = false;
+            let mut is_stopping = false;
             for signal in &mut signals {
                 match signal {
                     _ if claimed.contains(signal) => {}
                     SIGHUP => reloads.request(),
-                    _ if asked => handle.end(),
                     _ => {
-                        asked = true;
-                        handle.request_drained_stop();
+                        say_end(voice, signal, is_stopping);
+                        match std::mem::replace(&mut is_stopping, true) {
+                            false => handle.request_drained_stop(),
+                            true => handle.end(),
+                        }
                     }
                 }
             }
@@ -71,6 +76,16 @@ impl Watcher {
         // A watcher that panicked has nothing left to do.
         let _ = self.thread.join();
     }
+}
+
+fn say_end(voice: Option<Voice>, signal: i32, is_stopping: bool) {
+    let Some(voice) = voice else { return };
+    let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+    let what = match is_stopping {
+        false => format!("stopping: {name} was received; a second signal ends the router at once"),
+        true => format!("ending at once: {name} was received again"),
+    };
+    voice.tell("stopping", &what, &[("signal", name)]);
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that look at something until they are told to end: they

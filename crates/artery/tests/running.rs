@@ -251,10 +251,9 @@ fn sighup_reads_the_file_again_with_or_without_r() {
         router.signal(Signal::TERM);
         let outcome = router.finish();
         assert_eq!(outcome.status, 0, "{outcome:?}");
-        assert!(
-            outcome.err.ends_with("artery: the configuration was not replaced; the running one stays\n"),
-            "{outcome:?}"
-        );
+        let last: Vec<&str> = outcome.err.lines().rev().take(2).collect();
+        let stopping = "artery: stopping: SIGTERM was received; a second signal ends the router at once";
+        assert_eq!(last, [stopping, "artery: the configuration was not replaced; the running one stays"]);
     }
 }
 
@@ -282,7 +281,21 @@ fn sighup_that_a_script_waits_for_is_the_scripts() {
     }
     router.signal(Signal::TERM);
     let outcome = router.finish();
-    assert_eq!((outcome.status, outcome.err.as_str()), (0, ""));
+    assert_eq!((outcome.status, outcome.err.lines().count()), (0, 1), "{outcome:?}");
+}
+
+#[test]
+fn a_log_of_json_says_which_signal_ends_a_router() {
+    let folder = Folder::new();
+    let text = "DriverManager(wait_stop, wait_time 1000s)";
+    let router = Router::start(&folder.path("s"), &["--log", "json", "-e", text]);
+    router.signal(Signal::INT);
+    assert!(!router.read("list").is_empty(), "the driver delays the first signal");
+    router.signal(Signal::TERM);
+    let outcome = router.finish();
+    let lines = outcome.err.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let said: Vec<_> = lines.map(|line| (line["event"].clone(), line["signal"].clone())).collect();
+    assert_eq!(said, [("stopping".into(), "SIGINT".into()), ("stopping".into(), "SIGTERM".into())]);
 }
 
 #[test]
