@@ -223,7 +223,8 @@ fn set_up(port: &Port, interface: &Interface) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::bsd::etc::Kind;
-    use crate::bsd::plan::Switch;
+    use crate::bsd::plan::{Shell, Switch};
+    use crate::bsd::verdict::{Note, Place, Verdict};
 
     fn plan(ports: &[&str]) -> Plan {
         let port = |name: &&str| {
@@ -268,5 +269,33 @@ mod tests {
         assert_eq!(wrong, ["--map vport8=veth0: no port is called vport8; the ports are vport7"]);
         let wrong = mistakes(&["vport7", "vport8"], &[("vport7", "nope0"), ("vport8", "nope0")]);
         assert_eq!(wrong, ["vport7 and vport8 are both nope0; give each an interface of its own by --map"]);
+    }
+
+    #[test]
+    fn what_a_reload_does_not_do_is_said_in_a_line_each() {
+        let mut before = plan(&["em0"]);
+        let port = &mut before.switches[0].ports[0];
+        (port.is_up, port.mtu) = (true, Some(9000));
+        let mut after = plan(&["em0", "em1"]);
+        let place = Place { file: "etc/hostname.em0".into(), line: 2 };
+        after.shell.push(Shell { place: place.clone(), text: "logger up".into() });
+        after.notes.push(Note { file: "etc/hostname.veb0".into(), text: "no line says 'up'".into() });
+        let approximated = Verdict::Approximated("done in another way".into());
+        after.judged.push(Judged { place, text: "frob".into(), verdict: approximated });
+        let taken = Taken::new(before, Vec::new());
+        let said = taken.warnings(&after, true);
+        let parts = [
+            "done in another way",
+            "no line says 'up'",
+            "not run: logger up",
+            "em0 stays up",
+            "em0 keeps its MTU",
+        ];
+        assert_eq!(said.len(), parts.len(), "{said:#?}");
+        assert!(said.iter().zip(parts).all(|(line, part)| line.contains(part)), "{said:#?}");
+        assert_eq!(taken.warnings(&after, false).len(), parts.len() - 1, "commands that are not run anyway");
+        // What was said once is not said again.
+        let known = Taken::new(after.clone(), Vec::new());
+        assert_eq!(known.warnings(&after, true), Vec::<String>::new());
     }
 }
