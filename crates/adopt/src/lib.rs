@@ -8,6 +8,7 @@
 pub mod fast;
 pub mod graph;
 pub mod guard;
+mod heartbeat;
 mod keeper;
 pub mod kernel;
 pub mod mirror;

@@ -2,11 +2,11 @@
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Both, Graph};
 use crate::guard::{self, Guard, Own, Port, Watch};
+use crate::heartbeat::Heartbeat;
 use crate::keeper::Keeper;
 use crate::kernel::Family;
 use crate::mirror::{Driver, Turn};
 use crate::pace::Pace;
-use artery_device::bpf::Lease;
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -62,8 +62,8 @@ pub struct Session {
     /// The numbers of the ports among those that have counters, also of those that are gone.
     numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
-    /// When the programs' lease was renewed.
-    renewed: Instant,
+    /// From the first turn on.
+    heartbeat: Option<Heartbeat>,
     pace: Pace,
     is_doubtful: bool,
 }
@@ -97,7 +97,7 @@ impl Session {
             gone: BTreeSet::new(),
             numbers: BTreeMap::new(),
             refreshed: now,
-            renewed: now,
+            heartbeat: None,
             pace: Pace::default(),
             is_doubtful: false,
             ports,
@@ -115,8 +115,7 @@ impl Session {
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
         session.numbers = session.accelerator.ports().collect();
-        session.accelerator.renew_lease()?;
-        session.renewed = Instant::now();
+        session.accelerator.lease().renew().map_err(kernel("renewing the lease of its programs"))?;
         Ok(session)
     }
 
@@ -147,10 +146,10 @@ impl Session {
             let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
-        self.renew_lease(turn)?;
+        self.beat(turn).map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let wait = match turn {
             Turn::Again => Duration::ZERO,
-            Turn::Sleep(wait) => wait.min(Lease::RENEWAL),
+            Turn::Sleep(wait) => wait.min(REFRESH),
         };
         Ok((wait, news))
     }
@@ -258,16 +257,16 @@ impl Session {
         is_news
     }
 
-    /// Lets programs forward on. If this process was stopped for so long that they no longer do, the tables are old, and
-    /// programs wait until all that changed meanwhile is in them.
-    fn renew_lease(&mut self, turn: Turn) -> Result<(), Error> {
-        let is_due = self.renewed.elapsed() >= Lease::RENEWAL;
-        let has_ended = self.renewed.elapsed() >= Lease::TERM;
-        if is_due && (!has_ended || matches!(turn, Turn::Sleep(_))) {
-            self.accelerator.renew_lease()?;
-            self.renewed = Instant::now();
+    /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up rights before, which
+    /// threads keep.
+    fn beat(&mut self, turn: Turn) -> io::Result<()> {
+        match &self.heartbeat {
+            Some(heartbeat) => heartbeat.beat(matches!(turn, Turn::Sleep(_))),
+            None => {
+                self.heartbeat = Some(Heartbeat::start(self.accelerator.lease().clone())?);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Chooses among next hops by what the kernel is set to choose by.

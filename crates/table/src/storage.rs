@@ -99,7 +99,8 @@ impl Region {
     /// multiple of the system's pages.
     pub fn mapped_in_pieces(files: &[impl AsFd], piece: usize) -> io::Result<Region> {
         let bytes = files.len().checked_mul(piece).ok_or(io::ErrorKind::OutOfMemory)?;
-        let region = Region { is_own: false, ..Region::anonymous(bytes)? };
+        let mut region = Region::anonymous(bytes)?;
+        region.is_own = false;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         for (number, file) in files.iter().enumerate() {
             // SAFETY: the piece lies within the region, which nobody has seen yet: `bytes` is the sum of all pieces. What

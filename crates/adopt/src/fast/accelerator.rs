@@ -9,7 +9,7 @@ use super::routes::{Fib, NoFib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Keep, Sink, Way, WayId};
-use artery_device::bpf::{self, Attachment, Hook, Instruction};
+use artery_device::bpf::{self, Attachment, Hook, Instruction, Lease};
 use artery_rcu::{Domain, Reader};
 use artery_table::router::ReversePath;
 use artery_table::{Fib4Fast, Fib6, Prefix};
@@ -22,7 +22,6 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 /// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
 const GENERIC: u32 = 1 << 1;
@@ -79,8 +78,6 @@ pub enum Error {
     TooManyPorts,
     /// It can't be told when programs have ended.
     Waiting(io::Error),
-    /// The programs' lease can't be renewed.
-    Lease(io::Error),
     /// The kernel does not take a program, or not at an interface.
     Refused(Box<Refusal>),
 }
@@ -134,7 +131,6 @@ impl fmt::Display for Error {
             Error::TooManyPorts => {
                 write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
             }
-            Error::Lease(error) => write!(f, "the lease of the kernel's programs can't be renewed: {error}"),
             Error::Refused(refusal) => refusal.fmt(f),
             Error::Waiting(error) => write!(
                 f,
@@ -193,8 +189,6 @@ impl From<NoFib> for Error {
     }
 }
 
-/// How often it is asked whether programs are loaded.
-const LOOK_AT_LOADING: Duration = Duration::from_millis(5);
 /// Routes that may change before what they led to is used again: programs run on meanwhile, and waiting for them takes
 /// milliseconds.
 const MOST_CHANGES: u32 = 256;
@@ -313,14 +307,9 @@ impl Accelerator {
         self.load_for(link, 0, mode).map(drop)
     }
 
-    /// Lets programs forward for [`Lease::TERM`](bpf::Lease::TERM) from now on.
-    pub fn renew_lease(&self) -> Result<(), Error> {
-        self.memory.lease.renew().map_err(Error::Lease)
-    }
-
-    /// Lets programs forward as long as they are there: for who measures them, and does nothing else meanwhile.
-    pub fn renew_lease_for_good(&self) -> Result<(), Error> {
-        self.memory.lease.renew_for_good().map_err(Error::Lease)
+    /// What programs forward by only while it is renewed.
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.memory.lease
     }
 
     fn load_for(&self, link: u32, port: u32, mode: Mode) -> Result<OwnedFd, Error> {
@@ -483,13 +472,6 @@ impl Accelerator {
                 scope.spawn(move || load(link, mode, hook, &instructions))
             };
             let loading: Vec<_> = self.attached.iter().map(start).collect();
-            // On slow machines the verifier takes longer than the lease lasts, which must not end for that.
-            while loading.iter().any(|thread| !thread.is_finished())
-                && self.memory.lease.holds().unwrap_or(false)
-            {
-                let _ = self.memory.lease.renew();
-                thread::sleep(LOOK_AT_LOADING);
-            }
             let ended = loading.into_iter().map(|thread| thread.join().expect("loading does not panic"));
             ended.collect::<Vec<Result<OwnedFd, Error>>>()
         });

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes behind each array: what a program adds to a place that was cut to the array's size stays inside.
 const SLACK: usize = 4096;
@@ -119,7 +119,7 @@ impl std::error::Error for NoMemory {}
 pub struct Memory {
     pub(super) arrays: Arrays,
     pub(super) devices: DeviceMap,
-    pub(super) lease: Lease,
+    pub(super) lease: Arc<Lease>,
     /// Whether programs of XDP may take frames that lie in several buffers.
     pub(super) takes_buffers: bool,
     pub(super) ports: Words<AtomicU32>,
@@ -174,7 +174,7 @@ impl Memory {
     pub(super) fn of(arrays: Arrays) -> Result<Memory, NoMemory> {
         Ok(Memory {
             devices: DeviceMap::new(MOST_PORTS as u32)?,
-            lease: Lease::new()?,
+            lease: Arc::new(Lease::new()?),
             takes_buffers: bpf::takes_multi_buffer(),
             ports: Words::new(&arrays, "ports", MOST_PORTS * PORT_WORDS)?,
             vlans: Words::new(&arrays, "vlans", MOST_PORTS << 12)?,

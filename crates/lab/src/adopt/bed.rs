@@ -205,7 +205,7 @@ fn open(mode: Mode) -> anyhow::Result<Session> {
     let port = |name: &str| anyhow::Ok((guard::port(name)?.context("no such interface")?, mode));
     let session = Session::open(&[port("eth0")?, port("eth1")?], None, Instant::now())?;
     // Nobody takes turns while frames are sent and counted.
-    session.accelerator().renew_lease_for_good()?;
+    session.accelerator().lease().renew_for_good()?;
     let kept = session.guards().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     ensure!(kept.is_empty(), "traffic stays with the kernel: {kept}");
     let deaf = session.deaf().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
