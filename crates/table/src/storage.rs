@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn pieces_of_several_files_are_one_region() {
-        let files =
-            [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
-        files.iter().for_each(|file| file.set_len(2 * PAGE as u64).unwrap());
+        let file = |_| rustix::fs::memfd_create("piece", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let files = [0, 1, 2].map(file);
+        files.iter().for_each(|file| rustix::fs::ftruncate(file, 2 * PAGE as u64).unwrap());
         let region = Region::mapped_in_pieces(&files, PAGE).unwrap();
         assert_eq!(region.bytes(), 3 * PAGE);
         struct Once(std::sync::Mutex<Option<Region>>);
@@ -228,9 +228,9 @@ mod tests {
         let once = Once(Some(region).into());
         let words: Words<AtomicU64> = Words::new(&once, "pieces", 3 * PAGE / 8).unwrap();
         [0, PAGE / 8, 3 * PAGE / 8 - 1].iter().for_each(|at| words[*at].store(7 + *at as u64, Relaxed));
-        let read = |file: &std::fs::File, at: u64| {
+        let read = |file: &std::os::fd::OwnedFd, at: u64| {
             let mut bytes = [0; 8];
-            std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, at).unwrap();
+            assert_eq!(rustix::io::pread(file, &mut bytes, at).unwrap(), 8);
             u64::from_ne_bytes(bytes)
         };
         assert_eq!((read(&files[0], 0), read(&files[1], 0)), (7, 7 + PAGE as u64 / 8));
