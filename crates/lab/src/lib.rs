@@ -20,5 +20,6 @@ pub mod seed2;
 pub mod seed3;
 pub mod seed4;
 pub mod seeds;
+pub mod vm;
 pub mod voice;
 pub mod wire;

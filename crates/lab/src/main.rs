@@ -3,7 +3,7 @@
 
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
-    adopt, demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, voice, wire,
+    adopt, demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, vm, voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -83,6 +83,9 @@ enum Command {
     Seed3(Delivery),
     /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
     Seed4(Delivery),
+    /// Boot stock kernels in virtual machines, as root: run a command there
+    #[command(subcommand)]
+    Vm(vm::command::Vm),
     /// Forward between two hosts, beside the kernel and DPDK's testpmd: frames a second, TCP and UDP, latency
     Wire(wire::Options),
     /// Carry out one part of wire in a host of its own
@@ -114,7 +117,7 @@ const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) if voice::is_unread(&error) => ExitCode::from(KILLED_BY_SIGPIPE),
         Err(error) => {
             eprintln!("artery-bench: {error:#}");
@@ -123,8 +126,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        Command::Vm(vm) => return vm::command::run(&vm),
         Command::Adopt(options) => adopt::run(&options),
         Command::Demo => demo::run(),
         Command::Engine(manner) => engine_bench::run(manner),
@@ -145,5 +149,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
