@@ -52,7 +52,7 @@ impl Apt {
 
     /// Downloads the packages of a kernel into a folder: newer ones come in parts.
     pub(super) fn download(&self, package: &Package, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-        let parts = ["binary", "modules"].map(|part| format!("linux-{part}-{}", package.release));
+        let parts = ["base", "binary", "modules"].map(|part| format!("linux-{part}-{}", package.release));
         let mut names = vec![package.name.clone()];
         for part in parts {
             if !tool::output_of(self.command("apt-cache")?.args(["search", "--names-only", &exactly(&part)]))?

@@ -1,7 +1,7 @@
 //! `artery-bench vm`: what people type to open a machine.
 
 use super::run::quoted;
-use super::{Kernel, Machine, Network, Nic};
+use super::{Kernel, Machine, Network, Nic, try_matrix};
 use crate::voice::progress;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -12,6 +12,8 @@ use std::time::Duration;
 pub enum Vm {
     /// Boot a machine and run a command in it as root
     Run(Run),
+    /// Run the matrix of kernels, cards and what runs there, and write a report
+    Matrix(try_matrix::Options),
     /// Fetch kernels and unpack them, which booting does by itself, too
     Fetch {
         /// Which kernels: a series such as 6.1, or unstable
@@ -54,6 +56,7 @@ pub struct Run {
 pub fn run(vm: &Vm) -> anyhow::Result<ExitCode> {
     match vm {
         Vm::Run(options) => boot(options),
+        Vm::Matrix(options) => try_matrix::run(options),
         Vm::Fetch { kernels } => {
             for kernel in kernels {
                 let unpacked = super::fetch::newest(kernel)?;

@@ -26,10 +26,13 @@ mod cpio;
 mod fetch;
 mod initramfs;
 mod kernel;
+mod matrix;
 mod nic;
 mod qemu;
+mod rows;
 mod run;
 mod tool;
+mod try_matrix;
 mod wires;
 
 pub use cache::VARIABLE as CACHE_VARIABLE;

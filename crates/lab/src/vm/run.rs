@@ -3,7 +3,7 @@
 use super::accelerator::{self, Accelerator};
 use super::fetch::{self, Unpacked};
 use super::qemu::{self, INITRAMFS, LOG, SHARED};
-use super::{Machine, Network, initramfs, tool, wires};
+use super::{Machine, Network, Wire, initramfs, tool, wires};
 use crate::rig::{Host, Process, Rig};
 use crate::voice::progress;
 use anyhow::{Context as _, bail};
@@ -107,6 +107,7 @@ fn settings(machine: &Machine, kernel: &Unpacked) -> anyhow::Result<String> {
     let modules = kernel.modules();
     let pairs = [
         ("driver", machine.nic.model.driver()),
+        ("wire", if machine.nic.wire == Wire::Hub { "hub" } else { "tap" }),
         ("network", network),
         ("router", router),
         ("modules", modules.to_str().context("the folder for kernels has a name that is not text")?),

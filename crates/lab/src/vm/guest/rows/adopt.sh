@@ -1,0 +1,145 @@
+# Rows of `artery adopt`.
+
+# What a row may leave to the kernel of what it sends, in percent: first packets of neighbors.
+few=5
+# Pings of a flow of 600 that may be lost where a process ends or starts.
+handful=10
+
+row_programs() {
+    [ -n "$adopt_tests" ] || skip "no test program of artery-adopt: run make vm"
+    [ -x "$adopt_tests" ] || fail "$adopt_tests is no program"
+    ARTERY_RIG=required timeout 240 $adopt_tests fast::tests --test-threads 2
+    pass "the verifier takes all programs, and they do what the decision says"
+}
+
+start_adopt() {
+    start adopt adopt "$@"
+    until_says adopt 'forwarding between'
+}
+
+# passes_the_kernel COUNT: so many pings of both families from a to b, and few of them by the kernel; sets $share.
+passes_the_kernel() {
+    until_answers a 10.0.2.2 adopt
+    until_answers a fd00:2::2 adopt
+    sleep 1
+    before=$(forwarded_by_kernel)
+    all_answer a $1 10.0.2.2 fd00:2::2
+    left=$(($(forwarded_by_kernel) - before))
+    share="$left of $((4 * $1)) packets by the kernel"
+    [ $((left * 100)) -le $((4 * $1 * few)) ] || fail "$share: $(tail -n 1 $work/adopt.log)"
+}
+
+paths() { artery handler state | jq -r '[.ports[] | .name + " by " + .path] | join(", ")'; }
+
+row_adopt() {
+    measure_kernel
+    start_adopt eth1 eth2
+    passes_the_kernel 200
+    # Where XDP would switch off what the card joins and cuts, another path is to be chosen.
+    tcp_of_kernel 70
+    pass "$(paths); $share; $tcp"
+}
+
+row_adopt_tc() {
+    measure_kernel
+    start_adopt --path tc eth1 eth2
+    passes_the_kernel 200
+    tcp_of_kernel 70
+    pass "$share; $tcp"
+}
+
+# By XDP where the driver has it; a driver without it refuses, and no success is told before.
+row_adopt_xdp() {
+    start adopt adopt --path xdp eth1 eth2
+    tries=150
+    until grep -q 'forwarding between' $work/adopt.log || ! lives adopt; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "neither a success nor a refusal in 30 s"
+        sleep 0.2
+    done
+    if lives adopt; then
+        sleep 2
+        passes_the_kernel 200
+        pass "$(paths); $share"
+    fi
+    [ "$driver" != virtio_net ] || fail "refused: $(tail -n 1 $work/adopt.log)"
+    wait "$(pid adopt)" || status=$?
+    [ "${status:-0}" = 1 ] || fail "a refusal with status ${status:-0}, not 1"
+    if grep -q -e 'by XDP' -e 'forwarding between' $work/adopt.log; then fail "a success is told before the refusal"; fi
+    grep -q -e '--path tc' $work/adopt.log || fail "the refusal has no remedy: $(tail -n 1 $work/adopt.log)"
+    pass "refused, with the remedy"
+}
+
+row_adopt_kill() {
+    start_adopt eth1 eth2
+    passes_the_kernel 50
+    flow there 10.0.2.2
+    sleep 1.5
+    kill -9 "$(pid adopt)"
+    sleep 2
+    start_adopt eth1 eth2
+    gone=$(lost there)
+    [ $gone -le $handful ] || fail "$gone of 600 pings are lost by kill -9 and a new start"
+    passes_the_kernel 100
+    pass "$gone of 600 pings are lost by kill -9 and a new start; after that $share"
+}
+
+row_adopt_reload() {
+    start_adopt eth1 eth2
+    passes_the_kernel 50
+    flow there fd00:2::2
+    sleep 1.5
+    kill -HUP "$(pid adopt)"
+    gone=$(lost there)
+    lives adopt || fail "SIGHUP ends it: $(tail -n 1 $work/adopt.log)"
+    [ $gone = 0 ] || fail "$gone of 600 pings are lost by SIGHUP"
+    passes_the_kernel 100
+    pass "no ping is lost by SIGHUP; after that $share"
+}
+
+# A process that stands still no longer forwards by its tables.
+row_adopt_stopped() {
+    start_adopt eth1 eth2
+    passes_the_kernel 50
+    kill -STOP "$(pid adopt)"
+    sleep 2
+    before=$(forwarded_by_kernel)
+    all_answer a 100 10.0.2.2
+    by_kernel=$(($(forwarded_by_kernel) - before))
+    kill -CONT "$(pid adopt)"
+    [ $by_kernel -ge 200 ] || fail "a stopped process forwards by its old tables: $by_kernel of 200 packets by the kernel"
+    sleep 2
+    passes_the_kernel 100
+    pass "while it is stopped the kernel forwards, and after SIGCONT $share"
+}
+
+# A VLAN by 8021q on one of the ports is a port, too.
+vlan() {
+    ip link add link eth2 name eth2.10 type vlan id 10
+    ip link set eth2.10 up
+    ip address add 10.0.10.1/24 dev eth2.10
+    ip address add fd00:10::1/64 dev eth2.10
+    ip -n b link add link eth0 name eth0.10 type vlan id 10
+    ip -n b link set eth0.10 up
+    ip -n b address add 10.0.10.2/24 dev eth0.10
+    ip -n b address add fd00:10::2/64 dev eth0.10
+    ip -n b route replace default via 10.0.10.1
+    ip -n b route replace default via fd00:10::1
+    all_answer a 20 10.0.10.2 fd00:10::2
+    start_adopt "$@" eth1 eth2 eth2.10
+    sleep 1
+    before=$(forwarded_by_kernel)
+    all_answer a 100 10.0.10.2 fd00:10::2
+    left=$(($(forwarded_by_kernel) - before))
+    [ $((left * 100)) -le $((400 * few)) ] || fail "no ping is lost, but $left of 400 packets go by the kernel"
+    ours=$(mbits a b 10.0.10.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); $left of 400 packets by the kernel; TCP $ours Mbit/s"
+}
+
+row_vlan() { vlan; }
+row_vlan_tc() { vlan --path tc; }
+row_vlan_xdp() {
+    [ "$driver" = virtio_net ] || skip "$driver takes tags off, or has no XDP"
+    vlan --path xdp
+}
