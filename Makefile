@@ -1,7 +1,7 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: install demo test test-long bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
+.PHONY: install demo test test-long vm vm-slice bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -38,6 +38,20 @@ test: setup lint ## Runs every check that a change must pass.
 test-long: setup build ## Tests the routing tables with many more random cases, and follows a full feed of BGP; takes minutes.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test adopt_bgp feed
+
+# What the rows are tried with; the unit tests of artery-adopt have the kernel's verifier take every program.
+VM = ARTERY_ADOPT_TESTS=$$($(CARGO) test -p artery-adopt --lib --no-run --locked --message-format=json \
+    | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1) target/debug/artery-bench vm matrix
+
+vm: ## Boots stock kernels in virtual machines and tries what runs there, for hours; ROWS='6.12/e1000e …' is a part of it.
+	@scripts/setup vm
+	$(CARGO) build --locked -p artery -p artery-lab
+	$(VM) $(ROWS)
+
+vm-slice: ## The part of it that CI runs, on two kernels.
+	@scripts/setup vm
+	$(CARGO) build --locked -p artery -p artery-lab
+	$(VM) --slice
 
 lint: ## Formatting, warnings, and links in the documentation.
 	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check

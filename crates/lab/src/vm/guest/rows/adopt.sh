@@ -36,7 +36,7 @@ row_adopt() {
     start_adopt eth1 eth2
     passes_the_kernel 200
     # Where XDP would switch off what the card joins and cuts, another path is to be chosen.
-    tcp_of_kernel 70
+    tcp_of_kernel 90
     pass "$(paths); $share; $tcp"
 }
 
@@ -44,7 +44,7 @@ row_adopt_tc() {
     measure_kernel
     start_adopt --path tc eth1 eth2
     passes_the_kernel 200
-    tcp_of_kernel 70
+    tcp_of_kernel 90
     pass "$share; $tcp"
 }
 
