@@ -1,6 +1,6 @@
 //! `artery-bench vm`: what people type to open a machine.
 
-use super::run::quoted;
+use super::folder::quoted;
 use super::{Kernel, Machine, Network, Nic, try_matrix};
 use crate::voice::progress;
 use clap::{Args, Subcommand};

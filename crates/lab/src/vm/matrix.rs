@@ -98,8 +98,10 @@ impl Plan {
         let tests = std::env::var(TESTS).unwrap_or_default();
         let floor = self.tcp_floor.map(|percent| percent.to_string()).unwrap_or_default();
         let settings = [("adopt_tests", tests), ("tcp_floor", floor)];
-        let mut script: String =
-            settings.iter().map(|(name, value)| format!("{name}={}\n", super::run::quoted(value))).collect();
+        let mut script: String = settings
+            .iter()
+            .map(|(name, value)| format!("{name}={}\n", super::folder::quoted(value)))
+            .collect();
         script.extend(SCRIPTS);
         script += "prepare_hosts\n";
         self.rows.iter().for_each(|row| script += &format!("run_row {row}\n"));

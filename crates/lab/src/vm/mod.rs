@@ -24,6 +24,7 @@ mod cache;
 pub mod command;
 mod cpio;
 mod fetch;
+mod folder;
 mod initramfs;
 mod kernel;
 mod matrix;

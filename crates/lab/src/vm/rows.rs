@@ -71,26 +71,27 @@ impl Row {
 }
 
 /// Takes what a machine writes, and shows each row as it comes.
-pub(super) struct Collector<N> {
+pub(super) struct Collector<N, S> {
     name_of: N,
+    show: S,
     begun: Vec<u8>,
     pub(super) rows: Vec<Row>,
 }
 
-impl<N: Fn(&str) -> String> Collector<N> {
-    pub(super) fn new(name_of: N) -> Collector<N> {
-        Collector { name_of, begun: vec![], rows: vec![] }
+impl<N: Fn(&str) -> String, S: FnMut(&Row) -> io::Result<()>> Collector<N, S> {
+    pub(super) fn new(name_of: N, show: S) -> Collector<N, S> {
+        Collector { name_of, show, begun: vec![], rows: vec![] }
     }
 }
 
-impl<N: Fn(&str) -> String> Write for Collector<N> {
+impl<N: Fn(&str) -> String, S: FnMut(&Row) -> io::Result<()>> Write for Collector<N, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begun.extend(bytes);
         while let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.begun.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line[..end]).into_owned();
             if let Some(row) = Row::read(&line, &self.name_of) {
-                crate::voice::print(&row.line())?;
+                (self.show)(&row)?;
                 self.rows.push(row);
             }
         }
@@ -134,7 +135,12 @@ mod tests {
 
     #[test]
     fn rows_are_collected_from_pieces_and_other_lines_are_not() {
-        let mut collector = Collector::new(name);
+        let mut shown = 0;
+        let count = |_: &Row| {
+            shown += 1;
+            Ok(())
+        };
+        let mut collector = Collector::new(name, count);
         for piece in
             ["hello\nrow\tadopt\tpa", "ss\t12\tall \n", "row\tup\tfail\t3\tbroken\nrow\tx\tnonsense\t1\t\n"]
         {
@@ -143,6 +149,7 @@ mod tests {
         let [first, second] = &collector.rows[..] else { panic!("{:?}", collector.rows) };
         assert_eq!(first.line(), "pass  6.1/adopt  (12 s)  all");
         assert_eq!((second.verdict, second.why.as_str()), (Verdict::Fail, "broken"));
+        assert_eq!(shown, 2);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use super::accelerator::{self, Accelerator};
 use super::fetch::{self, Unpacked};
-use super::qemu::{self, INITRAMFS, LOG, SHARED};
-use super::{Machine, Network, Wire, initramfs, tool, wires};
+use super::folder::{Folder, STDERR, STDOUT};
+use super::qemu::{self, LOG};
+use super::{Machine, tool, wires};
 use crate::rig::{Host, Process, Rig};
 use crate::voice::progress;
 use anyhow::{Context as _, bail};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,75 +58,6 @@ impl Machine {
         let booting = Booting { machine: self, host: &host, kernel: &kernel, folder: &folder };
         booting.boot()?.wait(stdout, stderr)
     }
-}
-
-/// The files of a run: they go with this value.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn make(machine: &Machine, kernel: &Unpacked, script: &str) -> anyhow::Result<Folder> {
-        let folder = Folder(tempfile::Builder::new().prefix("artery-vm-").tempdir()?);
-        fs::write(folder.0.path().join(INITRAMFS), initramfs::archive(kernel)?)?;
-        fs::create_dir(folder.0.path().join(SHARED))?;
-        let write = |name: &str, text: &str| fs::write(folder.shared(name), text);
-        write("start.sh", include_str!("guest/start.sh"))?;
-        write("settings", &settings(machine, kernel)?)?;
-        write("command", &in_this_folder(script)?)?;
-        for empty in [STDOUT, STDERR] {
-            write(empty, "")?;
-        }
-        Ok(folder)
-    }
-
-    fn shared(&self, name: &str) -> PathBuf {
-        self.0.path().join(SHARED).join(name)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// What a file says, bytes that are not text replaced; nothing where there is none.
-    fn text(&self, path: PathBuf) -> String {
-        fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-    }
-}
-
-const STDOUT: &str = "stdout";
-const STDERR: &str = "stderr";
-
-/// What `guest/start.sh` reads.
-fn settings(machine: &Machine, kernel: &Unpacked) -> anyhow::Result<String> {
-    let (network, router) = match &machine.network {
-        Network::Bare => ("bare", ""),
-        Network::Line => ("line", ""),
-        Network::RouterIn(name) => ("line", name.as_str()),
-    };
-    let program = std::env::current_exe()?;
-    let beside = program.parent().unwrap_or(Path::new("/"));
-    let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", beside.display());
-    let modules = kernel.modules();
-    let pairs = [
-        ("driver", machine.nic.model.driver()),
-        ("wire", if machine.nic.wire == Wire::Hub { "hub" } else { "tap" }),
-        ("network", network),
-        ("router", router),
-        ("modules", modules.to_str().context("the folder for kernels has a name that is not text")?),
-        ("PATH", &path),
-        ("HOME", "/root"),
-        ("LC_ALL", "C.UTF-8"),
-    ];
-    Ok(pairs.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect())
-}
-
-fn in_this_folder(script: &str) -> anyhow::Result<String> {
-    let folder = std::env::current_dir()?;
-    Ok(format!("cd {}\n{script}\n", quoted(&folder.to_string_lossy())))
-}
-
-/// A word that the shell takes as it is.
-pub(super) fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A machine that is to be started.

@@ -60,7 +60,7 @@ impl Tried {
         if let Err(why) = self.kernel(&plan.machine.kernel) {
             return self.skip(plan, &why);
         }
-        let mut collector = Collector::new(|row: &str| plan.name_of(row));
+        let mut collector = Collector::new(|row: &str| plan.name_of(row), |row: &Row| print(&row.line()));
         let mut said = vec![];
         let outcome = plan.machine.run_and_show(&plan.script(), &mut collector, &mut said);
         let said = String::from_utf8_lossy(&said).into_owned();

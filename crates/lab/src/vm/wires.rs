@@ -43,7 +43,8 @@ fn words_of(nic: &Nic, card: u32) -> Vec<String> {
             vec!["-netdev".into(), tap]
         }
     };
-    let mut device = format!("{},netdev=wire{card},mac={}", nic.model.device(), mac(card));
+    // Nobody boots from the network, which its firmware would take time to offer.
+    let mut device = format!("{},netdev=wire{card},mac={},romfile=", nic.model.device(), mac(card));
     if nic.model == Model::VirtioNet {
         if nic.queues > 1 {
             // A vector for each queue, one for the control queue and one for changes of the configuration.
