@@ -52,22 +52,20 @@ lives() { kill -0 "$(pid $1)" 2>/dev/null; }
 
 # until_says NAME TEXT: waits up to 30 s.
 until_says() {
-    tries=150
+    end=$(($(date +%s) + 30))
     until grep -q "$2" $work/$1.log; do
         lives $1 || fail "artery ended: $(tail -n 1 $work/$1.log)"
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "artery did not say '$2' in 30 s: $(tail -n 1 $work/$1.log)"
+        [ "$(date +%s)" -lt $end ] || fail "artery did not say '$2' in 30 s: $(tail -n 1 $work/$1.log)"
         sleep 0.2
     done
 }
 
 # until_answers HOST ADDRESS NAME: waits up to 30 s for an answer, as long as the program NAME lives.
 until_answers() {
-    tries=30
+    end=$(($(date +%s) + 30))
     until ip netns exec $1 ping -q -c 1 -W 1 $2 >/dev/null; do
         [ -z "$3" ] || lives $3 || fail "artery ended: $(tail -n 1 $work/$3.log)"
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "$1 gets no answer from $2 in 30 s"
+        [ "$(date +%s)" -lt $end ] || fail "$1 gets no answer from $2 in 30 s"
     done
 }
 
@@ -124,12 +122,9 @@ all_answer() {
     done
 }
 
-# Packets that the kernel has forwarded itself, of both families.
-forwarded_by_kernel() {
-    v4=$(awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp)
-    v6=$(awk '/^Ip6OutForwDatagrams/ { print $2 }' /proc/net/snmp6)
-    echo $((v4 + v6))
-}
+# Packets that the kernel has forwarded itself, of each family.
+ipv4_by_kernel() { awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp; }
+ipv6_by_kernel() { awk '/^Ip6OutForwDatagrams/ { print $2 }' /proc/net/snmp6; }
 
 # Packets that the running adopt has forwarded past the kernel.
 forwarded_past_kernel() {
