@@ -52,26 +52,26 @@ END
 link set lo up
 link set eth0 up
 address add 10.0.1.2/24 dev eth0
-address add fd00:1::2/64 dev eth0
+address add 2001:db8:1::2/64 dev eth0
 route add default via 10.0.1.1
-route add default via fd00:1::1
+route add default via 2001:db8:1::1
 END
     ip -n b -batch - <<END
 link set lo up
 link set eth0 up
 address add 10.0.2.2/24 dev eth0
-address add fd00:2::2/64 dev eth0
+address add 2001:db8:2::2/64 dev eth0
 route add default via 10.0.2.1
-route add default via fd00:2::1
+route add default via 2001:db8:2::1
 END
     ip ${router:+-n "$router"} -batch - <<END
 link set lo up
 link set eth1 up
 link set eth2 up
 address add 10.0.1.1/24 dev eth1
-address add fd00:1::1/64 dev eth1
+address add 2001:db8:1::1/64 dev eth1
 address add 10.0.2.1/24 dev eth2
-address add fd00:2::1/64 dev eth2
+address add 2001:db8:2::1/64 dev eth2
 END
     in_host "$router" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding'
     in_host a sh -c "$wait_for_links" sh eth0

@@ -26,7 +26,7 @@ start_adopt() {
 passes_the_kernel() {
     count=$1
     shift
-    [ $# -gt 0 ] || set -- 10.0.2.2 fd00:2::2
+    [ $# -gt 0 ] || set -- 10.0.2.2 2001:db8:2::2
     for address; do until_answers a $address adopt; done
     sleep 1
     before4=$(ipv4_by_kernel)
@@ -98,7 +98,7 @@ row_adopt_kill() {
 row_adopt_reload() {
     start_adopt eth1 eth2
     passes_the_kernel 50
-    flow there fd00:2::2
+    flow there 2001:db8:2::2
     sleep 1.5
     kill -HUP "$(pid adopt)"
     lost there
@@ -129,16 +129,16 @@ vlan() {
     ip link add link eth2 name eth2.10 type vlan id 10
     ip link set eth2.10 up
     ip address add 10.0.10.1/24 dev eth2.10
-    ip address add fd00:10::1/64 dev eth2.10
+    ip address add 2001:db8:10::1/64 dev eth2.10
     ip -n b link add link eth0 name eth0.10 type vlan id 10
     ip -n b link set eth0.10 up
     ip -n b address add 10.0.10.2/24 dev eth0.10
-    ip -n b address add fd00:10::2/64 dev eth0.10
+    ip -n b address add 2001:db8:10::2/64 dev eth0.10
     ip -n b route replace default via 10.0.10.1
-    ip -n b route replace default via fd00:10::1
-    all_answer a 20 10.0.10.2 fd00:10::2
+    ip -n b route replace default via 2001:db8:10::1
+    all_answer a 20 10.0.10.2 2001:db8:10::2
     start_adopt "$@" eth1 eth2 eth2.10
-    passes_the_kernel 100 10.0.10.2 fd00:10::2
+    passes_the_kernel 100 10.0.10.2 2001:db8:10::2
     ours=$(mbits a b 10.0.10.2)
     [ $ours -gt 0 ] || fail "TCP carries nothing"
     pass "$(paths); $share; TCP $ours Mbit/s"

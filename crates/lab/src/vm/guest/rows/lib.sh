@@ -90,14 +90,14 @@ restore_line() {
         ip link set $port up
     done
     ip address replace 10.0.1.1/24 dev eth1
-    ip address replace fd00:1::1/64 dev eth1
+    ip address replace 2001:db8:1::1/64 dev eth1
     ip address replace 10.0.2.1/24 dev eth2
-    ip address replace fd00:2::1/64 dev eth2
+    ip address replace 2001:db8:2::1/64 dev eth2
     ip -n a address del 10.0.3.2/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.3.3/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.2.3/24 dev eth0 2>/dev/null
     ip -n b route replace default via 10.0.2.1
-    ip -n b route replace default via fd00:2::1
+    ip -n b route replace default via 2001:db8:2::1
     sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
     ip neigh flush all 2>/dev/null
     ip netns exec a ip neigh flush all 2>/dev/null

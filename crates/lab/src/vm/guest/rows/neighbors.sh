@@ -22,9 +22,9 @@ row_beside_vrf() {
         ip link set $port master vrf1
     done
     # Global addresses of IPv6 are lost on the way into a VRF.
-    ip address replace fd00:1::1/64 dev eth1
-    ip address replace fd00:2::1/64 dev eth2
-    stays_with_kernel 10.0.2.2 fd00:2::2
+    ip address replace 2001:db8:1::1/64 dev eth1
+    ip address replace 2001:db8:2::1/64 dev eth2
+    stays_with_kernel 10.0.2.2 2001:db8:2::2
 }
 
 row_beside_bond() {
@@ -35,9 +35,9 @@ row_beside_bond() {
     ip link set eth2 master bond0
     ip link set bond0 up
     ip address add 10.0.2.1/24 dev bond0
-    ip address add fd00:2::1/64 dev bond0
+    ip address add 2001:db8:2::1/64 dev bond0
     until_answers a 10.0.2.2
-    stays_with_kernel 10.0.2.2 fd00:2::2
+    stays_with_kernel 10.0.2.2 2001:db8:2::2
 }
 
 row_beside_flowtable() {
@@ -51,7 +51,7 @@ table inet beside {
     }
 }
 N
-    stays_with_kernel 10.0.2.2 fd00:2::2
+    stays_with_kernel 10.0.2.2 2001:db8:2::2
 }
 
 row_beside_wireguard() {

@@ -1,19 +1,19 @@
 # Rows of `artery router`.
 
-ports="--port eth1=10.0.1.1/24,fd00:1::1/64 --port eth2=10.0.2.1/24,fd00:2::1/64"
+ports="--port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24,2001:db8:2::1/64"
 
 start_router() {
     ip address flush dev eth1
     ip address flush dev eth2
     start router router $ports "$@"
     until_answers a 10.0.2.2 router
-    until_answers a fd00:2::2 router
+    until_answers a 2001:db8:2::2 router
 }
 
 row_router() {
     measure_kernel
     start_router
-    all_answer a 200 10.0.2.2 fd00:2::2
+    all_answer a 200 10.0.2.2 2001:db8:2::2
     tcp_of_kernel 80
     pass "no ping is lost; $tcp"
 }
@@ -24,9 +24,9 @@ row_router_kill() {
     sleep 0.5
     restore_line || true
     until_answers a 10.0.2.2
-    all_answer a 50 10.0.2.2 fd00:2::2
+    all_answer a 50 10.0.2.2 2001:db8:2::2
     start_router
-    all_answer a 50 10.0.2.2 fd00:2::2
+    all_answer a 50 10.0.2.2 2001:db8:2::2
     pass "after kill -9 the kernel forwards at once, and a new start works"
 }
 

@@ -35,7 +35,7 @@ row_up_kill() {
     sleep 0.5
     restore_line || true
     until_answers a 10.0.2.2
-    all_answer a 50 10.0.2.2 fd00:2::2
+    all_answer a 50 10.0.2.2 2001:db8:2::2
     start_switch "$from_a"
     all_answer a 50 10.0.3.3
     pass "after kill -9 the kernel forwards at once, and a new start works"
