@@ -1,7 +1,8 @@
 //! What joins the cards of a machine: hubs inside QEMU, or TAPs on bridges in a namespace of the rig.
 
 use super::nic::{Model, Nic, Wire};
-use crate::rig::{Host, Result};
+use crate::rig::{Host, Result, Skip};
+use std::path::Path;
 
 /// Cards of a machine: each two that follow one another are joined.
 pub(super) const CARDS: u32 = 4;
@@ -10,6 +11,9 @@ pub(super) const CARDS: u32 = 4;
 pub(super) fn make(host: &Host, nic: &Nic) -> Result<()> {
     if nic.wire == Wire::Hub {
         return Ok(());
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Err(Skip::KernelLacks("TAP (/dev/net/tun)".into()).into());
     }
     // No frames of the bridges' own.
     host.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;

@@ -77,7 +77,7 @@ row_adopt_xdp() {
     wait "$(pid adopt)" || status=$?
     [ "${status:-0}" = 1 ] || fail "a refusal with status ${status:-0}, not 1"
     if grep -q -e 'by XDP' -e "$started" $work/adopt.log; then fail "a success is told before the refusal"; fi
-    grep -q -e '--path tc' $work/adopt.log || fail "the refusal has no remedy: $(tail -n 1 $work/adopt.log)"
+    grep -q -e '--path' $work/adopt.log || fail "the refusal has no remedy: $(tail -n 1 $work/adopt.log)"
     pass "refused, with the remedy"
 }
 
