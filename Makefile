@@ -1,11 +1,14 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: install demo test test-long vm vm-slice bench bench-tables bench-dpdk build setup fmt lint loom miri fuzz pages deny help
+.PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
+    loom miri fuzz pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
+    cargo-generate-rpm
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
 BENCH = target/release/artery-bench
+DIST_BENCH = target/dist/artery-bench
 
 help: ## Lists the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -16,16 +19,70 @@ setup: ## Installs the tools that demo and test use, where they are missing and 
 build: ## Builds the program and its benchmarks, optimised.
 	$(CARGO) build --release --locked -p artery -p artery-lab
 
-install: ## Installs the program and its benchmarks, manual pages, completions and systemd unit, which `make build` must have built: PREFIX, DESTDIR.
+build-dist: ## Builds the program and its benchmarks as packages and benchmarks have them: fat LTO, one unit.
+	$(CARGO) build --profile dist --locked -p artery -p artery-lab
+
+install: install-files ## Installs what `make build` has built, manual pages, completions, systemd units, examples: PREFIX, DESTDIR.
 	install -Dm755 $(PROGRAM) $(BENCH) -t $(DESTDIR)$(PREFIX)/bin
-	$(PROGRAM) man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/artery
-	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_artery
-	$(PROGRAM) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/artery.fish
-	sed 's#/usr/local/bin/#$(PREFIX)/bin/#' packaging/artery-adopt@.service \
-	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/artery-adopt@.service
+
+# What is installed besides programs. Units and /etc/artery/README name the folders of PREFIX.
+SHARE = $(DESTDIR)$(PREFIX)/share
+UNITS = artery-adopt@.service artery-up.service
+install-files:
+	$(PROGRAM) man $(SHARE)/man/man1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(PROGRAM) completions bash > $(SHARE)/bash-completion/completions/artery
+	$(PROGRAM) completions zsh > $(SHARE)/zsh/site-functions/_artery
+	$(PROGRAM) completions fish > $(SHARE)/fish/vendor_completions.d/artery.fish
+	install -d $(SHARE)/doc/artery/examples $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)/etc/artery
+	cp -r conf/* packaging/examples/* $(SHARE)/doc/artery/examples
+	for unit in $(UNITS); do \
+	    sed 's#/usr/local/bin/#$(PREFIX)/bin/#' packaging/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
+	sed 's#/usr/share/#$(PREFIX)/share/#' packaging/etc-artery-README > $(DESTDIR)/etc/artery/README
+
+# Packages. Their tools are installed below target/tools where the machine has none.
+PACKAGE = target/package
+PACKAGE_PROFILE = dist
+PACKAGE_PROGRAM = target/$(PACKAGE_PROFILE)/artery
+TOOLS_PATH = PATH="$$PATH:$(CURDIR)/target/tools/bin"
+CARGO_DEB = $(TOOLS_PATH) $(CARGO) deb -q -p artery --no-build --profile $(PACKAGE_PROFILE) --locked
+deb: package-files cargo-deb ## Makes a Debian package in target/debian.
+	rm -rf target/debian
+	$(CARGO_DEB)
+
+rpm: package-files cargo-generate-rpm ## Makes an RPM package in target/generate-rpm.
+	rm -rf target/generate-rpm
+	$(TOOLS_PATH) $(CARGO) generate-rpm -p crates/artery --profile $(PACKAGE_PROFILE)
+	@ls target/generate-rpm/*.rpm
+
+cargo-deb cargo-generate-rpm:
+	@$(TOOLS_PATH) command -v $@ >/dev/null || $(CARGO) install --locked --root target/tools $@@$($@-version)
+cargo-deb-version = 3.8.0
+cargo-generate-rpm-version = 0.21.1
+
+test-packages: newer-deb deb rpm ## Tests both packages; as root in a Debian root of its own: installed, upgraded, purged.
+	scripts/test-packages target/debian/artery_*.deb $(NEWER_DEB) target/generate-rpm/artery-*.rpm
+
+test-boot: newer-deb deb ## Tests the Debian package in a machine that boots (QEMU): installed, booted again, upgraded, purged.
+	scripts/test-boot target/debian/artery_*.deb $(NEWER_DEB)
+
+# The same as a newer version, to upgrade to. It comes before `deb`, since cargo-deb removes packages that it made earlier.
+NEWER_DEB = $(PACKAGE)/newer.deb
+newer-deb: package-files cargo-deb
+	$(CARGO_DEB) --deb-version 999-1 --output $(NEWER_DEB)
+
+image: deb ## Makes an OCI archive in target/image: the program, and the libraries that it needs.
+	scripts/image target/debian/artery_*.deb target/image/artery.oci.tar
+
+package-files:
+	$(CARGO) build --profile $(PACKAGE_PROFILE) --locked -p artery
+	rm -rf $(PACKAGE)
+	install -d $(PACKAGE)/usr/bin
+	strip -o $(PACKAGE)/usr/bin/artery $(PACKAGE_PROGRAM)
+	$(MAKE) --no-print-directory install-files PROGRAM=$(PACKAGE_PROGRAM) DESTDIR=$(PACKAGE) PREFIX=/usr
+	gzip -9n $(PACKAGE)/usr/share/man/man1/*
+	scripts/third-party > $(PACKAGE)/usr/share/doc/artery/third-party.txt
+	find $(PACKAGE) -type f -path '*/usr/share/*' -exec chmod 644 {} +
 
 demo: setup build ## Shows a router at work: on a pcap file, and as root between two hosts.
 	$(BENCH) demo
@@ -53,6 +110,9 @@ vm-slice: ## The part of it that CI runs, on two kernels.
 	$(CARGO) build --locked -p artery -p artery-lab
 	$(VM) --slice
 
+test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, where they can be built.
+	@scripts/test-arm
+
 lint: ## Formatting, warnings, and links in the documentation.
 	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -74,14 +134,14 @@ fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz
 pages: build ## Writes the element pages anew.
 	$(PROGRAM) elements --markdown docs/elements
 
-bench: build ## Measures the engine; docs/benchmarks.md has the commands of all other figures.
-	$(BENCH) engine
+bench: build-dist ## Measures the engine; docs/benchmarks.md has the commands of all other figures.
+	$(DIST_BENCH) engine
 
-bench-tables: build ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.
-	$(BENCH) fib $(if $(TABLE),--table $(TABLE))
-	$(BENCH) seed0 $(if $(TABLE),--table $(TABLE))
+bench-tables: build-dist ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.
+	$(DIST_BENCH) fib $(if $(TABLE),--table $(TABLE))
+	$(DIST_BENCH) seed0 $(if $(TABLE),--table $(TABLE))
 
-bench-dpdk: build ## Measures routing tables beside those of DPDK, where libdpdk is installed.
+bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
-	$(CC) -O3 -march=native -o target/release/rte_fib crates/lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
-	$(BENCH) fib --dpdk target/release/rte_fib
+	$(CC) -O3 -march=native -o target/dist/rte_fib crates/lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
+	$(DIST_BENCH) fib --dpdk target/dist/rte_fib

@@ -190,19 +190,21 @@ fn tcpdump_reads_what_was_captured_and_plain_programs_forward_again() {
 }
 
 #[test]
-fn the_unit_for_systemd_is_sound() {
+fn the_units_for_systemd_are_sound() {
     let Some(analyze) = artery_lab::program::tool("systemd-analyze") else {
-        println!("skipped: no systemd-analyze: the check of packaging/artery-adopt@.service");
+        println!("skipped: no systemd-analyze: the check of the units in packaging/");
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let unit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/artery-adopt@.service");
-    let text = std::fs::read_to_string(unit).expect("the unit");
-    // It is to be there for the check, wherever it is installed.
-    let text = text.replace("/usr/local/bin/artery", "/bin/true");
-    std::fs::write(folder.path().join("artery-adopt@.service"), text).expect("a copy");
+    for unit in ["artery-adopt@.service", "artery-up.service"] {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(unit);
+        let text = std::fs::read_to_string(file).expect("the unit");
+        // It is to be there for the check, wherever it is installed.
+        let text = text.replace("/usr/local/bin/artery", "/bin/true");
+        std::fs::write(folder.path().join(unit), text).expect("a copy");
+    }
     let mut check = std::process::Command::new(analyze);
-    check.args(["verify", "--man=no", "artery-adopt@edge.service"]);
+    check.args(["verify", "--man=no", "artery-adopt@edge.service", "artery-up.service"]);
     let found =
         check.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.path().display())).output().expect("a check");
     let said = String::from_utf8_lossy(&found.stderr);
