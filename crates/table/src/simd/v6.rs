@@ -5,16 +5,22 @@
 //!
 //! Every index is held below the number of words before it is used, though no word that the writer stores leads
 //! outside: the memory may be shared with others.
-use super::{Level, Simd};
+#[cfg(target_arch = "x86_64")]
+use super::Level;
+use super::Simd;
 use crate::fib::default::{DefaultRoute, DefaultWord};
-use crate::fib::v6::{ARRAYS, NODES};
+#[cfg(target_arch = "x86_64")]
+use crate::fib::v6::ARRAYS;
+use crate::fib::v6::NODES;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicU32, fence};
 
 /// Addresses that go through the stages together, so that the loads of some hide behind those of others.
 const BLOCK: usize = 64;
 /// The top four bits of a word that is an array, or a narrow list, and needs no bits after the 48th.
+#[cfg(target_arch = "x86_64")]
 const ARRAY: u32 = 0b1000;
+#[cfg(target_arch = "x86_64")]
 const LIST: u32 = 0b1100;
 /// Words in a cache line.
 const LINE: usize = 16;
@@ -54,15 +60,7 @@ fn block(
     plain: &impl Fn(u128) -> u32,
 ) {
     let before = default.load();
-    let mut left = match simd.0 {
-        // SAFETY: a `Simd` of this level is a witness that the machine has these instructions.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { avx512::block(words, before, addresses, groups) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { avx2::block(words, before, addresses, groups) },
-        _ => u64::MAX,
-    };
+    let mut left = gather(simd, words, before, addresses, groups);
     fence(Acquire); // what was gathered was read before this
     if default.load() != before {
         left = u64::MAX;
@@ -72,6 +70,31 @@ fn block(
         groups[lane] = plain(addresses[lane]);
         left &= left - 1;
     }
+}
+
+/// Looks up what vector instructions can; returns which lanes are left for the plain path.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn gather(
+    simd: Simd,
+    words: &[AtomicU32],
+    default: DefaultWord,
+    addresses: &[u128; BLOCK],
+    groups: &mut [u32; BLOCK],
+) -> u64 {
+    match simd.0 {
+        // SAFETY: a `Simd` of this level is a witness that the machine has these instructions.
+        Level::Avx512 => unsafe { avx512::block(words, default, addresses, groups) },
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { avx2::block(words, default, addresses, groups) },
+        _ => u64::MAX,
+    }
+}
+
+/// There are no vector instructions for this processor: all lanes are left.
+#[cfg(not(target_arch = "x86_64"))]
+fn gather(_: Simd, _: &[AtomicU32], _: DefaultWord, _: &[u128; BLOCK], _: &mut [u32; BLOCK]) -> u64 {
+    u64::MAX
 }
 
 #[cfg(target_arch = "x86_64")]
