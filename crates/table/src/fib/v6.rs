@@ -22,6 +22,7 @@ mod word;
 mod tests;
 
 use self::blocks::Blocks;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use self::build::ARRAYS;
 use self::build::{Parts, Run, Slot};
 use self::word::{MAX_GROUP, MAX_WORDS, Word};
