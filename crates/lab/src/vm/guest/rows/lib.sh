@@ -172,7 +172,9 @@ flow() {
 
 lost() {
     wait "$(cat $work/flow.$1.id)" || true
-    gone=$(sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) received.*/\1 - \2/p' $work/flow.$1)
+    gone=$(sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) received.*/\1 \2/p' $work/flow.$1)
     [ -n "$gone" ] || fail "ping says nothing of its end: $(tail -n 1 $work/flow.$1)"
-    gone=$((gone))
+    # Sent and received.
+    set -- $gone
+    gone=$(($1 - $2))
 }
