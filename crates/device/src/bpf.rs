@@ -5,9 +5,11 @@
 //! outlives its process. Programs of filters therefore act only while a [`Lease`] is renewed.
 //!
 //! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in `run.rs`, programs of
-//! others in `query.rs`, and the programs that hide frames from the host in `hide.rs`.
+//! others in `query.rs`, questions about what the kernel offers in
+//! `features.rs`, and the programs that hide frames from the host in `hide.rs`.
 mod assembler;
 mod attach;
+mod features;
 mod filter;
 mod hide;
 mod lease;
@@ -16,13 +18,14 @@ mod query;
 mod run;
 
 pub use assembler::{Assembler, Label, NotAssembled, Operand, Operation, Register, Size, Test};
-pub use attach::{Attachment, attach};
-pub use filter::{FILTER_NAME, remove_dead_filters};
+pub use attach::{Attachment, attach, attach_filter};
+pub use features::{counts_locked_memory, shares_arrays, takes_programs};
+pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;
 pub use lease::Lease;
 pub use maps::{Array, DeviceMap, Words};
 pub(crate) use maps::{new_socket_map, put_socket, remove_socket};
-pub use query::{Side, tcx_programs};
+pub use query::{Side, has_tcx, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
 pub use run::{Outcome, run, run_live};

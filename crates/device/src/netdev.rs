@@ -11,6 +11,8 @@ const BASIC: u64 = 1;
 const REDIRECT: u64 = 2;
 const SEND: u64 = 4;
 const ZERO_COPY: u64 = 8;
+const RECEIVE_FRAGMENTS: u64 = 32;
+const SEND_FRAGMENTS: u64 = 64;
 
 /// What the driver of an interface can do with XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,22 @@ fn said_features(answer: &Message) -> XdpFeatures {
     let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
     let has = |wanted: u64| features & wanted == wanted;
     XdpFeatures { redirects: has(BASIC | REDIRECT), sends_redirected: has(SEND), zero_copy: has(ZERO_COPY) }
+}
+
+/// Which frames that lie in several buffers, as those of a large MTU do, a driver takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpFragments {
+    /// It gives such frames to programs.
+    pub received: bool,
+    /// It sends such frames that a program elsewhere redirects to it.
+    pub sent: bool,
+}
+
+/// What the driver of an interface does with frames in several buffers. Kernels that do not know the question are an error.
+pub fn xdp_fragments(index: u32) -> io::Result<XdpFragments> {
+    let answer = ask_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes())?;
+    let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
+    Ok(XdpFragments { received: features & RECEIVE_FRAGMENTS != 0, sent: features & SEND_FRAGMENTS != 0 })
 }
 
 /// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that do not

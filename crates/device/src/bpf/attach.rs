@@ -56,10 +56,15 @@ pub fn attach(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<Attac
     match (create_link(program, interface, hook), hook) {
         (Ok(link), _) => Ok(Attachment::Link(link)),
         (Err(error), Hook::TcIngress) if error.raw_os_error() == Some(libc::EINVAL) => {
-            Filter::add(program, interface).map(Attachment::Filter)
+            attach_filter(program, interface)
         }
         (Err(error), _) => Err(error),
     }
+}
+
+/// Attaches a program to tc's hook as a filter, whether or not the kernel has links for it.
+pub fn attach_filter(program: &OwnedFd, interface: u32) -> io::Result<Attachment> {
+    Filter::add(program, interface).map(Attachment::Filter)
 }
 
 fn create_link(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<OwnedFd> {

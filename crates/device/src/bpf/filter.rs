@@ -105,6 +105,22 @@ fn remove_dead(netlink: &mut Rtnetlink, interface: u32) -> io::Result<usize> {
     Ok(removed)
 }
 
+/// The processes that live and have filters at an interface, each once, by the number that is in the filter's name: a process
+/// in a PID namespace has that namespace's number there.
+pub fn living_filter_owners(interface: u32) -> io::Result<Vec<u32>> {
+    let found = filters(&mut Rtnetlink::open()?, interface, INGRESS)?;
+    let living = found.iter().filter_map(name).filter(|name| !is_dead(name));
+    let mut owners: Vec<u32> = living.filter_map(owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    Ok(owners)
+}
+
+/// The process in the name of a filter, if it is one of ours.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(FILTER_NAME)?.split('-').next()?.parse().ok()
+}
+
 /// Whether a filter is ours, and nobody has its socket.
 fn is_dead(name: &str) -> bool {
     let owner = name.strip_suffix(WITH_QDISC).unwrap_or(name);
@@ -202,14 +218,14 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{Hook, instruction, load};
     use super::*;
     use crate::Interface;
     use crate::namespace::{in_namespace, run};
 
     /// A program that lets the next filter decide.
-    fn pass() -> OwnedFd {
+    pub(in super::super) fn pass() -> OwnedFd {
         let instructions = [instruction(0xb7, 0, 0, 0, -1), instruction(0x95, 0, 0, 0, 0)];
         load(Hook::TcIngress, &instructions).unwrap()
     }
@@ -272,10 +288,11 @@ mod tests {
             let message = RouteNetlinkMessage::NewTrafficFilter(message);
             netlink.change(message, NLM_F_CREATE | NLM_F_EXCL).unwrap();
             assert_eq!(names(left).len(), 2);
+            assert_eq!(living_filter_owners(left).unwrap(), [std::process::id()]);
             assert_eq!(remove_dead_filters(left).unwrap(), 1);
             assert_eq!((names(left).len(), remove_dead_filters(left).unwrap()), (1, 0));
             drop(living);
-            assert_eq!(names(left).len(), 0);
+            assert_eq!((names(left).len(), living_filter_owners(left).unwrap().len()), (0, 0));
             assert!(!filters(&mut netlink, left, INGRESS).unwrap().is_empty(), "somebody else's stays");
             let error = Filter::add(&pass(), 9999).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{error}");

@@ -124,6 +124,11 @@ impl Array {
     }
 }
 
+/// Makes an array within the limit of locked memory.
+pub(super) fn try_array(bytes: u32) -> io::Result<Array> {
+    try_new_map(BPF_MAP_TYPE_ARRAY, bytes, 1, BPF_F_MMAPABLE).map(Array)
+}
+
 impl AsFd for Array {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

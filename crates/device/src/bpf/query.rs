@@ -28,21 +28,38 @@ struct Query {
 
 /// How many programs there are at an interface's TCX hook. Kernels that have no such hooks have no programs there.
 pub fn tcx_programs(interface: u32, side: Side) -> io::Result<u32> {
+    match query(interface, side) {
+        Err(error) if lacks_hook(&error) || error.raw_os_error() == Some(libc::ENOENT) => Ok(0),
+        result => result,
+    }
+}
+
+/// Whether the kernel has TCX hooks (Linux 6.6), as it says when asked what is at the interface.
+pub fn has_tcx(interface: u32) -> io::Result<bool> {
+    match query(interface, Side::Ingress) {
+        Err(error) if lacks_hook(&error) => Ok(false),
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(true),
+    }
+}
+
+fn lacks_hook(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+}
+
+fn query(interface: u32, side: Side) -> io::Result<u32> {
     let attach_type = if side == Side::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
     let mut argument = Query { interface, attach_type, ..Query::default() };
     // SAFETY: the argument is as long as said; without a place for programs the kernel writes integers into it only.
-    match check(unsafe { bpf(BPF_PROG_QUERY, &mut argument) }) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::ENOSYS)) => {
-            Ok(0)
-        }
-        result => result.map(|()| argument.count),
-    }
+    check(unsafe { bpf(BPF_PROG_QUERY, &mut argument) })?;
+    Ok(argument.count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::Hidden;
+    use crate::bpf::filter::tests::pass;
+    use crate::bpf::{Attachment, Hidden, Hook, attach};
     use crate::namespace::{in_namespace, run};
     use crate::{Hide, Interface};
 
@@ -58,6 +75,8 @@ mod tests {
             assert!([[1, 0], [0, 0]].contains(&count()), "{:?}", count());
             drop(hidden);
             assert_eq!(count(), [0, 0]);
+            let is_link = matches!(attach(&pass(), left.index, Hook::TcIngress), Ok(Attachment::Link(_)));
+            assert_eq!(has_tcx(left.index).unwrap(), is_link);
             assert_eq!(tcx_programs(9999, Side::Ingress).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         });
     }
