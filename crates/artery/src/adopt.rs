@@ -10,6 +10,8 @@ mod routes;
 mod share;
 mod status;
 
+pub(crate) use choice::Choice;
+pub(crate) use facts::Facts;
 #[cfg(test)]
 pub(crate) use status::example;
 pub(crate) use status::{PortStatus, Status};
@@ -21,15 +23,13 @@ use anyhow::Context as _;
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_adopt::guard::{self, Guard, Port};
 use artery_device::Interface;
-use choice::Choice;
 use clap::Args;
-use facts::Facts;
 use share::{Measured, Sample};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The number of the loopback in each network namespace (LOOPBACK_IFINDEX, include/net/flow.h).
-const LOOPBACK: u32 = 1;
+pub(crate) const LOOPBACK: u32 = 1;
 
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -83,7 +83,7 @@ pub(crate) struct AdoptOptions {
 
 /// The path that packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Path {
+pub(crate) enum Path {
     /// Programs of XDP, run by the drivers: the fastest, for whole frames only
     Xdp,
     /// The same, run by the kernel in the place of the drivers
@@ -108,7 +108,7 @@ impl Path {
 
 impl Path {
     /// Who runs programs. Those of the graph are tc's, and send elsewhere.
-    fn mode(self) -> Mode {
+    pub(crate) fn mode(self) -> Mode {
         match self {
             Path::Xdp => Mode::Native,
             Path::XdpGeneric => Mode::Generic,
@@ -117,7 +117,7 @@ impl Path {
     }
 
     /// In a sentence.
-    fn in_words(self) -> &'static str {
+    pub(crate) fn in_words(self) -> &'static str {
         match self {
             Path::Xdp => "by XDP, in its driver",
             Path::XdpGeneric => "by XDP, in the kernel in its driver's place",

@@ -7,7 +7,9 @@ pub(crate) use run::RunOptions;
 use crate::job::Input;
 use crate::load::Reading;
 use crate::voice::LogFormat;
-use crate::{adopt, bsd, capture, explain, flow, neighbor, pfctl, route, router, show, top, watch};
+use crate::{
+    adopt, bsd, capture, doctor, explain, flow, neighbor, pfctl, release, route, router, show, top, watch,
+};
 use anyhow::Context as _;
 use artery_engine::Settings;
 use artery_engine::trace::MOST_PACKETS;
@@ -99,6 +101,15 @@ argument METHOD of FromDevice overrides what is said here.")]
         after_long_help = adopt::EXAMPLES
     )]
     Adopt(adopt::AdoptOptions),
+    /// Say whether this machine can do what Artery offers, and what mends it where it can't
+    #[command(
+        override_usage = "artery doctor [--json] [-v] [COMMAND] [PORT]...",
+        after_long_help = doctor::EXAMPLES
+    )]
+    Doctor(doctor::DoctorOptions),
+    /// Remove what a process of Artery that was killed left at ports
+    #[command(after_long_help = release::EXAMPLES)]
+    Release(release::ReleaseOptions),
     /// Show the manual page of an element, or the help of a command
     #[command(after_long_help = "Examples:\n  artery help DecIPTTL\n  artery help run")]
     Help {

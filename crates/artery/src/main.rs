@@ -12,6 +12,7 @@ mod click;
 mod commands;
 mod control_socket;
 mod devices;
+mod doctor;
 mod elements;
 mod explain;
 mod flow;
@@ -24,6 +25,7 @@ mod neighbor;
 mod netstat;
 mod notify;
 mod pfctl;
+mod release;
 mod reload;
 mod replace;
 mod report;
@@ -84,6 +86,8 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Graph(options) => check::graph(&options),
         Command::Elements(options) => elements::command(&options),
         Command::Devices(options) => devices::command(&options),
+        Command::Doctor(options) => doctor::command(&options),
+        Command::Release(options) => release::command(&options),
         Command::Help { topic } => elements::help(topic.as_deref()),
         Command::Adopt(options) => adopt::command(&options),
         Command::Handler(options) => control_socket::call(&options),

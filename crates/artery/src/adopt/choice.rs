@@ -3,16 +3,16 @@ use super::Path;
 use super::facts::Facts;
 
 /// The paths that do for some ports.
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// The best first; others are tried where the kernel refuses it.
-    pub(super) paths: Vec<Path>,
+    pub(crate) paths: Vec<Path>,
     /// The port for whose sake it is not by XDP, and why.
     obstacle: Option<(String, String)>,
 }
 
 impl Choice {
     /// Chooses for ports, unless somebody wants a path.
-    pub(super) fn of(ports: &[Facts], wanted: Option<Path>) -> Choice {
+    pub(crate) fn of(ports: &[Facts], wanted: Option<Path>) -> Choice {
         if let Some(path) = wanted {
             return Choice { paths: vec![path], obstacle: None };
         }
@@ -24,12 +24,12 @@ impl Choice {
     }
 
     /// The path that is tried first.
-    pub(super) fn best(&self) -> Path {
+    pub(crate) fn best(&self) -> Path {
         self.paths[0]
     }
 
     /// Why a port does not go by XDP, if that was not somebody's wish.
-    pub(super) fn why(&self, facts: &Facts) -> Option<String> {
+    pub(crate) fn why(&self, facts: &Facts) -> Option<String> {
         let (port, why) = self.obstacle.as_ref()?;
         let own = || facts.xdp_obstacle();
         own().or_else(|| Some(format!("as {port}, since all ports go by one path: {why}")))
@@ -38,7 +38,7 @@ impl Choice {
 
 impl Path {
     /// Whether programs of XDP forward, whoever runs them.
-    pub(super) fn is_xdp(self) -> bool {
+    pub(crate) fn is_xdp(self) -> bool {
         matches!(self, Path::Xdp | Path::XdpGeneric)
     }
 }

@@ -5,25 +5,25 @@ use artery_device::{
 };
 
 /// A port with what its driver can do.
-pub(super) struct Facts {
-    pub(super) port: Port,
+pub(crate) struct Facts {
+    pub(crate) port: Port,
     /// Empty when it does not say.
-    pub(super) driver: String,
+    pub(crate) driver: String,
     /// `None` where the kernel can't tell.
-    pub(super) features: Option<XdpFeatures>,
+    pub(crate) features: Option<XdpFeatures>,
     /// Whether it takes VLAN tags off.
-    pub(super) strips_tags: bool,
+    pub(crate) strips_tags: bool,
     /// The offload by which it joins frames before the kernel sees them, if one is on.
-    pub(super) joining: Option<&'static str>,
+    pub(crate) joining: Option<&'static str>,
     /// `None` where the driver does not say.
-    pub(super) channels: Option<Channels>,
+    pub(crate) channels: Option<Channels>,
     /// The port that it is a VLAN on, if that is adopted, too: its program forwards for the VLAN.
-    pub(super) carrier: Option<String>,
+    pub(crate) carrier: Option<String>,
 }
 
 impl Facts {
     /// What there is to know of a port. `others` are all ports that are to be adopted.
-    pub(super) fn find(port: Port, others: &[Port]) -> anyhow::Result<Facts> {
+    pub(crate) fn find(port: Port, others: &[Port]) -> anyhow::Result<Facts> {
         // The frames of a VLAN come and go by the interface that it is on.
         let index = port.vlan_on.unwrap_or(port.index);
         let carrier = others.iter().find(|other| port.vlan_on == Some(other.index));
@@ -41,7 +41,7 @@ impl Facts {
     }
 
     /// How the driver runs XDP programs.
-    pub(super) fn xdp(&self) -> &'static str {
+    pub(crate) fn xdp(&self) -> &'static str {
         match self.features {
             Some(features) if features.redirects => "native",
             Some(_) => "generic",
@@ -55,12 +55,12 @@ impl Facts {
     }
 
     /// Whether frames arrive whose checksums nobody has computed, and which nobody has cut: its senders are on this machine.
-    fn is_unfinished(&self) -> bool {
+    pub(crate) fn is_unfinished(&self) -> bool {
         matches!(self.driver.as_str(), "veth" | "tun" | "netkit")
     }
 
     /// Why programs of XDP would not do for it, or would make it slower than the kernel.
-    pub(super) fn xdp_obstacle(&self) -> Option<String> {
+    pub(crate) fn xdp_obstacle(&self) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
         let cant = self.features.filter(|features| !features.redirects || !features.sends_redirected);
         if self.port.vlan_on.is_some() && self.carrier.is_none() {
@@ -91,20 +91,10 @@ impl Facts {
     }
 
     /// What is to be known about XDP at this port, although nothing speaks against it.
-    pub(super) fn xdp_note(&self, processors: u32) -> Option<String> {
+    pub(crate) fn xdp_note(&self, processors: u32) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
-        if let Some(Channels { combined, most_combined }) = self.channels
-            && self.driver == "virtio_net"
-            && most_combined < combined + processors
-        {
-            let remedy = match most_combined.saturating_sub(processors) {
-                0 => format!("give it {} queue pairs", 2 * processors),
-                left => format!("ethtool -L {name} combined {left}"),
-            };
-            return Some(format!(
-                "{name}: {driver} has {most_combined} queue pairs, of which {combined} receive, and XDP wants one more for \
-                 each of {processors} processors: they share one, by a lock ({remedy})"
-            ));
+        if let Some((lack, remedy)) = self.lacks_queues_for_xdp(processors) {
+            return Some(format!("{name}: {lack} ({remedy})"));
         }
         self.features.is_none().then(|| {
             format!(
@@ -115,8 +105,28 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// That there are too few queues for each processor to have one of its own for what XDP sends, and what gives it one.
+    pub(crate) fn lacks_queues_for_xdp(&self, processors: u32) -> Option<(String, String)> {
+        let Channels { combined, most_combined } = self.channels.filter(|_| self.driver == "virtio_net")?;
+        if most_combined >= combined + processors {
+            return None;
+        }
+        let name = &self.port.name;
+        let remedy = match most_combined.saturating_sub(processors) {
+            0 => format!("give it {} queue pairs", 2 * processors),
+            left => format!("ethtool -L {name} combined {left}"),
+        };
+        let lack = format!(
+            "virtio_net has {most_combined} queue pairs, of which {combined} receive, and XDP wants one more for each of \
+             {processors} processors: they share one, by a lock"
+        );
+        Some((lack, remedy))
+    }
+}
+
 #[cfg(test)]
-pub(super) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
+pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
     let port = Port { index, name: name.to_owned(), vlan_on: None, own: None };
     Facts {
         port,

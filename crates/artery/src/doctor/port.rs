@@ -1,0 +1,242 @@
+//! What each port can do, and by what each command would use it.
+use super::report::{Finding, Purpose};
+use crate::adopt::{Choice, Facts};
+use artery_adopt::guard::{self, Port};
+use artery_device::{Interface, LinkType, Survey, XdpFragments, survey, xdp_fragments};
+use std::thread;
+
+/// Most bytes of a packet whose frame lies in one buffer, with any driver of a card: a page of 4096 bytes, less what drivers keep
+/// before and behind a frame (256 and 320 bytes) and the Ethernet header with two tags.
+const MOST_MTU_OF_A_BUFFER: u32 = 4096 - 256 - 320 - 22;
+
+/// What is found of ports, by their names.
+pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
+    if names.is_empty() {
+        let text = "no Ethernet interface is up, so no port was looked at";
+        return Ok(vec![Finding::unknown("ports", text, "artery doctor PORT, or ip link set dev PORT up")]);
+    }
+    let all = survey();
+    let looked: Vec<&Survey> =
+        names.iter().filter_map(|name| all.iter().find(|one| &one.interface.name == name)).collect();
+    let mut ports = Vec::new();
+    for one in looked.iter().filter(|one| is_ethernet(&one.interface)) {
+        ports.extend(guard::port(&one.interface.name)?);
+    }
+    let facts: Vec<Facts> =
+        ports.iter().map(|port: &Port| Facts::find(port.clone(), &ports)).collect::<anyhow::Result<_>>()?;
+    let choice = Choice::of(&facts, None);
+    let processors = thread::available_parallelism().map_or(1, |number| number.get() as u32);
+    let mut findings = Vec::new();
+    for one in looked {
+        let facts = facts.iter().find(|facts| facts.port.index == one.interface.index);
+        let found = of_port(one, facts, &choice, processors);
+        findings.extend(found.into_iter().map(|finding| finding.at(&one.interface.name)));
+    }
+    Ok(findings)
+}
+
+/// Whether `adopt` can have a program there that forwards.
+fn is_ethernet(interface: &Interface) -> bool {
+    interface.link_type == Some(LinkType::ETHER) && interface.mac.is_some_and(|mac| mac != [0; 6])
+}
+
+fn of_port(one: &Survey, facts: Option<&Facts>, choice: &Choice, processors: u32) -> Vec<Finding> {
+    let mut findings = vec![link(&one.interface), driver(one)];
+    match facts {
+        None => findings.push(not_adopted()),
+        Some(facts) => {
+            findings.push(adopted(facts, choice));
+            findings.extend(xdp(facts));
+            findings.extend(tags(facts));
+            findings.extend(joining(facts));
+            findings.push(queues(one, facts, choice, processors));
+            findings.push(mtu(facts, one.interface.mtu, xdp_fragments(facts.port.index).ok(), choice));
+        }
+    }
+    findings.extend(used_by_engines(one));
+    findings.extend(zero_copy(one));
+    findings
+}
+
+fn link(interface: &Interface) -> Finding {
+    let (check, name) = ("link", &interface.name);
+    match (interface.up, interface.running) {
+        (false, _) => Finding::slow(
+            check,
+            "the interface is down: nothing arrives",
+            format!("ip link set dev {name} up"),
+        ),
+        (true, false) => Finding::slow(
+            check,
+            "the interface has no carrier: nothing arrives",
+            "plug the cable in, or bring the other end up",
+        ),
+        (true, true) => Finding::ok(check, "the interface is up"),
+    }
+}
+
+fn driver(one: &Survey) -> Finding {
+    let name = if one.driver.is_empty() { "not named" } else { &one.driver };
+    let offloads = if one.offloads.is_empty() { "none".to_owned() } else { one.offloads.join(" ") };
+    Finding::ok("driver", format!("driver {name}, MTU {}, offloads {offloads}", one.interface.mtu))
+}
+
+fn not_adopted() -> Finding {
+    let text = "adopt: the interface has no Ethernet address, so 'artery adopt' does not forward there";
+    Finding::broken("adopt", text, "name other ports; 'artery adopt --dry-run' lists them")
+        .needed_by(&[Purpose::Adopt])
+}
+
+fn adopted(facts: &Facts, choice: &Choice) -> Finding {
+    let why = choice.why(facts).map_or_else(String::new, |why| format!(": {why}"));
+    let text = format!("adopt: {}{why}", choice.best().in_words());
+    Finding::ok("adopt", text).needed_by(&[Purpose::Adopt])
+}
+
+/// What the driver does with XDP. Links without a device are no worse off without it.
+fn xdp(facts: &Facts) -> Option<Finding> {
+    let check = "xdp";
+    let name = &facts.port.name;
+    let finding = match facts.features {
+        _ if facts.port.vlan_on.is_some() => return None,
+        Some(features) if features.redirects && features.sends_redirected => Finding::ok(
+            check,
+            "XDP in the driver: it runs programs, redirects, and sends what is redirected to it",
+        ),
+        Some(_) if facts.is_unfinished() => Finding::ok(
+            check,
+            "XDP in the driver as far as the other end of the link has it; tc is as fast here",
+        ),
+        Some(features) => {
+            let lacks = match features.redirects {
+                true => "runs programs, but does not send what is redirected to it",
+                false => "does not run programs that redirect",
+            };
+            Finding::slow(
+                check,
+                format!("XDP in the driver: it {lacks}"),
+                "a card or a driver with XDP_REDIRECT; tc works with any",
+            )
+        }
+        None => Finding::unknown(
+            check,
+            "the kernel does not tell what the driver does with XDP (Linux 6.3 does)",
+            format!("artery adopt --path xdp {name} tries it"),
+        ),
+    };
+    Some(finding.needed_by(Purpose::PROGRAMS))
+}
+
+fn tags(facts: &Facts) -> Option<Finding> {
+    let check = "vlan-tags";
+    let name = &facts.port.name;
+    let finding = match facts.strips_tags {
+        true => Finding::slow(
+            check,
+            "the card takes VLAN tags off (rxvlan), which XDP would not see, so XDP is not chosen",
+            format!("ethtool -K {name} rxvlan off"),
+        ),
+        false => Finding::ok(check, "VLAN tags stay in frames, where XDP sees them"),
+    };
+    facts.port.vlan_on.is_none().then(|| finding.needed_by(&[Purpose::Adopt]))
+}
+
+/// Whether it is better off depends on the traffic, so this is no defect.
+fn joining(facts: &Facts) -> Option<Finding> {
+    let (offload, name) = (facts.joining?, &facts.port.name);
+    let text =
+        format!("{offload} joins frames of TCP before the kernel sees them: fast by tc, and lost by XDP");
+    let remedy = format!("ethtool -K {name} {offload} off, where small packets matter more than TCP");
+    let finding = Finding { remedy: Some(remedy), ..Finding::ok("joining-offload", text) };
+    Some(finding.needed_by(&[Purpose::Adopt]))
+}
+
+fn queues(one: &Survey, facts: &Facts, choice: &Choice, processors: u32) -> Finding {
+    let check = "queues";
+    if choice.best().is_xdp()
+        && let Some((lack, remedy)) = facts.lacks_queues_for_xdp(processors)
+    {
+        return Finding::slow(check, lack, remedy);
+    }
+    let count = u32::from(one.queues);
+    let said = format!("{count} of {processors} CPUs can receive at once");
+    let most = facts.channels.map_or(0, |channels| channels.most_combined);
+    let wanted = processors.min(most);
+    match facts.channels {
+        _ if count >= processors => Finding::ok(check, format!("queues: {count}, for {processors} CPUs")),
+        Some(channels) if channels.combined < wanted => Finding::slow(
+            check,
+            format!("queues: {said}"),
+            format!("ethtool -L {} combined {wanted}", facts.port.name),
+        ),
+        _ if facts.driver == "virtio_net" => Finding::slow(
+            check,
+            format!("queues: {said}; the host gives no more"),
+            format!("give the guest {processors} queue pairs (QEMU: queues={processors}, mq=on)"),
+        ),
+        _ => Finding::ok(check, format!("queues: {said}; the driver offers no more")),
+    }
+}
+
+fn mtu(facts: &Facts, mtu: u32, fragments: Option<XdpFragments>, choice: &Choice) -> Finding {
+    let check = "mtu";
+    let name = &facts.port.name;
+    let lower = format!("ip link set dev {name} mtu {MOST_MTU_OF_A_BUFFER}, or --path tc");
+    let finding = match fragments {
+        _ if mtu <= MOST_MTU_OF_A_BUFFER => {
+            Finding::ok(check, format!("MTU {mtu}: each frame lies in one buffer"))
+        }
+        _ if !choice.best().is_xdp() => {
+            Finding::ok(check, format!("MTU {mtu}: frames lie in several buffers, which tc takes"))
+        }
+        Some(XdpFragments { received: true, sent: true }) => Finding::ok(
+            check,
+            format!("MTU {mtu}: frames lie in several buffers, which the driver gives to XDP"),
+        ),
+        Some(_) => Finding::slow(
+            check,
+            format!(
+                "MTU {mtu}: frames lie in several buffers, which the driver does not give to XDP or does not send"
+            ),
+            lower,
+        ),
+        None => Finding::unknown(
+            check,
+            format!(
+                "MTU {mtu}: frames lie in several buffers; only attaching shows whether the driver gives them to XDP"
+            ),
+            lower,
+        ),
+    };
+    finding.needed_by(&[Purpose::Adopt])
+}
+
+/// By what the commands with an engine receive.
+fn used_by_engines(one: &Survey) -> [Finding; 3] {
+    let run = match one.alone == one.shared {
+        true => format!("run: {}", one.shared),
+        false => format!("run: {}; with SNIFFER false {}", one.shared, one.alone),
+    };
+    [
+        Finding::ok("router", format!("router: {}", one.alone)).needed_by(&[Purpose::Router]),
+        Finding::ok("run", run).needed_by(&[Purpose::Run]),
+        Finding::ok("up", format!("up: {}", one.alone)).needed_by(&[Purpose::Up]),
+    ]
+}
+
+fn zero_copy(one: &Survey) -> Option<Finding> {
+    let check = "zero-copy";
+    let finding = match one.zero_copy {
+        _ if one.interface.link_type != Some(LinkType::ETHER) => return None,
+        Some(true) => Finding::ok(check, "AF_XDP without copying, as far as the driver promises it"),
+        Some(false) => {
+            Finding::ok(check, "the driver has no AF_XDP without copying: packet sockets are used")
+        }
+        None => Finding::unknown(
+            check,
+            "the kernel does not tell whether the driver has AF_XDP without copying (Linux 6.3 does)",
+            "METHOD XDP_NATIVE of FromDevice tries it",
+        ),
+    };
+    Some(finding.needed_by(Purpose::ENGINES))
+}
