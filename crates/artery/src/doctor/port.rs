@@ -211,15 +211,11 @@ fn mtu(facts: &Facts, mtu: u32, fragments: Option<XdpFragments>, choice: &Choice
     finding.needed_by(&[Purpose::Adopt])
 }
 
-/// By what the commands with an engine receive.
+/// By what the commands with an engine receive; what is shared with the host says why, and what would change it.
 fn used_by_engines(one: &Survey) -> [Finding; 3] {
-    let run = match one.alone == one.shared {
-        true => format!("run: {}", one.shared),
-        false => format!("run: {}; with SNIFFER false {}", one.shared, one.alone),
-    };
     [
         Finding::ok("router", format!("router: {}", one.alone)).needed_by(&[Purpose::Router]),
-        Finding::ok("run", run).needed_by(&[Purpose::Run]),
+        Finding::ok("run", format!("run: {}", one.shared)).needed_by(&[Purpose::Run]),
         Finding::ok("up", format!("up: {}", one.alone)).needed_by(&[Purpose::Up]),
     ]
 }
