@@ -12,6 +12,8 @@ const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
+/// Without the flags that an attribute's kind may have (linux/netlink.h).
+const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// Asks a family by its name, with one attribute. A kernel that lacks the family answers [`io::ErrorKind::NotFound`].
 pub(crate) fn ask_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
@@ -76,14 +78,18 @@ impl Message {
     }
     /// The value of an attribute, if it is of that length.
     pub(crate) fn value<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
-        let found = self.attributes.iter().find(|attribute| attribute.kind() == kind)?;
+        let found = self.find(kind)?;
         let mut bytes = [0; N];
         (found.value_len() == N).then(|| found.emit_value(&mut bytes))?;
         Some(bytes)
     }
+    /// An attribute by its kind; whether it says to hold others does not matter.
+    fn find(&self, kind: u16) -> Option<&DefaultNla> {
+        self.attributes.iter().find(|attribute| attribute.kind() & NLA_TYPE_MASK == kind)
+    }
     /// The value of an attribute, however long it is.
     pub(crate) fn bytes(&self, kind: u16) -> Option<Vec<u8>> {
-        let found = self.attributes.iter().find(|attribute| attribute.kind() == kind)?;
+        let found = self.find(kind)?;
         let mut bytes = vec![0; found.value_len()];
         found.emit_value(&mut bytes);
         Some(bytes)

@@ -50,8 +50,12 @@ pub(super) fn own_bit_v4(source: u32) -> usize {
 
 /// The same for IPv6.
 pub(super) fn own_bit_v6(source: u128) -> usize {
-    let words = [source, source >> 32, source >> 64, source >> 96];
-    own_bit(words.iter().fold(0, |all, word| all ^ (*word as u32).to_be()))
+    // The words' places count: networks and hosts are numbered alike, and neither fd00:1::2 and fd00:2::1 nor others of that
+    // kind are to share a bit.
+    let words = [source >> 96, source >> 64, source >> 32, source];
+    let mix = |all: u32, word: &u128| (all ^ all >> 15).wrapping_mul(MULTIPLIER) ^ (*word as u32).to_be();
+    let [first, rest @ ..] = words;
+    own_bit(rest.iter().fold((first as u32).to_be(), mix))
 }
 
 /// Of a word as it is on the wire. Gateways tend to end with the same bytes, so that all bytes must count.

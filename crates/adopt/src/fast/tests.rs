@@ -388,3 +388,11 @@ fn programs_leave_everything_to_the_kernel_once_the_lease_has_ended() {
     rig.memory.lease.renew().unwrap();
     assert_eq!(actions(), [XDP_REDIRECT as i32, TC_REDIRECT]);
 }
+
+#[test]
+fn hosts_and_networks_that_are_numbered_alike_do_not_share_a_bit_of_own_addresses() {
+    let address = |network: u128, host: u128| (0xfd00_u128 << 112) | network << 96 | host;
+    let bits: std::collections::BTreeSet<_> =
+        (0..32).flat_map(|network| (0..32).map(move |host| own_bit_v6(address(network, host)))).collect();
+    assert!(bits.len() > 1000, "1,024 addresses have {} bits", bits.len());
+}

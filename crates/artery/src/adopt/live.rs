@@ -129,7 +129,17 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
     loop {
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
         let error = match Session::open(&modes, None, Instant::now()) {
-            Ok(session) => return Ok(session),
+            Ok(session) => {
+                // Known only now: some drivers say that they send redirected frames once they have a program.
+                let silent = session.deaf().next().map(|port| port.name.clone());
+                let next = paths.as_slice().first().filter(|_| options.path.is_none());
+                let (Some(port), Some(next)) = (silent, next) else { return Ok(session) };
+                let said = format!("{port}: its driver does not send what XDP redirects");
+                voice.tell("refused", &format!("{said}; so all ports go {}", next.in_words()), &[]);
+                path = *next;
+                paths.next();
+                continue;
+            }
             Err(error) => error,
         };
         let artery_adopt::Error::Fast(refused, cause) = &error else { return Err(error.into()) };

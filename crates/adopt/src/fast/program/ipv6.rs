@@ -46,6 +46,10 @@ fn check_source(w: &mut Writer<'_>) {
     w.a.jump_if(Equal, R1, 0xfe80, source);
     w.a.load(Size::Word, R1, R9, 8);
     for at in [12, 16, 20] {
+        w.a.set(R2, R1);
+        w.a.compute_32(ShiftRight, R2, 15);
+        w.a.compute_32(Xor, R1, R2);
+        w.a.compute_32(Multiply, R1, MULTIPLIER as i32);
         w.a.load(Size::Word, R2, R9, at);
         w.a.compute(Xor, R1, R2);
     }
