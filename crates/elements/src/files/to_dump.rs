@@ -331,7 +331,10 @@ mod tests {
         next.take_state(&mut new);
         next.push(0, b"three");
         let bytes = |path: &str| contents(path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>();
-        assert_eq!((bytes(&path), bytes(&renamed)), (vec![b"three".to_vec()], vec![b"one".to_vec(), b"two".to_vec()]));
+        assert_eq!(
+            (bytes(&path), bytes(&renamed)),
+            (vec![b"three".to_vec()], vec![b"one".to_vec(), b"two".to_vec()])
+        );
         assert_eq!(next.read("count", "").as_deref(), Ok("3"));
         let (_elsewhere, other) = scratch();
         let mut unrelated = Bench::new(&CLASS, &other);

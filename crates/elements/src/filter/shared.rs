@@ -262,11 +262,8 @@ impl SharedFilter {
         }
         let mut before = old.control();
         control.has_inherited = true;
-        let loaded = if keeps_rules {
-            Ok(control.take_all(&mut before))
-        } else {
-            control.load_over(&mut before, now)
-        };
+        let loaded =
+            if keeps_rules { Ok(control.take_all(&mut before)) } else { control.load_over(&mut before, now) };
         let compiled = loaded?;
         control.latest = before.latest.clone();
         drop(before);

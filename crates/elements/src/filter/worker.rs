@@ -199,7 +199,9 @@ impl WorkerFilter {
         let now = cx.now().since_epoch();
         if let Err(why) = self.shared.inherit(&old.shared, keeps_rules, now) {
             let name = cx.name().to_string();
-            cx.say(&format!("{name}: tables have only what the rules say, and anchors what these load: {why}"));
+            cx.say(&format!(
+                "{name}: tables have only what the rules say, and anchors what these load: {why}"
+            ));
         }
         let has_same_ports = self.current.names_the_same(&old.current);
         if has_same_ports {
