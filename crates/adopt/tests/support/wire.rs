@@ -25,6 +25,8 @@ impl Sinks {
     /// Adopts interfaces.
     pub(crate) fn adopt(links: &[u32]) -> Sinks {
         let mut accelerator = Accelerator::new().unwrap();
+        // Nothing is forwarded here, only asked about.
+        accelerator.lease().renew_for_good().unwrap();
         for link in links {
             accelerator.adopt(*link, Mode::Tc).unwrap();
         }
