@@ -7,6 +7,7 @@
 mod accelerator;
 mod capture;
 mod decide;
+mod error;
 mod hops;
 mod layout;
 mod memory;
@@ -17,9 +18,10 @@ mod routes;
 mod tests;
 mod ways;
 
-pub use accelerator::{Accelerator, Error, Mode, Refusal};
+pub use accelerator::{Accelerator, Mode};
 pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
+pub use error::{Error, Refusal};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Memory, NoMemory, PortCounters};
 pub use routes::NoFib;

@@ -1,0 +1,130 @@
+//! Why ports can't be forwarded by programs.
+use super::accelerator::Mode;
+use super::layout::ROUTED;
+use super::memory::NoMemory;
+use super::routes::NoFib;
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+
+/// What can go wrong.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no memory to share with programs.
+    Memory(NoMemory),
+    /// There is no FIB.
+    Fib(NoFib),
+    /// More interfaces than there is room for.
+    TooManyPorts,
+    /// It can't be told when programs have ended.
+    Waiting(io::Error),
+    /// The kernel does not take a program, or not at an interface.
+    Refused(Box<Refusal>),
+}
+
+/// Why a program is not at an interface.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The interface's index.
+    pub link: u32,
+    /// Who was to run the program.
+    pub mode: Mode,
+    /// What the kernel answered.
+    pub error: io::Error,
+    /// The last lines of its verifier, if that is who refused.
+    pub verifier: Vec<String>,
+}
+
+/// Lines of the verifier's log that a refusal keeps: the last ones say why, and at which instruction.
+pub(super) const VERIFIER_LINES: usize = 12;
+
+impl Error {
+    /// Whether the kernel did not take a program, or not at an interface.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::Refused(_))
+    }
+
+    /// The last lines of the kernel's verifier, if that is who refused.
+    pub fn verifier(&self) -> &[String] {
+        match self {
+            Error::Refused(refusal) => &refusal.verifier,
+            _ => &[],
+        }
+    }
+
+    /// Whether this process may not do it, so that the kernel did not look at what it was given.
+    pub fn is_for_want_of_rights(&self) -> bool {
+        let error = match self {
+            Error::Refused(refusal) if refusal.verifier.is_empty() => &refusal.error,
+            Error::Memory(error) => error.cause(),
+            _ => return false,
+        };
+        matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Memory(error) => error.fmt(f),
+            Error::Fib(error) => error.fmt(f),
+            Error::TooManyPorts => {
+                write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
+            }
+            Error::Refused(refusal) => refusal.fmt(f),
+            Error::Waiting(error) => write!(
+                f,
+                "the kernel can't say when its programs have ended (membarrier: {error}), so that memory could not be used \
+                 again; one started with nohz_full does not say it"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (error, kernel) = (&self.error, rustix::system::uname());
+        let kernel = kernel.release().to_string_lossy();
+        if !self.verifier.is_empty() {
+            return write!(f, "the verifier of Linux {kernel} refuses the program ({error}); '-v' shows why");
+        }
+        match (Errno::from_io_error(error), self.mode.is_tc()) {
+            (Some(Errno::BUSY | Errno::EXIST), false) => f.write_str(
+                "another XDP program is at the interface: end the program that put it there, as another 'artery adopt', or \
+                 remove it by 'ip link set DEV xdp off'",
+            ),
+            (Some(Errno::PERM), _) => write!(
+                f,
+                "Linux {kernel} does not let this process load BPF programs ({error}); CAP_BPF and CAP_NET_ADMIN are needed: \
+                 run as root"
+            ),
+            (Some(Errno::OPNOTSUPP), false) => {
+                f.write_str("the driver does not run XDP programs; '--path tc' needs no driver's help")
+            }
+            (Some(Errno::INVAL | Errno::RANGE | Errno::MSGSIZE), false) => write!(
+                f,
+                "the driver does not take an XDP program ({error}): the MTU may be too large, or queues too few \
+                 ('dmesg' may say which); '--path tc' needs no driver's help"
+            ),
+            (Some(Errno::NOSYS), _) => {
+                write!(f, "Linux {kernel} has no BPF for this process ({error}): a sandbox may keep it away")
+            }
+            (_, false) => write!(f, "Linux {kernel} does not attach the program for XDP: {error}"),
+            (_, true) => write!(f, "Linux {kernel} does not attach the program by tc: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<NoMemory> for Error {
+    fn from(error: NoMemory) -> Error {
+        Error::Memory(error)
+    }
+}
+
+impl From<NoFib> for Error {
+    fn from(error: NoFib) -> Error {
+        Error::Fib(error)
+    }
+}
