@@ -5,10 +5,12 @@
 //! outlives its process. Programs of filters therefore act only while a [`Lease`] is renewed.
 //!
 //! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in `run.rs`, programs of
-//! others in `query.rs`, questions about what the kernel offers in
-//! `features.rs`, and the programs that hide frames from the host in `hide.rs`.
+//! others in `query.rs`, questions about what the kernel offers in `features.rs`, the programs that hide frames from the host
+//! in `hide.rs`, programs at the kernel's tracepoints in `tracepoint.rs`, and where the kernel's structures have their members
+//! in `btf.rs`.
 mod assembler;
 mod attach;
+mod btf;
 mod features;
 mod filter;
 mod hide;
@@ -16,9 +18,11 @@ mod lease;
 mod maps;
 mod query;
 mod run;
+mod tracepoint;
 
 pub use assembler::{Assembler, Label, NotAssembled, Operand, Operation, Register, Size, Test};
 pub use attach::{Attachment, attach, attach_filter};
+pub use btf::Btf;
 pub use features::{counts_locked_memory, shares_arrays, takes_programs};
 pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;
@@ -29,8 +33,9 @@ pub use query::{Side, has_tcx, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
 pub use run::{Outcome, run, run_live};
+pub use tracepoint::Tracepoint;
 
-use crate::sys;
+use crate::{DeviceError, Interface, sys};
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
@@ -38,6 +43,7 @@ use std::io;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
@@ -73,17 +79,13 @@ impl Hook {
     /// XDP where the driver or the kernel runs programs, for frames in one buffer.
     pub const XDP: Hook = Hook::Xdp { flags: 0, multi_buffer: false };
 
-    /// `BPF_F_*` of loading.
-    fn program_flags(self) -> u32 {
+    fn kind(self) -> Kind {
         match self {
-            Hook::Xdp { multi_buffer: true, .. } => BPF_F_XDP_HAS_FRAGS,
-            _ => 0,
-        }
-    }
-    fn program_type(self) -> u32 {
-        match self {
-            Hook::TcIngress => BPF_PROG_TYPE_SCHED_CLS,
-            Hook::Xdp { .. } => BPF_PROG_TYPE_XDP,
+            Hook::TcIngress => Kind { program_type: BPF_PROG_TYPE_SCHED_CLS, flags: 0 },
+            Hook::Xdp { multi_buffer, .. } => Kind {
+                program_type: BPF_PROG_TYPE_XDP,
+                flags: if multi_buffer { BPF_F_XDP_HAS_FRAGS } else { 0 },
+            },
         }
     }
     fn attach_type(self) -> u32 {
@@ -98,6 +100,15 @@ impl Hook {
             Hook::Xdp { flags, .. } => flags,
         }
     }
+}
+
+/// What the kernel checks a program as.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// `BPF_PROG_TYPE_*`.
+    program_type: u32,
+    /// `BPF_F_*` of loading.
+    flags: u32,
 }
 
 /// The beginning of the argument of `bpf(BPF_PROG_LOAD)`; what follows is zero.
@@ -120,7 +131,11 @@ const LOADS: usize = 10;
 
 /// Loads a program for a hook. The kernel accepts it only if it can do no harm.
 pub fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    with_locked_memory(|| load_patiently(hook, instructions))
+    load_kind(hook.kind(), instructions)
+}
+
+fn load_kind(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    with_locked_memory(|| load_patiently(kind, instructions))
 }
 
 /// Before Linux 5.11 programs and maps count as memory that a process keeps from being swapped out, which has a limit: where
@@ -138,15 +153,15 @@ fn with_locked_memory<T>(make: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-fn load_patiently(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+fn load_patiently(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     for _ in 1..LOADS {
-        match load_with_log(hook, instructions, &mut []) {
+        match load_with_log(kind, instructions, &mut []) {
             // The verifier gives up where a signal waits for this thread, and wants to be asked again.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
             other => return other,
         }
     }
-    load_with_log(hook, instructions, &mut [])
+    load_with_log(kind, instructions, &mut [])
 }
 
 /// Whether the kernel knows programs for frames that lie in several buffers.
@@ -155,10 +170,37 @@ pub fn takes_multi_buffer() -> bool {
     load(Hook::Xdp { flags: 0, multi_buffer: true }, &pass).is_ok()
 }
 
+/// Loads a program for an interface. What the verifier refuses is told with its last lines, all else as `refused` says.
+pub(crate) fn load_for(
+    interface: &Interface,
+    doing: &'static str,
+    hook: Hook,
+    instructions: &[Instruction],
+    refused: impl FnOnce(io::Error) -> DeviceError,
+) -> Result<OwnedFd, DeviceError> {
+    load(hook, instructions).map_err(|error| match error.raw_os_error() {
+        // Of rights the kernel says EPERM.
+        Some(libc::EACCES) => {
+            let (name, verifier) = (interface.name.clone(), last_lines(&verdict(hook, instructions)));
+            DeviceError::NotVerified { name, doing, verifier }
+        }
+        _ => refused(error),
+    })
+}
+
+/// How many lines of the verifier are kept, which say why it refuses, and at which instruction.
+const VERIFIER_LINES: usize = 12;
+
+/// The last lines of what the verifier said; those before follow the program from its start.
+pub fn last_lines(verdict: &str) -> Vec<String> {
+    let lines: Vec<&str> = verdict.lines().collect();
+    lines[lines.len().saturating_sub(VERIFIER_LINES)..].iter().map(|line| line.to_string()).collect()
+}
+
 /// What the kernel's verifier says of a program, which ends with why it refuses it if it does.
 pub fn verdict(hook: Hook, instructions: &[Instruction]) -> String {
     let mut log = vec![0; MOST_LOG];
-    if let Err(error) = load_with_log(hook, instructions, &mut log)
+    if let Err(error) = load_with_log(hook.kind(), instructions, &mut log)
         && log[0] == 0
     {
         return error.to_string();
@@ -167,9 +209,9 @@ pub fn verdict(hook: Hook, instructions: &[Instruction]) -> String {
     String::from_utf8_lossy(&log).into_owned()
 }
 
-fn load_with_log(hook: Hook, instructions: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
+fn load_with_log(kind: Kind, instructions: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
     let mut argument = Load {
-        program_type: hook.program_type(),
+        program_type: kind.program_type,
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
@@ -177,7 +219,7 @@ fn load_with_log(hook: Hook, instructions: &[Instruction], log: &mut [u8]) -> io
         log_bytes: log.len() as u32,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
         kernel_version: 0,
-        flags: hook.program_flags(),
+        flags: kind.flags,
         rest: [0; 11],
     };
     // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,

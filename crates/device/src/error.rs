@@ -1,6 +1,15 @@
 //! What can go wrong with a port: what, where, and what to do about it.
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether errors show what the kernel's verifier says.
+static SHOWS_VERIFIER: AtomicBool = AtomicBool::new(false);
+
+/// From now on errors of programs that the kernel's verifier refuses end with its last lines.
+pub fn show_verifier() {
+    SHOWS_VERIFIER.store(true, Relaxed);
+}
 
 /// One half of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +110,15 @@ pub enum DeviceError {
         doing: &'static str,
         /// What to do instead.
         instead: &'static str,
+    },
+    /// The kernel's verifier does not take a program.
+    NotVerified {
+        /// The interface.
+        name: String,
+        /// What the program is for, as in "hiding its frames from the host".
+        doing: &'static str,
+        /// The last lines of what the verifier says.
+        verifier: Vec<String>,
     },
     /// A pcap file is damaged; what precedes the damage was delivered.
     BadFile {
@@ -275,6 +293,13 @@ impl fmt::Display for DeviceError {
             Gone { name } => write!(f, "{name}: interface vanished while in use"),
             NotSupported { name, doing, instead } => {
                 write!(f, "{name}: this kernel does not support {doing}; {instead}")
+            }
+            NotVerified { name, doing, verifier } => {
+                write!(f, "{name}: {doing} needs a program that this kernel's verifier refuses")?;
+                match SHOWS_VERIFIER.load(Relaxed) {
+                    true => verifier.iter().try_for_each(|line| write!(f, "\n  verifier: {line}")),
+                    false => f.write_str("; -v shows why"),
+                }
             }
             BadFile { path, offset, record: 0, damage } => write!(f, "{path}: byte {offset}: file {damage}"),
             BadFile { path, offset, record, damage } => {

@@ -46,7 +46,7 @@ mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use driver::{Channels, channels, strips_tags};
-pub use error::{Damage, DeviceError, Half};
+pub use error::{Damage, DeviceError, Half, show_verifier};
 pub use ethtool::joining_offload;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;

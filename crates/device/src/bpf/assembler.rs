@@ -6,6 +6,8 @@ const LOAD_64: u8 = 0x18;
 const LOAD: u8 = 0x61;
 const STORE: u8 = 0x63;
 const STORE_NUMBER: u8 = 0x62;
+/// Of 64 bits; the operand says what is done, 0 is adding.
+const ATOMIC: u8 = 0xdb;
 const TO_BIG_ENDIAN: u8 = 0xdc;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
@@ -181,6 +183,11 @@ impl Assembler {
             Operand::Register(from) => instruction(STORE | size as u8, to as u8, from as u8, offset, 0),
             Operand::Number(number) => instruction(STORE_NUMBER | size as u8, to as u8, 0, offset, number),
         });
+    }
+
+    /// `*(to + offset) += what`, of 64 bits, at once for all processors.
+    pub fn add_atomically(&mut self, to: Register, offset: i16, what: Register) {
+        self.push(instruction(ATOMIC, to as u8, what as u8, offset, 0));
     }
 
     /// `to` = where the only value of an array is, and `offset` bytes further.

@@ -2,7 +2,7 @@
 //! arriving frames. Packet sockets see frames before that hook, the stack after it.
 use super::lease::KeptLease;
 use super::{
-    Assembler, Attachment, Hook, Instruction, Lease, Operation, Register::*, Size, Test, attach, load,
+    Assembler, Attachment, Hook, Instruction, Lease, Operation, Register::*, Size, Test, attach, load_for,
 };
 use crate::{DeviceError, Hide, Interface};
 use std::io;
@@ -31,15 +31,17 @@ impl Hidden {
             Hide::Tagged => hide(interface, true).map(Some),
             Hide::All => hide(interface, false).map(Some),
         }
-        .map_err(|error| refused(interface, &error))
     }
 }
 
-fn hide(interface: &Interface, only_tagged: bool) -> io::Result<Hidden> {
-    let lease = Lease::new()?;
-    let program = load(Hook::TcIngress, &program(&lease, only_tagged))?;
-    let attachment = attach(&program, interface.index, Hook::TcIngress)?;
-    Ok(Hidden { _attachment: attachment, _lease: KeptLease::keep(lease)? })
+const HIDING: &str = "hiding its frames from the host";
+
+fn hide(interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
+    let refused = |error| refused(interface, &error);
+    let lease = Lease::new().map_err(refused)?;
+    let program = load_for(interface, HIDING, Hook::TcIngress, &program(&lease, only_tagged), refused)?;
+    let attachment = attach(&program, interface.index, Hook::TcIngress).map_err(refused)?;
+    Ok(Hidden { _attachment: attachment, _lease: KeptLease::keep(lease).map_err(refused)? })
 }
 
 /// Drops all frames, or those with a tag, except where a tag of type 0x8100 says a priority and no VLAN: the host takes such
@@ -76,8 +78,6 @@ fn refused(interface: &Interface, error: &io::Error) -> DeviceError {
             instead: "remove the host's addresses from the interface ('ip address flush') and give them to a \
                       TAP device that the router serves",
         },
-        _ => {
-            DeviceError::from_io(name, "hiding its frames from the host", "CAP_BPF and CAP_NET_ADMIN", error)
-        }
+        _ => DeviceError::from_io(name, HIDING, "CAP_BPF and CAP_NET_ADMIN", error),
     }
 }

@@ -36,13 +36,16 @@ pub(super) struct Redirect {
     pub(super) refusal: Option<i32>,
 }
 
+const LOADING: &str = "loading an XDP program";
+
 impl Redirect {
     /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames go to the host.
     pub(super) fn attach(interface: &Interface, queues: u32, how: Attach) -> Result<Redirect, DeviceError> {
-        let loading = |e: io::Error| refused(interface, "loading an XDP program", &e);
+        let loading = |e: io::Error| refused(interface, LOADING, &e);
         let sockets = bpf::new_socket_map(queues).map_err(loading)?;
         let hook = |flags| Hook::Xdp { flags, multi_buffer: false };
-        let program = bpf::load(hook(0), &redirect(sockets.as_raw_fd())).map_err(loading)?;
+        let program = redirect(sockets.as_raw_fd());
+        let program = bpf::load_for(interface, LOADING, hook(0), &program, loading)?;
         let try_as =
             |flags| retry(std::thread::sleep, || bpf::attach(&program, interface.index, hook(flags)));
         let (link, native, refusal) = match how {
