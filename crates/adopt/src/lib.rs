@@ -5,6 +5,7 @@
 //! in the kernel's hooks are compared with.
 #![forbid(unsafe_code)]
 
+mod delivery;
 pub mod fast;
 pub mod graph;
 pub mod guard;
@@ -16,4 +17,4 @@ mod pace;
 mod session;
 
 pub use pace::Pace;
-pub use session::{Error, News, Session};
+pub use session::{DeadPath, Error, News, Session};

@@ -1,11 +1,12 @@
 //! Adopted interfaces: the mirror, the accelerator and the guards at work together.
-use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
+use crate::delivery::{self, DeliveryWatch};
+use crate::fast::{self, Accelerator, Mode, PortCounters, Reason, Withheld};
 use crate::graph::{Both, Graph};
 use crate::guard::{self, Guard, Own, Port, Watch};
 use crate::heartbeat::Heartbeat;
 use crate::keeper::Keeper;
-use crate::kernel::Family;
-use crate::mirror::{Driver, Turn};
+use crate::kernel::{Family, Link, LinkKind};
+use crate::mirror::{Driver, Sink as _, Turn};
 use crate::pace::Pace;
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,6 +33,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Kernel(doing, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                write!(f, "{doing}: {error}; CAP_NET_ADMIN is needed: run as root")
+            }
             Error::Kernel(doing, error) => write!(f, "{doing}: {error}"),
             Error::Fast(Some(port), error) => write!(f, "{port}: {error}"),
             Error::Fast(None, error) => error.fmt(f),
@@ -59,6 +63,19 @@ pub struct Session {
     guards: Vec<Guard>,
     deaf: BTreeSet<u32>,
     gone: BTreeSet<u32>,
+    /// Interfaces with the names of those that are gone which could not be adopted.
+    not_adopted: BTreeSet<u32>,
+    deliveries: DeliveryWatch,
+    /// When deliveries were looked at last.
+    delivered: Instant,
+    /// Those of which nothing left while all were by XDP, if these could not take another path.
+    undelivered: BTreeSet<u32>,
+    /// Whether what stands in the way of XDP alone keeps everything with the kernel.
+    is_all_kept: bool,
+    /// Whether no attempt to have all take another path has failed.
+    can_leave_xdp: bool,
+    /// Frames that were left to the kernel by policy, or since a driver does not send, at the last look.
+    kept: u64,
     /// The numbers of the ports among those that have counters, also of those that are gone.
     numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
@@ -66,6 +83,8 @@ pub struct Session {
     heartbeat: Option<Heartbeat>,
     pace: Pace,
     is_doubtful: bool,
+    /// Of all ports, but for those of a graph.
+    mode: Mode,
 }
 
 /// What a turn found.
@@ -75,6 +94,19 @@ pub struct News {
     pub guards: bool,
     /// Whether all of the kernel's tables have been looked at once more.
     pub everything: bool,
+    /// Interfaces that were gone and have come back, by name, and whether they were adopted again.
+    pub returned: Vec<(String, Result<(), fast::Error>)>,
+    /// Why nothing was forwarded by XDP, and whether all interfaces have changed to tc for it.
+    pub left_xdp: Option<(DeadPath, Result<(), fast::Error>)>,
+}
+
+/// Why nothing is forwarded by XDP, though frames arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadPath {
+    /// The driver of the interface with this name takes no frame that is redirected to it.
+    TakesNothing(String),
+    /// What stands in the way of XDP, and not of tc, leaves no two interfaces between which frames are forwarded.
+    AllKept,
 }
 
 impl Session {
@@ -95,11 +127,19 @@ impl Session {
             guards: Vec::new(),
             deaf: BTreeSet::new(),
             gone: BTreeSet::new(),
+            not_adopted: BTreeSet::new(),
+            deliveries: DeliveryWatch::default(),
+            delivered: now,
+            undelivered: BTreeSet::new(),
+            is_all_kept: false,
+            can_leave_xdp: true,
+            kept: 0,
             numbers: BTreeMap::new(),
             refreshed: now,
             heartbeat: None,
             pace: Pace::default(),
             is_doubtful: false,
+            mode: modes.first().map_or(Mode::Tc, |(_, mode)| *mode),
             ports,
         };
         for (port, mode) in modes {
@@ -138,6 +178,12 @@ impl Session {
             self.pace.add(began.elapsed());
         }
         news.everything = self.driver.looks() != looks;
+        news.returned = self.adopt_returned();
+        if now.saturating_duration_since(self.delivered) >= delivery::INTERVAL {
+            self.delivered = now;
+            news.left_xdp = self.leave_dead_path(now);
+        }
+        news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;
             self.follow_balancing();
@@ -149,6 +195,7 @@ impl Session {
         self.beat(turn).map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let wait = match turn {
             Turn::Again => Duration::ZERO,
+            Turn::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
             Turn::Sleep(wait) => wait.min(REFRESH),
         };
         Ok((wait, news))
@@ -241,6 +288,7 @@ impl Session {
         }
         guards.sort();
         let deaf = self.find_deaf();
+        self.is_all_kept = self.is_by_xdp() && keeps_all(&guards, &ports, &deaf);
         for port in &ports {
             for family in [Family::V4, Family::V6] {
                 let from = guards.iter().any(|guard| guard.keeps_from(port, family));
@@ -255,6 +303,84 @@ impl Session {
         let is_news = has_gone || guards != self.guards || deaf != self.deaf;
         (self.guards, self.deaf) = (guards, deaf);
         is_news
+    }
+
+    /// Adopts interfaces that have come back, with the name of one that is gone, as that was. A graph's ports are its own matter.
+    fn adopt_returned(&mut self) -> Vec<(String, Result<(), fast::Error>)> {
+        if self.gone.is_empty() || self.graph.is_some() {
+            return Vec::new();
+        }
+        let mut returned = Vec::new();
+        let gone = |port: &Port| self.gone.contains(&port.index);
+        for old in self.ports.clone().into_iter().filter(gone).collect::<Vec<_>>() {
+            let is_new = |link: &&Link| link.name == old.name && link.index != old.index;
+            let new = self.driver.mirror().links().find(is_new);
+            let Some((index, kind)) = new.map(|link| (link.index, link.kind.clone())) else { continue };
+            let is_known = self.ports.iter().any(|port| port.index == index);
+            if is_known || self.not_adopted.contains(&index) {
+                continue;
+            }
+            let adopted = self.accelerator.adopt(index, self.mode);
+            match adopted {
+                Ok(()) => self.take_place(&old, index, kind),
+                Err(_) => drop(self.not_adopted.insert(index)),
+            }
+            returned.push((old.name, adopted));
+        }
+        if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
+            // It was told of them, and of VLANs on them, when they were none of its own.
+            self.driver.mirror().links().for_each(|link| self.accelerator.link(link.index, Some(link)));
+            self.look_at_guards();
+            self.numbers.extend(self.accelerator.ports());
+        }
+        returned
+    }
+
+    /// Has an interface take the place of one that is gone.
+    fn take_place(&mut self, old: &Port, index: u32, kind: LinkKind) {
+        let vlan_on = match kind {
+            LinkKind::Vlan { parent, .. } => Some(parent),
+            _ => None,
+        };
+        self.gone.remove(&old.index);
+        let place = self.ports.iter_mut().find(|port| port.index == old.index);
+        place.into_iter().for_each(|port| *port = Port { index, vlan_on, ..old.clone() });
+    }
+
+    /// Has all interfaces take another path if nothing is forwarded by this one.
+    fn leave_dead_path(&mut self, now: Instant) -> Option<(DeadPath, Result<(), fast::Error>)> {
+        if !self.is_by_xdp() {
+            return None;
+        }
+        let (untaken, why) = self.find_dead_path(now)?;
+        let changed = self.accelerator.change_mode(Mode::Tc);
+        match changed {
+            Ok(()) => {
+                self.mode = Mode::Tc;
+                self.ports.iter_mut().for_each(|port| port.own = Some(Own::Tc));
+                self.undelivered.clear();
+            }
+            Err(_) => {
+                self.undelivered.extend(untaken);
+                self.can_leave_xdp = false;
+            }
+        }
+        self.look_at_guards();
+        Some((why, changed))
+    }
+
+    /// The interfaces whose drivers take nothing, and why nothing is forwarded.
+    fn find_dead_path(&mut self, now: Instant) -> Option<(Vec<u32>, DeadPath)> {
+        let untaken = self.deliveries.look(now, self.accelerator.deliveries().into_iter());
+        let is_new = |port: &&Port| untaken.contains(&port.index) && !self.undelivered.contains(&port.index);
+        if let Some(port) = self.ports.iter().find(is_new) {
+            let why = DeadPath::TakesNothing(port.name.clone());
+            return Some((untaken, why));
+        }
+        let kept = self.accelerator.counters().kernel();
+        let kept = kept[Reason::Policy as usize] + kept[Reason::Deaf as usize];
+        let has_arrived = std::mem::replace(&mut self.kept, kept) != kept;
+        (has_arrived && self.is_all_kept && self.can_leave_xdp).then(|| (Vec::new(), DeadPath::AllKept))
     }
 
     /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up rights before, which
@@ -286,7 +412,8 @@ impl Session {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         let here = self.ports.iter().filter(|port| !self.gone.contains(&port.index));
-        here.filter(|port| is_by_xdp && !sends(port)).map(|port| port.index).collect()
+        let is_deaf = |port: &&Port| self.undelivered.contains(&port.index) || !sends(port);
+        here.filter(|port| is_by_xdp && is_deaf(port)).map(|port| port.index).collect()
     }
 
     fn is_by_xdp(&self) -> bool {
@@ -302,4 +429,20 @@ impl Session {
         self.accelerator.demand(self.driver.mirror().reverse_paths());
         Ok(self.accelerator.settle()?)
     }
+}
+
+/// Whether what stands in the way of XDP, and not of tc, leaves no two ports between which frames are forwarded.
+fn keeps_all(guards: &[Guard], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
+    let is_of_xdp = |guard: &&Guard| guard.kind == guard::Kind::Offload || guard.is_met_by_tc(ports);
+    let of_xdp: Vec<&Guard> = guards.iter().filter(is_of_xdp).collect();
+    let arrives = |port: &Port, family| !of_xdp.iter().any(|guard| guard.keeps_from(port, family));
+    let leaves = |port: &Port, family| {
+        let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
+        !is_deaf && !of_xdp.iter().any(|guard| guard.keeps_to(port, family))
+    };
+    let forwards = |family| {
+        let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));
+        pairs.any(|(from, to)| from.index != to.index && arrives(from, family) && leaves(to, family))
+    };
+    ports.len() > 1 && !forwards(Family::V4) && !forwards(Family::V6)
 }

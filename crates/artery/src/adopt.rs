@@ -18,6 +18,7 @@ pub(crate) use status::{PortStatus, Status};
 
 use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
+use crate::signals::EarlyHangup;
 use crate::voice::{LogFormat, print};
 use anyhow::Context as _;
 use artery_adopt::fast::{self, Accelerator, Mode};
@@ -78,7 +79,7 @@ pub(crate) struct AdoptOptions {
     pub(crate) log: LogFormat,
     /// Show the last lines of the kernel's verifier where it refuses a program
     #[arg(short, long)]
-    verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 /// The path that packets go.
@@ -149,6 +150,7 @@ struct Findings {
 
 /// Looks at the machine and says what it found.
 pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
+    let early = EarlyHangup::catch()?;
     let ports = ports(&options.ports)?;
     anyhow::ensure!(
         ports.iter().all(|port| port.index != LOOPBACK),
@@ -159,7 +161,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
             !options.ports.is_empty(),
             "which ports? Name two or more, or see what there is with --dry-run"
         );
-        return live::run(facts(&ports)?, options);
+        return live::run(facts(&ports)?, options, &early);
     }
     let mut guards = guard::survey(&ports);
     let measured = measure(options.time)?;

@@ -230,6 +230,17 @@ impl Command {
             _ => LogFormat::Text,
         }
     }
+
+    /// Whether the kernel's verifier is to be shown where it refuses a program.
+    pub(crate) fn shows_verifier(&self) -> bool {
+        match self {
+            Command::Run(options) => options.verbose,
+            Command::Router(options) => options.verbose,
+            Command::Up(options) => options.verbose,
+            Command::Adopt(options) => options.verbose,
+            _ => false,
+        }
+    }
 }
 
 /// Which configuration is meant.

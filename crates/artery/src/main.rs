@@ -45,7 +45,7 @@ use signals::EarlyHangup;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use voice::Voice;
+use voice::{LogFormat, Voice};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -53,7 +53,11 @@ fn main() -> ExitCode {
         Some((name, rest)) => click::main(name, rest),
         None => {
             let cli = cli::parse(args);
-            let voice = Voice::from(cli.command.log_format());
+            let log = cli.command.log_format();
+            let voice = Voice::from(log);
+            if cli.command.shows_verifier() || log == LogFormat::Json {
+                artery_device::show_verifier();
+            }
             artery(cli).unwrap_or_else(|error| {
                 voice.error(&format!("{error:#}"));
                 1

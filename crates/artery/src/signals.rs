@@ -22,7 +22,7 @@ impl EarlyHangup {
         Ok(hangup)
     }
 
-    fn has_come(&self) -> bool {
+    pub(crate) fn has_come(&self) -> bool {
         self.0.load(Relaxed)
     }
 }

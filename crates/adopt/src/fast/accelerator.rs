@@ -1,10 +1,11 @@
 //! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
 use super::capture::{Capture, Captured};
 use super::decide::{Decision, Tables, decide};
-use super::error::{Error, Refusal, VERIFIER_LINES};
+use super::error::{Error, Refusal};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
-use super::memory::{Counters, Memory};
+use super::losses::LossCounter;
+use super::memory::{Counters, Deliveries, Memory};
 use super::program::{At, Fibs, program};
 use super::routes::{Fib, Routes};
 use super::ways::Ways;
@@ -77,8 +78,7 @@ fn load(link: u32, mode: Mode, hook: Hook, instructions: &[Instruction]) -> Resu
         let is_verifier =
             matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::INVAL | Errno::TOOBIG));
         let log = if is_verifier { bpf::verdict(hook, instructions) } else { String::new() };
-        let lines: Vec<String> = log.lines().map(str::to_owned).collect();
-        refused(link, mode, error, lines[lines.len().saturating_sub(VERIFIER_LINES)..].to_vec())
+        refused(link, mode, error, bpf::last_lines(&log))
     })
 }
 
@@ -135,6 +135,8 @@ pub struct Accelerator {
     /// Loads that have begun, one within another.
     loads: u32,
     capture: Option<Capture>,
+    /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
+    losses: Option<io::Result<LossCounter>>,
 }
 
 impl Accelerator {
@@ -164,6 +166,7 @@ impl Accelerator {
             own: BTreeSet::new(),
             loads: 0,
             capture: None,
+            losses: None,
         })
     }
 
@@ -171,13 +174,37 @@ impl Accelerator {
     /// the lease is renewed.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
-        let program = self.load_for(link, port, mode)?;
-        let not_attached = |error| refused(link, mode, error, Vec::new());
-        let program = bpf::attach(&program, link, self.hook(mode)).map_err(not_attached)?;
-        self.memory.devices.put(port, link).map_err(not_attached)?;
+        let program = self.attach(link, port, mode)?;
+        self.memory.set_device(port, link).map_err(|error| refused(link, mode, error, Vec::new()))?;
         self.free_ports.remove(&port);
         self.attached.insert(link, Attached { port, program, mode });
+        if !mode.is_tc() && self.losses.is_none() {
+            self.losses = Some(LossCounter::start(&self.memory));
+        }
         Ok(())
+    }
+
+    /// Has another hook run the programs of all interfaces, which keep their tables and counts. Those at the old hook leave
+    /// once all are at the new one.
+    pub fn change_mode(&mut self, mode: Mode) -> Result<(), Error> {
+        let attach = |(link, attached): (&u32, &Attached)| self.attach(*link, attached.port, mode);
+        let programs = self.attached.iter().map(attach).collect::<Result<Vec<Attachment>, Error>>()?;
+        for (attached, program) in self.attached.values_mut().zip(programs) {
+            attached.program = program;
+            attached.mode = mode;
+        }
+        Ok(())
+    }
+
+    /// Why frames are not counted that are lost after a program of XDP has redirected them, if they aren't.
+    pub fn uncounted_losses(&self) -> Option<&io::Error> {
+        self.losses.as_ref()?.as_ref().err()
+    }
+
+    fn attach(&self, link: u32, port: u32, mode: Mode) -> Result<Attachment, Error> {
+        let program = self.load_for(link, port, mode)?;
+        let attached = bpf::attach(&program, link, self.hook(mode));
+        attached.map_err(|error| refused(link, mode, error, Vec::new()))
     }
 
     /// Has the kernel's verifier look at the program for an interface, and attaches nothing.
@@ -275,6 +302,19 @@ impl Accelerator {
     /// What was counted.
     pub fn counters(&self) -> Counters {
         self.memory.counters()
+    }
+
+    /// What was sent to each adopted interface, by VLANs on it, too.
+    pub fn deliveries(&self) -> Vec<(u32, Deliveries)> {
+        let counters = self.counters();
+        let of = |(link, attached): (&u32, &Attached)| {
+            let carrier = |member: &Member| member.carrier.map(|(carrier, _)| carrier);
+            let leave_by = |(index, member): &(&u32, &Member)| carrier(member).unwrap_or(**index) == *link;
+            let by_it = self.members.iter().filter(leave_by).map(|(_, member)| member.port as usize);
+            let sent = by_it.map(|port| counters.ports[port].sent).sum();
+            (*link, Deliveries { sent, dropped: counters.ports[attached.port as usize].dropped })
+        };
+        self.attached.iter().map(of).collect()
     }
 
     /// The interfaces that have counters, adopted ones and VLANs of them, each with its number among those.
@@ -423,6 +463,7 @@ impl Accelerator {
     /// An interface is gone, and its program with it: one that comes back is another.
     fn forget(&mut self, index: u32) {
         if let Some(attached) = self.attached.remove(&index) {
+            self.memory.unset_device(attached.port);
             self.free_ports.insert(attached.port);
         }
     }

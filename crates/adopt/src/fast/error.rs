@@ -35,9 +35,6 @@ pub struct Refusal {
     pub verifier: Vec<String>,
 }
 
-/// Lines of the verifier's log that a refusal keeps: the last ones say why, and at which instruction.
-pub(super) const VERIFIER_LINES: usize = 12;
-
 impl Error {
     /// Whether the kernel did not take a program, or not at an interface.
     pub fn is_refusal(&self) -> bool {

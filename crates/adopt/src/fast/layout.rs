@@ -40,6 +40,13 @@ pub(super) const LOST_COUNT: usize = 4;
 pub(super) const REASON_COUNTS: usize = 8;
 const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);
 
+/// 64-bit words of the losses that the kernel's tracepoints tell of, each by port: the index of the interface or 0, frames that
+/// came by it and were not redirected, frames that its driver did not take.
+pub(super) const LOSS_DEVICES: usize = 0;
+pub(super) const REDIRECT_ERRORS: usize = MOST_PORTS;
+pub(super) const DROPPED_COUNTS: usize = 2 * MOST_PORTS;
+pub(super) const LOSS_WORDS: usize = 3 * MOST_PORTS;
+
 /// Bits of source addresses that are this machine's own, by [`own_bit_v4`] and [`own_bit_v6`].
 pub(super) const OWN_BITS: usize = 1 << 16;
 

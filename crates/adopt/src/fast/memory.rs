@@ -105,7 +105,12 @@ impl fmt::Display for NoMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NoMemory(error) = self;
         let remedy = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; CAP_BPF and CAP_NET_ADMIN are needed: run as root",
+            io::ErrorKind::PermissionDenied => {
+                "; CAP_BPF and CAP_NET_ADMIN are needed: run as root, where no seccomp filter forbids bpf(2)"
+            }
+            io::ErrorKind::Unsupported => {
+                "; it has no bpf(2), or a seccomp filter says so: run outside of that sandbox"
+            }
             io::ErrorKind::InvalidInput => "; it needs BPF arrays that processes map (Linux 5.5)",
             _ => "",
         };
@@ -131,6 +136,7 @@ pub struct Memory {
     pub(super) members: Words<AtomicU32>,
     pub(super) hops: Words<AtomicU32>,
     counts: Words<AtomicU64>,
+    losses: Words<AtomicU64>,
 }
 
 /// What was counted, of all processors together.
@@ -151,11 +157,22 @@ pub struct PortCounters {
     pub sent: u64,
     /// Their bytes, as they came.
     pub sent_bytes: u64,
-    /// Of those received, frames that were lost: the kernel had no room for another link header.
+    /// Of those received, frames that were lost: the kernel had no room for another link header, or could not redirect them.
     pub lost: u64,
+    /// Of those sent, frames that the interface's driver did not take (XDP alone).
+    pub dropped: u64,
     /// Frames that came by it and went to the kernel, by [`Reason`]; those of its VLANs are counted at the interface that
     /// carries them.
     pub kernel: [u64; Reason::ALL.len()],
+}
+
+/// Frames that programs sent to an interface, and of those the ones that its driver did not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deliveries {
+    /// Frames that were sent to it.
+    pub sent: u64,
+    /// Of those sent, the ones that were lost there.
+    pub dropped: u64,
 }
 
 impl Counters {
@@ -184,8 +201,20 @@ impl Memory {
             members: Words::new(&arrays, "members", MOST_MEMBERS)?,
             hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
+            losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
             arrays,
         })
+    }
+
+    /// Says which interface carries a port, for programs that redirect frames to it, and for those that count losses.
+    pub(super) fn set_device(&self, port: u32, interface: u32) -> io::Result<()> {
+        self.losses[LOSS_DEVICES + port as usize].store(u64::from(interface), Release);
+        self.devices.put(port, interface)
+    }
+
+    /// Losses of a port are counted no more.
+    pub(super) fn unset_device(&self, port: u32) {
+        self.losses[LOSS_DEVICES + port as usize].store(0, Release);
     }
 
     /// Says what a port is.
@@ -258,6 +287,7 @@ impl Memory {
             let of_processors = self.counts.iter().skip(at).step_by(COUNT_WORDS);
             of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))
         };
+        let losses = |at: usize| self.losses[at].load(Acquire);
         let port = |port| {
             let first = port * WORDS_OF_PORT;
             PortCounters {
@@ -265,7 +295,8 @@ impl Memory {
                 received_bytes: sum(first + 1),
                 sent: sum(first + 2),
                 sent_bytes: sum(first + 3),
-                lost: sum(first + LOST_COUNT),
+                lost: sum(first + LOST_COUNT) + losses(REDIRECT_ERRORS + port),
+                dropped: losses(DROPPED_COUNTS + port),
                 kernel: std::array::from_fn(|reason| sum(first + REASON_COUNTS + reason)),
             }
         };

@@ -10,13 +10,14 @@ use crate::cli::default_socket;
 use crate::control_socket::{Control, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
+use crate::signals::EarlyHangup;
 use crate::voice::Voice;
 use anyhow::{Context as _, ensure};
-use artery_adopt::Session;
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::guard::{Guard, Port};
 use artery_adopt::mirror;
+use artery_adopt::{DeadPath, News, Session};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::fd::AsFd as _;
@@ -36,9 +37,9 @@ const HANDLERS: Names = &[
 ];
 
 /// Forwards until SIGINT or SIGTERM.
-pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u8> {
+pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup) -> anyhow::Result<u8> {
     let (asked, mut questions) = Questions::new(HANDLERS).context("can't wait for questions")?;
-    let signals = Signals::watch(&questions).context("can't wait for signals")?;
+    let signals = Signals::watch(&questions, early).context("can't wait for signals")?;
     let voice = Voice::from(options.log);
     let mut manager = Notifier::of_environment();
     let control = control_sockets(options.socket.as_deref(), voice)?;
@@ -57,6 +58,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
         None => open(&facts, &choice, options, voice)?,
     };
     say_ports(&session, &facts, &carried, &choice, voice);
+    if let Some(error) = session.accelerator().uncounted_losses() {
+        voice.tell("note", &format!("frames lost after a redirect are not counted: {error}"), &[]);
+    }
     let began = Instant::now();
     if engine.is_none() {
         // No thread was started yet, which would keep what it had.
@@ -89,6 +93,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions) -> anyhow::Result<u
         let (next, news) = session.turn(Instant::now())?;
         say_rules(&session, &mut rules, voice);
         wait = next;
+        say_path(&news, options.verbose, voice);
         if news.guards {
             said.renew(&session, voice);
             manager.status(&summary(&session));
@@ -188,6 +193,36 @@ fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Cho
     notes.iter().for_each(|note| voice.tell("note", note, &[]));
 }
 
+/// Says which ports have come back, and that all have left XDP.
+fn say_path(news: &News, verbose: bool, voice: Voice) {
+    for (name, adopted) in &news.returned {
+        let said = match adopted {
+            Ok(()) => format!("{name}: the interface has come back, and is adopted again"),
+            Err(error) => {
+                let why = refusal(error, verbose);
+                format!("{name}: the interface has come back, and its traffic stays with the kernel: {why}")
+            }
+        };
+        voice.tell("returned", &said, &[("port", name)]);
+    }
+    if let Some((why, changed)) = &news.left_xdp {
+        let (port, why) = match why {
+            DeadPath::TakesNothing(name) => {
+                (name.as_str(), format!("{name}: its driver takes no frame that XDP redirects to it"))
+            }
+            DeadPath::AllKept => ("", "nothing can be forwarded by XDP between these ports".to_owned()),
+        };
+        let said = match changed {
+            Ok(()) => format!("{why}; so all ports go {}", Wanted::Tc.in_words()),
+            Err(error) => {
+                let refused = refusal(error, verbose);
+                format!("{why}, nor can they go {}: {refused}", Wanted::Tc.in_words())
+            }
+        };
+        voice.tell("path", &said, &[("port", port)]);
+    }
+}
+
 /// What signals ask for.
 #[derive(Default)]
 struct Signals {
@@ -197,12 +232,15 @@ struct Signals {
 
 impl Signals {
     /// From now on signals are noted, and wake who waits for questions.
-    fn watch(questions: &Questions) -> std::io::Result<Signals> {
+    fn watch(questions: &Questions, early: &EarlyHangup) -> std::io::Result<Signals> {
         let signals = Signals::default();
         for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.reread)] {
             // What is registered first is done first: who is woken finds the flag.
             signal_hook::flag::register(signal, flag.clone())?;
             signal_hook::low_level::pipe::register(signal, questions.ringer()?)?;
+        }
+        if early.has_come() {
+            signals.reread.store(true, Relaxed);
         }
         Ok(signals)
     }
@@ -277,7 +315,7 @@ impl Said {
         let gone: Vec<Port> = session.gone().cloned().collect();
         for port in new(&gone, &self.gone) {
             let said = format!(
-                "{}: the interface is gone; should one come back, its traffic is the kernel's until 'artery adopt' is started anew",
+                "{}: the interface is gone; one of that name that comes back is adopted again",
                 port.name
             );
             voice.tell("gone", &said, &[("port", &port.name)]);
@@ -334,6 +372,10 @@ fn report(session: &Session) -> String {
         );
         if counted.lost > 0 {
             text += &format!("{}: {} packets lost\n", port.name, counted.lost);
+        }
+        if counted.dropped > 0 {
+            text +=
+                &format!("{}: {} packets lost that its driver did not take\n", port.name, counted.dropped);
         }
     }
     for (reason, count) in Reason::ALL.iter().zip(counters.kernel()).filter(|(_, count)| *count > 0) {

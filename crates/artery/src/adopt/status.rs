@@ -28,6 +28,9 @@ pub(crate) struct Status {
     /// Adopted interfaces that there are no more.
     #[serde(default)]
     pub(crate) gone: Vec<String>,
+    /// Why losses after a redirect by XDP are not counted, if they aren't.
+    #[serde(default)]
+    pub(crate) uncounted_losses: Option<String>,
     /// What keeps traffic with the kernel.
     pub(crate) guards: Vec<GuardStatus>,
     /// Routing rules that do, in words.
@@ -52,7 +55,11 @@ pub(crate) struct PortStatus {
     pub(crate) received_bytes: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
+    /// Of those received, lost before they could be sent.
     pub(crate) lost: u64,
+    /// Of those sent, lost because the driver did not take them.
+    #[serde(default)]
+    pub(crate) dropped: u64,
     /// Frames that went to the kernel, by reason.
     pub(crate) kernel: BTreeMap<String, u64>,
     /// What the kernel's own counters of the interface say, as `ip -s link` shows them; none for one that is just gone.
@@ -107,6 +114,7 @@ impl Status {
             kernel_ipv6: kernel.of(Family::V6).passed,
             tables: Tables::of(session),
             gone: session.gone().map(|port| port.name.clone()).collect(),
+            uncounted_losses: session.accelerator().uncounted_losses().map(ToString::to_string),
             guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
             rules,
         })
@@ -165,6 +173,7 @@ impl PortStatus {
             sent: counted.sent,
             sent_bytes: counted.sent_bytes,
             lost: counted.lost,
+            dropped: counted.dropped,
             kernel: reasons.map(|(reason, count)| (reason.name().to_string(), count)).collect(),
             interface_received: interface.map(|packets| packets.received),
             interface_sent: interface.map(|packets| packets.passed),
@@ -249,6 +258,7 @@ pub(crate) fn example() -> Status {
         version: "0".into(),
         seconds: 10.0,
         gone: Vec::new(),
+        uncounted_losses: None,
         ports: vec![
             port("eth0", 1000, 500),
             PortStatus { vlan_on: Some("eth0".into()), ..port("eth0.7", 0, 0) },

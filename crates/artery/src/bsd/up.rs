@@ -79,6 +79,9 @@ pub(crate) struct UpOptions {
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
+    /// Show the last lines of the kernel's verifier where it refuses a program
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     allow_replace: bool,

@@ -53,6 +53,9 @@ pub(crate) struct RunOptions {
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
+    /// Show the last lines of the kernel's verifier where it refuses a program
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Let `write hotconfig` replace the running configuration by another text, from a script or the control socket
     #[arg(short = 'R', long)]
     allow_replace: bool,

@@ -76,6 +76,9 @@ pub(crate) struct RouterOptions {
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
+    /// Show the last lines of the kernel's verifier where it refuses a program
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     pub(super) allow_replace: bool,

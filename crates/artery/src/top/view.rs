@@ -117,7 +117,7 @@ impl<'a> Past<'a> {
                 rate(|port| port.sent),
                 bits(|port| port.sent_bytes),
                 of_interface(rate(PortStatus::to_kernel)),
-                of_interface(port.lost.to_string()),
+                of_interface((port.lost + port.dropped).to_string()),
                 counted(port.interface_received, rate(|port| port.interface_received.unwrap_or(0))),
                 counted(port.interface_sent, rate(|port| port.interface_sent.unwrap_or(0))),
             ]);
@@ -169,8 +169,11 @@ fn guards(now: &Status) -> Vec<String> {
         format!("{}: what leaves there stays with the kernel, for its driver would lose it", port.name)
     });
     let gone = now.gone.iter().map(|name| format!("{name}: the interface is gone"));
+    let uncounted =
+        now.uncounted_losses.iter().map(|why| format!("LOST lacks frames lost after a redirect: {why}"));
     let guards = now.guards.iter().map(|guard| guard.text.clone());
-    let all: Vec<String> = gone.chain(deaf).chain(guards).chain(now.rules.iter().cloned()).collect();
+    let all: Vec<String> =
+        gone.chain(uncounted).chain(deaf).chain(guards).chain(now.rules.iter().cloned()).collect();
     match all.is_empty() {
         true => vec!["Nothing keeps traffic between these ports in the kernel.".to_string()],
         false => std::iter::once("Kept with the kernel:".to_string())

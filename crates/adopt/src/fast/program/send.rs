@@ -8,6 +8,7 @@ use artery_device::bpf::Test::*;
 const XDP_ADJUST_HEAD: i32 = 44;
 const REDIRECT_MAP: i32 = 51;
 const REDIRECT: i32 = 23;
+const XDP_REDIRECT: i32 = 4;
 const SKB_VLAN_PUSH: i32 = 18;
 const SKB_VLAN_POP: i32 = 19;
 const CSUM_UPDATE: i32 = 40;
@@ -32,9 +33,10 @@ pub(super) fn write(w: &mut Writer<'_>) {
             w.a.map(R1, w.memory.devices.descriptor());
             w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
             w.a.compute(And, R2, 0xffff);
-            // What becomes of a frame whose device is not there; it can't be as it came any more.
+            // What the kernel answers where the device is not there: the frame can't be as it came any more.
             w.a.set(R3, w.at.drop());
             w.a.call(REDIRECT_MAP);
+            w.a.jump_if(NotEqual, R0, XDP_REDIRECT, failed);
         }
         At::Tc => {
             put_addresses(w, 0);

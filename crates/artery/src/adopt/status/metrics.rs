@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 /// A number of each port.
 type OfPort = (&'static str, &'static str, fn(&PortStatus) -> Option<u64>);
 
-const OF_PORTS: [OfPort; 7] = [
+const OF_PORTS: [OfPort; 8] = [
     ("received_packets", "Packets that came by a port and were forwarded past the kernel.", |port| {
         Some(port.received)
     }),
     ("received_bytes", "Their bytes, link headers included.", |port| Some(port.received_bytes)),
     ("sent_packets", "Packets that were forwarded to a port past the kernel.", |port| Some(port.sent)),
     ("sent_bytes", "Their bytes, with the link headers that they came with.", |port| Some(port.sent_bytes)),
-    (
-        "lost_packets",
-        "Packets that came by a port and were lost for want of room for a link header.",
-        |port| Some(port.lost),
-    ),
+    ("lost_packets", "Packets that came by a port and were lost before they could be sent.", |port| {
+        Some(port.lost)
+    }),
+    ("dropped_packets", "Packets forwarded to a port that its driver did not take (XDP).", |port| {
+        Some(port.dropped)
+    }),
     (
         "interface_received_packets",
         "Packets received by the kernel's own counter of the interface.",

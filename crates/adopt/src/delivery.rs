@@ -1,0 +1,83 @@
+//! Whether frames that programs of XDP send to ports leave them.
+//!
+//! A driver may run programs and say that it sends what they redirect, and yet take none of it. Then frames that arrive are
+//! lost until another path is taken.
+use crate::fast::Deliveries;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often counts are to be looked at.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
+/// For how long a port must have taken nothing, from before the first frame that it dropped.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many frames it must have dropped.
+const FEWEST: u64 = 2;
+/// Most frames that are on their way to a driver while counts are read: some batches of 64 for each of many processors.
+const MOST_UNDERWAY: u64 = 4096;
+
+/// The counts of ports since each of them took a frame.
+#[derive(Debug, Default)]
+pub(crate) struct DeliveryWatch {
+    windows: BTreeMap<u32, Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    sent: u64,
+    dropped: u64,
+}
+
+impl DeliveryWatch {
+    /// The interfaces whose drivers take nothing, of all that these are the counts of, now.
+    pub(crate) fn look(&mut self, now: Instant, ports: impl Iterator<Item = (u32, Deliveries)>) -> Vec<u32> {
+        ports.filter_map(|(link, counted)| self.takes_nothing(now, link, counted).then_some(link)).collect()
+    }
+
+    fn takes_nothing(&mut self, now: Instant, link: u32, counted: Deliveries) -> bool {
+        let fresh = || Window { began: now, sent: counted.sent, dropped: counted.dropped };
+        let window = self.windows.entry(link).or_insert_with(fresh);
+        let sent = counted.sent.saturating_sub(window.sent);
+        let dropped = counted.dropped.saturating_sub(window.dropped);
+        let underway = (sent / 20).min(MOST_UNDERWAY);
+        if dropped == 0 || sent.saturating_sub(dropped) > underway {
+            *window = fresh();
+            return false;
+        }
+        dropped >= FEWEST && now.saturating_duration_since(window.began) >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a port takes nothing, after looks at how many frames were sent to it and dropped there since the one before.
+    fn takes_nothing(looks: &[(u64, u64)]) -> bool {
+        let (mut deliveries, start) = (DeliveryWatch::default(), Instant::now());
+        let (mut counted, mut found) = (Deliveries::default(), false);
+        for (number, (sent, dropped)) in looks.iter().enumerate() {
+            counted.sent += sent;
+            counted.dropped += dropped;
+            let now = start + INTERVAL * number as u32;
+            found = !deliveries.look(now, [(7, counted)].into_iter()).is_empty();
+        }
+        found
+    }
+
+    #[test]
+    fn a_port_that_drops_all_for_a_second_takes_nothing() {
+        assert!(takes_nothing(&[(0, 0), (1, 1), (1, 1)]));
+        assert!(takes_nothing(&[(5, 0), (0, 0), (1, 1), (0, 0), (1, 1)]), "a ping a second");
+        assert!(takes_nothing(&[(0, 0), (100_000, 99_900), (100_000, 100_050)]), "some are under way");
+        assert!(!takes_nothing(&[(0, 0), (1, 1)]), "too early");
+        assert!(!takes_nothing(&[(0, 0), (1, 1), (0, 0)]), "too few");
+        assert!(!takes_nothing(&[(0, 0), (9, 9), (9, 8)]), "one was taken");
+        assert!(!takes_nothing(&[(0, 0), (9, 9), (9, 8), (9, 9)]), "one was taken a moment ago");
+        assert!(
+            !takes_nothing(&[(0, 0), (10_000_000, 9_900_000), (10_000_000, 9_900_000)]),
+            "it is overloaded"
+        );
+        assert!(!takes_nothing(&[(0, 0), (0, 0), (0, 0)]), "nothing was sent");
+    }
+}
