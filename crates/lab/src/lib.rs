@@ -12,6 +12,7 @@ pub mod forward;
 pub mod machine;
 pub mod perf;
 pub mod program;
+pub mod refuse;
 pub mod results;
 pub mod rig;
 pub mod seed0;

@@ -3,7 +3,8 @@
 
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
-    adopt, demo, engine_bench, fib, flows, forward, seed0, seed1, seed2, seed3, seed4, seeds, vm, voice, wire,
+    adopt, demo, engine_bench, fib, flows, forward, refuse, seed0, seed1, seed2, seed3, seed4, seeds, vm,
+    voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -107,6 +108,9 @@ enum Command {
         #[arg(long)]
         burst: usize,
     },
+    /// Run a program whose calls of bpf(2) the kernel refuses
+    #[command(name = refuse::SUBCOMMAND, hide = true)]
+    RefuseBpf(refuse::Refused),
     /// Carry out one run of seed4 and print its figures
     #[command(name = seed4::SUBCOMMAND, hide = true)]
     Seed4Run(seed4::Case),
@@ -131,6 +135,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Vm(vm) => return vm::command::run(&vm),
         Command::Adopt(options) => adopt::run(&options),
         Command::Demo => demo::run(),
+        Command::RefuseBpf(refused) => refuse::run(&refused),
         Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),
         Command::Flows(options) => flows::run(&options),

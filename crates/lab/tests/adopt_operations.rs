@@ -107,6 +107,37 @@ fn the_control_socket_tells_its_state_and_reads_everything_again() {
     });
 }
 
+/// Following the kernel for long is progress: the programs' lease is renewed meanwhile.
+#[test]
+fn programs_forward_while_a_large_table_is_read_again() {
+    on_the_net("adopt-reread", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (socket, batch) = (folder.path().join("control"), folder.path().join("routes"));
+        let route = |n: u32| format!("route add 100.{}.{}.0/24 via 10.0.2.2\n", n >> 8, n & 255);
+        std::fs::write(&batch, (0..60_000).map(route).collect::<String>()).expect("a file");
+        net.r.command(["ip", "-batch"]).arg(&batch).run()?;
+        let mut adopted = adopt(net, &socket, &[])?;
+        let state = || -> Result<serde_json::Value> {
+            Ok(serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON"))
+        };
+        assert!(state()?["tables"]["ipv4_prefixes"].as_u64() >= Some(60_000));
+        let looks = || -> Result<Option<u64>> { Ok(state()?["tables"]["looks"].as_u64()) };
+        let mut pings = net.a.spawn(["ping", "-q", "-i", "0.002", "10.0.2.2"])?;
+        for _ in 0..3 {
+            let before = looks()?;
+            net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
+            until(3 * SOON, || Ok(looks()? > before))?;
+        }
+        pings.stop(SOON)?;
+        let after = state()?;
+        for port in 0..2 {
+            assert_eq!(after["ports"][port]["kernel"]["stale"], 0, "{after}");
+        }
+        assert!(after["ports"][0]["received"].as_u64() >= Some(100), "{after}");
+        adopted.stop(SOON).map(drop)
+    });
+}
+
 /// The words of an `artery` command that asks a program at `socket`.
 fn artery_at(net: &Net, words: &[&str], socket: &Path) -> Result<artery_lab::rig::Command> {
     Ok(net.r.command([artery()?]).args(words).arg("-u").arg(socket))
@@ -186,6 +217,52 @@ fn tcpdump_reads_what_was_captured_and_plain_programs_forward_again() {
         let report = adopted.stop(SOON)?.stdout;
         assert!(report.starts_with("eth0: "), "{report}");
         Ok(())
+    });
+}
+
+/// Where less memory may be locked than maps take, which kernels before 5.11 count.
+#[test]
+fn no_locked_memory_is_needed() {
+    on_the_net("adopt-memlock", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command =
+            net.r.command(["prlimit", "--memlock=0:0"]).arg(artery()?).args(["adopt", "eth0", "eth1"]);
+        let mut adopted = command.arg("-u").arg(folder.path().join("control")).spawn()?;
+        adopted.wait_for("forwarding", SOON)?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+        adopted.stop(SOON).map(drop)
+    });
+}
+
+/// One line that names what is missing, and status 1, before anything is said to forward.
+#[test]
+fn who_may_not_use_programs_is_refused_in_a_line() {
+    on_the_net("adopt-no-bpf", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let without = |sets: &'static str| vec!["setpriv".to_owned(), format!("--bounding-set={sets}")];
+        let refused = |error: &str| {
+            [env!("CARGO_BIN_EXE_artery-bench"), "refuse-bpf", error].map(str::to_owned).to_vec()
+        };
+        for (words, reason) in [
+            // CAP_SYS_ADMIN stands for both.
+            (without("-bpf,-perfmon,-sys_admin"), "CAP_BPF"),
+            (without("-net_admin"), "CAP_NET_ADMIN"),
+            (refused("EPERM"), "CAP_BPF"),
+            (refused("ENOSYS"), "bpf(2)"),
+        ] {
+            let command = net.r.command(&words).arg(artery()?).args(["adopt", "eth0", "eth1", "-u"]);
+            let output = command.arg(&socket).output()?;
+            assert_eq!(output.code(), Some(1), "{words:?}: {}", output.stderr);
+            assert_eq!(output.stderr.lines().count(), 1, "{words:?}: {}", output.stderr);
+            assert!(output.stderr.contains(reason), "{words:?}: {}", output.stderr);
+            assert!(!output.stderr.contains("forwarding"), "{words:?}: {}", output.stderr);
+        }
+        // Nothing is left behind that would keep it from starting.
+        let words = ["adopt", "eth0", "eth1", "-u"];
+        let mut adopted = net.r.command([artery()?]).args(words).arg(&socket).spawn()?;
+        adopted.wait_for("forwarding", SOON)?;
+        adopted.stop(SOON).map(drop)
     });
 }
 

@@ -3,8 +3,9 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_lab::rig::{self, Host, Process, Result, Skip};
 use std::path::Path;
+use std::time::Duration;
 use support::adopting::{Net, forwarded, on_the_net};
 use support::{SOON, until};
 
@@ -52,9 +53,89 @@ fn what_would_leave_by_a_port_that_does_not_send_is_left_to_the_kernel_and_told_
         net.b.run(["ethtool", "-K", "eth0", "gro", "on"])?;
         adopted.wait_for("eth1: its driver sends what XDP redirects", SOON)?;
         adopted.wait_for("nothing keeps traffic", SOON)?;
+        // Where neither sends, all go by tc once frames arrive.
         net.a.run(["ethtool", "-K", "eth0", "gro", "off"])?;
         net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
-        until(SOON, || Ok(shown(net, &socket)?.1["ports"][0]["ipv4"] == "kernel"))?;
+        until(SOON, || {
+            net.a.ping("10.0.2.2", 1)?;
+            Ok(shown(net, &socket)?.1["ports"][0]["path"] == "tc")
+        })?;
+        adopted
+            .wait_for("nothing can be forwarded by XDP between these ports; so all ports go by tc", SOON)?;
+        until(SOON, || Ok(shown(net, &socket)?.1["ports"][1]["ipv4"] == "fast"))?;
+        let before = forwarded_past_kernel(net, &socket)?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+        assert!(forwarded_past_kernel(net, &socket)? >= before + 40);
+        adopted.stop(SOON).map(drop)
+    });
+}
+
+fn forwarded_past_kernel(net: &Net, socket: &Path) -> Result<u64> {
+    let (_, state) = shown(net, socket)?;
+    let of_port = |number: usize| state["ports"][number]["received"].as_u64().expect("a number");
+    Ok(of_port(0) + of_port(1))
+}
+
+/// Echo requests that a host has received.
+fn requests_received(host: &Host) -> Result<u64> {
+    let snmp = host.run(["cat", "/proc/net/snmp"])?.stdout;
+    let mut lines = snmp.lines().filter(|line| line.starts_with("Icmp: "));
+    let (names, numbers) = (lines.next().expect("names"), lines.next().expect("numbers"));
+    let mut fields = names.split(' ').zip(numbers.split(' '));
+    let (_, number) = fields.find(|(name, _)| *name == "InEchos").expect("a count of echo requests");
+    Ok(number.parse().expect("a number"))
+}
+
+#[test]
+fn what_is_lost_after_a_redirect_is_counted() {
+    on_the_net("adopt-losses", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let mut adopted = adopt(net, "xdp", &socket, &[])?;
+        net.a.ping("10.0.2.2", 1)?;
+        let (_, state) = shown(net, &socket)?;
+        if let Some(why) = state["uncounted_losses"].as_str() {
+            return Err(Skip::KernelLacks(format!("what counting losses takes: {why}")).into());
+        }
+        let before = requests_received(&net.b)?;
+        let mut flow =
+            net.a.command(["ping", "-q", "-i", "0.002", "-c", "1500", "-W", "1", "10.0.2.2"]).spawn()?;
+        std::thread::sleep(Duration::from_millis(700));
+        // For up to a second nobody has noticed that the link does not send any more.
+        net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
+        adopted.wait_for("eth1: what leaves there stays with the kernel", SOON)?;
+        flow.wait(2 * SOON)?;
+        let arrived = requests_received(&net.b)? - before;
+        let (top, state) = shown(net, &socket)?;
+        let counts = |port: usize| {
+            ["lost", "dropped"].map(|count| state["ports"][port][count].as_u64().expect("a number"))
+        };
+        let lost: u64 = [counts(0), counts(1)].concat().iter().sum();
+        assert!(lost > 0, "{state}");
+        assert_eq!(arrived + lost, 1500, "{top}");
+        adopted.stop(SOON).map(drop)
+    });
+}
+
+#[test]
+fn a_port_that_comes_back_is_adopted_again() {
+    rig::test("adopt-returns", |rig| {
+        let net = Net::make(rig)?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let mut adopted = adopt(&net, "tc", &socket, &[])?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+        net.r.run(["ip", "link", "del", "eth1"])?;
+        adopted.wait_for("eth1: the interface is gone", SOON)?;
+        net.connect(rig, 2)?;
+        adopted.wait_for("eth1: the interface has come back, and is adopted again", SOON)?;
+        until(SOON, || Ok(net.a.ping_with("10.0.2.2", 3, &["-i", "0.01"])?.received == 3))?;
+        let before = forwarded_past_kernel(&net, &socket)?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 50, &["-i", "0.01"])?.received, 50);
+        let past = forwarded_past_kernel(&net, &socket)? - before;
+        assert!(past >= 95, "{past} of 100 packets went past the kernel");
+        let (top, state) = shown(&net, &socket)?;
+        assert!(state["gone"].as_array().is_some_and(Vec::is_empty) && !top.contains("is gone"), "{top}");
         adopted.stop(SOON).map(drop)
     });
 }

@@ -15,10 +15,12 @@ pub(super) struct Plan {
 /// Every program past the kernel's verifier. It needs no card, so once for each kernel is enough.
 const PROGRAMS: [&str; 1] = ["programs"];
 /// What everybody does with a card.
-const FORWARDING: [&str; 16] = [
+const FORWARDING: [&str; 18] = [
     "adopt",
     "adopt-xdp",
     "adopt-tc",
+    "adopt-jumbo",
+    "adopt-returns",
     "vlan",
     "vlan-xdp",
     "vlan-tc",
@@ -34,7 +36,9 @@ const FORWARDING: [&str; 16] = [
     "up-reload",
 ];
 /// What the number of queues and the offloads may change.
-const QUEUES: [&str; 4] = ["adopt", "adopt-xdp", "adopt-kill", "router"];
+const QUEUES: [&str; 5] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-kill", "router"];
+/// What the kernel may forbid. It stays locked down, so these come last.
+const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
 /// What is beside an adopted port.
 const BESIDE: [&str; 4] = ["beside-vrf", "beside-bond", "beside-flowtable", "beside-wireguard"];
 /// What runs at every change.
@@ -50,12 +54,13 @@ pub(super) fn whole() -> Vec<Plan> {
 
 fn of_kernel(kernel: &Kernel) -> Vec<Plan> {
     let beside: &[&str] = if *kernel == Kernel::Series(6, 12) { &BESIDE } else { &[] };
-    let usual = [&PROGRAMS[..], &FORWARDING, beside].concat();
+    let usual = [&PROGRAMS[..], &FORWARDING, beside, &FORBIDDEN].concat();
+    let whole_frames = [&QUEUES[..], &FORBIDDEN].concat();
     [
         (USUAL_NIC, usual.as_slice()),
         ("virtio-net", &QUEUES),
         ("virtio-net,queues=4", &QUEUES),
-        ("virtio-net,queues=2,offloads=off", &QUEUES),
+        ("virtio-net,queues=2,offloads=off", &whole_frames),
         ("e1000e", &FORWARDING),
         ("vmxnet3", &FORWARDING),
     ]

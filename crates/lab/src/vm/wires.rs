@@ -7,6 +7,9 @@ use std::path::Path;
 /// Cards of a machine: each two that follow one another are joined.
 pub(super) const CARDS: u32 = 4;
 
+/// The longest packet that wires carry, in bytes.
+const MOST_MTU: u32 = 9000;
+
 /// Makes what QEMU doesn't make itself.
 pub(super) fn make(host: &Host, nic: &Nic) -> Result<()> {
     if nic.wire == Wire::Hub {
@@ -26,6 +29,8 @@ pub(super) fn make(host: &Host, nic: &Nic) -> Result<()> {
         let (tap, bridge) = (format!("tap{card}"), format!("br{}", card / 2));
         let queues: &[&str] = if nic.queues > 1 { &["multi_queue"] } else { &[] };
         host.command(["ip", "tuntap", "add", &tap, "mode", "tap", "vnet_hdr"]).args(queues).run()?;
+        // As long as guests may set their own.
+        host.mtu(&tap, MOST_MTU)?;
         host.run(["ip", "link", "set", &tap, "master", &bridge])?;
         host.up(&tap)?;
     }

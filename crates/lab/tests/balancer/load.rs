@@ -18,8 +18,8 @@ const PACE: Duration = Duration::from_millis(20);
 /// After so many more answers a connection is sound.
 const ENOUGH: u64 = 5;
 /// For how long nothing may get better before what isn't sound has stalled: longer than TCP waits to send again what was
-/// lost, several times.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// lost five times (6.2 s), since others may have the processors.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may take to say who it is.
 const SOON: Duration = Duration::from_secs(10);
 /// Lengths of messages: all in a segment, and in several. Every tenth connection has the long ones.

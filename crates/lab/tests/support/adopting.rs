@@ -14,23 +14,32 @@ pub struct Net {
 
 /// Runs a test on such hosts: `a` is 10.0.1.2 and 2001:db8:1::2, `b` 10.0.2.2 and 2001:db8:2::2.
 pub fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    rig::test(label, |rig: &Rig| body(&Net::make(rig)?));
+}
+
+impl Net {
+    /// Makes the hosts and what joins them.
+    pub fn make(rig: &Rig) -> Result<Net> {
         artery()?;
-        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
-        rig.link(&a, "eth0", &r, "eth0")?;
-        rig.link(&b, "eth0", &r, "eth1")?;
-        r.address("eth0", "10.0.1.1/24")?.address("eth1", "10.0.2.1/24")?.forwarding(true)?;
-        r.address("eth0", "2001:db8:1::1/64")?.address("eth1", "2001:db8:2::1/64")?;
-        for (host, number) in [(&a, 1), (&b, 2)] {
-            host.address("eth0", &format!("10.0.{number}.2/24"))?
-                .route("default", &format!("10.0.{number}.1"))?;
-            host.address("eth0", &format!("2001:db8:{number}::2/64"))?
-                .route("default", &format!("2001:db8:{number}::1"))?;
-            // A virtual link sends redirected frames only to an end that joins frames.
-            host.run(["ethtool", "-K", "eth0", "gro", "on"])?;
-        }
-        body(&Net { a, r, b })
-    });
+        let net = Net { a: rig.host("a")?, r: rig.host("r")?, b: rig.host("b")? };
+        net.r.forwarding(true)?;
+        net.connect(rig, 1)?;
+        net.connect(rig, 2)?;
+        Ok(net)
+    }
+
+    /// Joins `a` to eth0 of `r` (1), or `b` to eth1 (2).
+    pub fn connect(&self, rig: &Rig, number: u8) -> Result<()> {
+        let (host, port) = if number == 1 { (&self.a, "eth0") } else { (&self.b, "eth1") };
+        rig.link(host, "eth0", &self.r, port)?;
+        let (network4, network6) = (format!("10.0.{number}"), format!("2001:db8:{number}:"));
+        self.r.address(port, &format!("{network4}.1/24"))?.address(port, &format!("{network6}:1/64"))?;
+        host.address("eth0", &format!("{network4}.2/24"))?.route("default", &format!("{network4}.1"))?;
+        host.address("eth0", &format!("{network6}:2/64"))?.route("default", &format!("{network6}:1"))?;
+        // A virtual link sends redirected frames only to an end that joins frames.
+        host.run(["ethtool", "-K", "eth0", "gro", "on"])?;
+        Ok(())
+    }
 }
 
 /// A kernel that forwards from `a` to gateways, each of which takes all of 198.18.0.0/16 and 2001:db8:ff::/64 as its own.

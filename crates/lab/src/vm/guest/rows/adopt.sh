@@ -62,7 +62,8 @@ row_adopt_tc() {
     pass "$share; $tcp"
 }
 
-# By XDP where the driver has it; a driver without it refuses, and no success is told before.
+# By XDP where the driver has it; a driver without it refuses, and no success is told before. A card that takes VLAN tags off
+# has all ports go by tc.
 row_adopt_xdp() {
     start adopt adopt --path xdp eth1 eth2
     end=$(($(date +%s) + 90))
@@ -71,7 +72,9 @@ row_adopt_xdp() {
         sleep 0.2
     done
     if lives adopt; then
-        sleep 2
+        # Such a card starts anew when its program leaves.
+        until_answers a 10.0.2.2 adopt
+        sleep 4
         passes_the_kernel 200
         pass "$(paths); $share"
     fi
@@ -125,6 +128,71 @@ row_adopt_stopped() {
     passes_the_kernel 100
     pass "while it is stopped the kernel forwards, and after SIGCONT $share"
 }
+
+# Packets of 9,000 bytes.
+row_adopt_jumbo() {
+    ip -n a link set eth0 mtu 9000
+    ip -n b link set eth0 mtu 9000
+    for port in eth1 eth2; do ip link set $port mtu 9000; done
+    start_adopt eth1 eth2
+    for address in 10.0.2.2 2001:db8:2::2; do
+        until_answers a $address adopt
+        got=$(answers a $address 100 -s 8900)
+        [ "$got" = 100 ] || fail "${got:-0} of 100 pings of 8,900 bytes to $address are answered"
+    done
+    passes_the_kernel 100
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); no ping of 8,900 bytes is lost, of short ones $share; TCP $ours Mbit/s"
+}
+
+# A port whose card is taken out and put in again.
+row_adopt_returns() {
+    start_adopt eth1 eth2
+    passes_the_kernel 50
+    card=$(readlink -f /sys/class/net/eth2/device)
+    [ "$driver" != virtio_net ] || card=${card%/*}
+    read -r mac </sys/class/net/eth2/address
+    echo 1 >"$card/remove"
+    until_says adopt 'eth2: the interface is gone'
+    echo 1 >/sys/bus/pci/rescan
+    end=$(($(date +%s) + 30))
+    until name=$(basename "$(dirname "$(grep -l "$mac" /sys/class/net/*/address 2>/dev/null)")" 2>/dev/null) && [ "$name" != . ]; do
+        [ "$(date +%s)" -lt $end ] || fail "the card does not come back in 30 s"
+        sleep 0.2
+    done
+    # What udev and whoever configures interfaces do.
+    [ "$name" = eth2 ] || ip link set "$name" name eth2
+    restore_line || true
+    until_says adopt 'eth2: the interface has come back'
+    passes_the_kernel 100
+    pass "$(paths); after eth2 has come back $share"
+}
+
+# What distributions may forbid others, and root may do.
+row_adopt_unprivileged() {
+    sysctl -qw kernel.unprivileged_bpf_disabled=2
+    start_adopt --path tc eth1 eth2
+    passes_the_kernel 100
+    sysctl -qw kernel.unprivileged_bpf_disabled=0
+    pass "with kernel.unprivileged_bpf_disabled=2 $share"
+}
+
+# Locks the kernel down, for good: the last rows of a machine.
+locked_down() {
+    [ -e /sys/kernel/security/lockdown ] || mount -t securityfs securityfs /sys/kernel/security
+    [ -e /sys/kernel/security/lockdown ] || skip "this kernel has no lockdown"
+    grep -q "\[$1\]" /sys/kernel/security/lockdown || echo $1 >/sys/kernel/security/lockdown
+    start_adopt eth1 eth2
+    passes_the_kernel 100
+    if artery handler state | jq -e '.ports[0].path == "xdp"' >/dev/null && [ $1 = confidentiality ]; then
+        grep -q 'are not counted.*lockdown=confidentiality' $work/adopt.log || fail "it is not said that losses are not counted"
+    fi
+    pass "$(paths); with lockdown=$1 $share"
+}
+
+row_adopt_integrity() { locked_down integrity; }
+row_adopt_confidentiality() { locked_down confidentiality; }
 
 # A VLAN by 8021q on one of the ports is a port, too.
 vlan() {

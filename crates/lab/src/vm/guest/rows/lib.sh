@@ -86,13 +86,14 @@ restore_line() {
     for link in wg0 eth0.10; do ip -n b link del $link 2>/dev/null; done
     nft flush ruleset 2>/dev/null
     for port in eth1 eth2; do
-        ip link set $port nomaster 2>/dev/null
+        ip link set $port nomaster mtu 1500 2>/dev/null
         ip link set $port up
     done
     ip address replace 10.0.1.1/24 dev eth1
     ip address replace 2001:db8:1::1/64 dev eth1
     ip address replace 10.0.2.1/24 dev eth2
     ip address replace 2001:db8:2::1/64 dev eth2
+    for host in a b; do ip -n $host link set eth0 mtu 1500; done
     ip -n a address del 10.0.3.2/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.3.3/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.2.3/24 dev eth0 2>/dev/null
@@ -104,9 +105,11 @@ restore_line() {
     ip netns exec b ip neigh flush all 2>/dev/null
 }
 
-# answers HOST ADDRESS COUNT: how many of so many pings, 100 a second, are answered.
+# answers HOST ADDRESS COUNT [OPTIONS…]: how many of so many pings, 100 a second, are answered.
 answers() {
-    ip netns exec $1 ping -q -i 0.01 -c $3 -W 2 $2 | sed -n 's/.* \([0-9]*\) received.*/\1/p'
+    host=$1 address=$2 count=$3
+    shift 3
+    ip netns exec $host ping -q -i 0.01 -c $count -W 2 "$@" $address | sed -n 's/.* \([0-9]*\) received.*/\1/p'
 }
 
 # all_answer HOST COUNT ADDRESS…: no ping may be lost.
