@@ -182,22 +182,34 @@ impl fmt::Display for Guard {
 
 /// All that keeps traffic of these ports, or between them, in the kernel. Nothing is changed by asking.
 pub fn survey(ports: &[Port]) -> Vec<Guard> {
+    survey_in_steps(ports, || {})
+}
+
+/// The same for who has something to do after each step: some ask other programs, and may take long.
+pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Guard> {
     let or_unreadable = |what: &str, found: io::Result<Vec<Guard>>| {
         found.unwrap_or_else(|error| vec![Guard::unreadable(what, &error)])
     };
-    let mut guards = sysctl::guards(ports);
-    guards.extend(offloads::guards(ports));
     // Without the interfaces that VLANs are on, which can't be read only if nothing about interfaces can.
-    let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
-    guards.extend(or_unreadable("the interfaces", links::guards(ports)));
-    guards.extend(or_unreadable("nftables", nftables::guards(ports)));
-    guards.extend(iptables::guards());
-    guards.extend(or_unreadable("the virtual servers", virtual_servers::guards()));
-    guards.extend(or_unreadable("the hooks of netfilter", hooks::guards()));
-    guards.extend(or_unreadable("the queueing and filters of tc", traffic_control::guards(ports)));
-    guards.extend(traffic_control::programs(ports));
-    guards.extend(or_unreadable("the IPsec policies", ipsec::guards()));
-    guards
+    let with_below = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
+    let steps: [&dyn Fn() -> Vec<Guard>; 10] = [
+        &|| sysctl::guards(ports),
+        &|| offloads::guards(ports),
+        &|| or_unreadable("the interfaces", links::guards(with_below)),
+        &|| or_unreadable("nftables", nftables::guards(with_below)),
+        &iptables::guards,
+        &|| or_unreadable("the virtual servers", virtual_servers::guards()),
+        &|| or_unreadable("the hooks of netfilter", hooks::guards()),
+        &|| or_unreadable("the queueing and filters of tc", traffic_control::guards(with_below)),
+        &|| traffic_control::programs(with_below),
+        &|| or_unreadable("the IPsec policies", ipsec::guards()),
+    ];
+    let found = steps.into_iter().flat_map(|step| {
+        let found = step();
+        after_step();
+        found
+    });
+    found.collect()
 }
 
 /// A number of things, in words.

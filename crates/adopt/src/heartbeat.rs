@@ -52,7 +52,12 @@ impl Heartbeat {
         Ok(Heartbeat { shared, thread: Some(thread) })
     }
 
-    /// Reports that the main loop goes on. `is_current` says that it has read all that changed, which a lease that has ended
+    /// Reports that the main loop goes on, in the middle of a turn.
+    pub(crate) fn progress(&self) {
+        self.shared.lock().progressed = Instant::now();
+    }
+
+    /// Reports that the main loop has taken a turn. `is_current` says that it has read all that changed, which a lease that has ended
     /// waits for.
     pub(crate) fn beat(&self, is_current: bool) -> io::Result<()> {
         let mut state = self.shared.lock();

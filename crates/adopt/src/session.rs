@@ -161,6 +161,7 @@ impl Session {
 
     /// Does what is to be done, and says until when there is nothing more, unless one of [`files`](Self::files) can be read.
     pub fn turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
+        self.start_heartbeat().map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let mut news = News::default();
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
         let is_doubtful = std::mem::take(&mut self.is_doubtful);
@@ -173,7 +174,9 @@ impl Session {
             None => self.driver.turn(now, &mut self.accelerator),
         };
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
+        self.progress();
         self.settle()?;
+        self.progress();
         if self.driver.changes() != heard {
             self.pace.add(began.elapsed());
         }
@@ -192,7 +195,8 @@ impl Session {
             let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
-        self.beat(turn).map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
+        let beat = self.heartbeat.as_ref().map_or(Ok(()), |heartbeat| heartbeat.beat(turn != Turn::Again));
+        beat.map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let wait = match turn {
             Turn::Again => Duration::ZERO,
             Turn::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
@@ -282,7 +286,7 @@ impl Session {
         // One may have been renamed, and chains and settings go by names.
         self.ports.iter_mut().for_each(|port| *port = there(port).unwrap_or(port).clone());
         self.watch.set_ports(&ports);
-        let mut guards = guard::survey(&ports);
+        let mut guards = guard::survey_in_steps(&ports, || self.progress());
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
@@ -320,7 +324,9 @@ impl Session {
             if is_known || self.not_adopted.contains(&index) {
                 continue;
             }
+            self.progress();
             let adopted = self.accelerator.adopt(index, self.mode);
+            self.progress();
             match adopted {
                 Ok(()) => self.take_place(&old, index, kind),
                 Err(_) => drop(self.not_adopted.insert(index)),
@@ -353,7 +359,9 @@ impl Session {
             return None;
         }
         let (untaken, why) = self.find_dead_path(now)?;
+        self.progress();
         let changed = self.accelerator.change_mode(Mode::Tc);
+        self.progress();
         match changed {
             Ok(()) => {
                 self.mode = Mode::Tc;
@@ -383,16 +391,18 @@ impl Session {
         (has_arrived && self.is_all_kept && self.can_leave_xdp).then(|| (Vec::new(), DeadPath::AllKept))
     }
 
+    /// Reports progress within a turn: what is done at once may take long on a slow machine.
+    fn progress(&self) {
+        self.heartbeat.iter().for_each(Heartbeat::progress);
+    }
+
     /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up rights before, which
     /// threads keep.
-    fn beat(&mut self, turn: Turn) -> io::Result<()> {
-        match &self.heartbeat {
-            Some(heartbeat) => heartbeat.beat(matches!(turn, Turn::Sleep(_))),
-            None => {
-                self.heartbeat = Some(Heartbeat::start(self.accelerator.lease().clone())?);
-                Ok(())
-            }
+    fn start_heartbeat(&mut self) -> io::Result<()> {
+        if self.heartbeat.is_none() {
+            self.heartbeat = Some(Heartbeat::start(self.accelerator.lease().clone())?);
         }
+        Ok(())
     }
 
     /// Chooses among next hops by what the kernel is set to choose by.

@@ -198,3 +198,115 @@ fn captures_of_ports_that_are_not_adopted_are_refused_and_all_is_told_as_json() 
         Ok(())
     });
 }
+
+/// Kinds of ports: the interface with addresses, and what is to be adopted. One is never adopted.
+const KINDS: [(&str, &[&str]); 6] = [
+    ("veth0", &["veth0"]),
+    ("veth1", &["veth1"]),
+    ("trunk.10", &["trunk", "trunk.10"]),
+    ("bridge0", &["bridge0"]),
+    ("macvlan0", &["macvlan0"]),
+    ("other", &[]),
+];
+
+/// The port of a kind, what of it is adopted, and the number and name of the host behind it.
+struct Behind {
+    port: &'static str,
+    adopted: &'static [&'static str],
+    number: usize,
+    host: Host,
+}
+
+/// A router with a port of each kind that this kernel has, and a host behind each.
+fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>) {
+    rig::test(label, |rig| {
+        let r = rig.host("r")?;
+        r.forwarding(true)?;
+        let vlan = r.command(["ip", "link", "add", "link", "lo", "name", "try", "type", "vlan", "id", "9"]);
+        let has_vlans = vlan.output()?.succeeded();
+        if !has_vlans {
+            println!("skipped: this kernel has no VLANs (8021q)");
+        }
+        let mut behind = Vec::new();
+        for (number, (port, adopted)) in (1..).zip(KINDS) {
+            if port == "trunk.10" && !has_vlans {
+                continue;
+            }
+            let host = rig.host(&format!("h{number}"))?;
+            behind.push(Behind { port, adopted, number, host });
+        }
+        for Behind { port, number, host, .. } in &behind {
+            let (wire, at_host) = match *port {
+                "trunk.10" => ("trunk", "eth0.10"),
+                "bridge0" => ("member", "eth0"),
+                "macvlan0" => ("below", "eth0"),
+                port => (port, "eth0"),
+            };
+            rig.link(host, "eth0", &r, wire)?;
+            host.run(["ethtool", "-K", "eth0", "gro", "on"])?;
+            match *port {
+                "trunk.10" => {
+                    r.run(["ip", "link", "add", "link", wire, "name", port, "type", "vlan", "id", "10"])?;
+                    host.run([
+                        "ip", "link", "add", "link", "eth0", "name", at_host, "type", "vlan", "id", "10",
+                    ])?;
+                    host.up(at_host)?;
+                }
+                "bridge0" => {
+                    r.run(["ip", "link", "add", port, "type", "bridge"])?;
+                    r.run(["ip", "link", "set", wire, "master", port])?;
+                }
+                "macvlan0" => {
+                    r.run([
+                        "ip", "link", "add", "link", wire, "name", port, "type", "macvlan", "mode", "bridge",
+                    ])?;
+                }
+                _ => {}
+            }
+            r.up(port)?;
+            r.address(port, &format!("10.0.{number}.1/24"))?
+                .address(port, &format!("2001:db8:{number}::1/64"))?;
+            host.address(at_host, &format!("10.0.{number}.2/24"))?
+                .route("default", &format!("10.0.{number}.1"))?;
+            host.address(at_host, &format!("2001:db8:{number}::2/64"))?
+                .route("default", &format!("2001:db8:{number}::1"))?;
+        }
+        body(&r, &behind)
+    });
+}
+
+#[test]
+fn no_frame_is_lost_between_ports_of_any_two_kinds_whatever_the_path() {
+    with_all_kinds("adopt-kinds", |r, behind| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        for path in [None, Some("tc"), Some("xdp"), Some("xdp-generic")] {
+            let options = path.map_or_else(Vec::new, |path| vec!["--path", path]);
+            // Neither runs programs of XDP itself.
+            let is_virtual = |port: &&str| ["bridge0", "macvlan0"].contains(port);
+            let ports = behind.iter().flat_map(|behind| behind.adopted.iter().copied());
+            let ports = ports.filter(|port| path != Some("xdp") || !is_virtual(port));
+            let command =
+                r.command([artery()?]).arg("adopt").args(&options).args(ports).arg("-u").arg(&socket);
+            let mut adopted = command.spawn()?;
+            adopted.wait_for("forwarding", 2 * SOON)?;
+            for (from, to) in behind.iter().flat_map(|from| behind.iter().map(move |to| (from, to))) {
+                if from.number == to.number {
+                    continue;
+                }
+                for address in [format!("10.0.{}.2", to.number), format!("2001:db8:{}::2", to.number)] {
+                    // The first one asks for the neighbor.
+                    from.host.ping(&address, 1)?;
+                    let report = from.host.ping_with(&address, 10, &["-i", "0.005"])?;
+                    assert_eq!(
+                        report.received, 10,
+                        "{path:?}: from {} to {} ({address})",
+                        from.port, to.port
+                    );
+                }
+            }
+            adopted.stop(SOON)?;
+        }
+        Ok(())
+    });
+}

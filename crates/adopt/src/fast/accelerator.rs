@@ -174,6 +174,8 @@ impl Accelerator {
     /// the lease is renewed.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
+        // What a killed process left there counts as somebody's filter. Who may not remove it may not attach anything.
+        let _ = bpf::remove_dead_filters(link);
         let program = self.attach(link, port, mode)?;
         self.memory.set_device(port, link).map_err(|error| refused(link, mode, error, Vec::new()))?;
         self.free_ports.remove(&port);

@@ -10,7 +10,10 @@ use std::path::Path;
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// Mitigations stay on, for they change what the kernel's verifier asks of programs.
-const KERNEL_WORDS: &str = "console=ttyS0 loglevel=4 panic=-1 nokaslr random.trust_cpu=on net.ifnames=0";
+///
+/// A machine that waits long for the host's processors would take its timer for broken, and stand still (`no_timer_check`).
+const KERNEL_WORDS: &str =
+    "console=ttyS0 loglevel=4 panic=-1 nokaslr no_timer_check random.trust_cpu=on net.ifnames=0";
 
 /// The words after the program's name.
 pub(super) fn words(

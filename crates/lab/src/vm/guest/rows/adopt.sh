@@ -24,23 +24,25 @@ start_adopt() {
 }
 
 # passes_the_kernel COUNT [ADDRESS…]: so many pings from a to each address, of which one is of IPv4 and one of IPv6, lose
-# nothing, and few of them go by the kernel; sets $share.
+# nothing, and few of them go by the kernel; sets $share. In a slow machine programs that are loaded anew, because tables have
+# grown, take seconds, during which the kernel forwards: so it may take three tries until few do.
 passes_the_kernel() {
     count=$1
     shift
     [ $# -gt 0 ] || set -- 10.0.2.2 2001:db8:2::2
     for address; do until_answers a $address adopt; done
-    sleep 1
-    before4=$(ipv4_by_kernel)
-    before6=$(ipv6_by_kernel)
-    all_answer a $count "$@"
-    left4=$(($(ipv4_by_kernel) - before4))
-    left6=$(($(ipv6_by_kernel) - before6))
-    share="by the kernel $left4 of $((2 * count)) packets of IPv4, $left6 of IPv6"
-    if [ $((left4 * 50)) -gt $((count * few)) ] || [ $((left6 * 50)) -gt $((count * few)) ]; then
-        artery handler state | jq -c '.ports[] | [.name, .path, .ipv4, .ipv6, .received, .sent, .kernel]' || true
-        fail "$share"
-    fi
+    for try in 1 2 3; do
+        sleep $try
+        before4=$(ipv4_by_kernel)
+        before6=$(ipv6_by_kernel)
+        all_answer a $count "$@"
+        left4=$(($(ipv4_by_kernel) - before4))
+        left6=$(($(ipv6_by_kernel) - before6))
+        share="by the kernel $left4 of $((2 * count)) packets of IPv4, $left6 of IPv6"
+        if [ $((left4 * 50)) -le $((count * few)) ] && [ $((left6 * 50)) -le $((count * few)) ]; then return 0; fi
+    done
+    artery handler state | jq -c '.ports[] | [.name, .path, .ipv4, .ipv6, .received, .sent, .kernel]' || true
+    fail "$share"
 }
 
 paths() { artery handler state | jq -r '[.ports[] | .name + " by " + .path] | join(", ")'; }
