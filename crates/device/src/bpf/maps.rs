@@ -42,7 +42,12 @@ pub(crate) fn new_socket_map(entries: u32) -> io::Result<OwnedFd> {
 
 /// Makes a map whose keys are numbers.
 fn new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
-    with_locked_memory(|| try_new_map(map_type, value_size, entries, flags))
+    let limited = |error: io::Error| match error.raw_os_error() {
+        // So kernels before Linux 5.11 say of interfaces by number where locked memory is short.
+        Some(libc::EINVAL) if map_type == BPF_MAP_TYPE_DEVMAP => io::Error::from_raw_os_error(libc::EPERM),
+        _ => error,
+    };
+    with_locked_memory(|| try_new_map(map_type, value_size, entries, flags).map_err(limited))
 }
 
 fn try_new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
