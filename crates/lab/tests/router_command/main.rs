@@ -1,109 +1,15 @@
 //! `artery router` between Linux hosts, and the commands that look into it and change it while it runs.
 
+#[path = "../support/mod.rs"]
 mod support;
 
+mod net;
+mod services;
+
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Command, Host, Output, Process, Result, Rig};
+use net::{FAR, NEAR, OWN, PORTS, Running, on_the_net};
 use serde_json::Value;
-use std::path::PathBuf;
 use support::{SOON, end};
-
-/// Addresses of the hosts, by family.
-const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
-const FAR: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
-/// The router's on the side of `a`.
-const OWN: [&str; 2] = ["10.0.1.1", "fd00:1::1"];
-const PORTS: [&str; 4] =
-    ["--port", "eth0=10.0.1.1/24,fd00:1::1/64", "--port", "eth1=10.0.2.1/24,fd00:2::1/64"];
-
-/// Hosts `a` and `b` at either side of `r`, whose interfaces eth0 and eth1 have no addresses.
-struct Net {
-    a: Host,
-    r: Host,
-    b: Host,
-}
-
-fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
-        artery()?;
-        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
-        rig.link(&a, "eth0", &r, "eth0")?;
-        rig.link(&b, "eth0", &r, "eth1")?;
-        for (host, number) in [(&a, 1), (&b, 2)] {
-            host.address("eth0", &format!("10.0.{number}.2/24"))?
-                .route("default", &format!("10.0.{number}.1"))?;
-            host.address("eth0", &format!("fd00:{number}::2/64"))?
-                .route("default", &format!("fd00:{number}::1"))?;
-        }
-        body(&Net { a, r, b })
-    });
-}
-
-/// A router that runs, and where it is reached.
-struct Running {
-    process: Process,
-    host: Host,
-    socket: PathBuf,
-    /// Holds the socket.
-    _folder: tempfile::TempDir,
-}
-
-impl Running {
-    /// Starts one, and waits until it forwards.
-    fn start(net: &Net, options: &[&str]) -> Result<Running> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let command = net.r.command([artery()?]).arg("router").args(PORTS).args(options);
-        let mut process = command.arg("-u").arg(&socket).spawn()?;
-        for address in FAR {
-            support::until_answered(&net.a, address, &mut process)?;
-        }
-        Ok(Running { process, host: net.r.clone(), socket, _folder: folder })
-    }
-
-    /// A command about it.
-    fn command(&self, words: &[&str]) -> Result<Command> {
-        Ok(self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket))
-    }
-
-    /// Calls it, whatever comes of that.
-    fn call(&self, words: &[&str]) -> Result<Output> {
-        self.command(words)?.output()
-    }
-
-    /// What a command says, which must be a success.
-    fn say(&self, words: &[&str]) -> Result<String> {
-        let output = self.call(words)?;
-        assert!(
-            output.succeeded() && output.stderr.is_empty(),
-            "{words:?}: {}{}",
-            output.stdout,
-            output.stderr
-        );
-        Ok(output.stdout)
-    }
-
-    /// The same with `--json`.
-    fn json(&self, words: &[&str]) -> Result<Value> {
-        let text = self.say(&[words, &["--json"]].concat())?;
-        let document: Value =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
-        assert_eq!(document["schema_version"], 1, "{words:?}");
-        Ok(document)
-    }
-
-    /// What a command is refused with.
-    fn refused(&self, words: &[&str], status: i32) -> Result<String> {
-        let output = self.call(words)?;
-        assert_eq!(
-            (output.code(), output.stdout.as_str()),
-            (Some(status), ""),
-            "{words:?}: {}",
-            output.stderr
-        );
-        Ok(output.stderr)
-    }
-}
 
 #[test]
 fn hosts_reach_the_router_and_each_other_by_both_families() {
@@ -126,31 +32,6 @@ fn hosts_reach_the_router_and_each_other_by_both_families() {
         let tcp = net.a.iperf3(&net.b, FAR[0], &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         end(router.process).map(drop)
-    });
-}
-
-#[test]
-fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
-    const SERVICE: &str = "192.0.2.1";
-    on_the_net("command-service", |net| {
-        let service = |member: &str| format!("{SERVICE}:5201/tcp={member}");
-        for (options, member) in
-            [(&["--nat"][..], "web=10.0.2.2:5201"), (&["--workers", "2"], "web=10.0.2.2")]
-        {
-            let router = Running::start(net, &[&["--service", &service(member)], options].concat())?;
-            let tcp = net.a.iperf3(&net.b, SERVICE, &["-t", "1"])?;
-            assert!(tcp.bits_per_second > 1e6, "{options:?}: {tcp:?}");
-            let flows = router.say(&["flow", "show"])?;
-            assert!(flows.contains(SERVICE) && flows.contains("web"), "{flows}");
-            // Hosts behind the router are reached as ever.
-            assert_eq!(net.a.ping("10.0.2.2", 3)?.received, 3);
-            end(router.process)?;
-            // Without translation the server has the address itself.
-            if options == ["--nat"] {
-                net.b.address("lo", "192.0.2.1/32")?;
-            }
-        }
-        Ok(())
     });
 }
 

@@ -1,0 +1,109 @@
+//! Two hosts with a router between them, and the router's program.
+
+use crate::support;
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Command, Host, Output, Process, Result, Rig};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Addresses of the hosts, by family.
+pub(crate) const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+pub(crate) const FAR: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
+/// The router's on the side of `a`.
+pub(crate) const OWN: [&str; 2] = ["10.0.1.1", "fd00:1::1"];
+pub(crate) const PORTS: [&str; 4] =
+    ["--port", "eth0=10.0.1.1/24,fd00:1::1/64", "--port", "eth1=10.0.2.1/24,fd00:2::1/64"];
+
+/// Hosts `a` and `b` at either side of `r`, whose interfaces eth0 and eth1 have no addresses.
+pub(crate) struct Net {
+    pub(crate) a: Host,
+    pub(crate) r: Host,
+    pub(crate) b: Host,
+}
+
+pub(crate) fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
+    rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            host.address("eth0", &format!("10.0.{number}.2/24"))?
+                .route("default", &format!("10.0.{number}.1"))?;
+            host.address("eth0", &format!("fd00:{number}::2/64"))?
+                .route("default", &format!("fd00:{number}::1"))?;
+        }
+        body(&Net { a, r, b })
+    });
+}
+
+/// A router that runs, and where it is reached.
+pub(crate) struct Running {
+    pub(crate) process: Process,
+    pub(crate) host: Host,
+    pub(crate) socket: PathBuf,
+    /// Holds the socket.
+    _folder: tempfile::TempDir,
+}
+
+/// Starts a router on a host, and waits for nothing.
+pub(crate) fn start_on(host: &Host, options: &[&str]) -> Result<Running> {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control");
+    let process = host.command([artery()?]).arg("router").args(options).arg("-u").arg(&socket).spawn()?;
+    Ok(Running { process, host: host.clone(), socket, _folder: folder })
+}
+
+impl Running {
+    /// Starts one, and waits until it forwards.
+    pub(crate) fn start(net: &Net, options: &[&str]) -> Result<Running> {
+        let mut router = start_on(&net.r, &[&PORTS[..], options].concat())?;
+        for address in FAR {
+            support::until_answered(&net.a, address, &mut router.process)?;
+        }
+        Ok(router)
+    }
+
+    /// A command about it.
+    pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
+        Ok(self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket))
+    }
+
+    /// Calls it, whatever comes of that.
+    pub(crate) fn call(&self, words: &[&str]) -> Result<Output> {
+        self.command(words)?.output()
+    }
+
+    /// What a command says, which must be a success.
+    pub(crate) fn say(&self, words: &[&str]) -> Result<String> {
+        let output = self.call(words)?;
+        assert!(
+            output.succeeded() && output.stderr.is_empty(),
+            "{words:?}: {}{}",
+            output.stdout,
+            output.stderr
+        );
+        Ok(output.stdout)
+    }
+
+    /// The same with `--json`.
+    pub(crate) fn json(&self, words: &[&str]) -> Result<Value> {
+        let text = self.say(&[words, &["--json"]].concat())?;
+        let document: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
+        assert_eq!(document["schema_version"], 1, "{words:?}");
+        Ok(document)
+    }
+
+    /// What a command is refused with.
+    pub(crate) fn refused(&self, words: &[&str], status: i32) -> Result<String> {
+        let output = self.call(words)?;
+        assert_eq!(
+            (output.code(), output.stdout.as_str()),
+            (Some(status), ""),
+            "{words:?}: {}",
+            output.stderr
+        );
+        Ok(output.stderr)
+    }
+}
