@@ -88,6 +88,12 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
     if options.nat {
         arguments.push("FORWARD nat".to_string());
     }
+    if let Some(check) = options.check.as_ref().filter(|_| options.no_host) {
+        mistakes.push(format!(
+            "--check '{check}': health checks are sent by the host, and --no-host gives it no way to the servers; leave \
+             out --no-host or --check"
+        ));
+    }
     let says_how = options.method.is_some() || options.check.is_some() || options.nat;
     if options.service.is_empty() && says_how {
         mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());

@@ -1,11 +1,12 @@
-//! Which packets are members' answers, to be sent on in the service's name, and errors about packets to members.
+//! Which packets are members' answers, to be sent on in the service's name, and errors about packets to members. Only
+//! flows that were translated have such: health checks, and clients that use a member's own address, get their answers
+//! as they are.
 use super::about::{About, Between};
 use super::fragments::{Fragments, Part};
+use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_table::balance::Choice;
 use artery_table::flow::{Flow4, Flow6, Scope};
-use artery_wire::IpProtocol;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// What one worker remembers of answers: those that come in fragments.
@@ -14,48 +15,43 @@ pub(super) struct Answers {
     fragments: Fragments<()>,
 }
 
+/// What tells answers from other packets.
+#[derive(Clone, Copy)]
+pub(super) struct Served<'a> {
+    pub(super) service: &'a Service,
+    pub(super) choice: &'a Choice,
+    pub(super) flows: &'a NatFlows,
+}
+
 impl Answers {
-    /// Whether a packet, from its IP header on, is an answer: it comes from where a member serves. Or an error, whoever on the
-    /// members' side sends it, about a packet to there.
+    /// Whether a packet, from its IP header on, is an answer: it comes from where a member serves, and belongs to a flow that
+    /// was translated. Or an error, whoever on the members' side sends it, about a packet of such a flow.
     #[inline]
-    pub(super) fn has(&mut self, packet: &[u8], service: &Service, choice: &Choice, now: Duration) -> bool {
+    pub(super) fn has(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
         match packet.first().map_or(0, |first| first >> 4) {
-            4 => self.has_of::<Flow4>(packet, service, choice, now),
-            6 => self.has_of::<Flow6>(packet, service, choice, now),
+            4 => self.has_of::<Flow4>(packet, served, now),
+            6 => self.has_of::<Flow6>(packet, served, now),
             _ => false,
         }
     }
 
     #[inline]
-    fn has_of<K: Between>(
-        &mut self,
-        packet: &[u8],
-        service: &Service,
-        choice: &Choice,
-        now: Duration,
-    ) -> bool {
+    fn has_of<K: Between>(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
         match K::of(packet, Scope::Connection, 0) {
-            Some(seen) => is_member(service, choice, source(&seen.key), seen.sight.protocol),
-            None => self.has_other::<K>(packet, service, choice, now),
+            Some(seen) => served.has(&seen.key, now),
+            None => self.has_other::<K>(packet, served, now),
         }
     }
 
     #[cold]
-    fn has_other<K: Between>(
-        &mut self,
-        packet: &[u8],
-        service: &Service,
-        choice: &Choice,
-        now: Duration,
-    ) -> bool {
+    fn has_other<K: Between>(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
         if let Some(about) = About::of(packet) {
-            let to = (about.addresses[1], about.ports[1]);
-            return is_member(service, choice, to, about.protocol);
+            return about.answered::<K>().is_some_and(|answer| served.has(&answer, now));
         }
         self.fragments.forget(now);
         match Part::<K>::of(packet) {
             Some((datagram, Part::First(seen))) => {
-                let is_answer = is_member(service, choice, source(&seen.key), seen.sight.protocol);
+                let is_answer = served.has(&seen.key, now);
                 if is_answer {
                     self.fragments.went(datagram, (), now);
                 }
@@ -67,20 +63,16 @@ impl Answers {
     }
 }
 
-#[inline]
-fn source<K: Between>(key: &K) -> (IpAddr, u16) {
-    (key.addresses()[0], key.ports()[0])
-}
-
-/// Whether a member serves at a place.
-#[inline]
-fn is_member(
-    service: &Service,
-    choice: &Choice,
-    (address, port): (IpAddr, u16),
-    protocol: IpProtocol,
-) -> bool {
-    service.protocol.is_none_or(|own| own == protocol) && choice.has_member_at(address, port, service.port)
+impl Served<'_> {
+    /// Whether packets with this key are a member's answers to a flow that was translated.
+    #[inline]
+    fn has<K: Between>(&self, answer: &K, now: Duration) -> bool {
+        let Served { service, choice, flows } = self;
+        let ([from, _], [port, _]) = (answer.addresses(), answer.ports());
+        service.protocol.is_none_or(|own| own == answer.protocol())
+            && choice.has_member_at(from, port, service.port)
+            && flows.answers(answer, now)
+    }
 }
 
 #[cfg(test)]
@@ -89,13 +81,23 @@ mod tests {
     use artery_engine::Bench;
     use artery_wire::IcmpType;
     use artery_wire::build::{Ip4, ip4};
+    use std::time::Duration;
 
     fn bench(members: &str) -> Bench {
         let config = format!("SERVICE 192.0.2.1:53 udp, {members}, FORWARD nat");
         Bench::setup(&CLASS, &config).inputs(2).outputs(3).build().unwrap()
     }
-    fn answer(from: &str, port: u16) -> Ip4 {
-        ip4().src(from).dst("198.51.100.7").udp(port, 5).payload([1; 24])
+    /// Lets packets of a client's ports be translated until one goes to this member's place, and says from which port it came.
+    fn client_of(bench: &mut Bench, (member, port): (&str, u16)) -> u16 {
+        let goes_there = |client: &u16| {
+            bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").udp(*client, 53).bytes());
+            let sent = bench.take(0).unwrap();
+            sent.data() == ip4().src("198.51.100.7").dst(member).udp(*client, port).bytes()
+        };
+        (5..500).find(goes_there).unwrap()
+    }
+    fn answer((from, port): (&str, u16), client: u16) -> Ip4 {
+        ip4().src(from).dst("198.51.100.7").udp(port, client).payload([1; 24])
     }
     #[track_caller]
     fn passes(bench: &mut Bench, packet: Ip4) {
@@ -111,16 +113,36 @@ mod tests {
     #[test]
     fn members_at_one_address_are_told_apart_by_their_ports_and_by_those_alone() {
         let mut bench = bench("MEMBER a 10.0.0.1:5301, MEMBER b 10.0.0.1:5302, MEMBER c 10.0.0.2");
-        for (from, port) in [("10.0.0.1", 5301), ("10.0.0.1", 5302), ("10.0.0.2", 53)] {
-            is_the_services(&mut bench, answer(from, port), answer("192.0.2.1", 53));
+        let places = [("10.0.0.1", 5301), ("10.0.0.1", 5302), ("10.0.0.2", 53)];
+        for place in places {
+            let client = client_of(&mut bench, place);
+            is_the_services(&mut bench, answer(place, client), answer(("192.0.2.1", 53), client));
+            for other in places.into_iter().filter(|other| *other != place) {
+                passes(&mut bench, answer(other, client));
+            }
+            passes(&mut bench, answer(("10.0.0.1", 53), client));
+            passes(&mut bench, answer(("10.0.0.2", 5301), client));
+            passes(&mut bench, answer(place, client).tcp(place.1, client));
         }
-        passes(&mut bench, answer("10.0.0.1", 53));
-        passes(&mut bench, answer("10.0.0.2", 5301));
-        passes(&mut bench, answer("10.0.0.1", 5301).tcp(5301, 5));
+        let client = client_of(&mut bench, places[0]);
         bench.write("remove_member", "a").unwrap();
-        passes(&mut bench, answer("10.0.0.1", 5301));
+        passes(&mut bench, answer(places[0], client));
         bench.write("add_member", "d 10.0.0.4:54").unwrap();
-        is_the_services(&mut bench, answer("10.0.0.4", 54), answer("192.0.2.1", 53));
+        let client = client_of(&mut bench, ("10.0.0.4", 54));
+        is_the_services(&mut bench, answer(("10.0.0.4", 54), client), answer(("192.0.2.1", 53), client));
+    }
+
+    #[test]
+    fn what_a_member_sends_to_who_did_not_use_the_service_passes_as_it_is() {
+        for state in ["true", "false"] {
+            let mut bench = bench(&format!("MEMBER a 10.0.0.1, STATE {state}"));
+            let client = client_of(&mut bench, ("10.0.0.1", 53));
+            is_the_services(&mut bench, answer(("10.0.0.1", 53), client), answer(("192.0.2.1", 53), client));
+            passes(&mut bench, answer(("10.0.0.1", 53), client + 1));
+            passes(&mut bench, answer(("10.0.0.1", 53), client).dst("198.51.100.8"));
+            bench.pass(Duration::from_secs(190));
+            passes(&mut bench, answer(("10.0.0.1", 53), client));
+        }
     }
 
     #[test]
@@ -130,6 +152,9 @@ mod tests {
         let error = |from: &str, about: Vec<u8>| {
             ip4().src(from).dst("198.51.100.7").icmp(IcmpType::UNREACHABLE, 3, [0; 4]).payload(&about[..28])
         };
+        let client = client_of(&mut bench, ("10.0.0.1", 5301));
+        assert_eq!(client, 5);
+        passes(&mut bench, error("10.0.0.1", ip4().src("198.51.100.7").dst("10.0.0.1").udp(6, 5301).bytes()));
         // The second is from a router before the member.
         for from in ["10.0.0.1", "10.0.0.254"] {
             let expected = error("192.0.2.1", to("192.0.2.1", 53));
@@ -150,7 +175,8 @@ mod tests {
                 part().fragment(32, false).raw(17, [1; 24]),
             ]
         };
-        passes(&mut bench, parts("10.0.0.1")[1].clone());
+        parts("10.0.0.1").into_iter().for_each(|part| passes(&mut bench, part));
+        assert_eq!(client_of(&mut bench, ("10.0.0.1", 53)), 5);
         for (part, expected) in parts("10.0.0.1").into_iter().zip(parts("192.0.2.1")) {
             is_the_services(&mut bench, part, expected);
         }

@@ -137,8 +137,8 @@ pub(super) fn import(
         bytes.map_err(|wrong| HandlerError::refused(format!("flows are wanted, as base64: {wrong}")))?;
     let mut taken = Taken::default();
     let (v4, v6) = sorted(b, &bytes, choice, &mut taken)?;
-    let mut incoming =
-        Incoming { choice, local: &mut b.local, follow: &mut b.follow, taken, now: Tick::at(now) };
+    let (local, follow, nat) = (&mut b.local, &mut b.follow, b.shared.nat.as_ref());
+    let mut incoming = Incoming { choice, local, follow, nat, taken, now };
     b.v4.take_in(&v4, &mut incoming);
     b.v6.take_in(&v6, &mut incoming);
     b.exchange.taken.add(incoming.taken);

@@ -1,4 +1,4 @@
-use super::answers::Answers;
+use super::answers::{Answers, Served};
 use super::checks::Checks;
 use super::exchange::{self, Exchange};
 use super::follow::Follow;
@@ -6,6 +6,7 @@ use super::handlers::HANDLERS;
 use super::known::{Chooser, Known, Noted, Tell};
 use super::leading::{Leading, NOWHERE, ON};
 use super::look::{Found, look_at, look_in, look_through, note};
+use super::nat_flows::NatFlows;
 use super::shared::SharedBalancer;
 use super::tally::Tally;
 use super::translate::{End, translate};
@@ -17,7 +18,7 @@ use artery_engine::{
     anno,
 };
 use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
-use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Tick};
+use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed};
 use artery_table::{HugePages, Pages, Storage};
 use artery_wire::{Ipv4, Ipv6};
 use std::any::Any;
@@ -35,7 +36,9 @@ SERVICE goes to one of the members, by output 0: to the one that has its flow, a
 that METHOD chooses. With FORWARD `direct` the packet stays as it is and gets the member's address as destination
 annotation, which ARPQuerier sends it to and IPEncap takes as `DST_ANNO`; members answer by themselves, with the service's
 address. With `nat` the member's address and port (or the packet's) take the place of the service's, and answers come
-back by input 1, to leave by output 2 in the service's name; there is one SERVICE then.
+back by input 1, to leave by output 2 in the service's name; there is one SERVICE then. An answer belongs to a flow that was
+translated. All else that members send passes as it is: answers to health checks, and to clients that use a member's own
+address (from another address or port than those from which they use the service).
 
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I and leave by
 output I, those of the service with the member's address as destination annotation, which leads them to the member. So the
@@ -145,14 +148,15 @@ enum Whose {
 
 impl FlowBalancer {
     fn new(args: &mut Args<'_>) -> Result<FlowBalancer, ArgError> {
+        let (is_nat, takes_frames) = (is_nat(args)?, args.read("FRAMES")?);
         let shared = match args.already_shared::<SharedBalancer>() {
             Some(shared) => shared,
             None => {
-                let shared = SharedBalancer::new(args)?;
+                let nat = if is_nat { Some(nat_flows(args)?) } else { None };
+                let shared = SharedBalancer::new(args, nat)?;
                 args.shared(|| shared)
             }
         };
-        let (is_nat, takes_frames) = (is_nat(args)?, args.read("FRAMES")?);
         if is_nat && shared.services.len() > 1 {
             return Err(ArgError::wrong("with FORWARD nat there is one SERVICE: answers could be of any"));
         }
@@ -248,6 +252,9 @@ impl FlowBalancer {
                 return None;
             }
         }
+        if let Some(nat) = &self.shared.nat {
+            nat.note_packet(ip_header::bytes(&packet), cx.now().since_epoch());
+        }
         match member.address {
             IpAddr::V4(address) => packet.set_dst_ip(address),
             IpAddr::V6(address) => packet.set_annotation(anno::DST_IP6, address.octets()),
@@ -295,8 +302,9 @@ impl FlowBalancer {
             }
             mark_packet(packet);
         }
-        let (service, now) = (self.shared.services[0], cx.now().since_epoch());
-        self.answers.has(ip_header::bytes(packet), &service, choice, now)
+        let Some(flows) = &self.shared.nat else { return false };
+        let service = &self.shared.services[0];
+        self.answers.has(ip_header::bytes(packet), Served { service, choice, flows }, cx.now().since_epoch())
             && translate(packet, End::Source, service.address, service.port)
     }
 
@@ -379,8 +387,9 @@ impl FlowBalancer {
 
     /// Tells of flows that have ended.
     pub(super) fn settle(&mut self, choice: &Choice) {
-        self.v4.settle(&mut self.local, &mut self.follow, choice);
-        self.v6.settle(&mut self.local, &mut self.follow, choice);
+        let nat = self.shared.nat.as_ref();
+        self.v4.settle(&mut self.local, &mut self.follow, nat, choice);
+        self.v6.settle(&mut self.local, &mut self.follow, nat, choice);
     }
 }
 
@@ -442,16 +451,25 @@ fn check_ports(args: &Args<'_>, takes_frames: bool, shortcut: Option<&Shortcut>)
     Err(ArgError::wrong(format!("{inputs} inputs and {outputs} outputs are connected; {wanted}")))
 }
 
+/// The set of translated flows that all copies share.
+fn nat_flows(args: &Args<'_>) -> Result<NatFlows, ArgError> {
+    let flows = (args.read::<u32>("FLOWS")? as usize).saturating_mul(args.copy().1);
+    NatFlows::new(flows, &idle_times(args)?)
+        .map_err(|error| ArgError::wrong(format!("no memory for FLOWS {flows} with FORWARD nat: {error}")))
+}
+
+fn idle_times(args: &Args<'_>) -> Result<IdleTimes, ArgError> {
+    match args.read::<String>("PRESET")?.as_str() {
+        "default" => Ok(IdleTimes::default()),
+        "paper" => Ok(IdleTimes::PAPER),
+        other => Err(ArgError::wrong_at(other, format!("PRESET is 'default' or 'paper', not '{other}'"))),
+    }
+}
+
 /// The table of flows that the arguments describe; none without STATE.
 fn table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTable<K>>, ArgError> {
     let limits = FlowLimits { flows: args.read("FLOWS")?, young: args.read("YOUNG")? };
-    let idle = match args.read::<String>("PRESET")?.as_str() {
-        "default" => IdleTimes::default(),
-        "paper" => IdleTimes::PAPER,
-        other => {
-            return Err(ArgError::wrong_at(other, format!("PRESET is 'default' or 'paper', not '{other}'")));
-        }
-    };
+    let idle = idle_times(args)?;
     if !args.read::<bool>("STATE")? {
         return Ok(None);
     }
@@ -519,8 +537,9 @@ impl Element for FlowBalancer {
             let now = cx.now().since_epoch();
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
-            self.v4.take_over(&mut old.v4, &mut self.local, both, Tick::at(now));
-            self.v6.take_over(&mut old.v6, &mut self.local, both, Tick::at(now));
+            let nat = self.shared.nat.as_ref();
+            self.v4.take_over(&mut old.v4, &mut self.local, nat, both, now);
+            self.v6.take_over(&mut old.v6, &mut self.local, nat, both, now);
             self.follow = std::mem::take(&mut old.follow);
             self.tally = old.tally;
         }

@@ -2,6 +2,7 @@
 use super::about::Between;
 use super::exchange::Taken;
 use super::follow::{Follow, What};
+use super::nat_flows::{NatFlows, answer_key};
 use super::others::Others;
 use super::service::Service;
 use super::tally::Tally;
@@ -382,26 +383,29 @@ impl Chooser<'_> {
     }
 }
 
-impl<K: FlowKey> Known<K> {
-    /// Takes over the flows of another balancer's copy, as far as this one has members of the same names.
+impl<K: Between> Known<K> {
+    /// Takes over the flows of another balancer's copy, as far as this one has members of the same names. Where packets are
+    /// translated, `nat` is told of them.
     pub(super) fn take_over(
         &mut self,
         old: &mut Known<K>,
         local: &mut Local,
+        nat: Option<&NatFlows>,
         (ours, theirs): (&Choice, &Choice),
-        now: Tick,
+        now: Duration,
     ) {
         let (Some(flows), Some(old)) = (&mut self.flows, &old.flows) else { return };
         let (mut at, mut records) = (Some(FlowCursor::default()), Vec::new());
         while let Some(from) = at {
-            at = old.export(from, CHUNK, now, &mut records);
+            at = old.export(from, CHUNK, Tick::at(now), &mut records);
             for mut record in records.drain(..) {
                 let name = theirs.member(record.answer.action).map(|member| &member.name);
                 if let Some(member) = name.and_then(|name| ours.named(name)) {
                     record.answer = Answer { action: member.action(), generation: ours.generation() };
                     // One for which there is no room is met anew.
-                    if flows.import(&record, now).is_ok() {
+                    if flows.import(&record, Tick::at(now)).is_ok() {
                         local.began(member);
+                        note_answers(nat, &record, ours, now);
                     }
                 }
             }
@@ -419,14 +423,27 @@ impl<K: FlowKey> Known<K> {
             let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
             incoming.take(flows, record, old);
         }
-        self.settle(incoming.local, incoming.follow, incoming.choice);
+        self.settle(incoming.local, incoming.follow, incoming.nat, incoming.choice);
     }
 
     /// Tells of flows that have ended.
     #[inline]
-    pub(super) fn settle(&mut self, local: &mut Local, follow: &mut Follow, choice: &Choice) {
+    pub(super) fn settle(
+        &mut self,
+        local: &mut Local,
+        follow: &mut Follow,
+        nat: Option<&NatFlows>,
+        choice: &Choice,
+    ) {
         for end in self.flows.iter_mut().flat_map(FlowTable::take_ends) {
             local.ended(end.answer.action);
+            // A connection that was closed has no more answers; another one may use its ports, directly.
+            if let Some(nat) = nat.filter(|_| matches!(end.state, FlowState::Fin | FlowState::Closed))
+                && let Some(member) = choice.member(end.answer.action)
+                && let Some(answer) = answer_key(&end.key, member)
+            {
+                nat.forget(&answer);
+            }
             if follow.is_on() {
                 follow.ended(&end, choice);
             }
@@ -439,14 +456,26 @@ pub(super) struct Incoming<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
     pub(super) follow: &'a mut Follow,
+    /// The flows that are translated, where packets are.
+    pub(super) nat: Option<&'a NatFlows>,
     pub(super) taken: Taken,
-    pub(super) now: Tick,
+    pub(super) now: Duration,
+}
+
+/// Lets the answers of a flow that came from elsewhere be translated.
+fn note_answers<K: Between>(nat: Option<&NatFlows>, record: &FlowRecord<K>, choice: &Choice, now: Duration) {
+    if let Some(nat) = nat
+        && let Some(member) = choice.member(record.answer.action)
+        && let Some(answer) = answer_key(&record.key, member)
+    {
+        nat.note(&answer, now);
+    }
 }
 
 impl Incoming<'_> {
     /// Takes one in; `old` is whose it was here.
-    fn take<K: FlowKey>(&mut self, flows: &mut FlowTable<K>, record: &FlowRecord<K>, old: Option<u32>) {
-        let id = match flows.import(record, self.now) {
+    fn take<K: Between>(&mut self, flows: &mut FlowTable<K>, record: &FlowRecord<K>, old: Option<u32>) {
+        let id = match flows.import(record, Tick::at(self.now)) {
             Ok(Imported::Known(_)) => {
                 self.taken.known += 1;
                 return;
@@ -465,6 +494,7 @@ impl Incoming<'_> {
                 id
             }
         };
+        note_answers(self.nat, record, self.choice, self.now);
         MemberId::of(record.answer.action).into_iter().for_each(|member| self.local.began(member));
         if self.follow.is_on() {
             self.follow.tell(flows.get(id), What::Import, self.choice);

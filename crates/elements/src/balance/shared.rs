@@ -1,4 +1,5 @@
 //! What the copies of a balancer on several workers share: its members, behind a lock that no packet takes.
+use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
 use artery_table::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
@@ -16,12 +17,14 @@ pub(super) struct SharedBalancer {
     pub(super) seed: Seed,
     /// What is asked of members, if anything.
     pub(super) check: Option<Check>,
+    /// The flows that were translated, where packets are.
+    pub(super) nat: Option<NatFlows>,
     members: Mutex<Members>,
     balancer: Balancer,
 }
 
 impl SharedBalancer {
-    pub(super) fn new(args: &Args<'_>) -> Result<SharedBalancer, ArgError> {
+    pub(super) fn new(args: &Args<'_>, nat: Option<NatFlows>) -> Result<SharedBalancer, ArgError> {
         let services = services(args)?;
         let method: Method = parsed("METHOD", &args.read::<String>("METHOD")?)?;
         let check = match args.read::<Option<String>>("CHECK")? {
@@ -40,7 +43,7 @@ impl SharedBalancer {
         }
         let seed = Seed::new([args.read("SEED")?, 0]);
         let balancer = members.balancer();
-        Ok(SharedBalancer { services, seed, check, members: Mutex::new(members), balancer })
+        Ok(SharedBalancer { services, seed, check, nat, members: Mutex::new(members), balancer })
     }
 
     /// For a worker.

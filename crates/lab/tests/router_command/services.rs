@@ -1,8 +1,15 @@
 //! Services: connections that servers share, health checks, and what is no connection of theirs.
 
-use crate::net::{Running, on_the_net};
-use crate::support::end;
-use artery_lab::rig::Result;
+use crate::net::{FAR, Net, PORTS, Running, on_the_net};
+use crate::support::{SOON, end, until};
+use artery_lab::program::artery;
+use artery_lab::rig::{Host, Result, Signal};
+use std::io::{self, ErrorKind, Read as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 #[test]
 fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
@@ -26,5 +33,207 @@ fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
             }
         }
         Ok(())
+    });
+}
+
+/// A server of TCP at a port, which tells everybody the address that it was reached by. It ends when it is dropped.
+struct Server(Arc<TcpListener>);
+
+impl Server {
+    fn start(host: &Host, port: u16) -> Result<Server> {
+        let listener = Arc::new(host.enter(|| TcpListener::bind(("::", port)).unwrap())?);
+        let server = Server(listener.clone());
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                // A health check is gone already.
+                let own = stream.local_addr().map(|own| own.ip().to_canonical().to_string());
+                let _ = own.and_then(|own| io::Write::write_all(&mut &stream, own.as_bytes()));
+            }
+        });
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // This wakes who waits for clients.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+}
+
+/// Which address a client of this one reaches a server by.
+fn reached(client: &Host, to: &str) -> Result<io::Result<IpAddr>> {
+    let to: SocketAddr = to.parse().unwrap();
+    client.enter(|| {
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        said.parse().map_err(io::Error::other)
+    })
+}
+
+/// What a datagram to a place comes to: an echo, or an error that an ICMP message tells of.
+fn echoed(client: &Host, to: &str) -> Result<io::Result<()>> {
+    let to: SocketAddr = to.parse().unwrap();
+    client.enter(|| {
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(to)?;
+        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.send(b"hello")?;
+        socket.recv(&mut [0; 16]).map(drop)
+    })
+}
+
+/// Echoes datagrams to an address of a host until the result is dropped.
+struct Echo {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    fn start(host: &Host, at: &str) -> Result<Echo> {
+        let at: SocketAddr = at.parse().unwrap();
+        let socket = host.enter(|| UdpSocket::bind(at).unwrap())?;
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while !over.load(Relaxed) {
+                if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                    let _ = socket.send_to(&buffer[..length], from);
+                }
+            }
+        });
+        Ok(Echo { is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Waits until the members of the first services are known to be so, each by a health check.
+fn until_members_are(router: &Running, services: usize, state: &str) -> Result<()> {
+    until(SOON, || {
+        let mut are_so = true;
+        for service in 1..=services {
+            let members = router.say(&["handler", &format!("service{service}.members")])?;
+            are_so &= members.lines().all(|line| line.contains(&format!(" {state}, ")));
+        }
+        Ok(are_so)
+    })
+}
+
+#[test]
+fn with_nat_checks_pass_and_the_servers_own_addresses_stay_reachable() {
+    on_the_net("command-nat-checks", |net| {
+        net.b.address("eth0", "10.0.2.3/24")?;
+        for workers in ["1", "2"] {
+            let server = Server::start(&net.b, 80)?;
+            let options = ["--nat", "--check", "tcp every 100ms timeout 500ms", "--workers", workers];
+            let services = [
+                "--service",
+                "192.0.2.1:80=web1=10.0.2.2,web2=10.0.2.3",
+                "--service",
+                "192.0.2.2:8080/tcp=web1=10.0.2.2:80",
+                "--service",
+                "[2001:db8::1]:80/tcp=web1=fd00:2::2",
+            ];
+            let router = Running::start(net, &[options.as_slice(), &services].concat())?;
+            until_members_are(&router, 3, "up")?;
+            serves_and_is_reached_directly(net)?;
+            // It is the checks that say so.
+            drop(server);
+            until_members_are(&router, 3, "down")?;
+            let _server = Server::start(&net.b, 80)?;
+            until_members_are(&router, 3, "up")?;
+            serves_and_is_reached_directly(net)?;
+            end(router.process)?;
+        }
+        Ok(())
+    });
+}
+
+/// Connections reach members by the services, and by the members' own addresses; so do datagrams, pings and the errors of
+/// ICMP.
+fn serves_and_is_reached_directly(net: &Net) -> Result<()> {
+    for _ in 0..40 {
+        let web = reached(&net.a, "192.0.2.1:80")?.unwrap().to_string();
+        assert!(["10.0.2.2", "10.0.2.3"].contains(&web.as_str()), "{web}");
+        for (to, address) in [
+            ("192.0.2.2:8080", "10.0.2.2"),
+            ("[2001:db8::1]:80", "fd00:2::2"),
+            ("10.0.2.2:80", "10.0.2.2"),
+            ("10.0.2.3:80", "10.0.2.3"),
+            ("[fd00:2::2]:80", "fd00:2::2"),
+        ] {
+            assert_eq!(reached(&net.a, to)?.unwrap().to_string(), address, "{to}");
+        }
+    }
+    // The host of the router is a client of the members, too.
+    assert_eq!(reached(&net.r, "10.0.2.3:80")?.unwrap().to_string(), "10.0.2.3");
+    for address in FAR.into_iter().chain(["10.0.2.3"]) {
+        assert_eq!(net.a.ping(address, 2)?.received, 2, "{address}");
+    }
+    for to in ["192.0.2.1:80", "10.0.2.2:80", "[fd00:2::2]:80"] {
+        let refusal = echoed(&net.a, to)?.unwrap_err();
+        assert_eq!(refusal.kind(), ErrorKind::ConnectionRefused, "{to}: {refusal}");
+    }
+    let servers = ["10.0.2.2:80", "10.0.2.3:80", "[fd00:2::2]:80"];
+    let _echoes = servers.into_iter().map(|at| Echo::start(&net.b, at)).collect::<Result<Vec<_>>>()?;
+    for to in ["192.0.2.1:80", "10.0.2.2:80", "10.0.2.3:80", "[fd00:2::2]:80"] {
+        echoed(&net.a, to)?.unwrap_or_else(|error| panic!("{to}: {error}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn checks_without_the_hosts_interface_are_refused_with_the_remedy() {
+    on_the_net("command-check-no-host", |net| {
+        let options = ["--no-host", "--check", "tcp", "--service", "192.0.2.1:80/tcp=web1=10.0.2.2"];
+        let refused = net.r.command([artery()?]).arg("router").args(PORTS).args(options).output()?;
+        assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+        let expected = "--check 'tcp': health checks are sent by the host, and --no-host gives it no way to the servers; \
+                        leave out --no-host or --check";
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_a_server_sends_by_itself_is_translated_across_a_reload() {
+    /// Single bytes, this far apart.
+    const BYTES: usize = 150;
+    const PAUSE: Duration = Duration::from_millis(20);
+    on_the_net("command-nat-reload", |net| {
+        let listener = net.b.enter(|| TcpListener::bind("0.0.0.0:80").unwrap())?;
+        let service = ["--nat", "--service", "192.0.2.1:80/tcp=web=10.0.2.2"];
+        let mut router = Running::start(net, &service)?;
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            (0..BYTES).try_for_each(|_| {
+                thread::sleep(PAUSE);
+                io::Write::write_all(&mut stream, b".")
+            })
+        });
+        let mut client =
+            net.a.enter(|| TcpStream::connect_timeout(&"192.0.2.1:80".parse().unwrap(), SOON).unwrap())?;
+        let mut one = [0];
+        client.read_exact(&mut one).unwrap();
+        router.process.signal(Signal::HUP);
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest.len(), BYTES - 1);
+        server.join().unwrap().unwrap();
+        let said = router.process.stderr_so_far();
+        assert!(!said.contains("error"), "{said}");
+        end(router.process).map(drop)
     });
 }

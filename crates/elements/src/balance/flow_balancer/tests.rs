@@ -171,9 +171,11 @@ fn with_nat_packets_reach_the_members_port_and_answers_come_from_the_service() {
     assert_eq!((sent.data(), sent.dst_ip()), (&expected[..], Ipv4Addr::new(10, 0, 0, 1)));
     bench.push(1, ip4().src("10.0.0.1").dst("198.51.100.7").tcp(8080, 5).bytes());
     bench.expect(2, ip4().src("192.0.2.1").dst("198.51.100.7").tcp(80, 5).bytes());
-    let stranger = ip4().src("10.0.0.9").dst("198.51.100.7").tcp(8080, 5).bytes();
-    bench.push(1, &stranger);
-    bench.expect(1, &stranger);
+    for (member, client) in [("10.0.0.9", 5), ("10.0.0.1", 6)] {
+        let other = ip4().src(member).dst("198.51.100.7").tcp(8080, client).bytes();
+        bench.push(1, &other);
+        bench.expect(1, &other);
+    }
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! Which packets answer a flow that was translated, as all workers of a balancer know it.
+//!
+//! Packets of a server that belong to no such flow are not the service's: answers to health checks, and to clients that
+//! use the server's own address. An answer has other addresses than what it answers, so it may reach another worker than
+//! the one that keeps the flow. Therefore this set is shared: a fixed array of atomic words, eight to a bucket of one
+//! cache line, without locks. A word holds a part of the hash of the answer's addresses, ports and protocol, and when a
+//! packet of either direction was last seen. Where a bucket is full, the flow that was silent for longest makes room; its
+//! client's next packet notes it again.
+//!
+//! Limits: a server sees no difference between a translated connection and a direct one from the same client address and
+//! port, and nor does this set. Of other packets one in 2^37 is taken for an answer by chance.
+use super::about::Between;
+use super::fragments::Part;
+use artery_table::balance::Member;
+use artery_table::flow::{Flow4, Flow6, IdleTimes, Scope, Seed};
+use artery_table::{Pages, Words};
+use artery_wire::IpProtocol;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Words of a bucket.
+const BUCKET: usize = 8;
+/// Bits of a word for the time; the others are the tag.
+const TIME_BITS: u32 = 24;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+/// Time is counted in 2^8 ms, and wraps after 49 days.
+const TICK_MS: u32 = 8;
+/// The most flows that there is room for.
+const MOST: usize = 1 << 26;
+
+/// See the module.
+pub(super) struct NatFlows {
+    words: Words<AtomicU64>,
+    seed: Seed,
+    /// Ticks without a packet after which a connection, or another flow, is over.
+    idle_tcp: u64,
+    idle_other: u64,
+}
+
+impl NatFlows {
+    /// An empty set with room for about `flows`. Memory is taken as flows come, 16 bytes for each.
+    pub(super) fn new(flows: usize, idle: &IdleTimes) -> io::Result<NatFlows> {
+        let words = flows.clamp(BUCKET, MOST).next_power_of_two() * 2;
+        Ok(NatFlows {
+            words: Words::new(&Pages, "translated flows", words)?,
+            seed: Seed::random(),
+            idle_tcp: ticks(idle.established),
+            idle_other: ticks(idle.udp_stream),
+        })
+    }
+
+    /// Notes a packet, given from its IP header on, that was translated and goes to its member.
+    #[inline]
+    pub(super) fn note_packet(&self, packet: &[u8], now: Duration) {
+        match packet.first().map_or(0, |first| first >> 4) {
+            4 => self.note_of::<Flow4>(packet, now),
+            6 => self.note_of::<Flow6>(packet, now),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn note_of<K: Between>(&self, packet: &[u8], now: Duration) {
+        let seen = K::of(packet, Scope::Connection, 0).or_else(|| first_fragment(packet));
+        if let Some(seen) = seen {
+            self.note(&seen.key.reversed(), now);
+        }
+    }
+
+    /// Notes a flow by the key of its answers.
+    pub(super) fn note<K: Between>(&self, answer: &K, now: Duration) {
+        let (bucket, tag) = self.place(answer);
+        let word = tag | tick(now);
+        // Others may write meanwhile. A flow that they push out is noted again by its next packet.
+        for _ in 0..BUCKET {
+            let (slot, old) = match find(bucket, tag) {
+                Some((_, old)) if old == word => return,
+                Some(found) => found,
+                None => oldest(bucket, now),
+            };
+            if slot.compare_exchange(old, word, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a packet with this key answers a noted flow, which is in use then.
+    #[inline]
+    pub(super) fn answers<K: Between>(&self, answer: &K, now: Duration) -> bool {
+        let (bucket, tag) = self.place(answer);
+        let Some((slot, old)) = find(bucket, tag) else { return false };
+        let idle = if answer.protocol() == IpProtocol::TCP { self.idle_tcp } else { self.idle_other };
+        if age(old, now) > idle {
+            return false;
+        }
+        if old & TIME != tick(now) {
+            // Whoever came first has noted the same time, or another flow.
+            let _ = slot.compare_exchange(old, tag | tick(now), Relaxed, Relaxed);
+        }
+        true
+    }
+
+    /// Forgets a flow: what comes from its server then is no answer.
+    pub(super) fn forget<K: Between>(&self, answer: &K) {
+        let (bucket, tag) = self.place(answer);
+        if let Some((slot, old)) = find(bucket, tag) {
+            let _ = slot.compare_exchange(old, 0, Relaxed, Relaxed);
+        }
+    }
+
+    /// The bucket of a key, and its tag, which is never 0.
+    #[inline]
+    fn place<K: Between>(&self, answer: &K) -> (&[AtomicU64; BUCKET], u64) {
+        let hash = answer.hash(&self.seed);
+        let buckets = self.words.as_chunks().0;
+        (&buckets[hash as usize & (buckets.len() - 1)], (hash & !TIME) | 1 << 63)
+    }
+}
+
+/// The key of a member's answers to a flow to the service.
+pub(super) fn answer_key<K: Between>(flow: &K, member: &Member) -> Option<K> {
+    let ([client, _], [from, to]) = (flow.addresses(), flow.ports());
+    K::between([member.address, client], [member.port.unwrap_or(to), from], flow.protocol())
+}
+
+#[cold]
+fn first_fragment<K: Between>(packet: &[u8]) -> Option<artery_table::flow::Seen<K>> {
+    match Part::of(packet)? {
+        (_, Part::First(seen)) => Some(seen),
+        (_, Part::Later) => None,
+    }
+}
+
+/// The word with a tag, and what it held.
+#[inline]
+fn find(bucket: &[AtomicU64; BUCKET], tag: u64) -> Option<(&AtomicU64, u64)> {
+    bucket.iter().map(|slot| (slot, slot.load(Relaxed))).find(|(_, word)| word & !TIME == tag)
+}
+
+/// The word that makes room: one that is free, else the one that was silent for longest.
+fn oldest(bucket: &[AtomicU64; BUCKET], now: Duration) -> (&AtomicU64, u64) {
+    let words = bucket.iter().map(|slot| (slot, slot.load(Relaxed)));
+    let silence = |(_, word): &(&AtomicU64, u64)| if *word == 0 { u64::MAX } else { age(*word, now) };
+    words.max_by_key(silence).unwrap_or((&bucket[0], 0))
+}
+
+#[inline]
+fn tick(now: Duration) -> u64 {
+    (now.as_millis() as u64 >> TICK_MS) & TIME
+}
+
+/// Ticks since a word's time; 0 if another worker's clock is a little ahead.
+#[inline]
+fn age(word: u64, now: Duration) -> u64 {
+    let age = tick(now).wrapping_sub(word) & TIME;
+    if age > TIME - 4 { 0 } else { age }
+}
+
+fn ticks(idle: Duration) -> u64 {
+    (idle.as_millis() as u64 >> TICK_MS).min(TIME / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_table::flow::FlowKey as _;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const NOW: Duration = Duration::from_secs(1000);
+
+    fn set(flows: usize) -> NatFlows {
+        NatFlows::new(flows, &IdleTimes::default()).unwrap()
+    }
+    fn key(client: u16, protocol: IpProtocol) -> Flow4 {
+        Flow4::new([Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(198, 51, 100, 7)], [80, client], protocol, 0)
+    }
+
+    #[test]
+    fn what_was_noted_is_answered_until_it_is_silent_for_too_long_or_forgotten() {
+        let set = set(1000);
+        for (protocol, idle) in [(IpProtocol::TCP, 86_400), (IpProtocol::UDP, 180)] {
+            let key = key(5, protocol);
+            assert!(!set.answers(&key, NOW));
+            set.note(&key, NOW);
+            let mut now = NOW;
+            for _ in 0..3 {
+                now += Duration::from_secs(idle);
+                assert!(set.answers(&key, now), "an answer keeps the flow in use");
+            }
+            now += Duration::from_secs(idle + 1);
+            assert!(!set.answers(&key, now));
+            set.note(&key, now);
+            assert!(set.answers(&key, now));
+            set.forget(&key);
+            assert!(!set.answers(&key, now));
+        }
+    }
+
+    #[test]
+    fn where_a_bucket_is_full_the_flow_that_was_silent_for_longest_makes_room() {
+        let set = set(1);
+        assert_eq!(set.words.len(), 2 * BUCKET);
+        for client in 1..=200 {
+            set.note(&key(client, IpProtocol::TCP), NOW + Duration::from_secs(client.into()));
+        }
+        let now = NOW + Duration::from_secs(201);
+        let known: Vec<u16> =
+            (1..=200).filter(|client| set.answers(&key(*client, IpProtocol::TCP), now)).collect();
+        assert_eq!(known.len(), 2 * BUCKET);
+        assert!(known.iter().all(|client| *client > 140), "{known:?}");
+    }
+
+    #[test]
+    fn the_key_of_an_answer_has_the_members_address_and_port() {
+        let client = Ipv4Addr::new(198, 51, 100, 7);
+        let flow = Flow4::new([client, Ipv4Addr::new(192, 0, 2, 1)], [5, 80], IpProtocol::TCP, 0);
+        for (member, port) in [("a 10.0.0.1", 80), ("a 10.0.0.1:8080", 8080)] {
+            let key: Flow4 = answer_key(&flow, &member.parse().unwrap()).unwrap();
+            let expected = [IpAddr::from([10, 0, 0, 1]), client.into()];
+            assert_eq!((key.addresses(), key.ports()), (expected, [port, 5]));
+        }
+    }
+}
