@@ -146,6 +146,8 @@ struct Port {
     option: String,
     name: String,
     addresses: Vec<(IpAddr, u8)>,
+    /// The addresses of services in its prefixes, for which it answers ARP and Neighbor Discovery.
+    virtual_addresses: Vec<IpAddr>,
     /// The longest packet, where that is not 1500 bytes.
     mtu: Option<u32>,
 }

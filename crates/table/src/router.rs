@@ -167,7 +167,7 @@ impl Tables {
         let (v4, v6) = (self.engines.v4(id, &spec), self.engines.v6(id, &spec));
         let address = spec.address;
         self.hops.set_port(id, spec.mtu, spec.is_up);
-        self.ports.push(Port { spec, addresses: Vec::new() });
+        self.ports.push(Port { spec, addresses: Vec::new(), virtual_addresses: Vec::new() });
         self.v4.add_engine(v4);
         self.v6.add_engine(v6);
         self.add_link_local(id, address)?;

@@ -85,6 +85,7 @@ mod tests {
             option: String::new(),
             name: String::new(),
             addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
+            virtual_addresses: Vec::new(),
             mtu,
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });

@@ -59,6 +59,10 @@ fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
     for (address, len) in &port.addresses {
         mistakes.extend(tables.add_address(id, *address, *len).err().map(|error| blame(&error)));
     }
+    for address in &port.virtual_addresses {
+        let wrong = |error: RouterError| format!("--service {address}: {error}");
+        mistakes.extend(tables.add_virtual_address(id, *address).err().map(wrong));
+    }
 }
 
 /// The host's interface is made by the router, and is none of those it takes.

@@ -11,7 +11,7 @@ type Read<T> = Result<T, String>;
 
 /// The plan, as far as it makes sense; what does not is added to `mistakes`.
 pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan {
-    Plan {
+    let mut plan = Plan {
         ports: all(&options.port, port, mistakes),
         routes: all(&options.route, route, mistakes),
         tables: all(&options.table, table, mistakes),
@@ -19,7 +19,9 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         services: all(&options.service, service::read, mistakes),
         sharing: service::sharing(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
-    }
+    };
+    service::place_addresses(&mut plan);
+    plan
 }
 
 fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String>) -> Vec<T> {
@@ -42,7 +44,7 @@ fn port(text: &str) -> Read<Port> {
     }
     let address = |word| address(word).map_err(|why| format!("{option}: {why}"));
     let addresses = addresses.split(',').map(address).collect::<Read<_>>()?;
-    Ok(Port { option, name: name.to_string(), addresses, mtu: None })
+    Ok(Port { option, name: name.to_string(), addresses, virtual_addresses: Vec::new(), mtu: None })
 }
 
 /// What names in a configuration don't have.

@@ -1,6 +1,7 @@
 //! Services that the router shares out among servers, as options say them and as elements.
-use super::Plan;
 use super::options::{RouterOptions, split};
+use super::{Plan, Port};
+use artery_table::Prefix;
 use artery_table::balance::{Check, Member, Method};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -9,7 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 /// A service and who shares it.
 #[derive(Debug)]
 pub(super) struct Service {
-    /// As FlowBalancer wants it.
+    /// What clients connect to.
+    address: IpAddr,
+    /// The address, port and protocol, as FlowBalancer wants them.
     place: String,
     members: Vec<String>,
 }
@@ -38,7 +41,7 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
         Err(_) => address.parse().map_err(|_| wrong(format!("'{address}' is no address; write {WANTS}")))?,
     };
     let place = format!("{address} {protocol}").trim_end().to_string();
-    Ok(Service { place, members: all_members(members, ip).map_err(wrong)? })
+    Ok(Service { address: ip, place, members: all_members(members, ip).map_err(wrong)? })
 }
 
 /// Members behind commas, each of another name.
@@ -106,6 +109,36 @@ fn strange(text: &str) -> Option<String> {
     let is_strange = |c: &char| !(c.is_ascii_alphanumeric() || " -_./:=%~+&?@".contains(*c));
     let comment = ["//", "/*"].into_iter().find(|mark| text.contains(mark)).map(str::to_string);
     comment.or_else(|| text.chars().find(is_strange).map(String::from))
+}
+
+/// Has ports answer for the services whose addresses are in their prefixes: clients on their links ask for these by ARP
+/// or Neighbor Discovery. Addresses of the router's own are answered for anyway.
+pub(super) fn place_addresses(plan: &mut Plan) {
+    let mut placed = HashSet::new();
+    for address in plan.services.iter().map(|service| service.address) {
+        let is_own = plan.ports.iter().flat_map(|port| &port.addresses).any(|(own, _)| *own == address);
+        if is_own || !placed.insert(address) {
+            continue;
+        }
+        let length_at = |port: &Port| {
+            let prefixes = port.addresses.iter().filter(|(own, len)| shares_prefix(*own, address, *len));
+            prefixes.map(|(_, len)| *len).max()
+        };
+        if let Some(port) =
+            plan.ports.iter_mut().filter(|port| length_at(port).is_some()).max_by_key(|port| length_at(port))
+        {
+            port.virtual_addresses.push(address);
+        }
+    }
+}
+
+/// Whether an address is in the network of another.
+fn shares_prefix(own: IpAddr, other: IpAddr, len: u8) -> bool {
+    match (own, other) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => Prefix::of(own.to_bits(), len).contains(other.to_bits()),
+        (IpAddr::V6(own), IpAddr::V6(other)) => Prefix::of(own.to_bits(), len).contains(other.to_bits()),
+        _ => false,
+    }
 }
 
 /// The name of a service's element.

@@ -46,7 +46,9 @@ fn router(plan: &Plan) -> String {
     for port in &plan.ports {
         let addresses = port.addresses.iter().map(|(address, len)| format!(" {address}/{len}"));
         let mtu = port.mtu.map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
-        arguments.push(format!("PORT {}{}{mtu}", port.name, addresses.collect::<String>()));
+        let virtual_addresses = port.virtual_addresses.iter().map(|address| format!(" VIP {address}"));
+        let all: String = addresses.chain(virtual_addresses).collect();
+        arguments.push(format!("PORT {}{all}{mtu}", port.name));
     }
     if plan.host.is_some() {
         arguments.push(format!("HOST {}", host::LINK));
@@ -135,7 +137,8 @@ mod tests {
     use super::*;
 
     fn port(name: &str) -> Port {
-        Port { option: String::new(), name: name.to_string(), addresses: Vec::new(), mtu: None }
+        let (option, addresses, virtual_addresses) = Default::default();
+        Port { option, name: name.to_string(), addresses, virtual_addresses, mtu: None }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The router's own addresses on its links: claimed, told, and defended (RFC 5227, RFC 4862 section 5.4).
+//! The router's own addresses on its links, virtual ones too: claimed, told, and defended (RFC 5227, RFC 4862 section 5.4).
 //!
 //! What is claimed follows from the ports as they are; whoever changes a port or an address says nothing here. An
 //! address that is still being claimed, or that somebody else has, is not answered for and is the source of nothing;
@@ -107,21 +107,22 @@ impl Claims {
     pub(crate) fn unusable(&self) -> usize {
         self.claims.values().filter(|claim| !claim.is_usable()).count()
     }
-    /// A port's IPv4 addresses.
+    /// A port's IPv4 addresses, virtual ones too.
     pub(crate) fn v4(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u32>> {
         let own = |(address, len): &(u32, u8)| {
             let is_tentative = !self.is_usable((id, IpAddr::V4((*address).into())));
             OwnAddress { address: *address, network: Prefix::of(*address, *len), is_tentative }
         };
-        port.v4.iter().map(own).collect()
+        port.v4.iter().chain(&port.virtual_v4).map(own).collect()
     }
-    /// A port's IPv6 addresses, the link-local one last.
+    /// A port's IPv6 addresses, virtual ones too, the link-local one last.
     pub(crate) fn v6(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u128>> {
         let own = |(address, len): (u128, u8)| {
             let is_tentative = !self.is_usable((id, IpAddr::V6(address.into())));
             OwnAddress { address, network: Prefix::of(address, len), is_tentative }
         };
-        port.v6.iter().copied().chain([(port.link_local, 64)]).map(own).collect()
+        let own_v6 = port.v6.iter().chain(&port.virtual_v6).copied();
+        own_v6.chain([(port.link_local, 64)]).map(own).collect()
     }
     /// Takes over the claims of a router that is being replaced, whose ports are those of these numbers here: its
     /// addresses need not be claimed again.
@@ -151,8 +152,8 @@ impl Claims {
 
 /// All addresses of a port.
 fn addresses(id: PortId, port: &PortView) -> impl Iterator<Item = Own> + '_ {
-    let v4 = port.v4.iter().map(|(address, _)| IpAddr::V4((*address).into()));
-    let v6 = port.v6.iter().map(|(address, _)| *address).chain([port.link_local]);
+    let v4 = port.v4.iter().chain(&port.virtual_v4).map(|(address, _)| IpAddr::V4((*address).into()));
+    let v6 = port.v6.iter().chain(&port.virtual_v6).map(|(address, _)| *address).chain([port.link_local]);
     v4.chain(v6.map(|address| IpAddr::V6(address.into()))).map(move |address| (id, address))
 }
 

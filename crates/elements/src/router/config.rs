@@ -47,11 +47,12 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
 }
 
 /// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
-/// BOOL] [ONLINK BOOL]`.
+/// BOOL] [ONLINK BOOL] [VIP ADDRESS]…`.
 fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a port has a name")?;
-    let (mut ether, mut mtu, mut addresses, mut settings) = (None, None, Vec::new(), PortSettings::default());
+    let (mut ether, mut mtu, mut settings) = (None, None, PortSettings::default());
+    let (mut addresses, mut virtual_addresses) = (Vec::new(), Vec::new());
     let switch = |word: &str| match word {
         "true" | "yes" | "1" => Ok(true),
         "false" | "no" | "0" => Ok(false),
@@ -66,6 +67,7 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
             "PROXY_ARP" => settings.proxy_arp = switch(value()?)?,
             "STATIC_ARP" => settings.static_arp = switch(value()?)?,
             "REDIRECTS" => settings.redirects = switch(value()?)?,
+            "VIP" => virtual_addresses.push(ip(value()?)?),
             "ONLINK" => settings.onlink = switch(value()?)?,
             _ => addresses.push(address_with_length(word)?),
         }
@@ -79,7 +81,12 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
     spec.mtu = mtu.unwrap_or(spec.mtu);
     spec.settings = settings;
     let port = tables.add_port(spec).map_err(said)?;
-    addresses.into_iter().try_for_each(|(address, len)| tables.add_address(port, address, len).map_err(said))
+    addresses
+        .into_iter()
+        .try_for_each(|(address, len)| tables.add_address(port, address, len).map_err(said))?;
+    virtual_addresses
+        .into_iter()
+        .try_for_each(|address| tables.add_virtual_address(port, address).map_err(said))
 }
 
 fn reverse_path(word: &str) -> Result<ReversePath, Wrong> {

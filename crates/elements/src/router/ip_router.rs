@@ -28,9 +28,11 @@ received: ARP, and what IPForward and IP6Forward turn aside; everything else wou
 fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one.
 
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
-[REDIRECTS BOOL] [ONLINK BOOL]`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
+[REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
 the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port. With ONLINK,
-gateways are believed to be on its link whatever its addresses are.
+gateways are believed to be on its link whatever its addresses are. A VIP is a virtual address in one of the port's prefixes,
+that of a service of FlowBalancer: the port announces it, and answers ARP and Neighbor Discovery for it. Of what is sent to it
+and not balanced, pings are answered, and datagrams refused; the host does not get it.
 Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up, another MTU, another
 Ethernet address.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is

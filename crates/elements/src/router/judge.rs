@@ -40,7 +40,9 @@ pub(super) fn judge(
             Verdict::Discard(DropReason::Unclaimed)
         }
         // The host itself need not hear what it says.
-        Verdict::Host if !own.has_host || came.from == Origin::Host => without_host(packet, came),
+        Verdict::Host if !own.has_host || came.from == Origin::Host || is_virtual(packet, view.ports) => {
+            without_host(packet, came)
+        }
         verdict => verdict,
     }
 }
@@ -50,6 +52,19 @@ fn without_host(packet: &[u8], came: Came) -> Verdict {
     match nobody_listens(packet).filter(|_| !came.to.is_many()) {
         Some(told) => Verdict::Error(told, DropReason::Local),
         None => Verdict::Discard(DropReason::Local),
+    }
+}
+
+/// Whether a packet is for a virtual address, which the host does not have.
+fn is_virtual(packet: &[u8], ports: &[PortView]) -> bool {
+    icmp::ends(packet).is_some_and(|(_, to)| ports.iter().any(|port| answers_for(port, to)))
+}
+
+/// Whether an address is a virtual one of a port.
+fn answers_for(port: &PortView, address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => port.virtual_v4.iter().any(|(own, _)| *own == address.to_bits()),
+        IpAddr::V6(address) => port.virtual_v6.iter().any(|(own, _)| *own == address.to_bits()),
     }
 }
 
@@ -72,6 +87,9 @@ fn is_unclaimed(packet: &[u8], ports: &[PortView], own: Own<'_>) -> bool {
 }
 
 fn owns(port: &PortView, address: IpAddr) -> bool {
+    if answers_for(port, address) {
+        return true;
+    }
     match address {
         IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
         IpAddr::V6(address) => {

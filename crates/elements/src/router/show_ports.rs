@@ -88,6 +88,8 @@ struct PortJson {
     /// Each as `10.0.1.1/24`.
     addresses: Vec<String>,
     link_local: Ipv6Addr,
+    /// Those of services that the port answers for.
+    virtual_addresses: Vec<IpAddr>,
     duplicates: Vec<IpAddr>,
     settings: SettingsJson,
     arp: BTreeMap<&'static str, u64>,
@@ -117,6 +119,8 @@ fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>)
     let id = PortId(number as u16);
     let v4 = view.v4.iter().map(|(own, len)| format!("{}/{len}", Ipv4Addr::from_bits(*own)));
     let v6 = view.v6.iter().map(|(own, len)| format!("{}/{len}", Ipv6Addr::from_bits(*own)));
+    let virtual_v4 = view.virtual_v4.iter().map(|(own, _)| IpAddr::V4((*own).into()));
+    let virtual_v6 = view.virtual_v6.iter().map(|(own, _)| IpAddr::V6((*own).into()));
     PortJson {
         number,
         up: view.is_up,
@@ -124,6 +128,7 @@ fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>)
         lladdr: view.address.to_string(),
         addresses: v4.chain(v6).collect(),
         link_local: Ipv6Addr::from_bits(view.link_local),
+        virtual_addresses: virtual_v4.chain(virtual_v6).collect(),
         duplicates,
         settings: settings(view.settings),
         arp: counted(tables.neighbor_counters::<u32>(id)),

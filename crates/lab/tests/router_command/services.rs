@@ -206,6 +206,60 @@ fn checks_without_the_hosts_interface_are_refused_with_the_remedy() {
     });
 }
 
+/// The link address that a host has for a neighbor.
+fn station_of(host: &Host, address: &str) -> Result<Option<String>> {
+    let neighbors = host.neighbors()?;
+    Ok(neighbors.into_iter().find(|neighbor| neighbor.address.to_string() == address).and_then(|n| n.mac))
+}
+
+#[test]
+fn a_service_in_the_prefix_of_a_port_is_answered_for_on_its_link() {
+    const SERVICES: [&str; 2] = ["10.0.1.100", "fd00:1::100"];
+    on_the_net("command-service-on-link", |net| {
+        for is_nat in [true, false] {
+            let _server = Server::start(&net.b, 80)?;
+            if !is_nat {
+                net.b.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
+                net.b.address("lo", "10.0.1.100/32")?.address("lo", "fd00:1::100/128")?;
+            }
+            let mut options = vec!["--service", "10.0.1.100:80/tcp=web=10.0.2.2"];
+            options.extend(["--service", "[fd00:1::100]:80/tcp=web=fd00:2::2", "--workers", "2"]);
+            options.extend(is_nat.then_some("--nat"));
+            let router = Running::start(net, &options)?;
+            net.a.run(["ip", "neigh", "flush", "all"])?;
+            for (service, member) in SERVICES.into_iter().zip(FAR) {
+                let to = SocketAddr::new(service.parse().unwrap(), 80).to_string();
+                // The address is claimed first, as the router's own are.
+                until(SOON, || Ok(reached(&net.a, &to)?.is_ok()))?;
+                let expected = if is_nat { member } else { service };
+                assert_eq!(reached(&net.a, &to)?.unwrap().to_string(), expected);
+                assert_eq!(station_of(&net.a, service)?, Some(net.r.mac("eth0")?), "{service}");
+                // What is not the service's is answered by the router.
+                assert_eq!(net.a.ping(service, 2)?.received, 2, "{service}");
+                let closed = SocketAddr::new(service.parse().unwrap(), 81).to_string();
+                assert_eq!(echoed(&net.a, &closed)?.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+                // A client that knows the address asks for it again under the link address that it has.
+                net.a.run(["ip", "neigh", "change", service, "dev", "eth0", "nud", "probe"])?;
+                until(SOON, || {
+                    let all = net.a.neighbors()?;
+                    let known = all.iter().find(|neighbor| neighbor.address.to_string() == service);
+                    Ok(known.is_some_and(|neighbor| neighbor.state == ["REACHABLE"]))
+                })?;
+            }
+            // On the other link nobody answers for them, and nobody for other addresses of the prefix.
+            for (host, address) in [(&net.b, "10.0.1.100"), (&net.a, "10.0.1.101")] {
+                let asked =
+                    host.command(["arping", "-c", "1", "-W", "0.2", "-I", "eth0", address]).output()?;
+                assert!(asked.stdout.contains(" 0 packets received"), "{address}: {}", asked.stdout);
+            }
+            let ports = router.json(&["show", "ports"])?;
+            assert_eq!(ports["ports"][0]["virtual_addresses"], serde_json::json!(SERVICES), "{ports:#}");
+            end(router.process)?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn what_a_server_sends_by_itself_is_translated_across_a_reload() {
     /// Single bytes, this far apart.

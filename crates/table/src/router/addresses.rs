@@ -1,5 +1,5 @@
 //! The router's own addresses: what routes each brings, and what goes with it when it goes.
-use super::port::{port_towards, shares_prefix};
+use super::port::{Port, port_towards, shares_prefix};
 use super::side::{Claim, Ip, Source};
 use super::{BadAddress, RouterError, Tables};
 use crate::load::AnyPrefix;
@@ -49,6 +49,26 @@ impl Tables {
             added.push((first, len, source, hop));
         }
         self.port_mut(port)?.addresses.push((address, len));
+        self.publish_ports();
+        Ok(())
+    }
+
+    /// Lets a port answer ARP and Neighbor Discovery for a virtual address in one of its prefixes: that of a service that
+    /// others render, to whom its packets are sent before they are looked up. What is left of them is for the router, which
+    /// answers pings. It is the source of nothing that the router says, and others may send from it.
+    pub fn add_virtual_address(&mut self, port: PortId, address: IpAddr) -> Result<(), RouterError> {
+        let Some(len) = self.port_mut(port)?.prefix_of(address) else {
+            return Err(RouterError::VirtualOffLink { address, port: self.port_name(port) });
+        };
+        check(address, len).map_err(|why| RouterError::BadAddress { address, len, why })?;
+        let has = |port: &Port| port.owns(address) || port.virtual_addresses.contains(&address);
+        if let Some(owner) = self.ports.iter().find(|port| has(port)) {
+            return Err(RouterError::AddressExists { address, port: owner.spec.name.clone() });
+        }
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let hop = Hop::End { outcome: Outcome::Local, port: Some(port) };
+        self.add_owned(address, all, Source::Local(port), hop)?;
+        self.port_mut(port)?.virtual_addresses.push(address);
         self.publish_ports();
         Ok(())
     }

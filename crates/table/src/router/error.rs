@@ -27,6 +27,13 @@ pub enum RouterError {
         /// The port.
         port: String,
     },
+    /// The virtual address is in none of the port's prefixes.
+    VirtualOffLink {
+        /// It.
+        address: IpAddr,
+        /// The port.
+        port: String,
+    },
     /// No port can have the address.
     BadAddress {
         /// It.
@@ -107,6 +114,10 @@ impl fmt::Display for RouterError {
             NoSuchAddress { address, port } => {
                 write!(f, "{address}: port {port} has no such address; `show ports` lists those it has")
             }
+            VirtualOffLink { address, port } => write!(
+                f,
+                "virtual address {address}: port {port} has no address in a prefix with it; add such an address, or leave it out"
+            ),
             BadAddress { address, len, why } => write!(f, "{address}/{len}: {why}"),
             Exists(prefix) => {
                 write!(

@@ -88,6 +88,11 @@ pub struct PortView {
     pub v6: Vec<(u128, u8)>,
     /// Its link-local IPv6 address.
     pub link_local: u128,
+    /// Its virtual IPv4 addresses, each with the length of the prefix of the port's that it is in; see
+    /// [`Tables::add_virtual_address`](super::Tables::add_virtual_address).
+    pub virtual_v4: Vec<(u32, u8)>,
+    /// Its virtual IPv6 addresses, the same.
+    pub virtual_v6: Vec<(u128, u8)>,
     /// Sources of IPv4 packets that are looked at more closely where they come in by it.
     pub odd_sources: OddSources,
     /// How the router behaves there.
@@ -99,6 +104,8 @@ pub struct PortView {
 pub struct Port {
     pub(super) spec: PortSpec,
     pub(super) addresses: Vec<(IpAddr, u8)>,
+    /// Addresses that are answered for, and are not the router's own.
+    pub(super) virtual_addresses: Vec<IpAddr>,
 }
 
 impl Port {
@@ -112,6 +119,15 @@ impl Port {
                 IpAddr::V6(address) => v6.push((address.to_bits(), *len)),
             }
         }
+        let (mut virtual_v4, mut virtual_v6) = (Vec::new(), Vec::new());
+        for address in &self.virtual_addresses {
+            match (self.prefix_of(*address), address) {
+                (Some(len), IpAddr::V4(address)) => virtual_v4.push((address.to_bits(), len)),
+                (Some(len), IpAddr::V6(address)) => virtual_v6.push((address.to_bits(), len)),
+                // Its network is gone.
+                (None, _) => {}
+            }
+        }
         PortView {
             name,
             address,
@@ -123,6 +139,8 @@ impl Port {
             v4,
             v6,
             link_local: link_local(address).to_bits(),
+            virtual_v4,
+            virtual_v6,
             settings,
         }
     }
@@ -192,6 +210,7 @@ mod tests {
         let port = Port {
             spec: PortSpec::new("eth1", EtherAddr([2, 1, 2, 3, 4, 5])),
             addresses: vec![("10.0.0.1".parse().unwrap(), 24)],
+            virtual_addresses: Vec::new(),
         };
         let (view, link) = (port.view(), crate::neighbor::Link::ready(EtherAddr([6, 7, 8, 9, 10, 11])));
         let mut head = (link.bits() | view.source_head).to_le_bytes().to_vec();
@@ -208,6 +227,7 @@ mod tests {
         let port = |name, address: &str, len, is_up| Port {
             spec: PortSpec { is_up, ..PortSpec::new(name, EtherAddr([2; 6])) },
             addresses: vec![(address.parse().unwrap(), len)],
+            virtual_addresses: Vec::new(),
         };
         let ports = [
             port("a", "10.0.0.1", 8, true),

@@ -30,6 +30,27 @@ fn an_address_brings_the_routes_that_follow_from_it() {
 }
 
 #[test]
+fn a_virtual_address_is_in_a_prefix_of_the_port_and_leads_to_the_router() {
+    let mut rig = Rig::new(2);
+    for address in ["10.0.1.100", "2001:db8:1::100"] {
+        rig.tables.add_virtual_address(PortId(1), ip(address)).unwrap();
+        assert_eq!(rig.outcome(address), Local);
+    }
+    let turn = rig.turns.turn();
+    let view = &rig.readers.ports.read(&turn)[1];
+    assert_eq!((view.virtual_v4.len(), view.virtual_v6.len(), view.v4.len()), (1, 1, 1));
+    for (port, address, expected) in [
+        (0, "10.0.1.101", "port eth0 has no address in a prefix with it"),
+        (1, "10.0.1.1", "port eth1 has this address"),
+        (1, "10.0.1.100", "port eth1 has this address"),
+        (1, "10.0.1.255", "the first and last address of a prefix"),
+    ] {
+        let refusal = rig.tables.add_virtual_address(PortId(port), ip(address)).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{address}: {refusal}");
+    }
+}
+
+#[test]
 fn some_addresses_lead_nowhere_in_any_router() {
     let mut rig = Rig::bare(1);
     assert_eq!(
