@@ -12,6 +12,7 @@ pub mod index;
 pub mod links;
 pub mod nd;
 pub mod nd_input;
+pub mod nud;
 mod places;
 pub mod protocol;
 mod rate;
@@ -24,6 +25,7 @@ pub use engine::{
 };
 pub use index::{Key, NeighborIndex, NeighborReader};
 pub use links::{Link, Links, NeighborId};
+pub use nud::NudSettings;
 pub use places::Places;
 pub use protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
 pub use table::{NeighborLimits, NeighborTable};

@@ -111,8 +111,8 @@ impl<'a, A: Ip> Case<'a, A> {
         redirect: Option<IpAddr>,
         failed: impl FnOnce() -> Verdict,
     ) -> Verdict {
-        let (decision, is_on_link, is_hop) = (found.decision, found.on_link, self.is_from_outside());
-        let leave = Leave { decision, next_hop, is_on_link, is_hop, is_cut, redirect };
+        let (decision, is_hop) = (found.decision, self.is_from_outside());
+        let leave = Leave { decision, next_hop, is_hop, is_cut, redirect };
         match decision.outcome {
             Outcome::Forward => Verdict::Forward(leave),
             Outcome::Failed => failed(),

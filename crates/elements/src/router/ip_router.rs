@@ -52,7 +52,8 @@ that leads instead of to its destination, and its sender is not redirected.
 
 Packets to a neighbor that is not known wait for it: HOLD of them for each neighbor, of which the oldest gives way, and
 HOLD_ALL in all. They go before later ones, which the fast path turns aside meanwhile. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery
-(RFC 4861), and asked again before what is known of them ends. The router's own addresses are announced, watched, and
+(RFC 4861), and those in use are verified by the rules of RFC 4861 section 7.3 for both: one that is silent is noticed within a
+minute. Next hops that are silent are not used where a route has others; else senders are told. The router's own addresses are announced, watched, and
 defended; with ACD or DAD they are not used before it is clear that nobody else has them, and an address that somebody else
 has is not used at all.
 

@@ -105,7 +105,7 @@ impl Case<'_, u32> {
         }
         let next_hop = self.view.next_hop(found, self.towards(ip).into());
         let redirect = self.redirect(ip, found, next_hop);
-        Ok(self.go(found, next_hop, is_cut, redirect, || failed(found.on_link)))
+        Ok(self.go(found, next_hop, is_cut, redirect, failed))
     }
 
     /// Refuses what may not take a hop more.
@@ -169,10 +169,10 @@ fn refusals() -> Refusals {
     Refusals { no_route, rejected, prohibited }
 }
 
-/// What becomes of packets to a neighbor that was asked for in vain: a host is down, or a router (section 5.2.7.1).
-pub(crate) fn failed(is_on_link: bool) -> Verdict {
-    let code = if is_on_link { IcmpError::HOST } else { IcmpError::NET };
-    Verdict::Error(Told::V4(IcmpError::unreachable(code)), DropReason::NeighborFailed)
+/// What becomes of packets to a neighbor that was asked for in vain. Of a router that is down a host is told the same as of
+/// a host: other hosts of the network may be reachable (section 5.2.7.1).
+pub(crate) fn failed() -> Verdict {
+    Verdict::Error(Told::V4(IcmpError::unreachable(IcmpError::HOST)), DropReason::NeighborFailed)
 }
 
 /// Whether nobody can have such an address.
@@ -230,16 +230,16 @@ mod tests {
     fn a_plain_packet_leaves_by_the_port_of_its_route() {
         let leave = leaves(verdict(&mut small(), &base()));
         assert_eq!((leave.decision.port, leave.next_hop), (B, "10.0.2.254".parse().unwrap()));
-        assert!(!leave.is_on_link && leave.is_hop && !leave.is_cut && leave.redirect.is_none());
+        assert!(leave.is_hop && !leave.is_cut && leave.redirect.is_none());
         assert_eq!(leave.decision.outcome, Outcome::Forward);
     }
 
     #[test]
     fn a_packet_to_an_unknown_neighbor_waits_for_it() {
         let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("10.0.2.5")) else { panic!() };
-        assert_eq!((leave.next_hop, leave.is_on_link), ("10.0.2.5".parse().unwrap(), true));
+        assert_eq!(leave.next_hop, "10.0.2.5".parse::<IpAddr>().unwrap());
         let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("26.0.0.1")) else { panic!() };
-        assert_eq!((leave.next_hop, leave.is_on_link), ("10.0.2.77".parse().unwrap(), false));
+        assert_eq!(leave.next_hop, "10.0.2.77".parse::<IpAddr>().unwrap());
     }
 
     #[test]

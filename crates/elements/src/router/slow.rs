@@ -281,14 +281,7 @@ impl Slow {
         let link = job.link(&(port, to.into()));
         let outcome = if link.is_ready() { Outcome::Forward } else { Outcome::Unresolved };
         let decision = Decision { link, port, mtu: view.mtu, outcome };
-        Some(Leave {
-            decision,
-            next_hop: to.into(),
-            is_on_link: true,
-            is_hop: false,
-            is_cut: false,
-            redirect: None,
-        })
+        Some(Leave { decision, next_hop: to.into(), is_hop: false, is_cut: false, redirect: None })
     }
 
     /// Changes something in the tables or the claims, and does what follows.

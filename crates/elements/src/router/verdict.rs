@@ -38,8 +38,6 @@ pub(crate) struct Leave {
     pub(crate) decision: Decision,
     /// The neighbor it goes to.
     pub(crate) next_hop: IpAddr,
-    /// Whether that is its destination.
-    pub(crate) is_on_link: bool,
     /// Whether it is a hop further: from outside, and not made or sent by ourselves.
     pub(crate) is_hop: bool,
     /// Whether it is cut into fragments.

@@ -1,6 +1,5 @@
 //! Packets that wait for a neighbor, of one worker: kept, asked for, let go, or given up.
 use super::held::{Kept, Neighbor, Next};
-use super::icmp;
 use super::order::UpTo;
 use super::slow::{Job, LINK, Slow};
 use super::verdict::{Came, Leave, Origin, Verdict, View};
@@ -34,7 +33,7 @@ impl Slow {
                 Some(Resolution::Hold(_) | Resolution::Ready(_)) => {}
                 Some(Resolution::Failed) => {
                     let bytes = packet.data().get(LINK..).unwrap_or_default();
-                    if let Verdict::Error(told, _) = failed(leave.is_on_link, bytes) {
+                    if let Verdict::Error(told, _) = failed(bytes) {
                         self.tell(told, bytes, came, job);
                     }
                     return job.cx.discard(packet, DropReason::NeighborFailed);
@@ -129,8 +128,7 @@ impl Slow {
     fn fail(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
         for Waiting { packet, came } in self.held.release(neighbor) {
             let bytes = packet.data().get(LINK..).unwrap_or_default();
-            let is_on_link = icmp::ends(bytes).is_some_and(|(_, to)| to == neighbor.1);
-            if let Verdict::Error(told, _) = failed(is_on_link, bytes) {
+            if let Verdict::Error(told, _) = failed(bytes) {
                 self.tell(told, bytes, came, job);
             }
             job.cx.discard(packet, DropReason::NeighborFailed);
@@ -163,9 +161,9 @@ pub(super) fn link((port, address): &Neighbor, view: &View<'_>) -> Link {
 }
 
 /// What becomes of a packet, from its IP header on, whose next hop was asked for in vain.
-fn failed(is_on_link: bool, packet: &[u8]) -> Verdict {
+fn failed(packet: &[u8]) -> Verdict {
     match packet.first().map_or(0, |first| first >> 4) {
-        4 => judge4::failed(is_on_link),
+        4 => judge4::failed(),
         _ => judge6::failed(),
     }
 }

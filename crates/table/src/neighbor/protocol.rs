@@ -19,8 +19,6 @@ pub enum State {
     Incomplete,
     /// Heard of lately.
     Reachable,
-    /// Near the end of its life: asked again if it is used (ARP).
-    Verify,
     /// Another link address was claimed: asked under the one it had, which stays in use (ARP).
     Doubt,
     /// Known, but not heard of lately; nobody asks before it is used.
@@ -29,9 +27,9 @@ pub enum State {
     Delay,
     /// Asked under its link address.
     Probe,
-    /// Silent under its link address, which stays in use while all are asked (RFC 7048).
+    /// Silent under its link address, which stays in use for a short while in which all are asked (RFC 7048).
     Unreachable,
-    /// Asked in vain; packets fail at once until the entry ends.
+    /// Asked in vain; packets fail at once until it answers or the entry ends.
     Failed,
 }
 
@@ -41,7 +39,6 @@ impl State {
         match self {
             State::Incomplete => "incomplete",
             State::Reachable => "reachable",
-            State::Verify => "verify",
             State::Doubt => "doubt",
             State::Stale => "stale",
             State::Delay => "delay",
@@ -65,8 +62,6 @@ pub struct Entry {
     pub last_doubted: Option<Duration>,
     /// Requests sent since something was last heard.
     pub asked: u8,
-    /// Requests that may still be sent before the end of life.
-    pub preempt: u8,
     /// When [`Event::Timer`] is due; never for a static entry.
     pub deadline: Option<Duration>,
     /// When the entry ends if nothing is heard; equal to or later than `deadline`.
@@ -93,7 +88,6 @@ impl Entry {
             offered: None,
             last_doubted: None,
             asked: 0,
-            preempt: 0,
             deadline: None,
             expires: None,
             last_asked: None,
@@ -122,7 +116,7 @@ impl Entry {
     /// Use is told as [`Event::Packet`] when it is seen, or as [`Event::Timer`] with `used` when that is due. A
     /// stale entry waits for the former: its timer is the end of its life.
     pub fn wants_report(&self) -> bool {
-        !self.is_static && matches!(self.state, State::Verify | State::Stale | State::Unreachable)
+        !self.is_static && matches!(self.state, State::Stale | State::Unreachable)
     }
 
     /// Says whether packets fail at once.

@@ -171,7 +171,9 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
             Kind::Temporary => self.answered(link, now),
         };
         let slot = self.entries.slot_mut(at);
-        let before = slot.entry.replace(entry).and_then(|entry| entry.usable());
+        // One that was silent is there again for those who were told that it is not.
+        let before = slot.entry.replace(entry).filter(|entry| entry.state != State::Unreachable);
+        let before = before.and_then(|entry| entry.usable());
         slot.trial = Trial::Passed;
         self.entries.settle(at, now);
         match before {
@@ -516,7 +518,7 @@ fn name(entry: &Entry) -> &'static str {
         State::Reachable => "REACHABLE",
         State::Stale => "STALE",
         State::Delay => "DELAY",
-        State::Verify | State::Doubt | State::Probe | State::Unreachable => "PROBE",
+        State::Doubt | State::Probe | State::Unreachable => "PROBE",
         State::Failed => "FAILED",
     }
 }

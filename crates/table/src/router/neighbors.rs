@@ -1,11 +1,11 @@
 //! Neighbors, by port: calls are passed on to the port's engine, and what comes of them to next hops.
 use super::{Ip, PortSpec, RouterError, Tables};
 use crate::PortId;
-use crate::neighbor::arp::{ArpProtocol, ArpSettings};
-use crate::neighbor::nd::{NdProtocol, NdSettings};
+use crate::neighbor::arp::ArpProtocol;
+use crate::neighbor::nd::NdProtocol;
 use crate::neighbor::{
     Action, Happened, Heard, Key, Kind, L2Engine, NeighborCounters, NeighborLimits, NeighborTable,
-    NeighborView, Places, PortChange, Resolution, Told,
+    NeighborView, NudSettings, Places, PortChange, Resolution, Told,
 };
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -29,9 +29,9 @@ pub struct OwnEngines {
     /// What random times follow from.
     seed: u64,
     /// Of ports that are added from now on.
-    pub arp: ArpSettings,
+    pub arp: NudSettings,
     /// Of ports that are added from now on.
-    pub nd: NdSettings,
+    pub nd: NudSettings,
     /// Of ports that are added from now on, for each family.
     pub limits: NeighborLimits,
 }
@@ -42,8 +42,8 @@ impl OwnEngines {
         OwnEngines {
             places: places.clone(),
             seed,
-            arp: ArpSettings::default(),
-            nd: NdSettings::default(),
+            arp: NudSettings::arp(),
+            nd: NudSettings::nd(),
             limits: NeighborLimits::default(),
         }
     }
@@ -196,14 +196,11 @@ impl Tables {
         self.retry = None;
         let failed: Vec<(PortId, IpAddr)> = self.hops.failed().collect();
         for (port, gateway) in failed {
-            let asked = match gateway {
+            // Whoever answers is told of. One that can't be asked now is asked next time.
+            let _ = match gateway {
                 IpAddr::V4(own) => self.resolve(port, own.to_bits(), now),
                 IpAddr::V6(own) => self.resolve(port, own.to_bits(), now),
             };
-            // It has answered someone since; or it can't be asked now, then it is next time.
-            if let Ok(Resolution::Ready(id)) = asked {
-                self.hops.set_failed(id, false);
-            }
         }
     }
 

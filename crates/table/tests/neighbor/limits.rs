@@ -2,7 +2,9 @@
 use super::rig::*;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::nd::NdProtocol;
-use artery_table::neighbor::{Happened, HeardKind, Kind, L2Engine, Limit, Link, NeighborLimits, PortChange};
+use artery_table::neighbor::{
+    Happened, HeardKind, Kind, L2Engine, Limit, Link, NeighborLimits, NudSettings, PortChange,
+};
 
 const LIVE: std::ops::Range<u32> = 0..50;
 
@@ -16,7 +18,11 @@ fn hurried(entries: usize) -> NeighborLimits {
 
 /// A table whose first neighbors are there and in use.
 fn with_live(limits: NeighborLimits) -> Rig<u32, ArpProtocol> {
-    let mut rig = Rig::new(limits);
+    with_live_by(ArpProtocol::default(), limits)
+}
+
+fn with_live_by(protocol: ArpProtocol, limits: NeighborLimits) -> Rig<u32, ArpProtocol> {
+    let mut rig = Rig::with(protocol, limits, 1 << 18, 1 << 17);
     for n in LIVE {
         rig.there.insert(n, mac(n));
         assert_eq!(rig.send(n), Sent::To(mac(n)));
@@ -152,8 +158,9 @@ fn a_stale_neighbor_that_was_used_a_moment_ago_is_not_idle() {
 
 #[test]
 fn a_full_table_finds_out_who_has_fallen_silent() {
-    // Reachable for 20 minutes by the rules of ARP, but only some are used.
-    let mut rig = with_live(hurried(1000));
+    // Reachable for long, but only some are used.
+    let settings = NudSettings { reachable: secs(2400), ..NudSettings::arp() };
+    let mut rig = with_live_by(ArpProtocol { settings }, hurried(1000));
     for n in 100..1050 {
         rig.there.insert(n, mac(n));
         assert_eq!(rig.send(n), Sent::To(mac(n)));

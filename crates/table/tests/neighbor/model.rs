@@ -3,8 +3,8 @@ use super::rig::*;
 use super::toy::Toy;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
-    Action, Effect, Entry, Event, Happened, HeardKind, Kind, L2Engine, Link, NeighborLimits, PortChange,
-    Protocol, Resolution, State,
+    Action, Effect, Entry, Event, Happened, Heard, HeardKind, Kind, L2Engine, Link, NeighborLimits,
+    PortChange, Protocol, Resolution, State,
 };
 use artery_table::synthetic::Random;
 use proptest::prelude::*;
@@ -149,13 +149,15 @@ impl<P: Protocol> Model<P> {
             Kind::Published => Entry::fixed(mac(number), true),
             Kind::Temporary => {
                 let mut entry = Entry::new();
-                let heard = Event::Heard(heard(mac(number), REPLY));
-                self.protocol.step(&mut entry, heard, now, &mut Random::new(0), &mut Vec::new());
+                for event in [Event::Heard(heard(mac(number), REPLY)), Event::Confirmed] {
+                    self.protocol.step(&mut entry, event, now, &mut Random::new(0), &mut Vec::new());
+                }
                 entry
             }
         };
         let neighbor = self.neighbors.entry(address).or_default();
-        let before = neighbor.entry.replace(entry).and_then(|entry| entry.usable());
+        let before = neighbor.entry.replace(entry).filter(|entry| entry.state != State::Unreachable);
+        let before = before.and_then(|entry| entry.usable());
         neighbor.untried = false;
         self.settle(address);
         match before {
@@ -413,6 +415,29 @@ impl<P: Protocol + Default> Pair<P> {
     }
 }
 
+/// The rules of ARP, where all times are drawn alike: the model draws in another order than the table.
+#[derive(Default)]
+struct Steady(ArpProtocol);
+
+impl Protocol for Steady {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn step(
+        &self,
+        entry: &mut Entry,
+        event: Event,
+        now: Duration,
+        _: &mut Random,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.0.step(entry, event, now, &mut Random::new(7), effects);
+    }
+    fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
+        self.0.may_create(heard, for_us)
+    }
+}
+
 fn agrees<P: Protocol + Default>(ops: Vec<Op>) {
     let mut pair = Pair::<P>::new();
     ops.into_iter().for_each(|op| pair.apply(op));
@@ -421,7 +446,7 @@ fn agrees<P: Protocol + Default>(ops: Vec<Op>) {
 proptest! {
     #[test]
     fn a_table_does_what_the_model_does_by_the_rules_of_arp(ops in ops()) {
-        agrees::<ArpProtocol>(ops);
+        agrees::<Steady>(ops);
     }
 
     #[test]

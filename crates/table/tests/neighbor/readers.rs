@@ -3,10 +3,10 @@
 use super::rig::*;
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
-use artery_table::neighbor::arp::{ArpProtocol, ArpSettings};
+use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
     HeardKind, Kind, L2Engine, Link, Links, NeighborId, NeighborLimits, NeighborReader, NeighborTable,
-    Places, PortChange,
+    NudSettings, Places, PortChange,
 };
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
@@ -110,7 +110,7 @@ fn a_remembered_id_never_leads_to_a_freed_or_foreign_link_address() {
     let links = Arc::new(Links::new(&Pages, 64).unwrap());
     let places = Places::new(&domain, &links, 64);
     // Each message changes a link address at once.
-    let settings = ArpSettings { doubt: Duration::ZERO, ..ArpSettings::default() };
+    let settings = NudSettings { doubt: Duration::ZERO, ..NudSettings::arp() };
     let mut table =
         NeighborTable::<u32, _>::new(&places, ArpProtocol { settings }, NeighborLimits::default(), 1);
     let pinned: Vec<_> = (0..PINNED).map(|n| table.pin(n, ms(0)).unwrap()).collect();

@@ -1,6 +1,6 @@
 use super::*;
-use crate::neighbor::protocol::HeardKind;
 use crate::neighbor::protocol::testing::{A, B, C, Life, ms, secs};
+use crate::neighbor::protocol::{Ask, HeardKind, State};
 use proptest::prelude::*;
 
 const REPLY: HeardKind = HeardKind::Advertisement { solicited: true, overrides: true };
@@ -77,103 +77,105 @@ fn a_packet_asks_when_the_timer_is_late() {
 #[test]
 fn a_neighbor_that_is_not_used_is_never_asked_and_ends_after_twenty_minutes() {
     let mut life = answered();
-    life.run_to(ms(1_199_999));
-    assert_eq!((life.log.len(), life.entry().usable()), (0, Some(A)));
-    life.run_to(secs(1200));
-    assert_eq!(life.log, [(secs(1200), Effect::Expired)]);
+    let stale = life.entry().deadline.unwrap();
+    assert!((secs(15)..=secs(45)).contains(&stale), "{stale:?}");
+    life.run_to(stale + ms(1_199_999));
+    assert_eq!((life.state(), life.log.len(), life.entry().usable()), (Some(State::Stale), 0, Some(A)));
+    life.run_to(stale + secs(1200));
+    assert_eq!(life.log, [(stale + secs(1200), Effect::Expired)]);
 }
 
-#[test]
-fn use_is_asked_for_in_the_last_part_of_life_only() {
+/// A neighbor that was stale when it was used, at the time that is returned.
+fn used_when_stale() -> (Life<ArpProtocol>, Duration) {
     let mut life = answered();
-    life.run_to(ms(1_169_999));
-    assert_eq!((life.state(), life.entry().wants_report()), (Some(State::Reachable), false));
-    life.run_to(secs(1170));
-    assert_eq!((life.state(), life.entry().wants_report()), (Some(State::Verify), true));
-    assert_eq!(life.entry().usable(), Some(A));
+    life.run_to(life.entry().deadline.unwrap());
+    assert_eq!((life.state(), life.entry().wants_report()), (Some(State::Stale), true));
+    let used = life.now;
+    assert_eq!((life.packet(), life.state()), (vec![], Some(State::Delay)));
+    (life, used)
 }
 
 #[test]
 fn a_neighbor_in_use_is_asked_alone_and_lives_on_without_a_gap() {
     let mut life = answered();
-    for _ in 0..20 {
+    let mut asked = 0;
+    while life.now < secs(3600) {
         // A packet every 200 ms; the neighbor answers what it is asked.
-        life.run_to(life.now + secs(1160));
-        for _ in 0..100 {
-            life.run_to(life.now + ms(200));
-            for effect in life.packet() {
-                assert_eq!(effect, Effect::Ask(Ask::Unicast(A)));
-                assert_eq!(life.hear(A, REPLY), []);
-            }
-            assert_eq!(life.entry().usable(), Some(A));
+        life.run_to(life.now + ms(200));
+        life.packet();
+        for (_, effect) in std::mem::take(&mut life.log) {
+            assert_eq!(effect, Effect::Ask(Ask::Unicast(A)));
+            assert_eq!(life.hear(A, REPLY), []);
+            asked += 1;
         }
-        assert_eq!(life.state(), Some(State::Reachable), "at {:?}", life.now);
+        assert_eq!(life.entry().usable(), Some(A));
     }
-    assert_eq!(life.asked_at().len(), 20);
+    assert!((3600 / 50..=3600 / 20).contains(&asked), "asked {asked} times in an hour");
 }
 
 #[test]
-fn use_that_only_the_timer_tells_keeps_a_neighbor_too() {
-    let mut life = answered();
-    life.uses = true;
-    life.run_to(secs(1180));
-    assert_eq!(life.log, [(secs(1176), Effect::Ask(Ask::Unicast(A)))]);
-}
-
-#[test]
-fn one_that_is_silent_in_use_is_asked_alone_then_by_all_and_ends_in_time() {
-    let mut life = answered();
-    life.uses = true;
-    life.run_to(secs(1300));
-    let asks = life.asks();
-    assert_eq!(asks[..3], [1176, 1182, 1188].map(|at| (secs(at), Ask::Unicast(A))));
-    assert_eq!(asks[3..], [1194, 1200].map(|at| (secs(at), Ask::Everyone)));
-    assert_eq!(life.log.last(), Some(&(secs(1201), Effect::Expired)));
-}
-
-#[test]
-fn a_neighbor_that_took_another_link_address_is_found_before_its_life_ends() {
-    let mut life = answered();
-    life.uses = true;
-    while life.asks().last().is_none_or(|&(_, to)| to != Ask::Everyone) {
+fn one_that_is_silent_in_use_is_asked_alone_then_by_all_and_then_packets_fail() {
+    let (mut life, used) = used_when_stale();
+    let at = |seconds| used + secs(seconds);
+    life.run_to(at(10));
+    assert_eq!(life.asks()[..3], [5, 6, 7].map(|seconds| (at(seconds), Ask::Unicast(A))));
+    assert_eq!(life.log[3], (at(8), Effect::Unreachable));
+    assert_eq!(life.asks()[3..], [8, 9, 10].map(|seconds| (at(seconds), Ask::Everyone)));
+    assert_eq!((life.state(), life.entry().usable()), (Some(State::Unreachable), Some(A)));
+    life.run_to(at(11));
+    assert!(life.entry().has_failed() && life.entry().usable().is_none());
+    assert!(life.now <= secs(57));
+    // It is asked for as long as a route wants it, every five seconds at most and two and a half at least on average.
+    life.log.clear();
+    for _ in 0..600 {
         life.run_to(life.now + secs(1));
-        assert_eq!(life.entry().usable(), Some(A));
+        life.packet();
     }
-    assert_eq!(life.hear(B, REPLY), [Effect::Moved { from: A, to: B }]);
-    assert_eq!(life.entry().usable(), Some(B));
+    let asks = life.asks();
+    assert!(asks.iter().all(|(_, to)| *to == Ask::Everyone));
+    assert!((120..=240).contains(&asks.len()), "{}", asks.len());
+    assert_eq!(life.hear(A, REPLY), [Effect::Resolved]);
+    assert_eq!((life.state(), life.entry().usable()), (Some(State::Reachable), Some(A)));
 }
 
 #[test]
-fn one_that_was_used_just_before_its_end_is_asked_first() {
-    let mut life = answered();
-    life.run_to(ms(1_199_500));
-    life.uses = true;
-    life.run_to(secs(1200));
-    assert_eq!(life.log, [(secs(1200), Effect::Ask(Ask::Unicast(A)))]);
-    life.uses = false;
-    life.run_to(ms(1_200_999));
-    assert_eq!(life.entry().usable(), Some(A));
-    life.run_to(secs(1201));
-    assert_eq!(life.log.last(), Some(&(secs(1201), Effect::Expired)));
+fn a_silent_neighbor_that_nobody_wants_ends_after_ten_minutes() {
+    let (mut life, used) = used_when_stale();
+    life.run_to(used + secs(3600));
+    let (at, effect) = life.log[life.log.len() - 1];
+    assert_eq!(effect, Effect::Deleted);
+    assert!((secs(611)..=secs(617)).contains(&(at - used)), "{at:?}");
 }
 
 #[test]
-fn a_timer_that_comes_long_after_the_end_leaves_time_to_report_use() {
-    let mut life = answered();
-    life.now = secs(5000);
-    life.timer(false);
-    assert_eq!((life.state(), life.entry().usable()), (Some(State::Verify), Some(A)));
-    assert_eq!(life.packet(), [Effect::Ask(Ask::Unicast(A))]);
-}
-
-#[test]
-fn every_message_of_a_neighbor_begins_its_life_anew() {
+fn a_neighbor_that_took_another_link_address_is_found_before_packets_fail() {
+    let (mut life, used) = used_when_stale();
+    life.run_to(used + secs(8));
     for kind in [REPLY, HeardKind::Solicitation, HeardKind::Unsolicited] {
-        let mut life = answered();
-        life.run_to(secs(1190));
-        assert_eq!(life.hear(A, kind), []);
-        life.run_to(secs(2389));
-        assert_eq!(life.entry().usable(), Some(A));
+        let mut life = Life { entry: life.entry.clone(), log: Vec::new(), ..answered() };
+        life.now = used + secs(8);
+        assert_eq!(life.hear(B, kind), [Effect::Moved { from: A, to: B }]);
+        assert_eq!(life.entry().usable(), Some(B));
+    }
+}
+
+#[test]
+fn a_silent_neighbor_that_answers_again_is_told_of() {
+    for wait in [8, 9, 11, 30] {
+        let (mut life, used) = used_when_stale();
+        life.run_to(used + secs(wait));
+        assert_eq!(life.hear(A, REPLY), [Effect::Resolved], "after {wait} s");
+        assert_eq!(life.state(), Some(State::Reachable));
+    }
+}
+
+#[test]
+fn what_a_neighbor_says_unasked_does_not_prove_that_it_hears_us() {
+    for kind in [HeardKind::Solicitation, HeardKind::Unsolicited] {
+        let (mut life, used) = used_when_stale();
+        assert_eq!((life.hear(A, kind), life.state()), (vec![], Some(State::Delay)));
+        life.run_to(used + secs(5));
+        assert_eq!(life.asks(), [(used + secs(5), Ask::Unicast(A))]);
     }
 }
 
@@ -195,9 +197,10 @@ fn a_neighbor_that_answers_keeps_an_address_that_is_claimed() {
         let mut life = claimed();
         life.run_to(ms(100_199));
         assert_eq!(life.hear(A, kind), [Effect::Refused { kept: A, offered: B }]);
+        let state = if kind == REPLY { State::Reachable } else { State::Stale };
+        assert_eq!((life.state(), life.entry().usable()), (Some(state), Some(A)));
         life.run_to(secs(200));
-        assert_eq!((life.state(), life.entry().usable()), (Some(State::Reachable), Some(A)));
-        assert_eq!(life.asks(), []);
+        assert_eq!((life.entry().usable(), life.asks()), (Some(A), vec![]));
     }
 }
 
@@ -206,7 +209,7 @@ fn a_neighbor_that_is_silent_loses_it_and_everyone_is_asked() {
     let mut life = claimed();
     life.run_to(ms(100_199));
     assert_eq!(life.entry().usable(), Some(A));
-    life.run_to(secs(200));
+    life.run_to(secs(102));
     let moved = (ms(100_200), Effect::Moved { from: A, to: B });
     assert_eq!(life.log, [moved, (secs(101), Effect::Ask(Ask::Everyone))]);
     assert_eq!((life.state(), life.entry().usable()), (Some(State::Reachable), Some(B)));
@@ -276,13 +279,10 @@ fn a_static_neighbor_never_ends_and_is_never_changed() {
 }
 
 #[test]
-fn proof_from_above_prolongs_a_life_and_makes_none() {
-    let mut life = answered();
-    life.run_to(secs(1190));
+fn proof_from_above_makes_a_known_neighbor_reachable_and_no_unknown_one() {
+    let (mut life, _) = used_when_stale();
     life.event(Event::Confirmed);
     assert_eq!(life.state(), Some(State::Reachable));
-    life.run_to(secs(2389));
-    assert_eq!(life.entry().usable(), Some(A));
     let mut unknown = super::tests::life();
     unknown.packet();
     unknown.event(Event::Confirmed);
@@ -300,29 +300,26 @@ fn only_those_who_talk_to_us_make_an_entry() {
 
 #[test]
 fn times_of_any_length_are_borne() {
+    let mut life = life();
     let most = Duration::MAX;
-    for refresh in [most, secs(0)] {
-        let mut life = life();
-        let settings = &mut life.protocol.settings;
-        (settings.lifetime, settings.interval, settings.negative) = (most, most, most);
-        (settings.refresh, settings.refresh_tries) = (refresh, 0);
-        life.now = secs(1);
-        life.packet();
-        life.timer(true);
-        life.hear(A, REPLY);
-        life.timer(true);
-        life.packet();
-        assert_eq!(life.entry().usable(), Some(A));
-    }
+    let settings = &mut life.protocol.settings;
+    (settings.retrans, settings.reachable, settings.negative, settings.doubt) = (most, most, most, most);
+    life.now = secs(1);
+    life.packet();
+    life.timer(true);
+    life.hear(A, REPLY);
+    life.timer(true);
+    life.hear(B, REPLY);
+    life.packet();
+    assert_eq!(life.entry().usable(), Some(A));
 }
 
 proptest! {
     #[test]
-    fn whatever_happens_a_second_has_two_requests_at_most_and_a_bound_on_silence_holds(
+    fn whatever_happens_a_second_has_two_requests_at_most(
         events in proptest::collection::vec((0u64..4000, 0u8..6), 1..200),
     ) {
         let mut life = life();
-        let (mut silent, mut checked) = (0, 0);
         for (wait, what) in events {
             // Up to 400 s, or up to 4 s.
             let wait = if wait % 5 == 0 { ms(wait * 100) } else { ms(wait) };
@@ -332,17 +329,6 @@ proptest! {
                 1 => drop(life.hear(B, HeardKind::Unsolicited)),
                 2 => life.uses = !life.uses,
                 _ => drop(life.packet()),
-            }
-            for (_, effect) in &life.log[checked..] {
-                match effect {
-                    Effect::Ask(_) => silent += 1,
-                    _ => silent = 0,
-                }
-                prop_assert!(silent <= 10, "{:?}", life.log);
-            }
-            checked = life.log.len();
-            if what < 2 {
-                silent = 0;
             }
         }
         // A request may be followed at once by one because of a claim.

@@ -1,5 +1,7 @@
 use super::*;
 use crate::neighbor::protocol::testing::{A, B, Life, ms, secs};
+use crate::neighbor::protocol::{Ask, State};
+use artery_wire::EtherAddr;
 use proptest::prelude::*;
 
 const YES: Option<bool> = Some(true);
@@ -31,6 +33,15 @@ fn life(state: State) -> Life<NdProtocol> {
     }
     assert_eq!(life.state(), Some(state));
     life.log.clear();
+    life
+}
+
+/// One that was silent until packets failed.
+fn failed() -> Life<NdProtocol> {
+    let mut life = life(State::Unreachable);
+    life.run_to(secs(11));
+    assert_eq!((life.state(), life.entry().usable()), (Some(State::Failed), None));
+    assert!(life.entry().has_failed());
     life
 }
 
@@ -68,7 +79,7 @@ fn none_on_a_solicitation_for_us_with_a_link_address_becomes_stale() {
 #[test]
 fn none_on_an_advertisement_stays_none_in_hosts_and_becomes_stale_in_routers() {
     let router = NdProtocol::default();
-    let host = NdProtocol { settings: NdSettings { learns_unsolicited: false, ..Default::default() } };
+    let host = NdProtocol { settings: NudSettings { learns_unsolicited: false, ..NudSettings::nd() } };
     for (solicited, overrides) in [(true, true), (true, false), (false, true), (false, false)] {
         let heard = Heard { link: Some(A), kind: na(solicited, overrides), router: YES };
         assert!(router.may_create(&heard, true) && !host.may_create(&heard, true));
@@ -160,13 +171,19 @@ fn delay_and_probe_on_send_go_on_as_they_are() {
 }
 
 #[test]
-fn unreachable_on_send_stays_in_use_and_lives_on() {
+fn unreachable_on_send_stays_in_use() {
     let mut life = life(State::Unreachable);
     life.now += ms(300);
     assert_eq!((life.packet(), life.state()), (vec![], Some(State::Unreachable)));
     assert_eq!(life.entry().usable(), Some(A));
+}
+
+#[test]
+fn failed_on_send_lives_on() {
+    let mut life = failed();
+    life.now += ms(300);
+    assert_eq!((life.packet(), life.state()), (vec![], Some(State::Failed)));
     assert_eq!(life.entry().expires, Some(life.now + secs(600)));
-    assert!(life.entry().wants_report());
 }
 
 // On timer.
@@ -226,26 +243,55 @@ fn probe_on_timer_ends_where_the_unreachable_are_not_kept() {
 }
 
 #[test]
-fn unreachable_on_timer_asks_all_ever_more_seldom_but_once_a_minute() {
-    let mut life = life(State::Unreachable);
-    life.uses = true;
-    life.run_to(secs(3600));
-    assert!(life.asks().iter().all(|&(_, to)| to == Ask::Everyone));
-    let gaps: Vec<Duration> = life.asked_at().windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // Three seconds came first and nine come now, each times a half to one and a half.
-    assert!((ms(4500)..=ms(13_500)).contains(&gaps[0]), "{gaps:?}");
-    assert!((ms(13_500)..=ms(40_500)).contains(&gaps[1]), "{gaps:?}");
-    assert!(gaps[2..].iter().all(|gap| (secs(30)..=secs(60)).contains(gap)), "{gaps:?}");
-    assert_eq!(life.entry().usable(), Some(A));
+fn unreachable_on_timer_asks_all_three_times_and_then_packets_fail() {
+    let life = failed();
+    let asks = [9, 10, 11].map(|at| (secs(at), Ask::Everyone));
+    assert_eq!(life.asks(), asks);
 }
 
 #[test]
-fn unreachable_on_timer_ends_when_nobody_used_it_for_ten_minutes() {
-    let mut life = life(State::Unreachable);
+fn failed_on_timer_asks_all_ever_more_seldom_but_once_a_minute() {
+    let mut life = failed();
+    while life.now < secs(3600) {
+        life.run_to(life.now + ms(500));
+        life.packet();
+    }
+    assert!(life.asks().iter().all(|&(_, to)| to == Ask::Everyone));
+    let gaps: Vec<Duration> = life.asked_at()[2..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Three seconds, nine, and twenty-seven, each times a half to one and a half.
+    assert!((ms(1500)..=ms(4500)).contains(&gaps[0]), "{gaps:?}");
+    assert!((ms(4500)..=ms(13_500)).contains(&gaps[1]), "{gaps:?}");
+    assert!((ms(13_500)..=ms(40_500)).contains(&gaps[2]), "{gaps:?}");
+    assert!(gaps[3..].iter().all(|gap| (secs(30)..=secs(60)).contains(gap)), "{gaps:?}");
+}
+
+#[test]
+fn failed_on_timer_ends_when_nobody_wanted_it_for_ten_minutes() {
+    let mut life = failed();
     life.run_to(secs(3600));
     let (at, effect) = life.log[life.log.len() - 1];
-    assert_eq!(effect, Effect::Expired);
-    assert!((secs(600)..=secs(670)).contains(&at), "{at:?}");
+    assert_eq!(effect, Effect::Deleted);
+    assert!((secs(611)..=secs(671)).contains(&at), "{at:?}");
+}
+
+#[test]
+fn failed_on_any_message_with_a_link_address_is_used_again() {
+    for (kind, state) in [
+        (na(true, true), State::Reachable),
+        (na(false, false), State::Stale),
+        (HeardKind::Solicitation, State::Stale),
+    ] {
+        for link in [A, B] {
+            let mut life = failed();
+            assert_eq!(life.hear(link, kind), [Effect::Resolved]);
+            assert_eq!((life.state(), life.entry().usable()), (Some(state), Some(link)));
+        }
+    }
+}
+
+/// Who was told that a neighbor is silent is told that it is there again.
+fn told_of(state: State) -> Vec<Effect> {
+    if state == State::Unreachable { vec![Effect::Resolved] } else { vec![] }
 }
 
 // On an answer.
@@ -255,7 +301,7 @@ fn any_known_state_on_an_answer_becomes_reachable() {
     for state in KNOWN {
         for link in [None, Some(A)] {
             for overrides in [false, true] {
-                let reached = (State::Reachable, Some(A), vec![]);
+                let reached = (State::Reachable, Some(A), told_of(state));
                 assert_eq!(after(state, link, na(true, overrides)), reached, "{state:?} {link:?}");
             }
         }
@@ -334,23 +380,13 @@ fn any_known_state_on_a_solicitation_with_its_own_link_address_or_none_stays() {
     }
 }
 
-#[test]
-fn unreachable_on_a_sign_of_life_asks_without_waiting_for_its_long_pause() {
-    let mut life = life(State::Unreachable);
-    life.run_to(secs(300));
-    let asked = *life.asked_at().last().unwrap();
-    life.hear(A, HeardKind::Solicitation);
-    life.run_to(asked.max(secs(299)) + secs(1));
-    assert!(*life.asked_at().last().unwrap() > asked);
-}
-
 // Proof from above.
 
 #[test]
 fn proof_from_above_makes_any_known_state_reachable_without_a_packet() {
     for state in KNOWN {
         let mut life = life(state);
-        assert_eq!((life.event(Event::Confirmed), life.state()), (vec![], Some(State::Reachable)));
+        assert_eq!((life.event(Event::Confirmed), life.state()), (told_of(state), Some(State::Reachable)));
     }
     let mut incomplete = life(State::Incomplete);
     incomplete.event(Event::Confirmed);
@@ -450,7 +486,7 @@ proptest! {
             }
             let entry = life.entry.as_ref();
             prop_assert!(entry.is_none_or(|entry| entry.deadline >= Some(life.now)), "{entry:?}");
-            let is_known = |entry: &Entry| entry.state != State::Incomplete;
+            let is_known = |entry: &Entry| !matches!(entry.state, State::Incomplete | State::Failed);
             prop_assert!(entry.is_none_or(|entry| entry.usable().is_some() == is_known(entry)));
         }
         for pair in life.asked_at().windows(2) {
