@@ -5,7 +5,11 @@ use crate::load::{Loaded, load};
 use crate::voice::{Voice, complain, print};
 use artery_device::Interface;
 use artery_elements::CLASSES;
+use artery_engine::names::{Entry, Names};
 use artery_engine::{Home, Plan, Router, Settings};
+use artery_lang::{Ir, Node, args};
+use artery_wire::EtherAddr;
+use std::collections::BTreeSet;
 
 /// Shows everything that is wrong with a configuration, and where its parts would run.
 pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
@@ -16,6 +20,14 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
         let mut settings = Settings { workers: options.workers.into(), ..Settings::default() };
         settings.names.ask_devices(Interface::mac_of);
         map_devices(&options.device, &mut settings);
+        let missing = stand_in_for_missing(&loaded.ir, &options.device, &mut settings.names);
+        if !missing.is_empty() {
+            voice.note(&format!(
+                "{}: this machine has no interface {}; what only it can tell was not checked",
+                input.name(),
+                missing.join(", ")
+            ));
+        }
         match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok((found, warnings)) => {
                 plan = Some(found);
@@ -37,6 +49,31 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
         print(&placement(&plan))?;
     }
     Ok(0)
+}
+
+/// The interfaces that frames are to come from or go to and that this machine lacks. A configuration may be for another
+/// machine: each gets an Ethernet address of its own, so that all else can be checked.
+fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names) -> Vec<String> {
+    let takes_device = |node: &&Node| ["FromDevice", "ToDevice"].contains(&node.class.as_str());
+    let device = |node: &Node| {
+        let first = args::split(&node.config).into_iter().next()?;
+        let named = args::keyword(&first)
+            .filter(|(keyword, _)| *keyword == "DEVNAME")
+            .map(|(_, name)| name.to_string());
+        args::word(&named.unwrap_or(first))
+    };
+    let devices: BTreeSet<String> = ir.nodes.iter().filter(takes_device).filter_map(device).collect();
+    let mut missing = Vec::new();
+    for (n, device) in (0_u16..).zip(devices) {
+        let here = mapped.iter().find(|(name, _)| *name == device).map_or(&device, |(_, here)| here);
+        if Interface::find(here).is_err() {
+            let [high, low] = n.to_be_bytes();
+            let ether = Some(EtherAddr([2, 0, 0, 0, high, low]));
+            names.define(&device, Entry { ether, ..Entry::default() });
+            missing.push(here.clone());
+        }
+    }
+    missing
 }
 
 /// Which parts of the graph run where, and why.

@@ -134,6 +134,14 @@ impl Voice {
         }
     }
 
+    /// A remark about what was left out.
+    pub(crate) fn note(self, message: &str) {
+        match self {
+            Voice::Json => complain(&object("info", "message", message, &[])),
+            _ => complain(&format!("note: {message}\n")),
+        }
+    }
+
     /// Writes what [`faults`](Self::faults) gave.
     pub(crate) fn complain_of(self, faults: &str) {
         match self {

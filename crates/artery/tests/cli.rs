@@ -285,6 +285,28 @@ fn check_says_where_parts_run_and_why() {
 }
 
 #[test]
+fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks_the_rest() {
+    let conf = |name: &str| format!("{}/../../conf/{name}", env!("CARGO_MANIFEST_DIR"));
+    for (file, elements) in
+        [("router.click", "elements on 1 worker"), ("balancer.click", "elements on 1 worker")]
+    {
+        let devices = ["--device", "eth0=absent0", "--device", "eth1=absent1"];
+        let outcome = artery(&[&["check", &conf(file)], &devices[..]].concat());
+        assert_eq!(outcome.status, 0, "{file}: {outcome:?}");
+        let note = "this machine has no interface absent0, absent1; what only it can tell was not checked\n";
+        assert!(outcome.err.starts_with("note: ") && outcome.err.ends_with(note), "{file}: {}", outcome.err);
+        assert!(outcome.out.contains(elements), "{file}: {}", outcome.out);
+    }
+    // What is wrong besides is told, and an interface that nothing takes is none.
+    let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> ToDevice(absent0);";
+    let outcome = artery(&["check", "-e", text]);
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    assert!(outcome.err.contains("note: config: this machine has no interface absent0;"), "{}", outcome.err);
+    assert!(outcome.err.contains("absent1") && !outcome.err.contains("'absent0'"), "{}", outcome.err);
+    assert!(outcome.err.ends_with("config: 2 errors\n"), "{}", outcome.err);
+}
+
+#[test]
 fn check_takes_addresses_from_the_devices_it_is_told_of() {
     let text = "Idle -> ARPResponder(10.0.0.1 absent0:eth) -> Discard";
     assert_eq!(artery(&["check", "-e", text]).status, 1);
