@@ -154,6 +154,29 @@ fn frames_of_all_ports_go_through_every_service() {
 }
 
 #[test]
+fn a_service_has_a_check_of_its_own_or_that_of_all() {
+    let port = ["--port", "eth1=10.0.1.1/24"];
+    let services = ["--service", "192.0.2.1:80/tcp=a=10.0.1.2", "--service", "192.0.2.2:53/udp=b=10.0.1.3"];
+    let all = [&port[..], &services].concat();
+    let text =
+        printed(&[&all[..], &["--check", "192.0.2.2:53/udp=ping", "--check", "http /a=b 200"]].concat());
+    for expected in ["MEMBER a 10.0.1.2,\n    CHECK http /a=b 200);", "MEMBER b 10.0.1.3,\n    CHECK ping);"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let text = printed(&[&all[..], &["--check", "192.0.2.1:80/tcp=tcp"]].concat());
+    assert_eq!(text.matches("CHECK").count(), 1, "{text}");
+    for (checks, expected) in [
+        (&["--check", "192.0.2.9:80=tcp"][..], "there is no --service 192.0.2.9:80; write it as there"),
+        (&["--check", "tcp", "--check", "ping"], "another --check is for all services; write SERVICE=CHECK"),
+        (&["--check", "tcp", "--no-host"], "--no-host gives it no way to the servers"),
+    ] {
+        let outcome = artery(&[&["router", "--print"], &all[..], checks].concat());
+        assert!(outcome.status == 2 && outcome.err.contains(expected), "{expected}: {}", outcome.err);
+    }
+}
+
+#[test]
 fn how_services_are_shared_out_is_said_only_of_services() {
     let port = ["router", "--print", "--port", "eth1=10.0.1.1/24"];
     for (options, expected) in [

@@ -43,9 +43,10 @@ pub(crate) struct RouterOptions {
     /// How the server of a new connection is chosen: maglev, resilient, hash, xor, least-loaded, per-packet or flowlet
     #[arg(long, value_name = "METHOD")]
     pub(super) method: Option<String>,
-    /// What servers are asked: tcp, ping, or http with PATH and perhaps the status, then 'every TIME', 'fall N', 'rise N' if you like
-    #[arg(long, value_name = "CHECK")]
-    pub(super) check: Option<String>,
+    /// What servers are asked: tcp, ping, or http with PATH and perhaps the status, then 'every TIME', 'fall N', 'rise N' if you
+    /// like; of one service alone with its ADDR:PORT[/tcp|/udp]= in front
+    #[arg(long, value_name = "[SERVICE=]CHECK")]
+    pub(super) check: Vec<String>,
     /// Give packets the server's address in the place of the service's, and answers the service's again
     #[arg(long)]
     pub(super) nat: bool,

@@ -20,6 +20,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         sharing: service::sharing(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
     };
+    service::set_checks(options, &mut plan.services, mistakes);
     service::place_addresses(&mut plan);
     plan
 }

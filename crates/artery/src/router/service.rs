@@ -14,7 +14,11 @@ pub(super) struct Service {
     address: IpAddr,
     /// The address, port and protocol, as FlowBalancer wants them.
     place: String,
+    /// The same as the option says it.
+    name: String,
     members: Vec<String>,
+    /// What members are asked, if anything.
+    check: Option<String>,
 }
 
 /// How services are shared out, as arguments of FlowBalancer; empty where nothing is said.
@@ -41,7 +45,8 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
         Err(_) => address.parse().map_err(|_| wrong(format!("'{address}' is no address; write {WANTS}")))?,
     };
     let place = format!("{address} {protocol}").trim_end().to_string();
-    Ok(Service { address: ip, place, members: all_members(members, ip).map_err(wrong)? })
+    let name = text.split('=').next().unwrap_or_default().to_string();
+    Ok(Service { address: ip, place, name, members: all_members(members, ip).map_err(wrong)?, check: None })
 }
 
 /// Members behind commas, each of another name.
@@ -72,36 +77,76 @@ fn member(word: &str, service: IpAddr) -> Result<String, String> {
 /// How services are shared out; what is wrong with it is added to `mistakes`.
 pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sharing {
     let mut arguments = Vec::new();
-    let mut add =
-        |option: &str, keyword: &str, text: &Option<String>, is_good: &dyn Fn(&str) -> Option<String>| {
-            let Some(text) = text else { return };
-            match is_good(text) {
-                None => arguments.push(format!("{keyword} {text}")),
-                Some(why) => mistakes.push(format!("{option} '{text}': {why}")),
-            }
-        };
-    let method = |text: &str| text.parse::<Method>().err().map(|why| why.to_string());
-    let check = |text: &str| match text.parse::<Check>() {
-        Ok(_) => strange(text)
-            .map(|word| format!("'{word}' can't be written in a configuration; ask for another path")),
-        Err(why) => Some(why.to_string()),
-    };
-    add("--method", "METHOD", &options.method, &method);
-    add("--check", "CHECK", &options.check, &check);
+    if let Some(text) = &options.method {
+        match text.parse::<Method>() {
+            Ok(_) => arguments.push(format!("METHOD {text}")),
+            Err(why) => mistakes.push(format!("--method '{text}': {why}")),
+        }
+    }
     if options.nat {
         arguments.push("FORWARD nat".to_string());
     }
-    if let Some(check) = options.check.as_ref().filter(|_| options.no_host) {
-        mistakes.push(format!(
-            "--check '{check}': health checks are sent by the host, and --no-host gives it no way to the servers; leave \
-             out --no-host or --check"
-        ));
-    }
-    let says_how = options.method.is_some() || options.check.is_some() || options.nat;
+    let says_how = options.method.is_some() || !options.check.is_empty() || options.nat;
     if options.service.is_empty() && says_how {
         mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());
     }
     Sharing { arguments, is_nat: options.nat }
+}
+
+/// Gives services the checks that are for them alone, and the others the one for all; what is wrong with one is added to
+/// `mistakes`.
+pub(super) fn set_checks(options: &RouterOptions, services: &mut [Service], mistakes: &mut Vec<String>) {
+    let mut for_all = None;
+    for text in &options.check {
+        let (of, check) = match text.split_once('=') {
+            Some((name, check)) if services.iter().any(|service| service.name == name) => (Some(name), check),
+            Some((name, _)) if names_place(name) => {
+                mistakes.push(format!("--check '{text}': there is no --service {name}; write it as there"));
+                continue;
+            }
+            _ => (None, text.as_str()),
+        };
+        if let Some(why) = fault_of_check(options, check) {
+            mistakes.push(format!("--check '{text}': {why}"));
+            continue;
+        }
+        let mut places: Vec<&mut Option<String>> = match of {
+            Some(name) => {
+                let named = services.iter_mut().filter(|service| service.name == name);
+                named.map(|service| &mut service.check).collect()
+            }
+            None => vec![&mut for_all],
+        };
+        if places.iter_mut().any(|place| place.replace(check.to_string()).is_some()) {
+            let other = |name| format!("{name} has a check already");
+            let other = of.map_or_else(|| "another --check is for all services".to_string(), other);
+            mistakes
+                .push(format!("--check '{text}': {other}; write SERVICE=CHECK, as in 192.0.2.1:80/tcp=ping"));
+        }
+    }
+    for service in services.iter_mut().filter(|service| service.check.is_none()) {
+        service.check.clone_from(&for_all);
+    }
+}
+
+/// Whether a word is what a service could be called.
+fn names_place(word: &str) -> bool {
+    let address = word.split('/').next().unwrap_or_default();
+    address.parse::<SocketAddr>().is_ok() || address.parse::<IpAddr>().is_ok()
+}
+
+/// What is wrong with a check.
+fn fault_of_check(options: &RouterOptions, check: &str) -> Option<String> {
+    if let Err(why) = check.parse::<Check>() {
+        return Some(why.to_string());
+    }
+    if let Some(word) = strange(check) {
+        return Some(format!("'{word}' can't be written in a configuration; ask for another path"));
+    }
+    options.no_host.then(|| {
+        "health checks are sent by the host, and --no-host gives it no way to the servers; leave out --no-host or --check"
+            .to_string()
+    })
 }
 
 /// What of a text would be something else in a configuration.
@@ -155,10 +200,11 @@ pub(super) fn text(plan: &Plan) -> String {
             service.members.iter().map(|member| format!(",\n    MEMBER {member}")).collect();
         let sharing: String =
             plan.sharing.arguments.iter().map(|argument| format!(",\n    {argument}")).collect();
+        let check = service.check.iter().map(|check| format!(",\n    CHECK {check}")).collect::<String>();
         let _ = write!(
             text,
             "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n{name} :: \
-             FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing});\n",
+             FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing}{check});\n",
             place = service.place,
             name = name(n)
         );
