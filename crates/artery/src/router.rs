@@ -6,6 +6,7 @@ pub(crate) mod options;
 mod read;
 mod service;
 mod text;
+mod vlans;
 
 use crate::cli::usage_error;
 use crate::job::{Input, Job};
@@ -27,6 +28,7 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
     let mut mistakes = Vec::new();
     let mut plan = read::plan(&options, &mut mistakes);
+    vlans::find(&mut plan);
     judge::judge(&plan, &mut mistakes);
     refuse(&mistakes);
     let claims = if options.print { Vec::new() } else { machine::take(&mut plan, &mut mistakes) };
@@ -57,6 +59,7 @@ impl ConfigurationSource for Options {
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut plan = read::plan(&self.0, &mut mistakes);
+        vlans::find(&mut plan);
         judge::judge(&plan, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes);
@@ -150,9 +153,23 @@ struct Port {
     virtual_addresses: Vec<IpAddr>,
     /// The longest packet, where that is not 1500 bytes.
     mtu: Option<u32>,
+    /// Whose tags the router itself puts in and takes off, if it is a VLAN.
+    vlan: Option<Vlan>,
+}
+
+/// A VLAN of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Vlan {
+    parent: String,
+    id: u16,
 }
 
 impl Port {
+    /// The interface that its frames arrive at.
+    fn device(&self) -> &str {
+        self.vlan.as_ref().map_or(&self.name, |vlan| &vlan.parent)
+    }
+
     fn has_ipv6(&self) -> bool {
         self.addresses.iter().any(|(address, _)| address.is_ipv6())
     }

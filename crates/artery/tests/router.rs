@@ -26,17 +26,23 @@ v4 :: IPForward(ip);
 v6 :: IP6Forward(ip);
 
 // Port 0, eth1. The host does not see what arrives here.
-from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> in_eth1 :: Classifier(12/0800, 12/86dd, -);
+from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> in_eth1 :: Classifier(12/0800, 12/86dd, 12/8100, -);
 in_eth1 [0] -> [0] v4;
 in_eth1 [1] -> [0] v6;
-in_eth1 [2] -> [0] ip;
+in_eth1 [2] -> tags_eth1 :: Classifier(14/0000%0fff, -);
+in_eth1 [3] -> [0] ip;
+tags_eth1 [0] -> VLANDecap(false) -> in_eth1;
+tags_eth1 [1] -> [0] ip;
 v4 [0], v6 [0], ip [0] -> to_eth1 :: ToDevice(eth1);
 
 // Port 1, eth2. The host does not see what arrives here.
-from_eth2 :: FromDevice(eth2, SNIFFER false) -> in_eth2 :: Classifier(12/0800, 12/86dd, -);
+from_eth2 :: FromDevice(eth2, SNIFFER false) -> in_eth2 :: Classifier(12/0800, 12/86dd, 12/8100, -);
 in_eth2 [0] -> [1] v4;
 in_eth2 [1] -> [1] v6;
-in_eth2 [2] -> [1] ip;
+in_eth2 [2] -> tags_eth2 :: Classifier(14/0000%0fff, -);
+in_eth2 [3] -> [1] ip;
+tags_eth2 [0] -> VLANDecap(false) -> in_eth2;
+tags_eth2 [1] -> [1] ip;
 v4 [1], v6 [1], ip [1] -> to_eth2 :: ToDevice(eth2);
 
 // What is not plain goes to the input of the port that it came by, whose number is its paint.
@@ -102,6 +108,18 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
             "tcp every 5s",
             "--nat",
         ],
+        vec![
+            "--port",
+            "eth1.7=10.0.1.1/24,fd00::1/64",
+            "--port",
+            "eth2=10.0.2.1/24",
+            "--port",
+            "eth2.8=10.0.3.1/24",
+            "--port",
+            "eth1.9=10.0.4.1/24",
+            "--service",
+            "192.0.2.1:80/tcp=web1=10.0.2.11:8080",
+        ],
     ];
     for options in options {
         let text = printed(&options);
@@ -151,6 +169,27 @@ fn frames_of_all_ports_go_through_every_service() {
         text.contains("FlowBalancer(FRAMES true, SERVICE") && text.contains("ip [1] -> to_eth2"),
         "{text}"
     );
+}
+
+#[test]
+fn frames_of_vlans_are_told_apart_and_tagged() {
+    let ports =
+        ["--port", "eth1=10.0.1.1/24", "--port", "eth1.10=10.0.2.1/24", "--port", "eth2.300=10.0.3.1/24"];
+    let service = ["--service", "192.0.2.1:80/tcp=a=10.0.2.11"];
+    let text = printed(&[&ports[..], &service, &["--no-host"]].concat());
+    for expected in [
+        "PORT eth1.10 10.0.2.1/24 ETHER eth1:eth,",
+        "from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> [0] service1 [0] -> in_eth1 ::",
+        "tags_eth1 :: Classifier(14/0000%0fff, 14/000a%0fff, -);",
+        "tags_eth1 [0] -> VLANDecap(false) -> [0] service1;",
+        "tags_eth1 [1] -> VLANDecap(false) -> [1] service1 [1] -> in_eth1_10 ::",
+        "v4 [1], v6 [1], ip [1], service1 [4] -> VLANEncap(VLAN_ID 10, NATIVE_VLAN -1) -> to_eth1;",
+        "tags_eth2 :: Classifier(12/8100 14/012c%0fff, -);",
+        "tags_eth2 [1] -> Discard;",
+        "-> VLANEncap(VLAN_ID 300, NATIVE_VLAN -1) -> to_eth2;",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
 
 #[test]

@@ -24,6 +24,13 @@ pub struct Interface {
     pub link_type: Option<LinkType>,
 }
 
+/// The interface and the VLAN (1 to 4094) that a name such as `eth1.10` stands for, as tools name VLAN interfaces.
+pub fn split_vlan_name(name: &str) -> Option<(&str, u16)> {
+    let (parent, vlan) = name.rsplit_once('.').filter(|(parent, _)| !parent.is_empty())?;
+    let id = vlan.parse().ok().filter(|id: &u16| (1..=4094).contains(id) && id.to_string() == vlan)?;
+    Some((parent, id))
+}
+
 impl Interface {
     /// Asks for the interface of this name.
     pub fn find(name: &str) -> Result<Interface, DeviceError> {
@@ -127,4 +134,18 @@ fn number(value: Value) -> u32 {
 fn hardware(value: Value) -> (u16, [u8; 6]) {
     let [k0, k1, a, b, c, d, e, f, ..] = value;
     (u16::from_ne_bytes([k0, k1]), [a, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_the_number_of_a_vlan_stands_for_that_of_its_interface() {
+        assert_eq!(split_vlan_name("eth1.10"), Some(("eth1", 10)));
+        assert_eq!(split_vlan_name("br.a.4094"), Some(("br.a", 4094)));
+        for name in ["eth1", "eth1.", "eth1.0", "eth1.4095", "eth1.010", "eth1.+5", ".5", "eth1.x"] {
+            assert_eq!(split_vlan_name(name), None, "{name}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ pub use error::{Damage, DeviceError, Half, show_verifier};
 pub use ethtool::joining_offload;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;
-pub use interface::Interface;
+pub use interface::{Interface, split_vlan_name};
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use netdev::{XdpFeatures, XdpFragments, xdp_features, xdp_fragments};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};

@@ -54,7 +54,7 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
             warnings.push(format!(
                 "the host has {address} already, and its answers will not go by {host}: the router forwards, but what \
                  listens on the host is not reached there; if {0} bears it, 'ip address del {address}/{len} dev {0}' helps",
-                port.name
+                port.device()
             ));
         }
     }
@@ -87,6 +87,7 @@ mod tests {
             addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
             virtual_addresses: Vec::new(),
             mtu,
+            vlan: None,
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });
         assert_eq!(of(vec![port(None, &["10.0.1.1"]), port(Some(900), &[])]), Some(900));

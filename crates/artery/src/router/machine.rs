@@ -16,16 +16,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`.
 pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<Claim> {
-    let mut claims = Vec::new();
+    // An interface may be several ports, by its VLANs.
+    let mut taken: Vec<(Interface, Claim)> = Vec::new();
     for port in &mut plan.ports {
-        match look(port).and_then(|found| claim(&found).map(|claim| (claim, found.mtu))) {
-            Ok((claim, mtu)) => {
-                port.mtu = unusual(mtu);
-                claims.push(claim);
-            }
+        let known = |found: &Interface| taken.iter().any(|(other, _)| other.index == found.index);
+        let done = look(port).and_then(|found| {
+            port.mtu = unusual(found.mtu);
+            let claim = if known(&found) { None } else { Some(claim(&found)?) };
+            Ok(claim.map(|claim| (found, claim)))
+        });
+        match done {
+            Ok(claim) => taken.extend(claim),
             Err(why) => mistakes.push(format!("{}: {why}", port.option)),
         }
     }
+    let claims = taken.into_iter().map(|(_, claim)| claim).collect();
     if let Some(host) = &plan.host
         && Interface::find(host).is_ok()
     {
@@ -38,7 +43,7 @@ pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<Claim> {
 /// Learns of ports that were taken before what may have changed. What is gone, or down, may come back.
 pub(super) fn look_again(plan: &mut Plan) {
     for port in &mut plan.ports {
-        port.mtu = Interface::find(&port.name).ok().and_then(|found| unusual(found.mtu));
+        port.mtu = Interface::find(port.device()).ok().and_then(|found| unusual(found.mtu));
     }
 }
 
@@ -49,7 +54,7 @@ fn unusual(mtu: u32) -> Option<u32> {
 
 /// The interface of a port, if it can be one.
 fn look(port: &Port) -> Result<Interface, String> {
-    let name = &port.name;
+    let name = port.device();
     let found = Interface::find(name).map_err(|error| error.to_string())?;
     if found.link_type != Some(LinkType::ETHER) || (found.mac == Some([0; 6]) && name == "lo") {
         return Err(format!("{name} is no Ethernet, which alone can be routed here; take another interface"));

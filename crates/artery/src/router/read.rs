@@ -45,7 +45,14 @@ fn port(text: &str) -> Read<Port> {
     }
     let address = |word| address(word).map_err(|why| format!("{option}: {why}"));
     let addresses = addresses.split(',').map(address).collect::<Read<_>>()?;
-    Ok(Port { option, name: name.to_string(), addresses, virtual_addresses: Vec::new(), mtu: None })
+    Ok(Port {
+        option,
+        name: name.to_string(),
+        addresses,
+        virtual_addresses: Vec::new(),
+        mtu: None,
+        vlan: None,
+    })
 }
 
 /// What names in a configuration don't have.

@@ -217,6 +217,11 @@ pub(super) fn way(plan: &Plan, n: usize) -> String {
     (0..plan.services.len()).map(|service| format!("[{n}] {} [{n}] -> ", name(service))).collect()
 }
 
+/// Where frames of port `n` that come by another way enter it, if there are services.
+pub(super) fn entry(plan: &Plan, n: usize) -> Option<String> {
+    (!plan.services.is_empty()).then(|| format!("[{n}] {}", name(0)))
+}
+
 /// The outputs of services by which plain packets leave at once by port `n`, behind others.
 pub(super) fn shortcuts(plan: &Plan, n: usize) -> String {
     let services = if plan.sharing.is_nat { 0 } else { plan.services.len() };

@@ -1,18 +1,24 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Plan, Port, Way, host, service};
+use super::{Plan, Port, Vlan, Way, host, service};
 use anyhow::anyhow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The text; `called` is the command that it stands for.
 pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String> {
-    let names = names(&plan.ports);
+    let (parents, names) = names(&plan.ports);
     let mut text = format!("// {}\n\n", called.replace('\n', " "));
     text += &router(plan);
     text += FORWARDERS;
     text += &service::text(plan);
+    let writer = Writer { plan, names: &names };
+    // What VLANs need of their interfaces comes before them.
+    parents.iter().for_each(|(device, name)| text += &writer.parent(device, name));
+    for (n, port) in plan.ports.iter().enumerate().filter(|(_, port)| port.vlan.is_none()) {
+        text += &writer.port(n, port);
+    }
     for (n, port) in plan.ports.iter().enumerate() {
-        text += &port_text(n, port, &names[n], [service::way(plan, n), service::shortcuts(plan, n)]);
+        text += &port.vlan.as_ref().map_or(String::new(), |vlan| writer.vlan(n, port, vlan, &parents));
     }
     text += &odd(plan.ports.len());
     text += &host_text(plan);
@@ -26,19 +32,30 @@ v4 :: IPForward(ip);
 v6 :: IP6Forward(ip);
 ";
 
-/// The ports' names as parts of elements' names, each another.
-fn names(ports: &[Port]) -> Vec<String> {
+/// An interface that is no port itself, but has VLANs that are, and its name in the configuration.
+type Parent<'a> = (&'a str, String);
+
+/// The names of interfaces that are no ports, and of ports, as parts of elements' names, each another.
+fn names(ports: &[Port]) -> (Vec<Parent<'_>>, Vec<String>) {
     let mut taken = HashSet::new();
-    let mut name = |(n, port): (usize, &Port)| {
-        let plain: String =
-            port.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut name = |n: usize, device: &str| {
+        let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         match taken.insert(plain.clone()) {
             true => plain,
             // No interface's name is as long.
             false => format!("{plain}_port_{n}"),
         }
     };
-    ports.iter().enumerate().map(&mut name).collect()
+    let names = ports.iter().enumerate().map(|(n, port)| name(n, &port.name)).collect();
+    let mut parents: Vec<Parent<'_>> = Vec::new();
+    for (n, port) in ports.iter().enumerate() {
+        let device = port.device();
+        let is_port = ports.iter().any(|other| other.name == device);
+        if !is_port && !parents.iter().any(|(other, _)| *other == device) {
+            parents.push((device, name(ports.len() + n, device)));
+        }
+    }
+    (parents, names)
 }
 
 fn router(plan: &Plan) -> String {
@@ -48,7 +65,8 @@ fn router(plan: &Plan) -> String {
         let mtu = port.mtu.map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
         let virtual_addresses = port.virtual_addresses.iter().map(|address| format!(" VIP {address}"));
         let all: String = addresses.chain(virtual_addresses).collect();
-        arguments.push(format!("PORT {}{all}{mtu}", port.name));
+        let ether = port.vlan.as_ref().map_or(String::new(), |vlan| format!(" ETHER {}:eth", vlan.parent));
+        arguments.push(format!("PORT {}{all}{ether}{mtu}", port.name));
     }
     if plan.host.is_some() {
         arguments.push(format!("HOST {}", host::LINK));
@@ -80,21 +98,110 @@ fn way_text(way: &Way) -> String {
     }
 }
 
-/// What arrives at a port, on its way through services, and what leaves by it, also from there at once.
-fn port_text(n: usize, port: &Port, name: &str, [way, shortcuts]: [String; 2]) -> String {
-    // Neighbor Discovery is sent to groups that the interface would have to be told of.
-    let promiscuous = if port.has_ipv6() { ", PROMISC true" } else { "" };
-    format!(
-        "
+/// Writes what frames of ports go through.
+struct Writer<'a> {
+    plan: &'a Plan,
+    /// By port.
+    names: &'a [String],
+}
+
+impl Writer<'_> {
+    /// A port that is an interface. Frames with a tag that says a priority and no VLAN are taken as those without a tag
+    /// (IEEE 802.1Q, 6.9).
+    fn port(&self, n: usize, port: &Port) -> String {
+        let (name, device) = (&self.names[n], &port.name);
+        let (way, shortcuts) = (service::way(self.plan, n), service::shortcuts(self.plan, n));
+        let again = service::entry(self.plan, n).unwrap_or_else(|| format!("in_{name}"));
+        let vlans = self.vlans_of(device);
+        format!(
+            "
 // Port {n}, {device}. The host does not see what arrives here.
-from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);
+from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, 12/8100, -);
+in_{name}[0] -> [{n}] v4;
+in_{name}[1] -> [{n}] v6;
+in_{name}[2] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
+in_{name}[3] -> [{n}] ip;
+tags_{name}[0] -> VLANDecap(false) -> {again};
+{entries}tags_{name}[{rest}] -> [{n}] ip;
+v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> to_{name} :: ToDevice({device});
+",
+            promiscuous = self.promiscuous(device),
+            kinds = kinds(&vlans, ""),
+            entries = self.entries(name, 1, &vlans),
+            rest = vlans.len() + 1,
+        )
+    }
+
+    /// An interface that is no port itself.
+    fn parent(&self, device: &str, name: &str) -> String {
+        let vlans = self.vlans_of(device);
+        format!(
+            "
+// {device}, for its VLANs. The host does not see what arrives here.
+from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> tags_{name} :: Classifier({kinds}-);
+{entries}tags_{name}[{rest}] -> Discard;
+to_{name} :: ToDevice({device});
+",
+            promiscuous = self.promiscuous(device),
+            kinds = kinds(&vlans, "12/8100 "),
+            entries = self.entries(name, 0, &vlans),
+            rest = vlans.len(),
+        )
+    }
+
+    /// A port that is a VLAN of an interface, which is a port or one of `parents`.
+    fn vlan(&self, n: usize, port: &Port, vlan: &Vlan, parents: &[Parent<'_>]) -> String {
+        let name = &self.names[n];
+        let as_port = self.plan.ports.iter().position(|other| other.name == vlan.parent);
+        let as_port = as_port.map(|at| &self.names[at]);
+        let as_parent = parents.iter().find(|(device, _)| *device == vlan.parent).map(|(_, name)| name);
+        format!(
+            "
+// Port {n}, {}: VLAN {id} of {}.
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> to_{name} :: ToDevice({device});
+v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) -> to_{parent};
 ",
-        device = port.name
-    )
+            port.name,
+            vlan.parent,
+            id = vlan.id,
+            shortcuts = service::shortcuts(self.plan, n),
+            parent = as_port.or(as_parent).map_or("", String::as_str),
+        )
+    }
+
+    /// The VLANs of an interface that are ports: the ports, and their VLANs.
+    fn vlans_of(&self, device: &str) -> Vec<(usize, u16)> {
+        let of = |(n, port): (usize, &Port)| {
+            port.vlan.as_ref().filter(|vlan| vlan.parent == device).map(|vlan| (n, vlan.id))
+        };
+        self.plan.ports.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// Where frames of VLANs go that leave a classifier by its outputs from `first` on.
+    fn entries(&self, parent: &str, first: usize, vlans: &[(usize, u16)]) -> String {
+        let entry = |(at, (n, _)): (usize, &(usize, u16))| {
+            let (way, name) = (service::way(self.plan, *n), &self.names[*n]);
+            format!(
+                "tags_{parent}[{}] -> VLANDecap(false) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);\n",
+                first + at
+            )
+        };
+        vlans.iter().enumerate().map(entry).collect()
+    }
+
+    /// Neighbor Discovery is sent to groups that the interface would have to be told of, and drivers pass VLANs that they
+    /// were not told of only so.
+    fn promiscuous(&self, device: &str) -> &'static str {
+        let mut ports = self.plan.ports.iter().filter(|port| port.device() == device);
+        if ports.any(|port| port.has_ipv6() || port.vlan.is_some()) { ", PROMISC true" } else { "" }
+    }
+}
+
+/// What tells VLANs apart, behind what tells that there is a tag.
+fn kinds(vlans: &[(usize, u16)], tag: &str) -> String {
+    vlans.iter().map(|(_, id)| format!("{tag}14/{id:04x}%0fff, ")).collect()
 }
 
 /// What the forwarders leave to the router, back at the input of the port that it came by.
@@ -138,11 +245,19 @@ mod tests {
 
     fn port(name: &str) -> Port {
         let (option, addresses, virtual_addresses) = Default::default();
-        Port { option, name: name.to_string(), addresses, virtual_addresses, mtu: None }
+        Port { option, name: name.to_string(), addresses, virtual_addresses, mtu: None, vlan: None }
     }
 
     #[test]
     fn names_of_elements_are_names_and_each_another() {
-        assert_eq!(names(&["eth1", "br-a", "br.a"].map(port)), ["eth1", "br_a", "br_a_port_2"]);
+        assert_eq!(names(&["eth1", "br-a", "br.a"].map(port)).1, ["eth1", "br_a", "br_a_port_2"]);
+        let vlan = |parent: &str, id| Port {
+            vlan: Some(Vlan { parent: parent.into(), id }),
+            ..port(&format!("{parent}.{id}"))
+        };
+        let ports = [vlan("eth1", 5), port("eth2"), vlan("eth1", 6), vlan("eth2", 7), port("eth1_5")];
+        let (parents, names) = names(&ports);
+        assert_eq!(names, ["eth1_5", "eth2", "eth1_6", "eth2_7", "eth1_5_port_4"]);
+        assert_eq!(parents, [("eth1", "eth1".to_string())]);
     }
 }

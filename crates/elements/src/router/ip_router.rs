@@ -34,7 +34,8 @@ gateways are believed to be on its link whatever its addresses are. A VIP is a v
 that of a service of FlowBalancer: the port announces it, and answers ARP and Neighbor Discovery for it. Of what is sent to it
 and not balanced, pings are answered, and datagrams refused; the host does not get it.
 Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up, another MTU, another
-Ethernet address.
+Ethernet address. So it does with the interface of a VLAN, `eth1` for a port `eth1.10` that is no interface itself; there ETHER is
+needed, and the tags are put in and taken off by other elements.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
 the address of a gateway (with `%PORT` behind it, if that does not tell the port), the name of a port, or one of `blackhole`,
 `unreachable` and `prohibited`. Behind a gateway or port may stand `mtu BYTES` and, where several share packets, `weight N`.

@@ -1,6 +1,6 @@
 //! What becomes of the interfaces of the machine behind a router's ports: the router follows them.
 use super::port_text::Change;
-use artery_device::{HostNews, Interface};
+use artery_device::{HostNews, Interface, split_vlan_name};
 use artery_table::PortId;
 use artery_table::router::PortView;
 use artery_wire::EtherAddr;
@@ -15,7 +15,7 @@ pub(super) struct PortNews {
 impl PortNews {
     /// Of the ports that are interfaces of this machine, if any is.
     pub(super) fn open(ports: &[PortView]) -> std::io::Result<Option<PortNews>> {
-        let find = |(id, port): (PortId, &PortView)| Some((id, Interface::find(&port.name).ok()?));
+        let find = |(id, port): (PortId, &PortView)| Some((id, behind(port)?));
         // Listening comes first, so that no change falls between.
         let news = HostNews::of_links()?;
         let known: Vec<_> = (0..).map(PortId).zip(ports).filter_map(find).collect();
@@ -41,6 +41,12 @@ impl PortNews {
         }
         changes
     }
+}
+
+/// The interface behind a port: the one of its name, or, if there is none, the one whose VLAN it is.
+fn behind(port: &PortView) -> Option<Interface> {
+    let parent = || Interface::find(split_vlan_name(&port.name)?.0).ok();
+    Interface::find(&port.name).ok().or_else(parent)
 }
 
 fn look(port: PortId, was: &mut Interface, changes: &mut Vec<(PortId, Change)>) {

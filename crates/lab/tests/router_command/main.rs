@@ -6,6 +6,7 @@ mod support;
 mod gateways;
 mod net;
 mod services;
+mod vlans;
 
 use artery_lab::program::artery;
 use net::{FAR, NEAR, OWN, PORTS, Running, on_the_net};
