@@ -1,5 +1,5 @@
 //! What `$if`, `$srcaddr` and the like stand for in labels and tags.
-use super::environment::Names;
+use super::numbered_names::Names;
 use super::print;
 use crate::facts::Family;
 use crate::rule::{AddressMatch, Comparison, Endpoint, HostAddress, On, Rule};

@@ -9,8 +9,8 @@ pub use address::{host, ip};
 pub use options::option;
 pub(crate) use pool::{Purpose, pool};
 
-use super::environment::Names;
 use super::lexer::is_plain_word;
+use super::numbered_names::Names;
 use crate::rule::{Action, Place, Rule, Ruleset, TableAddress, TableDefinition};
 
 /// How many addresses the table of a name has, if there is one.

@@ -1,8 +1,8 @@
 //! Pools of single rules, and what follows from `binat-to`.
 use super::ends::PortWord;
-use super::environment::Names;
 use super::expand::{Choice, Template};
 use super::hosts::Host;
+use super::numbered_names::Names;
 use super::parser::Parser;
 use super::pools::PoolText;
 use super::print::{self, Purpose, Style};

@@ -1,0 +1,107 @@
+//! Names of services, protocols, users and groups.
+use super::openbsd_names::{GROUPS, PROTOCOLS, SERVICES, USERS};
+use artery_wire::IpProtocol;
+
+/// Names that stand for numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Names of services, further names of the same port behind its first: name, port, protocol.
+    pub services: Vec<(String, u16, String)>,
+    /// Names of protocols, further names of the same number behind its first.
+    pub protocols: Vec<(String, u8)>,
+    /// Names of users.
+    pub users: Vec<(String, u32)>,
+    /// Names of groups.
+    pub groups: Vec<(String, u32)>,
+}
+
+impl Names {
+    /// Takes names from texts in the form of /etc/services, /etc/protocols, /etc/passwd and /etc/group. Lines that
+    /// aren't of that form are passed over.
+    pub fn from_texts(services: &str, protocols: &str, users: &str, groups: &str) -> Names {
+        let mut names = Names::default();
+        for words in lines_of_words(services) {
+            let Some((port, protocol)) = words.get(1).and_then(|word| word.split_once('/')) else { continue };
+            let Ok(port) = port.parse() else { continue };
+            let known = words.iter().enumerate().filter(|(place, _)| *place != 1);
+            names.services.extend(known.map(|(_, name)| (name.to_string(), port, protocol.to_string())));
+        }
+        for words in lines_of_words(protocols) {
+            let Some(Ok(number)) = words.get(1).map(|word| word.parse()) else { continue };
+            let known = words.iter().enumerate().filter(|(place, _)| *place != 1);
+            names.protocols.extend(known.map(|(_, name)| (name.to_string(), number)));
+        }
+        names.users = accounts(users);
+        names.groups = accounts(groups);
+        names
+    }
+
+    /// The names that OpenBSD gives to protocols and to the best known services, and its first users and groups.
+    pub fn builtin() -> Names {
+        Names::from_texts(SERVICES, PROTOCOLS, USERS, GROUPS)
+    }
+
+    /// The port of a service, that of TCP if it has several.
+    pub fn port(&self, name: &str) -> Option<u16> {
+        let of = |protocol: &str| {
+            self.services.iter().find(|(known, _, by)| known == name && by == protocol).map(|known| known.1)
+        };
+        of("tcp").or_else(|| of("udp"))
+    }
+
+    /// The first name of a port.
+    pub fn service(&self, port: u16, protocol: Option<IpProtocol>) -> Option<&str> {
+        let by = if protocol == Some(IpProtocol::TCP) { "tcp" } else { "udp" };
+        self.services
+            .iter()
+            .find(|(_, known, of)| *known == port && of == by)
+            .map(|(name, _, _)| name.as_str())
+    }
+
+    /// The number of a protocol.
+    pub fn protocol(&self, name: &str) -> Option<u8> {
+        self.protocols.iter().find(|(known, _)| known == name).map(|known| known.1)
+    }
+
+    /// The first name of a protocol.
+    pub fn protocol_name(&self, number: u8) -> Option<&str> {
+        self.protocols.iter().find(|(_, known)| *known == number).map(|(name, _)| name.as_str())
+    }
+}
+
+/// The words of each line, without comments.
+fn lines_of_words(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>()).filter(|words| !words.is_empty())
+}
+
+/// Names and numbers of lines such as `root:*:0:…`.
+fn accounts(text: &str) -> Vec<(String, u32)> {
+    let fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.filter_map(|fields| Some((fields.first()?.to_string(), fields.get(2)?.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_their_second_names_are_found() {
+        let names = Names::builtin();
+        assert_eq!(
+            (names.port("ident"), names.port("ntp"), names.port("none")),
+            (Some(113), Some(123), None)
+        );
+        assert_eq!(names.service(80, Some(IpProtocol::TCP)), Some("www"));
+        assert_eq!((names.protocol("icmp6"), names.protocol_name(58)), (Some(58), Some("ipv6-icmp")));
+        assert_eq!((names.protocol_name(103), names.protocol_name(166)), (Some("pim"), None));
+        assert!(names.users.contains(&("bin".into(), 3)) && names.groups.contains(&("nobody".into(), 32767)));
+    }
+
+    #[test]
+    fn lines_of_another_form_are_passed_over() {
+        let names = Names::from_texts("a\nb 1\nc x/tcp\n\nd 9/udp e # f", "x\ny z\n", "root", ":::");
+        assert_eq!(names.services.len(), 2);
+        assert!(names.protocols.is_empty() && names.users.is_empty() && names.groups.is_empty());
+    }
+}
