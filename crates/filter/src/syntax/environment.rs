@@ -1,6 +1,7 @@
 //! What a rule file takes from the machine: interfaces, hosts, files, and names that stand for numbers.
 //!
-//! Nothing is looked up by itself: the program fills in what its machine has, tests take [`Environment::fixture`].
+//! Nothing is looked up by itself: the program fills in what its machine has, among it [`Names::of_machine`]; tests take
+//! [`Environment::fixture`].
 use super::numbered_names::Names;
 use crate::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,7 @@
 //! Names of services, protocols, users and groups.
 use super::openbsd_names::{GROUPS, PROTOCOLS, SERVICES, USERS};
 use artery_wire::IpProtocol;
+use std::collections::HashSet;
 
 /// Names that stand for numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,30 @@ impl Names {
     /// The names that OpenBSD gives to protocols and to the best known services, and its first users and groups.
     pub fn builtin() -> Names {
         Names::from_texts(SERVICES, PROTOCOLS, USERS, GROUPS)
+    }
+
+    /// The names that rule files can use on this machine, the same for every command and every filter.
+    ///
+    /// A service or protocol that OpenBSD names has OpenBSD's number: a pf.conf means the same ports wherever it is read
+    /// (`spamd` is 8025, though Debian's /etc/services says 783). All other names are those of /etc/services and
+    /// /etc/protocols. Users and groups are the machine's alone, from /etc/passwd and /etc/group: numbers of accounts mean
+    /// nothing elsewhere. A file that can't be read has no names.
+    pub fn of_machine() -> Names {
+        let text = |file: &str| {
+            std::fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+        };
+        let [services, protocols, users, groups] =
+            ["/etc/services", "/etc/protocols", "/etc/passwd", "/etc/group"].map(text);
+        Names::builtin().with_machine(Names::from_texts(&services, &protocols, &users, &groups))
+    }
+
+    /// These names of services and protocols, those of a machine that have none here, and the machine's accounts.
+    fn with_machine(mut self, machine: Names) -> Names {
+        let services: HashSet<String> = self.services.iter().map(|known| known.0.clone()).collect();
+        let protocols: HashSet<String> = self.protocols.iter().map(|known| known.0.clone()).collect();
+        self.services.extend(machine.services.into_iter().filter(|one| !services.contains(&one.0)));
+        self.protocols.extend(machine.protocols.into_iter().filter(|one| !protocols.contains(&one.0)));
+        Names { users: machine.users, groups: machine.groups, ..self }
     }
 
     /// The port of a service, that of TCP if it has several.
@@ -96,6 +121,19 @@ mod tests {
         assert_eq!((names.protocol("icmp6"), names.protocol_name(58)), (Some(58), Some("ipv6-icmp")));
         assert_eq!((names.protocol_name(103), names.protocol_name(166)), (Some("pim"), None));
         assert!(names.users.contains(&("bin".into(), 3)) && names.groups.contains(&("nobody".into(), 32767)));
+    }
+
+    #[test]
+    fn openbsd_names_its_services_and_the_machine_the_others_and_its_accounts() {
+        let services = "spamd 783/tcp\nsmtps 466/udp\nours 7777/tcp\nntp 124/udp";
+        let machine = Names::from_texts(services, "tcp 7\nmine 200", "root:x:0:\n_me:x:1000:", "us:x:1000:");
+        let names = Names::builtin().with_machine(machine);
+        let ports = ["spamd", "smtps", "dhcpv6-client", "dhcpv6-server", "ntp", "ours", "none"];
+        let expected = [Some(8025), Some(465), Some(546), Some(547), Some(123), Some(7777), None];
+        assert_eq!(ports.map(|name| names.port(name)), expected);
+        assert_eq!(["tcp", "mine", "icmp6"].map(|name| names.protocol(name)), [Some(6), Some(200), Some(58)]);
+        assert_eq!(names.users, [("root".into(), 0), ("_me".into(), 1000)]);
+        assert_eq!(names.groups, [("us".into(), 1000)]);
     }
 
     #[test]

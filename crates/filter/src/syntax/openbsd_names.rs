@@ -10,6 +10,9 @@ systat 11/tcp users
 daytime 13/tcp
 daytime 13/udp
 netstat 15/tcp
+qotd 17/tcp quote
+msp 18/tcp
+msp 18/udp
 chargen 19/tcp ttytst source
 chargen 19/udp ttytst source
 ftp-data 20/tcp
@@ -19,6 +22,7 @@ telnet 23/tcp
 smtp 25/tcp mail
 time 37/tcp timserver
 time 37/udp timserver
+rlp 39/udp resource
 whois 43/tcp nicname
 tacacs 49/tcp
 domain 53/tcp nameserver
@@ -33,12 +37,17 @@ finger 79/tcp
 www 80/tcp http
 kerberos 88/tcp
 kerberos 88/udp
+supdup 95/tcp
+hostnames 101/tcp hostname
+iso-tsap 102/tcp tsap
+rtelnet 107/tcp
 pop2 109/tcp
 pop3 110/tcp
 sunrpc 111/tcp portmap
 sunrpc 111/udp portmap
 auth 113/tcp authentication tap ident
 sftp 115/tcp
+uucp-path 117/tcp
 nntp 119/tcp readnews untp
 ntp 123/tcp
 ntp 123/udp
@@ -51,13 +60,17 @@ netbios-ssn 139/udp
 imap 143/tcp imap2
 snmp 161/udp
 snmptrap 162/udp
+xdmcp 177/udp
 bgp 179/tcp
 irc 194/tcp
+smux 199/tcp
+qmtp 209/tcp
 ldap 389/tcp
 https 443/tcp
 https 443/udp
 microsoft-ds 445/tcp
 microsoft-ds 445/udp
+smtps 465/tcp
 isakmp 500/udp
 exec 512/tcp
 login 513/tcp
@@ -70,15 +83,27 @@ talk 517/udp
 ntalk 518/udp
 route 520/udp router routed
 rtsp 554/tcp
+dhcpv6-client 546/udp
+dhcpv6-server 547/udp
 submission 587/tcp
+ipp 631/tcp
+ipp 631/udp
 ldaps 636/tcp
+ldp 646/tcp
+ldp 646/udp
+silc 706/tcp
 rsync 873/tcp
+ftps-data 989/tcp
+ftps 990/tcp
+telnets 992/tcp
 domain-s 853/tcp
 imaps 993/tcp
+ircs 994/tcp
 pop3s 995/tcp
 socks 1080/tcp
 openvpn 1194/udp
 l2tp 1701/udp
+hsrp 1985/udp
 pptp 1723/tcp
 radius 1812/udp
 radacct 1813/udp
@@ -87,8 +112,14 @@ nfsd 2049/udp nfs
 cvspserver 2401/tcp
 mysql 3306/tcp
 rdp 3389/tcp
+svn 3690/tcp
 ipsec-nat-t 4500/udp
+iax 4569/udp
+vxlan 4789/udp
 sip 5060/udp
+sip-tls 5061/tcp
+xmpp-client 5222/tcp
+xmpp-server 5269/tcp
 postgresql 5432/tcp
 x11 6000/tcp
 irc-serv 6667/tcp
