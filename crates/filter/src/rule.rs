@@ -98,7 +98,7 @@ pub struct Rule {
     pub destination: Endpoint,
     /// `received-on` an interface; whether it is negated.
     pub received_on: Option<(bool, InterfaceName)>,
-    /// `user` and `group`, which are printed and otherwise refused.
+    /// `user` and `group`, which are printed and otherwise refused, but where the rule [never matches](Rule::is_of_account_only).
     pub user: Option<Comparison<u32>>,
     /// See `user`.
     pub group: Option<Comparison<u32>>,
@@ -515,6 +515,20 @@ pub enum RouteKind {
     ReplyTo,
     /// `dup-to`, which is printed and otherwise refused.
     DupTo,
+}
+
+impl Rule {
+    /// Whether it blocks nothing but what single users or groups of the host send: a packet that is forwarded has no socket,
+    /// so that it never matches.
+    pub fn is_of_account_only(&self) -> bool {
+        let is_known =
+            |test: &Comparison<u32>| matches!(test, Comparison::Equal(account) if *account != u32::MAX);
+        let accounts = [&self.user, &self.group];
+        matches!(self.action, Action::Block(_))
+            && self.direction != Some(Direction::In)
+            && accounts.iter().any(|account| account.is_some())
+            && accounts.iter().all(|account| account.as_ref().is_none_or(is_known))
+    }
 }
 
 impl Ruleset {

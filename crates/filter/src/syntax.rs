@@ -3,6 +3,7 @@
 //! Reading goes on after a mistake, so that all are told at once, each with its file and line. Lists are multiplied out
 //! as they are read: what comes out says one thing a rule. Printing gives what `pfctl -n -v` prints, which reads as the
 //! same rules again.
+mod absent;
 mod consistency;
 mod ends;
 mod environment;
@@ -29,12 +30,13 @@ mod unsupported;
 mod ways;
 mod words;
 
+pub use absent::{Ineffective, without_interface};
 pub use environment::{Environment, FindHost, ReadFile, file_in};
 pub use loads::{Loaded, read_anchors};
 pub use numbered_names::Names;
 pub use settings::DEBUG_LEVELS;
 pub use table_lines::addresses_of;
-pub use unsupported::{Site, unsupported};
+pub use unsupported::{Site, never_matching, unsupported};
 
 use crate::rule::{Place, Ruleset};
 use parser::Parser;
@@ -55,6 +57,24 @@ pub struct Parsed {
     pub ruleset: Ruleset,
     /// Macros, options and tables in their order, as they are echoed.
     pub echoed: Vec<String>,
+    /// What is odd, and yet taken.
+    pub warnings: Vec<Fault>,
+    /// Statements that make no rule, as the interface that they are for is not there or has no address.
+    pub ineffective: Vec<Fault>,
+    /// The lines of statements with mistakes, in the order in which they end.
+    pub broken: Vec<BrokenLines>,
+}
+
+/// The lines of a statement with a mistake, all of which mean nothing. Of an anchor it is the first line alone: those in its
+/// braces are statements of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLines {
+    /// The file.
+    pub file: std::sync::Arc<str>,
+    /// The first line, from 1.
+    pub first: u32,
+    /// The last line.
+    pub last: u32,
 }
 
 impl Parsed {
@@ -114,7 +134,8 @@ pub fn read(name: &str, text: &[u8], environment: &Environment, settings: &Setti
         Err(why) if parser.faults.is_empty() => parser.note(format!("pfctl: {why}")),
         Err(_) => (),
     }
-    (Parsed { ruleset, echoed: parser.echoed }, parser.faults)
+    let Parser { echoed, warnings, ineffective, broken, faults, .. } = parser;
+    (Parsed { ruleset, echoed, warnings, ineffective, broken }, faults)
 }
 
 #[cfg(test)]

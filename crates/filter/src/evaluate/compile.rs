@@ -178,7 +178,7 @@ impl<'a> Compiler<'a> {
             destination,
             source_port: PortTest::new(rule.source.port),
             destination_port: PortTest::new(rule.destination.port),
-            place: self.place(rule.on.as_ref()),
+            place: if rule.is_of_account_only() { self.nowhere() } else { self.place(rule.on.as_ref()) },
             direction: rule.direction,
             family: rule.family,
             protocol: rule.protocol,
@@ -223,6 +223,17 @@ impl<'a> Compiler<'a> {
             places.len() - 1
         });
         self.place_of.insert(on.cloned(), place as u16);
+        place as u16
+    }
+
+    /// The number of the set without interfaces, of rules that never match.
+    fn nowhere(&mut self) -> u16 {
+        let set: Box<[bool]> = vec![false; self.interfaces.0.len() + 1].into();
+        let places = &mut self.conditions.places;
+        let place = places.iter().position(|known| **known == *set).unwrap_or_else(|| {
+            places.push(set);
+            places.len() - 1
+        });
         place as u16
     }
 

@@ -193,8 +193,9 @@ impl Lexer {
 
     fn quoted(&mut self, quote: u8) -> Token {
         let mut text = Vec::new();
+        let begin = (self.frames.len(), self.frames.last().map_or((0, 0), |frame| (frame.next, frame.line)));
         loop {
-            let Some(read) = self.raw_byte() else { return self.unended() };
+            let Some(read) = self.raw_byte() else { return self.unended(begin) };
             match read.byte {
                 b'\n' if read.is_from_macro => (),
                 b'\n' => self.count_line(),
@@ -218,9 +219,12 @@ impl Lexer {
         }
     }
 
-    fn unended(&mut self) -> Token {
-        self.complaint = Some("a string has no closing quote".into());
-        Token::Bad
+    /// Complains of a string that has no end, and leaves the lines below its first one to be read.
+    fn unended(&mut self, (frames, (next, line)): (usize, (usize, u32))) -> Token {
+        if let Some(frame) = self.frames.last_mut().filter(|_| frames == 1) {
+            (frame.next, frame.line) = (next, line);
+        }
+        self.bad("a string has no closing quote".into())
     }
 
     /// Complains, and leaves the rest of the line unread.
@@ -228,7 +232,7 @@ impl Lexer {
         self.complaint = Some(complaint);
         while let Some(read) = self.byte() {
             if read.byte == b'\n' {
-                self.count_line();
+                self.give_back(Some(read));
                 break;
             }
         }
@@ -397,6 +401,16 @@ mod tests {
         assert_eq!((lexer.next(), lexer.next()), (Token::Key("pass"), Token::Key("on")));
         assert_eq!(lexer.next(), Token::Bad);
         assert!(lexer.complaint.as_ref().is_some_and(|why| why.starts_with("macro 'x' not defined")));
+        assert_eq!((lexer.next(), lexer.line), (Token::Newline, 1));
+        assert_eq!((lexer.next(), lexer.line), (Token::Key("block"), 2));
+    }
+
+    #[test]
+    fn a_string_without_an_end_ends_its_line() {
+        let mut lexer = Lexer::new("stdin", b"pass on \"em0\nblock \\\n in\n");
+        assert_eq!((lexer.next(), lexer.next()), (Token::Key("pass"), Token::Key("on")));
+        assert_eq!((lexer.next(), lexer.complaint.take().is_some()), (Token::Bad, true));
+        assert_eq!((lexer.next(), lexer.line), (Token::Newline, 1));
         assert_eq!((lexer.next(), lexer.line), (Token::Key("block"), 2));
     }
 }

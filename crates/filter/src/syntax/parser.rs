@@ -1,12 +1,12 @@
 //! The reader of statements: tokens with one ahead, complaints, and how it goes on after a mistake.
 //!
-//! A mistake ends its statement; reading goes on behind the end of its line. Right behind a mistake, before three tokens
-//! were taken, further bad order is not told, since it is mostly the same mistake once more.
+//! A mistake ends its statement; reading goes on behind the end of its line, or behind the line where its braces close (see
+//! `recover`), so that each line with a mistake is told.
 use super::environment::Environment;
 use super::lexer::{Lexer, Token};
 use super::older::written_now;
 use super::queues::Queue;
-use super::{Fault, Settings};
+use super::{BrokenLines, Fault, Settings};
 use crate::options::OptionLine;
 use crate::rule::{Place, Rule, Ruleset, StateOptions, TableAddress, TableDefinition};
 use std::collections::HashSet;
@@ -14,15 +14,22 @@ use std::collections::HashSet;
 /// How deep braces may stand in braces.
 const MOST_BRACES: usize = 64;
 
-/// Tokens that must be taken before bad order is told again.
-const QUIET_TOKENS: u8 = 3;
-
 /// That a statement can't be read on; why was told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop;
 
 /// Something read, unless the statement ended by a mistake.
 pub(crate) type Step<T> = Result<T, Stop>;
+
+/// Where a statement begins, and what it is in.
+struct Begun {
+    place: Place,
+    /// Braces that are open there.
+    depth: usize,
+    /// Anchors that are being read there.
+    anchors: usize,
+    is_anchor: bool,
+}
 
 /// What options said that matters for the rules behind them.
 #[derive(Default)]
@@ -43,12 +50,19 @@ pub(crate) struct Defaults {
 pub(crate) struct Parser<'e> {
     lexer: Lexer,
     ahead: Option<Token>,
-    quiet: u8,
     depth: usize,
     /// Where names come from.
     pub(crate) environment: &'e Environment<'e>,
     /// Everything wrong so far.
     pub(crate) faults: Vec<Fault>,
+    /// What is odd, and yet taken.
+    pub(crate) warnings: Vec<Fault>,
+    /// Statements that make no rule.
+    pub(crate) ineffective: Vec<Fault>,
+    /// The lines of statements with mistakes.
+    pub(crate) broken: Vec<BrokenLines>,
+    /// Whether the rule that is being read may name users and groups that nobody knows.
+    pub(crate) takes_unknown_accounts: bool,
     /// The lines that pfctl echoes as it reads.
     pub(crate) echoed: Vec<String>,
     /// What options said.
@@ -80,10 +94,13 @@ impl<'e> Parser<'e> {
         Parser {
             lexer,
             ahead: None,
-            quiet: 0,
             depth: 0,
             environment,
             faults: Vec::new(),
+            warnings: Vec::new(),
+            ineffective: Vec::new(),
+            broken: Vec::new(),
+            takes_unknown_accounts: false,
             echoed: Vec::new(),
             defaults: Defaults::default(),
             ruleset: Ruleset::default(),
@@ -104,12 +121,30 @@ impl<'e> Parser<'e> {
                 Token::Newline => {
                     self.take();
                 }
-                _ => {
-                    if self.statement().and_then(|()| self.line_end()).is_err() {
-                        self.recover();
-                    }
-                }
+                _ => self.read_statement(Self::statement),
             }
+        }
+    }
+
+    /// Reads the lines in the braces of an anchor, up to the closing one.
+    pub(crate) fn anchor_lines(&mut self) {
+        loop {
+            match self.peek() {
+                Token::End | Token::Sign("}") => return,
+                Token::Newline => {
+                    self.take();
+                }
+                _ => self.read_statement(Self::anchor_statement),
+            }
+        }
+    }
+
+    /// Reads a statement and the end of its line; where it has a mistake, goes on behind it.
+    fn read_statement(&mut self, read: fn(&mut Self) -> Step<()>) {
+        let is_anchor = self.peek() == &Token::Key("anchor");
+        let begun = Begun { place: self.place(), depth: self.depth, anchors: self.anchors.len(), is_anchor };
+        if read(self).and_then(|()| self.line_end()).is_err() {
+            self.recover(&begun);
         }
     }
 
@@ -132,6 +167,17 @@ impl<'e> Parser<'e> {
         }
     }
 
+    /// A statement that can stand in the braces of an anchor.
+    fn anchor_statement(&mut self) -> Step<()> {
+        match self.peek() {
+            Token::Key("anchor") => self.anchor_rule(),
+            Token::Key("pass" | "block" | "match") => self.filter_rule(),
+            Token::Key("table") => self.table(),
+            Token::Key("include") => self.include(),
+            _ => Err(self.syntax_error()),
+        }
+    }
+
     fn line_end(&mut self) -> Step<()> {
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
@@ -140,20 +186,77 @@ impl<'e> Parser<'e> {
         Ok(())
     }
 
-    /// Goes to behind the end of the line.
-    fn recover(&mut self) {
-        (self.depth, self.anchors, self.deferred) = (0, Vec::new(), None);
-        self.inline_names.truncate(1);
+    /// Goes on behind a statement with a mistake: behind the end of its line that is outside of its braces.
+    fn recover(&mut self, begun: &Begun) {
+        self.anchors.truncate(begun.anchors);
+        self.inline_names.truncate(begun.anchors + 1);
+        self.deferred = None;
+        let last = self.skip_statement(begun);
+        self.depth = begun.depth;
+        let Place { file, line: first } = begun.place.clone();
+        // Lines in the braces of an anchor are statements of their own. What began in one file may end in another.
+        let last = if begun.is_anchor || last.file != file { first } else { last.line };
+        self.broken.push(BrokenLines { file, first, last });
+    }
+
+    /// Passes over the rest of a statement; says where it ends.
+    fn skip_statement(&mut self, begun: &Begun) -> Place {
         loop {
+            let is_within = self.depth > begun.depth;
             match self.peek() {
-                Token::End => return,
+                Token::End => return self.place(),
+                Token::Sign("{") => {
+                    self.ahead = None;
+                    self.depth += 1;
+                    self.read_rules_of_broken_anchor(begun);
+                }
+                Token::Sign("}") if is_within => {
+                    self.ahead = None;
+                    self.depth -= 1;
+                }
+                // It closes the anchor that the statement is in.
+                Token::Sign("}") if begun.depth > 0 => return self.place(),
                 Token::Newline => {
-                    self.take();
-                    return;
+                    let end = self.place();
+                    self.ahead = None;
+                    // A line that begins as only a statement can ends braces that nobody has closed.
+                    if !is_within || self.begins_statement() {
+                        return end;
+                    }
                 }
                 _ => self.ahead = None,
             }
         }
+    }
+
+    /// Reads the lines of an anchor for their own mistakes, where that is what an opening brace was for.
+    fn read_rules_of_broken_anchor(&mut self, begun: &Begun) {
+        let is_body = begun.is_anchor && self.depth == begun.depth + 1 && self.depth <= MOST_BRACES;
+        if is_body && self.peek() == &Token::Newline {
+            self.anchors.push(Ruleset::default());
+            self.inline_names.push(HashSet::new());
+            self.anchor_lines();
+            self.inline_names.pop();
+            self.anchors.pop();
+        }
+    }
+
+    fn begins_statement(&mut self) -> bool {
+        matches!(
+            self.peek(),
+            Token::Key(
+                "pass"
+                    | "block"
+                    | "match"
+                    | "anchor"
+                    | "load"
+                    | "antispoof"
+                    | "table"
+                    | "queue"
+                    | "set"
+                    | "include"
+            )
+        )
     }
 
     fn macro_definition(&mut self) -> Step<()> {
@@ -208,7 +311,6 @@ impl<'e> Parser<'e> {
     /// Takes the next token.
     pub(crate) fn take(&mut self) -> Token {
         self.peek();
-        self.quiet = self.quiet.saturating_sub(1);
         self.ahead.take().unwrap_or(Token::End)
     }
 
@@ -365,10 +467,15 @@ impl<'e> Parser<'e> {
         self.faults.push(Fault { place, message: message.into() });
     }
 
+    /// Tells of something odd that is taken nevertheless.
+    pub(crate) fn warn(&mut self, message: impl Into<String>) {
+        let place = self.place();
+        self.warnings.push(Fault { place, message: message.into() });
+    }
+
     /// Tells of a mistake that ends the statement.
     pub(crate) fn stop(&mut self, message: impl Into<String>) -> Stop {
         self.fault(message);
-        self.quiet = QUIET_TOKENS;
         Stop
     }
 
@@ -407,11 +514,8 @@ impl<'e> Parser<'e> {
             Token::Bad => String::new(),
             Token::End => "\nthe text ends too soon".to_string(),
         };
-        if self.quiet == 0 {
-            let help = help.map_or(String::new(), |help| format!("\n{help}"));
-            self.fault(format!("syntax error{what}{help}"));
-        }
-        self.quiet = QUIET_TOKENS;
+        let help = help.map_or(String::new(), |help| format!("\n{help}"));
+        self.fault(format!("syntax error{what}{help}"));
         Stop
     }
 

@@ -1,4 +1,5 @@
 //! The options of a rule, which may stand in any order, each once.
+use super::ends::Unary;
 use super::hosts::Host;
 use super::lexer::Token;
 use super::numbers::{flags, icmp_code, icmp_type, type_of_service};
@@ -15,6 +16,8 @@ pub(crate) type IcmpType = (u8, Option<u8>);
 pub(crate) struct RuleOptions {
     pub(crate) users: Vec<Comparison<u32>>,
     pub(crate) groups: Vec<Comparison<u32>>,
+    /// Whether all its users, or all its groups, are unknown: no packet is theirs.
+    pub(crate) is_of_nobody: bool,
     /// Flags that must be set, of those that are looked at; none of either is `flags any`.
     pub(crate) flags: Option<(u8, u8)>,
     /// Types and codes, all of one family.
@@ -87,6 +90,7 @@ impl Parser<'_> {
             "user" | "group" => {
                 self.take();
                 let tests = self.list(&mut |parser, all| parser.account_test(word == "user", all))?;
+                options.is_of_nobody |= tests.is_empty();
                 // Those of a further option stand before the others.
                 let all = if word == "user" { &mut options.users } else { &mut options.groups };
                 all.splice(..0, tests);
@@ -256,41 +260,55 @@ impl Parser<'_> {
         self.said_once(was_there, "received-on")
     }
 
+    /// Reads a test of a user or group. One that asks for an account that nobody knows is left out where the rule may do so.
     fn account_test(&mut self, is_user: bool, tests: &mut Vec<Comparison<u32>>) -> Step<()> {
         let operator = self.operator();
-        let first = self.account(is_user)?;
+        let what = if is_user { "user" } else { "group" };
+        let first = match self.account(is_user)? {
+            Ok(number) => number,
+            Err(name) => {
+                let is_plain =
+                    matches!(operator, None | Some(Unary::Equal)) && self.binary_operator().is_none();
+                if !(is_plain && self.takes_unknown_accounts) {
+                    return Err(self.stop(format!("unknown {what} {name}")));
+                }
+                self.warn(format!(
+                    "unknown {what} {name}\nno packet is from it, so that nothing is blocked for it"
+                ));
+                return Ok(());
+            }
+        };
         let test = match (operator, self.binary_operator()) {
             (None, None) => Comparison::Equal(first),
-            (None, Some(binary)) => {
-                let second = self.account(is_user)?;
-                binary.test(first, second)
-            }
+            (None, Some(binary)) => match self.account(is_user)? {
+                Ok(second) => binary.test(first, second),
+                Err(name) => return Err(self.stop(format!("unknown {what} {name}"))),
+            },
             (Some(unary), None) => unary.test(first),
             (Some(_), Some(_)) => return Err(self.syntax_error()),
         };
         let is_simple = matches!(test, Comparison::Equal(_) | Comparison::Unequal(_));
         if first == u32::MAX && !is_simple {
-            let what = if is_user { "user" } else { "group" };
             return Err(self.stop(format!("{what} unknown requires operator = or !=")));
         }
         tests.push(test);
         Ok(())
     }
 
-    fn account(&mut self, is_user: bool) -> Step<u32> {
+    /// Reads a user or group; gives its number, or its name if nobody knows it.
+    fn account(&mut self, is_user: bool) -> Step<Result<u32, String>> {
         if let Token::Number(_) = *self.peek() {
             let what = if is_user { "uid" } else { "gid" };
-            return Ok(self.number_within(what, 0, i64::from(u32::MAX) - 1)? as u32);
+            return Ok(Ok(self.number_within(what, 0, i64::from(u32::MAX) - 1)? as u32));
         }
         let name = self.text()?;
         if name == "unknown" {
-            return Ok(u32::MAX);
+            return Ok(Ok(u32::MAX));
         }
         let names = &self.environment.names;
         let known = if is_user { &names.users } else { &names.groups };
         let found = known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let what = if is_user { "user" } else { "group" };
-        found.ok_or(()).map_err(|()| self.stop(format!("unknown {what} {name}")))
+        Ok(found.ok_or(name))
     }
 
     fn flags(&mut self) -> Step<(u8, u8)> {

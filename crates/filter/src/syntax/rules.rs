@@ -1,4 +1,5 @@
 //! Statements that make rules: `pass`, `block`, `match`, `anchor`, `load anchor` and `antispoof`.
+use super::Fault;
 use super::ends::End;
 use super::expand::Template;
 use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, is_interface, is_loopback, parts};
@@ -102,11 +103,18 @@ impl Parser<'_> {
             _ => Action::Block(self.answer()?),
         };
         let head = self.head(Self::log_and_quick)?;
-        let options = self.rule_options()?;
+        let blocks_out = matches!(action, Action::Block(_)) && head.direction != Some(Direction::In);
+        self.takes_unknown_accounts = blocks_out;
+        let options = self.rule_options();
+        self.takes_unknown_accounts = false;
+        let options = options?;
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
         }
-        self.expand(head.template(action, options))
+        match options.is_of_nobody {
+            true => self.tell_deferred(),
+            false => self.expand(head.template(action, options)),
+        }
     }
 
     /// Reads what the sender of a blocked packet hears.
@@ -319,20 +327,8 @@ impl Parser<'_> {
         }
         self.anchors.push(Ruleset::default());
         self.inline_names.push(HashSet::new());
-        while !self.eat_sign("}") {
-            match self.peek() {
-                Token::Newline => (),
-                Token::Key("anchor") => self.anchor_rule()?,
-                Token::Key("pass" | "block" | "match") => self.filter_rule()?,
-                Token::Key("table") => self.table()?,
-                Token::Key("include") => self.include()?,
-                _ => return Err(self.syntax_error()),
-            }
-            if self.peek() != &Token::Newline {
-                return Err(self.syntax_error());
-            }
-            self.take();
-        }
+        self.anchor_lines();
+        self.sign("}")?;
         self.leave();
         self.inline_names.pop();
         Ok(self.anchors.pop().map(Box::new))
@@ -374,6 +370,7 @@ impl Parser<'_> {
             return Err(self.syntax_error());
         }
         for (name, is_dynamic) in interfaces {
+            let rules = self.rule_count;
             let head = |on: Vec<On>, hosts| Head {
                 direction: Some(Direction::In),
                 log: log.clone(),
@@ -388,15 +385,28 @@ impl Parser<'_> {
                 let on = vec![On::Interface(true, InterfaceName(name.clone()))];
                 self.expand(head(on, networks).template(Action::Block(Answer::Drop), options.clone()))?;
             }
-            if is_loopback(&name, self.environment) {
-                continue;
-            }
-            let own = self.guarded_hosts(&name, is_dynamic, InterfacePart::Address);
+            let own = match is_loopback(&name, self.environment) {
+                true => Vec::new(),
+                false => self.guarded_hosts(&name, is_dynamic, InterfacePart::Address),
+            };
             if !own.is_empty() {
                 self.expand(head(Vec::new(), own).template(Action::Block(Answer::Drop), options.clone()))?;
             }
+            if self.rule_count == rules {
+                self.note_useless_antispoof(&name);
+            }
         }
         Ok(())
+    }
+
+    fn note_useless_antispoof(&mut self, name: &str) {
+        let why = match is_interface(name, self.environment) {
+            true => "has no address",
+            false => "is no interface here, and no group of some",
+        };
+        let message = format!("antispoof for {name}: {name} {why}, so that this makes no rule");
+        let place = self.place();
+        self.ineffective.push(Fault { place, message });
     }
 
     /// An interface, in parentheses if its addresses may change.

@@ -1,6 +1,8 @@
 //! What is read and printed, and can't be done.
 use crate::options::{Limit, SetOption, Syncookies, Timeout};
-use crate::rule::{Action, AddressMatch, Keep, On, Place, RouteKind, Rule, Ruleset, StateOptions};
+use crate::rule::{
+    Action, AddressMatch, AnchorCall, Keep, On, Place, RouteKind, Rule, Ruleset, StateOptions,
+};
 
 /// Longest time that is told from one in the past, in seconds: ages of states are 31 bits of milliseconds.
 const LONGEST: u32 = i32::MAX as u32 / 1000;
@@ -35,6 +37,21 @@ pub fn unsupported(ruleset: &Ruleset, site: Site) -> Vec<(Place, String)> {
     found
 }
 
+/// Rules that are taken though they never match, with their places and why. A filter sees no packet of the host's own users.
+pub fn never_matching(ruleset: &Ruleset) -> Vec<(Place, String)> {
+    let mut found = Vec::new();
+    for rule in &ruleset.rules {
+        if rule.is_of_account_only() {
+            let why = "user and group: packets have no sockets here, so that this blocks nothing";
+            found.push((rule.place.clone(), why.to_string()));
+        }
+        if let Action::Anchor(AnchorCall { inline: Some(inner), .. }) = &rule.action {
+            found.extend(never_matching(inner));
+        }
+    }
+    found
+}
+
 fn of_option(option: &SetOption) -> Vec<String> {
     let one = |what: &str| vec![what.to_string()];
     match option {
@@ -66,8 +83,8 @@ fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
     let knows_routes = site == Site::Router { knows_routes: true };
     let is_switch = site == Site::Switch;
     let asked = [
-        (rule.user.is_some(), "user: packets have no sockets here"),
-        (rule.group.is_some(), "group: packets have no sockets here"),
+        (rule.user.is_some() && !rule.is_of_account_only(), "user: packets have no sockets here"),
+        (rule.group.is_some() && !rule.is_of_account_only(), "group: packets have no sockets here"),
         (rule.source.os.is_some() || rule.destination.os.is_some(), "os: no system is told by its packets"),
         (
             !knows_routes && asks_routes(rule),
@@ -215,6 +232,16 @@ pass set queue a keep state
             (29, "set queue"),
         ];
         assert_eq!(told, expected.map(|(line, what)| (line, what.to_string())));
+    }
+
+    #[test]
+    fn rules_that_block_what_accounts_send_are_taken_and_never_match() {
+        let text = b"block return out log proto tcp user root\nblock in proto tcp user root\nblock out proto tcp user != root\n\
+                     block out proto tcp user unknown\nblock proto udp group { wheel daemon }\npass out proto tcp user root\n";
+        let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
+        let lines = |found: Vec<(Place, String)>| found.iter().map(|(at, _)| at.line).collect::<Vec<_>>();
+        assert_eq!(lines(unsupported(&parsed.ruleset, Site::Switch)), [2, 3, 4, 6]);
+        assert_eq!(lines(never_matching(&parsed.ruleset)), [1, 5, 5]);
     }
 
     #[test]
