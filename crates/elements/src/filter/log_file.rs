@@ -193,10 +193,15 @@ fn serve(mut file: File, path: &Path, taken: &Receiver<Request>, counts: &Counts
     }
 }
 
-/// Writes records, or none: readers find no way past one that was cut short.
+/// Writes records, or none: readers find no way past one that was cut short. A file that was emptied begins anew.
 fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let before = file.metadata()?;
-    file.write_all(bytes).inspect_err(|_| {
+    let is_empty = before.is_file() && before.len() == 0;
+    let written = match is_empty && !bytes.is_empty() {
+        true => file.write_all(&[&file_header(), bytes].concat()),
+        false => file.write_all(bytes),
+    };
+    written.inspect_err(|_| {
         if before.is_file() {
             // Where even this fails there is nothing left to do.
             let _ = file.set_len(before.len());
@@ -264,6 +269,23 @@ mod tests {
         assert_eq!(length("pflog.0"), 24 + 70 * RECORD);
         assert_eq!(length("pflog.1"), 24 + 35 * RECORD);
         assert_eq!(length("pflog"), 11);
+    }
+
+    #[test]
+    fn a_file_that_is_emptied_begins_with_its_head_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pflog");
+        let log = LogFile::open(path.to_str().unwrap(), 1, &LogFiles::default()).unwrap();
+        log.log(0, record(), Duration::ZERO);
+        while log.counts() != [1, 0] {
+            std::thread::yield_now();
+        }
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        (0..3).for_each(|_| log.log(0, record(), Duration::ZERO));
+        drop(log);
+        let found = std::fs::read(&path).unwrap();
+        assert_eq!(found.len() as u64, 24 + 3 * RECORD);
+        assert!(found.starts_with(&file_header()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::evaluate::{Decision, Failure, Outcome, RuleId, Surroundings};
 use crate::facts::{Direction, Facts, Family};
 use crate::log::LogAction;
 use crate::options::{Limit, Timeout};
-use crate::rule::{Binding, Keep, RouteKind, Rule, SourceTrack};
+use crate::rule::{Action, Binding, Keep, RouteKind, Rule, SourceTrack};
 use crate::scrub;
 use crate::sources::{Scope, SourceKey};
 use crate::states::{Birth, CannotInsert, Cold, Extra, Hot, Key, flag};
@@ -117,10 +117,14 @@ impl Filter {
             return;
         }
         for logged in self.scratch.logged().to_vec() {
-            let action = match outcome.decision {
-                _ if Some(logged.rule) != outcome.rule => LogAction::Match,
-                Decision::Pass => LogAction::Pass,
-                Decision::Block(_) | Decision::Fail(_) => LogAction::Block,
+            // A record tells what its own rule says, whatever a later one decides.
+            let action = match &rules.compiled.rule(logged.rule).rule.action {
+                Action::Pass if Some(logged.rule) == outcome.rule && outcome.decision != Decision::Pass => {
+                    LogAction::Block
+                }
+                Action::Pass => LogAction::Pass,
+                Action::Block(_) => LogAction::Block,
+                Action::Match | Action::Anchor(_) => LogAction::Match,
             };
             let (rule, anchor) = (Some(logged.rule), logged.anchor);
             self.log(bytes, seen, look, rules, logged.interface, rule, anchor, action);

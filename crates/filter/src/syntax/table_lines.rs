@@ -150,7 +150,7 @@ impl Parser<'_> {
     }
 }
 
-/// The addresses of a table's file: words, `!` before those that are exceptions, comments behind `#` or `;`.
+/// The addresses of a table's file: words, `!` before those that are exceptions, comments behind `#` or `;`. Two `!` are none.
 pub fn addresses_of(text: &[u8], environment: &super::Environment) -> Result<Vec<TableAddress>, String> {
     let text = String::from_utf8_lossy(text);
     let mut addresses = Vec::new();
@@ -160,7 +160,7 @@ pub fn addresses_of(text: &[u8], environment: &super::Environment) -> Result<Vec
         let mut is_negated = false;
         for word in line.replace('!', " ! ").split_whitespace() {
             if word == "!" {
-                is_negated = true;
+                is_negated = !is_negated;
                 continue;
             }
             let wrong = |why: String| format!("line {}: {why}", number + 1);
@@ -202,10 +202,12 @@ mod tests {
 
     #[test]
     fn files_of_tables_have_words_exceptions_and_comments() {
-        let text = b"10.0.0.0/8 !10.1.2.3 # so\n; not\n  ! 2001:db8::/32 10/9\nlo0\n";
+        let text = b"10.0.0.0/8 !10.1.2.3 # so\n; not\n  ! 2001:db8::/32 10/9\nlo0 !!10.2.0.1 ! !!10.3.0.1\n";
         let addresses = addresses_of(text, &Environment::fixture()).unwrap();
         let all = print::echoed_list(addresses.iter());
-        assert_eq!(all, " { 10.0.0.0/8 !10.1.2.3 !2001:db8::/32 10.0.0.0/9 ::1 fe80::1 127.0.0.1 }");
+        let expected =
+            " { 10.0.0.0/8 !10.1.2.3 !2001:db8::/32 10.0.0.0/9 ::1 fe80::1 127.0.0.1 10.2.0.1 !10.3.0.1 }";
+        assert_eq!(all, expected);
         let why = addresses_of(b"1.2.3.4\n1.2.3.4/x", &Environment::fixture()).unwrap_err();
         assert!(why.starts_with("line 2"), "{why}");
         assert!(addresses_of(b"rubbish\xff\x00", &Environment::fixture()).is_err());

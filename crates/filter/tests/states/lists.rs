@@ -103,3 +103,26 @@ fn what_rules_log_is_told_with_rule_and_reason() {
     assert_eq!(logged.len(), expected.len());
     assert!(expected.iter().all(|record| logged.contains(record)), "{logged:?}");
 }
+
+#[test]
+fn rules_that_another_asked_to_hear_of_are_logged_with_what_they_say_themselves() {
+    let rules = "match in log (matches)\nblock in proto udp\npass in proto udp from port 7\nblock in proto udp to port 9";
+    let mut world = World::new(rules);
+    world.comes(ip4().udp(7, 2));
+    world.refuses(ip4().udp(7, 9), Reason::Match);
+    let logged: Vec<_> = world
+        .events()
+        .into_iter()
+        .map(|event| match event {
+            Event::Log(record) => (record.action, record.rule),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    use LogAction::{Block, Match, Pass};
+    let first = [(Match, Some(0)), (Block, Some(1)), (Pass, Some(2))];
+    let second = [&first[..], &[(Block, Some(3))]].concat();
+    for record in first.iter().chain(&second) {
+        assert!(logged.contains(record), "{record:?}: {logged:?}");
+    }
+    assert_eq!(logged.len(), first.len() + second.len(), "{logged:?}");
+}
