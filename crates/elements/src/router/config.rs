@@ -1,5 +1,6 @@
 //! What a router is told: ports, routes, neighbors and tables in files, as arguments and by handlers.
 use super::route_text::{self, ip, port_of};
+use artery_device::Interface;
 use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args};
 use artery_table::load::Routes;
@@ -78,7 +79,10 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
         return Err("there is a port of this name".into());
     }
     let mut spec = PortSpec::new(name, ether);
-    spec.mtu = mtu.unwrap_or(spec.mtu);
+    // What the machine has behind a port says how long packets may be, unless the port itself does.
+    let of_interface = || Interface::find(with.names.device(name)).ok().map(|interface| interface.mtu);
+    let found = mtu.or_else(|| of_interface().map(|mtu| mtu.min(u16::MAX.into()) as u16));
+    spec.mtu = found.unwrap_or(spec.mtu);
     spec.settings = settings;
     let port = tables.add_port(spec).map_err(said)?;
     addresses
