@@ -91,6 +91,9 @@ pub(crate) struct PfctlOptions {
     /// The folder that rules mean by /etc; otherwise what a running filter means by it, if it was told
     #[arg(long, value_name = "DIR")]
     etc: Option<PathBuf>,
+    /// Have a filter that has no log yet add the packets of rules with `log` to this file: with -f
+    #[arg(long, value_name = "FILE", requires = "file")]
+    pflog: Option<PathBuf>,
     /// Only read the rules, load nothing
     #[arg(short = 'n')]
     parse_only: bool,
@@ -210,7 +213,8 @@ fn act(
         status = status.max(change_table(options, command, environment, filters)?);
     }
     if let Some(rules) = rules.filter(|_| !options.parse_only) {
-        filters.load(anchor, rules, &options.output.style(environment))?;
+        let log = options.pflog.as_deref();
+        filters.load(anchor, rules, &options.output.style(environment), log)?;
     }
     if let Some(file) = &options.take {
         filters.take_states(file, is_quiet)?;

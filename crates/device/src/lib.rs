@@ -11,6 +11,7 @@
 mod af_packet;
 #[allow(unsafe_code)]
 pub mod bpf;
+mod default_routes;
 mod driver;
 mod error;
 mod ethtool;
@@ -45,6 +46,7 @@ mod traffic;
 mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
+pub use default_routes::default_route_interfaces;
 pub use driver::{Channels, channels, strips_tags};
 pub use error::{Damage, DeviceError, Half, show_verifier};
 pub use ethtool::joining_offload;

@@ -81,13 +81,13 @@ elements! {
     rewrite(apply, flows, pattern, rewriter, shared_flows): icmp_ping_rewriter, icmp_rewriter, ip_addr_pair_rewriter, ip_addr_rewriter, ip_rewriter, ip_rewriter_patterns, round_robin_ip_mapper,
         tcp_rewriter, udp_rewriter;
 
-    switch(filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
+    switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, errands, frame_filter, log_file, ports, routes, runs, shared, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, errands, frame_filter, header_check, log_file, ports, routes, runs, shared, worker): packet_filter;
 
     files(network_header, rotation, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 
-    device(method, monitor, port): from_device, from_host, to_device, to_host;
+    device(method, monitor, port, stable_address): from_device, from_host, to_device, to_host;
 
     script (info): address_info, alignment_info, clicky_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }

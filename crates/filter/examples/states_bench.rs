@@ -101,7 +101,7 @@ impl Batches {
         let ahead = filter.approach_all(&mut self.glances);
         for (n, (bytes, glance)) in batch.iter().zip(&self.glances).enumerate() {
             filter.approach_again(self.glances.get(n + ahead));
-            assert_eq!(filter.pass_through(|| bytes, glance, PLACES[0]), Through::Passed);
+            assert_eq!(filter.pass_through(|| bytes, glance, (PLACES[0], PLACES[1])), Through::Passed);
         }
         filter.end();
     }
@@ -162,7 +162,7 @@ fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
     let environment = Environment { interfaces: interfaces.clone(), ..Environment::fixture() };
     let parsed = syntax::parse("rules", text.as_bytes(), &environment, &syntax::Settings::default());
     let ruleset = parsed.expect("the rules are right").ruleset;
-    let settings = Settings::of(&ruleset, |name| interfaces.number(name));
+    let settings = Settings::of(&ruleset);
     let domain = Domain::new();
     let (mut anchors, mut tables) = (Anchors::default(), Tables::new(&domain));
     let compiled =

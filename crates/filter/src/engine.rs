@@ -29,7 +29,7 @@ mod translator;
 
 pub use answer::{Answer, Towards};
 pub use control::{Killed, LimitStays, Part, Settings};
-pub use counted::{Counted, LimitCounter, Status};
+pub use counted::{Counted, InterfaceCounts, LimitCounter, Status};
 pub use random::Random;
 pub use runs::are_of_one_flow;
 pub use through::{Glance, Through};
@@ -197,6 +197,7 @@ impl Filter {
             hand: 0,
             swept_ms: 0,
         };
+        filter.count_at(compiled.interfaces());
         filter.note_lifetimes();
         Ok(filter)
     }
@@ -245,8 +246,7 @@ impl Filter {
         if rules.compiled.skips(look.at.interface) || !self.settings.is_enabled {
             return Verdict::Pass(Passed { tag: look.at.tag, ..Passed::default() });
         }
-        let is_quick = look.quick.length > 0 && self.settings.log_interface != Some(look.at.interface);
-        let passed = match is_quick {
+        let passed = match look.quick.length > 0 && !self.settings.is_thorough {
             true => self.test_quickly(bytes, look).or_else(|| self.test_elsewhere(bytes, look)),
             false => None,
         };

@@ -213,6 +213,11 @@ impl Compiled {
         self.skipped.get(usize::from(interface.0)).copied().unwrap_or(false)
     }
 
+    /// How many interfaces it was compiled for.
+    pub fn interfaces(&self) -> usize {
+        self.skipped.len()
+    }
+
     /// All rules, by [`RuleId`]: the main rule set's first, in order, then those of anchors.
     pub fn rules(&self) -> &[RuleRecord] {
         &self.rules

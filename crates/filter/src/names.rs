@@ -108,6 +108,17 @@ impl Interfaces {
 }
 
 impl InterfaceRecord {
+    /// Leaves out the link-local addresses of an interface that has no other address of IPv6: Linux gives one to every
+    /// interface that is up, OpenBSD to none that nobody wants IPv6 on. A rule such as `from em0` means the others.
+    pub fn leave_out_automatic_addresses(&mut self) {
+        let is_of_link =
+            |one: &InterfaceAddress| matches!(one.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let is_wanted = |one: &InterfaceAddress| one.address.is_ipv6() && !is_of_link(one);
+        if !self.addresses.iter().any(is_wanted) {
+            self.addresses.retain(|one| !is_of_link(one));
+        }
+    }
+
     /// Whether a name of rules means it: its own, the beginning of its own up to the digits, or that of a group.
     pub fn is_called(&self, name: &InterfaceName) -> bool {
         let family = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -213,6 +224,19 @@ mod tests {
         assert_eq!(networks("egress", InterfacePart::Network, true), "10.0.0.0/24 2001:db8::/64");
         assert_eq!(networks("em", InterfacePart::Broadcast, false), "10.0.0.255/32 10.1.255.255/32");
         assert_eq!(networks("em1", InterfacePart::Address, false), "");
+    }
+
+    #[test]
+    fn addresses_that_linux_gives_by_itself_are_left_out_where_nobody_wants_ipv6() {
+        let mut record = interfaces().0.remove(0);
+        let of_link = InterfaceAddress { address: "fe80::1".parse().unwrap(), length: 64, peer: None };
+        record.addresses.push(of_link);
+        record.leave_out_automatic_addresses();
+        assert_eq!(record.addresses.len(), 4, "it has an address of IPv6 that somebody gave it");
+        record.addresses.remove(2);
+        record.leave_out_automatic_addresses();
+        assert_eq!(record.addresses.iter().filter(|one| one.address.is_ipv6()).count(), 0);
+        assert_eq!(record.addresses.len(), 2);
     }
 
     #[test]

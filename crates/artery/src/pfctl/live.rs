@@ -10,7 +10,7 @@ use artery_filter::rule::Place;
 use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::Style;
 use std::net::{IpAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The classes that filter.
 const CLASSES: [&str; 2] = ["PacketFilter", "Veb"];
@@ -155,7 +155,14 @@ impl Filters {
     }
 
     /// Loads rules that were read, with those of anchors: a filter takes all or none of them.
-    pub(super) fn load(&mut self, anchor: &str, rules: &RulesFile, style: &Style<'_>) -> anyhow::Result<()> {
+    /// A filter without a log begins `log`, if one is named.
+    pub(super) fn load(
+        &mut self,
+        anchor: &str,
+        rules: &RulesFile,
+        style: &Style<'_>,
+        log: Option<&Path>,
+    ) -> anyhow::Result<()> {
         let plain = Style::for_reading(style.names);
         let anchors = rules.anchors.iter().map(|loaded| (loaded.path.as_str(), &loaded.parsed));
         let all = [(anchor, &rules.main)].into_iter().chain(anchors);
@@ -170,6 +177,9 @@ impl Filters {
                 bail!(self.refusal(place));
             }
         }
+        if let Some(log) = log {
+            self.begin_log(log)?;
+        }
         if rules.has_log() {
             self.warn_of_log()?;
         }
@@ -183,13 +193,22 @@ impl Filters {
         format!("{name} does not take the rules; those it had stay{others}")
     }
 
+    /// Has filters that have no log begin one.
+    fn begin_log(&mut self, log: &Path) -> anyhow::Result<()> {
+        // The router may be in another folder.
+        let file = std::path::absolute(log).with_context(|| log.display().to_string())?;
+        self.all(&format!("log {}", file.display()))
+            .map(drop)
+            .context("rules are loaded, and log nothing yet")
+    }
+
     /// Says which filters have no file for what rules log.
     fn warn_of_log(&mut self) -> anyhow::Result<()> {
         let answers = self.all("log")?;
         for (name, _) in self.names.iter().zip(answers).filter(|(_, answer)| answer.trim_end() == "none") {
             complain(&format!(
-                "pfctl: {name} has no file for what rules with 'log' log: they log nothing; 'artery up --pflog FILE', \
-                 PFLOG of Veb and LOG of PacketFilter name one\n"
+                "pfctl: {name} has no file for what rules with 'log' log: they log nothing; --pflog FILE begins one now, \
+                 'artery up --pflog FILE', PFLOG of Veb and LOG of PacketFilter at the start\n"
             ));
         }
         Ok(())
@@ -247,6 +266,7 @@ impl Filters {
     }
 
     fn interfaces(&mut self, wanted: &str, more: &str) -> anyhow::Result<String> {
+        self.workers("count")?;
         let answers = self.all(&format!("interfaces {wanted}{more}"))?;
         if !wanted.is_empty() && answers.iter().all(String::is_empty) {
             let all = self.all("interfaces ")?.concat();

@@ -1,5 +1,5 @@
 //! What rule files can refer to on this machine, or on the one that tests assume.
-use artery_device::{Interface, host_addresses};
+use artery_device::{Interface, default_route_interfaces, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::syntax::{Environment, Names, file_in};
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) fn environment(is_numeric: bool, etc: Option<PathBuf>) -> Environment
     }
     Environment {
         interfaces: interfaces(),
-        names: names(),
+        names: Names::of_machine(),
         read_file,
         find_host: Box::new(move |name| if is_numeric { Vec::new() } else { find_host(name) }),
     }
@@ -35,26 +35,9 @@ fn find_host(name: &str) -> Vec<IpAddr> {
     (name, 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default()
 }
 
-fn names() -> Names {
-    let text = |file: &str| {
-        fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
-    };
-    let mut names = Names::from_texts(
-        &text("/etc/services"),
-        &text("/etc/protocols"),
-        &text("/etc/passwd"),
-        &text("/etc/group"),
-    );
-    // Names that this machine does not know, or not by these numbers, are those of OpenBSD.
-    let builtin = Names::builtin();
-    names.services.extend(builtin.services);
-    names.protocols.extend(builtin.protocols);
-    names
-}
-
 fn interfaces() -> Interfaces {
     let addresses = host_addresses().unwrap_or_default();
-    let outward = outward();
+    let outward = default_route_interfaces();
     let found = Interface::list().into_iter().filter_map(|name| Interface::find(&name).ok());
     let record = |interface: Interface| {
         let own = addresses.iter().filter(|one| one.index == interface.index).map(|one| InterfaceAddress {
@@ -67,21 +50,10 @@ fn interfaces() -> Interfaces {
         groups.extend((kind != interface.name).then(|| kind.to_string()));
         groups.extend(outward.contains(&interface.name).then(|| "egress".to_string()));
         let is_loopback = own.clone().any(|one| one.address.is_loopback()) || interface.name == "lo";
-        InterfaceRecord { is_loopback, groups, addresses: own.collect(), domain: 0, name: interface.name }
+        let addresses = own.collect();
+        let mut record = InterfaceRecord { is_loopback, groups, addresses, domain: 0, name: interface.name };
+        record.leave_out_automatic_addresses();
+        record
     };
     Interfaces(found.map(record).collect())
-}
-
-/// The interfaces that routes to everywhere lead out by.
-fn outward() -> Vec<String> {
-    let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
-    let (v4, v6) = (text("/proc/net/route"), text("/proc/net/ipv6_route"));
-    let v4 = v4.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let v4 = v4.filter(|words| words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000"));
-    let v6 = v6.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let nothing = "0".repeat(32);
-    let v6 =
-        v6.filter(|words| words.get(1) == Some(&"00") && words.get(4).is_some_and(|hop| *hop != nothing));
-    let names = v4.filter_map(|words| words.first().map(|name| name.to_string()));
-    names.chain(v6.filter_map(|words| words.last().map(|name| name.to_string()))).collect()
 }

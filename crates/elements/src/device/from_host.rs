@@ -1,4 +1,5 @@
 use super::port::{Receiver, open};
+use super::stable_address;
 use artery_device::{HostRoute, PortSpec, Ports, TapSettings};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError};
 use artery_wire::EtherAddr;
@@ -13,7 +14,8 @@ pub static CLASS: Class = Class {
     manual: "
 Makes a TAP device, an interface of the host whose other end is the router, and sends the Ethernet frames that the host
 sends by it. DST, DST6 and ADDRESS, which can be given several times, are the host's addresses on it, each with the
-length of its network's prefix; ETHER is its Ethernet address. ToHost with the same DEVNAME sends frames to the host.
+length of its network's prefix; ETHER is its Ethernet address, without which it has one that is the same whenever a router
+on this machine makes the device. ToHost with the same DEVNAME sends frames to the host.
 The host asks by ARP and Neighbor Discovery for whom it wants to reach there; an ARPResponder, or an IPRouter, can answer
 for everybody. The device vanishes with the router, and its addresses and routes with it.
 
@@ -79,7 +81,8 @@ impl FromHost {
         for text in args.rest("ROUTE") {
             tap.routes.push(route(text, metric)?);
         }
-        tap.mac = args.read::<Option<EtherAddr>>("ETHER")?.map(|ether| ether.0);
+        let ether = args.read::<Option<EtherAddr>>("ETHER")?;
+        tap.mac = Some(ether.map_or_else(|| stable_address::of_interface(&tap.name), |ether| ether.0));
         tap.mtu = args.read("MTU")?;
         let (copy, copies) = args.copy();
         tap.queues = copies as u16;

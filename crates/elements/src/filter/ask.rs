@@ -8,7 +8,7 @@ use artery_filter::engine::Counted;
 use artery_filter::evaluate::{Counters, MAX_DEPTH, RuleId, RuleTotals, skip_steps};
 use artery_filter::facts::Interface;
 use artery_filter::options::{Limit, Timeout};
-use artery_filter::rule::{Action, Rule};
+use artery_filter::rule::{Action, On, Rule};
 use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::{self, Style};
 use artery_filter::tables::{Command, TableEntry, Tone, command, parse};
@@ -25,7 +25,7 @@ pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the mai
      follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`";
+     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`, `log FILE`, which begins one where there is none";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -45,12 +45,13 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
         "tables" => Ok(control.tables.list(path, verbosity, &ctime)),
         "timeouts" => Ok(timeouts(&control)),
         "memory" => Ok(memory(&control)),
-        "interfaces" => Ok(interfaces(&control, path, verbosity)),
+        "interfaces" => interfaces(shared, &control, path, verbosity),
         "table" => table(&mut control, rest, now),
         "enable" | "disable" => Ok(enable(shared, &mut control, *verb == "enable", now)),
         "flush" => flush(shared, &mut control, rest),
         "debug" => debug(&mut control, rest),
         "etc" => Ok(control.etc().map_or(String::new(), |etc| format!("{}\n", etc.display()))),
+        "log" if !path.is_empty() => begin_log(shared, text),
         "log" => Ok(shared.log().map_or_else(|| "none\n".to_string(), log)),
         "checksum" => Ok(hexadecimal(&control.checksum()) + "\n"),
         _ => Err(refused(format!("'{verb}' is nothing that the filter can be asked"))),
@@ -91,6 +92,13 @@ fn log(file: &LogFile) -> String {
         "packets written",
         "packets lost"
     )
+}
+
+/// `log FILE`: begins to log there, unless there is a log.
+fn begin_log(shared: &SharedFilter, text: &str) -> Result<String, HandlerError> {
+    let file = text.trim().strip_prefix("log").unwrap_or_default().trim();
+    let begun = shared.begin_log(file).map_err(|error| refused(format!("can't write {file}: {error}")));
+    begun.map(|()| shared.log().map_or_else(String::new, log))
 }
 
 /// Rules of the rule set at a path; with what is counted for each where that is wanted. With `*` behind the path, those of
@@ -274,16 +282,32 @@ fn memory(control: &Control) -> String {
     Limit::NAMES.iter().map(line).collect()
 }
 
-fn interfaces(control: &Control, name: &str, verbosity: u8) -> String {
+fn interfaces(
+    shared: &SharedFilter,
+    control: &Control,
+    name: &str,
+    verbosity: u8,
+) -> Result<String, HandlerError> {
     let mut text = String::new();
+    let mut sum = Counted::default();
+    shared.counted().iter().for_each(|counted| sum.add(counted));
+    let cleared = ctime(control.counting_since());
     let wanted =
         control.interfaces.0.iter().enumerate().filter(|(_, record)| name.is_empty() || record.name == name);
     for (number, record) in wanted {
         let skips = control.latest().compiled.skips(Interface(number as u16));
         let mark = if skips && verbosity > 0 { " (skip)" } else { "" };
         let _ = writeln!(text, "{}{mark}", record.name);
+        if verbosity > 1 {
+            let counts = sum.interfaces.get(number).copied().unwrap_or_default();
+            let rules = control.latest().compiled.rules().iter();
+            let is_of_it =
+                |rule: &Rule| matches!(&rule.on, Some(On::Interface(_, on)) if on.0 == record.name);
+            let rules = rules.filter(|of| is_of_it(&of.rule)).count();
+            counts.print(&cleared, rules, &mut text).map_err(|_| refused("no memory"))?;
+        }
     }
-    text
+    Ok(text)
 }
 
 /// `table [-a ANCHOR] NAME FLAGS COMMAND ADDRESSES…`; the answer is `STATUS MESSAGE-LINES`, then the message and the listing.
@@ -391,6 +415,7 @@ impl WorkerFilter {
             (anchor.trim(), rules.as_bytes())
         };
         let parts: Vec<_> = text.split("\n\x0c\n").map(part).collect();
-        self.shared().load("pf.conf", &parts, cx.now().since_epoch()).map_err(refused)
+        // Who loads them says what is odd.
+        self.shared().load("pf.conf", &parts, cx.now().since_epoch()).map(drop).map_err(refused)
     }
 }

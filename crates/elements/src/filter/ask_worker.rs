@@ -48,6 +48,7 @@ impl WorkerFilter {
             ["restore", rules, records] => self.restore(*rules == "with-rules", records),
             ["flush-info"] => {
                 self.filter.clear_counted();
+                self.shared().control().count_anew(cx.now().since_epoch());
                 Ok(String::new())
             }
             ["flush-rules-info"] => {

@@ -2,14 +2,17 @@
 //! into tables, and rules follow the addresses of the host's interfaces.
 use super::ports;
 use super::shared::Control;
-use artery_device::{Interface, host_addresses};
-use artery_filter::names::{InterfaceAddress, Interfaces};
+use artery_device::{Interface, default_route_interfaces, host_addresses};
+use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::tables::TableEntry;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+/// The group of the interfaces that the host's default routes lead out by.
+pub(super) const EGRESS: &str = "egress";
 
 /// Errands that may wait to be done.
 const MOST_WAITING: usize = 4096;
@@ -82,23 +85,27 @@ fn follow<'c>(control: impl Fn() -> MutexGuard<'c, Control>) {
     }
 }
 
-/// Interfaces with the addresses that the host has at those of ports. One that is not there has what was said of it; so has one
+/// Interfaces with the addresses that the host has at those of ports, and in the group `egress` if its default routes lead there. One that is not there has what was said of it; so has one
 /// without addresses where these may be yet to come, as for what the router makes itself.
 pub(super) fn at_host(said: &Interfaces, devices: &[String], may_come: bool) -> io::Result<Interfaces> {
     let mut interfaces = said.clone();
     if devices.is_empty() {
         return Ok(interfaces);
     }
-    let all = host_addresses()?;
+    let (all, outward) = (host_addresses()?, default_route_interfaces());
     let records = interfaces.0.iter_mut().skip(usize::from(ports::FIRST) + 1);
     for (record, device) in records.zip(devices) {
         let Ok(interface) = Interface::find(device) else { continue };
+        if outward.contains(device) {
+            record.groups.push(EGRESS.to_string());
+        }
         let own = all.iter().filter(|address| address.index == interface.index);
         let own =
             own.map(|own| InterfaceAddress { address: own.address, length: own.length, peer: own.peer });
-        let own: Vec<_> = own.collect();
-        if !own.is_empty() || !may_come {
-            record.addresses = own;
+        let mut found = InterfaceRecord { addresses: own.collect(), ..InterfaceRecord::default() };
+        found.leave_out_automatic_addresses();
+        if !found.addresses.is_empty() || !may_come {
+            record.addresses = found.addresses;
         }
     }
     Ok(interfaces)

@@ -2,7 +2,7 @@
 use super::packet_filter::MOST_SWEPT;
 use super::shared::{Around, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ports, runs};
+use super::{answers, header_check, ports, runs};
 use crate::switch::filter::{BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
 use artery_filter::dissect::At;
@@ -44,7 +44,7 @@ fn packet(frame: &Packet) -> &[u8] {
 
 /// The rules of a switch's filter, which name the switch and its ports.
 pub(crate) fn shared(
-    args: &Args<'_>,
+    args: &mut Args<'_>,
     switch: &str,
     ports: Vec<InterfaceRecord>,
     devices: &[String],
@@ -66,12 +66,8 @@ pub fn of_file(
 ) -> Result<Box<dyn FrameFilter>, String> {
     let of_ports = names.iter().map(|name| ports::record(name, Vec::new()));
     let ports = ports::with_loopback(records(switch, of_ports));
-    let rules = SharedFilter::new(
-        domain,
-        ports,
-        1,
-        Around { log: None, etc: None, site: Site::Switch, devices: Vec::new() },
-    );
+    let (log, logs, etc, devices) = (None, Arc::default(), None, Vec::new());
+    let rules = SharedFilter::new(domain, ports, 1, Around { log, logs, etc, site: Site::Switch, devices });
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
     let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;
@@ -107,11 +103,11 @@ impl SwitchFilter {
         filter.approach_all(glances);
     }
 
-    /// Whether frames from an interface where the quick way may be gone may go it to a port, too.
-    fn goes_quickly(&self, view: &switch::View, port: u16, to: u16) -> bool {
+    /// Where frames leave by a port to which they may go the quick way, from an interface where that may be gone.
+    fn goes_quickly(&self, view: &switch::View, port: u16, to: u16) -> Option<At> {
         let to = self.at(&Passage::leaving(view, port, to));
         // At a host's own door directions are those of the host: nothing goes through at once.
-        to.direction == Direction::Out && self.half.is_plain_at(to)
+        (to.direction == Direction::Out && self.half.is_plain_at(to)).then_some(to)
     }
 
     /// Tests frames, for all of which memory is asked for first.
@@ -126,16 +122,16 @@ impl SwitchFilter {
     ) {
         self.look(batch);
         let glances = std::mem::take(&mut self.glances);
-        let (mut last, mut goes_quickly) = (NO_WAY, false);
+        let (mut last, mut leaves) = (NO_WAY, None);
         let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
         for ((frame, glance), way) in each {
             if *way != last {
                 last = *way;
-                goes_quickly = is_open && self.goes_quickly(view, port, last);
+                leaves = if is_open { self.goes_quickly(view, port, last) } else { None };
             }
-            let through = match goes_quickly {
-                true => self.half.filter.pass_through(|| packet(frame), glance, from),
-                false => Through::Unknown,
+            let through = match leaves.filter(|_| header_check::has_good_checksum(packet(frame))) {
+                Some(to) => self.half.filter.pass_through(|| packet(frame), glance, (from, to)),
+                None => Through::Unknown,
             };
             *way |= self.judge(through, frame, view, (port, last), cx);
         }
@@ -153,7 +149,7 @@ impl SwitchFilter {
         cx: &mut Context<'_>,
     ) {
         let frames = batch.iter_mut().into_slice();
-        let (mut next, mut last, mut goes_quickly) = (0, NO_WAY, false);
+        let (mut next, mut last, mut leaves) = (0, NO_WAY, None);
         while let (Some(frame), Some(way)) = (frames.get_mut(next), ways.get_mut(next)) {
             next += 1;
             if *way >= NO_WAY {
@@ -161,17 +157,19 @@ impl SwitchFilter {
             }
             if *way != last {
                 last = *way;
-                goes_quickly = self.goes_quickly(view, port, last);
+                leaves = self.goes_quickly(view, port, last);
             }
             let filter = &mut self.half.filter;
-            let glance = goes_quickly.then(|| filter.glance_at_once(packet(frame), Direction::In));
+            let to = leaves.filter(|_| header_check::has_good_checksum(packet(frame)));
+            let glance = to.map(|to| (filter.glance_at_once(packet(frame), Direction::In), to));
             let through = match &glance {
-                Some(glance) => filter.pass_through(|| packet(frame), glance, from),
+                Some((glance, to)) => filter.pass_through(|| packet(frame), glance, (from, *to)),
                 None => Through::Unknown,
             };
-            if let (Through::Passed, Some(glance)) = (through, &glance) {
+            if let (Through::Passed, Some((glance, to))) = (through, &glance) {
                 let behind = frames[next..].iter().take(runs::length(&ways[next..], last));
-                next += filter.pass_run(behind.map_while(|frame| frame.data().get(HEADER..)), glance);
+                let sound = behind.map(packet).take_while(|packet| header_check::has_good_checksum(packet));
+                next += filter.pass_run(sound, glance, (from, *to));
             } else {
                 *way |= self.judge(through, frame, view, (port, last), cx);
             }
@@ -255,6 +253,12 @@ impl FrameFilter for SwitchFilter {
 
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool {
         let Some(header) = link_header(frame.data()) else { return true };
+        if !passage.was_asked
+            && let Some(fault) = header_check::fault(frame.data().get(header..).unwrap_or_default())
+        {
+            self.half.filter.refuse(fault);
+            return false;
+        }
         let (mut at, is_in) = (self.at(passage), passage.direction == switch::Direction::In);
         let came = if passage.was_asked { self.came } else { Came::default() };
         if at.tag == Tag(0) {

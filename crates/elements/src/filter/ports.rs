@@ -45,7 +45,7 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 }
 
 /// A filter that knows ports, with the rules of FILE.
-pub(super) fn shared(args: &Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
+pub(super) fn shared(args: &mut Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
     let site = Site::Router { knows_routes: args.is_given("ROUTER") };
     with_files(args, ports, ["FILE", "LOG", "ETC"], site, Vec::new())
 }
@@ -53,7 +53,7 @@ pub(super) fn shared(args: &Args<'_>, ports: Vec<InterfaceRecord>) -> Result<Sha
 /// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc; `devices` is what
 /// the host calls the interfaces of ports, if rules are to know what it has there.
 pub(crate) fn with_files(
-    args: &Args<'_>,
+    args: &mut Args<'_>,
     ports: Vec<InterfaceRecord>,
     [file, log, etc]: [&'static str; 3],
     site: Site,
@@ -62,10 +62,11 @@ pub(crate) fn with_files(
     let workers = args.copy().1;
     let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers, args)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
-    let around = Around { log, etc, site, devices };
+    let around = Around { log, logs: args.resource::<LogFiles>(), etc, site, devices };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
-        load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;
+        let odd = load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;
+        odd.into_iter().for_each(|warning| args.warn(warning, None));
     }
     Ok(filter)
 }
@@ -82,8 +83,8 @@ fn folder(path: &str) -> Result<PathBuf, ArgError> {
     if folder.is_dir() { Ok(folder) } else { Err(wrong("there is no such folder".to_string())) }
 }
 
-/// Loads the rules of a file.
-pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<(), String> {
+/// Loads the rules of a file; gives what is odd about them.
+pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<Vec<String>, String> {
     let text = std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
     filter.load(path, &[("", &text)], Duration::ZERO)
 }

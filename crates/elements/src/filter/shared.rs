@@ -1,6 +1,6 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
 use super::errands::{self, Errand, Errands};
-use super::log_file::LogFile;
+use super::log_file::{LogFile, LogFiles};
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
 use artery_filter::engine::{Counted, Settings, Status};
@@ -10,7 +10,10 @@ use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, Limits, OptionLine, SetOption, Syncookies};
 use artery_filter::rule::{Keep, Place, Rule, Ruleset};
 use artery_filter::states::{Names, Reservation};
-use artery_filter::syntax::{self, Environment, Site, file_in, parse, read_anchors, unsupported};
+use artery_filter::syntax::{
+    self, Environment, Parsed, Site, file_in, never_matching, parse, read_anchors, unsupported,
+    without_interface,
+};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
@@ -18,7 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How much is told of the filter's own doings if nothing else is said.
@@ -31,8 +34,9 @@ pub(crate) struct SharedFilter {
     ruling: Published<Arc<Ruling>>,
     /// What each worker has counted, as of when it was last asked.
     counted: Mutex<Vec<Counted>>,
-    /// Where packets of rules with `log` are written.
-    log: Option<LogFile>,
+    /// Where packets of rules with `log` are written, once that is known.
+    log: OnceLock<LogFile>,
+    logs: Arc<LogFiles>,
     control: Arc<Mutex<Control>>,
     /// What workers have done by a thread.
     errands: Errands,
@@ -75,6 +79,8 @@ pub(super) struct Control {
     debug: String,
     /// Since when the filter is on, or off.
     since: Option<Duration>,
+    /// Since when it counts what comes and leaves by interfaces.
+    counting_since: Duration,
     latest: Arc<Ruling>,
     etc: Option<PathBuf>,
     site: Site,
@@ -91,8 +97,10 @@ pub(super) struct Control {
 
 /// What a filter has besides its rules.
 pub(crate) struct Around {
-    /// Where packets of rules with `log` are written.
+    /// Where packets of rules with `log` are written, if that is known yet.
     pub(crate) log: Option<LogFile>,
+    /// All log files of the router.
+    pub(crate) logs: Arc<LogFiles>,
     /// The folder that rules mean by /etc.
     pub(crate) etc: Option<PathBuf>,
     /// Where it is.
@@ -118,10 +126,11 @@ impl SharedFilter {
             anchors,
             tables,
             interfaces,
-            names: syntax::Names::builtin(),
+            names: syntax::Names::of_machine(),
             settings,
             debug: DEFAULT_DEBUG.into(),
             since: None,
+            counting_since: Duration::ZERO,
             latest: latest.clone(),
             etc: around.etc,
             site: around.site,
@@ -134,7 +143,8 @@ impl SharedFilter {
         SharedFilter {
             ruling: Published::new(domain, latest),
             counted: Mutex::new(vec![Counted::default(); workers]),
-            log: around.log,
+            log: around.log.map_or_else(OnceLock::new, OnceLock::from),
+            logs: around.logs,
             control: Arc::new(Mutex::new(control)),
             errands: Errands::default(),
             counters: Mutex::new(vec![None; workers]),
@@ -154,6 +164,9 @@ impl SharedFilter {
     pub(super) fn begin(&self, now: Duration) {
         let mut control = self.control();
         control.since.get_or_insert(now);
+        if control.counting_since.is_zero() {
+            control.counting_since = now;
+        }
         control.tables.begin_time(now);
     }
 
@@ -186,7 +199,17 @@ impl SharedFilter {
 
     /// The file of packets that are logged, if there is one.
     pub(super) fn log(&self) -> Option<&LogFile> {
-        self.log.as_ref()
+        self.log.get()
+    }
+
+    /// Begins to log to a file; one that was begun before stays.
+    pub(super) fn begin_log(&self, path: &str) -> io::Result<()> {
+        if self.log.get().is_none() {
+            let workers = self.counted().len();
+            // Whoever was faster has begun one.
+            let _ = self.log.set(LogFile::open(path, workers, &self.logs)?);
+        }
+        Ok(())
     }
 
     /// What all workers count.
@@ -195,15 +218,22 @@ impl SharedFilter {
     }
 
     /// Loads texts into the anchors of paths, the empty one being the main rule set, whose text is called `name`. With mistakes nothing changes; all are
-    /// told of the first text that has any.
-    pub(crate) fn load(&self, name: &str, texts: &[(&str, &[u8])], now: Duration) -> Result<(), String> {
+    /// told of the first text that has any. Gives what is odd, though it is loaded.
+    pub(crate) fn load(
+        &self,
+        name: &str,
+        texts: &[(&str, &[u8])],
+        now: Duration,
+    ) -> Result<Vec<String>, String> {
         let length: usize = texts.iter().map(|(_, text)| text.len()).sum();
         if length > LONGEST {
             return Err(format!("{name}: {length} bytes are more than the {LONGEST} that are taken"));
         }
         let mut control = self.control();
         let name_of = |path: &str| if path.is_empty() { name.into() } else { format!("anchor {path}") };
-        let parsed = texts.iter().map(|(path, text)| control.parse(path, &name_of(path), text));
+        let mut warnings = Vec::new();
+        let parsed =
+            texts.iter().map(|(path, text)| control.parse(path, &name_of(path), text, &mut warnings));
         let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
         let overloads = |rule: &Rule| rule.state.options.overload.is_some();
         if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {
@@ -218,7 +248,7 @@ impl SharedFilter {
             control.take_options();
         }
         self.publish(&mut control, compiled);
-        Ok(())
+        Ok(warnings)
     }
 
     /// Compiles what is there anew and publishes it: after rules were forgotten, or the filter was turned on or off.
@@ -262,6 +292,12 @@ impl SharedFilter {
         }
         let mut before = old.control();
         control.has_inherited = true;
+        if let Some(log) = old.log()
+            && self.log().is_none()
+        {
+            // What was begun while the filter ran goes on; where it can't, the file of rules says nothing of a log.
+            let _ = self.begin_log(&log.path().display().to_string());
+        }
         let loaded =
             if keeps_rules { Ok(control.take_all(&mut before)) } else { control.load_over(&mut before, now) };
         let compiled = loaded?;
@@ -277,8 +313,7 @@ impl Control {
     fn take_all(&mut self, before: &mut Control) -> Compiled {
         self.anchors = before.anchors.clone();
         std::mem::swap(&mut self.tables, &mut before.tables);
-        let log_interface = before.log_interface().and_then(|name| self.interfaces.number(name));
-        self.settings = Settings { log_interface, ..before.settings.clone() };
+        self.settings = before.settings.clone();
         (self.debug, self.since) = (before.debug.clone(), before.since);
         Compiled::new(&self.anchors, &mut self.tables, &self.interfaces)
     }
@@ -341,10 +376,16 @@ impl Control {
         Ok(())
     }
 
-    /// The interface of `set loginterface`.
-    fn log_interface(&self) -> Option<&str> {
-        let record = self.settings.log_interface.and_then(|interface| self.interfaces.get(interface));
-        record.map(|record| record.name.as_str())
+    /// What `set loginterface` says, and the interfaces that it means now.
+    fn log_interface(&self) -> Option<(&str, Vec<Interface>)> {
+        let name = self.settings.log_interface.as_ref()?;
+        let meant = |interfaces: &Interfaces| {
+            let each = (0..).map(Interface).zip(&interfaces.0);
+            each.filter(|(_, record)| record.is_called(name)).map(|(interface, _)| interface).collect()
+        };
+        // Routes come and go, and nobody tells of them.
+        let now = errands::at_host(&self.said, &self.devices, true);
+        Some((&name.0, meant(now.as_ref().unwrap_or(&self.interfaces))))
     }
 
     /// What `pfctl -s info` prints beside counts.
@@ -388,22 +429,41 @@ impl Control {
         checksum
     }
 
+    /// Notes that interfaces count from nothing.
+    pub(super) fn count_anew(&mut self, now: Duration) {
+        self.counting_since = now;
+    }
+
+    /// Since when interfaces have counted.
+    pub(super) fn counting_since(&self) -> Duration {
+        self.counting_since
+    }
+
     /// The folder that rules mean by /etc, if it is another.
     pub(super) fn etc(&self) -> Option<&Path> {
         self.etc.as_deref()
     }
 
-    /// Reads the rules of a path, and those that they load from files, with the paths that they are for.
-    fn parse(&self, path: &str, name: &str, text: &[u8]) -> Result<Vec<(String, Ruleset)>, String> {
+    /// Reads the rules of a path, and those that they load from files, with the paths that they are for. Adds what is odd to
+    /// `warnings`.
+    fn parse(
+        &self,
+        path: &str,
+        name: &str,
+        text: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<(String, Ruleset)>, String> {
         let environment = self.environment();
         let settings = syntax::Settings::default();
-        let main = parse(name, text, &environment, &settings).map_err(|faults| lines(&faults))?.ruleset;
-        let (anchors, faults) = read_anchors(path, &main, &environment, &settings);
+        let main = parse(name, text, &environment, &settings).map_err(|faults| lines(&faults))?;
+        let (anchors, faults) = read_anchors(path, &main.ruleset, &environment, &settings);
         if !faults.is_empty() {
             return Err(lines(&faults));
         }
-        let anchors = anchors.into_iter().map(|loaded| (loaded.path, loaded.parsed.ruleset));
+        let anchors = anchors.into_iter().map(|loaded| (loaded.path, loaded.parsed));
         let all: Vec<_> = std::iter::once((path.to_string(), main)).chain(anchors).collect();
+        warnings.extend(all.iter().flat_map(|(_, parsed)| odd(parsed, &self.interfaces)));
+        let all: Vec<_> = all.into_iter().map(|(path, parsed)| (path, parsed.ruleset)).collect();
         let unsupported = all.iter().flat_map(|(_, ruleset)| unsupported(ruleset, self.site));
         let unsupported: Vec<_> = unsupported.map(|(place, what)| not_supported(&place, &what)).collect();
         if unsupported.is_empty() { Ok(all) } else { Err(unsupported.join("\n")) }
@@ -466,9 +526,8 @@ impl Control {
     /// Does what the options of the main rule set say.
     fn take_options(&mut self) {
         let Some(main) = self.anchors.get("").cloned() else { return };
-        let interfaces = &self.interfaces;
         let is_enabled = self.settings.is_enabled;
-        self.settings = Settings { is_enabled, ..Settings::of(&main, |name| interfaces.number(name)) };
+        self.settings = Settings { is_enabled, ..Settings::of(&main) };
         for line in &main.options {
             if let SetOption::Debug(level) = &line.option {
                 self.debug = level.clone();
@@ -494,6 +553,19 @@ fn at_limit_of_states(main: &Ruleset) -> String {
     let is_it = |line: &&OptionLine| matches!(line.option, SetOption::Limit(Limit::States, _));
     let line = main.options.iter().rfind(is_it);
     line.map_or_else(String::new, |line| format!("{}:{}: ", line.place.file, line.place.line))
+}
+
+/// What is odd about rules that can be loaded: each thing once, with its place.
+fn odd(parsed: &Parsed, interfaces: &Interfaces) -> Vec<String> {
+    let said = |place: &Place, why: &str| format!("{}:{}: {why}", place.file, place.line);
+    let faults = parsed.warnings.iter().chain(&parsed.ineffective);
+    let faults = faults.map(|fault| said(&fault.place, &fault.one_line()));
+    let never = never_matching(&parsed.ruleset).into_iter().map(|(place, why)| said(&place, &why));
+    let absent =
+        without_interface(&parsed.ruleset, interfaces).into_iter().map(|one| said(&one.place, &one.why));
+    let mut all: Vec<String> = faults.chain(never).chain(absent).collect();
+    all.dedup();
+    all
 }
 
 fn not_supported(place: &Place, what: &str) -> String {

@@ -1,3 +1,4 @@
+use super::announce::Announcements;
 use super::filter::{Filters, FrameFilter};
 use super::handlers::HANDLERS;
 use super::host_addresses::HostAddresses;
@@ -40,7 +41,8 @@ What can be said of ports and of the switch are the words of ifconfig(8) for veb
 handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [ADDRESS/LENGTH…] [vport]
 [detached] [sticky] [FLAG…]`. Its addresses are what rules mean by its name, until the host has an interface of that name: then they
 mean what that has, `(NAME)` also what it gets later. A `vport` is the
-host's own door to the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. A `detached`
+host's own door to the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. Its addresses are announced
+at the start, so that others learn where they are now. A `detached`
 port becomes part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they are
 forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
 with a `-`. Without PORT and SPAN there are as many ports as inputs or outputs are connected, called p0, p1 and so on.
@@ -48,7 +50,8 @@ with a `-`. Without PORT and SPAN there are as many ports as inputs or outputs a
 With LINK0 tags of VLANs that the port is not in pass untouched, as part of a frame of the port's own VLAN, and so do frames to
 those reserved addresses (01:80:c2:00:00:00 to 0f) that a bridge of providers passes on; RESERVED names further ones by
 their last two digits. With LINK1 a packet filter sees IPv4 and IPv6 of untagged frames as they come in and as they go out. At vports it
-sees them without LINK1, too.
+sees them without LINK1, too. What no host would take is dropped before rules are asked: a bad checksum of the header, a length that is not
+there, loopback addresses, a group as source.
 
 With as many outputs again as there are ports, output N + I takes what came by port I and is the host's: everything
 while the switch is down, frames of a port that is detached, and untagged ones of a port that says `passthrough`. Without
@@ -123,6 +126,8 @@ pub(super) struct Veb {
     links: Option<Links>,
     /// What the host has at these, at the first copy.
     addresses: Option<HostAddresses>,
+    /// Where the host's addresses are, which its first copy tells others.
+    announcements: Option<Announcements>,
     /// What is to be sent by its first run.
     first_words: Outgoing,
     /// When it next looks after what gets old, and when its filter does.
@@ -159,6 +164,7 @@ impl Veb {
             ports: args.resource(),
             links: None,
             addresses: None,
+            announcements: None,
             first_words: Outgoing::new(),
             next_sweep: Time::ZERO,
             next_filter_sweep: Time::ZERO,
@@ -193,8 +199,9 @@ impl Veb {
         send_all(outgoing, &self.counts, cx);
         let (spanning, switch) = (&self.shared.spanning, self.shared.switch());
         let groups = switch.next_group_deadline(switch.view(cx.turn()));
-        let deadlines =
-            [spanning.next_deadline(now(cx)), groups].into_iter().flatten().map(|next| Time::ZERO + next);
+        let announcement = self.announcements.as_ref().and_then(Announcements::deadline);
+        let deadlines = [spanning.next_deadline(now(cx)), groups, announcement];
+        let deadlines = deadlines.into_iter().flatten().map(|next| Time::ZERO + next);
         let own = self.next_sweep.min(self.next_filter_sweep);
         cx.wake_at(deadlines.fold(own, Time::min));
     }
@@ -236,6 +243,26 @@ impl Veb {
                 self.addresses = Some(addresses);
             }
             Err(error) => self.say_addresses_stay(&error, cx),
+        }
+    }
+
+    /// Begins to tell others where the host's addresses are.
+    fn begin_announcements(&mut self, cx: &mut Context<'_>) {
+        let view = self.shared.switch().view(cx.turn());
+        let is_vport = |port| view.is_vport(port);
+        self.announcements =
+            Some(Announcements::new(&self.shared.interfaces, &self.shared.devices, is_vport, now(cx)));
+    }
+
+    /// Switches what is to be announced as frames of the host.
+    fn announce(&mut self, cx: &mut Context<'_>) {
+        let due = self.announcements.as_mut().map(|all| all.due(now(cx))).unwrap_or_default();
+        for (port, frame) in due {
+            let Some(packet) = cx.pool().packet_from(&frame) else { continue };
+            let mut batch = cx.spare();
+            batch.push(packet);
+            self.push(port.into(), &mut batch, cx);
+            cx.give_spare(batch);
         }
     }
 
@@ -352,6 +379,7 @@ impl Element for Veb {
         if self.copy == 0 {
             self.open_links(cx);
             self.open_addresses(cx);
+            self.begin_announcements(cx);
             cx.schedule();
         }
         Ok(())
@@ -394,6 +422,7 @@ impl Element for Veb {
         spanning.tick(at, &mut outgoing);
         let questions = spanning.tick_groups(spanning.switch().view(cx.turn()), at);
         send_all(&questions, &self.counts, cx);
+        self.announce(cx);
         if cx.now() >= self.next_sweep {
             self.sweep(cx);
         }
@@ -410,6 +439,10 @@ impl Element for Veb {
         if self.copy == 0 {
             let (ours, before) = (&self.shared.spanning, &old.shared.spanning);
             ours.take_over(before, now(cx), &mut self.first_words);
+            if self.shared.interfaces == old.shared.interfaces {
+                // Others know where these are.
+                self.announcements = old.announcements.take();
+            }
             cx.schedule();
         }
         if let (Some(filter), Some(old)) = (&mut self.filter, &mut old.filter) {

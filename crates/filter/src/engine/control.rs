@@ -1,9 +1,8 @@
 //! What control asks of a worker's filter: other rules, lists of states, ends of states.
 use super::{Event, Filter};
 use crate::evaluate::{Compiled, Counters, Scratch};
-use crate::facts::Interface;
 use crate::options::{Limit, Limits, SetOption, Timeout};
-use crate::rule::Ruleset;
+use crate::rule::{InterfaceName, Ruleset};
 use crate::sources::{Scope, Source};
 use crate::states::{Reservation, StateView, flag};
 use crate::track::Stage;
@@ -21,12 +20,14 @@ pub struct Settings {
     pub reassemble: Option<bool>,
     /// Whether states are bound to interfaces if their rule does not say.
     pub is_bound: bool,
-    /// The interface of `set loginterface`.
-    pub log_interface: Option<Interface>,
+    /// The interface or group of `set loginterface`.
+    pub log_interface: Option<InterfaceName>,
     /// What tells this filter from others.
     pub host_id: u32,
     /// Whether packets are looked at at all: `pfctl -e` and `-d`.
     pub is_enabled: bool,
+    /// Whether no packet goes the quick way: for tests, which hold that against the full one.
+    pub is_thorough: bool,
 }
 
 impl Default for Settings {
@@ -39,21 +40,20 @@ impl Default for Settings {
             log_interface: None,
             host_id: 1,
             is_enabled: true,
+            is_thorough: false,
         }
     }
 }
 
 impl Settings {
-    /// What the options of a rule set say; `interface` knows interfaces by name.
-    pub fn of(ruleset: &Ruleset, interface: impl Fn(&str) -> Option<Interface>) -> Settings {
+    /// What the options of a rule set say.
+    pub fn of(ruleset: &Ruleset) -> Settings {
         let mut settings = Settings { limits: ruleset.limits(), ..Settings::default() };
         for line in &ruleset.options {
             match &line.option {
                 SetOption::Reassemble(is_on, clears_df) => settings.reassemble = is_on.then_some(*clears_df),
                 SetOption::StatePolicy(is_bound) => settings.is_bound = *is_bound,
-                SetOption::LogInterface(name) => {
-                    settings.log_interface = name.as_ref().and_then(|name| interface(&name.0));
-                }
+                SetOption::LogInterface(name) => settings.log_interface = name.clone(),
                 SetOption::HostId(id) => settings.host_id = *id,
                 _ => (),
             }
@@ -129,6 +129,9 @@ impl Filter {
         self.counters = Arc::new(Counters::following(compiled, &self.counters, &kept));
         if let Some(moved) = before.tags().moved_to(compiled.tags()) {
             self.states.rename_tags(&moved);
+        }
+        if compiled.interfaces() != self.counted.interfaces.len() {
+            self.count_at(compiled.interfaces());
         }
         self.note_lifetimes();
         limited.map_err(|error| LimitStays { wanted, limit, error })
@@ -222,7 +225,9 @@ impl Filter {
     /// Counts from nothing: `pfctl -F info`.
     pub fn clear_counted(&mut self) {
         self.end();
+        let interfaces = self.counted.interfaces.len();
         self.counted = super::Counted::default();
+        self.count_at(interfaces);
         self.states.counters = [0; 3];
         self.sources.counters = [0; 3];
         self.fragments.counters = [0; 3];

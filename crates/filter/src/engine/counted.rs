@@ -1,7 +1,7 @@
 //! What the filter counts, and how `pfctl -s info` prints it.
 use super::{Filter, Look, Verdict};
 use crate::dissect::{Dissected, Reason, word};
-use crate::facts::{Direction, Family};
+use crate::facts::{Direction, Family, Interface};
 use crate::options::Syncookies;
 use crate::scrub;
 use crate::sources::Exceeded;
@@ -59,14 +59,55 @@ pub struct Counted {
     pub reasons: [u64; 17],
     /// By [`LimitCounter`].
     pub limits: [u64; 10],
-    /// At the interface of `set loginterface`: bytes by family and direction.
-    pub bytes: [[u64; 2]; 2],
-    /// Packets by family and direction, and whether they were blocked.
-    pub packets: [[[u64; 2]; 2]; 2],
+    /// What came and left by each interface.
+    pub interfaces: Vec<InterfaceCounts>,
     /// Answers and events that nobody took in time.
     pub lost_answers: u64,
     /// See `lost_answers`.
     pub lost_events: u64,
+}
+
+/// What came and left by an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounts {
+    /// Packets by family and direction, and whether they were blocked.
+    pub packets: [[[u64; 2]; 2]; 2],
+    /// Their bytes.
+    pub bytes: [[[u64; 2]; 2]; 2],
+    /// States that hold at this interface only.
+    pub states: u64,
+}
+
+impl InterfaceCounts {
+    /// Adds what another worker, or another interface, counted.
+    pub fn add(&mut self, other: &InterfaceCounts) {
+        let flat = |counts: &[[[u64; 2]; 2]; 2]| counts.as_flattened().as_flattened().to_vec();
+        let add = |to: &mut [[[u64; 2]; 2]; 2], from: &[[[u64; 2]; 2]; 2]| {
+            let to = to.as_flattened_mut().as_flattened_mut();
+            to.iter_mut().zip(flat(from)).for_each(|(to, from)| *to += from);
+        };
+        add(&mut self.packets, &other.packets);
+        add(&mut self.bytes, &other.bytes);
+        self.states += other.states;
+    }
+
+    /// Prints it as `pfctl -vv -s Interfaces` does, below the interface's name.
+    pub fn print(&self, cleared: &str, rules: usize, out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "\tCleared:     {cleared}")?;
+        writeln!(out, "\tReferences:  [ States:  {:<18} Rules: {rules:<18} ]", self.states)?;
+        for (family, digit) in [(Family::Inet, '4'), (Family::Inet6, '6')] {
+            for (direction, way) in [(Direction::In, "In"), (Direction::Out, "Out")] {
+                for (blocked, action) in ["Pass", "Block"].into_iter().enumerate() {
+                    let at =
+                        |counts: &[[[u64; 2]; 2]; 2]| counts[family as usize][direction as usize][blocked];
+                    let (packets, bytes) = (at(&self.packets), at(&self.bytes));
+                    let name = format!("{way}{digit}/{action}:");
+                    writeln!(out, "\t{name:<12} [ Packets: {packets:<18} Bytes: {bytes:<18} ]")?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What is printed beside what is counted.
@@ -82,8 +123,8 @@ pub struct Status<'a> {
     pub host_id: u32,
     /// The checksum of the rules.
     pub checksum: [u8; 16],
-    /// `set loginterface`.
-    pub log_interface: Option<&'a str>,
+    /// `set loginterface`, and the interfaces that it means: one, or those of a group.
+    pub log_interface: Option<(&'a str, Vec<Interface>)>,
     /// `set syncookies`, and the limit of states that it has marks of.
     pub syncookies: Syncookies,
     /// The limit of states.
@@ -100,8 +141,9 @@ impl Counted {
         add(&mut self.fragment_table, &other.fragment_table);
         add(&mut self.reasons, &other.reasons);
         add(&mut self.limits, &other.limits);
-        add(self.bytes.as_flattened_mut(), other.bytes.as_flattened());
-        add(self.packets.as_flattened_mut().as_flattened_mut(), other.packets.as_flattened().as_flattened());
+        let longest = self.interfaces.len().max(other.interfaces.len());
+        self.interfaces.resize(longest, InterfaceCounts::default());
+        self.interfaces.iter_mut().zip(&other.interfaces).for_each(|(to, from)| to.add(from));
         self.sources += other.sources;
         self.fragments += other.fragments;
         self.lost_answers += other.lost_answers;
@@ -123,8 +165,8 @@ impl Counted {
     pub fn print(&self, status: &Status<'_>, is_verbose: bool, out: &mut impl Write) -> fmt::Result {
         let seconds = status.since.map_or(0, |since| since.as_secs());
         status.print_head(is_verbose, out)?;
-        if let Some(interface) = status.log_interface {
-            self.print_interface(interface, out)?;
+        if let Some((name, interfaces)) = &status.log_interface {
+            self.print_interface(name, interfaces, out)?;
         }
         writeln!(out, "{:<27} {:>14} {:>16}", "State Table", "Total", "Rate")?;
         print_plain(out, "current entries", self.states[0])?;
@@ -153,17 +195,20 @@ impl Counted {
         Ok(())
     }
 
-    fn print_interface(&self, interface: &str, out: &mut impl Write) -> fmt::Result {
+    fn print_interface(&self, name: &str, interfaces: &[Interface], out: &mut impl Write) -> fmt::Result {
         const IN: usize = Direction::In as usize;
         const OUT: usize = Direction::Out as usize;
-        let [four, six] = self.bytes;
-        writeln!(out, "Interface Stats for {interface:<16} {:>5} {:>16}", "IPv4", "IPv6")?;
+        let mut sum = InterfaceCounts::default();
+        let counted = interfaces.iter().filter_map(|interface| self.interfaces.get(usize::from(interface.0)));
+        counted.for_each(|counts| sum.add(counts));
+        let [four, six] = sum.bytes.map(|family| family.map(|[passed, blocked]| passed + blocked));
+        writeln!(out, "Interface Stats for {name:<16} {:>5} {:>16}", "IPv4", "IPv6")?;
         writeln!(out, "  {:<25} {:>14} {:>16}", "Bytes In", four[IN], six[IN])?;
         writeln!(out, "  {:<25} {:>14} {:>16}", "Bytes Out", four[OUT], six[OUT])?;
         for (title, way) in [("Packets In", IN), ("Packets Out", OUT)] {
             writeln!(out, "  {title}")?;
             for (name, n) in [("Passed", 0), ("Blocked", 1)] {
-                let [four, six] = self.packets.map(|family| family[way][n]);
+                let [four, six] = sum.packets.map(|family| family[way][n]);
                 writeln!(out, "    {name:<23} {four:>14} {six:>16}")?;
             }
         }
@@ -227,6 +272,12 @@ impl Filter {
     /// What was counted so far.
     pub fn counted(&self) -> Counted {
         let [searches, inserts, removals] = self.states.counters;
+        let mut interfaces = self.counted.interfaces.clone();
+        for (interface, states) in &self.states.bound {
+            if let Some(counts) = interfaces.get_mut(usize::from(interface.0)) {
+                counts.states = u64::from(*states);
+            }
+        }
         let untold: u64 = self.tallies.iter().map(|tally| u64::from(tally.packets)).sum();
         Counted {
             states: [self.states.len().into(), self.states.half_open.into()],
@@ -235,8 +286,14 @@ impl Filter {
             source_table: self.sources.counters,
             fragments: self.fragments.len().into(),
             fragment_table: self.fragments.counters,
+            interfaces,
             ..self.counted.clone()
         }
+    }
+
+    /// Counts a packet that is dropped before the filter looks at it.
+    pub fn refuse(&mut self, reason: Reason) {
+        self.counted.reasons[reason as usize] += 1;
     }
 
     /// Counts what became of a packet. Those that pass with a state are no match of a rule.
@@ -244,17 +301,36 @@ impl Filter {
         if let Verdict::Drop(reason) = verdict {
             self.counted.reasons[*reason as usize] += 1;
         }
-        if self.settings.log_interface == Some(look.at.interface) {
-            self.count_at_interface(look, bytes, matches!(verdict, Verdict::Drop(_)));
-        }
+        self.count_at_interface(look, bytes, matches!(verdict, Verdict::Drop(_)));
     }
 
     fn count_at_interface(&mut self, look: &Look, bytes: &[u8], is_blocked: bool) {
         let is_six = bytes.first().is_some_and(|first| first >> 4 == 6);
         let family = if is_six { Family::Inet6 } else { Family::Inet } as usize;
         let way = look.at.direction as usize;
-        self.counted.bytes[family][way] += bytes.len() as u64;
-        self.counted.packets[family][way][usize::from(is_blocked)] += 1;
+        if let Some(counts) = self.counted.interfaces.get_mut(usize::from(look.at.interface.0)) {
+            counts.bytes[family][way][usize::from(is_blocked)] += bytes.len() as u64;
+            counts.packets[family][way][usize::from(is_blocked)] += 1;
+        }
+    }
+
+    /// Counts packets of IPv4 that have passed at an interface the quick way.
+    #[inline(always)]
+    pub(super) fn count_passed(
+        &mut self,
+        interface: Interface,
+        direction: Direction,
+        (packets, bytes): (u64, u64),
+    ) {
+        if let Some(counts) = self.counted.interfaces.get_mut(usize::from(interface.0)) {
+            counts.packets[Family::Inet as usize][direction as usize][0] += packets;
+            counts.bytes[Family::Inet as usize][direction as usize][0] += bytes;
+        }
+    }
+
+    /// Has room for what is counted at so many interfaces, and forgets what was.
+    pub(super) fn count_at(&mut self, interfaces: usize) {
+        self.counted.interfaces = vec![InterfaceCounts::default(); interfaces];
     }
 }
 
@@ -295,11 +371,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_interface_is_printed_as_pfctl_does() {
+        let mut counts = InterfaceCounts { states: 3, ..InterfaceCounts::default() };
+        (counts.packets[0][1][1], counts.bytes[0][1][1]) = (7, 700);
+        let mut text = String::new();
+        counts.print("Thu Jan  1 00:00:00 1970", 2, &mut text).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 10);
+        assert_eq!(lines[0], "\tCleared:     Thu Jan  1 00:00:00 1970");
+        assert_eq!(lines[1], "\tReferences:  [ States:  3                  Rules: 2                  ]");
+        assert_eq!(lines[2], "\tIn4/Pass:    [ Packets: 0                  Bytes: 0                  ]");
+        assert_eq!(lines[5], "\tOut4/Block:  [ Packets: 7                  Bytes: 700                ]");
+        assert!(lines[9].starts_with("\tOut6/Block: "));
+    }
+
+    #[test]
     fn the_status_is_printed_as_the_manual_shows() {
+        let counts = InterfaceCounts { packets: [[[5, 6], [7, 8]], [[0; 2]; 2]], ..Default::default() };
         let counted = Counted {
             states: [3, 1],
             state_table: [1000, 7, 4],
-            packets: [[[5, 6], [7, 8]], [[0; 2]; 2]],
+            interfaces: vec![counts, counts],
             ..Counted::default()
         };
         let status = Status {
@@ -308,7 +400,7 @@ mod tests {
             debug: "err",
             host_id: 0xabcd,
             checksum: [1; 16],
-            log_interface: Some("em0"),
+            log_interface: Some(("em", vec![Interface(0), Interface(1)])),
             syncookies: Syncookies::Never,
             state_limit: 100_000,
         };
@@ -317,8 +409,8 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "Status: Enabled for 1 days 01:01:01              Debug: err");
         assert_eq!(lines[2], "Hostid:   0x0000abcd");
-        assert_eq!(lines[5], "Interface Stats for em0               IPv4             IPv6");
-        assert_eq!(lines[9], "    Passed                               5                0");
+        assert_eq!(lines[5], "Interface Stats for em                IPv4             IPv6");
+        assert_eq!(lines[9], "    Passed                              10                0");
         let at = lines.iter().position(|line| line.starts_with("State Table")).unwrap();
         assert_eq!(lines[at], "State Table                          Total             Rate");
         assert_eq!(lines[at + 1], "  current entries                        3               ");

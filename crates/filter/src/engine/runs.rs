@@ -36,14 +36,19 @@ impl Filter {
     /// Lets packets [pass through](Filter::pass_through) behind one that just did, as long as they are of its flow and nothing
     /// else is to be said of them; says how many.
     #[inline(never)]
-    pub fn pass_run<'p>(&mut self, packets: impl Iterator<Item = &'p [u8]>, glance: &Glance) -> usize {
+    pub fn pass_run<'p>(
+        &mut self,
+        packets: impl Iterator<Item = &'p [u8]>,
+        glance: &Glance,
+        (from, to): (At, At),
+    ) -> usize {
         let Some(Counted { records: [enters, leaves], packets, bytes }) =
             self.run(packets, &glance.quick, glance.place)
         else {
             return 0;
         };
-        self.tally_more(enters, Direction::In, packets, bytes);
-        self.tally_more(leaves, Direction::Out, packets, bytes);
+        self.tally_more(enters, from, packets, bytes);
+        self.tally_more(leaves, to, packets, bytes);
         packets.into()
     }
 
@@ -57,7 +62,7 @@ impl Filter {
     ) -> usize {
         let run = || self.run(packets, &glance.quick, state.number);
         let Some(counted) = (at.direction == Direction::In).then(run).flatten() else { return 0 };
-        self.tally_more(counted.records[0], Direction::In, counted.packets, counted.bytes);
+        self.tally_more(counted.records[0], at, counted.packets, counted.bytes);
         counted.packets.into()
     }
 

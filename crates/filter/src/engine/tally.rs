@@ -1,5 +1,6 @@
 //! What plain packets of a batch add to the counters of rules: mostly to those of one rule, packet after packet.
 use super::Filter;
+use crate::dissect::At;
 use crate::facts::Direction;
 use crate::states::NONE;
 
@@ -17,15 +18,17 @@ impl Tally {
 }
 
 impl Filter {
-    /// Counts a packet for the rule of its state, with others of that rule.
+    /// Counts a packet for the rule of its state, with others of that rule, and for its interface.
     #[inline(always)]
-    pub(super) fn tally(&mut self, record: u32, direction: Direction, length: u16) {
-        self.tally_more(record, direction, 1, length.into());
+    pub(super) fn tally(&mut self, record: u32, at: At, length: u16) {
+        self.tally_more(record, at, 1, length.into());
     }
 
     /// The same for some packets, and their bytes.
     #[inline(always)]
-    pub(super) fn tally_more(&mut self, record: u32, direction: Direction, packets: u16, bytes: u32) {
+    pub(super) fn tally_more(&mut self, record: u32, at: At, packets: u16, bytes: u32) {
+        let At { interface, direction, .. } = at;
+        self.count_passed(interface, direction, (packets.into(), bytes.into()));
         if self.tallies[direction as usize].record != record {
             self.tally_for(record, direction);
         }

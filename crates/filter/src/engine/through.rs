@@ -97,7 +97,7 @@ impl Filter {
         if at.direction == Direction::In
             && let Some([record, _]) = self.know_joined(&bytes, quick, *place)
         {
-            self.tally(record, at.direction, quick.length);
+            self.tally(record, at, quick.length);
             return Some(StateId { number: *place });
         }
         self.pass_alone(bytes(), glance, at)
@@ -118,7 +118,7 @@ impl Filter {
         if link != number ^ 1 {
             self.states.prefetch(link);
         }
-        self.tally(record, at.direction, quick.length);
+        self.tally(record, at, quick.length);
         Some(StateId { number })
     }
 
@@ -135,7 +135,7 @@ impl Filter {
     #[inline(always)]
     pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
         if let Some((record, length)) = self.leave_joined(bytes, came) {
-            self.tally(record, Direction::Out, length);
+            self.tally(record, at, length);
             return Some(StateId { number: came.number ^ 1 });
         }
         self.pass_alone_behind(bytes, came, at)
@@ -151,7 +151,7 @@ impl Filter {
                 Some(known) => (linked, known),
                 None => self.enter_elsewhere(bytes, linked, at)?,
             };
-        self.tally(record, Direction::Out, quick.length);
+        self.tally(record, at, quick.length);
         match link == came.number {
             true => self.states.join_if_even(number),
             false => self.states.link(came.number, number),
@@ -162,18 +162,23 @@ impl Filter {
     /// Lets a packet pass through, as far as that is quickly done: from an interface to another, where [the quick way may be
     /// gone](Filter::is_plain_at). It is not changed.
     #[inline(always)]
-    pub fn pass_through<'p>(&mut self, bytes: impl Fn() -> &'p [u8], glance: &Glance, from: At) -> Through {
+    pub fn pass_through<'p>(
+        &mut self,
+        bytes: impl Fn() -> &'p [u8],
+        glance: &Glance,
+        (from, to): (At, At),
+    ) -> Through {
         let Glance { quick, place, .. } = glance;
         match self.know_joined(&bytes, quick, *place) {
-            Some(records) => self.tally_both(records, quick.length),
-            None => self.pass_each(bytes(), glance, from),
+            Some(records) => self.tally_both(records, (from, to), quick.length),
+            None => self.pass_each(bytes(), glance, (from, to)),
         }
     }
 
     #[inline(always)]
-    fn tally_both(&mut self, [record, behind]: [u32; 2], length: u16) -> Through {
-        self.tally(record, Direction::In, length);
-        self.tally(behind, Direction::Out, length);
+    fn tally_both(&mut self, [record, behind]: [u32; 2], (from, to): (At, At), length: u16) -> Through {
+        self.tally(record, from, length);
+        self.tally(behind, to, length);
         Through::Passed
     }
 
@@ -187,28 +192,28 @@ impl Filter {
 
     /// The same by states that are not joined, or are others than were likely, or at one interface and then at the other.
     #[inline(never)]
-    fn pass_each(&mut self, bytes: &[u8], glance: &Glance, from: At) -> Through {
+    fn pass_each(&mut self, bytes: &[u8], glance: &Glance, (from, to): (At, At)) -> Through {
         let Glance { quick, place, hash } = glance;
         if quick.length == 0 {
             return Through::Unknown;
         }
         if let Some(records) = self.know_pair(bytes, quick, *place) {
-            return self.tally_both(records, quick.length);
+            return self.tally_both(records, (from, to), quick.length);
         }
         let number = self.find_quickly(quick, *hash, *place, from).unwrap_or(*place);
         if number != *place
             && let Some(records) = self.know_pair(bytes, quick, number)
         {
-            return self.tally_both(records, quick.length);
+            return self.tally_both(records, (from, to), quick.length);
         }
         let Some(Known { link, record }) = self.know_quickly(&|| bytes, quick, number, Direction::In) else {
             return Through::Unknown;
         };
-        self.tally(record, Direction::In, quick.length);
+        self.tally(record, from, quick.length);
         let turned = Quick { narrow: quick.narrow.turned(), ..*quick };
         match self.know_quickly(&|| bytes, &turned, link, Direction::Out) {
             Some(known) => {
-                self.tally(known.record, Direction::Out, quick.length);
+                self.tally(known.record, to, quick.length);
                 Through::Passed
             }
             None => {
@@ -242,8 +247,6 @@ impl Filter {
     /// Whether the quick way may be gone at an interface.
     #[inline]
     pub fn is_plain_at(&self, at: At, compiled: &Compiled) -> bool {
-        self.settings.is_enabled
-            && self.settings.log_interface != Some(at.interface)
-            && !compiled.skips(at.interface)
+        self.settings.is_enabled && !self.settings.is_thorough && !compiled.skips(at.interface)
     }
 }

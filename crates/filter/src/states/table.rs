@@ -8,6 +8,7 @@ use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag
 use crate::facts::{Direction, Family, Interface, Tag};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
 use artery_table::prefetch;
+use std::collections::HashMap;
 use std::io;
 
 /// Most buckets that are split or merged for a state.
@@ -32,6 +33,8 @@ pub(crate) struct States {
     keys: u32,
     next_id: u64,
     pub(crate) half_open: u32,
+    /// States that hold at one interface only, by that.
+    pub(crate) bound: HashMap<Interface, u32>,
     /// How often states were looked for, came and went.
     pub(crate) counters: [u64; 3],
 }
@@ -71,6 +74,7 @@ impl States {
             limit,
             keys: 0,
             next_id: 1,
+            bound: HashMap::new(),
             half_open: 0,
             counters: [0; 3],
         })
@@ -273,6 +277,9 @@ impl States {
             return Err(CannotInsert::Full);
         }
         self.half_open += u32::from(self.hot[number as usize].is_half_open());
+        if self.hot[number as usize].has(flag::BOUND) {
+            *self.bound.entry(self.cold[number as usize].interface).or_default() += 1;
+        }
         self.counters[1] += 1;
         Ok(number)
     }
@@ -378,6 +385,11 @@ impl States {
             linked.link = NONE;
         }
         self.half_open -= u32::from(hot.is_half_open());
+        if hot.has(flag::BOUND)
+            && let Some(states) = self.bound.get_mut(&self.cold[number as usize].interface)
+        {
+            *states -= 1;
+        }
         self.counters[2] += 1;
         for _ in 0..STEPS {
             if !self.index.is_sparse(self.keys) || !self.index.shrink() {

@@ -192,13 +192,15 @@ fn skipped_interfaces_and_a_filter_that_is_off_let_everything_pass() {
 }
 
 #[test]
-fn traffic_at_the_log_interface_is_counted() {
-    let mut world = World::new("set loginterface em0\npass\nblock in proto tcp");
+fn traffic_is_counted_at_each_interface() {
+    let mut world = World::new("pass\nblock in proto tcp");
     world.comes(ip4().udp(1, 2));
     world.refuses(ip4().tcp(1, 2), Reason::Match);
     world.test(crate::world::EM1, Direction::In, &mut ip4().udp(3, 4).bytes());
     world.test(EM0, Direction::Out, &mut artery_wire::build::ip6().udp(3, 4).bytes());
     let counted = world.filter.counted();
-    assert_eq!(counted.packets, [[[1, 1], [0, 0]], [[0, 0], [1, 0]]]);
-    assert_eq!(counted.bytes, [[28 + 40, 0], [0, 48]]);
+    let at_em0 = counted.interfaces[EM0.0 as usize];
+    assert_eq!(at_em0.packets, [[[1, 1], [0, 0]], [[0, 0], [1, 0]]]);
+    assert_eq!(at_em0.bytes, [[[28, 40], [0, 0]], [[0, 0], [48, 0]]]);
+    assert_eq!(counted.interfaces[crate::world::EM1.0 as usize].packets[0], [[1, 0], [0, 0]]);
 }

@@ -1,4 +1,4 @@
-//! The quick way of plain packets against the full way, which all packets go at the log interface.
+//! The quick way of plain packets against the full way, which all packets go where the filter is told to be thorough.
 use crate::world::{EM0, EM1, World};
 use artery_filter::dissect::Reason;
 use artery_filter::facts::Direction;
@@ -62,7 +62,8 @@ proptest! {
     #[test]
     fn both_ways_come_to_the_same(packets in prop::collection::vec(sent(), 1..150)) {
         let mut quick = World::new(RULES);
-        let mut full = World::new(&format!("set loginterface em0\n{RULES}"));
+        let mut full = World::new(RULES);
+        full.be_thorough();
         for sent in packets {
             let direction = if sent.is_reply { Direction::In } else { Direction::Out };
             let results = [&mut quick, &mut full].map(|world| {
@@ -76,6 +77,7 @@ proptest! {
         }
         let [one, other] = [&quick, &full].map(|world| world.filter.counted());
         prop_assert_eq!((one.state_table, one.reasons), (other.state_table, other.reasons));
+        prop_assert_eq!(one.interfaces, other.interfaces);
         prop_assert_eq!(quick.totals(), full.totals());
     }
 }
@@ -113,6 +115,8 @@ proptest! {
         prop_assert_eq!(worlds[0].totals(), worlds[1].totals());
         prop_assert_eq!(worlds[0].totals(), worlds[2].totals());
         let [each, at_once, at_a_glance] = worlds.each_ref().map(|world| world.filter.counted());
+        prop_assert_eq!(&each.interfaces, &at_once.interfaces);
+        prop_assert_eq!(&each.interfaces, &at_a_glance.interfaces);
         prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
         prop_assert_eq!((each.state_table, each.reasons), (at_a_glance.state_table, at_a_glance.reasons));
     }

@@ -22,11 +22,12 @@ fn cross_at_once(world: &mut World, from: Interface, to: Interface, packets: &mu
     world.filter.begin(world.now);
     while let Some(bytes) = packets.get_mut(results.len()) {
         let glance = world.filter.glance_at_once(bytes, Direction::In);
-        let through = world.filter.pass_through(|| bytes, &glance, At::new(from, Direction::In));
+        let places = (At::new(from, Direction::In), At::new(to, Direction::Out));
+        let through = world.filter.pass_through(|| bytes, &glance, places);
         results.push(world.go_on(through, from, to, bytes));
         if through == Through::Passed {
             let behind = packets[results.len()..].iter().map(Vec::as_slice);
-            let passed = world.filter.pass_run(behind, &glance);
+            let passed = world.filter.pass_run(behind, &glance, places);
             results.extend(vec![None; passed]);
             followers += passed;
         }

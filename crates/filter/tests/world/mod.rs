@@ -104,6 +104,12 @@ impl World {
         self.filter.load(settings, &self.compiled, &self.compiled).unwrap();
     }
 
+    /// Has all packets go the full way.
+    pub(crate) fn be_thorough(&mut self) {
+        let settings = Settings { is_thorough: true, ..self.filter.settings().clone() };
+        self.filter.load(settings, &self.compiled, &self.compiled).unwrap();
+    }
+
     /// Loads rules into an anchor.
     #[track_caller]
     pub(crate) fn load_anchor(&mut self, path: &str, text: &str) {
@@ -161,7 +167,7 @@ impl World {
         let enters = At::new(from, Direction::In);
         let mut glance = self.filter.glance(bytes, Direction::In);
         self.filter.approach_all(std::slice::from_mut(&mut glance));
-        let through = self.filter.pass_through(|| bytes, &glance, enters);
+        let through = self.filter.pass_through(|| bytes, &glance, (enters, At::new(to, Direction::Out)));
         self.filter.end();
         self.go_on(through, from, to, bytes)
     }
@@ -336,7 +342,7 @@ fn parse(text: &str) -> Ruleset {
 #[track_caller]
 fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
     let ruleset = parse(text);
-    let settings = Settings::of(&ruleset, interface);
+    let settings = Settings::of(&ruleset);
     let compiled = load(vec![(String::new(), ruleset)], anchors, tables, &interfaces(), Duration::ZERO);
     (compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings)
 }

@@ -35,6 +35,33 @@ fn rules_may_ask_by_which_port_a_frame_came() {
 }
 
 #[test]
+fn what_no_host_would_take_is_dropped_whatever_rules_say_and_also_if_it_has_a_state() {
+    let mut bench = bench("pass");
+    let udp = |source: &str| ip4().src(source).dst("10.0.0.2").udp(7, 53).bytes();
+    let frame =
+        |packet: &[u8]| [&ether(station(1), station(0)).ip4(ip4().udp(1, 2)).bytes()[..14], packet].concat();
+    let arrives = |bench: &mut Bench, packet: &[u8]| {
+        bench.push(0, frame(packet));
+        !bench.take_all(1).is_empty()
+    };
+    assert!(arrives(&mut bench, &udp("10.0.0.1")) && arrives(&mut bench, &udp("10.0.0.1")));
+    let mut wrong = udp("10.0.0.1");
+    wrong[8] ^= 0x40;
+    assert!(!arrives(&mut bench, &wrong), "its checksum is wrong, though there is a state");
+    assert!(!arrives(&mut bench, &udp("127.0.0.1")) && !arrives(&mut bench, &udp("224.0.0.1")));
+    let run: Vec<Vec<u8>> = [udp("10.0.0.1"), udp("10.0.0.1"), wrong, udp("10.0.0.1")].to_vec();
+    let passed = run.iter().filter(|packet| arrives(&mut bench, packet)).count();
+    assert_eq!(passed, 3);
+    bench.read("pf_worker", "count").unwrap();
+    let info = bench.read("pf", "info").unwrap();
+    let count = |name: &str| {
+        let line = info.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_string()
+    };
+    assert_eq!((count("proto-cksum"), count("normalize")), ("2".to_string(), "2".to_string()));
+}
+
+#[test]
 fn marks_of_rules_where_a_frame_leaves_are_tags_there_and_others_stay_unless_rules_change_them() {
     let rules = "block out on em1 tagged left\nblock out on em2 tagged changed\n\
                  pass in on em0 proto udp from port 9 tag changed";

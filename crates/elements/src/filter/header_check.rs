@@ -1,0 +1,95 @@
+//! What veb(4) asks of a header of IP before its packet filter sees it: what no host would take is dropped, whatever rules say.
+use artery_filter::dissect::Reason;
+use artery_wire::checksum::is_ipv4_header_valid;
+use artery_wire::{Ipv4, Ipv6};
+use std::net::Ipv6Addr;
+
+/// Bytes of a header of IPv4 without options.
+const HEADER4: usize = 20;
+
+/// Why a packet is dropped; None where its header is as it should be (RFC 1122 section 3.2.1, RFC 4291 section 2).
+pub(super) fn fault(packet: &[u8]) -> Option<Reason> {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => fault4(packet),
+        Some(6) => fault6(packet),
+        _ => Some(Reason::Short),
+    }
+}
+
+/// Whether the checksum of a header of IPv4 is right. What has options, or is something else, is left to [`fault`].
+#[inline(always)]
+pub(super) fn has_good_checksum(packet: &[u8]) -> bool {
+    let header: Option<&[u8; HEADER4]> = packet.first_chunk();
+    header.is_none_or(|header| header[0] != 0x45 || is_ipv4_header_valid(header))
+}
+
+fn fault4(packet: &[u8]) -> Option<Reason> {
+    let Ok(header) = Ipv4::new(packet) else { return Some(Reason::Short) };
+    if header.check_total_length().is_err() {
+        return Some(Reason::Short);
+    }
+    if !header.checksum_is_valid() {
+        return Some(Reason::ProtocolChecksum);
+    }
+    let (source, destination) = (header.src(), header.dst());
+    let is_wrong = source.is_loopback() || destination.is_loopback() || source.is_multicast();
+    is_wrong.then_some(Reason::Normalize)
+}
+
+fn fault6(packet: &[u8]) -> Option<Reason> {
+    let Ok(header) = Ipv6::new(packet) else { return Some(Reason::Short) };
+    let (source, destination) = (header.src(), header.dst());
+    let is_of_host = |address: Ipv6Addr| address.is_loopback() || address.to_ipv4_mapped().is_some();
+    // Scope 1 does not leave its interface.
+    let is_of_interface = |address: Ipv6Addr| address.is_multicast() && address.octets()[1] & 0xf == 1;
+    let is_wrong = source.is_multicast()
+        || destination.is_unspecified()
+        || [source, destination].into_iter().any(is_of_host)
+        || is_of_interface(destination);
+    is_wrong.then_some(Reason::Normalize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_wire::build::{ip4, ip6};
+
+    #[test]
+    fn headers_that_no_host_takes_are_known() {
+        let four = |source: &str, destination: &str| ip4().src(source).dst(destination).udp(1, 2).bytes();
+        assert_eq!(fault(&four("10.0.0.1", "10.0.0.2")), None);
+        assert_eq!(fault(&four("10.0.0.1", "224.0.0.251")), None);
+        for (source, destination) in
+            [("127.0.0.1", "10.0.0.2"), ("10.0.0.1", "127.9.9.9"), ("224.0.0.1", "10.0.0.2")]
+        {
+            assert_eq!(fault(&four(source, destination)), Some(Reason::Normalize), "{source} {destination}");
+        }
+        let mut wrong = four("10.0.0.1", "10.0.0.2");
+        wrong[8] ^= 1;
+        assert_eq!(fault(&wrong), Some(Reason::ProtocolChecksum));
+        assert!(!has_good_checksum(&wrong) && has_good_checksum(&four("10.0.0.1", "10.0.0.2")));
+        let short = four("10.0.0.1", "10.0.0.2");
+        assert_eq!(fault(&short[..short.len() - 1]), Some(Reason::Short));
+
+        let six = |source: &str, destination: &str| ip6().src(source).dst(destination).udp(1, 2).bytes();
+        assert_eq!(fault(&six("2001:db8::1", "2001:db8::2")), None);
+        assert_eq!(fault(&six("::", "ff02::1")), None);
+        for (source, destination) in [
+            ("ff02::1", "2001:db8::2"),
+            ("2001:db8::1", "::"),
+            ("::1", "2001:db8::2"),
+            ("2001:db8::1", "::1"),
+            ("::ffff:10.0.0.1", "2001:db8::2"),
+            ("2001:db8::1", "ff01::1"),
+        ] {
+            assert_eq!(fault(&six(source, destination)), Some(Reason::Normalize), "{source} {destination}");
+        }
+    }
+
+    #[test]
+    fn whatever_bytes_there_are_nothing_panics() {
+        let whole = ip4().udp(1, 2).bytes();
+        (0..whole.len()).for_each(|length| assert!(fault(&whole[..length]).is_some()));
+        assert!(fault(&[]).is_some() && has_good_checksum(&[]) && has_good_checksum(&[0x45; 3]));
+    }
+}

@@ -1,0 +1,110 @@
+//! Announcements of the host's addresses at vports. Whoever knew these addresses from an earlier run learns where they are now:
+//! other switches that the host is behind this one, other hosts its Ethernet address.
+use artery_device::Interface;
+use artery_filter::names::InterfaceRecord;
+use artery_wire::EtherAddr;
+use artery_wire::build::arp_request;
+use artery_wire::nd::{Station, unsolicited_advertisement};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long after the start each announcement is made. RFC 5227 section 2.3 makes two, 2 seconds apart; RFC 4861 section
+/// 7.2.6 up to three. The first for IPv6 waits until the host knows that nobody else has its addresses (RFC 4862).
+const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(4)];
+/// The first announcement of addresses of IPv6, by its place in [`TIMES`].
+const FIRST_OF_IPV6: usize = 1;
+
+/// What is yet to be announced.
+pub(super) struct Announcements {
+    vports: Vec<Vport>,
+    /// When the switch started.
+    begin: Duration,
+    /// The next of [`TIMES`].
+    next: usize,
+}
+
+/// The host's own interface to the switch.
+struct Vport {
+    port: u16,
+    device: String,
+    addresses: Vec<IpAddr>,
+}
+
+impl Announcements {
+    /// Those of the ports for which `is_vport` holds, by their addresses.
+    pub(super) fn new(
+        ports: &[InterfaceRecord],
+        devices: &[String],
+        is_vport: impl Fn(u16) -> bool,
+        now: Duration,
+    ) -> Announcements {
+        let each = (0..).zip(ports.iter().zip(devices));
+        let vports = each.filter(|(port, (record, _))| is_vport(*port) && !record.addresses.is_empty());
+        let vport = |(port, (record, device)): (u16, (&InterfaceRecord, &String))| Vport {
+            port,
+            device: device.clone(),
+            addresses: record.addresses.iter().map(|one| one.address).collect(),
+        };
+        Announcements { vports: vports.map(vport).collect(), begin: now, next: 0 }
+    }
+
+    /// When there is something to announce.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let next = TIMES.get(self.next).filter(|_| !self.vports.is_empty())?;
+        Some(self.begin + *next)
+    }
+
+    /// Frames that are due, as the host would send them by these ports. An interface that is not there announces nothing.
+    pub(super) fn due(&mut self, now: Duration) -> Vec<(u16, Vec<u8>)> {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return Vec::new();
+        }
+        let has_ipv6 = self.next >= FIRST_OF_IPV6;
+        self.next += 1;
+        let frames = |vport: &Vport| {
+            let ether =
+                Interface::find(&vport.device).ok().and_then(|interface| interface.mac).map(EtherAddr);
+            let addresses = vport.addresses.iter().filter(|address| address.is_ipv4() || has_ipv6);
+            let port = vport.port;
+            let of_vport = ether
+                .into_iter()
+                .flat_map(|ether| addresses.clone().map(move |ip| (port, frame(ether, *ip))));
+            of_vport.collect::<Vec<_>>()
+        };
+        self.vports.iter().flat_map(frames).collect()
+    }
+}
+
+/// An ARP announcement, or an unsolicited advertisement that goes over what hosts knew before.
+fn frame(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(ip) => arp_request(ether, ip, ip).bytes(),
+        IpAddr::V6(ip) => unsolicited_advertisement(Station { ether, ip }, false, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::ports::{address, record};
+
+    #[test]
+    fn addresses_of_vports_are_announced_thrice_and_those_of_ipv6_a_little_later() {
+        let ports = [
+            record("em0", vec![address("10.0.0.1/24").unwrap()]),
+            record("vport0", vec![address("10.0.0.9/24").unwrap(), address("2001:db8::9/64").unwrap()]),
+        ];
+        // The loopback has an address of zeros.
+        let devices = ["lo", "lo"].map(String::from);
+        let start = Duration::from_secs(100);
+        let mut announcements = Announcements::new(&ports, &devices, |port| port == 1, start);
+        let mut counts = Vec::new();
+        for seconds in [99, 100, 101, 102, 104, 200] {
+            let frames = announcements.due(Duration::from_secs(seconds));
+            assert!(frames.iter().all(|(port, _)| *port == 1));
+            counts.push(frames.len());
+        }
+        assert_eq!(counts, [0, 1, 0, 2, 2, 0]);
+        assert_eq!(announcements.deadline(), None);
+    }
+}
