@@ -1,7 +1,6 @@
 //! `artery import`: what becomes of each line of BSD's files, or the configuration that they make.
-use super::plan::{Wishes, plan};
+use super::plan::{Wishes, judge};
 use super::verdict::{Judged, json, text};
-use super::{etc, pf};
 use crate::router::called;
 use crate::voice::{complain, print};
 use clap::Args;
@@ -30,14 +29,16 @@ pub(crate) struct ImportOptions {
     /// Take this switch and those named so as well, and no others
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     switch: Vec<String>,
+    /// Take rules that never apply, as their interface is no port
+    #[arg(long)]
+    lenient: bool,
 }
 
 /// Explains the files, or prints the configuration that they make.
 pub(crate) fn command(options: &ImportOptions) -> anyhow::Result<u8> {
-    let etc = etc::read(&options.etc)?;
-    let mut plan = plan(&etc, &Wishes { switches: options.switch.clone(), runs_commands: false })?;
-    pf::judge(&etc, &mut plan);
-    pf::note_log(&mut plan);
+    let wishes =
+        Wishes { switches: options.switch.clone(), is_lenient: options.lenient, ..Wishes::default() };
+    let plan = judge(&options.etc, &wishes)?;
     let refusals: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
     match (options.explain, options.json) {
         (true, true) => print(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,

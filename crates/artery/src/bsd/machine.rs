@@ -1,6 +1,5 @@
 //! What the machine has for a plan: its interfaces, which get the state that the files say.
 use super::plan::{Plan, Port, PortKind};
-use super::verdict::Judged;
 use crate::router::machine::{Claim, claim};
 use artery_device::{Interface, LinkType};
 
@@ -50,10 +49,9 @@ impl Taken {
 
     /// What files of another plan say newly that a switch does in another way, or not before it is started anew.
     pub(super) fn warnings(&self, plan: &Plan, runs_commands: bool) -> Vec<String> {
-        let approximations = |plan: &Plan| plan.judged.iter().filter_map(Judged::approximation).collect();
         let notes =
             |plan: &Plan| plan.notes.iter().map(|note| format!("{}: {}", note.file, note.text)).collect();
-        let mut warnings = added(approximations(&self.plan), approximations(plan));
+        let mut warnings = added(self.plan.approximations(), plan.approximations());
         warnings.extend(added(notes(&self.plan), notes(plan)));
         let is_new = |text: &String| self.plan.shell.iter().all(|shell| shell.text != *text);
         let commands = plan.shell.iter().filter(|shell| runs_commands && is_new(&shell.text));
@@ -224,7 +222,7 @@ mod tests {
     use super::*;
     use crate::bsd::etc::Kind;
     use crate::bsd::plan::{Shell, Switch};
-    use crate::bsd::verdict::{Note, Place, Verdict};
+    use crate::bsd::verdict::{Judged, Note, Place, Verdict};
 
     fn plan(ports: &[&str]) -> Plan {
         let port = |name: &&str| {

@@ -1,14 +1,14 @@
 //! What the files of a folder say together: switches, their ports, and commands of the host.
 use super::etc::{Etc, File, Kind};
 use super::hostname::{Line, lines, words};
-use super::members;
-use super::switch_file;
 use super::verdict::{Judged, Note, Place, Verdict};
+use super::{etc, members, pf, switch_file};
 use anyhow::bail;
 use artery_table::switch::command::Command;
 use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// What is to be started, and what becomes of each line.
 #[derive(Clone, Debug, Default)]
@@ -17,11 +17,21 @@ pub(super) struct Plan {
     /// Commands of the host, in the order of the files.
     pub(super) shell: Vec<Shell>,
     pub(super) judged: Vec<Judged>,
+    /// How many of these are not of the packet filter's rules, of which the router warns by itself; all if None.
+    pub(super) lines_of_switches: Option<usize>,
     pub(super) notes: Vec<Note>,
     /// The packet filter's rules, if there are any.
     pub(super) pf: Option<RulesFile>,
     /// Where packets that rules log are written.
     pub(super) pflog: Option<String>,
+}
+
+impl Plan {
+    /// How lines are done otherwise than they say, but for what the router itself warns of when it loads its rules.
+    pub(super) fn approximations(&self) -> Vec<String> {
+        let own = self.lines_of_switches.unwrap_or(self.judged.len());
+        self.judged.iter().take(own).filter_map(Judged::approximation).collect()
+    }
 }
 
 /// The file of the packet filter's rules.
@@ -106,6 +116,20 @@ pub(super) struct Wishes {
     pub(super) switches: Vec<String>,
     /// Whether commands of the host are run.
     pub(super) runs_commands: bool,
+    /// Whether rules that never apply are taken with a warning.
+    pub(super) is_lenient: bool,
+    /// Where packets that rules log are written, if that is said.
+    pub(super) pflog: Option<String>,
+}
+
+/// Reads a folder, and judges each line of it. Whatever says, shows or does what a folder stands for goes by this.
+pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
+    let etc = etc::read(folder)?;
+    let mut plan = plan(&etc, wishes)?;
+    plan.pflog = wishes.pflog.clone();
+    pf::judge(&etc, wishes.is_lenient, &mut plan);
+    pf::note_log(&mut plan);
+    Ok(plan)
 }
 
 /// Judges all files but pf.conf.
@@ -300,7 +324,7 @@ mod tests {
             let mut etc = etc(&[("veb0", &switch), ("em0", &link), ("vport0", &door)]);
             etc.pf = Some(pf);
             let mut plan = plan(&etc, &Wishes::default()).unwrap();
-            crate::bsd::pf::judge(&etc, &mut plan);
+            crate::bsd::pf::judge(&etc, false, &mut plan);
             // Also of what is refused all that is left can be written.
             let text = crate::bsd::text::configuration(&plan, "artery up");
             prop_assert!(text.is_ok(), "{text:?}");

@@ -1,8 +1,8 @@
 //! `artery up`: a switch from the files that BSD would start it from.
 use super::machine::{Map, Taken, look};
-use super::plan::{Plan, Wishes, plan};
+use super::plan::{Plan, Wishes, judge};
 use super::verdict::Judged;
-use super::{etc, pf, text, verdict};
+use super::{text, verdict};
 use crate::cli::values::{Period, device, number, period, processor, seconds};
 use crate::cli::{default_socket, map_devices};
 use crate::job::{Input, Job};
@@ -52,6 +52,9 @@ pub(crate) struct UpOptions {
     /// rules
     #[arg(long, value_name = "FILE")]
     pflog: Option<PathBuf>,
+    /// Start though rules never apply, as their interface is no port; each of them is warned of
+    #[arg(long)]
+    lenient: bool,
     /// Have the shell run the lines that begin with an exclamation mark, in order, once the switch is there
     #[arg(long)]
     run_commands: bool,
@@ -125,13 +128,13 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
 
 /// Reads the files, and judges their lines.
 fn read(options: &UpOptions) -> anyhow::Result<Plan> {
-    let etc = etc::read(&options.etc)?;
-    let wishes = Wishes { switches: options.switch.clone(), runs_commands: options.run_commands };
-    let mut plan = plan(&etc, &wishes)?;
-    plan.pflog = options.pflog.as_ref().map(|log| log.display().to_string());
-    pf::judge(&etc, &mut plan);
-    pf::note_log(&mut plan);
-    Ok(plan)
+    let wishes = Wishes {
+        switches: options.switch.clone(),
+        runs_commands: options.run_commands,
+        is_lenient: options.lenient,
+        pflog: options.pflog.as_ref().map(|log| log.display().to_string()),
+    };
+    judge(&options.etc, &wishes)
 }
 
 /// The files of a running switch.
@@ -185,7 +188,7 @@ fn refused(mistakes: &[String], hint: &str) -> u8 {
 /// Says what is done otherwise than the files say, and what the user should know before the switch starts.
 fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
     let voice = Voice::artery();
-    plan.judged.iter().filter_map(Judged::approximation).for_each(|how| voice.warning(&how));
+    plan.approximations().iter().for_each(|how| voice.warning(how));
     plan.notes.iter().for_each(|note| voice.say(&format!("{}: {}", note.file, note.text)));
     of_machine.iter().for_each(|warning| voice.warning(warning));
     options.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));

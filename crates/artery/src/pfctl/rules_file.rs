@@ -6,7 +6,9 @@ use anyhow::{Context as _, anyhow};
 use artery_filter::options::SetOption;
 use artery_filter::rule::{Place, Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
-use artery_filter::syntax::{Environment, Loaded, Parsed, Settings, Site, read, read_anchors, unsupported};
+use artery_filter::syntax::{
+    Environment, Loaded, Parsed, Settings, Site, never_matching, read, read_anchors, unsupported,
+};
 use std::collections::HashSet;
 use std::io::Read as _;
 
@@ -29,14 +31,20 @@ impl RulesFile {
         self.rulesets().any(logs)
     }
 
-    /// Tells of what is well said and yet refused wherever it is loaded.
-    fn warn_of_unsupported(&self) {
+    /// Tells of what is odd, and of what is well said and yet refused wherever it is loaded, if that is not tried now.
+    fn warn(&self, is_loaded: bool) {
         let most = Site::Router { knows_routes: true };
+        let all = std::iter::once(&self.main).chain(self.anchors.iter().map(|anchor| &anchor.parsed));
+        let odd = all.flat_map(|parsed| &parsed.warnings).map(|odd| (odd.place.clone(), odd.one_line()));
+        let never = self.rulesets().flat_map(never_matching);
+        let refused = self.rulesets().filter(|_| !is_loaded).flat_map(|ruleset| unsupported(ruleset, most));
+        let refused = refused
+            .map(|(place, what)| (place, format!("not supported, so that no filter will load it: {what}")));
         // A rule may have become several.
         let mut told = HashSet::new();
-        for (Place { file, line }, what) in self.rulesets().flat_map(|ruleset| unsupported(ruleset, most)) {
+        for (Place { file, line }, what) in odd.chain(never).chain(refused) {
             let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
-            let warning = format!("{place}warning: not supported, so that no filter will load it: {what}\n");
+            let warning = format!("{place}warning: {what}\n");
             if !told.contains(&warning) {
                 complain(&warning);
                 told.insert(warning);
@@ -83,9 +91,7 @@ pub(super) fn load(
         return Ok(None);
     }
     let rules = RulesFile { main, anchors };
-    if options.parse_only {
-        rules.warn_of_unsupported();
-    }
+    rules.warn(!options.parse_only);
     Ok(Some(rules))
 }
 

@@ -30,8 +30,13 @@ pub enum Reason {
 
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.place.file, self.place.line)?;
-        match self.reason {
+        write!(f, "{}:{}: {}", self.place.file, self.place.line, self.reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Reason::AboveMain => f.write_str("anchor name leads above the main ruleset"),
             Reason::Limit(over) => over.fmt(f),
             Reason::Tags => f.write_str("too many tags"),
