@@ -4,6 +4,7 @@ pub(crate) mod values;
 
 pub(crate) use run::RunOptions;
 
+use crate::ip_router::RouterReach;
 use crate::job::Input;
 use crate::load::Reading;
 use crate::voice::LogFormat;
@@ -125,11 +126,12 @@ argument METHOD of FromDevice overrides what is said here.")]
     /// Show what goes through the ports of a running router, as BSD's netstat does
     #[command(
         disable_help_flag = true,
-        override_usage = "artery netstat [-I PORT] [-b] [-h] [-w WAIT [-c COUNT] | WAIT]\n       artery netstat -i [-b] [-h]",
+        override_usage = "artery netstat [-I PORT] [-b] [-h] [-w WAIT [-c COUNT] | WAIT]\n       artery netstat -i [-b] [-h]\n       artery netstat -r [-n] [-f inet|inet6]",
         after_long_help = "Examples:
   artery netstat -I eth0 1           packets in and out, and of all ports, each second
   artery netstat -I eth0 -b -h 1     bytes, with units
   artery netstat -i                  all ports and their counters
+  artery netstat -rn                 routes, as on BSD
 
 The first row counts from the opening of the port; each further row says what came since the row before. Without -u
 and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
@@ -173,6 +175,18 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Add, delete or flush neighbors of a running router
     #[command(after_long_help = neighbor::EXAMPLES)]
     Neighbor(neighbor::NeighborOptions),
+    /// Show or change the neighbors of IPv4 of a running router, as BSD's arp does
+    #[command(
+        override_usage = "artery arp [-n] -a [-i PORT] | ADDRESS\n       artery arp -d ADDRESS | -ad\n       artery arp -s ADDRESS ETHER [temp|permanent] [pub]",
+        after_long_help = neighbor::bsd::ARP_EXAMPLES
+    )]
+    Arp(neighbor::bsd::BsdNeighborOptions),
+    /// Show or change the neighbors of IPv6 of a running router, as BSD's ndp does
+    #[command(
+        override_usage = "artery ndp [-n] -a [-i PORT] | ADDRESS\n       artery ndp -d ADDRESS | -c\n       artery ndp -s ADDRESS ETHER [temp|permanent] [pub]",
+        after_long_help = neighbor::bsd::NDP_EXAMPLES
+    )]
+    Ndp(neighbor::bsd::BsdNeighborOptions),
     /// Show, export, import, follow or flush the flows that a running FlowBalancer remembers
     #[command(after_long_help = flow::EXAMPLES)]
     Flow(flow::FlowOptions),
@@ -398,7 +412,7 @@ pub(crate) struct DevicesOptions {
 }
 
 /// Where a command finds the running router that it is for.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Reach {
     /// The router's Unix socket; otherwise $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
@@ -431,6 +445,12 @@ pub(crate) struct NetstatOptions {
     /// List all ports
     #[arg(short = 'i')]
     pub(crate) list: bool,
+    /// Routes instead of ports
+    #[arg(short = 'r', conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"])]
+    pub(crate) routes: bool,
+    /// Routes of this family only: inet or inet6
+    #[arg(short = 'f', value_name = "FAMILY", requires = "routes", value_parser = ["inet", "inet6"])]
+    pub(crate) family: Option<String>,
     /// Bytes instead of packets
     #[arg(short = 'b')]
     pub(crate) bytes: bool,
@@ -455,6 +475,11 @@ pub(crate) struct NetstatOptions {
 }
 
 impl NetstatOptions {
+    /// The IPRouter whose routes are meant.
+    pub(crate) fn router(&self) -> RouterReach {
+        RouterReach::of(self.reach.clone())
+    }
+
     /// How long from row to row; none for a list.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.interval.or(self.wait)
@@ -496,7 +521,7 @@ pub(crate) struct HandlerOptions {
 /// Reads the command line; wrong ones end the program with status 2.
 pub(crate) fn parse(args: Vec<OsString>) -> Cli {
     let file = args.get(1).and_then(|word| word.to_str()).map(str::to_string);
-    Cli::try_parse_from(args).unwrap_or_else(|error| {
+    Cli::try_parse_from(route::hide_modifiers(args)).unwrap_or_else(|error| {
         let file = file.filter(|word| word.ends_with(".click") || std::path::Path::new(word).is_file());
         match file {
             Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {

@@ -16,6 +16,13 @@ pub(crate) struct RouterReach {
     element: Option<String>,
 }
 
+impl RouterReach {
+    /// The only IPRouter of a router.
+    pub(crate) fn of(reach: Reach) -> RouterReach {
+        RouterReach { reach, element: None }
+    }
+}
+
 /// An IPRouter that runs.
 pub(crate) struct IpRouter {
     client: Client,

@@ -105,6 +105,8 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Show(options) => show::command(&options),
         Command::Route(options) => route::command(&options),
         Command::Neighbor(options) => neighbor::command(&options),
+        Command::Arp(options) => neighbor::bsd::command(&options, false),
+        Command::Ndp(options) => neighbor::bsd::command(&options, true),
         Command::Flow(options) => flow::command(&options),
         Command::Watch(options) => watch::command(&options),
         Command::Explain(options) => explain::command(&options),

@@ -1,4 +1,6 @@
 //! `artery neighbor`: neighbors of a running router, set and forgotten by hand.
+pub(crate) mod bsd;
+
 use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use anyhow::bail;

@@ -1,6 +1,7 @@
-//! `artery netstat`: the counters of a running router's ports, in the layout of BSD's netstat.
+//! `artery netstat`: the counters of a running router's ports, or its routes, in the layout of BSD's netstat.
 use crate::cli::NetstatOptions;
 use crate::control_socket::Client;
+use crate::route::bsd_table::{self, Family};
 use crate::voice::{Reader, print, print_on};
 use anyhow::{Context as _, anyhow};
 use artery_device::Traffic;
@@ -12,6 +13,11 @@ const ROWS: u64 = 21;
 
 /// Shows ports once, or one of them again and again.
 pub(crate) fn command(options: &NetstatOptions) -> anyhow::Result<u8> {
+    if options.routes {
+        let families =
+            options.family.as_deref().and_then(Family::named).map_or(Family::ALL.to_vec(), |one| vec![one]);
+        return bsd_table::show(&options.router(), &families);
+    }
     let mut client = Client::connect(&options.reach)?;
     let style = Style { bytes: options.bytes, human: options.human };
     let ports = ports(&mut client)?;

@@ -1,7 +1,11 @@
-//! `artery route`: routes of a running router, changed in the words of iproute2 or of BSD.
+//! `artery route`: routes of a running router, shown and changed in the words of iproute2 or of BSD.
+pub(crate) mod bsd_table;
+mod bsd_words;
+
 use crate::cli::values::address;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::print;
+use bsd_table::{Family, Ports};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -16,12 +20,35 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery route add blackhole 192.0.2.0/24
   artery route del 10.9.0.0/16
   artery route get 10.9.1.2
+  artery route list 10/8                                      the table of 'artery show routes'
+  artery route -n show -inet                                  that of BSD's route show
+  artery route add -net 10.9.0.0 -netmask 255.255.0.0 10.0.2.254
+  artery route change -inet6 default fe80::1 -ifp eth2
+  artery route -n get -inet 10.9.1.2
+  artery route flush -inet6
 
-A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one at
+BSD's modifiers are -inet, -inet6, -net, -host, -netmask, -prefixlen, -gateway, -iface, -ifp, -ifa, -mpath, -mtu, -blackhole,
+-reject, -priority 8, -static, -lock and -T 0. With one of them 'add', 'change' and 'delete' say what they did, and 'get' and
+'show' print, as BSD's route does. A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one at
 $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct RouteOptions {
+    /// Accepted: numbers are never given names; has 'get' print as BSD's route does
+    #[arg(short = 'n')]
+    numeric: bool,
+    /// Say nothing of what was done
+    #[arg(short = 'q')]
+    quiet: bool,
+    /// Say what is done in BSD's words
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Change nothing, and say what would be done
+    #[arg(short = 't')]
+    dry_run: bool,
+    /// Accepted: the routing table, which is 0
+    #[arg(short = 'T', value_name = "TABLE", value_parser = ["0"])]
+    table: Option<String>,
     #[command(subcommand)]
     action: Action,
 }
@@ -30,7 +57,7 @@ pub(crate) struct RouteOptions {
 enum Action {
     /// Add a route for a prefix that has none
     #[command(
-        override_usage = "artery route add [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route add [OPTIONS] blackhole|unreachable|prohibited PREFIX",
+        override_usage = "artery route add [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route add [OPTIONS] blackhole|unreachable|prohibited PREFIX\n       artery route add [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
         after_long_help = "Example:\n  artery route add 10.9.0.0/16 via 10.0.2.254"
     )]
     Add(Change),
@@ -41,16 +68,116 @@ enum Action {
         after_long_help = "Example:\n  artery route del 10.9.0.0/16"
     )]
     Del(Change),
+    /// Replace the route of a prefix; with BSD's modifiers only one that is there
+    #[command(
+        override_usage = "artery route change [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route change [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
+        after_long_help = "Example:\n  artery route change -net 10/8 10.0.2.8"
+    )]
+    Change(Change),
     /// Add a route, or replace that of its prefix
     #[command(
-        visible_alias = "change",
         override_usage = "artery route replace [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route replace [OPTIONS] blackhole|unreachable|prohibited PREFIX",
         after_long_help = "Example:\n  artery route replace 10/8 via 10.0.2.8"
     )]
     Replace(Change),
     /// Show which route packets to an address take
-    #[command(after_long_help = "Example:\n  artery route get 10.9.1.2")]
+    #[command(
+        after_long_help = "Examples:\n  artery route get 10.9.1.2\n  artery route -n get -inet 10.9.1.2"
+    )]
     Get(Get),
+    /// List routes, as 'artery show routes' does
+    #[command(visible_alias = "ls", after_long_help = "Example:\n  artery route list 10/8 --dev eth2")]
+    List(crate::show::RoutesOptions),
+    /// Show routes in the layout of BSD's route
+    #[command(
+        override_usage = "artery route [-n] show [OPTIONS] [-inet|-inet6]",
+        after_long_help = "Example:\n  artery route -n show -inet"
+    )]
+    Show(Families),
+    /// Delete all routes that were set by hand, or those of a family
+    #[command(
+        override_usage = "artery route flush [OPTIONS] [-inet|-inet6]",
+        after_long_help = "Example:\n  artery route flush -inet6"
+    )]
+    Flush(Families),
+}
+
+#[derive(Args)]
+struct Families {
+    #[command(flatten)]
+    router: RouterReach,
+    /// -inet or -inet6; both if none is named
+    #[arg(value_name = "FAMILY")]
+    words: Vec<String>,
+}
+
+impl Families {
+    /// Those that are meant.
+    fn read(&self) -> Result<Vec<Family>, String> {
+        let words = revealed(&self.words);
+        if words.is_empty() {
+            return Ok(Family::ALL.to_vec());
+        }
+        let read = |word: &String| {
+            let family = word.strip_prefix('-').and_then(Family::named);
+            family.ok_or_else(|| format!("'{word}' is not understood; a family is -inet or -inet6"))
+        };
+        words.iter().map(read).collect()
+    }
+}
+
+/// The modifiers of BSD that clap would take for letters.
+const MODIFIERS: [&str; 30] = [
+    "-inet",
+    "-inet6",
+    "-net",
+    "-host",
+    "-netmask",
+    "-prefixlen",
+    "-mpath",
+    "-priority",
+    "-ifp",
+    "-interface",
+    "-ifa",
+    "-iface",
+    "-gateway",
+    "-blackhole",
+    "-reject",
+    "-mtu",
+    "-static",
+    "-cloning",
+    "-nocloning",
+    "-lock",
+    "-lockrest",
+    "-label",
+    "-expire",
+    "-hopcount",
+    "-link",
+    "-mpls",
+    "-genmask",
+    "-nostatic",
+    "-nojumbo",
+    "-bfd",
+];
+
+/// What stands for the dash of a modifier on its way through clap.
+const HIDDEN: char = '\u{1}';
+
+/// The words of a command line, with BSD's modifiers of routes such that clap leaves them alone.
+pub(crate) fn hide_modifiers(args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    if args.get(1).is_none_or(|command| command != "route") {
+        return args;
+    }
+    let hide = |arg: std::ffi::OsString| match arg.to_str() {
+        Some(word) if MODIFIERS.contains(&word) => format!("{HIDDEN}{}", &word[1..]).into(),
+        _ => arg,
+    };
+    args.into_iter().map(hide).collect()
+}
+
+/// Words as they were written.
+fn revealed(words: &[String]) -> Vec<String> {
+    words.iter().map(|word| word.replacen(HIDDEN, "-", 1)).collect()
 }
 
 #[derive(Args)]
@@ -66,9 +193,9 @@ struct Change {
 struct Get {
     #[command(flatten)]
     router: RouterReach,
-    /// The address
-    #[arg(value_parser = address)]
-    address: IpAddr,
+    /// The address, with BSD's modifiers before it
+    #[arg(required = true, value_name = "ADDRESS")]
+    words: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -78,21 +205,155 @@ struct Get {
 pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
     let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
     match &options.action {
-        Action::Add(change) => {
-            let route = written(&change.words).unwrap_or_else(|why| usage(why));
-            IpRouter::find(&change.router)?.tell("add_route", &route)?;
+        Action::Add(change) => options.change(change, "add", "add_route"),
+        Action::Change(change) => options.change(change, "change", "set_route"),
+        Action::Replace(change) => options.change(change, "replace", "set_route"),
+        Action::Del(change) => options.delete(change),
+        Action::Get(get) => look_up(get, options.numeric),
+        Action::List(list) => crate::show::show_routes(list),
+        Action::Show(families) => {
+            let wanted = families.read().unwrap_or_else(|why| usage(why));
+            bsd_table::show(&families.router, &wanted)
         }
-        Action::Replace(change) => {
-            let route = written(&change.words).unwrap_or_else(|why| usage(why));
-            IpRouter::find(&change.router)?.tell("set_route", &route)?;
+        Action::Flush(families) => {
+            let wanted = families.read().unwrap_or_else(|why| usage(why));
+            options.flush(&families.router, &wanted)
         }
-        Action::Del(change) => {
-            let prefix = deleted(&change.words).unwrap_or_else(|why| usage(why));
-            IpRouter::find(&change.router)?.tell("remove_route", prefix)?;
-        }
-        Action::Get(get) => return look_up(get),
     }
-    Ok(0)
+}
+
+impl RouteOptions {
+    /// Adds a route or puts it in the place of another.
+    fn change(&self, change: &Change, verb: &'static str, handler: &str) -> anyhow::Result<u8> {
+        let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
+        let words = revealed(&change.words);
+        if !bsd_words::are_bsd(&words) {
+            let route = written(&words).unwrap_or_else(|why| usage(why));
+            let mut router = IpRouter::find(&change.router)?;
+            if !self.dry_run {
+                router.tell(handler, &route)?;
+            }
+            return self.say(self.verbose || self.dry_run, &format!("{verb} {route}"), Ok(()));
+        }
+        let route = bsd_words::read(&words).unwrap_or_else(|why| usage(why));
+        let mut router = IpRouter::find(&change.router)?;
+        let target = route.target(&Ports::of(&router.ask("ports_json", "")?));
+        let target = target.unwrap_or_else(|why| usage(why));
+        let existing = hops_of(&mut router, &route.prefix_text())?;
+        let done = match (&existing, verb, route.is_multipath) {
+            (None, "change", _) => Err("not in table"),
+            (Some(_), "add", false) => Err("File exists"),
+            (Some(hops), "add", true) => {
+                self.tell(&mut router, "set_route", &format!("{} {hops} {target}", route.prefix_text()))?
+            }
+            _ => self.tell(&mut router, handler, &format!("{} {target}", route.prefix_text()))?,
+        };
+        self.say(!self.quiet, &route.said(verb), done)
+    }
+
+    /// Deletes a route.
+    fn delete(&self, change: &Change) -> anyhow::Result<u8> {
+        let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
+        let words = revealed(&change.words);
+        if !bsd_words::are_bsd(&words) {
+            let prefix = deleted(&words).unwrap_or_else(|why| usage(why));
+            let mut router = IpRouter::find(&change.router)?;
+            if !self.dry_run {
+                router.tell("remove_route", prefix)?;
+            }
+            return self.say(self.verbose || self.dry_run, &format!("delete {prefix}"), Ok(()));
+        }
+        let route = bsd_words::read(&words).unwrap_or_else(|why| usage(why));
+        let mut router = IpRouter::find(&change.router)?;
+        let done = match hops_of(&mut router, &route.prefix_text())? {
+            None => Err("not in table"),
+            Some(_) => self.tell(&mut router, "remove_route", &route.prefix_text())?,
+        };
+        self.say(!self.quiet, &route.said("delete"), done)
+    }
+
+    /// Has the router do something, unless nothing is to be done.
+    fn tell(
+        &self,
+        router: &mut IpRouter,
+        handler: &str,
+        text: &str,
+    ) -> anyhow::Result<Result<(), &'static str>> {
+        if !self.dry_run {
+            router.tell(handler, text)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Prints a line as route(8) does, with why it failed; gives the exit status.
+    fn say(&self, is_wanted: bool, line: &str, done: Result<(), &'static str>) -> anyhow::Result<u8> {
+        let why = done.err().map_or(String::new(), |why| format!(": {why}"));
+        if is_wanted {
+            print(&format!("{line}{why}\n"))?;
+        }
+        Ok(u8::from(done.is_err()))
+    }
+
+    /// Deletes the routes of families that were set by hand.
+    fn flush(&self, reach: &RouterReach, families: &[Family]) -> anyhow::Result<u8> {
+        let mut router = IpRouter::find(reach)?;
+        for family in families {
+            for (prefix, gateway) in static_routes(&mut router, *family)? {
+                if !self.dry_run {
+                    router.tell("remove_route", &prefix)?;
+                }
+                let shown = bsd_table::with_length(&prefix).map_or(prefix, bsd_table::short);
+                if !self.quiet {
+                    print(&format!("{shown:<20} {gateway:<20} done\n"))?;
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The next hops of the route of exactly this prefix, as the router's handlers take them; None if it has none.
+fn hops_of(router: &mut IpRouter, prefix: &str) -> anyhow::Result<Option<String>> {
+    let page = router.ask("routes_json", &format!("{prefix} limit 1"))?;
+    let Some(route) = list(&page, "routes").first().filter(|route| route["dst"] == prefix) else {
+        return Ok(None);
+    };
+    if route["source"] != "static" {
+        return Ok(None);
+    }
+    Ok(Some(list(route, "next_hops").iter().map(|hop| hop_words(route, hop)).collect::<Vec<_>>().join(" ")))
+}
+
+fn hop_words(route: &Value, hop: &Value) -> String {
+    let (gateway, port, kind) = (text(hop, "gateway"), text(hop, "port"), text(route, "type"));
+    let target = match (gateway.is_empty(), port.is_empty()) {
+        (false, false) => format!("{gateway}%{port}"),
+        (false, true) => gateway,
+        (true, false) => port,
+        (true, true) => end(&kind).unwrap_or("unreachable").to_string(),
+    };
+    let number = |key: &str| hop[key].as_u64().filter(|n| key != "weight" || *n > 1);
+    let more = ["weight", "mtu"].iter().filter_map(|key| Some(format!(" {key} {}", number(key)?)));
+    target + &more.collect::<String>()
+}
+
+/// Routes of a family that were set by hand: prefixes, and where they lead.
+fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(String, String)>> {
+    const PAGE: usize = 10_000;
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = router.ask("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
+        let routes = list(&page, "routes").iter().filter(|route| route["source"] == "static");
+        found.extend(routes.map(|route| {
+            let hop = list(route, "next_hops").first().map(|hop| text(hop, "gateway")).unwrap_or_default();
+            (text(route, "dst"), if hop.is_empty() { text(route, "type") } else { hop })
+        }));
+        let next = text(&page, "next");
+        if next.is_empty() {
+            return Ok(found);
+        }
+        after = format!(" after {next}");
+    }
 }
 
 const ENDS: [(&str, &str); 5] = [
@@ -194,14 +455,33 @@ fn deleted(words: &[String]) -> Result<&str, String> {
     }
 }
 
-fn look_up(get: &Get) -> anyhow::Result<u8> {
-    let document = IpRouter::find(&get.router)?.ask("route_json", &get.address.to_string())?;
+fn look_up(get: &Get, is_bsd: bool) -> anyhow::Result<u8> {
+    let words = revealed(&get.words);
+    let is_bsd = is_bsd || bsd_words::are_bsd(&words);
+    let address = looked_for(&words).unwrap_or_else(|why| crate::cli::usage_error(&why));
+    let mut router = IpRouter::find(&get.router)?;
+    let document = router.ask("route_json", &address.to_string())?;
     if get.json {
         return print(&format!("{document:#}\n")).map(|()| 0);
+    }
+    if is_bsd && document["prefix"].is_string() {
+        let ports = Ports::of(&router.ask("ports_json", "")?);
+        return print(&bsd_words::got(&document, &ports)).map(|()| 0);
     }
     print(&looked_up(&document))?;
     // As with `ip route get`: it is not an error that there are routes to nowhere, but that there is none.
     Ok(u8::from(document["prefix"].is_null()))
+}
+
+/// The address that is asked for; BSD's modifiers say what can be seen.
+fn looked_for(words: &[String]) -> Result<IpAddr, String> {
+    let is_modifier = |word: &&String| ["-inet", "-inet6", "-host", "-net"].contains(&word.as_str());
+    let rest: Vec<&String> = words.iter().filter(|word| !is_modifier(word)).collect();
+    match rest[..] {
+        [word] => address(word).map_err(|why| format!("'{word}' is not a valid IP address; {why}")),
+        [] => Err("which address? write it as 10.9.1.2".to_string()),
+        [_, word, ..] => Err(format!("'{word}' is one word too many; one address is looked up")),
+    }
 }
 
 /// The route of an address, for people.

@@ -3,6 +3,9 @@ mod routes;
 pub(crate) mod table;
 mod tables;
 
+pub(crate) use routes::{RoutesOptions, show as show_routes};
+pub(crate) use tables::lasting;
+
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};

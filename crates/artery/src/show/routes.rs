@@ -35,7 +35,7 @@ pub(crate) struct RoutesOptions {
 }
 
 /// Prints them, as long as somebody reads.
-pub(super) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
+pub(crate) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
     options.check();
     let mut router = IpRouter::find(&options.router)?;
     if let Some(port) = &options.dev {

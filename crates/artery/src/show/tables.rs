@@ -36,7 +36,7 @@ pub(super) fn neighbors(document: &Value) -> String {
 }
 
 /// Seconds as `1d2h3m4s`, without what is zero in front.
-fn lasting(seconds: u64) -> String {
+pub(crate) fn lasting(seconds: u64) -> String {
     let parts =
         [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);

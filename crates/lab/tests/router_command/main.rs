@@ -330,3 +330,114 @@ fn a_router_without_such_an_element_says_so() {
         Ok(())
     });
 }
+
+/// The lines of a text that begin with a word.
+fn lines_of<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+    text.lines().filter(|line| line.split_whitespace().next() == Some(first)).collect()
+}
+
+#[test]
+fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
+    on_the_net("command-bsd", |net| {
+        let router = Running::start(net, &[])?;
+        let route =
+            |words: &str| router.call(&[&["route"], &words.split(' ').collect::<Vec<_>>()[..]].concat());
+        let says = |words: &str, expected: &str| {
+            let output = route(words)?;
+            assert_eq!((output.stdout.as_str(), output.stderr.as_str()), (expected, ""), "{words}");
+            assert_eq!(
+                output.code(),
+                Some(i32::from(expected.ends_with("exists\n") || expected.ends_with("table\n")))
+            );
+            Ok::<_, rig::RigError>(())
+        };
+        says("add -net 10.9.0.0 -netmask 255.255.0.0 10.0.2.2", "add net 10.9.0.0: gateway 10.0.2.2\n")?;
+        says("add -net 10.9/16 10.0.2.2", "add net 10.9/16: gateway 10.0.2.2: File exists\n")?;
+        says("add -inet -net 10.9/16 10.0.1.2 -mpath", "add net 10.9/16: gateway 10.0.1.2\n")?;
+        says(
+            "add -inet6 2001:db8:9:: -prefixlen 48 fd00:2::2 -mtu 1400",
+            "add net 2001:db8:9::: gateway fd00:2::2\n",
+        )?;
+        says("add -host 10.7.7.7 -reject 127.0.0.1", "add host 10.7.7.7: gateway 127.0.0.1\n")?;
+        says("-q add -net 10.6/16 -iface eth1", "")?;
+        says("change -net 10.5/16 10.0.2.2", "change net 10.5/16: gateway 10.0.2.2: not in table\n")?;
+        says("delete -net 10.5/16", "delete net 10.5/16: not in table\n")?;
+
+        let shown = router.say(&["route", "-n", "show"])?;
+        assert_eq!(router.say(&["netstat", "-rn"])?, shown);
+        assert!(shown.starts_with("Routing tables\n\nInternet:\nDestination "), "{shown}");
+        let rows = lines_of(&shown, "10.9/16");
+        assert!(rows.len() == 2 && rows.iter().all(|row| row.contains(" UGSP ")), "{shown}");
+        assert!(
+            lines_of(&shown, "10.0.1/24")[0].contains(" 10.0.1.1 ") && shown.contains(" UCn "),
+            "{shown}"
+        );
+        assert!(lines_of(&shown, "10.7.7.7")[0].contains(" UGHRS "), "{shown}");
+        let wide = lines_of(&shown, "2001:db8:9::/48")[0];
+        assert!(wide.contains("fd00:2::2") && wide.contains(" 1400 "), "{shown}");
+        let inet6 = router.say(&["route", "show", "-inet6"])?;
+        assert!(!inet6.contains("Internet:\n") && inet6.contains("\nInternet6:\n"), "{inet6}");
+        assert_eq!(router.say(&["netstat", "-rn", "-f", "inet6"])?, inet6);
+        assert_eq!(router.say(&["route", "list"])?, router.say(&["show", "routes"])?);
+        let got = router.say(&["route", "-n", "get", "10.6.1.2"])?;
+        assert!(
+            got.starts_with("   route to: 10.6.1.2\ndestination: 10.6.0.0\n       mask: 255.255.0.0\n"),
+            "{got}"
+        );
+        assert!(got.contains("  interface: eth1\n if address: 10.0.2.1\n   priority: 8 (static)\n"), "{got}");
+        assert!(router.say(&["route", "get", "-inet", "10.9.1.2"])?.contains("MPATH"));
+
+        let arp = router.say(&["arp", "-an"])?;
+        assert!(
+            arp.starts_with(
+                "Host                                 Ethernet Address    Netif Expire    Flags\n"
+            ),
+            "{arp}"
+        );
+        let own = lines_of(&arp, "10.0.1.1")[0];
+        assert!(own.contains(&net.r.mac("eth0")?) && own.ends_with(" eth0 permanent l"), "{arp}");
+        assert!(lines_of(&arp, "10.0.2.2")[0].contains(&net.b.mac("eth0")?), "{arp}");
+        router.say(&["arp", "-s", "10.0.1.77", "02:00:00:00:00:77", "pub"])?;
+        assert!(router.say(&["arp", "10.0.1.77"])?.contains("02:00:00:00:00:77    eth0 static    p\n"));
+        assert_eq!(router.say(&["arp", "-d", "10.0.1.77"])?, "10.0.1.77 deleted\n");
+        assert!(router.refused(&["arp", "-n", "10.0.1.77"], 1)?.contains("10.0.1.77 -- no entry"));
+        let ndp = router.say(&["ndp", "-an"])?;
+        assert!(ndp.starts_with("Neighbor ") && !lines_of(&ndp, "fd00:2::2").is_empty(), "{ndp}");
+        assert!(ndp.lines().any(|line| line.starts_with("fe80::") && line.contains("%eth0 ")), "{ndp}");
+
+        let flushed = router.say(&["route", "flush", "-inet6"])?;
+        assert!(flushed.contains("2001:db8:9::/48 ") && flushed.ends_with(" done\n"), "{flushed}");
+        assert!(lines_of(&router.say(&["route", "show"])?, "10.9/16").len() == 2);
+        router.say(&["route", "flush"])?;
+        assert!(lines_of(&router.say(&["route", "show"])?, "10.9/16").is_empty());
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2, "what is connected stays");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn a_router_from_a_file_knows_the_mtu_of_its_ports() {
+    on_the_net("command-mtu", |net| {
+        net.r.run(["ip", "link", "set", "eth1", "mtu", "1400"])?;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, socket) = (folder.path().join("router.click"), folder.path().join("control"));
+        let config = "ip :: IPRouter(PORT eth0 10.0.1.1/24, PORT eth1 10.0.2.1/24 MTU 1300);
+            FromDevice(eth0, SNIFFER false) -> [0] ip; FromDevice(eth1, SNIFFER false) -> [1] ip;
+            ip[0] -> ToDevice(eth0); ip[1] -> ToDevice(eth1); ip[2] -> Discard;";
+        for (config, expected) in [(config.to_string(), 1300), (config.replace(" MTU 1300", ""), 1400)] {
+            std::fs::write(&file, config).unwrap();
+            let mut router =
+                net.r.command([artery()?]).arg("run").arg(&file).arg("-u").arg(&socket).spawn()?;
+            support::until_answered(&net.a, FAR[0], &mut router)?;
+            let ports =
+                net.r.command([artery()?]).args(["show", "ports", "--json"]).env("ARTERY_SOCKET", &socket);
+            let ports: Value = serde_json::from_str(&ports.run()?.stdout).unwrap();
+            assert_eq!(
+                (&ports["ports"][0]["mtu"], &ports["ports"][1]["mtu"]),
+                (&1500.into(), &expected.into())
+            );
+            end(router)?;
+        }
+        Ok(())
+    });
+}
