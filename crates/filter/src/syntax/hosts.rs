@@ -232,14 +232,17 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
              follows, as in 10.1/16"
         ));
     }
-    let addresses = (environment.find_host)(name).into_iter().filter(is_wanted);
+    let is_of_interface = modifiers(word).is_some_and(|(name, _)| is_interface(name, environment));
+    // Who asks for hosts by the name of an interface may wait for long, and get what is not meant.
+    let found = if is_of_interface { Vec::new() } else { (environment.find_host)(name) };
+    let addresses = found.into_iter().filter(is_wanted);
     let hosts = addresses.map(|address| Host::network(address, bits(address)));
     let hosts: Vec<Host> = match length {
         None => hosts.collect(),
         Some(length) => hosts.map(|host| shorten(host, length)).collect(),
     };
     if hosts.is_empty() {
-        return Err(match is_interface(word, environment) {
+        return Err(match is_of_interface {
             true => format!(
                 "could not parse host specification\nno address found for {word}: write ({word}) to take those that it will have"
             ),
