@@ -140,6 +140,8 @@ fn rules_for_the_internet_side_are_not_taken_for_done() {
         let running = Running::start(net, folder.path(), &["--lenient"])?;
         running.process.wait_for("pf.conf:1: on egress", SOON)?;
         assert_eq!(net.hosts[0].ping(&address(1), 2)?.received, 2, "it never applies");
+        let (status, said) = running.pfctl(&["-f", "-"], "pass\nblock in on em9\n")?;
+        assert!(status == Some(0) && said.contains("stdin:2: warning: on em9: no interface here"), "{said}");
         end(running.process).map(drop)
     });
 }

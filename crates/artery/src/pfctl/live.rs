@@ -177,6 +177,13 @@ impl Filters {
                 bail!(self.refusal(place));
             }
         }
+        // Filters of one router have the same rules, and know different interfaces.
+        let odd = self.all("warnings")?.concat();
+        if !odd.is_empty() {
+            let placed = with_places(&odd, &parts);
+            let warnings = placed.lines().map(|line| format!("{}\n", line.replacen(": ", ": warning: ", 1)));
+            complain(&warnings.collect::<String>());
+        }
         if let Some(log) = log {
             self.begin_log(log)?;
         }

@@ -36,7 +36,8 @@ impl RulesFile {
         let most = Site::Router { knows_routes: true };
         let all = std::iter::once(&self.main).chain(self.anchors.iter().map(|anchor| &anchor.parsed));
         let odd = all.flat_map(|parsed| &parsed.warnings).map(|odd| (odd.place.clone(), odd.one_line()));
-        let never = self.rulesets().flat_map(never_matching);
+        // Where rules are loaded, the filter itself says which of them never match.
+        let never = self.rulesets().filter(|_| !is_loaded).flat_map(never_matching);
         let refused = self.rulesets().filter(|_| !is_loaded).flat_map(|ruleset| unsupported(ruleset, most));
         let refused = refused
             .map(|(place, what)| (place, format!("not supported, so that no filter will load it: {what}")));

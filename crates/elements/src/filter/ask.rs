@@ -25,7 +25,7 @@ pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the mai
      follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `log`, `log FILE`, which begins one where there is none";
+     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `warnings` of the latest load, `log`, `log FILE`, which begins one where there is none";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -51,6 +51,7 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
         "flush" => flush(shared, &mut control, rest),
         "debug" => debug(&mut control, rest),
         "etc" => Ok(control.etc().map_or(String::new(), |etc| format!("{}\n", etc.display()))),
+        "warnings" => Ok(control.odd()),
         "log" if !path.is_empty() => begin_log(shared, text),
         "log" => Ok(shared.log().map_or_else(|| "none\n".to_string(), log)),
         "checksum" => Ok(hexadecimal(&control.checksum()) + "\n"),
@@ -415,7 +416,7 @@ impl WorkerFilter {
             (anchor.trim(), rules.as_bytes())
         };
         let parts: Vec<_> = text.split("\n\x0c\n").map(part).collect();
-        // Who loads them says what is odd.
+        // What is odd is asked for by `warnings`.
         self.shared().load("pf.conf", &parts, cx.now().since_epoch()).map(drop).map_err(refused)
     }
 }

@@ -91,6 +91,8 @@ pub(super) struct Control {
     devices: Vec<String>,
     /// The anchors of which the latest load had rule sets, the main rule set among them.
     loaded: Vec<String>,
+    /// What is odd about the rules that were loaded last.
+    odd: Vec<String>,
     /// Whether it has taken over what another filter was told.
     has_inherited: bool,
 }
@@ -138,6 +140,7 @@ impl SharedFilter {
             said,
             devices: around.devices,
             loaded: Vec::new(),
+            odd: Vec::new(),
             has_inherited: false,
         };
         SharedFilter {
@@ -244,6 +247,7 @@ impl SharedFilter {
         let loaded = rulesets.iter().flatten().map(|(path, _)| path.clone()).collect();
         let compiled = control.compile(rulesets.concat(), now)?;
         control.loaded = loaded;
+        control.odd = warnings.clone();
         if texts.iter().any(|(path, _)| path.is_empty()) {
             control.take_options();
         }
@@ -427,6 +431,11 @@ impl Control {
         checksum[..8].copy_from_slice(&halves[0]);
         checksum[8..].copy_from_slice(&halves[1]);
         checksum
+    }
+
+    /// What is odd about the rules that were loaded last, a line for each thing.
+    pub(super) fn odd(&self) -> String {
+        self.odd.iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Notes that interfaces count from nothing.
