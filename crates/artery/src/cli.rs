@@ -169,7 +169,7 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Show routes, neighbors, next hops, ports, drops or elements of a running router
     #[command(after_long_help = show::EXAMPLES)]
     Show(show::ShowOptions),
-    /// Add, delete, replace or look up a route of a running router
+    /// Show, add, delete, replace or look up routes of a running router
     #[command(after_long_help = route::EXAMPLES)]
     Route(route::RouteOptions),
     /// Add, delete or flush neighbors of a running router

@@ -27,9 +27,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery route -n get -inet 10.9.1.2
   artery route flush -inet6
 
-BSD's modifiers are -inet, -inet6, -net, -host, -netmask, -prefixlen, -gateway, -iface, -ifp, -ifa, -mpath, -mtu, -blackhole,
--reject, -priority 8, -static, -lock and -T 0. With one of them 'add', 'change' and 'delete' say what they did, and 'get' and
-'show' print, as BSD's route does. A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one at
+BSD's modifiers are -inet, -inet6, -net, -host, -netmask, -prefixlen, -gateway, -iface, -ifp, -ifa, -mpath, -mtu,
+-blackhole, -reject, -priority 8, -static, -lock and -T 0. With one of them 'add', 'change' and 'delete' say what they
+did, and 'get' prints, as BSD's route does.
+
+A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one at
 $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
