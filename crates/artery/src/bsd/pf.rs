@@ -154,13 +154,11 @@ fn placed(fault: &Fault) -> (RulePlace, String) {
     (fault.place.clone(), fault.one_line())
 }
 
-/// Rules that never apply, by whether that is a reason to start nothing.
-#[expect(clippy::type_complexity, reason = "two lists of the same")]
-fn ineffective(
-    all: &[Parsed],
-    interfaces: &Interfaces,
-    is_lenient: bool,
-) -> (Vec<(RulePlace, String)>, Vec<(RulePlace, String)>) {
+/// Places with what is said of them.
+type Placed = Vec<(RulePlace, String)>;
+
+/// Rules that never apply: those that are a reason to start nothing, and the others.
+fn ineffective(all: &[Parsed], interfaces: &Interfaces, is_lenient: bool) -> (Placed, Placed) {
     let (mut refused, mut taken) = (Vec::new(), Vec::new());
     for parsed in all {
         let faults = parsed.ineffective.iter().map(|fault| (false, placed(fault)));
@@ -177,7 +175,7 @@ fn ineffective(
 }
 
 /// Why rules can't be loaded that are well written: there are too many tables, or the like.
-fn unloadable(all: &[Parsed], interfaces: &Interfaces) -> Vec<(RulePlace, String)> {
+fn unloadable(all: &[Parsed], interfaces: &Interfaces) -> Placed {
     let domain = Domain::new();
     let mut tables = Tables::new(&domain);
     if let Some(main) = all.first() {

@@ -67,7 +67,6 @@ pub(crate) fn command(options: &BsdNeighborOptions, is_ipv6: bool) -> anyhow::Re
     if !options.all && !options.clear && wanted.is_none() {
         usage_error("which neighbor? name its address, or all by -a");
     }
-    let _ = options.numeric;
     let mut router = IpRouter::find(&options.router)?;
     if is_change {
         return change(options, wanted, &mut router);

@@ -241,7 +241,7 @@ pub(super) fn got(document: &serde_json::Value, ports: &Ports) -> String {
     let has_gateway = list_gateway(document);
     let destination = prefix
         .map_or(String::new(), |prefix| if prefix.1 == 0 { short(prefix) } else { prefix.0.to_string() });
-    let mask = prefix.map_or(String::new(), |prefix| mask_text(prefix));
+    let mask = prefix.map_or(String::new(), mask_text);
     let gateway = if has_gateway { hop } else { own.clone() };
     let (priority, name) = match source.as_str() {
         "connected" => super::bsd_table::Kind::Connected.priority(),
