@@ -99,8 +99,8 @@ struct Findings {
     odd: Wrong,
     /// The first and the last line of each statement of the file that can't be read.
     broken: Vec<(usize, usize)>,
-    /// The first line of the file with a mistake that keeps it from being loaded.
-    first_mistake: Option<usize>,
+    /// The first line that a mistake keeps from being loaded, and where the mistake is.
+    not_loaded: Option<(usize, String)>,
     has_log: bool,
 }
 
@@ -114,7 +114,12 @@ impl Findings {
         let in_file = main.broken.iter().filter(|lines| &*lines.file == file);
         let broken: Vec<_> = in_file.map(|lines| (lines.first as usize, lines.last as usize)).collect();
         let mistakes = faults.iter().filter_map(|fault| line_here(&fault.place));
-        let first_mistake = mistakes.chain(broken.iter().map(|(first, _)| *first)).min();
+        let here = mistakes.chain(broken.iter().map(|(first, _)| *first)).min();
+        // Which line leads to another file is not known: what that has spoils all of them.
+        let is_elsewhere = |fault: &&Fault| fault.place.line != 0 && line_here(&fault.place).is_none();
+        let elsewhere = faults.iter().find(is_elsewhere).map(|fault| &fault.place);
+        let not_loaded = elsewhere.map(|place| (1, format!("{}:{}", place.file, place.line)));
+        let not_loaded = not_loaded.or(here.map(|line| (line + 1, format!("line {line}"))));
         let all: Vec<Parsed> =
             std::iter::once(main).chain(anchors.into_iter().map(|one| one.parsed)).collect();
         let (refused, taken) = ineffective(&all, &environment.interfaces, is_lenient);
@@ -130,7 +135,7 @@ impl Findings {
             wrong: by_line(file, refusals.into_iter().chain(unloadable)),
             odd: by_line(file, warnings.chain(never).chain(taken)),
             broken,
-            first_mistake,
+            not_loaded,
             has_log: all.iter().any(|one| logs(&one.ruleset)),
         }
     }
@@ -139,12 +144,12 @@ impl Findings {
     fn take(&mut self, file: &str, statement: &Statement) -> Verdict {
         let lines = || statement.line..statement.next;
         let (wrong, odd) = (take(&mut self.wrong, file, lines()), take(&mut self.odd, file, lines()));
-        match (wrong, odd, self.first_mistake.filter(|first| *first < statement.line)) {
+        match (wrong, odd, self.not_loaded.as_ref().filter(|(first, _)| *first <= statement.line)) {
             (Some(why), ..) => Verdict::Refused(why),
             (None, Some(how), _) => Verdict::Approximated(how),
-            (None, None, Some(first)) => Verdict::Approximated(format!(
-                "not loaded, as the mistake in line {first} keeps the file from it"
-            )),
+            (None, None, Some((_, place))) => {
+                Verdict::Approximated(format!("not loaded, as the mistake in {place} keeps the file from it"))
+            }
             (None, None, None) => Verdict::Honoured,
         }
     }
@@ -341,6 +346,21 @@ mod tests {
         let lenient = judged_with("add em0 up\nlink1", rules, true);
         assert!(!lenient.judged.iter().any(Judged::is_refused), "{:?}", lenient.judged);
         assert_eq!(lenient.judged.iter().filter(|line| line.approximation().is_some()).count(), 4);
+    }
+
+    #[test]
+    fn a_mistake_in_another_file_leaves_no_line_honoured() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("more.conf"), "pass\nfoo\nbar\n").unwrap();
+        let file = File { interface: "veb0".into(), text: "add em0 link1".into() };
+        let pf = Some("include \"/etc/more.conf\"\npass\n".to_string());
+        let etc = Etc { folder: folder.path().into(), switches: vec![file], pf, ..Etc::default() };
+        let mut plan = plan(&etc, &Wishes::default()).unwrap();
+        judge(&etc, false, &mut plan);
+        let refused: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        let lines = plan.judged.iter().filter(|line| line.place.file.ends_with("/pf.conf"));
+        assert!(lines.clone().count() == 2 && lines.clone().all(|line| line.verdict != Verdict::Honoured));
     }
 
     #[test]
