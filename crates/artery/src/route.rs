@@ -347,8 +347,9 @@ fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(S
         let page = router.ask("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
         let routes = list(&page, "routes").iter().filter(|route| route["source"] == "static");
         found.extend(routes.map(|route| {
-            let hop = list(route, "next_hops").first().map(|hop| text(hop, "gateway")).unwrap_or_default();
-            (text(route, "dst"), if hop.is_empty() { text(route, "type") } else { hop })
+            let hop = list(route, "next_hops").first().cloned().unwrap_or_default();
+            let known = [text(&hop, "gateway"), text(&hop, "port"), text(route, "type")];
+            (text(route, "dst"), known.into_iter().find(|word| !word.is_empty()).unwrap_or_default())
         }));
         let next = text(&page, "next");
         if next.is_empty() {

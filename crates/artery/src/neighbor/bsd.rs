@@ -53,7 +53,7 @@ pub(crate) struct BsdNeighborOptions {
     set: bool,
     /// Those of this port only
     #[arg(short = 'i', value_name = "PORT")]
-    port: Option<String>,
+    interface: Option<String>,
     /// The neighbor
     #[arg(value_name = "WORD")]
     words: Vec<String>,
@@ -71,7 +71,7 @@ pub(crate) fn command(options: &BsdNeighborOptions, is_ipv6: bool) -> anyhow::Re
     if is_change {
         return change(options, wanted, &mut router);
     }
-    let port = options.port.as_deref().unwrap_or("");
+    let port = options.interface.as_deref().unwrap_or("");
     let ports = router.ask("ports_json", "")?;
     let mut rows = own(&ports, port, is_ipv6);
     rows.extend(
@@ -107,10 +107,10 @@ fn named(word: &str, is_ipv6: bool) -> Result<Named, String> {
 
 fn change(options: &BsdNeighborOptions, wanted: Option<Named>, router: &mut IpRouter) -> anyhow::Result<u8> {
     let Some((address, scope)) = wanted else {
-        router.tell("flush_neighbors", options.port.as_deref().unwrap_or(""))?;
+        router.tell("flush_neighbors", options.interface.as_deref().unwrap_or(""))?;
         return Ok(0);
     };
-    let port = match scope.or_else(|| options.port.clone()) {
+    let port = match scope.or_else(|| options.interface.clone()) {
         Some(port) => port,
         None => port_of(router, address)?,
     };
