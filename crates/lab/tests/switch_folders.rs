@@ -54,14 +54,13 @@ struct Running {
 }
 
 impl Running {
+    /// Starts one, and waits until it forwards between the hosts.
     fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("control");
         let command = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(etc).args(options);
         let mut process = command.arg("-u").arg(&socket).spawn()?;
-        let ready = || Ok(socket.exists());
-        until(SOON, ready).inspect_err(|_| eprintln!("{}", process.stderr_so_far()))?;
-        assert!(process.is_running(), "{}", process.stderr_so_far());
+        support::until_answered(&net.hosts[0], &address(1), &mut process)?;
         Ok(Running { process, host: net.s.clone(), socket, _folder: folder })
     }
 
@@ -149,8 +148,7 @@ fn openbsds_own_rules_filter_what_passes() {
                      block return out log proto {tcp udp} user _pbuild\n";
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", rules)]);
         let log = folder.path().join("pflog").display().to_string();
-        let mut running = Running::start(net, folder.path(), &["--pflog", &log])?;
-        support::until_answered(&net.hosts[0], &address(1), &mut running.process)?;
+        let running = Running::start(net, folder.path(), &["--pflog", &log])?;
         let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         let udp = net.hosts[0].enter(|| {
@@ -172,8 +170,7 @@ fn openbsds_own_rules_filter_what_passes() {
 fn what_no_host_would_take_ends_at_a_filtered_switch() {
     on_the_net("folders-headers", |net| {
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", "pass\n")]);
-        let mut running = Running::start(net, folder.path(), &[])?;
-        support::until_answered(&net.hosts[0], &address(1), &mut running.process)?;
+        let running = Running::start(net, folder.path(), &[])?;
         let [a, b] = &net.hosts;
         let (from, to) = (a.mac("eth0")?, b.mac("eth0")?);
         let frame = |packet: Vec<u8>| {
@@ -204,8 +201,7 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
     on_the_net("folders-log", |net| {
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", "set loginterface em\npass\n")]);
         let log = folder.path().join("pflog");
-        let mut running = Running::start(net, folder.path(), &[])?;
-        support::until_answered(&net.hosts[0], &address(1), &mut running.process)?;
+        let running = Running::start(net, folder.path(), &[])?;
         let rules = "set loginterface em\npass log (all)\n";
         let (status, said) = running.pfctl(&["-f", "-"], rules)?;
         assert!(
