@@ -1,4 +1,5 @@
 //! What the filter counts, and how `pfctl -s info` prints it.
+use super::tally::InterfaceTally;
 use super::{Filter, Look, Verdict};
 use crate::dissect::{Dissected, Reason, word};
 use crate::facts::{Direction, Family, Interface};
@@ -273,6 +274,9 @@ impl Filter {
     pub fn counted(&self) -> Counted {
         let [searches, inserts, removals] = self.states.counters;
         let mut interfaces = self.counted.interfaces.clone();
+        for direction in [Direction::In, Direction::Out] {
+            self.interface_tallies[direction as usize].add_to(&mut interfaces, direction);
+        }
         for (interface, states) in &self.states.bound {
             if let Some(counts) = interfaces.get_mut(usize::from(interface.0)) {
                 counts.states = u64::from(*states);
@@ -314,23 +318,10 @@ impl Filter {
         }
     }
 
-    /// Counts packets of IPv4 that have passed at an interface the quick way.
-    #[inline(always)]
-    pub(super) fn count_passed(
-        &mut self,
-        interface: Interface,
-        direction: Direction,
-        (packets, bytes): (u64, u64),
-    ) {
-        if let Some(counts) = self.counted.interfaces.get_mut(usize::from(interface.0)) {
-            counts.packets[Family::Inet as usize][direction as usize][0] += packets;
-            counts.bytes[Family::Inet as usize][direction as usize][0] += bytes;
-        }
-    }
-
     /// Has room for what is counted at so many interfaces, and forgets what was.
     pub(super) fn count_at(&mut self, interfaces: usize) {
         self.counted.interfaces = vec![InterfaceCounts::default(); interfaces];
+        self.interface_tallies = [InterfaceTally::EMPTY; 2];
     }
 }
 

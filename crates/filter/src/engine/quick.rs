@@ -194,7 +194,7 @@ impl Filter {
         let Look { quick, likely, at, .. } = look;
         let Known { link, record } = self.know_quickly(&|| bytes, quick, *likely, at.direction)?;
         self.count_quickly(record, at.direction, quick.length);
-        self.count_passed(at.interface, at.direction, (1, quick.length.into()));
+        self.tally_at(at.interface, at.direction, 1, quick.length.into());
         if look.hint != NONE && link != look.hint {
             self.states.link(look.hint, *likely);
         }
