@@ -349,7 +349,7 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
                 output.code(),
                 Some(i32::from(expected.ends_with("exists\n") || expected.ends_with("table\n")))
             );
-            Ok::<_, rig::RigError>(())
+            Ok::<_, artery_lab::rig::RigError>(())
         };
         says("add -net 10.9.0.0 -netmask 255.255.0.0 10.0.2.2", "add net 10.9.0.0: gateway 10.0.2.2\n")?;
         says("add -net 10.9/16 10.0.2.2", "add net 10.9/16: gateway 10.0.2.2: File exists\n")?;
