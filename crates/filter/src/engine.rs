@@ -53,7 +53,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tally::{InterfaceTally, Tally};
+use tally::Tally;
 
 /// Most answers and events that wait to be taken.
 const MOST_WAITING: usize = 1024;
@@ -144,8 +144,6 @@ pub struct Filter {
     counters: Arc<Counters>,
     /// What batches have yet to tell these, by direction.
     tallies: [Tally; 2],
-    /// The same for interfaces.
-    interface_tallies: [InterfaceTally; 2],
     states: States,
     records: Records,
     sources: Sources,
@@ -179,7 +177,6 @@ impl Filter {
             settings,
             counters: Arc::new(Counters::new(compiled)),
             tallies: [Tally::EMPTY; 2],
-            interface_tallies: [InterfaceTally::EMPTY; 2],
             states,
             records: Records::default(),
             sources: Sources::default(),

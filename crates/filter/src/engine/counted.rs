@@ -1,5 +1,4 @@
 //! What the filter counts, and how `pfctl -s info` prints it.
-use super::tally::InterfaceTally;
 use super::{Filter, Look, Verdict};
 use crate::dissect::{Dissected, Reason, word};
 use crate::facts::{Direction, Family, Interface};
@@ -275,7 +274,7 @@ impl Filter {
         let [searches, inserts, removals] = self.states.counters;
         let mut interfaces = self.counted.interfaces.clone();
         for direction in [Direction::In, Direction::Out] {
-            self.interface_tallies[direction as usize].add_to(&mut interfaces, direction);
+            self.tallies[direction as usize].add_to(&mut interfaces, direction);
         }
         for (interface, states) in &self.states.bound {
             if let Some(counts) = interfaces.get_mut(usize::from(interface.0)) {
@@ -321,7 +320,6 @@ impl Filter {
     /// Has room for what is counted at so many interfaces, and forgets what was.
     pub(super) fn count_at(&mut self, interfaces: usize) {
         self.counted.interfaces = vec![InterfaceCounts::default(); interfaces];
-        self.interface_tallies = [InterfaceTally::EMPTY; 2];
     }
 }
 

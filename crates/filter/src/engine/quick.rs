@@ -193,8 +193,7 @@ impl Filter {
     pub(super) fn test_quickly(&mut self, bytes: &[u8], look: &Look) -> Option<Passed> {
         let Look { quick, likely, at, .. } = look;
         let Known { link, record } = self.know_quickly(&|| bytes, quick, *likely, at.direction)?;
-        self.count_quickly(record, at.direction, quick.length);
-        self.tally_at(at.interface, at.direction, 1, quick.length.into());
+        self.tally(record, *at, quick.length);
         if look.hint != NONE && link != look.hint {
             self.states.link(look.hint, *likely);
         }
@@ -302,14 +301,5 @@ impl Filter {
         let records = [enters.record, leaves.record];
         self.states.join(number);
         Some(records)
-    }
-
-    /// Counts what is counted beside the state.
-    #[inline(always)]
-    pub(super) fn count_quickly(&mut self, record: u32, direction: Direction, length: u16) {
-        self.states.counters[0] += 1;
-        if let Some(rule) = self.records.rule(record) {
-            self.counters.add_packet(rule, direction, length.into());
-        }
     }
 }

@@ -5,41 +5,48 @@ use crate::dissect::At;
 use crate::facts::{Direction, Family, Interface};
 use crate::states::NONE;
 
-/// Packets of one direction that were not yet told to the counters of the rule that they belong to.
+/// Packets of one direction, of IPv4, that were not yet told to the counters of the rule that they belong to, and to the counts of
+/// the interface that they have passed.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
-    /// Of the rule.
-    record: u32,
+    place: Place,
     pub(super) packets: u32,
     bytes: u64,
 }
 
+/// The record of a rule, and an interface, in one word: they are compared for each packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u64);
+
+impl Place {
+    #[inline(always)]
+    fn of(record: u32, interface: Interface) -> Place {
+        Place(u64::from(interface.0) << 32 | u64::from(record))
+    }
+
+    fn record(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn interface(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+}
+
 impl Tally {
-    pub(super) const EMPTY: Tally = Tally { record: NONE, packets: 0, bytes: 0 };
-}
+    pub(super) const EMPTY: Tally = Tally { place: Place(NONE as u64), packets: 0, bytes: 0 };
 
-/// Packets of one direction that were not yet told to the counts of the interface that they were at.
-#[derive(Clone, Copy)]
-pub(super) struct InterfaceTally {
-    pub(super) interface: Interface,
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-}
-
-impl InterfaceTally {
-    pub(super) const EMPTY: InterfaceTally = InterfaceTally { interface: Interface(0), packets: 0, bytes: 0 };
-
-    /// Adds it to what is counted at interfaces: all of it has passed.
+    /// Adds it to what is counted at interfaces.
     pub(super) fn add_to(&self, interfaces: &mut [InterfaceCounts], direction: Direction) {
-        if let Some(counts) = interfaces.get_mut(usize::from(self.interface.0)) {
-            counts.packets[Family::Inet as usize][direction as usize][0] += self.packets;
+        if let Some(counts) = interfaces.get_mut(self.place.interface()) {
+            counts.packets[Family::Inet as usize][direction as usize][0] += u64::from(self.packets);
             counts.bytes[Family::Inet as usize][direction as usize][0] += self.bytes;
         }
     }
 }
 
 impl Filter {
-    /// Counts a packet for the rule of its state, with others of that rule, and for its interface.
+    /// Counts a packet for the rule of its state and for its interface, with others of both.
     #[inline(always)]
     pub(super) fn tally(&mut self, record: u32, at: At, length: u16) {
         self.tally_more(record, at, 1, length.into());
@@ -48,52 +55,30 @@ impl Filter {
     /// The same for some packets, and their bytes.
     #[inline(always)]
     pub(super) fn tally_more(&mut self, record: u32, at: At, packets: u16, bytes: u32) {
-        let At { interface, direction, .. } = at;
-        self.tally_at(interface, direction, packets, bytes);
-        if self.tallies[direction as usize].record != record {
-            self.tally_for(record, direction);
+        let place = Place::of(record, at.interface);
+        if self.tallies[at.direction as usize].place != place {
+            self.tally_for(place, at.direction);
         }
-        let tally = &mut self.tallies[direction as usize];
+        let tally = &mut self.tallies[at.direction as usize];
         tally.packets += u32::from(packets);
         tally.bytes += u64::from(bytes);
     }
 
-    /// Counts packets of IPv4 for the interface that they have passed, with others there.
-    #[inline(always)]
-    pub(super) fn tally_at(&mut self, interface: Interface, direction: Direction, packets: u16, bytes: u32) {
-        if self.interface_tallies[direction as usize].interface != interface {
-            self.tally_for_interface(interface, direction);
-        }
-        let tally = &mut self.interface_tallies[direction as usize];
-        tally.packets += u64::from(packets);
-        tally.bytes += u64::from(bytes);
-    }
-
-    /// Tells what was counted at an interface, and counts at another one from now on.
-    #[inline(never)]
-    fn tally_for_interface(&mut self, interface: Interface, direction: Direction) {
-        let tally = &mut self.interface_tallies[direction as usize];
-        let told = std::mem::replace(tally, InterfaceTally { interface, ..InterfaceTally::EMPTY });
-        told.add_to(&mut self.counted.interfaces, direction);
-    }
-
-    /// Ends a batch that went the quick way: tells the counters of rules what was counted in it.
+    /// Ends a batch that went the quick way: tells the counters what was counted in it.
     pub fn end(&mut self) {
-        for direction in [Direction::In, Direction::Out] {
-            self.tally_for(NONE, direction);
-            self.tally_for_interface(self.interface_tallies[direction as usize].interface, direction);
-        }
+        self.tally_for(Tally::EMPTY.place, Direction::In);
+        self.tally_for(Tally::EMPTY.place, Direction::Out);
     }
 
-    /// Tells what was counted, and counts for another rule from now on.
+    /// Tells what was counted, and counts for another rule or interface from now on.
     #[inline(never)]
-    fn tally_for(&mut self, record: u32, direction: Direction) {
+    fn tally_for(&mut self, place: Place, direction: Direction) {
         let tally = &mut self.tallies[direction as usize];
-        let Tally { record: told, packets, bytes } =
-            std::mem::replace(tally, Tally { record, ..Tally::EMPTY });
-        self.states.counters[0] += u64::from(packets);
-        if let Some(rule) = self.records.rule(told) {
-            self.counters.add_packets(rule, direction, packets.into(), bytes);
+        let told = std::mem::replace(tally, Tally { place, ..Tally::EMPTY });
+        told.add_to(&mut self.counted.interfaces, direction);
+        self.states.counters[0] += u64::from(told.packets);
+        if let Some(rule) = self.records.rule(told.place.record()) {
+            self.counters.add_packets(rule, direction, told.packets.into(), told.bytes);
         }
     }
 }
