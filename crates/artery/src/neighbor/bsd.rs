@@ -48,7 +48,7 @@ pub(crate) struct BsdNeighborOptions {
     /// Forget all that were not set by hand
     #[arg(short = 'c', conflicts_with_all = ["delete", "set"])]
     clear: bool,
-    /// Set the Ethernet address of a neighbor: ADDRESS ETHER [temp|permanent] [pub]
+    /// Set the Ethernet address of a neighbor; see the usage above
     #[arg(short = 's')]
     set: bool,
     /// Those of this port only

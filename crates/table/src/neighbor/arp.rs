@@ -1,4 +1,4 @@
-//! How neighbors live in ARP (RFC 826; RFC 1122, 2.3.2): verified as those of IPv6 are, by [`nud`](super::nud), with ARP
+//! How neighbors live in ARP (RFC 826; RFC 1122, 2.3.2): verified as those of IPv6 are, by [`nud`], with ARP
 //! requests to the neighbor's link address. An unknown neighbor is asked for once a second, five times at most; then
 //! packets to it fail for a while.
 

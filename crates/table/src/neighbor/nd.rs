@@ -1,4 +1,4 @@
-//! How neighbors live in Neighbor Discovery (RFC 4861, RFC 7048, RFC 9131): by [`nud`](super::nud).
+//! How neighbors live in Neighbor Discovery (RFC 4861, RFC 7048, RFC 9131): by [`nud`].
 
 use super::nud::{self, NudSettings};
 use super::protocol::{Effect, Entry, Event, Heard, HeardKind, Protocol};
