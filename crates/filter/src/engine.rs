@@ -240,7 +240,8 @@ impl Filter {
         }
     }
 
-    /// Says what becomes of a packet, and changes its bytes as is due.
+    /// Says what becomes of a packet, and changes its bytes as is due. Counters of rules know of it at the [end](Filter::end) of
+    /// its batch.
     #[inline]
     pub fn test(&mut self, bytes: &mut [u8], look: &Look, rules: &Rules<'_, '_>) -> Verdict {
         if rules.compiled.skips(look.at.interface) || !self.settings.is_enabled {

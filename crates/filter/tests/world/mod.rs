@@ -143,7 +143,9 @@ impl World {
         let rules = Rules { compiled: &self.compiled, turn: &turn, routes: &routes, names: &names };
         let mut look = self.filter.look(bytes, At::new(interface, direction), self.hint.take());
         self.filter.approach(&mut look);
-        self.filter.test(bytes, &look, &rules)
+        let verdict = self.filter.test(bytes, &look, &rules);
+        self.filter.end();
+        verdict
     }
 
     /// What becomes of a packet that comes in by an interface and leaves by another, tested at each of them.
