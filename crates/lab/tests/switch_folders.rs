@@ -4,19 +4,16 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig};
+use artery_lab::rig::{self, Host, Result, Rig};
 use artery_wire::build::{ether, ip4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use support::switching::{Switch, address, folder_with};
 use support::{SOON, end, until};
 
 /// Hosts at 10.0.0.1 and 10.0.0.2, each linked by its eth0 to `s`, whose interfaces eth0 and eth1 are down.
 struct Net {
     hosts: [Host; 2],
     s: Host,
-}
-
-fn address(host: usize) -> String {
-    format!("10.0.0.{}", host + 1)
 }
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
@@ -38,38 +35,17 @@ const LINK1: &str = "add em0\nadd em1\nlink1\nup\n";
 
 /// A folder with these files, and both ports up.
 fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files.iter().chain(&[("hostname.em*", "up\n")]) {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
+    folder_with(&[files, &[("hostname.em*", "up\n")]].concat())
 }
 
-/// A switch that runs, and where it is reached.
-struct Running {
-    process: Process,
-    host: Host,
-    socket: PathBuf,
-    _folder: tempfile::TempDir,
+/// Starts a switch of both ports.
+fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
+    Switch::start(&net.s, &net.hosts[0], etc, &[&["--map", MAP], options].concat())
 }
 
-impl Running {
-    /// Starts one, and waits until it forwards between the hosts.
-    fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let command = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(etc).args(options);
-        let mut process = command.arg("-u").arg(&socket).spawn()?;
-        support::until_answered(&net.hosts[0], &address(1), &mut process)?;
-        Ok(Running { process, host: net.s.clone(), socket, _folder: folder })
-    }
-
-    /// What `artery pfctl` says: its status, and both its outputs.
-    fn pfctl(&self, words: &[&str], rules: &str) -> Result<(Option<i32>, String)> {
-        let command = self.host.command([artery()?]).arg("pfctl").args(words);
-        let output = command.env("ARTERY_SOCKET", &self.socket).input(rules).output()?;
-        Ok((output.code(), output.stdout + &output.stderr))
-    }
+/// What `artery pfctl` says of a switch: its status, and both its outputs.
+fn pfctl(switch: &Switch, words: &[&str], rules: &str) -> Result<(Option<i32>, String)> {
+    switch.command(&[&["pfctl"], words].concat(), rules)
 }
 
 /// What a command about a folder says: its status and its output.
@@ -108,7 +84,7 @@ fn a_folder_starts_if_and_only_if_import_and_dry_run_refuse_nothing() {
                 assert_eq!((explained, refusals(&said)), (dry, refusals(&planned)), "{rules}{lenient:?}");
                 let options = [&["--pflog", &log], lenient].concat();
                 if explained == Some(0) {
-                    end(Running::start(net, folder.path(), &options)?.process)?;
+                    end(start(net, folder.path(), &options)?.process)?;
                     continue;
                 }
                 let up = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(folder.path());
@@ -132,10 +108,10 @@ fn rules_for_the_internet_side_are_not_taken_for_done() {
         assert_eq!(up.code(), Some(1), "{}", up.stderr);
         let why = "pf.conf:1: on egress: no interface here is called so or in a group that is";
         assert!(up.stderr.contains(why) && up.stderr.contains("--lenient"), "{}", up.stderr);
-        let running = Running::start(net, folder.path(), &["--lenient"])?;
+        let running = start(net, folder.path(), &["--lenient"])?;
         running.process.wait_for("pf.conf:1: on egress", SOON)?;
         assert_eq!(net.hosts[0].ping(&address(1), 2)?.received, 2, "it never applies");
-        let (status, said) = running.pfctl(&["-f", "-"], "pass\nblock in on em9\n")?;
+        let (status, said) = pfctl(&running, &["-f", "-"], "pass\nblock in on em9\n")?;
         assert!(status == Some(0) && said.contains("stdin:2: warning: on em9: no interface here"), "{said}");
         end(running.process).map(drop)
     });
@@ -148,7 +124,7 @@ fn openbsds_own_rules_filter_what_passes() {
                      block return out log proto {tcp udp} user _pbuild\n";
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", rules)]);
         let log = folder.path().join("pflog").display().to_string();
-        let running = Running::start(net, folder.path(), &["--pflog", &log])?;
+        let running = start(net, folder.path(), &["--pflog", &log])?;
         let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         let udp = net.hosts[0].enter(|| {
@@ -158,7 +134,7 @@ fn openbsds_own_rules_filter_what_passes() {
         assert_eq!(udp, Some(std::io::ErrorKind::ConnectionRefused), "block return answers");
         // The same rules as text: what never matches is not blocked either.
         let (status, said) =
-            running.pfctl(&["-f", "-"], "pass\nblock return out proto {tcp udp} user root\n")?;
+            pfctl(&running, &["-f", "-"], "pass\nblock return out proto {tcp udp} user root\n")?;
         assert!(status == Some(0) && said.contains("stdin:2: warning: user and group"), "{said}");
         let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
@@ -170,7 +146,7 @@ fn openbsds_own_rules_filter_what_passes() {
 fn what_no_host_would_take_ends_at_a_filtered_switch() {
     on_the_net("folders-headers", |net| {
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", "pass\n")]);
-        let running = Running::start(net, folder.path(), &[])?;
+        let running = start(net, folder.path(), &[])?;
         let [a, b] = &net.hosts;
         let (from, to) = (a.mac("eth0")?, b.mac("eth0")?);
         let frame = |packet: Vec<u8>| {
@@ -187,7 +163,7 @@ fn what_no_host_would_take_ends_at_a_filtered_switch() {
         until(SOON, || Ok(captured.frames().len() >= 2))?;
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert_eq!(captured.frames().len(), 2, "the good ones alone");
-        let info = running.pfctl(&["-s", "info"], "")?.1;
+        let info = pfctl(&running, &["-s", "info"], "")?.1;
         let line =
             |name: &str| info.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
         assert_eq!(line("proto-cksum").split_whitespace().nth(1), Some("2"), "{info}");
@@ -201,15 +177,15 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
     on_the_net("folders-log", |net| {
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", "set loginterface em\npass\n")]);
         let log = folder.path().join("pflog");
-        let running = Running::start(net, folder.path(), &[])?;
+        let running = start(net, folder.path(), &[])?;
         let rules = "set loginterface em\npass log (all)\n";
-        let (status, said) = running.pfctl(&["-f", "-"], rules)?;
+        let (status, said) = pfctl(&running, &["-f", "-"], rules)?;
         assert!(
             status == Some(0) && said.contains("they log nothing; --pflog FILE begins one now"),
             "{said}"
         );
         let file = log.display().to_string();
-        assert_eq!(running.pfctl(&["--pflog", &file, "-f", "-"], rules)?, (Some(0), String::new()));
+        assert_eq!(pfctl(&running, &["--pflog", &file, "-f", "-"], rules)?, (Some(0), String::new()));
         let written = || std::fs::metadata(&log).map_or(0, |kind| kind.len());
         net.hosts[0].ping(&address(1), 2)?;
         until(SOON, || Ok(written() > 24))?;
@@ -219,11 +195,11 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
         until(SOON, || Ok(written() > 24))?;
         let shown = net.s.run(["tcpdump", "-n", "-e", "-r", &file])?.stdout;
         assert!(shown.contains("pass in on em0: 10.0.0.1 > 10.0.0.2: ICMP echo request"), "{shown}");
-        let info = running.pfctl(&["-s", "info"], "")?.1;
+        let info = pfctl(&running, &["-s", "info"], "")?.1;
         assert!(info.contains("Interface Stats for em "), "{info}");
         let bytes = info.lines().find(|line| line.trim_start().starts_with("Bytes In")).unwrap();
         assert_ne!(bytes.split_whitespace().nth(2), Some("0"), "{info}");
-        let interfaces = running.pfctl(&["-vv", "-s", "Interfaces"], "")?.1;
+        let interfaces = pfctl(&running, &["-vv", "-s", "Interfaces"], "")?.1;
         let em0 = interfaces.split("em0\n").nth(1).unwrap_or_default();
         let lines: Vec<&str> = em0.lines().take(10).collect();
         assert!(lines[0].starts_with("\tCleared:     "), "{interfaces}");
@@ -246,7 +222,7 @@ fn a_door_keeps_its_address_over_a_restart_and_announces_itself() {
         let mut macs = Vec::new();
         for _ in 0..2 {
             let captured = net.hosts[0].capture_with("eth0", &["-Q", "in", "arp or icmp6"])?;
-            let mut running = Running::start(net, folder.path(), &[])?;
+            let mut running = start(net, folder.path(), &[])?;
             support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
             let mac = net.s.mac("vport0")?;
             // A request of 10.0.0.9 for itself, and an advertisement of 2001:db8::9.
@@ -277,11 +253,11 @@ fn addresses_that_linux_gives_by_itself_are_none_that_rules_mean() {
             ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
             ("pf.conf", "pass\n"),
         ]);
-        let mut running = Running::start(net, folder.path(), &[])?;
+        let mut running = start(net, folder.path(), &[])?;
         support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
         until(SOON, || Ok(net.s.run(["ip", "-6", "address", "show", "vport0"])?.stdout.contains("fe80::")))?;
         let rules = "block\npass in on vport0 to vport0\npass out on vport0 from vport0\n";
-        let (status, said) = running.pfctl(&["-vf", "-"], rules)?;
+        let (status, said) = pfctl(&running, &["-vf", "-"], rules)?;
         assert_eq!(status, Some(0), "{said}");
         assert!(said.contains("to 10.0.0.9") && !said.contains("fe80"), "{said}");
         assert_eq!(net.hosts[0].ping("10.0.0.9", 2)?.received, 2);

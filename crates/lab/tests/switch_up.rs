@@ -3,10 +3,11 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig};
+use artery_lab::rig::{self, Host, Result, Rig};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use support::switching::{Switch, address, folder_with};
 use support::{SOON, end, until};
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
@@ -14,11 +15,6 @@ use support::{SOON, end, until};
 struct Net {
     hosts: [Host; 3],
     s: Host,
-}
-
-/// The address of a host.
-fn address(host: usize) -> String {
-    format!("10.0.0.{}", host + 1)
 }
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
@@ -43,50 +39,23 @@ fn seed1() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/seed1")
 }
 
-/// A folder with these files.
-fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    folder
+/// Starts a switch.
+fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
+    Switch::start(&net.s, &net.hosts[0], etc, options)
 }
 
-/// A switch that runs, and where it is reached.
-struct Running {
-    process: Process,
-    host: Host,
-    socket: PathBuf,
-    /// Holds the socket.
-    _folder: tempfile::TempDir,
-}
-
-impl Running {
-    /// Starts one, and waits until it forwards from the first host to the second.
-    fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let command = net.s.command([artery()?]).arg("up").arg("--etc").arg(etc).args(options);
-        let mut process = command.arg("-u").arg(&socket).spawn()?;
-        support::until_answered(&net.hosts[0], &address(1), &mut process)?;
-        Ok(Running { process, host: net.s.clone(), socket, _folder: folder })
-    }
-
+impl Switch {
     /// What `artery ifconfig` says: its status, and both its outputs.
     fn ifconfig(&self, words: &str) -> Result<(Option<i32>, String)> {
-        let command = self.host.command([artery()?]).arg("ifconfig").args(words.split_whitespace());
-        let output = command.env("ARTERY_SOCKET", &self.socket).output()?;
-        Ok((output.code(), output.stdout + &output.stderr))
+        self.command(&[&["ifconfig"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat(), "")
     }
 
     /// What `artery pfctl` says of rules, or with none of what is asked: its status, and both its outputs.
     fn pfctl(&self, words: &str, rules: &str) -> Result<(Option<i32>, String)> {
-        let command = self.host.command([artery()?]).arg("pfctl").args(words.split_whitespace());
-        let output = command.env("ARTERY_SOCKET", &self.socket).input(rules).output()?;
-        Ok((output.code(), output.stdout + &output.stderr))
+        self.command(&[&["pfctl"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat(), rules)
     }
 
-    /// The same of a success.
+    /// What `artery ifconfig` says when it succeeds.
     fn says(&self, words: &str) -> Result<String> {
         let (status, said) = self.ifconfig(words)?;
         assert_eq!(status, Some(0), "{words}: {said}");
@@ -110,7 +79,7 @@ fn the_files_of_the_benchmark_switch_between_hosts_and_ifconfig_shows_their_addr
     on_the_net("up-seed1", |net| {
         for (switch, workers) in [("veb0", "1"), ("veb0", "2"), ("bridge0", "1")] {
             let options = ["--map", MAP, "--switch", switch, "--workers", workers];
-            let running = Running::start(net, &seed1(), &options)?;
+            let running = start(net, &seed1(), &options)?;
             for (from, to) in [(0, 1), (1, 2), (2, 0)] {
                 assert_eq!(answers(net, from, to)?, 2, "{switch}: {from} to {to}");
             }
@@ -134,7 +103,7 @@ fn the_files_of_the_benchmark_switch_between_hosts_and_ifconfig_shows_their_addr
 #[test]
 fn a_switch_is_changed_while_frames_pass() {
     on_the_net("up-ifconfig", |net| {
-        let running = Running::start(net, &seed1(), &["--map", MAP])?;
+        let running = start(net, &seed1(), &["--map", MAP])?;
         running.says("veb0 protected cnmac0 1 protected cnmac1 1")?;
         assert_eq!((answers(net, 0, 1)?, answers(net, 0, 2)?), (0, 2), "ports of a group don't talk");
         running.says("veb0 -protected cnmac0")?;
@@ -187,13 +156,13 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
         let marked = tempfile::tempdir().unwrap();
         let mark = marked.path().join("mark");
         let door = format!("inet 10.0.0.9 255.255.255.0\n!ip -br address show $if > {}\n", mark.display());
-        let etc = etc(&[
+        let etc = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup"),
             ("hostname.em*", "up mtu 1600"),
             ("hostname.vport0", &door),
         ]);
         let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
-        let running = Running::start(net, etc.path(), &options)?;
+        let running = start(net, etc.path(), &options)?;
         assert!(net.s.run(["ip", "link", "show", "eth1"])?.stdout.contains(" mtu 1600 "));
         for host in [0, 1] {
             assert_eq!(net.hosts[host].ping("10.0.0.9", 2)?.received, 2);
@@ -228,8 +197,8 @@ fn frames_for_a_group_reach_the_hosts_that_joined_it() {
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     on_the_net("up-groups", |net| {
         let veb0 = "add eth0\nadd eth1\nadd eth2\nsnoop querier 10.0.0.9\nup\n";
-        let etc = etc(&[("hostname.veb0", veb0), ("hostname.eth*", "up\n")]);
-        let running = Running::start(net, etc.path(), &[])?;
+        let etc = folder_with(&[("hostname.veb0", veb0), ("hostname.eth*", "up\n")]);
+        let running = start(net, etc.path(), &[])?;
         let [a, b, c] = &net.hosts;
         a.run(["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"])?;
         let member = joined(b, &address(1), GROUP)?;
@@ -264,12 +233,12 @@ fn frames_for_a_group_reach_the_hosts_that_joined_it() {
 #[test]
 fn two_switches_of_one_router_are_apart_and_a_port_goes_and_comes() {
     on_the_net("up-two", |net| {
-        let etc = etc(&[
+        let etc = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nup"),
             ("hostname.veb1", "add em2\nadd em3\nup"),
             ("hostname.em*", "up"),
         ]);
-        let running = Running::start(net, etc.path(), &["--map", "em0=eth0,em1=eth1,em2=eth2,em3=eth3"])?;
+        let running = start(net, etc.path(), &["--map", "em0=eth0,em1=eth1,em2=eth2,em3=eth3"])?;
         assert_eq!((answers(net, 0, 1)?, answers(net, 0, 2)?), (2, 0));
         let shown = running.says("veb")?;
         assert!(shown.starts_with("veb0: flags=") && shown.contains("\nveb1: flags="), "{shown}");
@@ -285,7 +254,7 @@ fn two_switches_of_one_router_are_apart_and_a_port_goes_and_comes() {
 #[test]
 fn interfaces_that_others_have_or_that_are_missing_are_refused() {
     on_the_net("up-refusals", |net| {
-        let running = Running::start(net, &seed1(), &["--map", MAP])?;
+        let running = start(net, &seed1(), &["--map", MAP])?;
         let second = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(seed1());
         let second = second.env("ARTERY_SOCKET", running.socket.with_extension("second")).output()?;
         assert_eq!(second.code(), Some(1), "{}", second.stderr);
@@ -305,9 +274,9 @@ fn with_link1_rules_hold_and_states_outlive_them() {
     on_the_net("up-pf", |net| {
         let veb0 = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nlink1\nup\n";
         let rules = "set skip on lo0\nblock log\npass in on cnmac0\npass out\n";
-        let files = etc(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
+        let files = folder_with(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
         let log = files.path().join("pflog").display().to_string();
-        let running = Running::start(net, files.path(), &["--map", MAP, "--pflog", &log])?;
+        let running = start(net, files.path(), &["--map", MAP, "--pflog", &log])?;
         let pass =
             || Ok::<_, rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)));
         let [there, back, other] = pass()?;
@@ -345,12 +314,12 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
         // A state of ICMP is found by what only the first fragment holds.
         let rules = "block\npass in on cnmac0 inet proto icmp icmp-type echoreq\n\
             pass in inet6 proto icmp6\npass out\n";
-        let files = etc(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
+        let files = folder_with(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
         for (n, host) in net.hosts.iter().enumerate() {
             host.command(["ip", "address", "add", &format!("fd00::{}/64", n + 1), "dev", "eth0", "nodad"])
                 .run()?;
         }
-        let running = Running::start(net, files.path(), &["--map", MAP])?;
+        let running = start(net, files.path(), &["--map", MAP])?;
         for (to, size) in
             [("10.0.0.2", "3000"), ("fd00::2", "3000"), ("10.0.0.2", "20000"), ("fd00::2", "20000")]
         {
@@ -366,13 +335,13 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
 fn without_link1_rules_hold_at_the_hosts_door_alone() {
     on_the_net("up-door-pf", |net| {
         let rules = "pass\nblock in on vport0 proto icmp from 10.0.0.2\nblock on em0\n";
-        let files = etc(&[
+        let files = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
             ("hostname.em*", "up\n"),
             ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
             ("pf.conf", rules),
         ]);
-        let running = Running::start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
         let asks = |host: usize| Ok::<_, rig::RigError>(net.hosts[host].ping("10.0.0.9", 2)?.received);
         assert_eq!((asks(0)?, asks(1)?), (2, 0));
         assert_eq!(
@@ -390,13 +359,13 @@ fn rules_know_the_addresses_of_the_hosts_door_and_follow_them() {
     on_the_net("up-door-addresses", |net| {
         // vport0:network is what it is when rules are loaded, (vport0) what it gets later, too.
         let rules = "block\npass in on vport0 proto icmp from vport0:network to (vport0)\n";
-        let files = etc(&[
+        let files = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
             ("hostname.em*", "up\n"),
             ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
             ("pf.conf", rules),
         ]);
-        let running = Running::start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
         let asks = |to: &str| Ok::<_, rig::RigError>(net.hosts[0].ping(to, 2)?.received);
         assert_eq!(asks("10.0.0.9")?, 2);
         let address = |verb| ["ip", "address", verb, "10.0.0.77/24", "dev", "vport0"];

@@ -3,6 +3,7 @@
 
 pub mod adopting;
 pub mod daemons;
+pub mod switching;
 
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Output, Process, Result, Rig, RigError, Signal};
