@@ -1,7 +1,7 @@
 //! Whether frames that programs of XDP send to ports leave them.
 //!
-//! A driver may run programs and say that it sends what they redirect, and yet take none of it. Then frames that arrive are
-//! lost until another path is taken.
+//! A driver may run programs, report that it sends redirected frames, and yet take none. All frames are lost until the ports
+//! change to another path.
 use crate::fast::Deliveries;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,9 +29,14 @@ struct Window {
 }
 
 impl DeliveryWatch {
-    /// The interfaces whose drivers take nothing, of all that these are the counts of, now.
-    pub(crate) fn look(&mut self, now: Instant, ports: impl Iterator<Item = (u32, Deliveries)>) -> Vec<u32> {
-        ports.filter_map(|(link, counted)| self.takes_nothing(now, link, counted).then_some(link)).collect()
+    /// Compares counts with those of before; returns the interfaces whose drivers take nothing.
+    pub(crate) fn ports_that_take_nothing(
+        &mut self,
+        now: Instant,
+        counted: Vec<(u32, Deliveries)>,
+    ) -> Vec<u32> {
+        let takes_nothing = |(link, counted)| self.takes_nothing(now, link, counted).then_some(link);
+        counted.into_iter().filter_map(takes_nothing).collect()
     }
 
     fn takes_nothing(&mut self, now: Instant, link: u32, counted: Deliveries) -> bool {
@@ -52,15 +57,15 @@ impl DeliveryWatch {
 mod tests {
     use super::*;
 
-    /// Whether a port takes nothing, after looks at how many frames were sent to it and dropped there since the one before.
-    fn takes_nothing(looks: &[(u64, u64)]) -> bool {
+    /// Whether a port takes nothing, by how many frames were sent to it and dropped there in one interval after another.
+    fn takes_nothing(intervals: &[(u64, u64)]) -> bool {
         let (mut deliveries, start) = (DeliveryWatch::default(), Instant::now());
         let (mut counted, mut found) = (Deliveries::default(), false);
-        for (number, (sent, dropped)) in looks.iter().enumerate() {
+        for (number, (sent, dropped)) in intervals.iter().enumerate() {
             counted.sent += sent;
             counted.dropped += dropped;
             let now = start + INTERVAL * number as u32;
-            found = !deliveries.look(now, [(7, counted)].into_iter()).is_empty();
+            found = !deliveries.ports_that_take_nothing(now, vec![(7, counted)]).is_empty();
         }
         found
     }

@@ -1,6 +1,6 @@
 //! Adopted interfaces: the mirror, the accelerator and the guards at work together.
 use crate::delivery::{self, DeliveryWatch};
-use crate::fast::{self, Accelerator, Mode, PortCounters, Reason, Withheld};
+use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Both, Graph};
 use crate::guard::{self, Guard, Own, Port, Watch};
 use crate::heartbeat::Heartbeat;
@@ -74,8 +74,8 @@ pub struct Session {
     is_all_kept: bool,
     /// Whether no attempt to have all take another path has failed.
     can_leave_xdp: bool,
-    /// Frames that were left to the kernel by policy, or since a driver does not send, at the last look.
-    kept: u64,
+    /// Frames that were withheld from XDP at the last look, if that keeps everything with the kernel.
+    withheld: Option<u64>,
     /// The numbers of the ports among those that have counters, also of those that are gone.
     numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
@@ -133,7 +133,7 @@ impl Session {
             undelivered: BTreeSet::new(),
             is_all_kept: false,
             can_leave_xdp: true,
-            kept: 0,
+            withheld: None,
             numbers: BTreeMap::new(),
             refreshed: now,
             heartbeat: None,
@@ -237,10 +237,15 @@ impl Session {
         self.ports.iter().filter(|port| self.gone.contains(&port.index))
     }
 
+    /// Whether an interface that comes back with the name of one that is gone is adopted. A graph's ports are not.
+    pub fn adopts_returned(&self) -> bool {
+        self.graph.is_none()
+    }
+
     /// What was counted of an adopted interface, also of one that is gone.
     pub fn counted(&self, port: &Port) -> Option<PortCounters> {
         let number = self.numbers.get(&port.index)?;
-        self.accelerator.counters().ports.into_iter().nth(*number as usize)
+        Some(self.accelerator.port_counters(*number))
     }
 
     /// The adopted interfaces.
@@ -280,7 +285,7 @@ impl Session {
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
         let had_gone = self.gone.len();
-        // For good: one that comes back is another, though it may have the number and the name.
+        // One that comes back is another, though it may have the number and the name; see `adopt_returned`.
         self.gone.extend(self.ports.iter().filter(|port| there(port).is_none()).map(|port| port.index));
         let has_gone = self.gone.len() != had_gone;
         // One may have been renamed, and chains and settings go by names.
@@ -309,33 +314,34 @@ impl Session {
         is_news
     }
 
-    /// Adopts interfaces that have come back, with the name of one that is gone, as that was. A graph's ports are its own matter.
+    /// Adopts interfaces that have come back with the name of one that is gone, by the same path.
     fn adopt_returned(&mut self) -> Vec<(String, Result<(), fast::Error>)> {
-        if self.gone.is_empty() || self.graph.is_some() {
+        let is_gone = |port: &&Port| self.accelerator.mode(port.index).is_none();
+        let gone: Vec<Port> = self.ports.iter().filter(is_gone).cloned().collect();
+        if gone.is_empty() || !self.adopts_returned() {
             return Vec::new();
         }
+        let links: Vec<Link> = self.driver.mirror().links().cloned().collect();
+        self.not_adopted.retain(|index| links.iter().any(|link| link.index == *index));
         let mut returned = Vec::new();
-        let gone = |port: &Port| self.gone.contains(&port.index);
-        for old in self.ports.clone().into_iter().filter(gone).collect::<Vec<_>>() {
-            let is_new = |link: &&Link| link.name == old.name && link.index != old.index;
-            let new = self.driver.mirror().links().find(is_new);
-            let Some((index, kind)) = new.map(|link| (link.index, link.kind.clone())) else { continue };
-            let is_known = self.ports.iter().any(|port| port.index == index);
-            if is_known || self.not_adopted.contains(&index) {
-                continue;
-            }
+        for old in gone {
+            let is_free = |link: &Link| self.accelerator.mode(link.index).is_none();
+            let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
+            let comes_back = |link: &&Link| link.name == old.name && is_free(link) && !is_tried(link);
+            let Some(link) = links.iter().find(comes_back) else { continue };
+            let number = self.numbers.get(&old.index).copied().unwrap_or_default();
             self.progress();
-            let adopted = self.accelerator.adopt(index, self.mode);
+            let adopted = self.accelerator.adopt_again(link.index, self.mode, number);
             self.progress();
             match adopted {
-                Ok(()) => self.take_place(&old, index, kind),
-                Err(_) => drop(self.not_adopted.insert(index)),
+                Ok(()) => self.take_place(&old, link),
+                Err(_) => drop(self.not_adopted.insert(link.index)),
             }
             returned.push((old.name, adopted));
         }
         if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
-            // It was told of them, and of VLANs on them, when they were none of its own.
-            self.driver.mirror().links().for_each(|link| self.accelerator.link(link.index, Some(link)));
+            // Links are told when they change: these, and VLANs on them, were when they were not adopted.
+            links.iter().for_each(|link| self.accelerator.link(link.index, Some(link)));
             self.look_at_guards();
             self.numbers.extend(self.accelerator.ports());
         }
@@ -343,14 +349,14 @@ impl Session {
     }
 
     /// Has an interface take the place of one that is gone.
-    fn take_place(&mut self, old: &Port, index: u32, kind: LinkKind) {
-        let vlan_on = match kind {
+    fn take_place(&mut self, old: &Port, link: &Link) {
+        let vlan_on = match link.kind {
             LinkKind::Vlan { parent, .. } => Some(parent),
             _ => None,
         };
         self.gone.remove(&old.index);
         let place = self.ports.iter_mut().find(|port| port.index == old.index);
-        place.into_iter().for_each(|port| *port = Port { index, vlan_on, ..old.clone() });
+        place.into_iter().for_each(|port| *port = Port { index: link.index, vlan_on, ..old.clone() });
     }
 
     /// Has all interfaces take another path if nothing is forwarded by this one.
@@ -379,16 +385,16 @@ impl Session {
 
     /// The interfaces whose drivers take nothing, and why nothing is forwarded.
     fn find_dead_path(&mut self, now: Instant) -> Option<(Vec<u32>, DeadPath)> {
-        let untaken = self.deliveries.look(now, self.accelerator.deliveries().into_iter());
+        let untaken = self.deliveries.ports_that_take_nothing(now, self.accelerator.deliveries());
         let is_new = |port: &&Port| untaken.contains(&port.index) && !self.undelivered.contains(&port.index);
         if let Some(port) = self.ports.iter().find(is_new) {
             let why = DeadPath::TakesNothing(port.name.clone());
             return Some((untaken, why));
         }
-        let kept = self.accelerator.counters().kernel();
-        let kept = kept[Reason::Policy as usize] + kept[Reason::Deaf as usize];
-        let has_arrived = std::mem::replace(&mut self.kept, kept) != kept;
-        (has_arrived && self.is_all_kept && self.can_leave_xdp).then(|| (Vec::new(), DeadPath::AllKept))
+        let withheld = (self.is_all_kept && self.can_leave_xdp).then(|| self.accelerator.withheld_frames());
+        let before = std::mem::replace(&mut self.withheld, withheld);
+        let has_arrived = before.is_some() && withheld.is_some() && before != withheld;
+        has_arrived.then_some((Vec::new(), DeadPath::AllKept))
     }
 
     /// Reports progress within a turn: what is done at once may take long on a slow machine.

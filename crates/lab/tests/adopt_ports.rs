@@ -136,6 +136,22 @@ fn a_port_that_comes_back_is_adopted_again() {
         assert!(past >= 95, "{past} of 100 packets went past the kernel");
         let (top, state) = shown(&net, &socket)?;
         assert!(state["gone"].as_array().is_some_and(Vec::is_empty) && !top.contains("is gone"), "{top}");
+
+        // One that was in another namespace comes back with its number.
+        net.r.run(["ip", "link", "set", "eth1", "netns", net.a.namespace()])?;
+        until(SOON, || Ok(adopted.stderr_so_far().matches("eth1: the interface is gone").count() == 2))?;
+        net.a.run(["ip", "link", "set", "eth1", "netns", net.r.namespace()])?;
+        net.r.up("eth1")?;
+        net.r.address("eth1", "10.0.2.1/24")?;
+        until(
+            SOON,
+            || Ok(adopted.stderr_so_far().matches("eth1: the interface has come back").count() == 2),
+        )?;
+        until(SOON, || Ok(net.a.ping_with("10.0.2.2", 3, &["-i", "0.01"])?.received == 3))?;
+        let before = forwarded_past_kernel(&net, &socket)?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 50, &["-i", "0.01"])?.received, 50);
+        let past = forwarded_past_kernel(&net, &socket)? - before;
+        assert!(past >= 95, "{past} of 100 packets went past the kernel");
         adopted.stop(SOON).map(drop)
     });
 }

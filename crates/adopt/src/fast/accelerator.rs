@@ -5,7 +5,7 @@ use super::error::{Error, Refusal};
 use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
-use super::memory::{Counters, Deliveries, Memory};
+use super::memory::{Counters, Deliveries, Memory, PortCounters};
 use super::program::{At, Fibs, program};
 use super::routes::{Fib, Routes};
 use super::ways::Ways;
@@ -174,6 +174,19 @@ impl Accelerator {
     /// the lease is renewed.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
+        self.adopt_as(link, mode, port)
+    }
+
+    /// The same for an interface that takes the place of one that is gone: it goes on with the counts of that number, if nobody
+    /// else has it now.
+    pub fn adopt_again(&mut self, link: u32, mode: Mode, number: u32) -> Result<(), Error> {
+        match self.free_ports.contains(&number) {
+            true => self.adopt_as(link, mode, number),
+            false => self.adopt(link, mode),
+        }
+    }
+
+    fn adopt_as(&mut self, link: u32, mode: Mode, port: u32) -> Result<(), Error> {
         // What a killed process left there counts as somebody's filter. Who may not remove it may not attach anything.
         let _ = bpf::remove_dead_filters(link);
         let program = self.attach(link, port, mode)?;
@@ -194,6 +207,10 @@ impl Accelerator {
         for (attached, program) in self.attached.values_mut().zip(programs) {
             attached.program = program;
             attached.mode = mode;
+        }
+        if mode.is_tc() {
+            // The kernel itself counts what is lost behind tc.
+            self.losses = None;
         }
         Ok(())
     }
@@ -306,17 +323,30 @@ impl Accelerator {
         self.memory.counters()
     }
 
+    /// The same of one port, by its number.
+    pub fn port_counters(&self, number: u32) -> PortCounters {
+        self.memory.port_counters(number)
+    }
+
     /// What was sent to each adopted interface, by VLANs on it, too.
     pub fn deliveries(&self) -> Vec<(u32, Deliveries)> {
-        let counters = self.counters();
-        let of = |(link, attached): (&u32, &Attached)| {
+        let deliveries = |(link, attached): (&u32, &Attached)| {
             let carrier = |member: &Member| member.carrier.map(|(carrier, _)| carrier);
             let leave_by = |(index, member): &(&u32, &Member)| carrier(member).unwrap_or(**index) == *link;
-            let by_it = self.members.iter().filter(leave_by).map(|(_, member)| member.port as usize);
-            let sent = by_it.map(|port| counters.ports[port].sent).sum();
-            (*link, Deliveries { sent, dropped: counters.ports[attached.port as usize].dropped })
+            let by_it = self.members.iter().filter(leave_by).map(|(_, member)| member.port);
+            let sent = by_it.map(|port| self.memory.sent_frames(port)).sum();
+            (*link, Deliveries { sent, dropped: self.memory.dropped_frames(attached.port) })
         };
-        self.attached.iter().map(of).collect()
+        self.attached.iter().map(deliveries).collect()
+    }
+
+    /// Frames that went to the kernel by policy, or because the driver of the other port does not send.
+    pub fn withheld_frames(&self) -> u64 {
+        let at_port = |attached: &Attached| {
+            let frames = |withheld: Withheld| self.memory.kernel_frames(attached.port, withheld.reason());
+            Withheld::ALL.into_iter().map(frames).sum::<u64>()
+        };
+        self.attached.values().map(at_port).sum()
     }
 
     /// The interfaces that have counters, adopted ones and VLANs of them, each with its number among those.

@@ -36,6 +36,7 @@ pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
 /// Words of a port's counts: frames and bytes received, frames and bytes sent, frames lost; from [`REASON_COUNTS`] on
 /// frames that went to the kernel, by [`Reason`].
 pub(super) const WORDS_OF_PORT: usize = 32;
+pub(super) const SENT_COUNT: usize = 2;
 pub(super) const LOST_COUNT: usize = 4;
 pub(super) const REASON_COUNTS: usize = 8;
 const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);

@@ -1,5 +1,4 @@
-//! Frames that are lost after a program of XDP has redirected them, as the kernel's tracepoints tell of them: the kernel takes
-//! them from the program, and counts them nowhere else.
+//! Frames that are lost after a program of XDP has redirected them. The kernel counts them nowhere; its tracepoints report them.
 //!
 //! `xdp_redirect_err` passes the interface that a frame came by, where the kernel could not redirect it;
 //! `xdp_devmap_xmit` the interface that frames were to leave by, and how many its driver did not take. Both are of all
@@ -37,16 +36,16 @@ impl LossCounter {
     /// counted; packets are forwarded all the same.
     pub(super) fn start(memory: &Memory) -> io::Result<LossCounter> {
         let btf = Btf::of_kernel()?;
-        let offsets = Offsets::find(&btf).ok_or_else(|| unknown("struct net_device"))?;
+        let offsets = Offsets::from_btf(&btf).ok_or_else(|| lacks_type("struct net_device"))?;
         // The inode number of a namespace has 32 bits.
         let namespace = std::fs::metadata(NAMESPACE)?.ino() as u32;
         let counter = |tracepoint: &CStr, device: Argument, count: Option<Argument>, counts: usize| {
             let name = tracepoint.to_str().unwrap_or_default();
-            let arguments = btf.arguments(name).ok_or_else(|| unknown(name))?;
-            let place = |of: Argument| of.place(&arguments).ok_or_else(|| unknown(name));
+            let arguments = btf.argument_names(name).ok_or_else(|| lacks_type(name))?;
+            let place = |of: Argument| of.position(&arguments).ok_or_else(|| lacks_type(name));
             let (device, count) = (place(device)?, count.map(place).transpose()?);
-            let program = program(memory, &offsets, namespace, device, count, counts);
-            Tracepoint::attach(tracepoint, &program).map_err(explained)
+            let program = counting_program(memory, &offsets, namespace, device, count, counts);
+            Tracepoint::attach(tracepoint, &program).map_err(explain_refusal)
         };
         Ok(LossCounter {
             _tracepoints: vec![
@@ -67,7 +66,7 @@ impl LossCounter {
 struct Argument(&'static str, u32);
 
 impl Argument {
-    fn place(self, arguments: &[String]) -> Option<u32> {
+    fn position(self, arguments: &[String]) -> Option<u32> {
         let Argument(name, usual) = self;
         let is_nameless = arguments.iter().all(String::is_empty) && arguments.len() > usual as usize;
         let found = arguments.iter().position(|argument| argument == name);
@@ -76,31 +75,33 @@ impl Argument {
 }
 
 impl Offsets {
-    fn find(btf: &Btf) -> Option<Offsets> {
+    fn from_btf(btf: &Btf) -> Option<Offsets> {
         Some(Offsets {
-            index: btf.offset("net_device", "ifindex")?,
-            namespace: btf.offset("net_device", "nd_net")?,
-            inode: btf.offset("net", "ns")? + btf.offset("ns_common", "inum")?,
+            index: btf.member_offset("net_device", "ifindex")?,
+            namespace: btf.member_offset("net_device", "nd_net")?,
+            inode: btf.member_offset("net", "ns")? + btf.member_offset("ns_common", "inum")?,
         })
     }
 }
 
 /// What keeps a program from the kernel's memory.
-fn explained(error: io::Error) -> io::Error {
+fn explain_refusal(error: io::Error) -> io::Error {
     let lockdown = std::fs::read_to_string(LOCKDOWN).unwrap_or_default();
     match lockdown.contains("[confidentiality]") {
-        true => io::Error::other("the kernel lets nobody read its memory (lockdown=confidentiality)"),
+        true => {
+            io::Error::other("the kernel does not let programs read its memory (lockdown=confidentiality)")
+        }
         false => error,
     }
 }
 
-fn unknown(what: &str) -> io::Error {
+fn lacks_type(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("the kernel's types (BTF) don't tell of {what}"))
 }
 
 /// A program that adds to a port's count as many frames as an argument says, or one. `device` is the argument that leads to the
 /// interface.
-fn program(
+fn counting_program(
     memory: &Memory,
     offsets: &Offsets,
     namespace: u32,
@@ -122,13 +123,13 @@ fn program(
         }
         None => a.set(R7, 1),
     }
-    read(&mut a, R8, offsets.namespace, Size::Double, done);
+    read_kernel_memory(&mut a, R8, offsets.namespace, Size::Double, done);
     a.set(R3, R1);
-    read(&mut a, R3, offsets.inode, Size::Word, done);
+    read_kernel_memory(&mut a, R3, offsets.inode, Size::Word, done);
     a.set(R2, namespace as i32);
     a.compute_32(Operation::Move, R2, R2);
     a.jump_if(Test::NotEqual, R1, R2, done);
-    read(&mut a, R8, offsets.index, Size::Word, done);
+    read_kernel_memory(&mut a, R8, offsets.index, Size::Word, done);
     let losses = memory.arrays.descriptor("losses");
     a.value(R2, losses, 8 * LOSS_DEVICES as i32);
     let ports: Vec<Label> = (0..MOST_PORTS).map(|_| a.label()).collect();
@@ -153,7 +154,7 @@ fn program(
 }
 
 /// `R1` = what the kernel has `offset` bytes behind `from`; goes to `failed` where it can't be read. Spoils `R2` to `R5`.
-fn read(a: &mut Assembler, from: Register, offset: u32, size: Size, failed: Label) {
+fn read_kernel_memory(a: &mut Assembler, from: Register, offset: u32, size: Size, failed: Label) {
     use Register::*;
     a.set(R3, from);
     a.compute(Operation::Add, R3, offset as i32);

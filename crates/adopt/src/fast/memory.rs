@@ -283,23 +283,42 @@ impl Memory {
 
     /// The frames and bytes that were counted so far.
     pub fn counters(&self) -> Counters {
-        let sum = |at: usize| {
-            let of_processors = self.counts.iter().skip(at).step_by(COUNT_WORDS);
-            of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))
-        };
-        let losses = |at: usize| self.losses[at].load(Acquire);
-        let port = |port| {
-            let first = port * WORDS_OF_PORT;
-            PortCounters {
-                received: sum(first),
-                received_bytes: sum(first + 1),
-                sent: sum(first + 2),
-                sent_bytes: sum(first + 3),
-                lost: sum(first + LOST_COUNT) + losses(REDIRECT_ERRORS + port),
-                dropped: losses(DROPPED_COUNTS + port),
-                kernel: std::array::from_fn(|reason| sum(first + REASON_COUNTS + reason)),
-            }
-        };
-        Counters { ports: (0..MOST_PORTS).map(port).collect() }
+        Counters { ports: (0..MOST_PORTS as u32).map(|port| self.port_counters(port)).collect() }
+    }
+
+    /// The same of one port.
+    pub(super) fn port_counters(&self, port: u32) -> PortCounters {
+        let count = |word| self.count(port, word);
+        PortCounters {
+            received: count(0),
+            received_bytes: count(1),
+            sent: self.sent_frames(port),
+            sent_bytes: count(3),
+            lost: count(LOST_COUNT) + self.losses[REDIRECT_ERRORS + port as usize].load(Acquire),
+            dropped: self.dropped_frames(port),
+            kernel: Reason::ALL.map(|reason| self.kernel_frames(port, reason)),
+        }
+    }
+
+    /// Frames that were forwarded to a port.
+    pub(super) fn sent_frames(&self, port: u32) -> u64 {
+        self.count(port, SENT_COUNT)
+    }
+
+    /// Of those, the ones that the driver did not take; of VLANs they are counted at the port that carries them.
+    pub(super) fn dropped_frames(&self, port: u32) -> u64 {
+        self.losses[DROPPED_COUNTS + port as usize].load(Acquire)
+    }
+
+    /// Frames that came by a port and went to the kernel for a reason.
+    pub(super) fn kernel_frames(&self, port: u32, reason: Reason) -> u64 {
+        self.count(port, REASON_COUNTS + reason as usize)
+    }
+
+    /// A word of a port's counts, of all processors together: a cache line for each of them.
+    fn count(&self, port: u32, word: usize) -> u64 {
+        let of_processors =
+            self.counts.iter().skip(port as usize * WORDS_OF_PORT + word).step_by(COUNT_WORDS);
+        of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))
     }
 }

@@ -314,10 +314,13 @@ impl Said {
     fn renew(&mut self, session: &Session, voice: Voice) {
         let gone: Vec<Port> = session.gone().cloned().collect();
         for port in new(&gone, &self.gone) {
-            let said = format!(
-                "{}: the interface is gone; one of that name that comes back is adopted again",
-                port.name
-            );
+            let then = match session.adopts_returned() {
+                true => "one of that name that comes back is adopted again",
+                false => {
+                    "should one come back, the kernel forwards its traffic until 'artery adopt' is started again"
+                }
+            };
+            let said = format!("{}: the interface is gone; {then}", port.name);
             voice.tell("gone", &said, &[("port", &port.name)]);
         }
         let deaf: Vec<Port> = session.deaf().cloned().collect();

@@ -55,10 +55,10 @@ impl Btf {
 
     /// Reads types as the kernel publishes them; `None` where the bytes contradict the format.
     pub fn parse(bytes: &[u8]) -> Option<Btf> {
-        if half(bytes, 0)? != MAGIC {
+        if u16_at(bytes, 0)? != MAGIC {
             return None;
         }
-        let [header, types, types_len, strings, strings_len] = [4, 8, 12, 16, 20].map(|at| word(bytes, at));
+        let [header, types, types_len, strings, strings_len] = [4, 8, 12, 16, 20].map(|at| u32_at(bytes, at));
         let header = header? as usize;
         let part = |at: u32, bytes_in: u32| {
             let from = header.checked_add(at as usize)?;
@@ -69,67 +69,68 @@ impl Btf {
         let mut at = 0;
         while at < types.len() {
             places.push(at);
-            let found = Type::read(&types, at)?;
-            at = found.rest.checked_add(following(&found)?)?;
+            let found = Type::at(&types, at)?;
+            at = found.rest.checked_add(bytes_behind(&found)?)?;
         }
         (at == types.len()).then_some(Btf { places, types, strings })
     }
 
     /// Bytes from the beginning of a structure to a member, also to one of a structure or union without a name inside it.
     /// `None` where there is no such structure or member, or it is a field of bits.
-    pub fn offset(&self, structure: &str, member: &str) -> Option<u32> {
+    pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
         let mut structures =
-            self.all().filter(|found| found.kind == STRUCT && self.is_named(found, structure));
-        structures.find_map(|found| self.member(&found, member, MOST_NESTED))
+            self.types_in_order().filter(|found| found.kind == STRUCT && self.is_named(found, structure));
+        structures.find_map(|found| self.find_member(&found, member, MOST_NESTED))
     }
 
     /// The names of a tracepoint's arguments. Older kernels tell how many there are and leave the names empty. `None` where
     /// there is no such tracepoint.
-    pub fn arguments(&self, tracepoint: &str) -> Option<Vec<String>> {
+    pub fn argument_names(&self, tracepoint: &str) -> Option<Vec<String>> {
         let typedef = format!("btf_trace_{tracepoint}");
-        let found = self.all().find(|found| found.kind == TYPEDEF && self.is_named(found, &typedef))?;
-        let prototype = self.resolve(found.refers_to)?;
+        let found =
+            self.types_in_order().find(|found| found.kind == TYPEDEF && self.is_named(found, &typedef))?;
+        let prototype = self.resolve_type(found.refers_to)?;
         if prototype.kind != FUNC_PROTO {
             return None;
         }
         // The first parameter is not the tracepoint's own.
         let names = (1..prototype.count).map(|at| {
-            let name = self.name(word(&self.types, prototype.rest + 8 * at)? as usize)?;
+            let name = self.name_at(u32_at(&self.types, prototype.rest + 8 * at)? as usize)?;
             Some(String::from_utf8_lossy(name).into_owned())
         });
         names.collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = Type> {
-        self.places.iter().skip(1).filter_map(|place| Type::read(&self.types, *place))
+    fn types_in_order(&self) -> impl Iterator<Item = Type> {
+        self.places.iter().skip(1).filter_map(|place| Type::at(&self.types, *place))
     }
 
-    fn member(&self, structure: &Type, name: &str, depth: usize) -> Option<u32> {
+    fn find_member(&self, structure: &Type, name: &str, depth: usize) -> Option<u32> {
         let inner = depth.checked_sub(1)?;
         (0..structure.count).find_map(|number| {
             let at = structure.rest + 12 * number;
-            let named = word(&self.types, at)? as usize;
-            let bits = word(&self.types, at + 8)?;
+            let named = u32_at(&self.types, at)? as usize;
+            let bits = u32_at(&self.types, at + 8)?;
             let (bits, width) =
                 if structure.has_bitfields { (bits & 0xff_ffff, bits >> 24) } else { (bits, 0) };
-            if self.name(named)? == name.as_bytes() {
+            if self.name_at(named)? == name.as_bytes() {
                 return (width == 0 && bits.is_multiple_of(8)).then_some(bits / 8);
             }
             if named != 0 {
                 return None;
             }
-            let nameless = self.resolve(word(&self.types, at + 4)? as usize)?;
+            let nameless = self.resolve_type(u32_at(&self.types, at + 4)? as usize)?;
             let is_structure = matches!(nameless.kind, STRUCT | UNION);
-            let offset = is_structure.then(|| self.member(&nameless, name, inner)).flatten()?;
+            let offset = is_structure.then(|| self.find_member(&nameless, name, inner)).flatten()?;
             Some(bits / 8 + offset)
         })
     }
 
     /// A type, behind those that only name, qualify or point to it.
-    fn resolve(&self, mut number: usize) -> Option<Type> {
+    fn resolve_type(&self, mut number: usize) -> Option<Type> {
         for _ in 0..MOST_NESTED {
             let place = *self.places.get(number).filter(|_| number != 0)?;
-            let found = Type::read(&self.types, place)?;
+            let found = Type::at(&self.types, place)?;
             match found.kind {
                 PTR | TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG => number = found.refers_to,
                 _ => return Some(found),
@@ -139,31 +140,31 @@ impl Btf {
     }
 
     fn is_named(&self, found: &Type, name: &str) -> bool {
-        self.name(found.name).is_some_and(|its| its == name.as_bytes())
+        self.name_at(found.name).is_some_and(|its| its == name.as_bytes())
     }
 
-    fn name(&self, at: usize) -> Option<&[u8]> {
+    fn name_at(&self, at: usize) -> Option<&[u8]> {
         let name = self.strings.get(at..)?;
         name.get(..name.iter().position(|byte| *byte == 0)?)
     }
 }
 
 impl Type {
-    fn read(types: &[u8], at: usize) -> Option<Type> {
-        let info = word(types, at + 4)?;
+    fn at(types: &[u8], at: usize) -> Option<Type> {
+        let info = u32_at(types, at + 4)?;
         Some(Type {
-            name: word(types, at)? as usize,
+            name: u32_at(types, at)? as usize,
             kind: info >> 24 & 0x1f,
             count: (info & 0xffff) as usize,
             has_bitfields: info >> 31 != 0,
-            refers_to: word(types, at + 8)? as usize,
+            refers_to: u32_at(types, at + 8)? as usize,
             rest: at + 12,
         })
     }
 }
 
 /// Bytes that follow a type's record, by its kind.
-fn following(found: &Type) -> Option<usize> {
+fn bytes_behind(found: &Type) -> Option<usize> {
     Some(match found.kind {
         // Integers, variables, declaration tags.
         1 | 14 | 17 => 4,
@@ -178,11 +179,11 @@ fn following(found: &Type) -> Option<usize> {
     })
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -225,11 +226,11 @@ mod tests {
     #[test]
     fn members_and_arguments_are_found_by_name() {
         let btf = Btf::parse(&example()).unwrap();
-        let offsets = ["a", "b", "c", "d", "e"].map(|member| btf.offset("s", member));
+        let offsets = ["a", "b", "c", "d", "e"].map(|member| btf.member_offset("s", member));
         assert_eq!(offsets, [Some(0), Some(4), None, Some(12), None]);
-        assert_eq!(btf.offset("t", "a"), None);
+        assert_eq!(btf.member_offset("t", "a"), None);
         assert_eq!(
-            (btf.arguments("t").unwrap(), btf.arguments("s")),
+            (btf.argument_names("t").unwrap(), btf.argument_names("s")),
             (vec!["dev".into(), "err".into()], None)
         );
     }
@@ -245,8 +246,8 @@ mod tests {
                 let mut changed = whole.clone();
                 changed[at] = byte;
                 let Some(btf) = Btf::parse(&changed) else { continue };
-                btf.offset("s", "d");
-                btf.arguments("t");
+                btf.member_offset("s", "d");
+                btf.argument_names("t");
             }
         }
     }
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn the_kernels_own_are_read() {
         match Btf::of_kernel() {
-            Ok(btf) => assert!(btf.offset("net_device", "ifindex").is_some()),
+            Ok(btf) => assert!(btf.member_offset("net_device", "ifindex").is_some()),
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::NotFound);
                 eprintln!("skipped: this kernel publishes no types");
