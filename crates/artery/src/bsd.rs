@@ -14,3 +14,5 @@ mod switch_file;
 mod text;
 pub(crate) mod up;
 mod verdict;
+
+pub(crate) use hostname::length_of_mask;

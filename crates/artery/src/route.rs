@@ -304,7 +304,7 @@ impl RouteOptions {
                 if !self.dry_run {
                     router.tell("remove_route", &prefix)?;
                 }
-                let shown = bsd_table::with_length(&prefix).map_or(prefix, bsd_table::short);
+                let shown = bsd_table::with_length(&prefix).map_or(prefix, bsd_table::short_prefix);
                 if !self.quiet {
                     print(&format!("{shown:<20} {gateway:<20} done\n"))?;
                 }

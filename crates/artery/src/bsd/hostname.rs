@@ -186,8 +186,8 @@ fn length(word: &str, is_v6: bool) -> Option<u8> {
     word.parse().ok().filter(|len| is_number && *len <= longest)
 }
 
-/// `255.255.255.0` or `0xffffff00`.
-fn length_of_mask(word: &str, is_v6: bool) -> Option<u8> {
+/// The length of `255.255.255.0` or `0xffffff00`; `None` where it is no mask of IPv4.
+pub(crate) fn length_of_mask(word: &str, is_v6: bool) -> Option<u8> {
     let bits = match word.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok()?,
         None => word.parse::<Ipv4Addr>().ok()?.to_bits(),

@@ -1,6 +1,7 @@
 //! Routes in the layout of OpenBSD's `route show` and `netstat -rn`.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::{Reader, print_on};
+use artery_filter::names::masked;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -53,7 +54,7 @@ impl Family {
     }
 }
 
-/// Prints the routes of families, as long as somebody reads.
+/// Prints the routes of families, until the reader goes away.
 pub(crate) fn show(reach: &RouterReach, families: &[Family]) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(reach)?;
     let ports = Ports::of(&router.ask("ports_json", "")?);
@@ -61,13 +62,15 @@ pub(crate) fn show(reach: &RouterReach, families: &[Family]) -> anyhow::Result<u
         return Ok(0);
     }
     for family in families {
-        let mut text = format!("\n{}:\n{}", family.title(), header(*family));
+        let mut text = format!("\n{}:\n{}", family.title(), table_header(*family));
         let mut has_more = true;
         let mut after = String::new();
         while has_more {
             let page = router.ask("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
-            text +=
-                &list(&page, "routes").iter().map(|route| rows(*family, route, &ports)).collect::<String>();
+            text += &list(&page, "routes")
+                .iter()
+                .map(|route| format_rows(*family, route, &ports))
+                .collect::<String>();
             if print_on(&std::mem::take(&mut text))? == Reader::Gone {
                 return Ok(0);
             }
@@ -79,7 +82,7 @@ pub(crate) fn show(reach: &RouterReach, families: &[Family]) -> anyhow::Result<u
     Ok(0)
 }
 
-fn header(family: Family) -> String {
+fn table_header(family: Family) -> String {
     let (destination, gateway) = family.widths();
     format!(
         "{:<destination$} {:<gateway$} {:<6} {:>5} {:>8} {:>5}  {:>4} {}\n",
@@ -111,7 +114,9 @@ impl Ports {
     pub(super) fn address(&self, port: &str, prefix: Option<(IpAddr, u8)>) -> Option<IpAddr> {
         let all = &self.0.get(port)?.addresses;
         let is_alike = |(own, _): &&(IpAddr, u8)| prefix.is_none_or(|(of, _)| of.is_ipv4() == own.is_ipv4());
-        let is_within = |own: &&(IpAddr, u8)| prefix.is_some_and(|prefix| covers(prefix, own.0));
+        let is_within = |own: &&(IpAddr, u8)| {
+            prefix.is_some_and(|(prefix, length)| masked(own.0, length) == masked(prefix, length))
+        };
         let found = all.iter().find(is_within).or_else(|| all.iter().find(is_alike));
         found.map(|(own, _)| *own)
     }
@@ -136,18 +141,6 @@ impl Ports {
 pub(super) fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     Some((address.parse().ok()?, length.parse().ok()?))
-}
-
-fn covers((prefix, length): (IpAddr, u8), address: IpAddr) -> bool {
-    match (prefix, address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(length.min(32))).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(128 - u32::from(length.min(128))).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
 }
 
 /// What a route is, by its source and what becomes of its packets.
@@ -182,17 +175,18 @@ impl Kind {
 }
 
 /// A row for each next hop of a route.
-fn rows(family: Family, route: &Value, ports: &Ports) -> String {
+fn format_rows(family: Family, route: &Value, ports: &Ports) -> String {
     let (Some(kind), Some(prefix)) = (Kind::of(route), with_length(&text(route, "dst"))) else {
         return String::new();
     };
     let hops = list(route, "next_hops");
     let is_multipath = hops.len() > 1;
-    let row = |hop: &Value| row(family, (kind, prefix), (&text(route, "type"), hop), is_multipath, ports);
+    let row =
+        |hop: &Value| format_row(family, (kind, prefix), (&text(route, "type"), hop), is_multipath, ports);
     hops.iter().map(row).collect()
 }
 
-fn row(
+fn format_row(
     family: Family,
     (kind, prefix): (Kind, (IpAddr, u8)),
     (becomes, hop): (&str, &Value),
@@ -206,18 +200,18 @@ fn row(
     let own = || ports.address(&port, Some(prefix)).map_or_else(|| port.clone(), |own| own.to_string());
     let shown = match kind {
         Kind::Local => ports.link(&port),
-        _ if !gateway.is_empty() => scoped(&gateway, &port),
+        _ if !gateway.is_empty() => with_scope(&gateway, &port),
         _ if has_gateway => family.loopback().to_string(),
         _ => own(),
     };
     let interface = if fate == Fate::Forward || !port.is_empty() { port.clone() } else { "lo0".to_string() };
-    let flags = flags(kind, fate, [is_up, has_gateway, is_host(prefix), is_multipath]);
+    let flags = flag_letters(kind, fate, [is_up, has_gateway, is_host(prefix), is_multipath]);
     let priority = kind.priority().0 + if is_up { 0 } else { DOWN };
     let mtu = text(hop, "mtu");
     let (destination, wide) = family.widths();
     format!(
         "{:<destination$} {shown:<wide$} {flags:<6} {:>5} {:>8} {:>5}   {priority:>3} {interface:<5}\n",
-        short(prefix),
+        short_prefix(prefix),
         0,
         0,
         if mtu.is_empty() { "-" } else { &mtu },
@@ -225,7 +219,7 @@ fn row(
 }
 
 /// A link-local address with its interface.
-fn scoped(gateway: &str, port: &str) -> String {
+fn with_scope(gateway: &str, port: &str) -> String {
     let is_of_link =
         gateway.parse::<std::net::Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local());
     if is_of_link { format!("{gateway}%{port}") } else { gateway.to_string() }
@@ -254,7 +248,7 @@ impl Fate {
 }
 
 /// Letters of flags, in the order of netstat(1).
-fn flags(kind: Kind, fate: Fate, [is_up, has_gateway, is_host, is_multipath]: [bool; 4]) -> String {
+fn flag_letters(kind: Kind, fate: Fate, [is_up, has_gateway, is_host, is_multipath]: [bool; 4]) -> String {
     let letters = [
         (is_up, 'U'),
         (has_gateway, 'G'),
@@ -273,7 +267,7 @@ fn flags(kind: Kind, fate: Fate, [is_up, has_gateway, is_host, is_multipath]: [b
 }
 
 /// A destination as BSD writes it: `10.8/16`, `192.0.2.1`, `default`.
-pub(super) fn short((address, length): (IpAddr, u8)) -> String {
+pub(super) fn short_prefix((address, length): (IpAddr, u8)) -> String {
     match (address, length) {
         (_, 0) => "default".to_string(),
         _ if is_host((address, length)) => address.to_string(),
@@ -285,20 +279,23 @@ pub(super) fn short((address, length): (IpAddr, u8)) -> String {
     }
 }
 
+/// Two ports, for tests.
+#[cfg(test)]
+pub(super) fn example_ports() -> Ports {
+    Ports::of(&serde_json::json!({ "ports": [
+        { "name": "em0", "lladdr": "02:00:00:00:00:01", "addresses": ["192.0.2.1/24", "2001:db8::1/64"] },
+        { "name": "em1", "lladdr": "02:00:00:00:00:02", "addresses": ["10.8.0.1/16"] },
+    ]}))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn ports() -> Ports {
-        Ports::of(&json!({ "ports": [
-            { "name": "em0", "lladdr": "02:00:00:00:00:01", "addresses": ["192.0.2.1/24", "2001:db8::1/64"] },
-            { "name": "em1", "lladdr": "02:00:00:00:00:02", "addresses": ["10.8.0.1/16"] },
-        ]}))
-    }
-
     fn shown(family: Family, routes: &[Value]) -> String {
-        header(family) + &routes.iter().map(|route| rows(family, route, &ports())).collect::<String>()
+        table_header(family)
+            + &routes.iter().map(|route| format_rows(family, route, &example_ports())).collect::<String>()
     }
 
     #[test]

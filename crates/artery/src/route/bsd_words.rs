@@ -1,5 +1,6 @@
 //! The modifiers of BSD's route(8), as in `route add -net 10.0.0.0 -netmask 255.0.0.0 192.0.2.1`.
-use super::bsd_table::{Ports, short, with_length};
+use super::bsd_table::{Fate, Kind, Ports, is_host, short_prefix, with_length};
+use crate::bsd::length_of_mask;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// What a router has no use for, and what to do about it.
@@ -82,7 +83,7 @@ pub(super) fn read(words: &[String]) -> Result<BsdRoute, String> {
         }
     };
     let prefix = prefix(destination, (family == Some(true), is_net), mask, length, gateway)?;
-    route.is_host = is_net != Some(true) && super::bsd_table::is_host(prefix);
+    route.is_host = is_net != Some(true) && is_host(prefix);
     (route.destination, route.prefix, route.gateway) =
         (destination.to_string(), Some(prefix), gateway.map(str::to_string));
     Ok(route)
@@ -134,7 +135,7 @@ impl BsdRoute {
 fn refusal(word: &str) -> String {
     match REFUSED.iter().find(|(refused, _)| *refused == word) {
         Some((_, why)) => format!("{word}: {why}"),
-        None => format!("'{word}' is no modifier of a route here; 'artery help route' lists them"),
+        None => format!("'{word}' is not a modifier of a route here; 'artery help route' lists them"),
     }
 }
 
@@ -170,7 +171,7 @@ fn prefix(
     length: Option<u8>,
     gateway: Option<&str>,
 ) -> Result<(IpAddr, u8), String> {
-    let wrong = || format!("'{word}' is no destination; write it as 10.9.0.0/16, 10.9/16 or default");
+    let wrong = || format!("'{word}' is not a destination; write it as 10.9.0.0/16, 10.9/16 or default");
     if word == "default" {
         let is_ipv6 = is_ipv6 || gateway.is_some_and(|gateway| gateway.contains(':'));
         let any: &str = if is_ipv6 { "::" } else { "0.0.0.0" };
@@ -182,7 +183,8 @@ fn prefix(
     };
     let (address, written) = octets(text).ok_or_else(wrong)?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
-    let of_mask = mask.map(|mask| mask_length(mask).ok_or_else(|| format!("'{mask}' is no netmask")));
+    let of_mask =
+        mask.map(|mask| length_of_mask(mask, false).ok_or_else(|| format!("'{mask}' is not a netmask")));
     let said = behind_slash.or(length).map(Ok).or(of_mask).transpose()?;
     let length = match (said, is_net, address) {
         (Some(length), ..) => length,
@@ -212,14 +214,6 @@ fn octets(text: &str) -> Option<(IpAddr, usize)> {
     Some((IpAddr::V4(octets.into()), count))
 }
 
-fn mask_length(mask: &str) -> Option<u8> {
-    let bits = match mask.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-        None => mask.parse::<Ipv4Addr>().ok()?.to_bits(),
-    };
-    (bits.leading_ones() + bits.trailing_zeros() >= 32).then_some(bits.leading_ones() as u8)
-}
-
 /// The length that networks had before lengths were written.
 fn class_length(address: Ipv4Addr) -> u8 {
     match address.octets()[0] {
@@ -236,27 +230,30 @@ pub(super) fn got(document: &serde_json::Value, ports: &Ports) -> String {
     let chosen = &document["chosen"];
     let (hop, port) = (text(chosen, "next_hop"), text(chosen, "port"));
     let own = ports.address(&port, prefix).map(|own| own.to_string()).unwrap_or_default();
-    let kind = super::bsd_table::Fate::of(&text(document, "type"));
+    let kind = Fate::of(&text(document, "type"));
     let source = text(document, "source");
     let has_gateway = list_gateway(document);
-    let destination = prefix
-        .map_or(String::new(), |prefix| if prefix.1 == 0 { short(prefix) } else { prefix.0.to_string() });
+    let destination =
+        prefix.map_or(
+            String::new(),
+            |prefix| if prefix.1 == 0 { short_prefix(prefix) } else { prefix.0.to_string() },
+        );
     let mask = prefix.map_or(String::new(), mask_text);
     let gateway = if has_gateway { hop } else { own.clone() };
     let (priority, name) = match source.as_str() {
-        "connected" => super::bsd_table::Kind::Connected.priority(),
-        "local" | "broadcast" => super::bsd_table::Kind::Local.priority(),
-        _ => super::bsd_table::Kind::Static.priority(),
+        "connected" => Kind::Connected.priority(),
+        "local" | "broadcast" => Kind::Local.priority(),
+        _ => Kind::Static.priority(),
     };
-    let is_host = prefix.is_some_and(super::bsd_table::is_host);
+    let is_host = prefix.is_some_and(is_host);
     let flags = [
         (true, "UP"),
         (has_gateway, "GATEWAY"),
         (is_host, "HOST"),
-        (kind == super::bsd_table::Fate::Reject, "REJECT"),
+        (kind == Fate::Reject, "REJECT"),
         (true, "DONE"),
         (source == "static", "STATIC"),
-        (kind == super::bsd_table::Fate::Blackhole, "BLACKHOLE"),
+        (kind == Fate::Blackhole, "BLACKHOLE"),
         (document["next_hops"].as_array().is_some_and(|hops| hops.len() > 1), "MPATH"),
         (source == "local", "LOCAL"),
         (source == "broadcast", "BROADCAST"),
@@ -299,20 +296,14 @@ fn mask_text((address, length): (IpAddr, u8)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bsd_table::example_ports;
     use super::*;
     use serde_json::json;
-
-    fn ports() -> Ports {
-        Ports::of(&json!({ "ports": [
-            { "name": "em0", "lladdr": "02:00:00:00:00:01", "addresses": ["192.0.2.1/24", "2001:db8::1/64"] },
-            { "name": "em1", "lladdr": "02:00:00:00:00:02", "addresses": ["10.8.0.1/16"] },
-        ]}))
-    }
 
     fn route(text: &str) -> Result<String, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
         let route = read(&words)?;
-        Ok(format!("{} {} | {}", route.prefix_text(), route.target(&ports())?, route.said("add")))
+        Ok(format!("{} {} | {}", route.prefix_text(), route.target(&example_ports())?, route.said("add")))
     }
 
     #[test]
@@ -367,10 +358,10 @@ mod tests {
             ("-net 10/8 192.0.2.9 -T 1", "there is one routing table"),
             ("-net", "which destination?"),
             ("-net 10/8", "where does 10/8 lead?"),
-            ("-net 10/33 192.0.2.9", "'10/33' is no destination"),
-            ("-net 10.300 192.0.2.9", "'10.300' is no destination"),
+            ("-net 10/33 192.0.2.9", "'10/33' is not a destination"),
+            ("-net 10.300 192.0.2.9", "'10.300' is not a destination"),
             ("-net 10/8 em7", "'em7' is not a valid IP address"),
-            ("-net 10/8 192.0.2.9 -frob", "'-frob' is no modifier"),
+            ("-net 10/8 192.0.2.9 -frob", "'-frob' is not a modifier"),
             ("-net 10/8 192.0.2.9 255.0.0.0 more", "'more' is one word too many"),
             ("-net 10/8 192.0.2.9 -netmask", "'-netmask' is the last word"),
         ] {
@@ -394,6 +385,6 @@ destination: 10.9.0.0
      use       mtu    expire
        0      1500         0
 ";
-        assert_eq!(got(&document, &ports()), expected);
+        assert_eq!(got(&document, &example_ports()), expected);
     }
 }

@@ -71,7 +71,7 @@ impl Served<'_> {
         let ([from, _], [port, _]) = (answer.addresses(), answer.ports());
         service.protocol.is_none_or(|own| own == answer.protocol())
             && choice.has_member_at(from, port, service.port)
-            && flows.answers(answer, now)
+            && flows.is_answer(answer, now)
     }
 }
 

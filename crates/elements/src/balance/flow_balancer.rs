@@ -253,7 +253,7 @@ impl FlowBalancer {
             }
         }
         if let Some(nat) = &self.shared.nat {
-            nat.note_packet(ip_header::bytes(&packet), cx.now().since_epoch());
+            nat.record_packet(ip_header::bytes(&packet), cx.now().since_epoch());
         }
         match member.address {
             IpAddr::V4(address) => packet.set_dst_ip(address),

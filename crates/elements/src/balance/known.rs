@@ -468,7 +468,7 @@ fn note_answers<K: Between>(nat: Option<&NatFlows>, record: &FlowRecord<K>, choi
         && let Some(member) = choice.member(record.answer.action)
         && let Some(answer) = answer_key(&record.key, member)
     {
-        nat.note(&answer, now);
+        nat.record(&answer, now);
     }
 }
 

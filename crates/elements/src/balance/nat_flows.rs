@@ -52,32 +52,32 @@ impl NatFlows {
 
     /// Notes a packet, given from its IP header on, that was translated and goes to its member.
     #[inline]
-    pub(super) fn note_packet(&self, packet: &[u8], now: Duration) {
+    pub(super) fn record_packet(&self, packet: &[u8], now: Duration) {
         match packet.first().map_or(0, |first| first >> 4) {
-            4 => self.note_of::<Flow4>(packet, now),
-            6 => self.note_of::<Flow6>(packet, now),
+            4 => self.record_packet_of::<Flow4>(packet, now),
+            6 => self.record_packet_of::<Flow6>(packet, now),
             _ => {}
         }
     }
 
     #[inline]
-    fn note_of<K: Between>(&self, packet: &[u8], now: Duration) {
+    fn record_packet_of<K: Between>(&self, packet: &[u8], now: Duration) {
         let seen = K::of(packet, Scope::Connection, 0).or_else(|| first_fragment(packet));
         if let Some(seen) = seen {
-            self.note(&seen.key.reversed(), now);
+            self.record(&seen.key.reversed(), now);
         }
     }
 
     /// Notes a flow by the key of its answers.
-    pub(super) fn note<K: Between>(&self, answer: &K, now: Duration) {
-        let (bucket, tag) = self.place(answer);
-        let word = tag | tick(now);
+    pub(super) fn record<K: Between>(&self, answer: &K, now: Duration) {
+        let (bucket, tag) = self.bucket_and_tag(answer);
+        let word = tag | tick_of(now);
         // Others may write meanwhile. A flow that they push out is noted again by its next packet.
         for _ in 0..BUCKET {
-            let (slot, old) = match find(bucket, tag) {
+            let (slot, old) = match find_slot(bucket, tag) {
                 Some((_, old)) if old == word => return,
                 Some(found) => found,
-                None => oldest(bucket, now),
+                None => oldest_slot(bucket, now),
             };
             if slot.compare_exchange(old, word, Relaxed, Relaxed).is_ok() {
                 return;
@@ -87,31 +87,31 @@ impl NatFlows {
 
     /// Whether a packet with this key answers a noted flow, which is in use then.
     #[inline]
-    pub(super) fn answers<K: Between>(&self, answer: &K, now: Duration) -> bool {
-        let (bucket, tag) = self.place(answer);
-        let Some((slot, old)) = find(bucket, tag) else { return false };
+    pub(super) fn is_answer<K: Between>(&self, answer: &K, now: Duration) -> bool {
+        let (bucket, tag) = self.bucket_and_tag(answer);
+        let Some((slot, old)) = find_slot(bucket, tag) else { return false };
         let idle = if answer.protocol() == IpProtocol::TCP { self.idle_tcp } else { self.idle_other };
-        if age(old, now) > idle {
+        if age_in_ticks(old, now) > idle {
             return false;
         }
-        if old & TIME != tick(now) {
+        if old & TIME != tick_of(now) {
             // Whoever came first has noted the same time, or another flow.
-            let _ = slot.compare_exchange(old, tag | tick(now), Relaxed, Relaxed);
+            let _ = slot.compare_exchange(old, tag | tick_of(now), Relaxed, Relaxed);
         }
         true
     }
 
     /// Forgets a flow: what comes from its server then is no answer.
     pub(super) fn forget<K: Between>(&self, answer: &K) {
-        let (bucket, tag) = self.place(answer);
-        if let Some((slot, old)) = find(bucket, tag) {
+        let (bucket, tag) = self.bucket_and_tag(answer);
+        if let Some((slot, old)) = find_slot(bucket, tag) {
             let _ = slot.compare_exchange(old, 0, Relaxed, Relaxed);
         }
     }
 
     /// The bucket of a key, and its tag, which is never 0.
     #[inline]
-    fn place<K: Between>(&self, answer: &K) -> (&[AtomicU64; BUCKET], u64) {
+    fn bucket_and_tag<K: Between>(&self, answer: &K) -> (&[AtomicU64; BUCKET], u64) {
         let hash = answer.hash(&self.seed);
         let buckets = self.words.as_chunks().0;
         (&buckets[hash as usize & (buckets.len() - 1)], (hash & !TIME) | 1 << 63)
@@ -134,26 +134,27 @@ fn first_fragment<K: Between>(packet: &[u8]) -> Option<artery_table::flow::Seen<
 
 /// The word with a tag, and what it held.
 #[inline]
-fn find(bucket: &[AtomicU64; BUCKET], tag: u64) -> Option<(&AtomicU64, u64)> {
+fn find_slot(bucket: &[AtomicU64; BUCKET], tag: u64) -> Option<(&AtomicU64, u64)> {
     bucket.iter().map(|slot| (slot, slot.load(Relaxed))).find(|(_, word)| word & !TIME == tag)
 }
 
 /// The word that makes room: one that is free, else the one that was silent for longest.
-fn oldest(bucket: &[AtomicU64; BUCKET], now: Duration) -> (&AtomicU64, u64) {
+fn oldest_slot(bucket: &[AtomicU64; BUCKET], now: Duration) -> (&AtomicU64, u64) {
     let words = bucket.iter().map(|slot| (slot, slot.load(Relaxed)));
-    let silence = |(_, word): &(&AtomicU64, u64)| if *word == 0 { u64::MAX } else { age(*word, now) };
+    let silence =
+        |(_, word): &(&AtomicU64, u64)| if *word == 0 { u64::MAX } else { age_in_ticks(*word, now) };
     words.max_by_key(silence).unwrap_or((&bucket[0], 0))
 }
 
 #[inline]
-fn tick(now: Duration) -> u64 {
+fn tick_of(now: Duration) -> u64 {
     (now.as_millis() as u64 >> TICK_MS) & TIME
 }
 
 /// Ticks since a word's time; 0 if another worker's clock is a little ahead.
 #[inline]
-fn age(word: u64, now: Duration) -> u64 {
-    let age = tick(now).wrapping_sub(word) & TIME;
+fn age_in_ticks(word: u64, now: Duration) -> u64 {
+    let age = tick_of(now).wrapping_sub(word) & TIME;
     if age > TIME - 4 { 0 } else { age }
 }
 
@@ -181,19 +182,19 @@ mod tests {
         let set = set(1000);
         for (protocol, idle) in [(IpProtocol::TCP, 86_400), (IpProtocol::UDP, 180)] {
             let key = key(5, protocol);
-            assert!(!set.answers(&key, NOW));
-            set.note(&key, NOW);
+            assert!(!set.is_answer(&key, NOW));
+            set.record(&key, NOW);
             let mut now = NOW;
             for _ in 0..3 {
                 now += Duration::from_secs(idle);
-                assert!(set.answers(&key, now), "an answer keeps the flow in use");
+                assert!(set.is_answer(&key, now), "an answer keeps the flow in use");
             }
             now += Duration::from_secs(idle + 1);
-            assert!(!set.answers(&key, now));
-            set.note(&key, now);
-            assert!(set.answers(&key, now));
+            assert!(!set.is_answer(&key, now));
+            set.record(&key, now);
+            assert!(set.is_answer(&key, now));
             set.forget(&key);
-            assert!(!set.answers(&key, now));
+            assert!(!set.is_answer(&key, now));
         }
     }
 
@@ -202,11 +203,11 @@ mod tests {
         let set = set(1);
         assert_eq!(set.words.len(), 2 * BUCKET);
         for client in 1..=200 {
-            set.note(&key(client, IpProtocol::TCP), NOW + Duration::from_secs(client.into()));
+            set.record(&key(client, IpProtocol::TCP), NOW + Duration::from_secs(client.into()));
         }
         let now = NOW + Duration::from_secs(201);
         let known: Vec<u16> =
-            (1..=200).filter(|client| set.answers(&key(*client, IpProtocol::TCP), now)).collect();
+            (1..=200).filter(|client| set.is_answer(&key(*client, IpProtocol::TCP), now)).collect();
         assert_eq!(known.len(), 2 * BUCKET);
         assert!(known.iter().all(|client| *client > 140), "{known:?}");
     }

@@ -254,7 +254,7 @@ impl FrameFilter for SwitchFilter {
     fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool {
         let Some(header) = link_header(frame.data()) else { return true };
         if !passage.was_asked
-            && let Some(fault) = header_check::fault(frame.data().get(header..).unwrap_or_default())
+            && let Some(fault) = header_check::header_fault(frame.data().get(header..).unwrap_or_default())
         {
             self.half.filter.refuse(fault);
             return false;

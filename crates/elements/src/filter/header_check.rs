@@ -8,22 +8,22 @@ use std::net::Ipv6Addr;
 const HEADER4: usize = 20;
 
 /// Why a packet is dropped; None where its header is as it should be (RFC 1122 section 3.2.1, RFC 4291 section 2).
-pub(super) fn fault(packet: &[u8]) -> Option<Reason> {
+pub(super) fn header_fault(packet: &[u8]) -> Option<Reason> {
     match packet.first().map(|first| first >> 4) {
-        Some(4) => fault4(packet),
-        Some(6) => fault6(packet),
+        Some(4) => ipv4_header_fault(packet),
+        Some(6) => ipv6_header_fault(packet),
         _ => Some(Reason::Short),
     }
 }
 
-/// Whether the checksum of a header of IPv4 is right. What has options, or is something else, is left to [`fault`].
+/// Whether the checksum of a header of IPv4 is right. What has options, or is something else, is left to [`header_fault`].
 #[inline(always)]
 pub(super) fn has_good_checksum(packet: &[u8]) -> bool {
     let header: Option<&[u8; HEADER4]> = packet.first_chunk();
     header.is_none_or(|header| header[0] != 0x45 || is_ipv4_header_valid(header))
 }
 
-fn fault4(packet: &[u8]) -> Option<Reason> {
+fn ipv4_header_fault(packet: &[u8]) -> Option<Reason> {
     let Ok(header) = Ipv4::new(packet) else { return Some(Reason::Short) };
     if header.check_total_length().is_err() {
         return Some(Reason::Short);
@@ -36,7 +36,7 @@ fn fault4(packet: &[u8]) -> Option<Reason> {
     is_wrong.then_some(Reason::Normalize)
 }
 
-fn fault6(packet: &[u8]) -> Option<Reason> {
+fn ipv6_header_fault(packet: &[u8]) -> Option<Reason> {
     let Ok(header) = Ipv6::new(packet) else { return Some(Reason::Short) };
     let (source, destination) = (header.src(), header.dst());
     let is_of_host = |address: Ipv6Addr| address.is_loopback() || address.to_ipv4_mapped().is_some();
@@ -57,23 +57,27 @@ mod tests {
     #[test]
     fn headers_that_no_host_takes_are_known() {
         let four = |source: &str, destination: &str| ip4().src(source).dst(destination).udp(1, 2).bytes();
-        assert_eq!(fault(&four("10.0.0.1", "10.0.0.2")), None);
-        assert_eq!(fault(&four("10.0.0.1", "224.0.0.251")), None);
+        assert_eq!(header_fault(&four("10.0.0.1", "10.0.0.2")), None);
+        assert_eq!(header_fault(&four("10.0.0.1", "224.0.0.251")), None);
         for (source, destination) in
             [("127.0.0.1", "10.0.0.2"), ("10.0.0.1", "127.9.9.9"), ("224.0.0.1", "10.0.0.2")]
         {
-            assert_eq!(fault(&four(source, destination)), Some(Reason::Normalize), "{source} {destination}");
+            assert_eq!(
+                header_fault(&four(source, destination)),
+                Some(Reason::Normalize),
+                "{source} {destination}"
+            );
         }
         let mut wrong = four("10.0.0.1", "10.0.0.2");
         wrong[8] ^= 1;
-        assert_eq!(fault(&wrong), Some(Reason::ProtocolChecksum));
+        assert_eq!(header_fault(&wrong), Some(Reason::ProtocolChecksum));
         assert!(!has_good_checksum(&wrong) && has_good_checksum(&four("10.0.0.1", "10.0.0.2")));
         let short = four("10.0.0.1", "10.0.0.2");
-        assert_eq!(fault(&short[..short.len() - 1]), Some(Reason::Short));
+        assert_eq!(header_fault(&short[..short.len() - 1]), Some(Reason::Short));
 
         let six = |source: &str, destination: &str| ip6().src(source).dst(destination).udp(1, 2).bytes();
-        assert_eq!(fault(&six("2001:db8::1", "2001:db8::2")), None);
-        assert_eq!(fault(&six("::", "ff02::1")), None);
+        assert_eq!(header_fault(&six("2001:db8::1", "2001:db8::2")), None);
+        assert_eq!(header_fault(&six("::", "ff02::1")), None);
         for (source, destination) in [
             ("ff02::1", "2001:db8::2"),
             ("2001:db8::1", "::"),
@@ -82,14 +86,18 @@ mod tests {
             ("::ffff:10.0.0.1", "2001:db8::2"),
             ("2001:db8::1", "ff01::1"),
         ] {
-            assert_eq!(fault(&six(source, destination)), Some(Reason::Normalize), "{source} {destination}");
+            assert_eq!(
+                header_fault(&six(source, destination)),
+                Some(Reason::Normalize),
+                "{source} {destination}"
+            );
         }
     }
 
     #[test]
     fn whatever_bytes_there_are_nothing_panics() {
         let whole = ip4().udp(1, 2).bytes();
-        (0..whole.len()).for_each(|length| assert!(fault(&whole[..length]).is_some()));
-        assert!(fault(&[]).is_some() && has_good_checksum(&[]) && has_good_checksum(&[0x45; 3]));
+        (0..whole.len()).for_each(|length| assert!(header_fault(&whole[..length]).is_some()));
+        assert!(header_fault(&[]).is_some() && has_good_checksum(&[]) && has_good_checksum(&[0x45; 3]));
     }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long after the start each announcement is made. RFC 5227 section 2.3 makes two, 2 seconds apart; RFC 4861 section
-/// 7.2.6 up to three. The first for IPv6 waits until the host knows that nobody else has its addresses (RFC 4862).
+/// 7.2.6 up to three. The first for IPv6 waits for the end of the host's duplicate address detection (RFC 4862).
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(4)];
 /// The first announcement of addresses of IPv6, by its place in [`TIMES`].
 const FIRST_OF_IPV6: usize = 1;
@@ -49,14 +49,14 @@ impl Announcements {
     }
 
     /// When there is something to announce.
-    pub(super) fn deadline(&self) -> Option<Duration> {
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
         let next = TIMES.get(self.next).filter(|_| !self.vports.is_empty())?;
         Some(self.begin + *next)
     }
 
     /// Frames that are due, as the host would send them by these ports. An interface that is not there announces nothing.
-    pub(super) fn due(&mut self, now: Duration) -> Vec<(u16, Vec<u8>)> {
-        if self.deadline().is_none_or(|deadline| now < deadline) {
+    pub(super) fn take_due_frames(&mut self, now: Duration) -> Vec<(u16, Vec<u8>)> {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
         let has_ipv6 = self.next >= FIRST_OF_IPV6;
@@ -68,7 +68,7 @@ impl Announcements {
             let port = vport.port;
             let of_vport = ether
                 .into_iter()
-                .flat_map(|ether| addresses.clone().map(move |ip| (port, frame(ether, *ip))));
+                .flat_map(|ether| addresses.clone().map(move |ip| (port, announcement(ether, *ip))));
             of_vport.collect::<Vec<_>>()
         };
         self.vports.iter().flat_map(frames).collect()
@@ -76,7 +76,7 @@ impl Announcements {
 }
 
 /// An ARP announcement, or an unsolicited advertisement that goes over what hosts knew before.
-fn frame(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
+fn announcement(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(ip) => arp_request(ether, ip, ip).bytes(),
         IpAddr::V6(ip) => unsolicited_advertisement(Station { ether, ip }, false, true),
@@ -100,11 +100,11 @@ mod tests {
         let mut announcements = Announcements::new(&ports, &devices, |port| port == 1, start);
         let mut counts = Vec::new();
         for seconds in [99, 100, 101, 102, 104, 200] {
-            let frames = announcements.due(Duration::from_secs(seconds));
+            let frames = announcements.take_due_frames(Duration::from_secs(seconds));
             assert!(frames.iter().all(|(port, _)| *port == 1));
             counts.push(frames.len());
         }
         assert_eq!(counts, [0, 1, 0, 2, 2, 0]);
-        assert_eq!(announcements.deadline(), None);
+        assert_eq!(announcements.next_deadline(), None);
     }
 }

@@ -199,7 +199,7 @@ impl Veb {
         send_all(outgoing, &self.counts, cx);
         let (spanning, switch) = (&self.shared.spanning, self.shared.switch());
         let groups = switch.next_group_deadline(switch.view(cx.turn()));
-        let announcement = self.announcements.as_ref().and_then(Announcements::deadline);
+        let announcement = self.announcements.as_ref().and_then(Announcements::next_deadline);
         let deadlines = [spanning.next_deadline(now(cx)), groups, announcement];
         let deadlines = deadlines.into_iter().flatten().map(|next| Time::ZERO + next);
         let own = self.next_sweep.min(self.next_filter_sweep);
@@ -256,7 +256,7 @@ impl Veb {
 
     /// Switches what is to be announced as frames of the host.
     fn announce(&mut self, cx: &mut Context<'_>) {
-        let due = self.announcements.as_mut().map(|all| all.due(now(cx))).unwrap_or_default();
+        let due = self.announcements.as_mut().map(|all| all.take_due_frames(now(cx))).unwrap_or_default();
         for (port, frame) in due {
             let Some(packet) = cx.pool().packet_from(&frame) else { continue };
             let mut batch = cx.spare();
