@@ -12,17 +12,20 @@ mod hops;
 mod layout;
 mod losses;
 mod memory;
+mod mode;
 mod numbers;
+mod probe;
 mod program;
 mod routes;
 #[cfg(test)]
 mod tests;
 mod ways;
 
-pub use accelerator::{Accelerator, Mode};
+pub use accelerator::Accelerator;
 pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
 pub use error::{Error, Refusal};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Deliveries, Memory, NoMemory, PortCounters};
+pub use mode::Mode;
 pub use routes::NoFib;

@@ -85,6 +85,7 @@ pub struct Session {
     is_doubtful: bool,
     /// Of all ports, but for those of a graph.
     mode: Mode,
+    broken_pair: Option<(String, String)>,
 }
 
 /// What a turn found.
@@ -140,6 +141,7 @@ impl Session {
             pace: Pace::default(),
             is_doubtful: false,
             mode: modes.first().map_or(Mode::Tc, |(_, mode)| *mode),
+            broken_pair: None,
             ports,
         };
         for (port, mode) in modes {
@@ -155,6 +157,7 @@ impl Session {
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.settle()?;
         session.numbers = session.accelerator.ports().collect();
+        session.broken_pair = session.find_broken_pair();
         session.accelerator.lease().renew().map_err(kernel("renewing the lease of its programs"))?;
         Ok(session)
     }
@@ -235,6 +238,12 @@ impl Session {
     /// The adopted interfaces that there are no more.
     pub fn gone(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter().filter(|port| self.gone.contains(&port.index))
+    }
+
+    /// Two adopted interfaces between which no frame was forwarded by XDP when that was tried at the start: one that it came by, and
+    /// the one whose driver did not take it.
+    pub fn broken_pair(&self) -> Option<(&str, &str)> {
+        self.broken_pair.as_ref().map(|(from, to)| (from.as_str(), to.as_str()))
     }
 
     /// Whether an interface that comes back with the name of one that is gone is adopted. A graph's ports are not.
@@ -395,6 +404,12 @@ impl Session {
         let before = std::mem::replace(&mut self.withheld, withheld);
         let has_arrived = before.is_some() && withheld.is_some() && before != withheld;
         has_arrived.then_some((Vec::new(), DeadPath::AllKept))
+    }
+
+    fn find_broken_pair(&self) -> Option<(String, String)> {
+        let (from, to) = self.accelerator.find_broken_pair(&self.deaf)?;
+        let name = |index| Some(self.ports.iter().find(|port| port.index == index)?.name.clone());
+        Some((name(from)?, name(to)?))
     }
 
     /// Reports progress within a turn: what is done at once may take long on a slow machine.

@@ -3,7 +3,7 @@
 mod support;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Skip};
+use artery_lab::rig::{self, Host, Process, Result, Signal, Skip};
 use std::path::Path;
 use std::time::Duration;
 use support::adopting::{Net, forwarded, on_the_net};
@@ -114,6 +114,50 @@ fn what_is_lost_after_a_redirect_is_counted() {
         assert!(lost > 0, "{state}");
         assert_eq!(arrived + lost, 1500, "{top}");
         adopted.stop(SOON).map(drop)
+    });
+}
+
+#[test]
+fn before_it_forwards_xdp_sends_a_probe_between_each_two_ports() {
+    on_the_net("adopt-probe", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let probes = ["-Q", "in", "ether proto 0x88b5"];
+        let captures = [net.a.capture_with("eth0", &probes)?, net.b.capture_with("eth0", &probes)?];
+        let mut adopted = adopt(net, "xdp", &socket, &[])?;
+        for (capture, port) in captures.iter().zip(["eth0", "eth1"]) {
+            let frames = capture.wait_for(1, SOON)?;
+            let mac: artery_wire::EtherAddr = net.r.mac(port)?.parse().expect("an Ethernet address");
+            assert_eq!(frames[0].bytes[6..12], mac.octets(), "{}", capture.text()?);
+        }
+        let (top, state) = shown(net, &socket)?;
+        assert_eq!([&state["ports"][0]["sent"], &state["ports"][1]["dropped"]], [0, 0], "{top}");
+        adopted.stop(SOON).map(drop)
+    });
+}
+
+#[test]
+fn ports_between_which_xdp_loses_the_probe_are_not_adopted() {
+    on_the_net("adopt-probe-lost", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let program =
+            net.r.command([artery()?]).args(["run", "-e", "FromHost(tap0, 10.0.9.1/24) -> Discard;"]);
+        let mut reader = program.spawn()?;
+        until(SOON, || Ok(net.r.interfaces()?.contains(&"tap0".to_owned())))?;
+        // A queue of one frame that nobody reads any more.
+        net.r.run(["ip", "link", "set", "tap0", "txqueuelen", "1", "up"])?;
+        reader.signal(Signal::STOP);
+        let options = ["adopt", "--path", "xdp", "eth0", "eth1", "tap0", "-u"];
+        let mut adopted = net.r.command([artery()?]).args(options).arg(&socket).spawn()?;
+        let output = adopted.wait(2 * SOON)?;
+        let lost = "tap0: its driver took none of the frames from eth0 that XDP redirected to it as a probe";
+        assert!(output.code() == Some(1) && output.stderr.contains(lost), "{output:?}");
+        assert!(output.stderr.contains("--path tc") && !output.stderr.contains("forwarding"), "{output:?}");
+        reader.signal(Signal::CONT);
+        reader.stop(SOON)?;
+        assert_eq!(net.a.ping("10.0.2.2", 3)?.received, 3);
+        Ok(())
     });
 }
 

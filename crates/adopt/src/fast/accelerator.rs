@@ -6,7 +6,9 @@ use super::hops::{Exit, Hops, Key};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
-use super::program::{At, Fibs, program};
+use super::mode::Mode;
+use super::probe::{self, ProbePort};
+use super::program::{Fibs, program};
 use super::routes::{Fib, Routes};
 use super::ways::Ways;
 use crate::kernel::{Family, Link, LinkKind};
@@ -23,50 +25,6 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
-
-/// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
-const GENERIC: u32 = 1 << 1;
-const NATIVE: u32 = 1 << 2;
-
-/// Who runs the program of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The driver, before the kernel has made a frame its own.
-    Native,
-    /// The kernel in the driver's place, for any interface, with less to gain.
-    Generic,
-    /// The kernel, when it has taken a frame over with all that its sender left to a card: checksums, and the cutting into
-    /// segments.
-    Tc,
-    /// The same, but what would be forwarded goes to the interface of this index, as it came.
-    Door(u32),
-}
-
-impl Mode {
-    fn at(self) -> At {
-        match self {
-            Mode::Native | Mode::Generic => At::Xdp,
-            Mode::Tc | Mode::Door(_) => At::Tc,
-        }
-    }
-    fn door(self) -> Option<u32> {
-        match self {
-            Mode::Door(index) => Some(index),
-            Mode::Native | Mode::Generic | Mode::Tc => None,
-        }
-    }
-    /// Whether the program is where the kernel's filters for arriving frames begin.
-    pub fn is_tc(self) -> bool {
-        self.at() == At::Tc
-    }
-    fn hook(self, multi_buffer: bool) -> Hook {
-        match self {
-            Mode::Native => Hook::Xdp { flags: NATIVE, multi_buffer },
-            Mode::Generic => Hook::Xdp { flags: GENERIC, multi_buffer },
-            Mode::Tc | Mode::Door(_) => Hook::TcIngress,
-        }
-    }
-}
 
 /// Routes that may change before what they led to is used again: programs run on meanwhile, and waiting for them takes
 /// milliseconds.
@@ -99,6 +57,7 @@ struct Member {
     /// The interface that carries it, if it is a VLAN.
     carrier: Option<(u32, u16)>,
     mac: EtherAddr,
+    is_up: bool,
 }
 
 impl Member {
@@ -213,6 +172,20 @@ impl Accelerator {
             self.losses = None;
         }
         Ok(())
+    }
+
+    /// Tries whether a frame leaves that a program of XDP redirects, between each two interfaces that are up, but for those that
+    /// nothing is sent to; returns the first two, one to come by and one to leave by, where the driver takes none. What can't be
+    /// tried counts as working.
+    pub fn find_broken_pair(&self, unsent: &BTreeSet<u32>) -> Option<(u32, u32)> {
+        let Some(Ok(_)) = self.losses else { return None };
+        let probe_port = |(link, attached): (&u32, &Attached)| {
+            let member = self.members.get(link).filter(|member| member.is_up)?;
+            let is_tried = attached.mode == Mode::Native && !unsent.contains(link);
+            is_tried.then_some(ProbePort { port: attached.port, link: *link, mac: member.mac })
+        };
+        let ports: Vec<ProbePort> = self.attached.iter().filter_map(probe_port).collect();
+        probe::find_broken_pair(&self.memory, &ports)
     }
 
     /// Why frames are not counted that are lost after a program of XDP has redirected them, if they aren't.
@@ -560,7 +533,8 @@ impl Sink for Accelerator {
         let (Some((port, carrier)), Some(mac)) = (self.join(link), link.mac) else {
             return self.leave(index);
         };
-        let member = Member { port, carrier, mac };
+        let is_up = link.is_admin_up && link.has_carrier;
+        let member = Member { port, carrier, mac, is_up };
         self.ways.set_port(&self.memory, index, Some(port));
         self.memory.set_port(port, &member.record(index, self.flags(index)));
         self.members.insert(index, member);
@@ -569,7 +543,6 @@ impl Sink for Accelerator {
             self.memory.set_vlan(carrier, vlan, Some(port));
             Some(carrier)
         });
-        let is_up = link.is_admin_up && link.has_carrier;
         let exit = device.filter(|_| is_up).map(|device| Exit {
             mac,
             mtu: link.mtu,

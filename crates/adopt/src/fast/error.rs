@@ -1,7 +1,7 @@
 //! Why ports can't be forwarded by programs.
-use super::accelerator::Mode;
 use super::layout::ROUTED;
 use super::memory::NoMemory;
+use super::mode::Mode;
 use super::routes::NoFib;
 use rustix::io::Errno;
 use std::fmt;

@@ -294,7 +294,7 @@ impl Memory {
             received_bytes: count(1),
             sent: self.sent_frames(port),
             sent_bytes: count(3),
-            lost: count(LOST_COUNT) + self.losses[REDIRECT_ERRORS + port as usize].load(Acquire),
+            lost: count(LOST_COUNT) + self.unredirected_frames(port),
             dropped: self.dropped_frames(port),
             kernel: Reason::ALL.map(|reason| self.kernel_frames(port, reason)),
         }
@@ -308,6 +308,18 @@ impl Memory {
     /// Of those, the ones that the driver did not take; of VLANs they are counted at the port that carries them.
     pub(super) fn dropped_frames(&self, port: u32) -> u64 {
         self.losses[DROPPED_COUNTS + port as usize].load(Acquire)
+    }
+
+    /// Frames that came by a port and that the kernel could not redirect.
+    pub(super) fn unredirected_frames(&self, port: u32) -> u64 {
+        self.losses[REDIRECT_ERRORS + port as usize].load(Acquire)
+    }
+
+    /// Forgets the losses of all ports.
+    pub(super) fn reset_losses(&self) {
+        for counts in [REDIRECT_ERRORS, DROPPED_COUNTS] {
+            self.losses[counts..][..MOST_PORTS].iter().for_each(|count| count.store(0, Release));
+        }
     }
 
     /// Frames that came by a port and went to the kernel for a reason.

@@ -135,12 +135,13 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
         let error = match Session::open(&modes, None, Instant::now()) {
             Ok(session) => {
-                // Known only now: some drivers say that they send redirected frames once they have a program.
-                let silent = session.deaf().next().map(|port| port.name.clone());
+                let Some(flaw) = flaw_of_xdp(&session) else { return Ok(session) };
                 let next = paths.as_slice().first().filter(|_| options.path.is_none());
-                let (Some(port), Some(next)) = (silent, next) else { return Ok(session) };
-                let said = format!("{port}: its driver does not send what XDP redirects");
-                voice.tell("refused", &format!("{said}; so all ports go {}", next.in_words()), &[]);
+                let Some(next) = next else {
+                    ensure!(session.broken_pair().is_none(), "{flaw}; '--path tc' needs no driver's help");
+                    return Ok(session);
+                };
+                voice.tell("refused", &format!("{flaw}; so all ports go {}", next.in_words()), &[]);
                 path = *next;
                 paths.next();
                 continue;
@@ -165,6 +166,17 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
             }
         }
     }
+}
+
+/// Why ports can't do all by XDP though their drivers took its programs. Some report that they send redirected frames once they
+/// have a program, and some report it and do not.
+fn flaw_of_xdp(session: &Session) -> Option<String> {
+    let unsent = session.deaf().next();
+    let said = unsent.map(|port| format!("{}: its driver does not send what XDP redirects", port.name));
+    let untaken = |(from, to)| {
+        format!("{to}: its driver took none of the frames from {from} that XDP redirected to it as a probe")
+    };
+    session.broken_pair().map(untaken).or(said)
 }
 
 /// Says that the kernel did not take a program; programs that read it get the verifier's last lines in any case.

@@ -29,20 +29,40 @@ struct Run {
 }
 
 /// Runs an XDP program on a frame, `repeat` times, in groups of `batch` (0: as the kernel likes); what it redirects is
-/// really sent. A signal ends it with an error of kind [`io::ErrorKind::Interrupted`].
-pub fn run_live(program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
+/// really sent. The program is told that the frame came by `interface`, in the namespace of this thread. A signal ends it
+/// with an error of kind [`io::ErrorKind::Interrupted`].
+pub fn run_live(
+    program: &OwnedFd,
+    frame: &[u8],
+    interface: Option<u32>,
+    repeat: u32,
+    batch: u32,
+) -> io::Result<()> {
+    let context = context(frame, interface);
     let mut argument = Run {
         program: program.as_raw_fd() as u32,
         bytes_in: frame.len() as u32,
         input: frame.as_ptr() as u64,
         repeat,
+        context_sizes: [context_bytes(interface, &context), 0],
+        contexts: [interface.map_or(0, |_| context.as_ptr() as u64), 0],
         flags: BPF_F_TEST_XDP_LIVE_FRAMES,
         batch,
         ..Run::default()
     };
-    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which the kernel only
-    // reads. What it writes into the argument itself is integers.
+    // SAFETY: the argument is as long as said; its pointers lead to as many bytes as it says, which the kernel only
+    // reads: there is no place for a context to be written. What it writes into the argument itself is integers.
     check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut argument) })
+}
+
+/// `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+fn context(frame: &[u8], interface: Option<u32>) -> [u32; 6] {
+    [0, frame.len() as u32, 0, interface.unwrap_or(0), 0, 0]
+}
+
+/// What the kernel is told that it has of a context: nothing where no interface is wanted.
+fn context_bytes(interface: Option<u32>, context: &[u32; 6]) -> u32 {
+    if interface.is_some() { size_of_val(context) as u32 } else { 0 }
 }
 
 /// What became of a frame.
@@ -65,9 +85,8 @@ const HEADROOM: usize = 256;
 /// `interface` is that which the program is told the frame came by, in the namespace of this thread.
 pub fn run(program: &OwnedFd, frame: &[u8], interface: Option<u32>, repeat: u32) -> io::Result<Outcome> {
     let mut output = vec![0; frame.len() + HEADROOM];
-    // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-    let mut context = [0, frame.len() as u32, 0, interface.unwrap_or(0), 0, 0];
-    let context_bytes = if interface.is_some() { size_of_val(&context) as u32 } else { 0 };
+    let mut context = context(frame, interface);
+    let context_bytes = context_bytes(interface, &context);
     let mut argument = Run {
         program: program.as_raw_fd() as u32,
         bytes_in: frame.len() as u32,
@@ -99,5 +118,5 @@ pub(crate) fn send_live(interface: u32, frame: &[u8], repeat: u32) -> io::Result
         instruction(0x85, 0, 0, 0, REDIRECT),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    run_live(&load(Hook::XDP, &program)?, frame, repeat, 0)
+    run_live(&load(Hook::XDP, &program)?, frame, None, repeat, 0)
 }

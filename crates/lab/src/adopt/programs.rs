@@ -92,7 +92,7 @@ impl Frames {
         a.call(REDIRECT);
         a.exit();
         let program = load(&a.finish().expect("all labels are placed"))?;
-        bpf::run_live(&program, &self.frame, count, BATCH)
+        bpf::run_live(&program, &self.frame, None, count, BATCH)
     }
 
     /// Nanoseconds that a program takes for one of them, when nothing is sent.

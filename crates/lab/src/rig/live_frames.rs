@@ -83,7 +83,7 @@ impl LiveFrames {
     pub fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<(u64, Duration)> {
         let interval = rate.map_or(0, |rate| (1e9 * f64::from(1 << FRACTION) / rate) as u64);
         self.state.write(State { interval, time: time.as_nanos() as u64, ..State::default() }.words())?;
-        match bpf::run_live(&self.program, &self.frame, u32::MAX, BATCH) {
+        match bpf::run_live(&self.program, &self.frame, None, u32::MAX, BATCH) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
