@@ -8,6 +8,7 @@
 //! does not forward, or elsewhere. Two things it follows late: a route that ends by itself is gone when the kernel has cleared it
 //! away, and what the kernel does without a word is found by the next look at everything.
 mod driver;
+mod kept;
 mod links;
 mod merged;
 mod paths;
@@ -22,6 +23,7 @@ mod tests;
 mod world;
 
 pub use driver::{Driver, Turn};
+pub use kept::{Condition, KeptPrefix};
 pub use plain::Plain;
 pub use plan::{Packets, Reason};
 pub use sink::{Hop, Keep, Sink, Way, WayId};

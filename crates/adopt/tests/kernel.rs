@@ -175,6 +175,206 @@ fn next_hops_without_carrier_are_passed_over_where_that_was_set() {
     });
 }
 
+/// Sources of IPv6 that packets come from, of which routes are for the first two only.
+const SOURCES: [&str; 3] = ["2001:db8:ffff::1", "2001:db8:b::1", "2001:db8:c::1"];
+
+/// The prefixes of the kernel's main table, and whether it has a route for some sources there.
+fn prefixes_by_source() -> Vec<(Prefix<u128>, bool)> {
+    let output = std::process::Command::new("ip").args(["-6", "route", "show", "table", "main"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    // Next hops of several stand on lines of their own.
+    let routes = text.lines().filter(|line| !line.starts_with(char::is_whitespace));
+    let prefix = |word: &str| match word {
+        "default" => Prefix::ALL,
+        word if word.contains('/') => word.parse().unwrap(),
+        host => format!("{host}/128").parse().unwrap(),
+    };
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let word = words.next().unwrap();
+        let word =
+            if word.contains([':', 'd']) && word != "unreachable" { word } else { words.next().unwrap() };
+        (prefix(word), words.next() == Some("from"))
+    };
+    routes.map(of_line).collect()
+}
+
+/// What is told of destinations whose routes may be for some sources only, and is not as the kernel says: where their longest
+/// prefix has such a route, all is the kernel's; elsewhere nothing is that the kernel forwards.
+fn differing_by_source(storm: &mut Storm, question: &Question, plain: &Plain) -> (usize, Vec<String>) {
+    let prefixes = prefixes_by_source();
+    let (mut kept, mut wrong) = (0, Vec::new());
+    for _ in 0..DESTINATIONS {
+        let destination = storm.address6();
+        let covering =
+            prefixes.iter().filter(|(prefix, _)| prefix.covers(Prefix::host(destination.to_bits())));
+        let longest = covering.clone().map(|(prefix, _)| prefix.len()).max();
+        let is_by_source =
+            covering.clone().any(|(prefix, is_by_source)| *is_by_source && Some(prefix.len()) == longest);
+        kept += usize::from(is_by_source);
+        let told = plain.lookup(destination.into());
+        for source in SOURCES {
+            let kernel = question.ask(source.parse().unwrap(), destination.into());
+            let is_right = match is_by_source {
+                true => told == Some(&Way::Kernel),
+                false => is_right(told, kernel),
+            };
+            if !is_right {
+                wrong.push(format!("{source} to {destination}: told {told:?}, the kernel {kernel:?}"));
+            }
+        }
+    }
+    (kept, wrong)
+}
+
+#[test]
+fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
+    in_namespace(|| {
+        make_router();
+        let mut driver = Driver::open().unwrap();
+        let mut plain = Plain::default();
+        driver.load(Instant::now(), &mut plain).unwrap();
+        let question = Question::new(index_of(&plain, "in0"));
+        let mut storm = Storm { random: Random(7), commands: String::new(), crosses: false };
+        let mut all_kept = 0;
+        for round in 0..30 {
+            storm.commands.clear();
+            (0..40).for_each(|_| storm.change_route_by_source(&SOURCES[1..]));
+            ip(&storm.commands);
+            if round % 3 == 2 {
+                // As SIGHUP does.
+                driver.doubt();
+            }
+            let end = Instant::now() + Duration::from_secs(20);
+            loop {
+                while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+                let (kept, wrong) = differing_by_source(&mut storm, &question, &plain);
+                all_kept += kept;
+                if wrong.is_empty() {
+                    break;
+                }
+                let few = &wrong[..wrong.len().min(20)];
+                assert!(Instant::now() < end, "round {round}: {few:#?}\n{}", storm.commands);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // Who reads everything anew comes to the same.
+            let mut anew = Plain::default();
+            let mut other = Driver::open().unwrap();
+            other.load(Instant::now(), &mut anew).unwrap();
+            assert!(anew.v6.keys().eq(plain.v6.keys()), "round {round}\n{}", storm.commands);
+            let kept = |driver: &Driver| driver.mirror().kept_prefixes().collect::<Vec<_>>();
+            assert_eq!(kept(&driver), kept(&other), "round {round}\n{}", storm.commands);
+        }
+        assert!(all_kept > 5_000, "{all_kept} destinations were kept");
+        assert!(driver.looks() < 60, "{} looks at everything: changes were not understood", driver.looks());
+    });
+}
+
+/// What of a route counts besides its prefix: how it is made, a destination, and whether the kernel's way is known; if not, its
+/// packets are the kernel's.
+const ATTRIBUTES: [(&str, &str, bool); 19] = [
+    ("route add 198.51.100.0/24 via 10.0.1.2 realm 7", "198.51.100.1", true),
+    (
+        "route add 198.51.101.0/24 via 10.0.1.2 hoplimit 3 advmss 900 initcwnd 20 rtt 9ms",
+        "198.51.101.1",
+        true,
+    ),
+    ("route add 198.51.102.0/24 via 10.0.1.2 src 10.0.1.1", "198.51.102.1", true),
+    ("route add 198.51.103.0/24 via 10.9.9.9 dev eth1 onlink", "198.51.103.1", true),
+    ("route add 198.51.104.0/24 via 10.0.1.2 mtu 1400", "198.51.104.1", false),
+    ("route add 198.51.105.0/24 via 10.0.1.2 mtu lock 1400", "198.51.105.1", false),
+    ("route add 198.51.106.0/24 mtu 1400 nexthop via 10.0.1.2 nexthop via 10.0.2.2", "198.51.106.1", false),
+    ("route add multicast 239.1.0.0/16 dev eth1", "239.1.0.1", false),
+    ("route add broadcast 198.51.107.255 dev eth1", "198.51.107.255", false),
+    (
+        "route add 198.51.108.0/24 via 10.0.1.2 metric 9\nroute add 198.51.108.0/24 via 10.0.2.2 metric 3",
+        "198.51.108.1",
+        true,
+    ),
+    (
+        "-6 route add 2001:db8:51::/48 via 2001:db8:1::2 pref low\n-6 route append 2001:db8:51::/48 dev eth2 pref high",
+        "2001:db8:51::1",
+        true,
+    ),
+    (
+        "-6 route add 2001:db8:52::/48 dev eth1 pref high\n-6 route append 2001:db8:52::/48 dev eth2 pref low",
+        "2001:db8:52::1",
+        true,
+    ),
+    ("-6 route add 2001:db8:53::/48 via 2001:db8:1::2 expires 600", "2001:db8:53::1", true),
+    ("-6 route add 2001:db8:54::/48 via 2001:db8:9::9 dev eth1 onlink", "2001:db8:54::1", true),
+    ("-6 route add 2001:db8:55::/48 via 2001:db8:1::2 mtu 1400", "2001:db8:55::1", false),
+    ("-6 route add 2001:db8:56::/48 via 2001:db8:1::2 hoplimit 3", "2001:db8:56::1", true),
+    (
+        "-6 route add 2001:db8:57::/48 encap seg6 mode encap segs 2001:db8:1::2 dev eth1",
+        "2001:db8:57::1",
+        false,
+    ),
+    ("-6 route add anycast 2001:db8:58::1/128 dev eth1", "2001:db8:58::1", false),
+    (
+        "-6 route add 2001:db8:59::/48 from 2001:db8:ffff::/64 via 2001:db8:1::2 table 100\n-6 rule add pref 90 lookup 100",
+        "2001:db8:59::1",
+        false,
+    ),
+];
+
+#[test]
+fn what_else_a_route_has_is_honoured_or_left_to_the_kernel() {
+    in_namespace(|| {
+        make_router();
+        for (commands, destination, is_known) in ATTRIBUTES {
+            let destination: IpAddr = destination.parse().unwrap();
+            let source: IpAddr =
+                if destination.is_ipv4() { "192.0.2.1" } else { SOURCES[0] }.parse().unwrap();
+            ip_must(commands);
+            let mut sinks = Plain::default();
+            Driver::open().unwrap().load(Instant::now(), &mut sinks).unwrap();
+            let question = Question::new(index_of(&sinks, "in0"));
+            let (told, kernel) = (sinks.lookup(destination), question.ask(source, destination));
+            match is_known {
+                true => {
+                    assert!(kernel.is_some() && is_right(told, kernel), "{commands}: {told:?}, {kernel:?}")
+                }
+                false => assert_eq!(told, Some(&Way::Kernel), "{commands}: the kernel {kernel:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_prefix_with_a_route_for_a_type_of_service_stays_with_the_kernel_until_that_goes() {
+    in_namespace(|| {
+        make_router();
+        let (source, destination): (IpAddr, IpAddr) =
+            ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
+        let mut driver = Driver::open().unwrap();
+        let mut plain = Plain::default();
+        driver.load(Instant::now(), &mut plain).unwrap();
+        let question = Question::new(index_of(&plain, "in0"));
+        let with_tos = "route add 198.51.100.0/24 tos 0x10 via 10.0.2.2";
+        let without = "route add 198.51.100.0/24 via 10.0.1.2";
+        for order in [[with_tos, without], [without, with_tos]] {
+            ip_must(&order.join("\n"));
+            for _ in 0..2 {
+                while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+                let outs = [0, 0x10].map(|tos| question.ask_with_tos(tos, source, destination));
+                assert!(outs[0].is_some() && outs[1].is_some() && outs[0] != outs[1], "{outs:?}");
+                assert_eq!(plain.lookup(destination), Some(&Way::Kernel), "{order:?}");
+                assert_eq!(driver.mirror().kept_prefixes().count(), 1);
+                // What a look at everything finds is the same.
+                driver = Driver::open().unwrap();
+                plain = Plain::default();
+                driver.load(Instant::now(), &mut plain).unwrap();
+            }
+            ip_must("route del 198.51.100.0/24 tos 0x10");
+            while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+            let kernel = question.ask(source, destination);
+            assert!(kernel.is_some() && is_right(plain.lookup(destination), kernel), "{order:?}");
+            ip_must("route del 198.51.100.0/24");
+        }
+    });
+}
+
 /// A sink that fails when a route is withdrawn that is good all the time.
 #[derive(Default)]
 struct Steady {

@@ -3,6 +3,7 @@ mod capture;
 mod choice;
 mod facts;
 mod graph;
+mod kept;
 mod live;
 mod report;
 mod rights;
@@ -146,6 +147,8 @@ struct Findings {
     notes: Vec<String>,
     measured: Option<Measured>,
     choice: Choice,
+    /// How many prefixes stay because of what their routes depend on; notes name them.
+    kept_prefixes: usize,
 }
 
 /// Looks at the machine and says what it found.
@@ -167,6 +170,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.guards);
+    let kept_prefixes = routes.kept.count();
     let facts = facts(&ports)?;
     let mut choice = Choice::of(&facts, options.path);
     let mut notes = verify(&ports, &mut choice, options)?;
@@ -175,8 +179,9 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));
-    notes.extend(guard::notes(&ports).into_iter().chain(routes.notes));
-    let findings = Findings { notes, ports: facts, choice, guards, measured };
+    let sentences = routes.kept.lines().into_iter().map(|line| line + ".");
+    notes.extend(guard::notes(&ports).into_iter().chain(routes.notes).chain(sentences));
+    let findings = Findings { notes, ports: facts, choice, guards, measured, kept_prefixes };
     match options.json {
         true => print(&format!("{:#}\n", report::json(&findings)))?,
         false => print(&report::text(&findings))?,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 const HEADER: usize = 12;
 const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
@@ -40,8 +41,8 @@ pub struct Route {
     pub destination: IpAddr,
     /// How many bits of a destination count.
     pub len: u8,
-    /// How many bits of a source count: more than none only for IPv6.
-    pub source_len: u8,
+    /// The prefix of the sources that it is for, which only routes of IPv6 have; `None` for all.
+    pub source: Option<(IpAddr, u8)>,
     /// The type of service it is for; 0 for all.
     pub tos: u8,
     /// Its metric: of several for a prefix, the one with the lowest is gone by.
@@ -135,7 +136,7 @@ impl Route {
             table: header[4].into(),
             destination: family.unspecified(),
             len: header[1],
-            source_len: header[2],
+            source: (header[2] > 0).then(|| (family.unspecified(), header[2])),
             tos: header[3],
             priority: 0,
             protocol: header[5],
@@ -145,7 +146,7 @@ impl Route {
             path,
         };
         let flags = number32(&header[8..12]);
-        if header[1] > family.bits() || flags & RTM_F_CLONED != 0 {
+        if header[1] > family.bits() || header[2] > family.bits() || flags & RTM_F_CLONED != 0 {
             return None;
         }
         Some(route.with_attributes(payload, flags as u8))
@@ -157,6 +158,10 @@ impl Route {
             match kind {
                 RTA_DST => {
                     self.destination = attributes::address(self.family, value).unwrap_or(self.destination);
+                }
+                RTA_SRC => {
+                    let source = attributes::address(self.family, value);
+                    self.source = self.source.map(|(first, len)| (source.unwrap_or(first), len));
                 }
                 RTA_PRIORITY => self.priority = number32(value),
                 RTA_TABLE => self.table = number32(value),

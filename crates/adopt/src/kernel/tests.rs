@@ -109,6 +109,23 @@ fn a_route_has_its_table_prefix_metric_and_next_hops() {
 }
 
 #[test]
+fn a_route_for_some_sources_has_their_prefix() {
+    let source = attribute(2, &[0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let read = |len: u8, attributes: &[Vec<u8>]| {
+        let found = news(&message(24, 0, &[10, 0, len, 0, 254, 3, 0, 1, 0, 0, 0, 0], attributes));
+        found.into_iter().next().map(|news| match news.record {
+            Record::Route(route) => route.source,
+            record => panic!("{record:?}"),
+        })
+    };
+    let attributes = [number(4, 2), source];
+    assert_eq!(read(64, &attributes), Some(Some(("2001:db8:b::".parse().unwrap(), 64))));
+    assert_eq!(read(0, &attributes), Some(None));
+    assert_eq!(read(64, &[]), Some(Some(("::".parse().unwrap(), 64))), "unknown sources are not all sources");
+    assert_eq!(read(129, &attributes), None);
+}
+
+#[test]
 fn a_route_to_an_object_is_not_what_the_object_was() {
     let attributes = [number(30, 5), number(4, 2), attribute(5, &[10, 0, 0, 1])];
     let Record::Route(route) = record(&message(25, 0, &[2, 0, 0, 0, 254, 3, 0, 6, 0, 0, 0, 0], &attributes))

@@ -165,14 +165,14 @@ impl Mirror {
         if out.is_empty() {
             return;
         }
-        for (table, prefix) in self.v4.leading(out) {
+        for (table, key) in self.v4.leading(out) {
             let had = self.prefixes_of(Family::V4, table);
-            self.tables4(sink).take_out(table, prefix, |path| out.contains(&path));
+            self.tables4(sink).take_out(table, key, |path| out.contains(&path));
             self.count(Family::V4, table, had, sink);
         }
-        for (table, prefix) in self.v6.leading(out) {
+        for (table, key) in self.v6.leading(out) {
             let had = self.prefixes_of(Family::V6, table);
-            self.tables6(sink).take_out(table, prefix, |path| out.contains(&path));
+            self.tables6(sink).take_out(table, key, |path| out.contains(&path));
             self.count(Family::V6, table, had, sink);
         }
     }

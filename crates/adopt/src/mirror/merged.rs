@@ -6,7 +6,7 @@
 use super::paths::Paths;
 use super::plan::Plan;
 use super::sink::Told;
-use super::table::{Candidate, Choice, Table};
+use super::table::{Candidate, Choice, RouteKey, Table};
 use super::{Sink, WayId};
 use artery_table::Prefix;
 use std::collections::{BTreeMap, HashSet};
@@ -18,8 +18,8 @@ pub(super) struct Merged<A: Told> {
     plan: Plan<A>,
     /// The number of the dump that runs or was the last.
     stamp: u8,
-    /// The prefixes that changed while a dump runs, which knows less of them.
-    touched: Option<HashSet<(u32, Prefix<A>)>>,
+    /// The keys that changed while a dump runs, which knows less of them.
+    touched: Option<HashSet<(u32, RouteKey<A>)>>,
     sweep: Option<Sweep<A>>,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct Merged<A: Told> {
 struct Sweep<A: Told> {
     /// The tables that are left.
     tables: Vec<u32>,
-    /// The last prefix of the last of them that was looked at.
-    after: Option<Prefix<A>>,
+    /// The last key of the last of them that was looked at.
+    after: Option<RouteKey<A>>,
     /// How many dumps may have missed a prefix that is there.
     patience: u8,
     is_doubtful: bool,
@@ -55,39 +55,45 @@ impl<A: Told> Merged<A> {
         self.tables.values().map(Table::len).sum()
     }
 
-    /// The routes of a prefix in a table.
-    pub(super) fn candidates(&self, table: u32, prefix: Prefix<A>) -> Vec<Candidate> {
-        self.tables.get(&table).map_or(Vec::new(), |table| table.candidates(prefix))
+    /// The tables that are asked, each once.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (u32, &Table<A>)> {
+        let is_asked = |id: u32| self.plan.levels.iter().any(|level| level.table == id);
+        self.tables.iter().filter(move |(id, _)| is_asked(**id)).map(|(id, table)| (*id, table))
     }
 
-    /// Gives a prefix of a table these routes because the kernel said that they changed.
+    /// The routes of a key in a table.
+    pub(super) fn candidates(&self, table: u32, key: RouteKey<A>) -> Vec<Candidate> {
+        self.tables.get(&table).map_or(Vec::new(), |table| table.candidates(key))
+    }
+
+    /// Gives a key of a table these routes because the kernel said that they changed.
     pub(super) fn change(
         &mut self,
         table: u32,
-        prefix: Prefix<A>,
+        key: RouteKey<A>,
         candidates: &[Candidate],
         paths: &Paths,
         sink: &mut dyn Sink,
     ) {
         if let Some(touched) = &mut self.touched {
-            touched.insert((table, prefix));
+            touched.insert((table, key));
         }
-        self.set(table, prefix, candidates, paths, sink);
+        self.set(table, key, candidates, paths, sink);
     }
 
-    /// Gives a prefix of a table these routes, which a dump has found and no others. Returns those that it had until now
+    /// Gives a key of a table these routes, which a dump has found and no others. Returns those that it had until now
     /// if that is news.
     pub(super) fn set(
         &mut self,
         id: u32,
-        prefix: Prefix<A>,
+        key: RouteKey<A>,
         candidates: &[Candidate],
         paths: &Paths,
         sink: &mut dyn Sink,
     ) -> Option<Vec<Candidate>> {
-        let change = self.tables.entry(id).or_default().set(prefix, candidates, self.stamp, paths)?;
+        let change = self.tables.entry(id).or_default().set(key, candidates, self.stamp, paths)?;
         if change.is_felt {
-            self.spread(id, prefix, paths, sink);
+            self.spread(id, key.prefix, paths, sink);
         }
         Some(change.before)
     }
@@ -170,17 +176,17 @@ impl<A: Told> Merged<A> {
         sink: &mut dyn Sink,
     ) {
         for (id, table) in &self.tables {
-            for prefix in table.leading(|path| changed.contains(&path)) {
-                self.spread(*id, prefix, paths, sink);
+            for key in table.leading(|path| changed.contains(&path)) {
+                self.spread(*id, key.prefix, paths, sink);
             }
         }
     }
 
-    /// The prefixes of all tables with a route by one of these paths.
-    pub(super) fn leading(&self, paths: &HashSet<super::paths::PathId>) -> Vec<(u32, Prefix<A>)> {
+    /// The keys of all tables with a route by one of these paths.
+    pub(super) fn leading(&self, paths: &HashSet<super::paths::PathId>) -> Vec<(u32, RouteKey<A>)> {
         let of = |(id, table): (&u32, &Table<A>)| {
             let id = *id;
-            table.leading(|path| paths.contains(&path)).into_iter().map(move |prefix| (id, prefix))
+            table.leading(|path| paths.contains(&path)).into_iter().map(move |key| (id, key))
         };
         self.tables.iter().flat_map(of).collect()
     }
@@ -203,15 +209,15 @@ impl<A: Told> Merged<A> {
         self.touched = Some(HashSet::new());
     }
 
-    /// Whether a prefix has changed since the dump began, so that what it finds may be older.
-    pub(super) fn is_touched(&self, table: u32, prefix: Prefix<A>) -> bool {
-        self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, prefix)))
+    /// Whether a key has changed since the dump began, so that what it finds may be older.
+    pub(super) fn is_touched(&self, table: u32, key: RouteKey<A>) -> bool {
+        self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, key)))
     }
 
-    /// Looks at some more prefixes when a dump is over, and returns those of them that it did not find; none when all were
+    /// Looks at some more keys when a dump is over, and returns those of them that it did not find; none when all were
     /// looked at. Where something has changed meanwhile the kernel may have passed one over, so that it must have been
     /// missed twice; then [`end_dump`](Self::end_dump) says that there are such.
-    pub(super) fn sweep(&mut self) -> Option<Vec<(u32, Prefix<A>)>> {
+    pub(super) fn sweep(&mut self) -> Option<Vec<(u32, RouteKey<A>)>> {
         let stamp = self.stamp;
         let tables = &self.tables;
         let has_changed = self.touched.as_ref().is_some_and(|touched| !touched.is_empty());
@@ -225,15 +231,15 @@ impl<A: Told> Merged<A> {
         let mut lost = Vec::new();
         let after = sweep.after.take();
         let rest = tables.get(&id).into_iter().flat_map(|table| table.stamps(after));
-        for (number, (prefix, found)) in rest.enumerate() {
+        for (number, (key, found)) in rest.enumerate() {
             if number == AT_ONCE {
                 return Some(lost);
             }
-            sweep.after = Some(prefix);
+            sweep.after = Some(key);
             // What has changed since the dump began has its stamp, too.
             let missed = stamp.wrapping_sub(found);
             if missed > sweep.patience {
-                lost.push((id, prefix));
+                lost.push((id, key));
             }
             sweep.is_doubtful |= (1..=sweep.patience).contains(&missed);
         }

@@ -3,7 +3,7 @@ use super::Sink;
 use super::merged::Merged;
 use super::paths::{PathId, Paths};
 use super::sink::Told;
-use super::table::Candidate;
+use super::table::{Candidate, RouteKey};
 use super::world::World;
 use crate::kernel::{Family, Manner, Path, Route, RouteHop, RouteKind};
 use artery_table::Prefix;
@@ -22,16 +22,16 @@ pub(super) struct Tables<'a, A: Told> {
 impl<A: Told> Tables<'_, A> {
     /// A route of a prefix has come or gone. Says whether that could be.
     pub(super) fn hear(&mut self, is_gone: bool, manner: Manner, prefix: Prefix<A>, route: &Route) -> bool {
+        let key = RouteKey::of(prefix, route);
         if is_gone {
-            return self.remove(prefix, route);
+            return self.remove(key, route);
         }
-        self.add(prefix, manner, route);
+        self.add(key, manner, route);
         true
     }
 
-    /// A route of a prefix has come.
-    fn add(&mut self, prefix: Prefix<A>, manner: Manner, route: &Route) {
-        let before = self.merged.candidates(route.table, prefix);
+    fn add(&mut self, key: RouteKey<A>, manner: Manner, route: &Route) {
+        let before = self.merged.candidates(route.table, key);
         let new = self.candidate(route);
         let mut after = before.clone();
         match route.family {
@@ -42,12 +42,12 @@ impl<A: Told> Tables<'_, A> {
                 add6(&mut after, new, manner, joins, |id| can_join(self.paths, id));
             }
         }
-        self.change(route.table, prefix, [&before[..], &[new]].concat(), &after);
+        self.change(route.table, key, [&before[..], &[new]].concat(), &after);
     }
 
-    /// A route of a prefix has gone. Says whether there was such a route.
-    fn remove(&mut self, prefix: Prefix<A>, route: &Route) -> bool {
-        let mut before = self.merged.candidates(route.table, prefix);
+    /// Says whether there was such a route.
+    fn remove(&mut self, key: RouteKey<A>, route: &Route) -> bool {
+        let mut before = self.merged.candidates(route.table, key);
         let mut after = before.clone();
         let is_like =
             |candidate: &Candidate| candidate.priority == route.priority && candidate.tos == route.tos;
@@ -74,31 +74,33 @@ impl<A: Told> Tables<'_, A> {
         } else {
             return false;
         }
-        self.change(route.table, prefix, before, &after);
+        self.change(route.table, key, before, &after);
         true
     }
 
-    /// A dump has found these routes of a prefix in a table, and no others.
-    pub(super) fn found(&mut self, table: u32, prefix: Prefix<A>, routes: &[Route]) {
-        if self.merged.is_touched(table, prefix) {
+    /// A dump has found these routes of a prefix in a table, all for the same sources, and no others.
+    pub(super) fn found(&mut self, prefix: Prefix<A>, routes: &[Route]) {
+        let Some(first) = routes.first() else { return };
+        let (table, key) = (first.table, RouteKey::of(prefix, first));
+        if self.merged.is_touched(table, key) {
             return;
         }
         let new: Vec<Candidate> = routes.iter().map(|route| self.candidate(route)).collect();
-        let unused = self.merged.set(table, prefix, &new, self.paths, self.sink).unwrap_or(new);
+        let unused = self.merged.set(table, key, &new, self.paths, self.sink).unwrap_or(new);
         unused.iter().for_each(|candidate| self.paths.release(candidate.path, self.sink));
     }
 
-    /// Takes all routes by some paths from a prefix; all of them when `paths` is none.
-    pub(super) fn take_out(&mut self, table: u32, prefix: Prefix<A>, is_out: impl Fn(PathId) -> bool) {
-        let before = self.merged.candidates(table, prefix);
+    /// Takes all routes by some paths from a key.
+    pub(super) fn take_out(&mut self, table: u32, key: RouteKey<A>, is_out: impl Fn(PathId) -> bool) {
+        let before = self.merged.candidates(table, key);
         let mut after = before.clone();
         after.retain(|candidate| !is_out(candidate.path));
-        self.change(table, prefix, before, &after);
+        self.change(table, key, before, &after);
     }
 
-    /// Gives a prefix these routes; `held` are all whose paths are used for it until now.
-    fn change(&mut self, table: u32, prefix: Prefix<A>, mut held: Vec<Candidate>, after: &[Candidate]) {
-        self.merged.change(table, prefix, after, self.paths, self.sink);
+    /// Gives a key these routes; `held` are all whose paths are used for it until now.
+    fn change(&mut self, table: u32, key: RouteKey<A>, mut held: Vec<Candidate>, after: &[Candidate]) {
+        self.merged.change(table, key, after, self.paths, self.sink);
         for candidate in after {
             let at = held.iter().position(|held| held.path == candidate.path);
             held.swap_remove(at.expect("each route that stays was held"));
@@ -113,7 +115,6 @@ impl<A: Told> Tables<'_, A> {
             path: self.paths.take(route.family, &path, self.world, self.sink),
             tos: route.tos,
             preference: preference(route.preference),
-            has_source: route.source_len > 0,
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Roll {
     /// What has changed meanwhile.
     touched: HashSet<Key>,
     rules: Vec<Rule>,
-    /// Routes of one prefix in one table, which come one after the other.
+    /// Routes of one prefix in one table, for the same sources, which come one after the other.
     routes: Vec<Route>,
     /// Whether any rule has changed meanwhile.
     has_new_rules: bool,
@@ -74,7 +74,8 @@ impl Mirror {
         let Some(roll) = &mut self.roll else { return };
         match record {
             Record::Route(route) => {
-                let key = |route: &Route| (route.table, route.len, route.destination);
+                // Those for some sources only, and those for all of the same prefix, are told apart from each other.
+                let key = |route: &Route| (route.table, route.len, route.destination, route.source);
                 if roll.routes.last().is_some_and(|last| key(last) != key(&route)) {
                     self.found_prefix(sink);
                 }
@@ -100,7 +101,7 @@ impl Mirror {
         self.roll = roll;
     }
 
-    /// All routes of a prefix were found.
+    /// All routes of a prefix, for the same sources, were found.
     fn found_prefix(&mut self, sink: &mut dyn Sink) {
         let Some(roll) = &mut self.roll else { return };
         let mut routes = std::mem::take(&mut roll.routes);
@@ -110,10 +111,10 @@ impl Mirror {
         self.has_asked |= routes.iter().any(|route| super::is_made_local(route) || route.has_realm);
         match first.destination {
             IpAddr::V4(address) => {
-                self.tables4(sink).found(table, Prefix::of(address.to_bits(), len), &routes);
+                self.tables4(sink).found(Prefix::of(address.to_bits(), len), &routes);
             }
             IpAddr::V6(address) => {
-                self.tables6(sink).found(table, Prefix::of(address.to_bits(), len), &routes);
+                self.tables6(sink).found(Prefix::of(address.to_bits(), len), &routes);
             }
         }
         self.count(family, table, had, sink);
@@ -149,9 +150,9 @@ impl Mirror {
             None => return false,
             Some(Family::V4) => {
                 if let Some(lost) = self.v4.sweep() {
-                    for (table, prefix) in lost {
+                    for (table, key) in lost {
                         let had = self.prefixes_of(Family::V4, table);
-                        self.tables4(sink).take_out(table, prefix, |_| true);
+                        self.tables4(sink).take_out(table, key, |_| true);
                         self.count(Family::V4, table, had, sink);
                     }
                     return true;
@@ -160,9 +161,9 @@ impl Mirror {
             }
             Some(Family::V6) => {
                 if let Some(lost) = self.v6.sweep() {
-                    for (table, prefix) in lost {
+                    for (table, key) in lost {
                         let had = self.prefixes_of(Family::V6, table);
-                        self.tables6(sink).take_out(table, prefix, |_| true);
+                        self.tables6(sink).take_out(table, key, |_| true);
                         self.count(Family::V6, table, had, sink);
                     }
                     return true;

@@ -1,9 +1,13 @@
 //! One routing table of the kernel: for each prefix the routes in the order in which it prefers them.
+//!
+//! Routes of IPv6 may be for some sources only (RTA_SRC). They are kept apart from those for all sources, since neither replaces
+//! the other and a dump tells them at different times. Which of both kinds a packet goes by only the kernel finds.
 use super::paths::{PathId, Paths, Standing};
-use crate::kernel::Family;
+use crate::kernel::{Family, Route};
 use artery_table::{Address, Prefix};
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::ops::Bound;
 
 /// A route, as one of those for a prefix.
@@ -14,8 +18,30 @@ pub(super) struct Candidate {
     pub(super) tos: u8,
     /// How much it is preferred among those of its metric (RFC 4191): more is better.
     pub(super) preference: u8,
-    /// Whether it is for some sources only.
-    pub(super) has_source: bool,
+}
+
+/// Which routes of a table are meant: those to a prefix, from all sources or from those of one prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RouteKey<A: Address> {
+    pub(super) prefix: Prefix<A>,
+    /// `None` for all sources. The order of keys relies on that being the first.
+    pub(super) source: Option<Prefix<u128>>,
+}
+
+impl<A: Address> RouteKey<A> {
+    /// Those of a route to a prefix.
+    pub(super) fn of(prefix: Prefix<A>, route: &Route) -> RouteKey<A> {
+        let source = route.source.map(|(address, len)| match address {
+            IpAddr::V4(address) => Prefix::of(u128::from(address.to_bits()) << 96, len),
+            IpAddr::V6(address) => Prefix::of(address.to_bits(), len),
+        });
+        RouteKey { prefix, source }
+    }
+
+    /// Those to a prefix from all sources.
+    pub(super) fn plain(prefix: Prefix<A>) -> RouteKey<A> {
+        RouteKey { prefix, source: None }
+    }
 }
 
 /// What is done with packets that have no longer prefix in the table.
@@ -40,6 +66,13 @@ struct Entry {
 }
 
 impl Entry {
+    /// None without routes.
+    fn of(candidates: &[Candidate], stamp: u8) -> Option<Entry> {
+        let (&first, others) = candidates.split_first()?;
+        let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
+        Some(Entry { first, stamp, others })
+    }
+
     fn all(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(&self.first).chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -64,49 +97,72 @@ impl Change {
 /// A table.
 #[derive(Debug)]
 pub(super) struct Table<A: Address> {
+    /// Routes for all sources.
     entries: BTreeMap<Prefix<A>, Entry>,
-    /// How many prefixes there are of a length; of others there are none.
+    /// Routes for some sources only. A prefix that has any is the kernel's.
+    by_source: BTreeMap<RouteKey<A>, Entry>,
+    /// How many keys there are of a prefix length; of others there are none.
     lengths: BTreeMap<u8, u32>,
     /// Prefixes with a route that throws.
     throws: BTreeSet<Prefix<A>>,
+    /// Prefixes with a route for one type of service, which only those of IPv4 have. They are the kernel's.
+    by_tos: BTreeSet<Prefix<A>>,
 }
 
 impl<A: Address> Default for Table<A> {
     fn default() -> Table<A> {
-        Table { entries: BTreeMap::new(), lengths: BTreeMap::new(), throws: BTreeSet::new() }
+        Table {
+            entries: BTreeMap::new(),
+            by_source: BTreeMap::new(),
+            lengths: BTreeMap::new(),
+            throws: BTreeSet::new(),
+            by_tos: BTreeSet::new(),
+        }
     }
 }
 
 impl<A: Address> Table<A> {
-    /// How many prefixes have routes.
+    /// How many prefixes have routes, counted once more for each prefix of sources.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.by_source.len()
     }
 
-    /// The routes of a prefix.
-    pub(super) fn candidates(&self, prefix: Prefix<A>) -> Vec<Candidate> {
-        self.entries.get(&prefix).map_or(Vec::new(), |entry| entry.all().copied().collect())
+    /// The routes of a key.
+    pub(super) fn candidates(&self, key: RouteKey<A>) -> Vec<Candidate> {
+        let entry = match key.source {
+            None => self.entries.get(&key.prefix),
+            Some(_) => self.by_source.get(&key),
+        };
+        entry.map_or(Vec::new(), |entry| entry.all().copied().collect())
     }
 
-    /// Gives a prefix these routes, found by a dump or told since. None if it had just them; then it is noted that they
-    /// were found.
+    /// Gives a key these routes, found by a dump or told since. None if it had just them; then it is noted that they were
+    /// found.
     pub(super) fn set(
         &mut self,
-        prefix: Prefix<A>,
+        key: RouteKey<A>,
         candidates: &[Candidate],
         stamp: u8,
         paths: &Paths,
     ) -> Option<Change> {
-        let Some((&first, others)) = candidates.split_first() else {
-            return self.remove(prefix, paths);
+        let entry = Entry::of(candidates, stamp);
+        if key.source.is_some() {
+            return self.set_by_source(key, entry, paths);
+        }
+        let mut change = match entry {
+            Some(entry) => self.set_plain(key.prefix, entry, paths)?,
+            None => self.remove_plain(key.prefix, paths)?,
         };
-        let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
-        let entry = Entry { first, stamp, others };
+        change.is_felt &= !self.has_source(key.prefix);
+        Some(change)
+    }
+
+    fn set_plain(&mut self, prefix: Prefix<A>, entry: Entry, paths: &Paths) -> Option<Change> {
         let (old, new) = match self.entries.entry(prefix) {
             Place::Occupied(place) => {
                 let kept = place.into_mut();
-                if kept.all().eq(candidates) {
-                    kept.stamp = stamp;
+                if kept.all().eq(entry.all()) {
+                    kept.stamp = entry.stamp;
                     return None;
                 }
                 (Some(std::mem::replace(kept, entry)), kept)
@@ -116,48 +172,104 @@ impl<A: Address> Table<A> {
                 (None, place.insert(entry))
             }
         };
-        if candidates.iter().any(|candidate| paths.standing(candidate.path) == Standing::Throws) {
-            self.throws.insert(prefix);
-        } else if !self.throws.is_empty() {
-            self.throws.remove(&prefix);
-        }
+        let throws = new.all().any(|candidate| paths.standing(candidate.path) == Standing::Throws);
+        set_member(&mut self.throws, prefix, throws);
+        set_member(&mut self.by_tos, prefix, new.all().any(|candidate| candidate.tos != 0));
         Some(Change::between::<A>(old.as_ref(), Some(new), paths))
     }
 
-    fn remove(&mut self, prefix: Prefix<A>, paths: &Paths) -> Option<Change> {
+    fn remove_plain(&mut self, prefix: Prefix<A>, paths: &Paths) -> Option<Change> {
         let old = self.entries.remove(&prefix)?;
         self.throws.remove(&prefix);
-        if let Place::Occupied(mut count) = self.lengths.entry(prefix.len()) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.by_tos.remove(&prefix);
+        count_down(&mut self.lengths, prefix.len());
         Some(Change::between::<A>(Some(&old), None, paths))
     }
 
-    /// All prefixes behind one, or from the first on, with the stamp of the dump that found them last.
-    pub(super) fn stamps(&self, after: Option<Prefix<A>>) -> impl Iterator<Item = (Prefix<A>, u8)> {
-        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.entries.range((first, Bound::Unbounded));
-        rest.map(|(prefix, entry)| (*prefix, entry.stamp))
+    /// What these routes are is of no account, but whether there are any.
+    fn set_by_source(&mut self, key: RouteKey<A>, entry: Option<Entry>, paths: &Paths) -> Option<Change> {
+        let before = self.choice(key.prefix, paths);
+        let old = match entry {
+            Some(entry) => match self.by_source.entry(key) {
+                Place::Occupied(mut place) if place.get().all().eq(entry.all()) => {
+                    place.get_mut().stamp = entry.stamp;
+                    return None;
+                }
+                Place::Occupied(mut place) => Some(place.insert(entry)),
+                Place::Vacant(place) => {
+                    *self.lengths.entry(key.prefix.len()).or_default() += 1;
+                    place.insert(entry);
+                    None
+                }
+            },
+            None => {
+                let old = self.by_source.remove(&key)?;
+                count_down(&mut self.lengths, key.prefix.len());
+                Some(old)
+            }
+        };
+        let is_felt = before != self.choice(key.prefix, paths);
+        Some(Change { before: old.map_or(Vec::new(), |old| old.all().copied().collect()), is_felt })
     }
 
-    /// The prefixes with a route by a path of which something holds.
-    pub(super) fn leading(&self, holds: impl Fn(PathId) -> bool) -> Vec<Prefix<A>> {
+    /// Whether a prefix has routes for some sources only.
+    fn has_source(&self, prefix: Prefix<A>) -> bool {
+        !self.by_source.is_empty() && self.sources(prefix).next().is_some()
+    }
+
+    /// The sources that a prefix has routes for, other than for all.
+    pub(super) fn sources(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<u128>> {
+        let keys = self.by_source.range(RouteKey::plain(prefix)..).map(|(key, _)| key);
+        keys.take_while(move |key| key.prefix == prefix).filter_map(|key| key.source)
+    }
+
+    /// The prefixes whose packets go by more than their destination.
+    pub(super) fn conditional(&self) -> impl Iterator<Item = Prefix<A>> {
+        let mut last = None;
+        let by_source = self.by_source.keys().map(|key| key.prefix);
+        let by_source = by_source.filter(move |prefix| last.replace(*prefix) != Some(*prefix));
+        by_source.chain(self.by_tos.iter().copied().filter(|prefix| !self.has_source(*prefix)))
+    }
+
+    /// How many prefixes of sources, or types of service, its routes are for, by prefix.
+    pub(super) fn conditions(&self) -> usize {
+        self.by_source.len() + self.by_tos.len()
+    }
+
+    /// All keys behind one, or from the first on, with the stamp of the dump that found them last: those for all sources
+    /// come first.
+    pub(super) fn stamps(&self, after: Option<RouteKey<A>>) -> impl Iterator<Item = (RouteKey<A>, u8)> {
+        let (plain, by_source) = match after {
+            None => (Some(Bound::Unbounded), Bound::Unbounded),
+            Some(key) if key.source.is_none() => (Some(Bound::Excluded(key.prefix)), Bound::Unbounded),
+            Some(key) => (None, Bound::Excluded(key)),
+        };
+        let plain = plain.map(|first| self.entries.range((first, Bound::Unbounded))).into_iter().flatten();
+        let plain = plain.map(|(prefix, entry)| (RouteKey::plain(*prefix), entry.stamp));
+        let by_source = self.by_source.range((by_source, Bound::Unbounded));
+        plain.chain(by_source.map(|(key, entry)| (*key, entry.stamp)))
+    }
+
+    /// The keys with a route by a path of which something holds.
+    pub(super) fn leading(&self, holds: impl Fn(PathId) -> bool) -> Vec<RouteKey<A>> {
         let leads = |entry: &Entry| entry.all().any(|candidate| holds(candidate.path));
-        self.entries.iter().filter(|(_, entry)| leads(entry)).map(|(prefix, _)| *prefix).collect()
+        let plain = self.entries.iter().filter(|(_, entry)| leads(entry));
+        let by_source = self.by_source.iter().filter(|(_, entry)| leads(entry)).map(|(key, _)| *key);
+        plain.map(|(prefix, _)| RouteKey::plain(*prefix)).chain(by_source).collect()
     }
 
-    /// All prefixes, from the first address on.
+    /// All prefixes; some may come twice.
     pub(super) fn prefixes(&self) -> impl Iterator<Item = Prefix<A>> {
-        self.entries.keys().copied()
+        self.entries.keys().copied().chain(self.by_source.keys().map(|key| key.prefix))
     }
 
-    /// The prefixes that are longer than this one and in it.
+    /// The prefixes that are longer than this one and in it; some may come twice.
     pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
-        let after = (Bound::Excluded(prefix), Bound::Included(Prefix::host(prefix.last())));
-        self.entries.range(after).map(|(prefix, _)| *prefix)
+        let last = Prefix::host(prefix.last());
+        let plain = self.entries.range((Bound::Excluded(prefix), Bound::Included(last)));
+        let by_source = self.by_source.range(RouteKey::plain(prefix)..).map(|(key, _)| key.prefix);
+        let by_source = by_source.take_while(move |below| *below <= last).filter(move |it| *it != prefix);
+        plain.map(|(prefix, _)| *prefix).chain(by_source)
     }
 
     /// Those of them with a route that throws.
@@ -168,6 +280,9 @@ impl<A: Address> Table<A> {
 
     /// What is done with packets to just this prefix; none where nothing is, so that a shorter one counts.
     pub(super) fn choice(&self, prefix: Prefix<A>, paths: &Paths) -> Option<Choice> {
+        if self.has_source(prefix) {
+            return Some(Choice::Kernel);
+        }
         choose(self.entries.get(&prefix)?, family::<A>(), paths)
     }
 
@@ -185,12 +300,30 @@ pub(super) fn family<A: Address>() -> Family {
     if A::BITS == Family::V4.bits() { Family::V4 } else { Family::V6 }
 }
 
+/// One less of a length.
+fn count_down(lengths: &mut BTreeMap<u8, u32>, len: u8) {
+    if let Place::Occupied(mut count) = lengths.entry(len) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+fn set_member<A: Address>(set: &mut BTreeSet<Prefix<A>>, prefix: Prefix<A>, is_member: bool) {
+    if is_member {
+        set.insert(prefix);
+    } else if !set.is_empty() {
+        set.remove(&prefix);
+    }
+}
+
 /// Which of a prefix's routes the kernel goes by.
 fn choose(entry: &Entry, family: Family, paths: &Paths) -> Option<Choice> {
-    if entry.others.is_none() && entry.first.tos == 0 && !entry.first.has_source {
+    if entry.others.is_none() && entry.first.tos == 0 {
         return choice_of(&entry.first, paths);
     }
-    if entry.all().any(|candidate| candidate.tos != 0 || candidate.has_source) {
+    if entry.all().any(|candidate| candidate.tos != 0) {
         return Some(Choice::Kernel);
     }
     let usable = || entry.all().filter(|candidate| paths.standing(candidate.path) != Standing::Unusable);

@@ -50,7 +50,7 @@ fn route(table: u32, prefix: &str, kind: RouteKind, hops: &[RouteHop]) -> Route 
         table,
         destination,
         len: len.parse().unwrap(),
-        source_len: 0,
+        source: None,
         tos: 0,
         priority: 0,
         protocol: 3,
@@ -238,6 +238,80 @@ fn routes_of_one_metric_keep_the_order_they_were_given_in_ipv4() {
     mirror.hear(went(via("10.0.0.4")), &mut sink);
     assert_eq!(way(&sink, "10.9.9.9"), "10.0.0.1%1");
     assert_eq!(mirror.paths(), 2);
+}
+
+#[test]
+fn prefixes_with_routes_for_some_sources_are_the_kernels_in_whatever_order_they_come() {
+    let plain = route(254, "::/0", RouteKind::Unicast, &[hop(1, "fe80::1")]);
+    // By the same gateway, so that nothing but the source tells one from the other.
+    let from = Route { source: Some(("2001:db8:b::".parse().unwrap(), 64)), ..plain.clone() };
+    let other = Route { source: Some(("2001:db8:c::".parse().unwrap(), 64)), ..plain.clone() };
+    let below = route(254, "2001:db8::/32", RouteKind::Unicast, &[hop(2, "fe80::2")]);
+    for order in [[&plain, &from, &other], [&from, &other, &plain], [&other, &plain, &from]] {
+        let (mut mirror, mut sink) = start(2);
+        add(&mut mirror, &mut sink, below.clone());
+        order.into_iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
+        let ways = |sink: &Plain| (way(sink, "2001:db9::1"), way(sink, "2001:db8::1"));
+        let (kept, longer) = ("kernel".to_string(), "fe80::2%2".to_string());
+        assert_eq!(ways(&sink), (kept.clone(), longer.clone()), "{order:?}");
+        // The kernel tells those for some sources first, then what is below, and the plain ones last.
+        mirror.begin(crate::kernel::Part::Routes(Family::V6));
+        for route in [&from, &other, &below, &plain] {
+            mirror.found(Record::Route(route.clone()), &mut sink);
+        }
+        mirror.end(true, &mut sink);
+        while mirror.sweep_routes(&mut sink) {}
+        assert_eq!(ways(&sink), (kept.clone(), longer.clone()), "{order:?}, read again");
+        assert_eq!((mirror.kept_prefixes().count(), mirror.route_conditions()), (1, 2));
+        mirror.hear(went(Record::Route(from.clone())), &mut sink);
+        assert_eq!(way(&sink, "2001:db9::1"), "kernel", "one is left");
+        mirror.hear(went(Record::Route(other.clone())), &mut sink);
+        assert_eq!(ways(&sink), ("fe80::1%1".to_string(), longer), "{order:?}");
+        assert_eq!((mirror.kept_prefixes().count(), mirror.take_doubt()), (0, false));
+        mirror.hear(went(Record::Route(plain.clone())), &mut sink);
+        assert_eq!((way(&sink, "2001:db9::1"), mirror.paths()), ("none".into(), 1));
+    }
+}
+
+#[test]
+fn a_dump_that_finds_no_route_for_some_sources_gives_the_prefix_back() {
+    let (mut mirror, mut sink) = start(1);
+    let plain = route(254, "::/0", RouteKind::Unicast, &[hop(1, "fe80::1")]);
+    let from = Route { source: Some(("2001:db8:b::".parse().unwrap(), 64)), ..plain.clone() };
+    [&plain, &from].into_iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
+    mirror.begin(crate::kernel::Part::Routes(Family::V6));
+    mirror.found(Record::Route(plain), &mut sink);
+    mirror.end(true, &mut sink);
+    while mirror.sweep_routes(&mut sink) {}
+    assert_eq!((way(&sink, "2001:db8::1"), mirror.kept_prefixes().count()), ("fe80::1%1".into(), 0));
+}
+
+#[test]
+fn what_keeps_a_prefix_is_said_in_a_line() {
+    let (mut mirror, mut sink) = start(1);
+    let to = |prefix, source: Option<&str>| Route {
+        source: source.map(|source| (source.parse().unwrap(), 64)),
+        ..route(254, prefix, RouteKind::Unicast, &[hop(1, "")])
+    };
+    for source in ["2001:db8:b::", "2001:db8:c::"] {
+        add(&mut mirror, &mut sink, to("::/0", Some(source)));
+    }
+    add(&mut mirror, &mut sink, to("2001:db8:1::/48", Some("2001:db8:b::")));
+    add(&mut mirror, &mut sink, Route { tos: 16, ..to("10.0.0.0/8", None) });
+    add(&mut mirror, &mut sink, Route { table: 99, ..to("2001:db8:2::/48", Some("2001:db8:b::")) });
+    let said: Vec<String> = mirror.kept_prefixes().map(|kept| kept.to_string()).collect();
+    assert_eq!(
+        said,
+        [
+            "IPv4 packets to 10.0.0.0/8 stay with the kernel: table 254 has a route there for one type of service (TOS) only \
+             (shown by: ip route show table 254 exact 10.0.0.0/8)",
+            "IPv6 packets to ::/0 stay with the kernel: table 254 has routes there for packets from 2001:db8:b::/64 and from \
+             other prefixes only (shown by: ip -6 route show table 254 exact ::/0)",
+            "IPv6 packets to 2001:db8:1::/48 stay with the kernel: table 254 has a route there for packets from \
+             2001:db8:b::/64 only (shown by: ip -6 route show table 254 exact 2001:db8:1::/48)",
+        ],
+        "nothing of a table that no rule leads to"
+    );
 }
 
 #[test]

@@ -34,17 +34,22 @@ impl Question {
 
     /// Where a packet is forwarded to; none where it isn't.
     pub(crate) fn ask(&self, source: IpAddr, destination: IpAddr) -> Option<Out> {
-        outs(&self.answer(0, source, destination)).first().copied()
+        self.ask_with_tos(0, source, destination)
+    }
+
+    /// The same for a type of service.
+    pub(crate) fn ask_with_tos(&self, tos: u8, source: IpAddr, destination: IpAddr) -> Option<Out> {
+        outs(&self.answer(0, tos, source, destination)).first().copied()
     }
 
     /// Where packets of other flows to the same destination may be forwarded to, too.
     pub(crate) fn ask_all(&self, source: IpAddr, destination: IpAddr) -> Vec<Out> {
-        outs(&self.answer(RTM_F_FIB_MATCH, source, destination))
+        outs(&self.answer(RTM_F_FIB_MATCH, 0, source, destination))
     }
 
-    fn answer(&self, flags: u32, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+    fn answer(&self, flags: u32, tos: u8, source: IpAddr, destination: IpAddr) -> Vec<u8> {
         let (family, bits) = if destination.is_ipv4() { (2, 32) } else { (10, 128) };
-        let mut payload = vec![family, bits, bits, 0, 0, 0, 0, 0];
+        let mut payload = vec![family, bits, bits, tos, 0, 0, 0, 0];
         payload.extend(flags.to_ne_bytes());
         payload.extend(attribute(RTA_DST, &octets(destination)));
         payload.extend(attribute(RTA_SRC, &octets(source)));

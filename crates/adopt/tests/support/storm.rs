@@ -152,6 +152,20 @@ impl Storm {
         writeln!(self.commands, "route {verb} {kind} {prefix} {end}").unwrap();
     }
 
+    /// Changes a route of IPv6 in the main table, which may be for some sources only.
+    pub(crate) fn change_route_by_source(&mut self, sources: &[&str]) {
+        let prefix = self.prefix6();
+        let from = match self.random.below(3) {
+            0 => String::new(),
+            _ => format!("from {}/{}", self.random.pick(sources), [128, 64][self.random.below(2)]),
+        };
+        let from = from.replace("::1/64", "::/64");
+        let metric = self.random.below(2) * 10 + 10;
+        let verb = self.random.pick(&["add", "replace", "append", "prepend", "del", "del"]);
+        let way = self.way(false);
+        writeln!(self.commands, "route {verb} {prefix} {from} metric {metric} {way}").unwrap();
+    }
+
     fn way(&mut self, is_v4: bool) -> String {
         let link = self.link();
         let host = self.random.below(5) + 2;

@@ -3,6 +3,7 @@ use super::capture::Captures;
 use super::choice::Choice;
 use super::facts::Facts;
 use super::graph::Engine;
+use super::kept::KeptPrefixes;
 use super::rights;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
@@ -70,8 +71,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
     voice.tell("forwarding", "forwarding", &[]);
-    let mut rules = Vec::new();
+    let (mut rules, mut kept) = (Vec::new(), KeptPrefixes::default());
     say_rules(&session, &mut rules, voice);
+    kept.renew(session.driver().mirror(), voice);
     let mut said = Said::default();
     said.renew(&session, voice);
     manager.ready(&summary(&session));
@@ -92,6 +94,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         let (next, news) = session.turn(Instant::now())?;
         say_rules(&session, &mut rules, voice);
+        kept.renew(session.driver().mirror(), voice);
         wait = next;
         say_path(&news, options.verbose, voice);
         if news.guards {

@@ -146,6 +146,7 @@ pub(super) fn json(findings: &Findings) -> Value {
         "ports": findings.ports.iter().map(port).collect::<Vec<_>>(),
         "kept": findings.guards.iter().map(guard).collect::<Vec<_>>(),
         "notes": findings.notes,
+        "kept_prefixes": findings.kept_prefixes,
         "traffic": findings.measured.as_ref().map(|measured| traffic(measured, findings)),
     })
 }
@@ -197,6 +198,7 @@ mod tests {
                 remedy: "shown by: tc qdisc show dev eth1".into(),
             }],
             notes: vec!["Somebody listens.".into()],
+            kept_prefixes: 0,
             measured: Some(Measured {
                 time: Duration::from_secs(2),
                 ipv4: counted(110, 100),

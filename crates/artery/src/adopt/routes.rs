@@ -1,4 +1,5 @@
 //! What the kernel's rules keep, and how many of its routes lead to the ports.
+use super::kept::KeptPrefixes;
 use artery_adopt::guard::{self, Direction, Guard, Port};
 use artery_adopt::mirror::{Driver, Packets, Plain, Reason, Way, WayId};
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::time::Instant;
 pub(super) struct Routes {
     pub(super) guards: Vec<Guard>,
     pub(super) notes: Vec<String>,
+    pub(super) kept: KeptPrefixes,
 }
 
 /// Reads rules and routes, which may take a second where there are a million.
@@ -18,7 +20,7 @@ pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
     let mut told = Plain::default();
     driver.load(Instant::now(), &mut told)?;
     let links = guard::with_vlans(ports)?.iter().map(|port| port.index).collect::<Vec<_>>();
-    let mut routes = Routes::default();
+    let mut routes = Routes { kept: KeptPrefixes::of(driver.mirror()), ..Routes::default() };
     driver.mirror().reasons().for_each(|reason| routes.heed(reason));
     routes.notes.extend(in_words("IPv4", count(&told.v4, &told, &links)));
     routes.notes.extend(in_words("IPv6", count(&told.v6, &told, &links)));

@@ -2,6 +2,7 @@
 mod metrics;
 
 use super::Path;
+use super::kept::KeptPrefixes;
 use super::report::{family_name, in_words};
 use super::share::Sample;
 use artery_adopt::Session;
@@ -35,6 +36,12 @@ pub(crate) struct Status {
     pub(crate) guards: Vec<GuardStatus>,
     /// Routing rules that do, in words.
     pub(crate) rules: Vec<String>,
+    /// How many prefixes stay with the kernel because of what their routes depend on besides the destination.
+    #[serde(default)]
+    pub(crate) kept_prefixes: u64,
+    /// The first of them in words, and how many more there are.
+    #[serde(default)]
+    pub(crate) prefixes: Vec<String>,
 }
 
 /// An adopted interface, or a VLAN of one.
@@ -104,6 +111,7 @@ impl Status {
     /// What holds now.
     pub(super) fn find(session: &Session, began: Instant) -> anyhow::Result<Status> {
         let kernel = Sample::take()?;
+        let kept = KeptPrefixes::of(session.driver().mirror());
         let rules = session.driver().mirror().reasons().map(|reason| reason.to_string()).collect();
         Ok(Status {
             schema_version: 1,
@@ -117,6 +125,8 @@ impl Status {
             uncounted_losses: session.accelerator().uncounted_losses().map(ToString::to_string),
             guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
             rules,
+            kept_prefixes: kept.count() as u64,
+            prefixes: kept.lines(),
         })
     }
 }
@@ -283,6 +293,8 @@ pub(crate) fn example() -> Status {
             port: None,
         }],
         rules: Vec::new(),
+        kept_prefixes: 0,
+        prefixes: Vec::new(),
     }
 }
 

@@ -172,8 +172,8 @@ fn guards(now: &Status) -> Vec<String> {
     let uncounted =
         now.uncounted_losses.iter().map(|why| format!("LOST lacks frames lost after a redirect: {why}"));
     let guards = now.guards.iter().map(|guard| guard.text.clone());
-    let all: Vec<String> =
-        gone.chain(uncounted).chain(deaf).chain(guards).chain(now.rules.iter().cloned()).collect();
+    let routing = now.rules.iter().chain(&now.prefixes).cloned();
+    let all: Vec<String> = gone.chain(uncounted).chain(deaf).chain(guards).chain(routing).collect();
     match all.is_empty() {
         true => vec!["Nothing keeps traffic between these ports in the kernel.".to_string()],
         false => std::iter::once("Kept with the kernel:".to_string())

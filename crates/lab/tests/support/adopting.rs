@@ -119,7 +119,7 @@ impl Fan {
     }
 
     /// Datagrams that each gateway has received for nobody.
-    fn received(&self) -> Result<Vec<u64>> {
+    pub fn received(&self) -> Result<Vec<u64>> {
         let of = |host: &Host| {
             let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
             let v6 = text.lines().find_map(|line| line.strip_prefix("Udp6NoPorts")).map(str::trim);

@@ -54,7 +54,12 @@ impl Evaluator {
         let holds = |route: &&Route| route.table == table && holds(route, address);
         let mut routes: Vec<&Route> = self.routes.iter().filter(holds).collect();
         routes.sort_by_key(|route| (std::cmp::Reverse(route.len), route.priority));
-        for route in routes {
+        let is_conditional = |route: &Route| route.source.is_some() || route.tos != 0;
+        for route in &routes {
+            // What a packet's source or type of service has to do with it, only the kernel knows.
+            if routes.iter().any(|other| other.len == route.len && is_conditional(other)) {
+                return Found::Ends(Answer::Kernel);
+            }
             let is_suppressed = suppressed.is_some_and(|len| u32::from(route.len) <= len);
             let answer = match route.path.kind {
                 RouteKind::Throw => return Found::Nothing,
@@ -80,8 +85,10 @@ impl Evaluator {
         let rules = self.rules.iter().filter(|rule| rule.family == family).map(|rule| format!("\n{rule}"));
         let routes = self.routes.iter().filter(|route| holds(route, address));
         let routes = routes.map(|route| {
-            let Route { table, destination, len, priority, path, .. } = route;
-            format!("\n{destination}/{len} table {table} metric {priority} {path:?}")
+            let Route { table, destination, len, source, tos, priority, path, .. } = route;
+            format!(
+                "\n{destination}/{len} from {source:?} tos {tos} table {table} metric {priority} {path:?}"
+            )
         });
         let objects = self.objects.values().map(|object| format!("\n{object:?}"));
         rules.chain(routes).chain(objects).collect()
@@ -156,7 +163,8 @@ impl Evaluator {
 }
 
 pub(super) fn is_like(one: &Route, other: &Route) -> bool {
-    let key = |route: &Route| (route.table, route.destination, route.len, route.priority);
+    let key =
+        |route: &Route| (route.table, route.destination, route.len, route.source, route.tos, route.priority);
     key(one) == key(other)
 }
 

@@ -154,6 +154,11 @@ impl Storm {
             new
         };
         new.priority = self.random.below(3) as u32;
+        if self.random.one_in(8) && new.family == Family::V6 {
+            new.source = Some(("2001:db8:b::".parse().unwrap(), self.random.pick(&[48, 64])));
+        } else if self.random.one_in(8) && new.family == Family::V4 {
+            new.tos = 16;
+        }
         if new.path.kind == RouteKind::Unicast && new.path.hops.is_empty() && new.path.object == 0 {
             return;
         }
@@ -221,7 +226,18 @@ impl Storm {
             Part::Routes(family) => {
                 let mut routes: Vec<Route> =
                     self.kernel.routes.iter().filter(|route| route.family == family).cloned().collect();
-                routes.sort_by_key(|route| (route.table, route.destination, route.len, route.priority));
+                // Those for some sources only are told before all others.
+                routes.sort_by_key(|route| {
+                    (
+                        route.table,
+                        route.source.is_none(),
+                        route.destination,
+                        route.len,
+                        route.source,
+                        255 - route.tos,
+                        route.priority,
+                    )
+                });
                 routes.into_iter().map(Record::Route).collect()
             }
             _ => Vec::new(),
@@ -278,7 +294,7 @@ fn what_was_missed_is_found_by_looking_at_everything() {
                     .kernel
                     .routes
                     .iter()
-                    .map(|route| (route.table, route.destination, route.len))
+                    .map(|route| (route.table, route.destination, route.len, route.source))
                     .collect();
                 prefixes.sort_unstable();
                 prefixes.dedup();

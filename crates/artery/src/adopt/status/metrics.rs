@@ -43,6 +43,9 @@ impl Status {
         guards(&self.guards, &mut text);
         let help = "Routing rules that leave packets to the kernel.";
         text.single("artery_adopt_rules", Kind::Gauge, help, self.rules.len());
+        let help =
+            "Prefixes that stay with the kernel, since their routes depend on sources or types of service.";
+        text.single("artery_adopt_kept_prefixes", Kind::Gauge, help, self.kept_prefixes);
         text.take()
     }
 

@@ -1,0 +1,90 @@
+//! What is said of prefixes whose packets stay with the kernel, since their routes depend on more than the destination.
+use crate::voice::Voice;
+use artery_adopt::mirror::{KeptPrefix, Mirror};
+
+/// Prefixes that a line is said about. There may be thousands, as from a routing protocol that tells sources.
+const SAID: usize = 10;
+
+/// Such prefixes, the first of them by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct KeptPrefixes {
+    first: Vec<KeptPrefix>,
+    /// What tells cheaply whether others have changed.
+    conditions: usize,
+    count: usize,
+}
+
+impl KeptPrefixes {
+    /// Those that there are now.
+    pub(super) fn of(mirror: &Mirror) -> KeptPrefixes {
+        KeptPrefixes {
+            first: mirror.kept_prefixes().take(SAID).collect(),
+            conditions: mirror.route_conditions(),
+            count: mirror.kept_prefixes().count(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A line for each, and one for those that are too many.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.first.iter().map(ToString::to_string).chain(self.rest()).collect()
+    }
+
+    fn rest(&self) -> Option<String> {
+        match self.count - self.first.len() {
+            0 => None,
+            1 => Some("1 more prefix stays with the kernel for such a reason".to_string()),
+            more => Some(format!("{more} more prefixes stay with the kernel for such reasons")),
+        }
+    }
+
+    /// Says what is not as it was said before.
+    pub(super) fn renew(&mut self, mirror: &Mirror, voice: Voice) {
+        let is_as_before = mirror.route_conditions() == self.conditions;
+        if is_as_before && mirror.kept_prefixes().take(SAID).eq(self.first.iter().cloned()) {
+            return;
+        }
+        let now = KeptPrefixes::of(mirror);
+        for kept in now.first.iter().filter(|kept| !self.first.contains(kept)) {
+            let prefix = format!("{}/{}", kept.prefix.0, kept.prefix.1);
+            let about = [("prefix", prefix.as_str()), ("table", &kept.table.to_string())];
+            voice.tell("kept-prefix", &kept.to_string(), &about);
+        }
+        if let Some(rest) = now.rest().filter(|_| now.count != self.count) {
+            voice.tell("kept-prefixes", &rest, &[]);
+        }
+        if now.count == 0 {
+            let said = "no prefix stays with the kernel any more because of sources or types of service";
+            voice.tell("no-kept-prefix", said, &[]);
+        }
+        *self = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_adopt::kernel::Family;
+    use artery_adopt::mirror::Condition;
+
+    #[test]
+    fn the_first_have_lines_of_their_own_and_the_rest_is_counted() {
+        let kept = |number: u32| KeptPrefix {
+            family: Family::V4,
+            table: 254,
+            prefix: (std::net::Ipv4Addr::from(number << 24).into(), 8),
+            condition: Condition::TypeOfService,
+        };
+        let some = |count| KeptPrefixes { first: (1..3).map(kept).collect(), conditions: count, count };
+        assert_eq!(some(2).lines().len(), 2);
+        assert!(
+            some(2).lines()[0].starts_with("IPv4 packets to 1.0.0.0/8 stay with the kernel: table 254 has")
+        );
+        assert_eq!(some(3).lines()[2], "1 more prefix stays with the kernel for such a reason");
+        assert_eq!(some(9).lines()[2], "7 more prefixes stay with the kernel for such reasons");
+    }
+}
