@@ -180,7 +180,9 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));
     let sentences = routes.kept.lines().into_iter().map(|line| line + ".");
-    notes.extend(guard::notes(&ports).into_iter().chain(routes.notes).chain(sentences));
+    notes.extend(
+        guard::notes(&ports, choice.best().is_xdp()).into_iter().chain(routes.notes).chain(sentences),
+    );
     let findings = Findings { notes, ports: facts, choice, guards, measured, kept_prefixes };
     match options.json {
         true => print(&format!("{:#}\n", report::json(&findings)))?,

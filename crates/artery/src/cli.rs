@@ -1,8 +1,10 @@
 //! The command line: commands, options and what `--help` says of them.
 mod run;
+mod usage;
 pub(crate) mod values;
 
 pub(crate) use run::RunOptions;
+pub(crate) use usage::usage_error;
 
 use crate::ip_router::RouterReach;
 use crate::job::Input;
@@ -309,21 +311,6 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// Ends the program as clap does when the command line makes no sense.
-pub(crate) fn usage_error(why: &str) -> ! {
-    let mut cli = Cli::command();
-    cli.build();
-    // With the usage of the command that was called, such as `route add`.
-    let mut called = &mut cli;
-    for word in std::env::args().skip(1) {
-        if called.find_subcommand(&word).is_none() {
-            break;
-        }
-        called = called.find_subcommand_mut(&word).expect("it was just there");
-    }
-    called.error(clap::error::ErrorKind::ValueValidation, why).exit()
-}
-
 /// Tells the router what this machine calls the devices of the configuration.
 pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut Settings) {
     for (n, (config, machine)) in devices.iter().enumerate() {
@@ -526,9 +513,9 @@ pub(crate) fn parse(args: Vec<OsString>) -> Cli {
         match file {
             Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
                 let why = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
-                Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why).exit()
+                usage::exit(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
             }
-            _ => error.exit(),
+            _ => usage::exit(error),
         }
     })
 }

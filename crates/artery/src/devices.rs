@@ -40,7 +40,7 @@ fn json(all: &[Survey]) -> serde_json::Value {
             })
         })
         .collect();
-    serde_json::json!({ "schema_version": 1, "devices": devices })
+    serde_json::json!({ "schema_version": 1, "version": crate::report::VERSION, "devices": devices })
 }
 
 /// A table, and what each gets below its row.

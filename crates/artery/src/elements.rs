@@ -18,7 +18,10 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
         (None, Some(name)) => show(name, options.json),
         (None, None) if options.json => {
             let all: Vec<_> = classes().into_iter().map(page::json).collect();
-            print(&format!("{:#}\n", serde_json::json!({ "schema_version": 1, "elements": all })))?;
+            print(&format!(
+                "{:#}\n",
+                serde_json::json!({ "schema_version": 1, "version": crate::report::VERSION, "elements": all })
+            ))?;
             Ok(0)
         }
         (None, None) => {

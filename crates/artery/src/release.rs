@@ -52,7 +52,7 @@ fn release(name: &str) -> Result<String, String> {
 
 /// Programs at TCX, whoever has put them there; none where this process may not ask.
 fn linked_programs(interface: u32) -> u32 {
-    bpf::tcx_programs(interface, Side::Ingress).unwrap_or(0)
+    bpf::tcx_programs(interface, Side::Ingress).map_or(0, |programs| programs.count)
 }
 
 fn outcome(name: &str, removed: usize, owners: &[u32], linked: u32) -> String {

@@ -1,5 +1,5 @@
 //! What a router did, in figures: packets, rates, time and drops by element.
-use crate::voice::complain;
+use crate::voice::{Voice, complain};
 use artery_engine::graph::Counts;
 use artery_engine::{Finished, Handle, Plan};
 use serde_json::json;
@@ -7,6 +7,9 @@ use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// The version of the program, which JSON documents have beside that of their schema.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// One element's line.
 struct Row {
@@ -51,8 +54,13 @@ fn table(rows: &[Row], profile: bool) -> String {
 }
 
 /// Writes the report of a run that is over to standard error.
-pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool) {
+pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool, voice: Voice) {
     let (plan, counts) = (finished.plan(), finished.counts());
+    if voice == Voice::Json {
+        let message = format!("ran {:.3} s", finished.ran.as_secs_f64());
+        voice.document("report", &message, report_json(&plan, &counts, finished.ran));
+        return;
+    }
     if as_json {
         complain(&format!("{}\n", report_json(&plan, &counts, finished.ran)));
         return;
@@ -74,22 +82,25 @@ fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Val
         })
     };
     let elements: Vec<_> = counts.iter().enumerate().map(element).collect();
-    json!({ "schema_version": 1, "seconds": ran.as_secs_f64(), "elements": elements })
+    json!({ "schema_version": 1, "version": crate::report::VERSION, "seconds": ran.as_secs_f64(), "elements": elements })
 }
 
-/// A table of counters that is written to standard error again and again.
+/// A table of counters that is written to standard error again and again, or a line of JSON where messages are.
 pub(crate) struct LiveTable {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl LiveTable {
-    pub(crate) fn start(handle: Handle, every: Duration) -> std::io::Result<LiveTable> {
+    pub(crate) fn start(handle: Handle, every: Duration, voice: Voice) -> std::io::Result<LiveTable> {
         let (stop, stopped) = channel();
         let body = move || {
-            let mut screen = Screen::default();
+            let (mut screen, began) = (Screen::default(), Instant::now());
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                screen.show(&handle);
+                match voice {
+                    Voice::Json => tell_counters(&handle, began.elapsed(), voice),
+                    _ => screen.show(&handle),
+                }
             }
         };
         let thread = std::thread::Builder::new().name("stats".to_string()).spawn(body)?;
@@ -101,6 +112,17 @@ impl LiveTable {
         drop(self.stop);
         // A table that panicked has nothing left to show.
         let _ = self.thread.join();
+    }
+}
+
+/// Writes counters as a line of JSON.
+fn tell_counters(handle: &Handle, ran: Duration, voice: Voice) {
+    let plan = handle.plan();
+    let Ok(counts) = handle.counts() else { return };
+    // A graph that was just replaced is told of the next time.
+    if counts.len() == plan.len() {
+        let message = format!("counters after {:.3} s", ran.as_secs_f64());
+        voice.document("counters", &message, report_json(&plan, &counts, ran));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::load::Reading;
 use crate::reload::{ConfigurationSource, Reread};
 use crate::run::run;
 use crate::signals::EarlyHangup;
-use crate::voice::{Voice, complain, print};
+use crate::voice::{Voice, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
 use artery_table::load::AnyPrefix;
@@ -26,20 +26,21 @@ use std::sync::Arc;
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
+    let voice = Voice::from(options.log);
     let mut mistakes = Vec::new();
     let mut plan = read::plan(&options, &mut mistakes);
     vlans::find(&mut plan);
     judge::judge(&plan, &mut mistakes);
-    refuse(&mistakes);
+    refuse(&mistakes, voice);
     let claims = if options.print { Vec::new() } else { machine::take(&mut plan, &mut mistakes) };
     if !options.print {
         if !mistakes.is_empty() {
-            complain(&listed(&mistakes));
-            Voice::artery().error(&format!("{}; nothing was started", counted(mistakes.len())));
+            voice.complain_of(&voice.mistakes(&mistakes));
+            voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
             return Ok(1);
         }
         let warnings = host::warnings(&plan).into_iter().chain(options.doubt());
-        warnings.for_each(|warning| Voice::artery().warning(&warning));
+        warnings.for_each(|warning| voice.warning(&warning));
     }
     let text = text::configuration(&plan, &called())?;
     if options.print {
@@ -71,9 +72,13 @@ impl ConfigurationSource for Options {
 }
 
 /// Ends the program, as it ends for other wrong usage, if the options themselves are wrong.
-fn refuse(mistakes: &[String]) {
+fn refuse(mistakes: &[String], voice: Voice) {
     match mistakes {
         [] => {}
+        _ if voice == Voice::Json => {
+            voice.complain_of(&voice.mistakes(mistakes));
+            usage_error(&counted(mistakes.len()));
+        }
         [one] => usage_error(one),
         several => usage_error(&format!("{}\n{}", counted(several.len()), listed(several).trim_end())),
     }

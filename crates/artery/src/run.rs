@@ -50,7 +50,7 @@ pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
         status = 1;
     }
     if job.stats.is_some() || job.settings.profile || job.json {
-        report::at_the_end(&finished, job.settings.profile, job.json);
+        report::at_the_end(&finished, job.settings.profile, job.json, voice);
     }
     Ok(match &job.exit_handler {
         Some(handler) => exit_value(&mut finished, handler, voice),
@@ -87,8 +87,13 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
-        let mut settings =
-            Settings { replaceable: job.allow_replace, handlers: ROUTER_HANDLERS, ..job.settings.clone() };
+        let chatter = if voice == Voice::Json { voice.chatter() } else { job.settings.chatter.clone() };
+        let mut settings = Settings {
+            chatter,
+            replaceable: job.allow_replace,
+            handlers: ROUTER_HANDLERS,
+            ..job.settings.clone()
+        };
         settings.names.ask_devices(Interface::mac_of);
         match Router::build(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok(mut router) => {
@@ -142,7 +147,7 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
         while !handle.is_responsive() && !handle.has_ended() && !running.has_ended() {}
         manager.ready("forwarding");
     }
-    let table = job.stats.map(|every| report::LiveTable::start(handle, every)).transpose()?;
+    let table = job.stats.map(|every| report::LiveTable::start(handle, every, job.voice)).transpose()?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
     manager.stopping();
     table.into_iter().for_each(report::LiveTable::end);

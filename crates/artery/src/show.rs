@@ -144,5 +144,9 @@ fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {
     let elements = elements(&mut Client::connect(&options.reach)?)?;
     let element = |one: &crate::ip_router::Element| json!({ "name": one.name, "class": one.class, "configuration": one.config });
     let elements: Vec<Value> = elements.iter().map(element).collect();
-    either(options.json, &json!({ "schema_version": 1, "elements": elements }), tables::elements)
+    either(
+        options.json,
+        &json!({ "schema_version": 1, "version": crate::report::VERSION, "elements": elements }),
+        tables::elements,
+    )
 }

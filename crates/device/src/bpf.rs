@@ -29,7 +29,7 @@ pub(crate) use hide::Hidden;
 pub use lease::Lease;
 pub use maps::{Array, DeviceMap, Words};
 pub(crate) use maps::{new_socket_map, put_socket, remove_socket};
-pub use query::{Side, has_tcx, tcx_programs};
+pub use query::{Programs, Side, has_tcx, is_of_artery, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
 pub use run::{Outcome, run, run_live};
@@ -123,8 +123,14 @@ struct Load {
     log: u64,
     kernel_version: u32,
     flags: u32,
-    rest: [u64; 11],
+    name: [u8; NAME_BYTES],
+    rest: [u64; 9],
 }
+
+/// BPF_OBJ_NAME_LEN.
+const NAME_BYTES: usize = 16;
+/// What the kernel calls each program of Artery, so that it can be told from those of others (bpftool-prog(8)).
+const NAME: &[u8; NAME_BYTES] = b"artery\0\0\0\0\0\0\0\0\0\0";
 
 /// How often a program is given to the kernel that was disturbed while it looked at it.
 const LOADS: usize = 10;
@@ -220,7 +226,8 @@ fn load_with_log(kind: Kind, instructions: &[Instruction], log: &mut [u8]) -> io
         log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
         kernel_version: 0,
         flags: kind.flags,
-        rest: [0; 11],
+        name: *NAME,
+        rest: [0; 9],
     };
     // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,
     // which the kernel only reads, and to room for as much of its log as it says.

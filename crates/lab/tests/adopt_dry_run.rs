@@ -298,7 +298,7 @@ fn ports_of_a_bridge_belong_to_it() {
 fn programs_of_others_are_told() {
     on_the_net("adopt-programs", |net| {
         for (method, side) in
-            [("XDP_GENERIC", "eth0 has an XDP program already"), ("LINUX", "eth0: 1 BPF program")]
+            [("XDP_GENERIC", "eth0 has an XDP program already"), ("LINUX", "eth0: 1 BPF program of Artery")]
         {
             let config = format!(
                 "FromDevice(eth0, SNIFFER false, PROMISC true, METHOD {method}) -> Queue -> ToDevice(eth1)"
@@ -306,10 +306,44 @@ fn programs_of_others_are_told() {
             let router = support::start(&net.r, &config, &[])?;
             let kept = kept(net)?;
             let told = kept.iter().find(|[_, _, _, what]| what.starts_with(side));
-            assert!(told.is_some_and(|[port, ..]| port == "eth0"), "{method}: {kept:?}");
+            let is_told = told.is_some_and(|[port, .., what]| port == "eth0" && what.contains("of Artery"));
+            assert!(is_told, "{method}: {kept:?}");
             support::end(router)?;
         }
         assert_eq!(kept(net)?, <[[String; 4]; 0]>::default());
+        Ok(())
+    });
+}
+
+#[test]
+fn programs_of_artery_are_named_as_such_beside_a_running_adopt() {
+    on_the_net("adopt-own-programs", |net| {
+        for (path, expected) in [
+            ("tc", "eth0: 1 BPF program of Artery at TCX ingress"),
+            ("xdp", "eth0 has an XDP program already, number"),
+        ] {
+            let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]);
+            let mut running = adopt.spawn()?;
+            running.wait_for("forwarding", 6 * SOON)?;
+            let kept = kept(net)?;
+            let is_told = |[.., what]: &[String; 4]| what.starts_with(expected) && what.contains("of Artery");
+            assert!(kept.iter().any(is_told), "{path}: {kept:?}");
+            running.stop(SOON)?;
+            assert_eq!(self::kept(net)?, <[[String; 4]; 0]>::default(), "{path}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_packet_socket_that_sees_all_frames_by_tc_is_noted_by_xdp_only() {
+    on_the_net("adopt-socket", |net| {
+        let tcpdump = net.r.spawn(["tcpdump", "-ni", "eth0", "-w", "/dev/null"])?;
+        tcpdump.wait_for("listening", SOON)?;
+        for (path, is_noted) in [("tc", false), ("xdp", true)] {
+            let notes = look_by(net, &["--path", path])?["notes"].to_string();
+            assert_eq!(notes.contains("A packet socket listens"), is_noted, "{path}: {notes}");
+        }
         Ok(())
     });
 }

@@ -189,7 +189,9 @@ fn of_master(port: &Port, master: Option<&Link>) -> Guard {
 }
 
 fn of_program(port: &Port, Program(number): &Program) -> Guard {
-    let number = number.map_or("several".to_owned(), |number| format!("number {number}"));
+    let is_of_artery = number.is_some_and(artery_device::bpf::is_of_artery);
+    let whose = if is_of_artery { ", of Artery" } else { "" };
+    let number = number.map_or("several".to_owned(), |number| format!("number {number}{whose}"));
     let what = format!("{} has an XDP program already, {number}", port.name);
     let remedy = format!("shown by: ip link show dev {}", port.name);
     Guard::new(Kind::Program, what, remedy).at(port.index, Direction::In)

@@ -1,7 +1,7 @@
 //! What tc has set up at ports: filters on both ways, and queueing that is more than a queue.
 use super::netlink::{self, Attributes, Message, u32_at};
 use super::{Direction, Guard, Kind, Own, Port};
-use artery_device::bpf::{self, Side};
+use artery_device::bpf::{self, Programs, Side};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 
@@ -49,13 +49,20 @@ pub(super) fn programs(ports: &[Port]) -> Vec<Guard> {
     all.filter_map(ask).collect()
 }
 
-fn of_programs(port: &Port, found: io::Result<u32>, direction: Direction) -> Option<Guard> {
+fn of_programs(port: &Port, found: io::Result<Programs>, direction: Direction) -> Option<Guard> {
     let side = if direction == Direction::In { "ingress" } else { "egress" };
     let own = u32::from(port.own == Some(Own::Tc) && direction == Direction::In);
-    let guard = match found.map(|number| number.saturating_sub(own)) {
-        Ok(0) => return None,
-        Ok(number) => {
-            let what = format!("{}: {} at TCX {side}", port.name, super::count(number, "BPF program"));
+    let others = found.map(|found| (found.count.saturating_sub(own), found.of_artery.saturating_sub(own)));
+    let guard = match others {
+        Ok((0, _)) => return None,
+        Ok((number, of_artery)) => {
+            let programs = super::count(number, "BPF program");
+            let (all, some) = match of_artery {
+                0 => ("", String::new()),
+                of_artery if of_artery == number => (" of Artery", String::new()),
+                of_artery => ("", format!(", of which {of_artery} of Artery")),
+            };
+            let what = format!("{}: {programs}{all} at TCX {side}{some}", port.name);
             Guard::new(Kind::Program, what, format!("shown by: bpftool net show dev {}", port.name))
         }
         Err(error) => {
@@ -125,7 +132,10 @@ fn of_discipline(port: &Port, discipline: &Object) -> Guard {
 
 fn of_filter(port: &Port, filter: &Object, direction: Direction) -> Guard {
     let side = if direction == Direction::In { "ingress" } else { "egress" };
-    let what = format!("tc: {} filter at {side} of {} (pref {})", filter.kind, port.name, filter.info >> 16);
+    let of_artery = filter.name.as_ref().is_some_and(|name| name.starts_with(bpf::FILTER_NAME));
+    let whose = if of_artery { " of Artery" } else { "" };
+    let (kind, name, priority) = (&filter.kind, &port.name, filter.info >> 16);
+    let what = format!("tc: {kind} filter{whose} at {side} of {name} (pref {priority})");
     let remedy = format!("shown by: tc filter show dev {} {side}", port.name);
     Guard::new(Kind::Filter, what, remedy).at(port.index, direction)
 }
@@ -170,18 +180,22 @@ mod tests {
         let guard = of_filter(&port, &filter, Direction::In);
         assert_eq!(guard.what, "tc: u32 filter at ingress of eth0 (pref 49152)");
         assert_eq!(guard.remedy, "shown by: tc filter show dev eth0 ingress");
-        let guard = of_programs(&port, Ok(2), Direction::Out).unwrap();
+        let some = |count, of_artery| Ok(Programs { count, of_artery });
+        let guard = of_programs(&port, some(2, 0), Direction::Out).unwrap();
         assert_eq!(
             (guard.what.as_str(), guard.direction),
             ("eth0: 2 BPF programs at TCX egress", Direction::Out)
         );
-        assert!(of_programs(&port, Ok(0), Direction::Out).is_none());
+        let what = |found| of_programs(&port, found, Direction::In).map(|guard| guard.what);
+        assert_eq!(what(some(1, 1)).unwrap(), "eth0: 1 BPF program of Artery at TCX ingress");
+        assert_eq!(what(some(3, 1)).unwrap(), "eth0: 3 BPF programs at TCX ingress, of which 1 of Artery");
+        assert_eq!(what(some(0, 0)), None);
         let own = Port { own: Some(Own::Tc), ..port.clone() };
-        assert!(of_programs(&own, Ok(1), Direction::In).is_none());
-        assert!(of_programs(&own, Ok(1), Direction::Out).is_some());
-        assert!(of_programs(&own, Ok(2), Direction::In).is_some());
+        assert!(of_programs(&own, some(1, 1), Direction::In).is_none());
+        assert!(of_programs(&own, some(1, 0), Direction::Out).is_some());
+        assert!(of_programs(&own, some(2, 1), Direction::In).is_some());
         let at_xdp = Port { own: Some(Own::Xdp), ..port.clone() };
-        assert!(of_programs(&at_xdp, Ok(1), Direction::In).is_some());
+        assert!(of_programs(&at_xdp, some(1, 0), Direction::In).is_some());
         let unknown = of_programs(&port, Err(io::ErrorKind::PermissionDenied.into()), Direction::In);
         assert_eq!(unknown.unwrap().kind, Kind::Unreadable);
         survive(&object(2, "u32", 1), |body| Object::read(body).is_ok());

@@ -142,7 +142,7 @@ pub(super) fn json(findings: &Findings) -> Value {
         })
     };
     json!({
-        "schema_version": 1,
+        "schema_version": 1, "version": crate::report::VERSION,
         "ports": findings.ports.iter().map(port).collect::<Vec<_>>(),
         "kept": findings.guards.iter().map(guard).collect::<Vec<_>>(),
         "notes": findings.notes,

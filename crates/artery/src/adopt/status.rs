@@ -115,7 +115,7 @@ impl Status {
         let rules = session.driver().mirror().reasons().map(|reason| reason.to_string()).collect();
         Ok(Status {
             schema_version: 1,
-            version: env!("CARGO_PKG_VERSION").to_string(),
+            version: crate::report::VERSION.to_string(),
             seconds: began.elapsed().as_secs_f64(),
             ports: ports(session, &kernel),
             kernel_ipv4: kernel.of(Family::V4).passed,

@@ -13,7 +13,7 @@ use crate::replace::SETTLED;
 use crate::router::called;
 use crate::run::run;
 use crate::signals::EarlyHangup;
-use crate::voice::{LogFormat, Voice, complain, print};
+use crate::voice::{LogFormat, Voice, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args};
@@ -102,13 +102,14 @@ pub(crate) struct UpOptions {
 /// Starts the switch, or says what it would be.
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
+    let voice = Voice::from(options.log);
     let plan = read(&options)?;
     if options.dry_run {
         return dry_run(&plan, &options);
     }
     let refusals = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
     if !refusals.is_empty() {
-        return Ok(refused(&refusals, "; 'artery import --explain' shows all lines"));
+        return Ok(refused(voice, &refusals, "; 'artery import --explain' shows all lines"));
     }
     let text = text::configuration(&plan, &called())?;
     if options.print {
@@ -117,12 +118,12 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let (nothing, mut mistakes) = (Taken::default(), Vec::new());
     let found = look(&plan, &Map(&options.map), &nothing, &mut mistakes);
     if !mistakes.is_empty() {
-        return Ok(refused(&mistakes, ""));
+        return Ok(refused(voice, &mistakes, ""));
     }
     warn(&plan, &options, &found.warnings());
     match found.take(&nothing) {
         Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
-        Err(mistakes) => Ok(refused(&mistakes, "")),
+        Err(mistakes) => Ok(refused(voice, &mistakes, "")),
     }
 }
 
@@ -178,16 +179,16 @@ fn release_later(taken: Arc<Mutex<Taken>>) {
 }
 
 /// Says what is wrong; gives the exit status.
-fn refused(mistakes: &[String], hint: &str) -> u8 {
-    complain(&mistakes.iter().map(|mistake| format!("error: {mistake}\n")).collect::<String>());
+fn refused(voice: Voice, mistakes: &[String], hint: &str) -> u8 {
+    voice.complain_of(&voice.mistakes(mistakes));
     let s = if mistakes.len() == 1 { "" } else { "s" };
-    Voice::artery().error(&format!("{} mistake{s}; nothing was started{hint}", mistakes.len()));
+    voice.error(&format!("{} mistake{s}; nothing was started{hint}", mistakes.len()));
     1
 }
 
 /// Says what is done otherwise than the files say, and what the user should know before the switch starts.
 fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
-    let voice = Voice::artery();
+    let voice = Voice::from(options.log);
     plan.approximations().iter().for_each(|how| voice.warning(how));
     plan.notes.iter().for_each(|note| voice.say(&format!("{}: {}", note.file, note.text)));
     of_machine.iter().for_each(|warning| voice.warning(warning));
@@ -202,8 +203,9 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
     print(&text)?;
     let warnings = found.warnings();
-    warnings.iter().for_each(|warning| Voice::artery().warning(warning));
-    complain(&mistakes.iter().map(|mistake| format!("error: {mistake}\n")).collect::<String>());
+    let voice = Voice::from(options.log);
+    warnings.iter().for_each(|warning| voice.warning(warning));
+    voice.complain_of(&voice.mistakes(&mistakes));
     let is_refused = plan.judged.iter().any(Judged::is_refused);
     Ok(u8::from(is_refused || !mistakes.is_empty()))
 }

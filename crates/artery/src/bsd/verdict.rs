@@ -135,7 +135,7 @@ pub(super) fn json(judged: &[Judged], notes: &[Note]) -> Value {
     };
     let note = |note: &Note| json!({ "file": note.file, "text": note.text });
     json!({
-        "schema_version": 1,
+        "schema_version": 1, "version": crate::report::VERSION,
         "lines": judged.iter().map(line).collect::<Vec<_>>(),
         "notes": notes.iter().map(note).collect::<Vec<_>>(),
     })

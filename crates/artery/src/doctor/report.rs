@@ -189,7 +189,7 @@ impl Report {
             json!({ "command": purpose.name(), "level": level.name() })
         };
         json!({
-            "schema_version": 1,
+            "schema_version": 1, "version": crate::report::VERSION,
             "version": env!("CARGO_PKG_VERSION"),
             "status": self.status(),
             "ports": self.ports,

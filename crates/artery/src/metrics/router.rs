@@ -7,7 +7,7 @@ use artery_engine::{Handle, Plan};
 /// All metrics of a router.
 pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     let mut text = Exposition::default();
-    let version = env!("CARGO_PKG_VERSION");
+    let version = crate::report::VERSION;
     text.family("artery_build_info", Kind::Gauge, "The program.");
     text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
     let ports = handle.read("ports", "").map_err(|error| error.to_string())?;

@@ -45,13 +45,14 @@ pub(crate) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
     let mut after = String::new();
     loop {
         let page = router.ask("routes_json", &options.question(&after))?;
+        form.is_of(&page);
         let wanted = list(&page, "routes").iter().filter(|route| options.wants(route));
         if print_on(&form.page(wanted))? == Reader::Gone {
             return Ok(0);
         }
         after = text(&page, "next");
         if after.is_empty() {
-            return print(form.end()).map(|()| 0);
+            return print(&form.end()).map(|()| 0);
         }
     }
 }
@@ -69,7 +70,11 @@ fn check_port(router: &mut IpRouter, wanted: &str) -> anyhow::Result<()> {
 /// What the routes become, page by page.
 enum Form {
     Table(Box<Table<6>>),
-    Json { has_begun: bool },
+    /// With the version of the router, from its first page on.
+    Json {
+        has_begun: bool,
+        version: String,
+    },
 }
 
 impl Form {
@@ -85,7 +90,7 @@ impl Form {
     }
 
     fn json() -> Form {
-        Form::Json { has_begun: false }
+        Form::Json { has_begun: false, version: String::new() }
     }
 
     fn page<'a>(&mut self, routes: impl Iterator<Item = &'a Value>) -> String {
@@ -94,10 +99,9 @@ impl Form {
                 routes.for_each(|route| add(table, route));
                 table.take()
             }
-            Form::Json { has_begun } => {
+            Form::Json { has_begun, version } => {
                 // Where somebody reads on, `end` follows.
-                let begin =
-                    |is_first| if is_first { "{\n  \"schema_version\": 1,\n  \"routes\": [" } else { "," };
+                let begin = |is_first| if is_first { opening(version) + "[" } else { ",".to_string() };
                 let item = |route: &Value| {
                     let before = begin(!std::mem::replace(has_begun, true));
                     format!("{before}\n    {}", format!("{route:#}").replace('\n', "\n    "))
@@ -107,13 +111,24 @@ impl Form {
         }
     }
 
-    fn end(&self) -> &'static str {
-        match self {
-            Form::Table(_) => "",
-            Form::Json { has_begun: true } => "\n  ]\n}\n",
-            Form::Json { has_begun: false } => "{\n  \"schema_version\": 1,\n  \"routes\": []\n}\n",
+    /// Takes the version of the router from a page.
+    fn is_of(&mut self, page: &Value) {
+        if let Form::Json { version, .. } = self {
+            *version = text(page, "version");
         }
     }
+
+    fn end(&self) -> String {
+        match self {
+            Form::Table(_) => String::new(),
+            Form::Json { has_begun: true, .. } => "\n  ]\n}\n".to_string(),
+            Form::Json { has_begun: false, version } => opening(version) + "[]\n}\n",
+        }
+    }
+}
+
+fn opening(version: &str) -> String {
+    format!("{{\n  \"schema_version\": 1,\n  \"version\": \"{version}\",\n  \"routes\": ")
 }
 
 impl RoutesOptions {
@@ -187,12 +202,13 @@ mod tests {
         let route = |dst: &str| json!({ "dst": dst });
         let document = |pages: &[&[Value]]| {
             let mut form = Form::json();
+            form.is_of(&json!({ "version": "1.2.3" }));
             let text: String = pages.iter().map(|page| form.page(page.iter())).collect();
-            serde_json::from_str::<Value>(&(text + form.end())).unwrap()
+            serde_json::from_str::<Value>(&(text + &form.end())).unwrap()
         };
-        assert_eq!(document(&[&[]]), json!({ "schema_version": 1, "routes": [] }));
+        assert_eq!(document(&[&[]]), json!({ "schema_version": 1, "version": "1.2.3", "routes": [] }));
         let pages: [&[Value]; 3] = [&[route("a"), route("b")], &[], &[route("c")]];
-        let expected = json!({ "schema_version": 1, "routes": [route("a"), route("b"), route("c")] });
+        let expected = json!({ "schema_version": 1, "version": "1.2.3", "routes": [route("a"), route("b"), route("c")] });
         assert_eq!(document(&pages), expected);
     }
 

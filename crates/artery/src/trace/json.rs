@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// All of it.
 pub(super) fn trace(trace: &Trace) -> Value {
     json!({
-        "schema_version": 1,
+        "schema_version": 1, "version": crate::report::VERSION,
         "wanted": trace.wanted,
         "seen": trace.seen,
         "packets": trace.packets.iter().map(packet).collect::<Vec<_>>(),

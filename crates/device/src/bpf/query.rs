@@ -1,6 +1,13 @@
-//! What programs of others there are at an interface.
-use super::{BPF_TCX_INGRESS, bpf, check};
+//! What programs there are at an interface, and whose.
+use super::{BPF_TCX_INGRESS, NAME, NAME_BYTES, bpf, check};
+use crate::sys;
+use rustix::fd::AsRawFd as _;
 use std::io;
+
+const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+/// Programs of an interface that are looked at; the kernel takes no more (BPF_MPROG_MAX).
+const MOST_PROGRAMS: usize = 64;
 
 const BPF_PROG_QUERY: libc::c_int = 16;
 const BPF_TCX_EGRESS: u32 = 47;
@@ -26,17 +33,79 @@ struct Query {
     rest: [u32; 9],
 }
 
-/// How many programs there are at an interface's TCX hook. Kernels that have no such hooks have no programs there.
-pub fn tcx_programs(interface: u32, side: Side) -> io::Result<u32> {
-    match query(interface, side) {
-        Err(error) if lacks_hook(&error) || error.raw_os_error() == Some(libc::ENOENT) => Ok(0),
-        result => result,
+/// Programs at a hook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Programs {
+    /// How many there are.
+    pub count: u32,
+    /// Those that a process of Artery loaded, as far as this one may ask.
+    pub of_artery: u32,
+}
+
+/// The programs at an interface's TCX hook. Kernels that have no such hooks have no programs there.
+pub fn tcx_programs(interface: u32, side: Side) -> io::Result<Programs> {
+    let mut ids = [0; MOST_PROGRAMS];
+    match query(interface, side, &mut ids) {
+        Err(error) if lacks_hook(&error) || error.raw_os_error() == Some(libc::ENOENT) => {
+            Ok(Programs::default())
+        }
+        Err(error) => Err(error),
+        Ok(count) => {
+            let ids = ids.iter().take(count as usize);
+            Ok(Programs { count, of_artery: ids.filter(|id| is_of_artery(**id)).count() as u32 })
+        }
     }
+}
+
+/// The argument of `bpf(BPF_PROG_GET_FD_BY_ID)`.
+#[repr(C)]
+#[derive(Default)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+/// The argument of `bpf(BPF_OBJ_GET_INFO_BY_FD)`.
+#[repr(C)]
+struct InfoOf {
+    descriptor: u32,
+    len: u32,
+    info: u64,
+}
+
+/// `struct bpf_prog_info` up to the name.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    before: [u64; 8],
+    name: [u8; NAME_BYTES],
+}
+
+/// Whether a process of Artery loaded the program with this number. Not where that can't be asked, which takes CAP_SYS_ADMIN.
+pub fn is_of_artery(id: u32) -> bool {
+    info(id).is_ok_and(|info| info.name == *NAME)
+}
+
+fn info(id: u32) -> io::Result<Info> {
+    let mut by_id = ById { id, ..ById::default() };
+    // SAFETY: the argument is as long as said, and holds no pointer.
+    let program = sys::descriptor(unsafe { bpf(BPF_PROG_GET_FD_BY_ID, &mut by_id) })?;
+    let mut info = Info::default();
+    let mut argument = InfoOf {
+        descriptor: program.as_raw_fd() as u32,
+        len: size_of::<Info>() as u32,
+        info: std::ptr::from_mut(&mut info) as u64,
+    };
+    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which may be any integers, and which
+    // as they are give the kernel no place for anything else.
+    check(unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut argument) })?;
+    Ok(info)
 }
 
 /// Whether the kernel has TCX hooks (Linux 6.6), as it says when asked what is at the interface.
 pub fn has_tcx(interface: u32) -> io::Result<bool> {
-    match query(interface, Side::Ingress) {
+    match query(interface, Side::Ingress, &mut []) {
         Err(error) if lacks_hook(&error) => Ok(false),
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(true),
@@ -47,10 +116,13 @@ fn lacks_hook(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
 }
 
-fn query(interface: u32, side: Side) -> io::Result<u32> {
+/// Writes the numbers of the programs, as far as there is room, and gives how many there are.
+fn query(interface: u32, side: Side, ids: &mut [u32]) -> io::Result<u32> {
     let attach_type = if side == Side::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
-    let mut argument = Query { interface, attach_type, ..Query::default() };
-    // SAFETY: the argument is as long as said; without a place for programs the kernel writes integers into it only.
+    let programs = if ids.is_empty() { 0 } else { ids.as_mut_ptr() as u64 };
+    let mut argument =
+        Query { interface, attach_type, programs, count: ids.len() as u32, ..Query::default() };
+    // SAFETY: the argument is as long as said; its pointer leads to room for as many integers as it says.
     check(unsafe { bpf(BPF_PROG_QUERY, &mut argument) })?;
     Ok(argument.count)
 }
@@ -68,12 +140,16 @@ mod tests {
         in_namespace(|| {
             run("ip link add left type veth peer name right");
             let left = Interface::find("left").unwrap();
-            let count = || [Side::Ingress, Side::Egress].map(|side| tcx_programs(left.index, side).unwrap());
+            let programs = |side| tcx_programs(left.index, side).unwrap();
+            let count = || [Side::Ingress, Side::Egress].map(|side| programs(side).count);
             assert_eq!(count(), [0, 0]);
             let hidden = Hidden::hide(&left, Hide::All).unwrap();
             // Kernels without TCX have a filter instead.
             assert!([[1, 0], [0, 0]].contains(&count()), "{:?}", count());
+            let at_ingress = programs(Side::Ingress);
+            assert_eq!(at_ingress.of_artery, at_ingress.count, "they have its name");
             drop(hidden);
+            assert!(!is_of_artery(u32::MAX), "there is no such program");
             assert_eq!(count(), [0, 0]);
             let is_link = matches!(attach(&pass(), left.index, Hook::TcIngress), Ok(Attachment::Link(_)));
             assert_eq!(has_tcx(left.index).unwrap(), is_link);

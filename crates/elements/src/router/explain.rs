@@ -11,7 +11,7 @@ use super::ip_router::IpRouter;
 use super::judge::{Own, judge};
 use super::route_text::port_names;
 use super::show_ports::reverse_path;
-use super::show_routes::{json, name};
+use super::show_routes::{SCHEMA, json, name};
 use super::slow::LINK;
 use super::verdict::{Came, Leave, Origin, Station, Verdict, View, leads_on};
 use artery_engine::{Context, DropReason};
@@ -88,7 +88,7 @@ impl Steps<'_> {
         let verdict = self.judge();
         let About { frame, came, view, .. } = self.about;
         Explanation {
-            schema_version: 1,
+            schema: SCHEMA,
             packet: describe::frame(frame).to_string(),
             came_by: came.from.port().map_or("host".to_string(), |port| name(view.ports, port)),
             verdict: self.about.verdict(&verdict),

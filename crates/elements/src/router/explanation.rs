@@ -1,5 +1,6 @@
 //! What `explain` says of a packet, for programs: steps and a verdict.
 use super::chosen::ChosenJson;
+use super::show_routes::Schema;
 use super::verdict::Verdict;
 use artery_engine::DropReason;
 use serde::Serialize;
@@ -8,7 +9,8 @@ use std::net::IpAddr;
 /// All that is said of a packet.
 #[derive(Serialize)]
 pub(super) struct Explanation {
-    pub(super) schema_version: u32,
+    #[serde(flatten)]
+    pub(super) schema: Schema,
     pub(super) packet: String,
     #[serde(rename = "in")]
     pub(super) came_by: String,

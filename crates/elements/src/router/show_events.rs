@@ -1,7 +1,7 @@
 //! Events as JSON, each with a sentence for people.
 use super::events::{AddressEvent, Event, Lately, Numbered, PortEvent, RouteEvent};
 use super::shared::SharedRouter;
-use super::show_routes::{json, name};
+use super::show_routes::{SCHEMA, Schema, json, name};
 use artery_table::PortId;
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Happened;
@@ -12,7 +12,8 @@ use std::net::IpAddr;
 
 #[derive(Serialize)]
 struct EventsJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     next: u64,
     lost: u64,
     events: Vec<EventJson>,
@@ -60,7 +61,7 @@ pub(super) fn events(router: &SharedRouter, text: &str) -> Result<String, String
     };
     let Lately { events, lost, next } = lately;
     let events = events.iter().map(|event| told(event, &ports)).collect();
-    Ok(json(&EventsJson { schema_version: 1, next, lost, events }))
+    Ok(json(&EventsJson { schema: SCHEMA, next, lost, events }))
 }
 
 fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {

@@ -1,7 +1,7 @@
 //! Ports, neighbors and drops as JSON.
 use super::route_text::port_of;
 use super::shared::SharedRouter;
-use super::show_routes::{json, name};
+use super::show_routes::{SCHEMA, Schema, json, name};
 use artery_engine::{Context, DropReason, HandlerError};
 use artery_table::PortId;
 use artery_table::neighbor::{NeighborCounters, NeighborView};
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 #[derive(Serialize)]
 struct NeighborsJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     neighbors: Vec<NeighborJson>,
 }
 
@@ -54,7 +55,7 @@ pub(super) fn neighbors(router: &SharedRouter, text: &str, now: Duration) -> Res
         neighbors.extend(v4.iter().map(|view| neighbor(view, &name(&ports, port))));
         neighbors.extend(v6.iter().map(|view| neighbor(view, &name(&ports, port))));
     }
-    Ok(json(&NeighborsJson { schema_version: 1, neighbors }))
+    Ok(json(&NeighborsJson { schema: SCHEMA, neighbors }))
 }
 
 fn neighbor<A: Ip>(view: &NeighborView<A>, port: &str) -> NeighborJson {
@@ -74,7 +75,8 @@ fn neighbor<A: Ip>(view: &NeighborView<A>, port: &str) -> NeighborJson {
 
 #[derive(Serialize)]
 struct PortsJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     ports: Vec<PortJson>,
 }
 
@@ -112,7 +114,7 @@ pub(super) fn ports(router: &SharedRouter) -> String {
         port(number, view, &tables, events.duplicates(PortId(number as u16)).collect())
     };
     let ports = tables.ports().into_iter().enumerate().map(port).collect();
-    json(&PortsJson { schema_version: 1, ports })
+    json(&PortsJson { schema: SCHEMA, ports })
 }
 
 fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>) -> PortJson {
@@ -161,7 +163,8 @@ fn counted(counters: NeighborCounters) -> BTreeMap<&'static str, u64> {
 
 #[derive(Serialize)]
 struct DropsJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     total: u64,
     drops: Vec<DropJson>,
 }
@@ -183,7 +186,7 @@ pub(super) fn drops(cx: &mut Context<'_>) -> Result<String, HandlerError> {
         drops.extend(counts.drops.iter().map(|(reason, count)| drop_of(reason, count, element)));
     }
     drops.sort_by(|a, b| (b.count, a.reason, &a.element).cmp(&(a.count, b.reason, &b.element)));
-    Ok(json(&DropsJson { schema_version: 1, total: drops.iter().map(|drop| drop.count).sum(), drops }))
+    Ok(json(&DropsJson { schema: SCHEMA, total: drops.iter().map(|drop| drop.count).sum(), drops }))
 }
 
 fn drop_of(reason: DropReason, count: u64, element: &str) -> DropJson {

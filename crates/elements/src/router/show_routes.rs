@@ -68,14 +68,16 @@ struct ShareJson {
 
 #[derive(Serialize)]
 struct NextHopsJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     groups: Vec<SharedGroupJson>,
 }
 
 /// The route of one address.
 #[derive(Serialize)]
 struct RouteJson {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     dst: IpAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
@@ -207,7 +209,10 @@ pub(super) fn routes(router: &SharedRouter, text: &str) -> Result<String, String
     let mut listing = Listing {
         router,
         ports: router.tables().ports(),
-        text: "{\"schema_version\":1,\"routes\":[".to_string(),
+        text: format!(
+            "{{\"schema_version\":{},\"version\":\"{}\",\"routes\":[",
+            SCHEMA.schema_version, SCHEMA.version
+        ),
         left: wanted.limit.unwrap_or(usize::MAX),
         last: None,
         is_cut: false,
@@ -325,7 +330,7 @@ pub(super) fn next_hops(router: &SharedRouter) -> String {
         (tables.groups(), tables.ports())
     };
     let groups = groups.iter().map(|group| SharedGroupJson::of(group, &ports)).collect();
-    json(&NextHopsJson { schema_version: 1, groups })
+    json(&NextHopsJson { schema: SCHEMA, groups })
 }
 
 /// The handler `route_json`. Of several next hops, the chosen one is that of an echo request of the router itself.
@@ -340,7 +345,7 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
     let group = found.and_then(|route| tables.group(route.group));
     let (outcome, chosen) = chosen_for(&r.router, &tables, dst, cx.turn(), now);
     Ok(json(&RouteJson {
-        schema_version: 1,
+        schema: SCHEMA,
         dst,
         prefix: found.map(|route| route.prefix.to_string()),
         source: found.map(|route| route.source.name()),
@@ -349,6 +354,17 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
         chosen,
     }))
 }
+
+/// What each document begins with.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Schema {
+    /// Keys stay what they are as long as this does.
+    schema_version: u32,
+    /// The version of the program.
+    version: &'static str,
+}
+
+pub(super) const SCHEMA: Schema = Schema { schema_version: 1, version: env!("CARGO_PKG_VERSION") };
 
 /// A value as JSON.
 pub(super) fn json(value: &impl Serialize) -> String {

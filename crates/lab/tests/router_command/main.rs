@@ -4,6 +4,7 @@
 mod support;
 
 mod gateways;
+mod log;
 mod net;
 mod services;
 mod vlans;

@@ -1,0 +1,51 @@
+//! What is wrong with the arguments of the program, and how it ends then.
+use super::Cli;
+use crate::voice::Voice;
+use clap::CommandFactory as _;
+use std::ffi::OsString;
+
+/// Ends the program as clap does when the command line makes no sense.
+pub(crate) fn usage_error(why: &str) -> ! {
+    let mut cli = Cli::command();
+    cli.build();
+    // With the usage of the command that was called, such as `route add`.
+    let mut called = &mut cli;
+    for word in std::env::args_os().skip(1) {
+        let Some(word) = word.to_str() else { break };
+        if called.find_subcommand(word).is_none() {
+            break;
+        }
+        called = called.find_subcommand_mut(word).expect("it was just there");
+    }
+    exit(called.error(clap::error::ErrorKind::ValueValidation, why))
+}
+
+/// Ends the program with what is wrong with its arguments, as a line of JSON if messages are to be that.
+pub(super) fn exit(error: clap::Error) -> ! {
+    if error.use_stderr() && wants_json(std::env::args_os()) {
+        let text = error.to_string();
+        // What clap says of usage and help is for people.
+        let what = text.split("\n\nUsage:").next().unwrap_or_default();
+        Voice::Json.error(what.trim().trim_start_matches("error: "));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// Whether arguments, which may be wrong in other ways, say `--log json` before what a command passes on.
+fn wants_json(args: impl Iterator<Item = OsString>) -> bool {
+    let args: Vec<OsString> = args.take_while(|word| word != "--").collect();
+    args.iter().any(|word| word == "--log=json") || args.windows(2).any(|pair| pair == ["--log", "json"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_by_arguments_that_may_be_wrong_otherwise() {
+        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
+        assert!(wants("artery router --nonsense --log json") && wants("artery router --log=json --nonsense"));
+        assert!(!wants("artery router --log text json") && !wants("artery bench wire -- --log json"));
+    }
+}
