@@ -1,4 +1,6 @@
 //! `artery explain`: what a running router would do with a packet.
+mod service;
+
 use crate::cli::values::port;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::voice::print;
@@ -14,7 +16,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and 'df', as far as
 it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last one says what becomes of it,
-in the words of 'artery show drops'. Nothing is sent, counted or changed.";
+in the words of 'artery show drops'. Of a packet for a service it says which member gets it. Nothing is sent, counted or changed.";
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
@@ -33,8 +35,16 @@ pub(crate) struct ExplainOptions {
 
 /// Explains it.
 pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
-    let question = format!("{} {}", options.came_by, options.packet.join(" "));
-    let document = IpRouter::find(&options.router)?.ask("explain_json", &question)?;
+    let mut router = IpRouter::find(&options.router)?;
+    let (came_by, packet) = (&options.came_by, options.packet.join(" "));
+    // What is wrong with the question, the router says best.
+    let plain = router.ask("explain_json", &format!("{came_by} {packet}"))?;
+    // What the host sends passes no service.
+    let served = if came_by == "host" { None } else { service::find(&mut router, &packet)? };
+    let document = match served {
+        Some(served) => served.explain(&mut router, came_by, &packet, plain)?,
+        None => plain,
+    };
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
     print(&text).map(|()| 0)
 }

@@ -55,6 +55,26 @@ impl IpRouter {
             .with_context(|| format!("what the router says by {handler} makes no sense"))
     }
 
+    /// What another element of the router says by a handler of copies on all workers, which each say a document.
+    pub(crate) fn ask_other(
+        &mut self,
+        element: &str,
+        handler: &str,
+        parameters: &str,
+    ) -> anyhow::Result<Vec<Value>> {
+        let text = self.client.ask(&format!("{element}.{handler}"), parameters)?;
+        let documents = text.lines().filter(|line| !line.is_empty()).map(serde_json::from_str);
+        documents
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("what {element} says by {handler} makes no sense"))
+    }
+
+    /// The names of the router's elements of a class.
+    pub(crate) fn of_class(&mut self, class: &str) -> anyhow::Result<Vec<String>> {
+        let elements = elements(&mut self.client)?.into_iter();
+        Ok(elements.filter(|element| element.class == class).map(|element| element.name).collect())
+    }
+
     /// Has a handler change something.
     pub(crate) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
         self.client.tell(&format!("{}.{handler}", self.name), text)

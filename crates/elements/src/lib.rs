@@ -75,7 +75,7 @@ elements! {
         judge, judge4, judge6, leave, led, limits, local, neighbors_io, order, plain, port_news, port_text, redirect, route_text, shared, show_events,
         shortcut, show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
-    balance(about, answers, checks, exchange, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
+    balance(about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
         translate): flow_balancer;
 
     rewrite(apply, flows, pattern, rewriter, shared_flows): icmp_ping_rewriter, icmp_rewriter, ip_addr_pair_rewriter, ip_addr_rewriter, ip_rewriter, ip_rewriter_patterns, round_robin_ip_mapper,

@@ -1,5 +1,6 @@
 //! What FlowBalancer can be asked and told while it runs.
 use super::exchange;
+use super::explain;
 use super::flow_balancer::FlowBalancer;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use artery_table::balance::Choice;
@@ -50,6 +51,16 @@ pub(super) static HANDLERS: &[Handler] = &[
         "what was counted, a line each",
         &Read(|b: &mut FlowBalancer, _, _| Ok(counts(b))),
     ),
+    Handler::read(
+        "explain_json",
+        "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of JSON for each \
+         worker. Nothing is counted or changed",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            by_choice(b, cx, |b, choice, cx| explain::handler(b, asked, choice, cx))
+        }),
+    )
+    .parameters()
+    .join(),
     Handler::read(
         "flows_part",
         "some flows of each worker, for `artery flow export`: without parameters the first, or `WORKER:NEXT` of a \

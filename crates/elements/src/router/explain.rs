@@ -25,12 +25,14 @@ use std::time::Duration;
 /// The station that frames come from in explanations: whoever it is makes no difference.
 const SENDER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
 
-/// The handler `explain_json`: `PORT|host FLOW`.
+/// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`; with an address, of a packet that goes by that in the place
+/// of its destination, as to a member of a service.
 pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
     let now = handlers::now(cx);
     let tables = r.router.tables();
     let text = text.trim();
-    let (came_by, flow) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (came_by, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (towards, flow) = towards(rest.trim_start())?;
     let from = origin(came_by, &tables)?;
     let readers = r.router.readers();
     let turn = cx.turn();
@@ -43,10 +45,18 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
     };
     let has_host = r.slow.host(&r.router, cx.outputs()).is_some();
     let own = Own { is_usable: &|port, address| r.slow.is_usable(port, address), has_host };
-    let came = Came { from, to: Station::Ours, towards: None };
+    let came = Came { from, to: Station::Ours, towards };
     let about = About { frame: &frame, came, view, own };
     let steps = Steps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
     Ok(json(&steps.explain()))
+}
+
+/// The address that a packet goes by in the place of its destination, if one is given, and the rest of the question.
+fn towards(text: &str) -> Result<(Option<IpAddr>, &str), String> {
+    let Some(rest) = text.strip_prefix("towards ") else { return Ok((None, text)) };
+    let (address, flow) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let address = address.parse().map_err(|_| format!("towards {address}: no address"))?;
+    Ok((Some(address), flow))
 }
 
 /// Where a packet comes from that is said to come by this port, or from the host.
@@ -99,7 +109,7 @@ impl Steps<'_> {
     fn judge(&mut self) -> Verdict {
         let About { frame, came, view, own } = self.about;
         let came = match view.came(frame, came.from) {
-            Ok(came) => came,
+            Ok(arrived) => Came { towards: came.towards, ..arrived },
             Err(reason) => return self.end_on_arrival(reason),
         };
         self.about.came = came;
@@ -143,9 +153,10 @@ impl Steps<'_> {
         if !self.stage("header", text) || !self.stage("source", self.source(head.source.to_ip())) {
             return;
         }
-        let About { frame, view, .. } = self.about;
-        let found = path.explain(view.turn, head.destination, |method| number(frame, method));
-        if !self.route(head.destination) || !self.next_hop(&found) {
+        let About { frame, came, view, .. } = self.about;
+        let towards = came.towards.and_then(A::from_ip).unwrap_or(head.destination);
+        let found = path.explain(view.turn, towards, |method| number(frame, method));
+        if !self.route(towards) || !self.next_hop(&found) {
             return;
         }
         if leads_on(found.decision.outcome) {
@@ -226,7 +237,8 @@ impl Steps<'_> {
             return;
         }
         let About { view, .. } = self.about;
-        let next_hop = view.next_hop(found, head.destination.to_ip());
+        let to = self.about.came.towards.unwrap_or(head.destination.to_ip());
+        let next_hop = view.next_hop(found, to);
         let chosen = chosen(self.tables, view.ports, found, next_hop, self.now);
         let at = chosen.lladdr.as_ref().map_or(String::new(), |lladdr| format!(", at {lladdr}"));
         let text = format!("{next_hop} on {}: {}{at}", chosen.port, chosen.state);

@@ -12,7 +12,7 @@ type Wrong = String;
 
 /// A packet that was described.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Described {
+pub(crate) enum Described {
     /// By what is in its headers.
     Flow(Flow),
     /// By all bytes of its frame.
@@ -21,7 +21,7 @@ pub(super) enum Described {
 
 /// What is said of a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     ends: Ends,
     upper: Upper,
     ttl: u8,
@@ -59,7 +59,7 @@ struct Options {
 }
 
 /// Reads a description.
-pub(super) fn described(text: &str) -> Result<Described, Wrong> {
+pub(crate) fn described(text: &str) -> Result<Described, Wrong> {
     let text = text.replace('>', " > ");
     let mut words = text.split_whitespace();
     let Some(first) = words.next() else { return Err(format!("which packet? write it as {FLOW}")) };
@@ -169,7 +169,7 @@ fn hex(text: &str) -> Result<Vec<u8>, Wrong> {
 
 impl Flow {
     /// The frame in which it is sent to this station, or to all or to a group if that is what its destination means.
-    pub(super) fn frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, Wrong> {
+    pub(crate) fn frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, Wrong> {
         let to = self.to.unwrap_or_else(|| self.ends.station(station));
         let bare = self.frame_with(ether(to, from), &[]);
         let headers = bare.bytes().len() - 14;

@@ -357,17 +357,17 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
 
 /// What each document begins with.
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Schema {
+pub(crate) struct Schema {
     /// Keys stay what they are as long as this does.
     schema_version: u32,
     /// The version of the program.
     version: &'static str,
 }
 
-pub(super) const SCHEMA: Schema = Schema { schema_version: 1, version: env!("CARGO_PKG_VERSION") };
+pub(crate) const SCHEMA: Schema = Schema { schema_version: 1, version: env!("CARGO_PKG_VERSION") };
 
 /// A value as JSON.
-pub(super) fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("its keys are strings, and nothing in it refuses to be written")
 }
 

@@ -4,6 +4,7 @@ use crate::net::{FAR, Net, PORTS, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result, Signal};
+use serde_json::Value;
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
             assert!(tcp.bits_per_second > 1e6, "{options:?}: {tcp:?}");
             let flows = router.say(&["flow", "show"])?;
             assert!(flows.contains(SERVICE) && flows.contains("web"), "{flows}");
+            is_explained(&router, options == ["--nat"])?;
             // Hosts behind the router are reached as ever.
             assert_eq!(net.a.ping("10.0.2.2", 3)?.received, 3);
             end(router.process)?;
@@ -34,6 +36,39 @@ fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
         }
         Ok(())
     });
+}
+
+/// Whether `explain` tells the member of a flow that is new, and of one that is known, and where the packet goes then.
+fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
+    let explain =
+        |packet: &str, more: &[&str]| router.say(&[&["explain", packet, "--in", "eth0"], more].concat());
+    let new = explain("10.0.1.2:7 > 192.0.2.1:5201 tcp", &[])?;
+    let step =
+        new.lines().find(|line| line.starts_with("  service")).unwrap_or_else(|| panic!("no step: {new}"));
+    let member =
+        if is_nat { "to web at 10.0.2.2 port 5201, as its destination, " } else { "to web at 10.0.2.2, " };
+    assert!(
+        step.contains(&format!("192.0.2.1:5201 tcp, of service1: {member}which a new flow gets by ")),
+        "{new}"
+    );
+    assert!(new.contains(&"leaves by eth1"), "{new}");
+    let flows = router.say(&["flow", "show", "--json"])?;
+    let flow =
+        flows.lines().find(|line| line.contains("\"src\":\"10.0.1.2\"")).unwrap_or_else(|| panic!("{flows}"));
+    let flow: Value = serde_json::from_str(flow).expect("JSON");
+    let packet = format!(
+        "10.0.1.2:{} > 192.0.2.1:5201 tcp",
+        flow["sport"].as_u64().unwrap_or_else(|| panic!("{flow}"))
+    );
+    let known: Value = serde_json::from_str(&explain(&packet, &["--json"])?).expect("JSON");
+    assert_eq!(
+        (&known["stages"][1]["member"], &known["stages"][1]["is_known"]),
+        (&"web".into(), &true.into()),
+        "{known}"
+    );
+    // What is for another port is none of the service's.
+    assert!(!explain("10.0.1.2:7 > 10.0.2.2:5202 tcp", &[])?.contains("service"));
+    Ok(())
 }
 
 /// A server of TCP at a port, which tells everybody the address that it was reached by. It ends when it is dropped.
