@@ -401,11 +401,12 @@ pub(crate) struct DevicesOptions {
 /// Where a command finds the running router that it is for.
 #[derive(Args, Clone)]
 pub(crate) struct Reach {
+    // Commands that have commands of their own take both behind these, too, as all others do.
     /// The router's Unix socket; otherwise $ARTERY_SOCKET, or /run/artery.sock
-    #[arg(short = 'u', long, value_name = "PATH")]
+    #[arg(short = 'u', long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
     /// The router's TCP port on 127.0.0.1
-    #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket")]
+    #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket", global = true)]
     pub(crate) port: Option<u16>,
 }
 

@@ -41,7 +41,7 @@ struct FlowReach {
     #[command(flatten)]
     reach: Reach,
     /// The FlowBalancer, where there are several
-    #[arg(short = 'b', long, value_name = "NAME")]
+    #[arg(short = 'b', long, value_name = "NAME", global = true)]
     balancer: Option<String>,
 }
 

@@ -237,6 +237,42 @@ fn wrong_usage_is_status_2_and_wrong_input_status_1() {
 }
 
 #[test]
+fn every_command_that_asks_a_router_takes_its_socket_behind_all_else() {
+    let lines = [
+        "handler list",
+        "netstat",
+        "trace 3",
+        "show routes",
+        "show elements",
+        "route get 10.0.0.1",
+        "route show",
+        "route del 10.0.0.0/8",
+        "neighbor del 10.0.0.1 dev eth0",
+        "flow show",
+        "flow export",
+        "flow follow",
+        "flow flush --member web1",
+        "flow show -b service1",
+        "watch",
+        "explain 10.0.0.1>10.0.0.2 --in eth0",
+        "top",
+        "capture",
+        "ifconfig -a",
+        "arp -a",
+        "ndp -a",
+        "pfctl -s rules",
+    ];
+    let folder = Folder::new();
+    let nowhere = folder.file("nowhere", "");
+    for line in lines {
+        let outcome = artery(&line.split(' ').chain(["-u", &nowhere]).collect::<Vec<_>>());
+        assert!(outcome.err.contains(&format!("can't reach {nowhere}")), "{line}: {}", outcome.err);
+    }
+    // As before, flow takes it in front of what it is to do, too.
+    assert!(artery(&["flow", "-u", &nowhere, "show"]).err.contains("can't reach"));
+}
+
+#[test]
 fn help_leads_to_commands_and_elements() {
     assert!(artery(&["--help"]).out.contains("completions"));
     let run = artery(&["run", "--help"]).out;
