@@ -18,6 +18,7 @@ use crate::voice::{Voice, print};
 use artery_engine::Settings;
 use artery_lang::Dialect;
 use artery_table::load::AnyPrefix;
+use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
 use options::RouterOptions;
 use std::net::IpAddr;
@@ -145,6 +146,8 @@ struct Plan {
     host: Option<String>,
 }
 
+/// The length of packets that a port carries if nothing is said, in bytes.
+const USUAL_MTU: u32 = 1500;
 /// The longest packet that every link of IPv6 must carry (RFC 8200 section 5), in bytes.
 const LEAST_IPV6_MTU: u32 = 1280;
 
@@ -156,10 +159,22 @@ struct Port {
     addresses: Vec<(IpAddr, u8)>,
     /// The addresses of services in its prefixes, for which it answers ARP and Neighbor Discovery.
     virtual_addresses: Vec<IpAddr>,
-    /// The longest packet, where that is not 1500 bytes.
+    /// The longest packet that the interface carries, where that is not 1500 bytes.
     mtu: Option<u32>,
+    settings: PortSettings,
     /// Whose tags the router itself puts in and takes off, if it is a VLAN.
     vlan: Option<Vlan>,
+}
+
+/// What the option says of a port besides its addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PortSettings {
+    /// The longest packet that leaves by it, in bytes.
+    mtu: Option<u16>,
+    /// What is demanded of the source of packets that arrive (RFC 3704).
+    rpf: ReversePath,
+    /// Whether gateways are believed to be on its link whatever its addresses are.
+    onlink: bool,
 }
 
 /// A VLAN of an interface.
@@ -173,6 +188,13 @@ impl Port {
     /// The interface that its frames arrive at.
     fn device(&self) -> &str {
         self.vlan.as_ref().map_or(&self.name, |vlan| &vlan.parent)
+    }
+
+    /// The longest packet that leaves by it, in bytes, where that is not 1500.
+    fn longest(&self) -> Option<u32> {
+        // The interface may carry less since the router has started.
+        let carried = self.mtu.unwrap_or(USUAL_MTU);
+        self.settings.mtu.map(|mtu| u32::from(mtu).min(carried)).or(self.mtu)
     }
 
     fn has_ipv6(&self) -> bool {

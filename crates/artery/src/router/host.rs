@@ -41,7 +41,7 @@ fn is_ipv4(prefix: &AnyPrefix) -> bool {
 pub(super) fn mtu(plan: &Plan) -> Option<u32> {
     let has_ipv6 = plan.ports.iter().any(Port::has_ipv6);
     let least = if has_ipv6 { LEAST_IPV6_MTU } else { 0 };
-    let shortest = plan.ports.iter().map(|port| port.mtu.unwrap_or(1500).max(least)).min();
+    let shortest = plan.ports.iter().map(|port| port.longest().unwrap_or(1500).max(least)).min();
     shortest.filter(|mtu| *mtu != 1500)
 }
 
@@ -77,6 +77,7 @@ fn is_borne(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PortSettings;
     use super::*;
 
     #[test]
@@ -87,6 +88,7 @@ mod tests {
             addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
             virtual_addresses: Vec::new(),
             mtu,
+            settings: PortSettings::default(),
             vlan: None,
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });

@@ -1,10 +1,10 @@
 //! What is wrong with a plan by the rules of the tables that a router would make of it.
-use super::{Plan, Port, Route, Table, Way};
+use super::{Plan, Port, PortSettings, Route, Table, Way};
 use artery_rcu::Domain;
 use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Selection;
-use artery_table::router::{OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
+use artery_table::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -52,7 +52,9 @@ fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
     // Any address will do, if each has another.
     let number = (tables.ports().len() as u16).to_be_bytes();
     let link = EtherAddr([2, 0, 0, 0, number[0], number[1]]);
-    let id = match tables.add_port(PortSpec::new(&port.name, link)) {
+    let PortSettings { rpf, onlink, .. } = port.settings;
+    let settings = router::PortSettings { rpf, onlink, ..router::PortSettings::default() };
+    let id = match tables.add_port(PortSpec { settings, ..PortSpec::new(&port.name, link) }) {
         Ok(id) => id,
         Err(error) => return mistakes.push(blame(&error)),
     };

@@ -1,5 +1,5 @@
 //! What the machine has for a plan: its interfaces, and that no other router has them.
-use super::{LEAST_IPV6_MTU, Plan, Port};
+use super::{LEAST_IPV6_MTU, Plan, Port, USUAL_MTU};
 use artery_device::{Interface, LinkType};
 use rustix::net::sockopt::socket_peercred;
 use std::io::ErrorKind;
@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The length of packets that a port carries if nothing is said.
-const USUAL_MTU: u32 = 1500;
 /// From one try to the next where something can't be had.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -66,6 +64,10 @@ fn look(port: &Port) -> Result<Interface, String> {
         // The way to an interface is chosen, and AF_XDP bound, at the start; an interface that was up may come and go.
         let follows = "the router follows what becomes of it later";
         return Err(format!("{name} is down; bring it up with 'ip link set {name} up', {follows}"));
+    }
+    if let Some(mtu) = port.settings.mtu.filter(|mtu| u32::from(*mtu) > found.mtu) {
+        let remedy = format!("'ip link set {name} mtu {mtu}', or take mtu={} at most", found.mtu);
+        return Err(format!("mtu={mtu}: {name} carries {} bytes; {remedy}", found.mtu));
     }
     if found.mtu < LEAST_IPV6_MTU && port.has_ipv6() {
         let why = format!("{name} carries {} bytes, and IPv6 needs {LEAST_IPV6_MTU}", found.mtu);

@@ -20,12 +20,17 @@ artery0, that bears the router's addresses: so sshd and other programs of the ho
 no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
 router and change it. SIGHUP has the files of --table read again; with a mistake in one the routes stay as they are.
 
+The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
+rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
+networks.
+
 A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
 
 #[derive(Args)]
 pub(crate) struct RouterOptions {
-    /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it
+    /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it; then perhaps
+    /// ',mtu=BYTES', ',rpf=loose|strict' and ',onlink'
     #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required = true)]
     pub(super) port: Vec<String>,
     /// A route: where packets for a prefix go

@@ -1,9 +1,10 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
 use super::service;
-use super::{Neighbor, Plan, Port, Route, Table, Way};
+use super::{LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, Table, Way};
 use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
+use artery_table::router::ReversePath;
 use std::net::IpAddr;
 
 /// What a text says, or what is wrong with it.
@@ -36,23 +37,64 @@ fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String
     good
 }
 
-/// `NAME=ADDR/LEN[,ADDR/LEN]…`.
+/// `NAME=ADDR/LEN[,ADDR/LEN]…[,mtu=BYTES][,rpf=off|loose|strict][,onlink]`.
 fn port(text: &str) -> Read<Port> {
-    let (name, addresses) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
+    let (name, words) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
     let option = format!("--port {text}");
     if name.contains(is_strange) {
         return Err(format!("{option}: '{name}' can't be written in a configuration; rename the interface"));
     }
-    let address = |word| address(word).map_err(|why| format!("{option}: {why}"));
-    let addresses = addresses.split(',').map(address).collect::<Read<_>>()?;
+    let (mut addresses, mut settings) = (Vec::new(), PortSettings::default());
+    for word in words.split(',') {
+        let done = match setting(word, &mut settings) {
+            Some(done) => done,
+            None => address(word).map(|address| addresses.push(address)),
+        };
+        done.map_err(|why| format!("{option}: {why}"))?;
+    }
+    if addresses.is_empty() {
+        return Err(format!("{option}: {name} has no address; write one as in {name}=10.0.1.1/24,mtu=1400"));
+    }
+    let has_ipv6 = addresses.iter().any(|(address, _)| address.is_ipv6());
+    if let Some(mtu) = settings.mtu.filter(|mtu| has_ipv6 && u32::from(*mtu) < LEAST_IPV6_MTU) {
+        return Err(format!("{option}: mtu={mtu} is too short for IPv6; write mtu={LEAST_IPV6_MTU} or more"));
+    }
     Ok(Port {
         option,
         name: name.to_string(),
         addresses,
         virtual_addresses: Vec::new(),
         mtu: None,
+        settings,
         vlan: None,
     })
+}
+
+/// Packets of IPv4 that no router may have to cut (RFC 791 section 3.2), in bytes.
+const LEAST_IPV4_MTU: u16 = 68;
+
+/// Takes a word that is a setting; none if it is an address.
+fn setting(word: &str, settings: &mut PortSettings) -> Option<Read<()>> {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    match (name, value) {
+        ("mtu", _) => {
+            settings.mtu = value.parse().ok().filter(|mtu| *mtu >= LEAST_IPV4_MTU);
+            let wrong = || format!("{word}: an MTU is a number of bytes from {LEAST_IPV4_MTU} to 65535");
+            return Some(settings.mtu.map(drop).ok_or_else(wrong));
+        }
+        ("rpf", "off") => settings.rpf = ReversePath::Off,
+        ("rpf", "loose") => settings.rpf = ReversePath::Loose,
+        ("rpf", "strict") => settings.rpf = ReversePath::Strict,
+        ("rpf", _) => return Some(Err(format!("{word}: write rpf=off, rpf=loose or rpf=strict"))),
+        ("onlink", "") => settings.onlink = true,
+        _ if word.contains('=') => {
+            return Some(Err(format!(
+                "'{word}' is no setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink"
+            )));
+        }
+        _ => return None,
+    };
+    Some(Ok(()))
 }
 
 /// What names in a configuration don't have.
@@ -173,6 +215,26 @@ mod tests {
         let port = port("eth1.5=10.0.1.1/24,2001:db8:1::1/64").unwrap();
         let expected = [("10.0.1.1", 24), ("2001:db8:1::1", 64)].map(|(ip, len)| (ip.parse().unwrap(), len));
         assert_eq!((port.name.as_str(), port.addresses), ("eth1.5", expected.to_vec()));
+    }
+
+    #[test]
+    fn a_port_has_settings_among_its_addresses() {
+        let settings = |text: &str| port(text).map(|port| port.settings);
+        let expected = PortSettings { mtu: Some(1400), rpf: ReversePath::Strict, onlink: true };
+        assert_eq!(settings("eth1=10.0.1.1/24,mtu=1400,rpf=strict,2001:db8:1::1/64,onlink"), Ok(expected));
+        assert_eq!(settings("eth1=10.0.1.1/24"), Ok(PortSettings::default()));
+        for (wrong, expected) in [
+            ("eth1=10.0.1.1/24,mtu=67", "mtu=67: an MTU is a number of bytes from 68 to 65535"),
+            ("eth1=10.0.1.1/24,rpf=on", "rpf=on: write rpf=off, rpf=loose or rpf=strict"),
+            ("eth1=fd00::1/64,mtu=1000", "mtu=1000 is too short for IPv6; write mtu=1280 or more"),
+            ("eth1=mtu=1400", "eth1 has no address; write one as in eth1=10.0.1.1/24,mtu=1400"),
+            (
+                "eth1=10.0.1.1/24,speed=10",
+                "'speed=10' is no setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink",
+            ),
+        ] {
+            assert_eq!(settings(wrong).unwrap_err(), format!("--port {wrong}: {expected}"));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
 use super::{Plan, Port, Vlan, Way, host, service};
 use anyhow::anyhow;
+use artery_table::router::ReversePath;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -62,11 +63,17 @@ fn router(plan: &Plan) -> String {
     let mut arguments = Vec::new();
     for port in &plan.ports {
         let addresses = port.addresses.iter().map(|(address, len)| format!(" {address}/{len}"));
-        let mtu = port.mtu.map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
+        let mtu = port.longest().map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
+        let rpf = match port.settings.rpf {
+            ReversePath::Off => "",
+            ReversePath::Loose => " RPF loose",
+            ReversePath::Strict => " RPF strict",
+        };
+        let onlink = if port.settings.onlink { " ONLINK true" } else { "" };
         let virtual_addresses = port.virtual_addresses.iter().map(|address| format!(" VIP {address}"));
         let all: String = addresses.chain(virtual_addresses).collect();
         let ether = port.vlan.as_ref().map_or(String::new(), |vlan| format!(" ETHER {}:eth", vlan.parent));
-        arguments.push(format!("PORT {}{all}{ether}{mtu}", port.name));
+        arguments.push(format!("PORT {}{all}{ether}{mtu}{rpf}{onlink}", port.name));
     }
     if plan.host.is_some() {
         arguments.push(format!("HOST {}", host::LINK));
@@ -241,11 +248,20 @@ ip[{host_port}] -> to_host :: ToHost({name});
 
 #[cfg(test)]
 mod tests {
+    use super::super::PortSettings;
     use super::*;
 
     fn port(name: &str) -> Port {
         let (option, addresses, virtual_addresses) = Default::default();
-        Port { option, name: name.to_string(), addresses, virtual_addresses, mtu: None, vlan: None }
+        Port {
+            option,
+            name: name.to_string(),
+            addresses,
+            virtual_addresses,
+            mtu: None,
+            settings: PortSettings::default(),
+            vlan: None,
+        }
     }
 
     #[test]

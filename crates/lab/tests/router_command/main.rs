@@ -6,6 +6,7 @@ mod support;
 mod gateways;
 mod log;
 mod net;
+mod port_settings;
 mod services;
 mod vlans;
 
