@@ -199,8 +199,9 @@ fn prefixes_by_source() -> Vec<(Prefix<u128>, bool)> {
     routes.map(of_line).collect()
 }
 
-/// What is told of destinations whose routes may be for some sources only, and is not as the kernel says: where their longest
-/// prefix has such a route, all is the kernel's; elsewhere nothing is that the kernel forwards.
+/// What is told of destinations whose routes may be for some sources only, and is not as the kernel says:
+/// where their longest prefix has such a route, all is the kernel's; elsewhere nothing is that the kernel
+/// forwards.
 fn differing_by_source(storm: &mut Storm, question: &Question, plain: &Plain) -> (usize, Vec<String>) {
     let prefixes = prefixes_by_source();
     let (mut kept, mut wrong) = (0, Vec::new());
@@ -270,8 +271,8 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
     });
 }
 
-/// What of a route counts besides its prefix: how it is made, a destination, and whether the kernel's way is known; if not, its
-/// packets are the kernel's.
+/// What of a route counts besides its prefix: how it is made, a destination, and whether the kernel's way is
+/// known; if not, its packets are the kernel's.
 const ATTRIBUTES: [(&str, &str, bool); 19] = [
     ("route add 198.51.100.0/24 via 10.0.1.2 realm 7", "198.51.100.1", true),
     (

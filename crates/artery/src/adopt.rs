@@ -179,7 +179,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));
-    let sentences = routes.kept.lines().into_iter().map(|line| line + ".");
+    let sentences = routes.kept.to_lines().into_iter().map(|line| line + ".");
     notes.extend(
         guard::notes(&ports, choice.best().is_xdp()).into_iter().chain(routes.notes).chain(sentences),
     );

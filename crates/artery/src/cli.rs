@@ -514,9 +514,9 @@ pub(crate) fn parse(args: Vec<OsString>) -> Cli {
         match file {
             Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
                 let why = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
-                usage::exit(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
+                usage::exit_with(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
             }
-            _ => usage::exit(error),
+            _ => usage::exit_with(error),
         }
     })
 }

@@ -40,9 +40,9 @@ pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
     // What is wrong with the question, the router says best.
     let plain = router.ask("explain_json", &format!("{came_by} {packet}"))?;
     // What the host sends passes no service.
-    let served = if came_by == "host" { None } else { service::find(&mut router, &packet)? };
+    let served = if came_by == "host" { None } else { service::find_service(&mut router, &packet)? };
     let document = match served {
-        Some(served) => served.explain(&mut router, came_by, &packet, plain)?,
+        Some(served) => served.explain_with_router(&mut router, came_by, &packet, plain)?,
         None => plain,
     };
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };

@@ -55,7 +55,8 @@ impl IpRouter {
             .with_context(|| format!("what the router says by {handler} makes no sense"))
     }
 
-    /// What another element of the router says by a handler of copies on all workers, which each say a document.
+    /// What another element of the router says by a handler of copies on all workers, which each say a
+    /// document.
     pub(crate) fn ask_other(
         &mut self,
         element: &str,

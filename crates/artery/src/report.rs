@@ -58,7 +58,7 @@ pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool, voic
     let (plan, counts) = (finished.plan(), finished.counts());
     if voice == Voice::Json {
         let message = format!("ran {:.3} s", finished.ran.as_secs_f64());
-        voice.document("report", &message, report_json(&plan, &counts, finished.ran));
+        voice.write_document("report", &message, report_json(&plan, &counts, finished.ran));
         return;
     }
     if as_json {
@@ -85,7 +85,8 @@ fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Val
     json!({ "schema_version": 1, "version": crate::report::VERSION, "seconds": ran.as_secs_f64(), "elements": elements })
 }
 
-/// A table of counters that is written to standard error again and again, or a line of JSON where messages are.
+/// A table of counters that is written to standard error again and again, or a line of JSON where messages
+/// are.
 pub(crate) struct LiveTable {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -122,7 +123,7 @@ fn tell_counters(handle: &Handle, ran: Duration, voice: Voice) {
     // A graph that was just replaced is told of the next time.
     if counts.len() == plan.len() {
         let message = format!("counters after {:.3} s", ran.as_secs_f64());
-        voice.document("counters", &message, report_json(&plan, &counts, ran));
+        voice.write_document("counters", &message, report_json(&plan, &counts, ran));
     }
 }
 

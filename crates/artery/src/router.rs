@@ -191,7 +191,7 @@ impl Port {
     }
 
     /// The longest packet that leaves by it, in bytes, where that is not 1500.
-    fn longest(&self) -> Option<u32> {
+    fn effective_mtu(&self) -> Option<u32> {
         // The interface may carry less since the router has started.
         let carried = self.mtu.unwrap_or(USUAL_MTU);
         self.settings.mtu.map(|mtu| u32::from(mtu).min(carried)).or(self.mtu)

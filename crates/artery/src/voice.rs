@@ -107,8 +107,8 @@ impl Voice {
     }
 
     /// A document for programs, whose keys a line of JSON has beside its own.
-    pub(crate) fn document(self, event: &str, message: &str, document: serde_json::Value) {
-        let mut line = line("info", event, message);
+    pub(crate) fn write_document(self, event: &str, message: &str, document: serde_json::Value) {
+        let mut line = json_line("info", event, message);
         if let (Some(line), serde_json::Value::Object(document)) = (line.as_object_mut(), document) {
             line.extend(document);
         }
@@ -177,13 +177,13 @@ pub(crate) type About<'a> = &'a [(&'a str, &'a str)];
 
 /// A message as a line of JSON.
 fn object(level: &str, event: &str, message: &str, about: About<'_>) -> String {
-    let mut line = line(level, event, message);
+    let mut line = json_line(level, event, message);
     about.iter().for_each(|(name, value)| line[*name] = (*value).into());
     format!("{line}\n")
 }
 
 /// What each line of JSON has.
-fn line(level: &str, event: &str, message: &str) -> serde_json::Value {
+fn json_line(level: &str, event: &str, message: &str) -> serde_json::Value {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     serde_json::json!({
         "time": rfc3339(since_epoch.as_secs_f64()),

@@ -129,7 +129,8 @@ struct Load {
 
 /// BPF_OBJ_NAME_LEN.
 const NAME_BYTES: usize = 16;
-/// What the kernel calls each program of Artery, so that it can be told from those of others (bpftool-prog(8)).
+/// What the kernel calls each program of Artery, so that it can be told from those of others
+/// (bpftool-prog(8)).
 const NAME: &[u8; NAME_BYTES] = b"artery\0\0\0\0\0\0\0\0\0\0";
 
 /// How often a program is given to the kernel that was disturbed while it looked at it.

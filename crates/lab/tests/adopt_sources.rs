@@ -1,5 +1,5 @@
-//! Adopted ports and routes for some sources only: packets to their prefixes go as by the kernel alone, whatever the order in
-//! which routes came, and all others go past it.
+//! Adopted ports and routes for some sources only: packets to their prefixes go as by the kernel alone,
+//! whatever the order in which routes came, and all others go past it.
 
 mod support;
 
@@ -25,8 +25,8 @@ fn route(net: &Fan, verb: &str, route: &str) -> Result<()> {
     net.r.run(["ip", "-6", "route", verb].into_iter().chain(words)).map(drop)
 }
 
-/// Sends datagrams from a source to a destination. Gives the gateway that all came to, and how many packets of IPv6 the router's
-/// kernel forwarded meanwhile.
+/// Sends datagrams from a source to a destination. Gives the gateway that all came to, and how many packets
+/// of IPv6 the router's kernel forwarded meanwhile.
 fn send(net: &Fan, source: &str, destination: &str) -> Result<(usize, u64)> {
     let (before, kernel) = (net.received()?, by_kernel(net)?);
     let [source, to]: [Ipv6Addr; 2] =

@@ -7,8 +7,8 @@ const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
 /// The column of a packet socket's interface, 0 for all.
 const INTERFACE: usize = 4;
 
-/// A line for each. What can't be read is left out. By tc packet sockets see frames as before, since they come before tc where
-/// frames arrive, and behind it where they leave.
+/// A line for each. What can't be read is left out. By tc packet sockets see frames as before, since they
+/// come before tc where frames arrive, and behind it where they leave.
 pub fn notes(ports: &[Port], is_by_xdp: bool) -> Vec<String> {
     let tracked = fs::read_to_string(TRACKED).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let sockets = fs::read_to_string(PACKET_SOCKETS).unwrap_or_default();

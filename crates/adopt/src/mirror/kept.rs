@@ -1,4 +1,5 @@
-//! Prefixes whose packets stay with the kernel, since which of their routes one goes by depends on more than its destination.
+//! Prefixes whose packets stay with the kernel, since which of their routes one goes by depends on more than
+//! its destination.
 use super::Mirror;
 use super::merged::Merged;
 use super::sink::Told;
@@ -57,23 +58,24 @@ impl fmt::Display for KeptPrefix {
 impl Mirror {
     /// The prefixes whose packets stay with the kernel because of what their routes depend on, IPv4 first.
     pub fn kept_prefixes(&self) -> impl Iterator<Item = KeptPrefix> {
-        self.v4.kept().chain(self.v6.kept())
+        self.v4.conditional_prefixes().chain(self.v6.conditional_prefixes())
     }
 
-    /// How many conditions the routes of these prefixes have: for each prefix its prefixes of sources, or the type of service.
+    /// How many conditions the routes of these prefixes have: for each prefix its prefixes of sources, or the
+    /// type of service.
     pub fn route_conditions(&self) -> usize {
-        self.v4.conditions() + self.v6.conditions()
+        self.v4.count_conditions() + self.v6.count_conditions()
     }
 }
 
 impl<A: Told> Merged<A> {
-    fn kept(&self) -> impl Iterator<Item = KeptPrefix> {
-        self.asked().flat_map(|(id, table)| {
-            table.conditional().map(move |prefix| {
-                let mut sources = table.sources(prefix);
+    fn conditional_prefixes(&self) -> impl Iterator<Item = KeptPrefix> {
+        self.asked_tables().flat_map(|(id, table)| {
+            table.conditional_prefixes().map(move |prefix| {
+                let mut sources = table.source_prefixes(prefix);
                 let condition = match sources.next() {
                     Some(source) => {
-                        let from = (address(family::<A>(), source), source.len());
+                        let from = (source_address(family::<A>(), source), source.len());
                         Condition::Source { from, has_more: sources.next().is_some() }
                     }
                     None => Condition::TypeOfService,
@@ -88,13 +90,13 @@ impl<A: Told> Merged<A> {
         })
     }
 
-    fn conditions(&self) -> usize {
-        self.asked().map(|(_, table)| table.conditions()).sum()
+    fn count_conditions(&self) -> usize {
+        self.asked_tables().map(|(_, table)| table.count_conditions()).sum()
     }
 }
 
 /// The first address of a prefix of sources. Those of IPv4 are in the upper bits.
-fn address(family: Family, source: Prefix<u128>) -> IpAddr {
+fn source_address(family: Family, source: Prefix<u128>) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from((source.first() >> 96) as u32).into(),
         Family::V6 => Ipv6Addr::from(source.first()).into(),

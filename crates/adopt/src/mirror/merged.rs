@@ -56,7 +56,7 @@ impl<A: Told> Merged<A> {
     }
 
     /// The tables that are asked, each once.
-    pub(super) fn asked(&self) -> impl Iterator<Item = (u32, &Table<A>)> {
+    pub(super) fn asked_tables(&self) -> impl Iterator<Item = (u32, &Table<A>)> {
         let is_asked = |id: u32| self.plan.levels.iter().any(|level| level.table == id);
         self.tables.iter().filter(move |(id, _)| is_asked(**id)).map(|(id, table)| (*id, table))
     }
@@ -81,8 +81,8 @@ impl<A: Told> Merged<A> {
         self.set(table, key, candidates, paths, sink);
     }
 
-    /// Gives a key of a table these routes, which a dump has found and no others. Returns those that it had until now
-    /// if that is news.
+    /// Gives a key of a table these routes, which a dump has found and no others. Returns those that it had
+    /// until now if that is news.
     pub(super) fn set(
         &mut self,
         id: u32,
@@ -214,9 +214,9 @@ impl<A: Told> Merged<A> {
         self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, key)))
     }
 
-    /// Looks at some more keys when a dump is over, and returns those of them that it did not find; none when all were
-    /// looked at. Where something has changed meanwhile the kernel may have passed one over, so that it must have been
-    /// missed twice; then [`end_dump`](Self::end_dump) says that there are such.
+    /// Looks at some more keys when a dump is over, and returns those of them that it did not find; none when
+    /// all were looked at. Where something has changed meanwhile the kernel may have passed one over, so that
+    /// it must have been missed twice; then [`end_dump`](Self::end_dump) says that there are such.
     pub(super) fn sweep(&mut self) -> Option<Vec<(u32, RouteKey<A>)>> {
         let stamp = self.stamp;
         let tables = &self.tables;

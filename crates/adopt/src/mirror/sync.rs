@@ -74,7 +74,8 @@ impl Mirror {
         let Some(roll) = &mut self.roll else { return };
         match record {
             Record::Route(route) => {
-                // Those for some sources only, and those for all of the same prefix, are told apart from each other.
+                // Those for some sources only, and those for all of the same prefix, are told apart from each
+                // other.
                 let key = |route: &Route| (route.table, route.len, route.destination, route.source);
                 if roll.routes.last().is_some_and(|last| key(last) != key(&route)) {
                     self.found_prefix(sink);

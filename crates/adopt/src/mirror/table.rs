@@ -1,7 +1,8 @@
 //! One routing table of the kernel: for each prefix the routes in the order in which it prefers them.
 //!
-//! Routes of IPv6 may be for some sources only (RTA_SRC). They are kept apart from those for all sources, since neither replaces
-//! the other and a dump tells them at different times. Which of both kinds a packet goes by only the kernel finds.
+//! Routes of IPv6 may be for some sources only (RTA_SRC). They are kept apart from those for all sources,
+//! since neither replaces the other and a dump tells them at different times. Which of both kinds a packet
+//! goes by only the kernel finds.
 use super::paths::{PathId, Paths, Standing};
 use crate::kernel::{Family, Route};
 use artery_table::{Address, Prefix};
@@ -136,8 +137,8 @@ impl<A: Address> Table<A> {
         entry.map_or(Vec::new(), |entry| entry.all().copied().collect())
     }
 
-    /// Gives a key these routes, found by a dump or told since. None if it had just them; then it is noted that they were
-    /// found.
+    /// Gives a key these routes, found by a dump or told since. None if it had just them; then it is noted
+    /// that they were found.
     pub(super) fn set(
         &mut self,
         key: RouteKey<A>,
@@ -214,17 +215,17 @@ impl<A: Address> Table<A> {
 
     /// Whether a prefix has routes for some sources only.
     fn has_source(&self, prefix: Prefix<A>) -> bool {
-        !self.by_source.is_empty() && self.sources(prefix).next().is_some()
+        !self.by_source.is_empty() && self.source_prefixes(prefix).next().is_some()
     }
 
     /// The sources that a prefix has routes for, other than for all.
-    pub(super) fn sources(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<u128>> {
+    pub(super) fn source_prefixes(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<u128>> {
         let keys = self.by_source.range(RouteKey::plain(prefix)..).map(|(key, _)| key);
         keys.take_while(move |key| key.prefix == prefix).filter_map(|key| key.source)
     }
 
     /// The prefixes whose packets go by more than their destination.
-    pub(super) fn conditional(&self) -> impl Iterator<Item = Prefix<A>> {
+    pub(super) fn conditional_prefixes(&self) -> impl Iterator<Item = Prefix<A>> {
         let mut last = None;
         let by_source = self.by_source.keys().map(|key| key.prefix);
         let by_source = by_source.filter(move |prefix| last.replace(*prefix) != Some(*prefix));
@@ -232,12 +233,12 @@ impl<A: Address> Table<A> {
     }
 
     /// How many prefixes of sources, or types of service, its routes are for, by prefix.
-    pub(super) fn conditions(&self) -> usize {
+    pub(super) fn count_conditions(&self) -> usize {
         self.by_source.len() + self.by_tos.len()
     }
 
-    /// All keys behind one, or from the first on, with the stamp of the dump that found them last: those for all sources
-    /// come first.
+    /// All keys behind one, or from the first on, with the stamp of the dump that found them last: those for
+    /// all sources come first.
     pub(super) fn stamps(&self, after: Option<RouteKey<A>>) -> impl Iterator<Item = (RouteKey<A>, u8)> {
         let (plain, by_source) = match after {
             None => (Some(Bound::Unbounded), Bound::Unbounded),

@@ -1,4 +1,5 @@
-//! What is said of prefixes whose packets stay with the kernel, since their routes depend on more than the destination.
+//! What is said of prefixes whose packets stay with the kernel, since their routes depend on more than the
+//! destination.
 use crate::voice::Voice;
 use artery_adopt::mirror::{KeptPrefix, Mirror};
 
@@ -15,7 +16,7 @@ pub(super) struct KeptPrefixes {
 }
 
 impl KeptPrefixes {
-    /// Those that there are now.
+    /// Reads them from the mirror.
     pub(super) fn of(mirror: &Mirror) -> KeptPrefixes {
         KeptPrefixes {
             first: mirror.kept_prefixes().take(SAID).collect(),
@@ -24,17 +25,17 @@ impl KeptPrefixes {
         }
     }
 
-    /// How many there are.
+    /// How many prefixes stay with the kernel.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// A line for each, and one for those that are too many.
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.first.iter().map(ToString::to_string).chain(self.rest()).collect()
+    pub(super) fn to_lines(&self) -> Vec<String> {
+        self.first.iter().map(ToString::to_string).chain(self.remaining_line()).collect()
     }
 
-    fn rest(&self) -> Option<String> {
+    fn remaining_line(&self) -> Option<String> {
         match self.count - self.first.len() {
             0 => None,
             1 => Some("1 more prefix stays with the kernel for such a reason".to_string()),
@@ -43,7 +44,7 @@ impl KeptPrefixes {
     }
 
     /// Says what is not as it was said before.
-    pub(super) fn renew(&mut self, mirror: &Mirror, voice: Voice) {
+    pub(super) fn report_changes(&mut self, mirror: &Mirror, voice: Voice) {
         let is_as_before = mirror.route_conditions() == self.conditions;
         if is_as_before && mirror.kept_prefixes().take(SAID).eq(self.first.iter().cloned()) {
             return;
@@ -54,7 +55,7 @@ impl KeptPrefixes {
             let about = [("prefix", prefix.as_str()), ("table", &kept.table.to_string())];
             voice.tell("kept-prefix", &kept.to_string(), &about);
         }
-        if let Some(rest) = now.rest().filter(|_| now.count != self.count) {
+        if let Some(rest) = now.remaining_line().filter(|_| now.count != self.count) {
             voice.tell("kept-prefixes", &rest, &[]);
         }
         if now.count == 0 {
@@ -80,11 +81,12 @@ mod tests {
             condition: Condition::TypeOfService,
         };
         let some = |count| KeptPrefixes { first: (1..3).map(kept).collect(), conditions: count, count };
-        assert_eq!(some(2).lines().len(), 2);
+        assert_eq!(some(2).to_lines().len(), 2);
         assert!(
-            some(2).lines()[0].starts_with("IPv4 packets to 1.0.0.0/8 stay with the kernel: table 254 has")
+            some(2).to_lines()[0]
+                .starts_with("IPv4 packets to 1.0.0.0/8 stay with the kernel: table 254 has")
         );
-        assert_eq!(some(3).lines()[2], "1 more prefix stays with the kernel for such a reason");
-        assert_eq!(some(9).lines()[2], "7 more prefixes stay with the kernel for such reasons");
+        assert_eq!(some(3).to_lines()[2], "1 more prefix stays with the kernel for such a reason");
+        assert_eq!(some(9).to_lines()[2], "7 more prefixes stay with the kernel for such reasons");
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     voice.tell("forwarding", "forwarding", &[]);
     let (mut rules, mut kept) = (Vec::new(), KeptPrefixes::default());
     say_rules(&session, &mut rules, voice);
-    kept.renew(session.driver().mirror(), voice);
+    kept.report_changes(session.driver().mirror(), voice);
     let mut said = Said::default();
     said.renew(&session, voice);
     manager.ready(&summary(&session));
@@ -94,7 +94,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         let (next, news) = session.turn(Instant::now())?;
         say_rules(&session, &mut rules, voice);
-        kept.renew(session.driver().mirror(), voice);
+        kept.report_changes(session.driver().mirror(), voice);
         wait = next;
         say_path(&news, options.verbose, voice);
         if news.guards {

@@ -126,7 +126,7 @@ impl Status {
             guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
             rules,
             kept_prefixes: kept.count() as u64,
-            prefixes: kept.lines(),
+            prefixes: kept.to_lines(),
         })
     }
 }

@@ -17,11 +17,11 @@ pub(crate) fn usage_error(why: &str) -> ! {
         }
         called = called.find_subcommand_mut(word).expect("it was just there");
     }
-    exit(called.error(clap::error::ErrorKind::ValueValidation, why))
+    exit_with(called.error(clap::error::ErrorKind::ValueValidation, why))
 }
 
 /// Ends the program with what is wrong with its arguments, as a line of JSON if messages are to be that.
-pub(super) fn exit(error: clap::Error) -> ! {
+pub(super) fn exit_with(error: clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();
         // What clap says of usage and help is for people.

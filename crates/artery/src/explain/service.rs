@@ -8,14 +8,13 @@ const BALANCER: &str = "FlowBalancer";
 
 /// A packet for a service.
 pub(super) struct Served {
-    /// The element.
     balancer: String,
-    /// What it says of the packet.
+    /// What the balancer says of the packet (`explain_json`).
     said: Value,
 }
 
 /// The service that a packet is for, if there is one.
-pub(super) fn find(router: &mut IpRouter, packet: &str) -> anyhow::Result<Option<Served>> {
+pub(super) fn find_service(router: &mut IpRouter, packet: &str) -> anyhow::Result<Option<Served>> {
     for balancer in router.of_class(BALANCER)? {
         let mut said = router.ask_other(&balancer, "explain_json", packet)?;
         // Each worker remembers flows of its own; all would choose alike for a new one.
@@ -29,34 +28,37 @@ pub(super) fn find(router: &mut IpRouter, packet: &str) -> anyhow::Result<Option
 
 impl Served {
     /// The router's explanation with the service's step in front; `plain` is that of a packet for no service.
-    pub(super) fn explain(
+    pub(super) fn explain_with_router(
         &self,
         router: &mut IpRouter,
         came_by: &str,
         packet: &str,
         plain: Value,
     ) -> anyhow::Result<Value> {
-        let Some(question) = self.question(came_by, packet) else { return Ok(self.ends(plain)) };
+        let Some(question) = self.router_question(came_by, packet) else {
+            return Ok(self.end_at_service(plain));
+        };
         let mut document = router.ask("explain_json", &question)?;
         document["packet"] = plain["packet"].clone();
         if let Some(stages) = document["stages"].as_array_mut() {
             // It is no part of an IPRouter's packet when it arrives: behind the arrival, which both see.
-            stages.insert(stages.len().min(1), self.stage());
+            stages.insert(stages.len().min(1), self.service_stage());
         }
         Ok(document)
     }
 
     /// What the router is asked of the packet behind the balancer; none where no member gets it.
-    fn question(&self, came_by: &str, packet: &str) -> Option<String> {
+    fn router_question(&self, came_by: &str, packet: &str) -> Option<String> {
         let address: IpAddr = text(&self.said, "address").parse().ok()?;
         match self.said["nat"] == true {
             false => Some(format!("{came_by} towards {address} {packet}")),
-            true => Some(format!("{came_by} {}", self.translated(address, packet)?)),
+            true => Some(format!("{came_by} {}", self.translate_destination(address, packet)?)),
         }
     }
 
-    /// The packet with the member's address in the place of its destination; none of a frame that is given by its bytes.
-    fn translated(&self, address: IpAddr, packet: &str) -> Option<String> {
+    /// The packet with the member's address in the place of its destination; none of a frame that is given by
+    /// its bytes.
+    fn translate_destination(&self, address: IpAddr, packet: &str) -> Option<String> {
         let (source, rest) = packet.split_once('>')?;
         let rest = rest.trim_start();
         let (destination, options) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -65,7 +67,7 @@ impl Served {
         Some(format!("{source}> {} {options}", SocketAddr::new(address, port)))
     }
 
-    fn stage(&self) -> Value {
+    fn service_stage(&self) -> Value {
         let said = |key| text(&self.said, key);
         let (service, balancer) = (said("service"), &self.balancer);
         let Some(address) = self.said["address"].as_str() else {
@@ -86,8 +88,8 @@ impl Served {
     }
 
     /// Where it ends at the service, or what comes behind is not known.
-    fn ends(&self, mut plain: Value) -> Value {
-        let stage = self.stage();
+    fn end_at_service(&self, mut plain: Value) -> Value {
+        let stage = self.service_stage();
         let is_taken = stage["ok"] == true;
         let arrival = plain["stages"].as_array().and_then(|stages| stages.first().cloned());
         plain["stages"] = arrival.into_iter().chain([stage]).collect();
@@ -115,8 +117,11 @@ mod tests {
             "method": "maglev", "nat": false });
         let packet = "10.1.2.3:9 > 192.0.2.1:80 tcp ttl 9";
         let direct = served(said.clone());
-        assert_eq!(direct.question("eth1", packet).unwrap(), format!("eth1 towards 10.0.2.5 {packet}"));
-        let stage = direct.stage();
+        assert_eq!(
+            direct.router_question("eth1", packet).unwrap(),
+            format!("eth1 towards 10.0.2.5 {packet}")
+        );
+        let stage = direct.service_stage();
         assert_eq!(
             stage["text"],
             "192.0.2.1:80 tcp, of service1: to w1 at 10.0.2.5, which a new flow gets by maglev"
@@ -124,10 +129,10 @@ mod tests {
         let mut said = said;
         (said["nat"], said["port"], said["is_known"]) = (true.into(), 8080.into(), true.into());
         let nat = served(said);
-        assert_eq!(nat.question("eth1", packet).unwrap(), "eth1 10.1.2.3:9 > 10.0.2.5:8080 tcp ttl 9");
-        assert_eq!(nat.question("eth1", "frame 0200"), None);
+        assert_eq!(nat.router_question("eth1", packet).unwrap(), "eth1 10.1.2.3:9 > 10.0.2.5:8080 tcp ttl 9");
+        assert_eq!(nat.router_question("eth1", "frame 0200"), None);
         assert!(
-            nat.stage()["text"]
+            nat.service_stage()["text"]
                 .as_str()
                 .unwrap()
                 .ends_with("port 8080, as its destination, whose flow this is")
@@ -140,8 +145,8 @@ mod tests {
             served(json!({ "service": "192.0.2.1:80", "is_known": false, "method": "maglev", "nat": false }));
         let plain =
             json!({ "stages": [{ "stage": "arrival", "ok": true }, { "stage": "header", "ok": true }] });
-        assert_eq!(none.question("eth1", "a > b"), None);
-        let ended = none.ends(plain);
+        assert_eq!(none.router_question("eth1", "a > b"), None);
+        let ended = none.end_at_service(plain);
         assert_eq!(
             (ended["stages"].as_array().unwrap().len(), &ended["verdict"]["reason"]),
             (2, &"no-member".into())

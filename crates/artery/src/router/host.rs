@@ -41,7 +41,7 @@ fn is_ipv4(prefix: &AnyPrefix) -> bool {
 pub(super) fn mtu(plan: &Plan) -> Option<u32> {
     let has_ipv6 = plan.ports.iter().any(Port::has_ipv6);
     let least = if has_ipv6 { LEAST_IPV6_MTU } else { 0 };
-    let shortest = plan.ports.iter().map(|port| port.longest().unwrap_or(1500).max(least)).min();
+    let shortest = plan.ports.iter().map(|port| port.effective_mtu().unwrap_or(1500).max(least)).min();
     shortest.filter(|mtu| *mtu != 1500)
 }
 

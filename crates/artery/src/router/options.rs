@@ -29,8 +29,8 @@ A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and 
 
 #[derive(Args)]
 pub(crate) struct RouterOptions {
-    /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it; then perhaps
-    /// ',mtu=BYTES', ',rpf=loose|strict' and ',onlink'
+    /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it;
+    /// then perhaps ',mtu=BYTES', ',rpf=loose|strict' and ',onlink'
     #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required = true)]
     pub(super) port: Vec<String>,
     /// A route: where packets for a prefix go

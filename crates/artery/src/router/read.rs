@@ -46,7 +46,7 @@ fn port(text: &str) -> Read<Port> {
     }
     let (mut addresses, mut settings) = (Vec::new(), PortSettings::default());
     for word in words.split(',') {
-        let done = match setting(word, &mut settings) {
+        let done = match parse_setting(word, &mut settings) {
             Some(done) => done,
             None => address(word).map(|address| addresses.push(address)),
         };
@@ -74,7 +74,7 @@ fn port(text: &str) -> Read<Port> {
 const LEAST_IPV4_MTU: u16 = 68;
 
 /// Takes a word that is a setting; none if it is an address.
-fn setting(word: &str, settings: &mut PortSettings) -> Option<Read<()>> {
+fn parse_setting(word: &str, settings: &mut PortSettings) -> Option<Read<()>> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     match (name, value) {
         ("mtu", _) => {
@@ -89,7 +89,7 @@ fn setting(word: &str, settings: &mut PortSettings) -> Option<Read<()>> {
         ("onlink", "") => settings.onlink = true,
         _ if word.contains('=') => {
             return Some(Err(format!(
-                "'{word}' is no setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink"
+                "'{word}' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink"
             )));
         }
         _ => return None,
@@ -230,7 +230,7 @@ mod tests {
             ("eth1=mtu=1400", "eth1 has no address; write one as in eth1=10.0.1.1/24,mtu=1400"),
             (
                 "eth1=10.0.1.1/24,speed=10",
-                "'speed=10' is no setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink",
+                "'speed=10' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink",
             ),
         ] {
             assert_eq!(settings(wrong).unwrap_err(), format!("--port {wrong}: {expected}"));

@@ -63,7 +63,7 @@ fn router(plan: &Plan) -> String {
     let mut arguments = Vec::new();
     for port in &plan.ports {
         let addresses = port.addresses.iter().map(|(address, len)| format!(" {address}/{len}"));
-        let mtu = port.longest().map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
+        let mtu = port.effective_mtu().map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
         let rpf = match port.settings.rpf {
             ReversePath::Off => "",
             ReversePath::Loose => " RPF loose",

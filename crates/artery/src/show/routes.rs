@@ -45,7 +45,7 @@ pub(crate) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
     let mut after = String::new();
     loop {
         let page = router.ask("routes_json", &options.question(&after))?;
-        form.is_of(&page);
+        form.take_version(&page);
         let wanted = list(&page, "routes").iter().filter(|route| options.wants(route));
         if print_on(&form.page(wanted))? == Reader::Gone {
             return Ok(0);
@@ -101,7 +101,7 @@ impl Form {
             }
             Form::Json { has_begun, version } => {
                 // Where somebody reads on, `end` follows.
-                let begin = |is_first| if is_first { opening(version) + "[" } else { ",".to_string() };
+                let begin = |is_first| if is_first { json_opening(version) + "[" } else { ",".to_string() };
                 let item = |route: &Value| {
                     let before = begin(!std::mem::replace(has_begun, true));
                     format!("{before}\n    {}", format!("{route:#}").replace('\n', "\n    "))
@@ -112,7 +112,7 @@ impl Form {
     }
 
     /// Takes the version of the router from a page.
-    fn is_of(&mut self, page: &Value) {
+    fn take_version(&mut self, page: &Value) {
         if let Form::Json { version, .. } = self {
             *version = text(page, "version");
         }
@@ -122,12 +122,12 @@ impl Form {
         match self {
             Form::Table(_) => String::new(),
             Form::Json { has_begun: true, .. } => "\n  ]\n}\n".to_string(),
-            Form::Json { has_begun: false, version } => opening(version) + "[]\n}\n",
+            Form::Json { has_begun: false, version } => json_opening(version) + "[]\n}\n",
         }
     }
 }
 
-fn opening(version: &str) -> String {
+fn json_opening(version: &str) -> String {
     format!("{{\n  \"schema_version\": 1,\n  \"version\": \"{version}\",\n  \"routes\": ")
 }
 
@@ -202,7 +202,7 @@ mod tests {
         let route = |dst: &str| json!({ "dst": dst });
         let document = |pages: &[&[Value]]| {
             let mut form = Form::json();
-            form.is_of(&json!({ "version": "1.2.3" }));
+            form.take_version(&json!({ "version": "1.2.3" }));
             let text: String = pages.iter().map(|page| form.page(page.iter())).collect();
             serde_json::from_str::<Value>(&(text + &form.end())).unwrap()
         };

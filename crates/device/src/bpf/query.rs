@@ -82,7 +82,8 @@ struct Info {
     name: [u8; NAME_BYTES],
 }
 
-/// Whether a process of Artery loaded the program with this number. Not where that can't be asked, which takes CAP_SYS_ADMIN.
+/// Whether a process of Artery loaded the program with this number. Not where that can't be asked, which
+/// takes CAP_SYS_ADMIN.
 pub fn is_of_artery(id: u32) -> bool {
     info(id).is_ok_and(|info| info.name == *NAME)
 }
@@ -97,8 +98,8 @@ fn info(id: u32) -> io::Result<Info> {
         len: size_of::<Info>() as u32,
         info: std::ptr::from_mut(&mut info) as u64,
     };
-    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which may be any integers, and which
-    // as they are give the kernel no place for anything else.
+    // SAFETY: the argument is as long as said; its pointer leads to as many bytes as it says, which may be
+    // any integers, and which as they are give the kernel no place for anything else.
     check(unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut argument) })?;
     Ok(info)
 }

@@ -42,8 +42,9 @@ struct Assigned {
     is_known: bool,
 }
 
-/// The handler `explain_json`: `FLOW`, as IPRouter's takes it. A line for each worker, which each have flows of their own.
-pub(super) fn handler(
+/// The handler `explain_json`: `FLOW`, as IPRouter's takes it. A line for each worker, which each have flows
+/// of their own.
+pub(super) fn explain_packet(
     b: &mut FlowBalancer,
     text: &str,
     choice: &Choice,
@@ -58,8 +59,8 @@ pub(super) fn handler(
     let FlowBalancer { shared, local, follow, v4, v6, .. } = b;
     let by = Chooser { choice, local, follow, seed: &shared.seed, now: cx.now().since_epoch() };
     let assigned = match ether.as_ref().map(|ether| ether.ether_type()) {
-        Some(EtherType::IPV4) => assigned::<Flow4>(v4, &by, packet, &shared.services),
-        Some(EtherType::IPV6) => assigned::<Flow6>(v6, &by, packet, &shared.services),
+        Some(EtherType::IPV4) => assign_member::<Flow4>(v4, &by, packet, &shared.services),
+        Some(EtherType::IPV6) => assign_member::<Flow6>(v6, &by, packet, &shared.services),
         _ => None,
     };
     let member = assigned.as_ref().and_then(|assigned| choice.member(assigned.member?.action()));
@@ -75,7 +76,7 @@ pub(super) fn handler(
     }) + "\n")
 }
 
-fn assigned<K: Between>(
+fn assign_member<K: Between>(
     known: &mut Known<K>,
     by: &Chooser<'_>,
     packet: &[u8],

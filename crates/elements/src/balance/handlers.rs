@@ -56,7 +56,7 @@ pub(super) static HANDLERS: &[Handler] = &[
         "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of JSON for each \
          worker. Nothing is counted or changed",
         &Read(|b: &mut FlowBalancer, asked, cx| {
-            by_choice(b, cx, |b, choice, cx| explain::handler(b, asked, choice, cx))
+            by_choice(b, cx, |b, choice, cx| explain::explain_packet(b, asked, choice, cx))
         }),
     )
     .parameters()

@@ -25,14 +25,14 @@ use std::time::Duration;
 /// The station that frames come from in explanations: whoever it is makes no difference.
 const SENDER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
 
-/// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`; with an address, of a packet that goes by that in the place
-/// of its destination, as to a member of a service.
+/// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`; with an address, of a packet that goes by
+/// that in the place of its destination, as to a member of a service.
 pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
     let now = handlers::now(cx);
     let tables = r.router.tables();
     let text = text.trim();
     let (came_by, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let (towards, flow) = towards(rest.trim_start())?;
+    let (towards, flow) = parse_towards(rest.trim_start())?;
     let from = origin(came_by, &tables)?;
     let readers = r.router.readers();
     let turn = cx.turn();
@@ -51,8 +51,9 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
     Ok(json(&steps.explain()))
 }
 
-/// The address that a packet goes by in the place of its destination, if one is given, and the rest of the question.
-fn towards(text: &str) -> Result<(Option<IpAddr>, &str), String> {
+/// The address that a packet goes by in the place of its destination, if one is given, and the rest of the
+/// question.
+fn parse_towards(text: &str) -> Result<(Option<IpAddr>, &str), String> {
     let Some(rest) = text.strip_prefix("towards ") else { return Ok((None, text)) };
     let (address, flow) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest, ""));
     let address = address.parse().map_err(|_| format!("towards {address}: no address"))?;

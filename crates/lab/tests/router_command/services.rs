@@ -38,7 +38,8 @@ fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
     });
 }
 
-/// Whether `explain` tells the member of a flow that is new, and of one that is known, and where the packet goes then.
+/// Whether `explain` tells the member of a flow that is new, and of one that is known, and where the packet
+/// goes then.
 fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
     let explain =
         |packet: &str, more: &[&str]| router.say(&[&["explain", packet, "--in", "eth0"], more].concat());
@@ -51,7 +52,7 @@ fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
         step.contains(&format!("192.0.2.1:5201 tcp, of service1: {member}which a new flow gets by ")),
         "{new}"
     );
-    assert!(new.contains(&"leaves by eth1"), "{new}");
+    assert!(new.contains("leaves by eth1"), "{new}");
     let flows = router.say(&["flow", "show", "--json"])?;
     let flow =
         flows.lines().find(|line| line.contains("\"src\":\"10.0.1.2\"")).unwrap_or_else(|| panic!("{flows}"));
