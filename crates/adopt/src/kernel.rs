@@ -1,84 +1,10 @@
 //! What the kernel says of its links, addresses, routes, next hops, neighbors and rules, by rtnetlink (rtnetlink(7)).
 //!
-//! Bytes become records here, and nothing is concluded from them: what forwarded packets are to do is the mirror's.
-//! Bytes that are no record are passed over; no bytes whatsoever make a panic.
-mod address;
-mod attributes;
-mod link;
-mod message;
-mod neighbor;
-mod next_hop;
-mod route;
-mod rule;
-mod settings;
+//! Records come from sockets here, and nothing is concluded from them: what forwarded packets are to do is the mirror's.
 mod socket;
 
-pub use address::Address;
-pub use link::{Link, LinkKind};
-pub use message::{Manner, News, Record};
-pub use neighbor::Neighbor;
-pub use next_hop::{NextHopObject, ObjectKind};
-pub use route::{Path, Route, RouteHop, RouteKind};
-pub use rule::{Rule, RuleAction, Selectors};
-pub use settings::Settings;
+pub use artery_wire::netlink::{
+    Address, Family, Link, LinkKind, Manner, Neighbor, News, NextHopObject, ObjectKind, Path, Record, Route,
+    RouteHop, RouteKind, Rule, RuleAction, Selectors, Settings,
+};
 pub use socket::{Dump, Follower, Heard, Part, Progress};
-
-#[cfg(test)]
-mod tests;
-
-/// A family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// AF_INET and AF_INET6 of the kernel.
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-
-impl Family {
-    /// Its number in messages.
-    pub(crate) fn number(self) -> u8 {
-        match self {
-            Family::V4 => AF_INET,
-            Family::V6 => AF_INET6,
-        }
-    }
-
-    /// The family with a number; none for others than IPv4 and IPv6.
-    pub(crate) fn from_number(number: u8) -> Option<Family> {
-        match number {
-            AF_INET => Some(Family::V4),
-            AF_INET6 => Some(Family::V6),
-            _ => None,
-        }
-    }
-
-    /// The address of no bits that are set, which stands for a prefix of length 0 without an address.
-    pub(crate) fn unspecified(self) -> std::net::IpAddr {
-        match self {
-            Family::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            Family::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-        }
-    }
-
-    /// How many bits its addresses have.
-    pub(crate) fn bits(self) -> u8 {
-        match self {
-            Family::V4 => 32,
-            Family::V6 => 128,
-        }
-    }
-}
-
-impl std::fmt::Display for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        })
-    }
-}

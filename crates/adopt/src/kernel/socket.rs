@@ -1,6 +1,6 @@
 //! Sockets on which the kernel tells all that it has, and what changes.
-use super::message::{HEADER, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, News};
-use super::{Family, attributes};
+use super::{Family, News};
+use artery_wire::netlink::{HEADER, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -139,12 +139,12 @@ impl Dump {
 
 /// Whether the number that a message begins with is that of an error.
 fn is_error(message: &Message<'_>) -> bool {
-    (attributes::number32(message.payload) as i32) < 0
+    message.error_code() < 0
 }
 
 /// What an error means: a kernel that does not know a part has none of it.
 fn refused(message: &Message<'_>) -> io::Result<Progress> {
-    let errno = (attributes::number32(message.payload) as i32).wrapping_neg();
+    let errno = message.error_code().wrapping_neg();
     match Errno::from_raw_os_error(errno) {
         Errno::OPNOTSUPP | Errno::AFNOSUPPORT => Ok(Progress::Done { was_interrupted: false }),
         _ => Err(io::Error::from_raw_os_error(errno)),

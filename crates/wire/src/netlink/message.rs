@@ -3,10 +3,13 @@ use super::attributes::{number16, number32};
 use super::{Address, Link, Neighbor, NextHopObject, Route, Rule, Settings};
 
 /// Bytes in front of a message's payload.
-pub(crate) const HEADER: usize = 16;
-pub(crate) const NLMSG_ERROR: u16 = 2;
-pub(crate) const NLMSG_DONE: u16 = 3;
-pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
+pub const HEADER: usize = 16;
+/// The kind of an answer that is an error, or says that there was none.
+pub const NLMSG_ERROR: u16 = 2;
+/// The kind of the last message of a dump.
+pub const NLMSG_DONE: u16 = 3;
+/// The flag of a dump that changed while it was told.
+pub const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_APPEND: u16 = 0x800;
 
@@ -21,15 +24,26 @@ const NEW_NEXT_HOP: u16 = 104;
 
 /// A message, not yet looked into.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
-    pub(crate) kind: u16,
-    pub(crate) flags: u16,
-    pub(crate) sequence: u32,
-    pub(crate) payload: &'a [u8],
+pub struct Message<'a> {
+    /// nlmsg_type, such as RTM_NEWROUTE.
+    pub kind: u16,
+    /// nlmsg_flags.
+    pub flags: u16,
+    /// nlmsg_seq: that of the request which this answers.
+    pub sequence: u32,
+    /// The bytes after the header.
+    pub payload: &'a [u8],
+}
+
+impl Message<'_> {
+    /// The error code that the payload begins with: 0 for none, else the negative of an errno.
+    pub fn error_code(&self) -> i32 {
+        number32(self.payload) as i32
+    }
 }
 
 /// Goes through the messages of a datagram; ends where the bytes are no message any more.
-pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+pub struct Messages<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
     type Item = Message<'a>;
@@ -93,7 +107,7 @@ pub struct News {
 impl News {
     /// Reads a message; none for what tells of nothing that is mirrored.
     #[inline]
-    pub(crate) fn read(message: &Message<'_>) -> Option<News> {
+    pub fn read(message: &Message<'_>) -> Option<News> {
         // New, gone, get and set have numbers in a row.
         let (base, operation) = (message.kind & !3, message.kind & 3);
         let payload = message.payload;

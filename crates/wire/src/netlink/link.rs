@@ -1,6 +1,6 @@
 //! Links: interfaces of the machine, and what they are (struct ifinfomsg and IFLA attributes, linux/if_link.h).
 use super::attributes::{Attributes, number16, number32, text};
-use artery_wire::EtherAddr;
+use crate::EtherAddr;
 
 const HEADER: usize = 16;
 const ARPHRD_ETHER: u16 = 1;

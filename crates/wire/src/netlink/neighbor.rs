@@ -1,7 +1,7 @@
 //! Neighbors: link addresses of others (struct ndmsg and NDA attributes, linux/neighbour.h).
 use super::Family;
 use super::attributes::{self, Attributes, number16, number32};
-use artery_wire::EtherAddr;
+use crate::EtherAddr;
 use std::net::IpAddr;
 
 const HEADER: usize = 12;

@@ -1,5 +1,4 @@
 //! Messages as the kernel writes them, whole, cut, and changed.
-use super::message::{Messages, News, Record};
 use super::*;
 use proptest::prelude::*;
 use std::net::IpAddr;
