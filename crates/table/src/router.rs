@@ -13,6 +13,7 @@ mod built_in;
 mod error;
 mod neighbors;
 mod port;
+mod protocol;
 mod routes;
 mod side;
 mod spec;
@@ -22,7 +23,8 @@ pub use addresses::Lost;
 pub use error::{BadAddress, RouterError};
 pub use neighbors::{Engines, OwnEngines, PortAction, ToldEngines};
 pub use port::{PortSettings, PortSpec, PortView, ReversePath, link_local};
-pub use routes::RouteView;
+pub use protocol::Protocol;
+pub use routes::{RouteView, Standing};
 pub use side::{Ip, Source};
 pub use spec::{RouteSpec, Target};
 
@@ -283,7 +285,7 @@ impl Tables {
 
     /// Where several ports are connected to a prefix, one that is up forwards.
     fn settle_shared<A: Ip>(&mut self) -> Result<(), RouterError> {
-        let (side, ports) = A::parts(self);
+        let (side, ports, _) = A::parts(self);
         let is_connected = |claim: &&Claim| matches!(claim.source, Source::Connected(_));
         let shared = side.claims.iter().filter(|(_, claims)| claims.iter().filter(is_connected).count() > 1);
         let prefixes: Vec<Prefix<A>> = shared.map(|(prefix, _)| *prefix).collect();
@@ -293,14 +295,14 @@ impl Tables {
     /// Adds a route that follows from an address or holds anywhere.
     fn add_owned(&mut self, address: IpAddr, len: u8, source: Source, hop: Hop) -> Result<(), RouterError> {
         let members = [(hop, 1)];
-        let Ok(group) = self.hops.acquire(&members, Default::default(), None, |_, _| Err(())) else {
+        let Ok(group) = self.hops.acquire(&members, Default::default(), None, None, |_, _| Err(())) else {
             unreachable!("only gateways have neighbors to be found")
         };
         self.hops.publish();
         let claim = Claim { source, group };
         let done = match AnyPrefix::new(address, len) {
-            Ok(AnyPrefix::V4(prefix)) => self.v4.claim(prefix, claim, is_up(&self.ports)),
-            Ok(AnyPrefix::V6(prefix)) => self.v6.claim(prefix, claim, is_up(&self.ports)),
+            Ok(AnyPrefix::V4(prefix)) => self.v4.claim(prefix, claim, is_up(&self.ports), &self.hops),
+            Ok(AnyPrefix::V6(prefix)) => self.v6.claim(prefix, claim, is_up(&self.ports), &self.hops),
             Err(_) => Err(RouterError::BadAddress { address, len, why: BadAddress::Length }),
         };
         done.inspect_err(|_| self.hops.release(group, 1))

@@ -4,6 +4,7 @@ use super::slots::{self, Buckets};
 use super::{Comeback, Hop, Numbers, Selection};
 use crate::neighbor::{Links, NeighborId};
 use crate::path::{Outcome, Way, Ways};
+use crate::router::Protocol;
 use crate::{Group, NO_GROUP, PortId};
 use artery_rcu::{Domain, Published};
 use std::collections::HashMap;
@@ -17,6 +18,8 @@ struct Spread {
     /// Numbers of hops, and their weights.
     members: Vec<(u32, u32)>,
     selection: Selection,
+    /// Which protocol's routes lead here; none for those of the router's own configuration.
+    protocol: Option<Protocol>,
 }
 
 /// What is known about a hop that is in use.
@@ -76,7 +79,7 @@ pub struct MemberView {
 }
 
 /// See the module.
-pub(crate) struct Hops {
+pub struct Hops {
     hops: Numbers<Hop>,
     /// By number of a hop.
     health: Vec<Health>,
@@ -118,12 +121,13 @@ impl Hops {
         self.published.clone()
     }
 
-    /// The group of these members for one more route. `pin` finds the neighbor of a gateway that is new. A new
+    /// The group of these members for one more route, of a protocol or of the router's own. `pin` finds the neighbor of a gateway that is new. A new
     /// resilient group takes over the buckets of `heir_of`. [`publish`](Self::publish) before any route leads there.
     pub(crate) fn acquire<E>(
         &mut self,
         members: &[(Hop, u32)],
         selection: Selection,
+        protocol: Option<Protocol>,
         heir_of: Option<Group>,
         mut pin: impl FnMut(PortId, IpAddr) -> Result<NeighborId, E>,
     ) -> Result<Group, E> {
@@ -139,7 +143,7 @@ impl Hops {
         }
         // One next hop is one, whatever would have chosen it.
         let selection = if numbers.len() == 1 { Selection::Hash } else { selection };
-        let (group, is_new) = self.groups.acquire(Spread { members: numbers.clone(), selection });
+        let (group, is_new) = self.groups.acquire(Spread { members: numbers.clone(), selection, protocol });
         if is_new {
             self.begin(group, heir_of);
         } else {
@@ -413,7 +417,7 @@ impl Hops {
     /// The group of one hop alone, if a route has it.
     pub(crate) fn find(&self, hop: Hop) -> Option<Group> {
         let members = vec![(self.hops.find(&hop)?, 1)];
-        self.groups.find(&Spread { members, selection: Selection::Hash })
+        self.groups.find(&Spread { members, selection: Selection::Hash, protocol: None })
     }
     /// How often a group's slots were worked out so far.
     pub(crate) fn worked_out(&self) -> u64 {
@@ -433,6 +437,10 @@ impl Hops {
         let spread = self.groups.get(group)?;
         let member = |(hop, weight): &(u32, u32)| Some((*self.hops.get(*hop)?, *weight));
         Some((spread.members.iter().filter_map(member).collect(), spread.selection))
+    }
+    /// The protocol whose routes lead to a group; none for the router's own.
+    pub(crate) fn protocol(&self, group: Group) -> Option<Protocol> {
+        self.groups.meaning(group).and_then(|spread| spread.protocol)
     }
     /// The hop that a slot of a group leads to.
     pub(crate) fn in_slot(&self, group: Group, slot: u32) -> Option<Hop> {

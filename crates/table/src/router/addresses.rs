@@ -131,15 +131,17 @@ impl Tables {
         lost: &mut Vec<Lost>,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let routes: Vec<(Prefix<A>, Group)> =
-            A::side(self).statics().filter(|(_, group)| changes.contains_key(group)).collect();
-        for (prefix, group) in routes {
-            let Some(Stranding { gateways, left, selection }) = changes.get(&group) else { continue };
+        let routes = A::side(self).all_requested(&self.hops);
+        let routes: Vec<_> = routes.filter(|(_, claim)| changes.contains_key(&claim.group)).collect();
+        for (prefix, claim) in routes {
+            let Some(Stranding { gateways, left, selection }) = changes.get(&claim.group) else { continue };
             if left.is_empty() {
-                self.delete_static(prefix, group, now)?;
+                self.delete_requested(prefix, claim, now)?;
             } else {
-                let new = self.group_of(left, *selection, Some(group), now)?;
-                self.put_static(prefix, new, Some(group), now)?;
+                let protocol = self.hops.protocol(claim.group);
+                let new = self.group_of(left, *selection, protocol, Some(claim.group), now)?;
+                let new = Claim { source: claim.source, group: new };
+                self.put_requested(prefix, new, Some(claim.group), now)?;
             }
             lost.push(Lost { prefix: A::any(prefix), gateways: gateways.clone(), is_gone: left.is_empty() });
         }

@@ -1,6 +1,6 @@
-//! Static routes: one by one, and whole feeds.
-use super::side::{Claim, Ip, Source, best};
-use super::{GroupView, RouteSpec, RouterError, Tables, Target, is_up};
+//! Static and dynamic routes: one by one, and whole feeds.
+use super::side::{Claim, Ip, Source, best, is_lone};
+use super::{GroupView, Protocol, RouteSpec, RouterError, Tables, Target, is_up};
 use crate::load::AnyPrefix;
 use crate::next_hop::{Hop, MOST_MEMBERS, MOST_SLOTS, Selection};
 use crate::path::Outcome;
@@ -18,6 +18,15 @@ pub struct RouteView {
     pub source: Source,
     /// The group that it leads to; see [`Tables::group`].
     pub group: Group,
+}
+
+/// Whether a dynamic route forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Forwards,
+    /// The router has a route for the prefix that comes first: a static one, or one of its own addresses.
+    Shadowed,
 }
 
 impl Tables {
@@ -52,6 +61,29 @@ impl Tables {
         match prefix {
             AnyPrefix::V4(prefix) => self.delete(prefix, now),
             AnyPrefix::V6(prefix) => self.delete(prefix, now),
+        }
+    }
+
+    /// Adds a dynamic route, or puts it in the place of the dynamic one there is: each packet takes one or the other.
+    /// On an error the old one stays.
+    pub fn replace_dynamic_route(
+        &mut self,
+        prefix: AnyPrefix,
+        spec: &RouteSpec,
+        protocol: Protocol,
+        now: Duration,
+    ) -> Result<Standing, RouterError> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.put_dynamic(prefix, spec, protocol, now),
+            AnyPrefix::V6(prefix) => self.put_dynamic(prefix, spec, protocol, now),
+        }
+    }
+
+    /// Deletes a dynamic route, whatever its protocol.
+    pub fn delete_dynamic_route(&mut self, prefix: AnyPrefix, now: Duration) -> Result<(), RouterError> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.delete_dynamic(prefix, now),
+            AnyPrefix::V6(prefix) => self.delete_dynamic(prefix, now),
         }
     }
 
@@ -117,7 +149,7 @@ impl Tables {
     }
 
     fn view<A: Ip>(&self, prefix: Prefix<A>, group: Group) -> RouteView {
-        RouteView { prefix: A::any(prefix), source: A::side(self).source(prefix, group), group }
+        RouteView { prefix: A::any(prefix), source: A::side(self).source(prefix, group, &self.hops), group }
     }
 
     fn put_route<A: Ip>(
@@ -130,19 +162,44 @@ impl Tables {
         if self.owned_claims(prefix) {
             return Err(RouterError::OwnPrefix(A::any(prefix)));
         }
-        let old = A::side(self).static_group(prefix);
+        let old = A::side(self).requested(prefix, Source::Static, &self.hops).map(|claim| claim.group);
         if old.is_some() && !may_replace {
             return Err(RouterError::Exists(A::any(prefix)));
         }
         let members = self.members::<A>(spec)?;
-        let group = self.group_of(&members, spec.selection, old, now)?;
-        self.put_static(prefix, group, old, now)
+        let group = self.group_of(&members, spec.selection, None, old, now)?;
+        self.put_requested(prefix, Claim { source: Source::Static, group }, old, now)
     }
 
     fn delete<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
-        match A::side(self).static_group(prefix) {
-            Some(group) => self.delete_static(prefix, group, now),
+        match A::side(self).requested(prefix, Source::Static, &self.hops) {
+            Some(claim) => self.delete_requested(prefix, claim, now),
             None if self.owned_claims(prefix) => Err(RouterError::OwnPrefix(A::any(prefix))),
+            None => Err(RouterError::NotInTable(A::any(prefix))),
+        }
+    }
+
+    fn put_dynamic<A: Ip>(
+        &mut self,
+        prefix: Prefix<A>,
+        spec: &RouteSpec,
+        protocol: Protocol,
+        now: Duration,
+    ) -> Result<Standing, RouterError> {
+        let source = Source::Dynamic(protocol);
+        let old = A::side(self).requested(prefix, source, &self.hops).map(|claim| claim.group);
+        let members = self.members::<A>(spec)?;
+        let group = self.group_of(&members, spec.selection, Some(protocol), old, now)?;
+        self.put_requested(prefix, Claim { source, group }, old, now)?;
+        let forwards = A::side(self).table.get(prefix) == Some(group);
+        Ok(if forwards { Standing::Forwards } else { Standing::Shadowed })
+    }
+
+    fn delete_dynamic<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
+        // Of whichever protocol: a prefix has one dynamic route.
+        let any = Source::Dynamic(Protocol(0));
+        match A::side(self).requested(prefix, any, &self.hops) {
+            Some(claim) => self.delete_requested(prefix, claim, now),
             None => Err(RouterError::NotInTable(A::any(prefix))),
         }
     }
@@ -152,6 +209,7 @@ impl Tables {
         &mut self,
         members: &[(Hop, u32)],
         selection: Selection,
+        protocol: Option<Protocol>,
         heir_of: Option<Group>,
         now: Duration,
     ) -> Result<Group, RouterError> {
@@ -162,48 +220,44 @@ impl Tables {
                 IpAddr::V6(address) => v6.engine(port)?.pin(address.to_bits(), now)?,
             })
         };
-        let acquired = self.hops.acquire(members, selection, heir_of, pin);
+        let acquired = self.hops.acquire(members, selection, protocol, heir_of, pin);
         self.unpin_orphans(now);
         acquired
     }
 
-    /// Makes `group` the static route of a prefix in the place of `old`, and known to workers before that. On an error
-    /// the group is released.
-    pub(super) fn put_static<A: Ip>(
+    /// Makes `claim` a route of a prefix in the place of the one like it, whose group is `old`, and known to workers
+    /// before that. On an error the new group is released.
+    pub(super) fn put_requested<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
-        group: Group,
+        claim: Claim,
         old: Option<Group>,
         now: Duration,
     ) -> Result<(), RouterError> {
         self.hops.publish();
-        let (side, ports) = A::parts(self);
-        let done = if side.claims.contains_key(&prefix) {
-            side.replace_claim(prefix, old, group, is_up(ports))
-        } else {
-            side.insert(prefix, group)
-        };
-        let unused = if done.is_ok() { old } else { Some(group) };
+        let (side, ports, hops) = A::parts(self);
+        let done = side.put(prefix, claim, is_up(ports), hops);
+        let unused = if done.is_ok() { old } else { Some(claim.group) };
         if let Some(unused) = unused {
             self.release(unused, 1, now);
         }
         done
     }
 
-    /// Removes the static route of a prefix.
-    pub(super) fn delete_static<A: Ip>(
+    /// Removes a route of a prefix that was asked for.
+    pub(super) fn delete_requested<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
-        group: Group,
+        claim: Claim,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let (side, ports) = A::parts(self);
+        let (side, ports, _) = A::parts(self);
         if side.claims.contains_key(&prefix) {
-            side.unclaim(prefix, Claim { source: Source::Static, group }, is_up(ports))?;
+            side.unclaim(prefix, claim, is_up(ports))?;
         } else {
             side.remove(prefix);
         }
-        self.release(group, 1, now);
+        self.release(claim.group, 1, now);
         Ok(())
     }
 
@@ -295,7 +349,7 @@ impl Tables {
         for spec in specs {
             let acquired = self
                 .members::<A>(spec)
-                .and_then(|members| self.group_of(&members, spec.selection, None, now));
+                .and_then(|members| self.group_of(&members, spec.selection, None, None, now));
             match acquired {
                 Ok(group) => groups.push(group),
                 Err(error) => {
@@ -310,20 +364,25 @@ impl Tables {
 
     /// Makes these, which are in order and each for another prefix, all static routes there are.
     fn put_all<A: Ip>(&mut self, routes: &[(Prefix<A>, Group)], now: Duration) -> Result<(), RouterError> {
-        let old = counts(A::side(self).statics());
+        let (statics, dynamic): (Vec<_>, Vec<_>) =
+            A::side(self).all_requested(&self.hops).partition(|(_, claim)| claim.source == Source::Static);
+        let old = counts(statics.into_iter().map(|(prefix, claim)| (prefix, claim.group)));
         let mut claims = A::side(self).claims.clone();
+        for (prefix, claim) in dynamic {
+            claims.entry(prefix).or_insert_with(|| vec![claim]);
+        }
         for (prefix, claims) in &mut claims {
             claims.retain(|claim| claim.source != Source::Static);
             if let Ok(at) = routes.binary_search_by_key(prefix, |(prefix, _)| *prefix) {
                 claims.push(Claim { source: Source::Static, group: routes[at].1 });
             }
         }
-        claims.retain(|_, claims| !matches!(claims[..], [] | [Claim { source: Source::Static, .. }]));
         let forwarding = claims.iter().filter_map(|(prefix, claims)| {
             best(claims, is_up(&self.ports)).map(|claim| (*prefix, claim.group))
         });
         let all: Vec<(Prefix<A>, Group)> = routes.iter().copied().chain(forwarding).collect();
-        let (side, _) = A::parts(self);
+        claims.retain(|_, claims| !is_lone(claims));
+        let (side, _, _) = A::parts(self);
         side.table.load(all)?;
         side.claims = claims;
         counts(routes.iter().copied()).into_iter().for_each(|(group, routes)| self.hops.share(group, routes));

@@ -1,8 +1,9 @@
 //! What the router knows in one address family: routes by who wants them, and neighbors by port.
 use super::port::Port;
-use super::{PortAction, RouterError, Tables};
+use super::{PortAction, Protocol, RouterError, Tables};
 use crate::load::AnyPrefix;
 use crate::neighbor::{Action, Key, L2Engine, NeighborReader};
+use crate::next_hop::Hops;
 use crate::{Family, Group, PortId, Prefix, RouteTable};
 use artery_rcu::Published;
 use std::collections::BTreeMap;
@@ -19,20 +20,38 @@ pub enum Source {
     Connected(PortId),
     /// Somebody asked for it.
     Static,
+    /// A routing daemon computed it.
+    Dynamic(Protocol),
     /// It holds in any router.
     BuiltIn,
 }
 
 impl Source {
-    /// Its name.
+    /// How it is shown: static, connected, …, or the protocol.
     pub fn name(self) -> &'static str {
         match self {
+            Source::Dynamic(protocol) => protocol.name().unwrap_or("dynamic"),
             Source::Local(_) => "local",
             Source::Broadcast(_) => "broadcast",
             Source::Connected(_) => "connected",
             Source::Static => "static",
             Source::BuiltIn => "built-in",
         }
+    }
+
+    /// That of a route that leads to `group` and does not follow from the router itself.
+    pub(super) fn of_group(group: Group, hops: &Hops) -> Source {
+        hops.protocol(group).map_or(Source::Static, Source::Dynamic)
+    }
+
+    /// Whether it is like another: a prefix has at most one static route and one dynamic one.
+    pub(super) fn is_like(self, other: Source) -> bool {
+        matches!((self, other), (Source::Dynamic(_), Source::Dynamic(_))) || self == other
+    }
+
+    /// Whether somebody asked for the route, instead of its following from the router itself.
+    pub(super) fn is_requested(self) -> bool {
+        matches!(self, Source::Static | Source::Dynamic(_))
     }
 }
 
@@ -48,9 +67,9 @@ pub trait Ip: Family + Key {
     /// What the router knows in it.
     #[doc(hidden)]
     fn side(tables: &Tables) -> &Side<Self>;
-    /// The same to change, and the ports.
+    /// The same to change, the ports, and the next hops.
     #[doc(hidden)]
-    fn parts(tables: &mut Tables) -> (&mut Side<Self>, &[Port]);
+    fn parts(tables: &mut Tables) -> (&mut Side<Self>, &[Port], &Hops);
     /// A prefix of the family.
     fn any(prefix: Prefix<Self>) -> AnyPrefix;
     /// Something to do, or to know, in the family.
@@ -61,8 +80,8 @@ impl Ip for u32 {
     fn side(tables: &Tables) -> &Side<u32> {
         &tables.v4
     }
-    fn parts(tables: &mut Tables) -> (&mut Side<u32>, &[Port]) {
-        (&mut tables.v4, &tables.ports)
+    fn parts(tables: &mut Tables) -> (&mut Side<u32>, &[Port], &Hops) {
+        (&mut tables.v4, &tables.ports, &tables.hops)
     }
     fn any(prefix: Prefix<u32>) -> AnyPrefix {
         AnyPrefix::V4(prefix)
@@ -76,8 +95,8 @@ impl Ip for u128 {
     fn side(tables: &Tables) -> &Side<u128> {
         &tables.v6
     }
-    fn parts(tables: &mut Tables) -> (&mut Side<u128>, &[Port]) {
-        (&mut tables.v6, &tables.ports)
+    fn parts(tables: &mut Tables) -> (&mut Side<u128>, &[Port], &Hops) {
+        (&mut tables.v6, &tables.ports, &tables.hops)
     }
     fn any(prefix: Prefix<u128>) -> AnyPrefix {
         AnyPrefix::V6(prefix)
@@ -90,7 +109,7 @@ impl Ip for u128 {
 /// See the module.
 pub struct Side<A: Family> {
     pub(super) table: RouteTable<A>,
-    /// Prefixes that have other routes than one static one, and all of their routes.
+    /// Prefixes that have other routes than one that was asked for, and all of their routes.
     pub(super) claims: BTreeMap<Prefix<A>, Vec<Claim>>,
     /// By port.
     pub(super) engines: Vec<Box<dyn L2Engine<A>>>,
@@ -117,14 +136,15 @@ impl<A: Ip> Side<A> {
         }
     }
 
-    /// Adds a route that is not a lone static one.
+    /// Adds a route that is not a lone one that was asked for.
     pub(super) fn claim(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
         is_up: impl Fn(PortId) -> bool,
+        hops: &Hops,
     ) -> Result<(), RouterError> {
-        let lone = self.table.get(prefix).map(|group| Claim { source: Source::Static, group });
+        let lone = self.table.get(prefix).map(|group| Claim { source: Source::of_group(group, hops), group });
         self.claims.entry(prefix).or_insert_with(|| lone.into_iter().collect()).push(claim);
         self.settle(prefix, is_up).inspect_err(|_| {
             self.drop_claim(prefix, claim);
@@ -149,26 +169,30 @@ impl<A: Ip> Side<A> {
         settled
     }
 
-    /// Puts a static route in the place of `old` among a prefix's routes.
-    pub(super) fn replace_claim(
+    /// Puts a route that was asked for in the place of the one like it, if there is one, among a prefix's routes.
+    pub(super) fn put(
         &mut self,
         prefix: Prefix<A>,
-        old: Option<Group>,
-        group: Group,
+        claim: Claim,
         is_up: impl Fn(PortId) -> bool,
+        hops: &Hops,
     ) -> Result<(), RouterError> {
-        let Some(claims) = self.claims.get_mut(&prefix) else { return self.insert(prefix, group) };
+        let Some(claims) = self.claims.get_mut(&prefix) else {
+            let lone = self.table.get(prefix).map(|group| Source::of_group(group, hops));
+            return match lone {
+                Some(source) if !source.is_like(claim.source) => self.claim(prefix, claim, is_up, hops),
+                _ => self.insert(prefix, claim.group),
+            };
+        };
         let before = claims.clone();
-        let (source, is_old) = (Source::Static, |claim: &Claim| Some(claim.group) == old);
-        claims.retain(|claim| !(claim.source == Source::Static && is_old(claim)));
-        claims.push(Claim { source, group });
+        claims.retain(|other| !other.source.is_like(claim.source));
+        claims.push(claim);
         self.settle(prefix, is_up).inspect_err(|_| _ = self.claims.insert(prefix, before))
     }
 
-    /// A lone static route needs no claim, and no route none.
+    /// A lone route that was asked for needs no claim, and no route none.
     fn tidy(&mut self, prefix: Prefix<A>) {
-        let claims = self.claims.get(&prefix).map(Vec::as_slice);
-        if matches!(claims, Some([] | [Claim { source: Source::Static, .. }])) {
+        if self.claims.get(&prefix).is_some_and(|claims| is_lone(claims)) {
             self.claims.remove(&prefix);
         }
     }
@@ -210,33 +234,46 @@ impl<A: Ip> Side<A> {
         self.changes += u64::from(self.table.remove(prefix).is_some());
     }
 
-    /// The group of the static route for a prefix, whether it forwards or not.
-    pub(super) fn static_group(&self, prefix: Prefix<A>) -> Option<Group> {
+    /// The route for a prefix whose source is like this one, whether it forwards or not.
+    pub(super) fn requested(&self, prefix: Prefix<A>, like: Source, hops: &Hops) -> Option<Claim> {
         match self.claims.get(&prefix) {
-            Some(claims) => {
-                claims.iter().find(|claim| claim.source == Source::Static).map(|claim| claim.group)
+            Some(claims) => claims.iter().find(|claim| claim.source.is_like(like)).copied(),
+            None => {
+                let lone = self.table.get(prefix);
+                lone.map(|group| Claim { source: Source::of_group(group, hops), group })
+                    .filter(|claim| claim.source.is_like(like))
             }
-            None => self.table.get(prefix),
         }
     }
 
-    /// Static routes, those that another keeps from forwarding too.
-    pub(super) fn statics(&self) -> impl Iterator<Item = (Prefix<A>, Group)> {
+    /// Routes that were asked for, those that another keeps from forwarding too.
+    pub(super) fn all_requested(&self, hops: &Hops) -> impl Iterator<Item = (Prefix<A>, Claim)> {
         let lone = self.table.iter().filter(|(prefix, _)| !self.claims.contains_key(prefix));
+        let lone =
+            lone.map(|(prefix, group)| (prefix, Claim { source: Source::of_group(group, hops), group }));
         let claimed = self.claims.iter().flat_map(|(prefix, claims)| {
-            let is_static = |claim: &&Claim| claim.source == Source::Static;
-            claims.iter().filter(is_static).map(|claim| (*prefix, claim.group))
+            let requested = claims.iter().filter(|claim| claim.source.is_requested());
+            requested.map(|claim| (*prefix, *claim))
         });
         lone.chain(claimed)
     }
 
     /// Why the route that forwards a prefix is there.
-    pub(super) fn source(&self, prefix: Prefix<A>, group: Group) -> Source {
+    pub(super) fn source(&self, prefix: Prefix<A>, group: Group, hops: &Hops) -> Source {
         let claims = self.claims.get(&prefix);
         let forwarding = claims.and_then(|claims| {
             claims.iter().filter(|claim| claim.group == group).map(|claim| claim.source).min()
         });
-        forwarding.unwrap_or(Source::Static)
+        forwarding.unwrap_or_else(|| Source::of_group(group, hops))
+    }
+}
+
+/// Whether a prefix's routes need not be kept, as the table says it all.
+pub(super) fn is_lone(claims: &[Claim]) -> bool {
+    match claims {
+        [] => true,
+        [claim] => claim.source.is_requested(),
+        _ => false,
     }
 }
 
@@ -248,7 +285,8 @@ pub(super) fn best(claims: &[Claim], is_up: impl Fn(PortId) -> bool) -> Option<C
         Source::Broadcast(_) => 1,
         Source::Connected(_) => 2,
         Source::Static => 3,
-        Source::BuiltIn => 4,
+        Source::Dynamic(_) => 4,
+        Source::BuiltIn => 5,
     };
     claims.iter().copied().min_by_key(|claim| (rank(claim), is_down(claim), claim.source))
 }
