@@ -32,18 +32,23 @@ pub(crate) struct IpRouter {
 impl IpRouter {
     /// Connects to the router and finds the element.
     pub(crate) fn find(reach: &RouterReach) -> anyhow::Result<IpRouter> {
+        IpRouter::find_class(reach, CLASS)
+    }
+
+    /// The same for an element of another class that belongs to a router.
+    pub(crate) fn find_class(reach: &RouterReach, class: &str) -> anyhow::Result<IpRouter> {
         let mut client = Client::connect(&reach.reach)?;
         let elements = elements(&mut client)?;
-        let of_class = elements.iter().filter(|element| element.class == CLASS);
+        let of_class = elements.iter().filter(|element| element.class == class);
         let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
         let name = match (&reach.element, &names[..]) {
             (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
-            (_, []) => bail!("this router has no {CLASS}; 'artery show elements' lists what it has"),
+            (_, []) => bail!("this router has no {class}; 'artery show elements' lists what it has"),
             (Some(wanted), _) => {
-                bail!("'{wanted}' is no {CLASS}; of that class there are: {}", names.join(", "))
+                bail!("'{wanted}' is no {class}; of that class there are: {}", names.join(", "))
             }
             (None, [one]) => (*one).to_string(),
-            (None, _) => bail!("there are several of class {CLASS}, say which by -e: {}", names.join(", ")),
+            (None, _) => bail!("there are several of class {class}, say which by -e: {}", names.join(", ")),
         };
         Ok(IpRouter { client, name })
     }

@@ -21,8 +21,9 @@ use artery_table::load::AnyPrefix;
 use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
 use options::RouterOptions;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
@@ -41,6 +42,7 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
             return Ok(1);
         }
         let warnings = host::warnings(&plan).into_iter().chain(options.doubt());
+        let warnings = warnings.chain(plan.fpm.as_ref().and_then(Fpm::warning));
         warnings.for_each(|warning| voice.warning(&warning));
     }
     let text = text::configuration(&plan, &called())?;
@@ -139,6 +141,7 @@ struct Plan {
     ports: Vec<Port>,
     routes: Vec<Route>,
     tables: Vec<Table>,
+    fpm: Option<Fpm>,
     neighbors: Vec<Neighbor>,
     services: Vec<service::Service>,
     sharing: service::Sharing,
@@ -184,6 +187,19 @@ struct Vlan {
     id: u16,
 }
 
+impl Fpm {
+    /// What the user should know before the router starts.
+    fn warning(&self) -> Option<String> {
+        let ip = self.listen.ip();
+        (!ip.is_loopback()).then(|| {
+            format!(
+                "--fpm {}: whoever reaches {ip} can set the router's routes; FPM has no passwords",
+                self.listen
+            )
+        })
+    }
+}
+
 impl Port {
     /// The interface that its frames arrive at.
     fn device(&self) -> &str {
@@ -223,6 +239,14 @@ enum Way {
     },
     /// `blackhole`, `unreachable`, `prohibited`.
     End(&'static str),
+}
+
+/// Where a routing daemon sends routes.
+#[derive(Debug)]
+struct Fpm {
+    listen: SocketAddr,
+    /// How long stale routes stay after a connection began.
+    hold: Duration,
 }
 
 /// A file of routes.

@@ -1,4 +1,5 @@
 //! `artery show`: what is in a running router, as tables or as JSON.
+mod fpm;
 mod routes;
 pub(crate) mod table;
 mod tables;
@@ -41,6 +42,9 @@ enum What {
     /// Groups of next hops, what leads there, and how they share packets
     #[command(after_long_help = "Example:\n  artery show nexthops --json")]
     Nexthops(NexthopsOptions),
+    /// Routes from a routing daemon by FPM: who sends them, how many are in which state, and why some are refused
+    #[command(after_long_help = "Example:\n  artery show fpm --json")]
+    Fpm(Plain),
     /// Ports, with their addresses
     #[command(after_long_help = "Example:\n  artery show ports")]
     Ports(Plain),
@@ -101,6 +105,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Routes(options) => routes::show(options),
         What::Neighbors(options) => show_neighbors(options),
         What::Nexthops(options) => show_next_hops(options),
+        What::Fpm(plain) => show_fpm(plain),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Elements(options) => show_elements(options),
@@ -110,6 +115,12 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
 fn show(plain: &Plain, handler: &str, table: fn(&Value) -> String) -> anyhow::Result<u8> {
     let document = IpRouter::find(&plain.router)?.ask(handler, "")?;
     either(plain.json, &document, table)
+}
+
+fn show_fpm(plain: &Plain) -> anyhow::Result<u8> {
+    let mut server = IpRouter::find_class(&plain.router, "FPMServer")?;
+    let document = server.ask("status_json", "")?;
+    either(plain.json, &document, fpm::lines)
 }
 
 /// Prints a document as it is or as a table.

@@ -59,6 +59,11 @@ impl Interface {
             link_type,
         })
     }
+    /// The name of the interface with this number, if there is one.
+    pub fn name_of(index: u32) -> Option<String> {
+        let socket = control_socket("").ok()?;
+        rustix::net::netdevice::index_to_name(&socket, index).ok()
+    }
     /// The Ethernet address of the interface of this name, if there is one that has any.
     pub fn mac_of(name: &str) -> Option<[u8; 6]> {
         Interface::find(name).ok()?.mac

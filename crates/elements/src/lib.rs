@@ -75,6 +75,8 @@ elements! {
         judge, judge4, judge6, leave, led, limits, local, neighbors_io, order, plain, port_news, port_text, redirect, route_text, shared, show_events,
         shortcut, show_ports, show_routes, slow, together, verdict, waiting): ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
+    fpm(answers, broken, frames, next_hops, paths, reason, rib, server, session, shared, status, target, update): fpm_server;
+
     balance(about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
         translate): flow_balancer;
 

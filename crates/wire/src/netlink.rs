@@ -5,6 +5,7 @@
 //! whatsoever make a panic. What is not here: sockets.
 mod address;
 mod attributes;
+pub mod build;
 mod link;
 mod message;
 mod neighbor;
@@ -14,6 +15,7 @@ mod rule;
 mod settings;
 
 pub use address::Address;
+pub use attributes::Attributes;
 pub use link::{Link, LinkKind};
 pub use message::{
     HEADER, Manner, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, News, Record,

@@ -2,7 +2,7 @@
 use crate::job::check_processor;
 use artery_lang::args;
 use artery_wire::EtherAddr;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// A number from `LEAST` to `MOST`.
@@ -25,6 +25,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 /// An IP address.
 pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "write an address, such as 10.9.1.2 or 2001:db8::9".to_string())
+}
+
+/// An IP address with a TCP port, which is `PORT` where it is left out.
+pub(crate) fn address_with_port<const PORT: u16>(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse().ok().map(|address: IpAddr| SocketAddr::new(address, PORT));
+    text.parse().ok().or_else(alone).ok_or_else(|| {
+        format!("write an address, perhaps with a port, such as 127.0.0.1:{PORT} or [::1]:{PORT}")
+    })
 }
 
 /// The name of a port, one word.

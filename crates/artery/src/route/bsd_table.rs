@@ -13,6 +13,11 @@ const PAGE: usize = 10_000;
 const LOCAL: u32 = 1;
 const CONNECTED: u32 = 4;
 const STATIC: u32 = 8;
+const OSPF: u32 = 32;
+const ISIS: u32 = 36;
+const RIP: u32 = 40;
+const BGP: u32 = 48;
+const DEFAULT: u32 = 56;
 const DOWN: u32 = 0x80;
 
 /// A family of addresses, as BSD's tools name it.
@@ -150,18 +155,32 @@ pub(super) enum Kind {
     Broadcast,
     Connected,
     Static,
+    /// A routing daemon's, with its priority and what route(8) calls that.
+    Dynamic(u32, &'static str),
 }
 
 impl Kind {
     /// None for those that every router has.
     fn of(route: &Value) -> Option<Kind> {
-        Some(match route["source"].as_str()? {
+        match route["source"].as_str()? {
+            "built-in" => None,
+            source => Some(Kind::of_source(source)),
+        }
+    }
+
+    /// By the source that the router says.
+    pub(super) fn of_source(source: &str) -> Kind {
+        match source {
             "local" => Kind::Local,
             "broadcast" => Kind::Broadcast,
             "connected" => Kind::Connected,
-            "built-in" => return None,
-            _ => Kind::Static,
-        })
+            "static" | "built-in" => Kind::Static,
+            "ospf" => Kind::Dynamic(OSPF, "ospf"),
+            "isis" => Kind::Dynamic(ISIS, "isis"),
+            "rip" | "ripng" => Kind::Dynamic(RIP, "rip"),
+            "bgp" => Kind::Dynamic(BGP, "bgp"),
+            _ => Kind::Dynamic(DEFAULT, "default"),
+        }
     }
 
     /// Its priority, and what route(8) calls it.
@@ -170,6 +189,7 @@ impl Kind {
             Kind::Local | Kind::Broadcast => (LOCAL, "local"),
             Kind::Connected => (CONNECTED, "connected"),
             Kind::Static => (STATIC, "static"),
+            Kind::Dynamic(priority, name) => (priority, name),
         }
     }
 }

@@ -240,11 +240,7 @@ pub(super) fn got(document: &serde_json::Value, ports: &Ports) -> String {
         );
     let mask = prefix.map_or(String::new(), mask_text);
     let gateway = if has_gateway { hop } else { own.clone() };
-    let (priority, name) = match source.as_str() {
-        "connected" => Kind::Connected.priority(),
-        "local" | "broadcast" => Kind::Local.priority(),
-        _ => Kind::Static.priority(),
-    };
+    let (priority, name) = Kind::of_source(&source).priority();
     let is_host = prefix.is_some_and(is_host);
     let flags = [
         (true, "UP"),

@@ -1,9 +1,10 @@
 //! What `artery router` can be told.
 use crate::cli::default_socket;
-use crate::cli::values::{Period, number, period, processor, seconds};
+use crate::cli::values::{Period, address_with_port, number, period, processor, seconds};
 use crate::metrics::MetricsAddress;
 use crate::voice::LogFormat;
 use clap::{ArgAction, Args};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
 
 The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
@@ -39,6 +41,12 @@ pub(crate) struct RouterOptions {
     /// Routes from a file, as text or an MRT dump; to the gateways those of which it does not say where they lead
     #[arg(long, value_name = "FILE[=GATEWAY,...]")]
     pub(super) table: Vec<String>,
+    /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620 if no address is given
+    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1:2620", value_parser = address_with_port::<2620>)]
+    pub(super) fpm: Option<SocketAddr>,
+    /// How long routes of an FPM connection that has ended stay after the next one began, if it does not send them again
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = seconds, requires = "fpm")]
+    pub(super) fpm_hold: Duration,
     /// A neighbor that need not be asked for its Ethernet address
     #[arg(long, value_name = "PORT=ADDR=ETHER")]
     pub(super) neighbor: Vec<String>,

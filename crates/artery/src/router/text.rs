@@ -1,5 +1,5 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Plan, Port, Vlan, Way, host, service};
+use super::{Fpm, Plan, Port, Vlan, Way, host, service};
 use anyhow::anyhow;
 use artery_table::router::ReversePath;
 use std::collections::HashSet;
@@ -23,6 +23,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     }
     text += &odd(plan.ports.len());
     text += &host_text(plan);
+    text += &fpm_text(plan);
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
     artery_lang::format(&text).map_err(|_| anyhow!("these options make no configuration:\n{text}"))
 }
@@ -243,6 +244,15 @@ from_host :: FromHost({}) -> [{host_port}] ip;
 ip[{host_port}] -> to_host :: ToHost({name});
 ",
         arguments.join(",\n    ")
+    )
+}
+
+fn fpm_text(plan: &Plan) -> String {
+    let Some(Fpm { listen, hold }) = &plan.fpm else { return String::new() };
+    let host = plan.host.as_ref().map_or(String::new(), |name| format!(", HOST {name}"));
+    let hold = hold.as_secs_f64();
+    format!(
+        "\n// FRR's zebra sends routes here, by its module dplane_fpm_nl.\nfpm :: FPMServer(ip, LISTEN {listen}, HOLD {hold}s{host});\n"
     )
 }
 

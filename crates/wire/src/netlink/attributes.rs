@@ -9,21 +9,27 @@ const FLAGS: u16 = 0xc000;
 
 /// Goes through attributes; ends where the bytes are no attribute any more.
 #[derive(Clone)]
-pub(crate) struct Attributes<'a>(&'a [u8]);
+pub struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Attributes<'a> {
     /// The attributes in these bytes.
-    pub(crate) fn new(bytes: &'a [u8]) -> Attributes<'a> {
+    pub fn new(bytes: &'a [u8]) -> Attributes<'a> {
         Attributes(bytes)
     }
 
     /// The attributes after a header of so many bytes; none where it is cut.
-    pub(crate) fn after(payload: &'a [u8], header: usize) -> Attributes<'a> {
+    pub fn after(payload: &'a [u8], header: usize) -> Attributes<'a> {
         Attributes(payload.get(header..).unwrap_or_default())
     }
 
+    /// Whether all of the bytes are attributes, but for less than the header of one.
+    pub fn is_whole(mut self) -> bool {
+        self.by_ref().for_each(drop);
+        self.0.len() < HEADER
+    }
+
     /// The value of the first attribute of a type.
-    pub(crate) fn find(mut self, wanted: u16) -> Option<&'a [u8]> {
+    pub fn find(mut self, wanted: u16) -> Option<&'a [u8]> {
         self.find_map(|(kind, value)| (kind == wanted).then_some(value))
     }
 }

@@ -75,7 +75,7 @@ pub struct Path {
 /// A next hop as a route names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RouteHop {
-    /// The interface.
+    /// The interface; 0 where none is named, which only others than the kernel write.
     pub link: u32,
     /// The gateway; none where destinations are on the link.
     pub gateway: Option<IpAddr>,
@@ -178,7 +178,7 @@ impl Route {
             // What the object was when the message was written is told beside it.
             self.path.hops.clear();
             self.path.kind = RouteKind::Unicast;
-        } else if self.path.hops.is_empty() && hop.link != 0 {
+        } else if self.path.hops.is_empty() && (hop.link != 0 || hop.gateway.is_some()) {
             self.path.hops.push(hop);
         }
         self

@@ -1,25 +1,11 @@
 //! Messages as the kernel writes them, whole, cut, and changed.
+use super::build::{attribute, message};
 use super::*;
 use proptest::prelude::*;
 use std::net::IpAddr;
 
-/// An attribute, padded.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let len = (value.len() + 4) as u16;
-    let mut bytes = [&len.to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
 fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_ne_bytes())
-}
-
-/// A message of a kind with flags, a header, and attributes.
-fn message(kind: u16, flags: u16, header: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
-    let payload = [header, &attributes.concat()].concat();
-    let len = (payload.len() + 16) as u32;
-    [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &payload].concat()
 }
 
 fn news(bytes: &[u8]) -> Vec<News> {

@@ -1,0 +1,121 @@
+//! FPM messages in a stream of bytes (fpm/fpm.h of FRR): version 1, type 1 for netlink, the length in network order with
+//! the header, and then netlink messages.
+use super::broken::Broken;
+use std::io::{self, Read};
+
+/// Bytes of a header.
+pub(super) const HEADER: usize = 4;
+/// The version, and the type of netlink.
+pub(super) const BEGIN: [u8; 2] = [1, 1];
+/// Bytes read at once.
+const READ: usize = 128 << 10;
+
+/// What was read of a stream and is not taken yet.
+#[derive(Default)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// Bytes that were read, of those.
+    end: usize,
+    /// Where the next message begins.
+    begin: usize,
+}
+
+impl Frames {
+    /// Reads once; gives the number of bytes, 0 at the end of the stream.
+    pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+        self.bytes.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end - self.begin);
+        if self.bytes.len() < self.end + READ {
+            self.bytes.resize(self.end + READ, 0);
+        }
+        let count = stream.read(&mut self.bytes[self.end..])?;
+        self.end += count;
+        Ok(count)
+    }
+
+    /// The payload of the next message, once all of it was read.
+    pub(super) fn take(&mut self) -> Result<Option<&[u8]>, Broken> {
+        let rest = &self.bytes[self.begin..self.end];
+        let Some((header, _)) = rest.split_first_chunk::<HEADER>() else {
+            // What can be said of the beginning is said at once.
+            return rest.first().map_or(Ok(None), |version| check(*version, BEGIN[1]).map(|()| None));
+        };
+        let [version, kind, high, low] = *header;
+        check(version, kind)?;
+        let len = u16::from_be_bytes([high, low]);
+        if usize::from(len) < HEADER {
+            return Err(Broken::Length(len));
+        }
+        let Some(payload) = rest.get(HEADER..len.into()) else { return Ok(None) };
+        self.begin += usize::from(len);
+        Ok(Some(payload))
+    }
+}
+
+fn check(version: u8, kind: u8) -> Result<(), Broken> {
+    match [version, kind] {
+        BEGIN => Ok(()),
+        [1, kind] => Err(Broken::Type(kind)),
+        [version, _] => Err(Broken::Version(version)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(frames: &mut Frames) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| frames.take().unwrap().map(<[u8]>::to_vec)).collect()
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_they_are_cut() {
+        let stream = [&[1, 1, 0, 7, 1, 2, 3][..], &[1, 1, 0, 4], &[1, 1, 1, 4], &[9; 256]].concat();
+        let whole: [&[u8]; 3] = [&[1, 2, 3], &[], &[9; 256]];
+        for cut in 0..=stream.len() {
+            let mut frames = Frames::default();
+            let mut taken = Vec::new();
+            for mut part in [&stream[..cut], &stream[cut..]] {
+                frames.read(&mut part).unwrap();
+                taken.extend(all(&mut frames));
+            }
+            assert_eq!(taken, whole, "cut at {cut}");
+        }
+        // Byte by byte.
+        let mut frames = Frames::default();
+        let mut taken = Vec::new();
+        for byte in &stream {
+            frames.read(&mut &[*byte][..]).unwrap();
+            taken.extend(all(&mut frames));
+        }
+        assert_eq!(taken, whole);
+    }
+
+    #[test]
+    fn the_longest_message_is_taken_and_the_buffer_stays_bounded() {
+        let mut frames = Frames::default();
+        let stream = [&[1, 1, 0xff, 0xff][..], &[7; 65531]].concat();
+        for _ in 0..50 {
+            let mut part = &stream[..];
+            while !part.is_empty() {
+                frames.read(&mut part).unwrap();
+            }
+            assert_eq!(all(&mut frames), [vec![7; 65531]]);
+        }
+        assert!(frames.bytes.len() <= 2 * READ + 65535, "{}", frames.bytes.len());
+    }
+
+    #[test]
+    fn what_is_no_fpm_message_is_said() {
+        for (bytes, why) in [
+            (&[0x16, 3, 1, 2][..], Broken::Version(0x16)),
+            (&[b'G'], Broken::Version(b'G')),
+            (&[1, 2, 0, 9], Broken::Type(2)),
+            (&[1, 1, 0, 3], Broken::Length(3)),
+        ] {
+            let mut frames = Frames::default();
+            frames.read(&mut &*bytes).unwrap();
+            assert_eq!(frames.take(), Err(why));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Paths of routes, each different one once, with what it is to each router.
+use super::next_hops::NextHops;
+use super::reason::Reason;
+use super::target::Target;
+use artery_table::router::{Protocol, RouteSpec};
+use artery_wire::netlink::Path;
+use std::collections::HashMap;
+
+/// The number of a path.
+pub(super) type PathId = u32;
+
+/// What tells paths apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PathKey {
+    pub(super) protocol: Protocol,
+    /// None can be like it for the reason.
+    pub(super) path: Result<Path, Reason>,
+    /// Whether numbers of interfaces are those of this host.
+    pub(super) is_local: bool,
+    /// The connection that told of it, where it leads to a next-hop object of that connection; else 0.
+    pub(super) session: u32,
+}
+
+/// A path.
+pub(super) struct Record {
+    pub(super) key: PathKey,
+    /// By number of a target.
+    specs: Vec<Result<RouteSpec, Reason>>,
+    routes: u32,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Paths {
+    records: Vec<Option<Record>>,
+    free: Vec<PathId>,
+    numbers: HashMap<PathKey, PathId>,
+}
+
+impl Paths {
+    /// The number of a path, for one more route.
+    pub(super) fn acquire(&mut self, key: PathKey, next_hops: &NextHops, targets: &[Target]) -> PathId {
+        if let Some(number) = self.numbers.get(&key) {
+            if let Some(record) = &mut self.records[*number as usize] {
+                record.routes += 1;
+            }
+            return *number;
+        }
+        let specs = targets.iter().map(|target| spec(&key, next_hops, target)).collect();
+        let record = Record { key: key.clone(), specs, routes: 1 };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            (self.records.len() - 1) as PathId
+        });
+        self.records[number as usize] = Some(record);
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// One route less.
+    pub(super) fn release(&mut self, number: PathId) {
+        let slot = &mut self.records[number as usize];
+        let Some(record) = slot else { return };
+        record.routes -= 1;
+        if record.routes == 0 {
+            self.numbers.remove(&record.key);
+            *slot = None;
+            self.free.push(number);
+        }
+    }
+
+    /// The protocol of a path.
+    pub(super) fn protocol(&self, number: PathId) -> Protocol {
+        self.record(number).key.protocol
+    }
+
+    /// What a path is to a target.
+    pub(super) fn spec(&self, number: PathId, target: usize) -> Result<&RouteSpec, Reason> {
+        self.record(number).specs[target].as_ref().map_err(|reason| *reason)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// There is one more target, the last one.
+    pub(super) fn add_target(&mut self, next_hops: &NextHops, target: &Target, session: u32) {
+        for record in self.records.iter_mut().flatten() {
+            // What objects of an earlier connection were is known by what other targets were told alone.
+            let is_gone = record.key.session != 0 && record.key.session != session;
+            let known = record.specs.first().cloned().filter(|_| is_gone);
+            record.specs.push(known.unwrap_or_else(|| spec(&record.key, next_hops, target)));
+        }
+    }
+
+    /// A target is gone; those behind it move up.
+    pub(super) fn remove_target(&mut self, target: usize) {
+        self.records.iter_mut().flatten().for_each(|record| _ = record.specs.remove(target));
+    }
+
+    /// A next-hop object has changed: works out the paths of a connection that lead to it, and gives those that are others
+    /// now.
+    pub(super) fn changed(
+        &mut self,
+        object: u32,
+        session: u32,
+        next_hops: &NextHops,
+        targets: &[Target],
+    ) -> Vec<PathId> {
+        let mut changed = Vec::new();
+        for (number, record) in (0..).zip(&mut self.records) {
+            let Some(record) = record.as_mut().filter(|record| record.key.session == session) else {
+                continue;
+            };
+            let Ok(path) = &record.key.path else { continue };
+            if path.object == 0 || !next_hops.depends(path.object, object) {
+                continue;
+            }
+            let specs: Vec<_> = targets.iter().map(|target| spec(&record.key, next_hops, target)).collect();
+            if specs != record.specs {
+                record.specs = specs;
+                changed.push(number);
+            }
+        }
+        changed
+    }
+
+    fn record(&self, number: PathId) -> &Record {
+        self.records[number as usize].as_ref().unwrap_or_else(|| unreachable!("a route has path {number}"))
+    }
+}
+
+fn spec(key: &PathKey, next_hops: &NextHops, target: &Target) -> Result<RouteSpec, Reason> {
+    target.spec(key.path.as_ref().map_err(|reason| *reason)?, next_hops, key.is_local)
+}

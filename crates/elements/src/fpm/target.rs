@@ -1,0 +1,106 @@
+//! A router that routes of FPM go to: usually one; two while one takes the other's place.
+use super::next_hops::{NextHops, Resolved};
+use super::reason::Reason;
+use crate::router::shared::SharedRouter;
+use artery_device::Interface;
+use artery_table::PortId;
+use artery_table::router::{RouteSpec, Target as Hop};
+use artery_wire::netlink::{Path, RouteHop, RouteKind};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+/// A router, for as long as its elements have it.
+pub(super) struct Target {
+    router: Weak<SharedRouter>,
+    /// The router's ports by name.
+    ports: HashMap<String, PortId>,
+    /// The host's interface to the router.
+    host: String,
+}
+
+/// Where a next hop is, by the interface that a daemon names.
+enum Place {
+    /// At this port.
+    Port(PortId),
+    /// At the port whose prefix it is in.
+    ByPrefix,
+    /// Not at the router.
+    Elsewhere,
+}
+
+impl Target {
+    pub(super) fn new(router: &Arc<SharedRouter>, host: &str) -> Target {
+        let names = router.tables().ports().into_iter().map(|port| port.name);
+        let ports = names.zip((0..).map(PortId)).collect();
+        Target { router: Arc::downgrade(router), ports, host: host.to_string() }
+    }
+
+    pub(super) fn router(&self) -> Option<Arc<SharedRouter>> {
+        self.router.upgrade()
+    }
+
+    /// What a path is to this router. `is_local`: whether numbers of interfaces are those of this host.
+    pub(super) fn spec(
+        &self,
+        path: &Path,
+        next_hops: &NextHops,
+        is_local: bool,
+    ) -> Result<RouteSpec, Reason> {
+        let end = match path.kind {
+            RouteKind::Blackhole => Some(Hop::Blackhole),
+            RouteKind::Unreachable => Some(Hop::Unreachable),
+            RouteKind::Prohibit => Some(Hop::Prohibited),
+            _ => None,
+        };
+        if let Some(end) = end {
+            return Ok(RouteSpec::to(end));
+        }
+        let resolved;
+        let hops = if path.object == 0 {
+            &path.hops
+        } else {
+            match next_hops.resolve(path.object)? {
+                Resolved::Blackhole => return Ok(RouteSpec::to(Hop::Blackhole)),
+                Resolved::Hops(hops) => resolved = hops,
+            }
+            &resolved
+        };
+        let mtu = path.mtu.map(|mtu| mtu.clamp(68, u16::MAX.into()) as u16);
+        let hop = |hop: &RouteHop| Ok((self.hop(hop, mtu, is_local)?, u32::from(hop.weight)));
+        let next_hops = hops.iter().map(hop).collect::<Result<Vec<_>, Reason>>()?;
+        Ok(RouteSpec { next_hops, ..RouteSpec::default() })
+    }
+
+    fn hop(&self, hop: &RouteHop, mtu: Option<u16>, is_local: bool) -> Result<Hop, Reason> {
+        let place = if is_local { self.place(hop.link) } else { Place::ByPrefix };
+        let is_link_local = |gateway: IpAddr| match gateway {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let port = match place {
+            Place::Elsewhere => return Err(Reason::Interface),
+            Place::Port(port) => Some(port),
+            Place::ByPrefix => match hop.gateway {
+                None => return Err(Reason::NoPort),
+                Some(gateway) if is_link_local(gateway) => Some(self.only_port()?),
+                Some(_) => None,
+            },
+        };
+        Ok(Hop::Via { port, gateway: hop.gateway, mtu })
+    }
+
+    /// Where there is one port, a link-local address is there.
+    fn only_port(&self) -> Result<PortId, Reason> {
+        if self.ports.len() == 1 { Ok(PortId(0)) } else { Err(Reason::LinkLocal) }
+    }
+
+    fn place(&self, link: u32) -> Place {
+        let name = Some(link).filter(|link| *link != 0).and_then(Interface::name_of);
+        match name {
+            Some(name) if name == self.host => Place::ByPrefix,
+            Some(name) => self.ports.get(&name).map_or(Place::Elsewhere, |port| Place::Port(*port)),
+            None => Place::ByPrefix,
+        }
+    }
+}

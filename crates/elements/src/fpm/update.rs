@@ -1,0 +1,207 @@
+//! What a netlink message of FPM asks for.
+use super::broken::Broken;
+use super::reason::{Ignored, Reason};
+use artery_table::load::AnyPrefix;
+use artery_table::router::Protocol;
+use artery_wire::netlink::{Attributes, Message, NextHopObject, ObjectKind, Path, Record, Route};
+use artery_wire::netlink::{News, RouteKind};
+
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_GETNEIGH: u16 = 30;
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;
+/// Bytes of struct rtmsg and of struct nhmsg.
+const ROUTE_HEADER: usize = 12;
+const NEXT_HOP_HEADER: usize = 8;
+const RTA_DST: u16 = 1;
+const NHA_ID: u16 = 1;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const AF_MPLS: u8 = 28;
+/// RT_TABLE_MAIN.
+const MAIN_TABLE: u32 = 254;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Update {
+    /// Packets for a prefix go this way.
+    Put { prefix: AnyPrefix, protocol: Protocol, path: Result<Path, Reason> },
+    /// There is no route for a prefix any more.
+    Remove(AnyPrefix),
+    /// A next-hop object is this from now on.
+    PutNextHop(u32, ObjectKind),
+    /// It is gone.
+    RemoveNextHop(u32),
+    /// Nothing.
+    Ignored(Ignored),
+}
+
+impl Update {
+    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an error: to do half of
+    /// it would be a route that nobody asked for.
+    pub(super) fn read(message: &Message<'_>) -> Result<Update, Broken> {
+        match message.kind {
+            RTM_NEWROUTE | RTM_DELROUTE => read_route(message),
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => read_next_hop(message),
+            RTM_NEWNEIGH..=RTM_GETNEIGH => Ok(Update::Ignored(Ignored::Neighbors)),
+            _ => Ok(Update::Ignored(Ignored::Other)),
+        }
+    }
+}
+
+fn read_route(message: &Message<'_>) -> Result<Update, Broken> {
+    const CUT: Broken = Broken::Malformed("route");
+    let attributes = Attributes::after(message.payload, ROUTE_HEADER);
+    let header = message.payload.first_chunk::<ROUTE_HEADER>().ok_or(CUT)?;
+    let address_len = match header[0] {
+        AF_INET => 4,
+        AF_INET6 => 16,
+        AF_MPLS => return Ok(Update::Ignored(Ignored::Mpls)),
+        _ => return Ok(Update::Ignored(Ignored::Other)),
+    };
+    if !attributes.clone().is_whole() {
+        return Err(CUT);
+    }
+    match attributes.find(RTA_DST) {
+        Some(address) if address.len() == address_len => {}
+        None if header[1] == 0 => {}
+        _ => return Err(Broken::Malformed("destination of a route")),
+    }
+    let news = News::read(message);
+    let Some(News { is_gone, record: Record::Route(route), .. }) = news else { return Err(CUT) };
+    let prefix = AnyPrefix::new(route.destination, route.len).map_err(|_| CUT)?;
+    let protocol = Protocol(route.protocol);
+    Ok(match () {
+        () if route.table != MAIN_TABLE => Update::Ignored(Ignored::Tables),
+        // The sender read it in its kernel, where it forwards by interfaces that are none of the router's.
+        () if protocol == Protocol::KERNEL => Update::Ignored(Ignored::Kernel),
+        () if is_gone => Update::Remove(prefix),
+        () => Update::Put { prefix, protocol, path: read_path(route) },
+    })
+}
+
+/// The way of a route, unless no route of the router can be like it.
+fn read_path(route: Route) -> Result<Path, Reason> {
+    let forwards = [RouteKind::Unicast, RouteKind::Blackhole, RouteKind::Unreachable, RouteKind::Prohibit];
+    match () {
+        () if route.source_len > 0 || route.tos != 0 => Err(Reason::Selective),
+        () if !forwards.contains(&route.path.kind) => Err(Reason::Type),
+        () if route.path.hops.iter().any(|hop| hop.has_encapsulation) => Err(Reason::Encapsulation),
+        () => Ok(route.path),
+    }
+}
+
+fn read_next_hop(message: &Message<'_>) -> Result<Update, Broken> {
+    const CUT: Broken = Broken::Malformed("next hop");
+    let attributes = Attributes::after(message.payload, NEXT_HOP_HEADER);
+    if message.payload.len() < NEXT_HOP_HEADER || !attributes.clone().is_whole() {
+        return Err(CUT);
+    }
+    let is_gone = message.kind == RTM_DELNEXTHOP;
+    let id = attributes.find(NHA_ID).and_then(|id| id.first_chunk()).map(|id| u32::from_ne_bytes(*id));
+    match (id.filter(|id| *id != 0), News::read(message).map(|news| news.record)) {
+        (Some(id), _) if is_gone => Ok(Update::RemoveNextHop(id)),
+        (Some(_), Some(Record::NextHop(NextHopObject { id, kind }))) => Ok(Update::PutNextHop(id, kind)),
+        _ => Err(CUT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_wire::netlink::Messages;
+    use artery_wire::netlink::build::*;
+    use proptest::prelude::*;
+    use std::net::IpAddr;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// A route of a protocol.
+    fn put(to: (&str, u8), protocol: u8, rest: &[Vec<u8>]) -> Vec<u8> {
+        route(NEW_ROUTE, (ip(to.0), to.1), protocol, rest)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Update, Broken> {
+        Update::read(&Messages(bytes).next().expect("it is a message"))
+    }
+
+    #[test]
+    fn a_route_is_put_with_its_protocol_and_removed_by_its_prefix() {
+        let message = put(("192.0.2.0", 24), 186, &[gateway(ip("10.0.1.9"))]);
+        let Ok(Update::Put { prefix, protocol, path: Ok(path) }) = read(&message) else { panic!() };
+        assert_eq!((prefix.to_string().as_str(), protocol.0), ("192.0.2.0/24", 186));
+        assert_eq!((path.hops.len(), path.hops[0].gateway, path.hops[0].link), (1, Some(ip("10.0.1.9")), 0));
+        let message = route(DEL_ROUTE, (ip("2001:db8::"), 32), 186, &[]);
+        assert!(
+            matches!(read(&message), Ok(Update::Remove(prefix)) if prefix.to_string() == "2001:db8::/32")
+        );
+    }
+
+    #[test]
+    fn what_is_not_for_the_router_is_ignored_or_refused() {
+        let ignored = |bytes: &[u8]| match read(bytes) {
+            Ok(Update::Ignored(what)) => what,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ignored(&put(("10.0.0.0", 8), 2, &[link(3)])), Ignored::Kernel);
+        let table = attribute(15, &10u32.to_ne_bytes());
+        assert_eq!(ignored(&put(("10.0.0.0", 8), 11, &[table])), Ignored::Tables);
+        assert_eq!(ignored(&message(28, 0, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[])), Ignored::Neighbors);
+        assert_eq!(ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[])), Ignored::Mpls);
+        assert_eq!(ignored(&message(16, 0, &[0; 16], &[])), Ignored::Other);
+        let refused = |bytes: &[u8]| match read(bytes) {
+            Ok(Update::Put { path: Err(reason), .. }) => reason,
+            other => panic!("{other:?}"),
+        };
+        let encapsulated = [gateway(ip("10.0.1.9")), attribute(21, &[1, 0]), attribute(22, &[0; 8])];
+        assert_eq!(refused(&put(("10.0.0.0", 8), 186, &encapsulated)), Reason::Encapsulation);
+        let mut local = put(("10.0.0.1", 32), 11, &[]);
+        local[16 + 7] = 2;
+        assert_eq!(refused(&local), Reason::Type);
+    }
+
+    #[test]
+    fn a_route_that_is_cut_is_an_error_and_never_another_route() {
+        let whole = put(("10.9.0.0", 16), 186, &[gateway(ip("10.0.1.9")), link(7)]);
+        let expected = read(&whole).unwrap();
+        for len in 16..whole.len() {
+            let mut cut = whole[..len].to_vec();
+            cut[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+            match read(&cut) {
+                Err(_) => {}
+                // Attributes may end where one does: the sender has left out the rest.
+                Ok(Update::Put { prefix, .. }) => {
+                    assert!(matches!(&expected, Update::Put { prefix: whole, .. } if *whole == prefix));
+                }
+                other => panic!("{other:?} of {len} bytes"),
+            }
+        }
+        let whole = next_hop(104, 7, &[next_hop_gateway(ip("10.0.1.9"))]);
+        for len in 16..whole.len() {
+            let mut cut = whole[..len].to_vec();
+            cut[..4].copy_from_slice(&(len as u32).to_ne_bytes());
+            assert!(matches!(read(&cut), Err(_) | Ok(Update::PutNextHop(7, _))), "{len}");
+        }
+        let mut long = whole_route_with_length(33);
+        assert!(read(&long).is_err());
+        long[17] = 32;
+        assert!(read(&long).is_ok());
+    }
+
+    fn whole_route_with_length(len: u8) -> Vec<u8> {
+        let mut bytes = put(("10.9.0.0", 16), 186, &[gateway(ip("10.0.1.9"))]);
+        bytes[17] = len;
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_panic(kind in prop_oneof![24u16..32, 104u16..107, any::<u16>()], payload in prop::collection::vec(any::<u8>(), 0..96)) {
+            let _ = Update::read(&Message { kind, flags: 0, sequence: 0, payload: &payload });
+        }
+    }
+}
