@@ -9,6 +9,7 @@ pub mod engine_bench;
 pub mod fib;
 pub mod flows;
 pub mod forward;
+pub mod fpm;
 pub mod machine;
 pub mod perf;
 pub mod program;

@@ -29,7 +29,8 @@ pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
 
 /// An IP address with a TCP port, which is `PORT` where it is left out.
 pub(crate) fn address_with_port<const PORT: u16>(text: &str) -> Result<SocketAddr, String> {
-    let alone = || text.parse().ok().map(|address: IpAddr| SocketAddr::new(address, PORT));
+    let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let alone = || inner.parse().ok().map(|address: IpAddr| SocketAddr::new(address, PORT));
     text.parse().ok().or_else(alone).ok_or_else(|| {
         format!("write an address, perhaps with a port, such as 127.0.0.1:{PORT} or [::1]:{PORT}")
     })

@@ -8,7 +8,7 @@ pub(super) const HEADER: usize = 4;
 /// The version, and the type of netlink.
 pub(super) const BEGIN: [u8; 2] = [1, 1];
 /// Bytes read at once.
-const READ: usize = 128 << 10;
+pub(super) const READ: usize = 128 << 10;
 
 /// What was read of a stream and is not taken yet.
 #[derive(Default)]
@@ -21,14 +21,14 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads once; gives the number of bytes, 0 at the end of the stream.
+    /// Reads once; gives the number of bytes, 0 at the end of the stream. Less than [`READ`] were all there were.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         self.bytes.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
         if self.bytes.len() < self.end + READ {
             self.bytes.resize(self.end + READ, 0);
         }
-        let count = stream.read(&mut self.bytes[self.end..])?;
+        let count = stream.read(&mut self.bytes[self.end..][..READ])?;
         self.end += count;
         Ok(count)
     }

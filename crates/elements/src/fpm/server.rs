@@ -4,7 +4,7 @@
 //! other says. A peer that vanished without a word is found out by keepalives within half a minute.
 use super::answers::Answers;
 use super::broken::Broken;
-use super::frames::Frames;
+use super::frames::{Frames, READ};
 use super::reason::Reason;
 use super::session::{Received, Session};
 use super::shared::{Shared, clock};
@@ -92,13 +92,11 @@ impl Server {
             if ready.listener {
                 self.accept();
             }
-            if ready.stream
-                && let Err(end) = self.serve()
-            {
-                self.disconnect(&end);
-            }
+            let has_more = ready.stream && self.serve();
             self.sweep_if_due();
-            self.tell(!ready.stream);
+            // Who has an answer finds what it says.
+            self.tell(!has_more);
+            self.answer();
         }
     }
 
@@ -128,11 +126,7 @@ impl Server {
     fn accept(&mut self) {
         let Ok((stream, peer)) = self.listener.accept() else { return };
         // A peer that has gone makes room for the next one, whichever was noticed first.
-        if self.connection.is_some()
-            && let Err(end) = self.serve()
-        {
-            self.disconnect(&end);
-        }
+        self.serve();
         if let Some(connection) = &self.connection {
             self.refused_connections += 1;
             let now = Instant::now();
@@ -152,23 +146,28 @@ impl Server {
         }
     }
 
-    /// Reads once, does what was read, and writes answers.
-    fn serve(&mut self) -> Result<(), End> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let read = connection.frames.read(&mut connection.stream);
-        let has_ended = match read {
-            Ok(0) => true,
-            Ok(_) => {
-                connection.take(&self.shared, &mut self.received).map_err(End::Broken)?;
-                false
-            }
-            Err(error) if is_temporary(&error) => false,
-            Err(error) => return Err(End::Failed(error)),
+    /// Reads once, and does what was read; says whether there may be more.
+    fn serve(&mut self) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let end = match connection.frames.read(&mut connection.stream) {
+            Ok(0) => End::Closed,
+            Ok(count) => match connection.take(&self.shared, &mut self.received) {
+                Ok(()) => return count == READ,
+                Err(broken) => End::Broken(broken),
+            },
+            Err(error) if is_temporary(&error) => return false,
+            Err(error) => End::Failed(error),
         };
-        if has_ended {
-            return Err(End::Closed);
+        self.disconnect(&end);
+        false
+    }
+
+    /// Writes answers.
+    fn answer(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        if let Err(error) = connection.answers.write(&mut connection.stream) {
+            self.disconnect(&End::Failed(error));
         }
-        connection.answers.write(&mut connection.stream).map_err(End::Failed)
     }
 
     fn disconnect(&mut self, end: &End) {

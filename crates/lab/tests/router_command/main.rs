@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod fpm;
+mod fpm_frr;
 mod gateways;
 mod log;
 mod net;

@@ -30,12 +30,17 @@ impl Daemons {
 
     /// Starts zebra, and further daemons of FRR with their configurations.
     pub fn frr(host: &Host, daemons: &[(&str, &str)]) -> Result<Daemons> {
+        Daemons::frr_with(host, ("", &[]), daemons)
+    }
+
+    /// The same with a configuration of zebra, and options of its command line.
+    pub fn frr_with(host: &Host, zebra: (&str, &[&str]), daemons: &[(&str, &str)]) -> Result<Daemons> {
         let folder = tempfile::tempdir().expect("a folder");
         // They run as a user of their own.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("a folder of our own");
         let path = |name: &str| text(&folder.path().join(name));
         let mut running = Vec::new();
-        for (daemon, config) in [("zebra", "")].iter().chain(daemons) {
+        for (daemon, config) in [("zebra", zebra.0)].iter().chain(daemons) {
             let program = format!("{FRR}/{daemon}");
             if !Path::new(&program).exists() {
                 return Err(Skip::MissingTool(format!("{daemon} of FRR")).into());
@@ -45,7 +50,8 @@ impl Daemons {
             let files = ["-f", &file, "-i", &pid, "-z", &path("zserv"), "--vty_socket", &path("")];
             // No port for telnet.
             let options = ["-P", "0", "--log", "stdout"];
-            running.push(host.command([program.as_str()]).args(options).args(files).spawn()?);
+            let more = if *daemon == "zebra" { zebra.1 } else { &[] };
+            running.push(host.command([program.as_str()]).args(options).args(more).args(files).spawn()?);
             super::adopting::until(|| Ok(Path::new(&socket).exists()))?;
         }
         Ok(Daemons { host: host.clone(), folder, _running: running })

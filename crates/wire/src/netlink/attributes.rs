@@ -22,10 +22,10 @@ impl<'a> Attributes<'a> {
         Attributes(payload.get(header..).unwrap_or_default())
     }
 
-    /// Whether all of the bytes are attributes, but for less than the header of one.
+    /// Whether all of the bytes are attributes.
     pub fn is_whole(mut self) -> bool {
         self.by_ref().for_each(drop);
-        self.0.len() < HEADER
+        self.0.is_empty()
     }
 
     /// The value of the first attribute of a type.
