@@ -109,7 +109,7 @@ mod tests {
     fn what_is_no_fpm_message_is_said() {
         for (bytes, why) in [
             (&[0x16, 3, 1, 2][..], Broken::Version(0x16)),
-            (&[b'G'], Broken::Version(b'G')),
+            (b"G", Broken::Version(b'G')),
             (&[1, 2, 0, 9], Broken::Type(2)),
             (&[1, 1, 0, 3], Broken::Length(3)),
         ] {
