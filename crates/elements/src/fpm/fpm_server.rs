@@ -26,7 +26,7 @@ host: if it is a port, the next hop is there; if it is HOST, or there is none wi
 by any other is refused. A link-local gateway without a port is refused where ROUTER has several ports.
 
 One connection feeds ROUTER; others are refused meanwhile. When it ends, its routes stay and are stale. Those that the next
-connection does not tell of again are removed HOLD after it began, or five seconds after it last told of a stale one, if
+connection does not send again are removed HOLD after it began, or five seconds after it last sent a stale one, if
 that is later. Bytes that are no FPM end the connection. Routes and connection outlive a replacement of the configuration.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1);
 FPMServer(ip, LISTEN 127.0.0.1:2620, HOLD 60s);

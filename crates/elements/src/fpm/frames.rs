@@ -34,7 +34,7 @@ impl Frames {
     }
 
     /// The payload of the next message, once all of it was read.
-    pub(super) fn take(&mut self) -> Result<Option<&[u8]>, Broken> {
+    pub(super) fn next_payload(&mut self) -> Result<Option<&[u8]>, Broken> {
         let rest = &self.bytes[self.begin..self.end];
         let Some((header, _)) = rest.split_first_chunk::<HEADER>() else {
             // What can be said of the beginning is said at once.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn all(frames: &mut Frames) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| frames.take().unwrap().map(<[u8]>::to_vec)).collect()
+        std::iter::from_fn(|| frames.next_payload().unwrap().map(<[u8]>::to_vec)).collect()
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         ] {
             let mut frames = Frames::default();
             frames.read(&mut &*bytes).unwrap();
-            assert_eq!(frames.take(), Err(why));
+            assert_eq!(frames.next_payload(), Err(why));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Next-hop objects of a connection, by their numbers. Another connection gives the numbers anew.
+//! Next-hop objects of a connection, by their numbers. Another connection numbers its own.
 use super::reason::Reason;
 use artery_wire::netlink::{ObjectKind, RouteHop};
 use std::collections::HashMap;
 
-/// What a connection told of.
+/// The objects of the present connection.
 #[derive(Default)]
 pub(super) struct NextHops(HashMap<u32, ObjectKind>);
 
@@ -17,7 +17,7 @@ pub(super) enum Resolved {
 
 impl NextHops {
     /// Says whether anything has changed.
-    pub(super) fn put(&mut self, id: u32, kind: ObjectKind) -> bool {
+    pub(super) fn replace(&mut self, id: u32, kind: ObjectKind) -> bool {
         self.0.get(&id) != Some(&kind) && {
             self.0.insert(id, kind);
             true

@@ -17,7 +17,7 @@ pub(super) struct PathKey {
     pub(super) path: Result<Path, Reason>,
     /// Whether numbers of interfaces are those of this host.
     pub(super) is_local: bool,
-    /// The connection that told of it, where it leads to a next-hop object of that connection; else 0.
+    /// The connection that sent it, where it leads to a next-hop object of that connection; else 0.
     pub(super) session: u32,
 }
 
@@ -87,7 +87,7 @@ impl Paths {
     /// There is one more target, the last one.
     pub(super) fn add_target(&mut self, next_hops: &NextHops, target: &Target, session: u32) {
         for record in self.records.iter_mut().flatten() {
-            // What objects of an earlier connection were is known by what other targets were told alone.
+            // Objects of an earlier connection are forgotten; what they came to is in the specs of other targets.
             let is_gone = record.key.session != 0 && record.key.session != session;
             let known = record.specs.first().cloned().filter(|_| is_gone);
             record.specs.push(known.unwrap_or_else(|| spec(&record.key, next_hops, target)));

@@ -10,11 +10,11 @@ pub(crate) enum Reason {
     Selective,
     /// It is not of a type that forwards or ends packets.
     Type,
-    /// Its next-hop object was not told of.
+    /// Its next-hop object is unknown.
     UnknownNextHop,
     /// Its gateway has a link-local address, and nothing says which port it is at.
     LinkLocal,
-    /// It leads out by an interface of the host that is no port.
+    /// It leads out by an interface of the host that is not a port.
     Interface,
     /// It names neither gateway nor port.
     NoPort,
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
     Gateway,
     /// It has more next hops than a route can have.
     TooManyNextHops,
-    /// There is no room for it.
+    /// The table or a limit of neighbors is full.
     Full,
     /// Any other.
     Other,
@@ -73,12 +73,12 @@ impl Reason {
             Reason::Type => "neither unicast nor blackhole, unreachable or prohibit",
             Reason::UnknownNextHop => "no such next-hop object",
             Reason::LinkLocal => "link-local gateway at an unknown port; name a port's interface",
-            Reason::Interface => "leads by an interface of the host that is no port",
+            Reason::Interface => "leads by an interface of the host that is not a port",
             Reason::NoPort => "names neither gateway nor port",
             Reason::OffLink => "no port has an address in a prefix with the gateway",
-            Reason::Gateway => "the gateway is the router itself, or no host",
+            Reason::Gateway => "the gateway is the router itself, or not a host",
             Reason::TooManyNextHops => "too many next hops",
-            Reason::Full => "no room in the table or among the neighbors",
+            Reason::Full => "the table or the limit of neighbors is full",
             Reason::Other => "the router's table refuses it",
         }
     }

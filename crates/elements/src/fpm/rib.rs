@@ -1,4 +1,4 @@
-//! The routes that FPM told of, and what became of each in the router's tables. They stay when the connection ends, and when
+//! The routes that came by FPM, and what became of each in the router's tables. They stay when the connection ends, and when
 //! another configuration takes the router's place.
 use super::next_hops::NextHops;
 use super::paths::{PathId, PathKey, Paths};
@@ -28,7 +28,7 @@ pub(crate) enum State {
 #[derive(Clone, Copy)]
 struct Entry {
     path: PathId,
-    /// The connection that last told of it.
+    /// The last connection that sent it.
     session: u32,
     state: State,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Counts {
     pub(crate) shadowed: usize,
     /// By number of a reason.
     pub(crate) refused: [usize; Reason::ALL.len()],
-    /// Of all of them, those that the present connection has not told of.
+    /// Of all of them, those that the present connection has not sent.
     pub(crate) stale: usize,
 }
 
@@ -100,7 +100,7 @@ impl Rib {
         }
     }
 
-    /// A connection begins: what was told before is stale until it is told again.
+    /// A connection begins: what was sent before is stale until it is sent again.
     pub(super) fn begin_session(&mut self) {
         self.session += 1;
         self.next_hops.clear();
@@ -108,7 +108,7 @@ impl Rib {
     }
 
     /// Puts a route in the place of what there is for its prefix.
-    pub(super) fn put<T: DerefMut<Target = Tables>>(
+    pub(super) fn replace_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
         (protocol, path): (Protocol, Result<Path, Reason>),
@@ -129,7 +129,7 @@ impl Rib {
     }
 
     /// Removes a route; says whether there was one.
-    pub(super) fn remove<T: DerefMut<Target = Tables>>(
+    pub(super) fn remove_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
         tables: AllTables<'_, T>,
@@ -156,7 +156,7 @@ impl Rib {
         now: Duration,
     ) {
         let has_changed = match kind {
-            Some(kind) => self.next_hops.put(id, kind),
+            Some(kind) => self.next_hops.replace(id, kind),
             None => self.next_hops.remove(id),
         };
         if !has_changed {

@@ -15,11 +15,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long stale routes are kept after one of them was told of again: more may be on their way.
+/// How long stale routes are kept after one of them was sent again: more may be on their way.
 const QUIET: Duration = Duration::from_secs(5);
 /// Routes removed while tables are held.
 const SWEPT_AT_ONCE: usize = 1024;
-/// How often what is known is told while there is no pause.
+/// How often the status is published while messages keep coming.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is said that a connection was refused.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(super) struct Server {
     /// Answers of connections that have ended: sent, and lost.
     answered: (u64, u64),
     swept: u64,
-    told: Instant,
+    published: Instant,
 }
 
 struct Connection {
@@ -50,7 +50,7 @@ struct Connection {
     frames: Frames,
     answers: Answers,
     since: Instant,
-    /// When a stale route was told of again.
+    /// When a stale route was sent again.
     confirmed: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl Server {
             last_disconnect: None,
             answered: (0, 0),
             swept: 0,
-            told: Instant::now(),
+            published: Instant::now(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Server {
             let has_more = ready.stream && self.serve();
             self.sweep_if_due();
             // Who has an answer finds what it says.
-            self.tell(!has_more);
+            self.publish_status(!has_more);
             self.answer();
         }
     }
@@ -103,7 +103,7 @@ impl Server {
     fn wait(&self) -> Ready {
         let wait = match self.sweep_at() {
             Some(at) => at.saturating_duration_since(Instant::now()),
-            // What is told after a pause is told once more, whatever was missed.
+            // The status is published once a second at least.
             None => Duration::from_secs(1),
         };
         let timeout = Timespec { tv_sec: wait.as_secs().min(60) as i64, tv_nsec: wait.subsec_nanos().into() };
@@ -151,7 +151,7 @@ impl Server {
         let Some(connection) = &mut self.connection else { return false };
         let end = match connection.frames.read(&mut connection.stream) {
             Ok(0) => End::Closed,
-            Ok(count) => match connection.take(&self.shared, &mut self.received) {
+            Ok(count) => match connection.process(&self.shared, &mut self.received) {
                 Ok(()) => return count == READ,
                 Err(broken) => End::Broken(broken),
             },
@@ -188,7 +188,7 @@ impl Server {
         self.last_disconnect = Some(why);
     }
 
-    /// When stale routes are removed: not before a connection had time to tell of them again.
+    /// When stale routes are removed: not before a connection had time to send them again.
     fn sweep_at(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let stale = self.shared.rib().counts().stale;
@@ -206,20 +206,20 @@ impl Server {
         for some in stale.chunks(SWEPT_AT_ONCE) {
             let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
             let now = clock();
-            some.iter().for_each(|prefix| _ = rib.remove(*prefix, &mut tables, now));
+            some.iter().for_each(|prefix| _ = rib.remove_route(*prefix, &mut tables, now));
         }
         drop(rib);
         self.swept += stale.len() as u64;
-        self.shared.say(format!("{} removed that the peer did not tell of again", routes(stale.len())));
+        self.shared.say(format!("{} removed: not sent again by the peer", routes(stale.len())));
     }
 
-    /// Tells what is known, at once or when that is due.
-    fn tell(&mut self, at_once: bool) {
+    /// Publishes what is known, at once or when that is due.
+    fn publish_status(&mut self, at_once: bool) {
         let now = Instant::now();
-        if !at_once && now.duration_since(self.told) < STATUS_INTERVAL {
+        if !at_once && now.duration_since(self.published) < STATUS_INTERVAL {
             return;
         }
-        self.told = now;
+        self.published = now;
         let sweep = self.sweep_at();
         let rib = self.shared.rib();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     /// Does what was read.
-    fn take(&mut self, shared: &Shared, received: &mut Received) -> Result<(), Broken> {
+    fn process(&mut self, shared: &Shared, received: &mut Received) -> Result<(), Broken> {
         let mut rib = shared.rib();
         let stale = rib.counts().stale;
         let routers = rib.routers();
@@ -283,9 +283,9 @@ impl Connection {
             now: clock(),
         };
         let done = loop {
-            match self.frames.take() {
+            match self.frames.next_payload() {
                 Ok(Some(payload)) => {
-                    if let Err(broken) = session.take(payload) {
+                    if let Err(broken) = session.process_frame(payload) {
                         break Err(broken);
                     }
                 }

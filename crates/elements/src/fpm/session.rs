@@ -38,17 +38,17 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
     ///
     /// zebra says that a route has changed by deleting it and adding it in one message; here that is one change, so that no
     /// packet finds none.
-    pub(super) fn take(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    pub(super) fn process_frame(&mut self, payload: &[u8]) -> Result<(), Broken> {
         self.received.frames += 1;
         let mut removed: Vec<AnyPrefix> = Vec::new();
-        let done = self.take_messages(payload, &mut removed);
+        let done = self.process_messages(payload, &mut removed);
         for prefix in removed {
-            self.rib.remove(prefix, self.tables, self.now);
+            self.rib.remove_route(prefix, self.tables, self.now);
         }
         done
     }
 
-    fn take_messages(&mut self, payload: &[u8], removed: &mut Vec<AnyPrefix>) -> Result<(), Broken> {
+    fn process_messages(&mut self, payload: &[u8], removed: &mut Vec<AnyPrefix>) -> Result<(), Broken> {
         let mut messages = Messages(payload);
         loop {
             let rest = messages.0;
@@ -59,21 +59,27 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
             };
             let bytes = &rest[..HEADER + message.payload.len()];
             match Update::read(&message)? {
-                Update::Put { prefix, protocol, path } => {
+                Update::NewRoute { prefix, protocol, path } => {
                     self.received.routes += 1;
                     removed.retain(|other| *other != prefix);
-                    let state = self.rib.put(prefix, (protocol, path), self.is_local, self.tables, self.now);
+                    let state = self.rib.replace_route(
+                        prefix,
+                        (protocol, path),
+                        self.is_local,
+                        self.tables,
+                        self.now,
+                    );
                     self.answers.push(bytes, state);
                 }
-                Update::Remove(prefix) => {
+                Update::DelRoute(prefix) => {
                     self.received.deleted_routes += 1;
                     removed.push(prefix);
                 }
-                Update::PutNextHop(id, kind) => {
+                Update::NewNextHop(id, kind) => {
                     self.received.next_hops += 1;
                     self.rib.change_next_hop(id, Some(kind), self.tables, self.now);
                 }
-                Update::RemoveNextHop(id) => {
+                Update::DelNextHop(id) => {
                     self.received.deleted_next_hops += 1;
                     self.rib.change_next_hop(id, None, self.tables, self.now);
                 }

@@ -23,24 +23,24 @@ const AF_MPLS: u8 = 28;
 /// RT_TABLE_MAIN.
 const MAIN_TABLE: u32 = 254;
 
-/// What is to be done.
+/// A change that a message asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Update {
     /// Packets for a prefix go this way.
-    Put { prefix: AnyPrefix, protocol: Protocol, path: Result<Path, Reason> },
+    NewRoute { prefix: AnyPrefix, protocol: Protocol, path: Result<Path, Reason> },
     /// There is no route for a prefix any more.
-    Remove(AnyPrefix),
+    DelRoute(AnyPrefix),
     /// A next-hop object is this from now on.
-    PutNextHop(u32, ObjectKind),
+    NewNextHop(u32, ObjectKind),
     /// It is gone.
-    RemoveNextHop(u32),
+    DelNextHop(u32),
     /// Nothing.
     Ignored(Ignored),
 }
 
 impl Update {
-    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an error: to do half of
-    /// it would be a route that nobody asked for.
+    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an error: to do half of it
+    /// would install a route that was not requested.
     pub(super) fn read(message: &Message<'_>) -> Result<Update, Broken> {
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => read_route(message),
@@ -77,8 +77,8 @@ fn read_route(message: &Message<'_>) -> Result<Update, Broken> {
         () if route.table != MAIN_TABLE => Update::Ignored(Ignored::Tables),
         // The sender read it in its kernel, where it forwards by interfaces that are none of the router's.
         () if protocol == Protocol::KERNEL => Update::Ignored(Ignored::Kernel),
-        () if is_gone => Update::Remove(prefix),
-        () => Update::Put { prefix, protocol, path: read_path(route) },
+        () if is_gone => Update::DelRoute(prefix),
+        () => Update::NewRoute { prefix, protocol, path: read_path(route) },
     })
 }
 
@@ -102,8 +102,8 @@ fn read_next_hop(message: &Message<'_>) -> Result<Update, Broken> {
     let is_gone = message.kind == RTM_DELNEXTHOP;
     let id = attributes.find(NHA_ID).and_then(|id| id.first_chunk()).map(|id| u32::from_ne_bytes(*id));
     match (id.filter(|id| *id != 0), News::read(message).map(|news| news.record)) {
-        (Some(id), _) if is_gone => Ok(Update::RemoveNextHop(id)),
-        (Some(_), Some(Record::NextHop(NextHopObject { id, kind }))) => Ok(Update::PutNextHop(id, kind)),
+        (Some(id), _) if is_gone => Ok(Update::DelNextHop(id)),
+        (Some(_), Some(Record::NextHop(NextHopObject { id, kind }))) => Ok(Update::NewNextHop(id, kind)),
         _ => Err(CUT),
     }
 }
@@ -132,12 +132,12 @@ mod tests {
     #[test]
     fn a_route_is_put_with_its_protocol_and_removed_by_its_prefix() {
         let message = put(("192.0.2.0", 24), 186, &[gateway(ip("10.0.1.9"))]);
-        let Ok(Update::Put { prefix, protocol, path: Ok(path) }) = read(&message) else { panic!() };
+        let Ok(Update::NewRoute { prefix, protocol, path: Ok(path) }) = read(&message) else { panic!() };
         assert_eq!((prefix.to_string().as_str(), protocol.0), ("192.0.2.0/24", 186));
         assert_eq!((path.hops.len(), path.hops[0].gateway, path.hops[0].link), (1, Some(ip("10.0.1.9")), 0));
         let message = route(DEL_ROUTE, (ip("2001:db8::"), 32), 186, &[]);
         assert!(
-            matches!(read(&message), Ok(Update::Remove(prefix)) if prefix.to_string() == "2001:db8::/32")
+            matches!(read(&message), Ok(Update::DelRoute(prefix)) if prefix.to_string() == "2001:db8::/32")
         );
     }
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[])), Ignored::Mpls);
         assert_eq!(ignored(&message(16, 0, &[0; 16], &[])), Ignored::Other);
         let refused = |bytes: &[u8]| match read(bytes) {
-            Ok(Update::Put { path: Err(reason), .. }) => reason,
+            Ok(Update::NewRoute { path: Err(reason), .. }) => reason,
             other => panic!("{other:?}"),
         };
         let encapsulated = [gateway(ip("10.0.1.9")), attribute(21, &[1, 0]), attribute(22, &[0; 8])];
@@ -174,8 +174,8 @@ mod tests {
             match read(&cut) {
                 Err(_) => {}
                 // Attributes may end where one does: the sender has left out the rest.
-                Ok(Update::Put { prefix, .. }) => {
-                    assert!(matches!(&expected, Update::Put { prefix: whole, .. } if *whole == prefix));
+                Ok(Update::NewRoute { prefix, .. }) => {
+                    assert!(matches!(&expected, Update::NewRoute { prefix: whole, .. } if *whole == prefix));
                 }
                 other => panic!("{other:?} of {len} bytes"),
             }
@@ -184,7 +184,7 @@ mod tests {
         for len in 16..whole.len() {
             let mut cut = whole[..len].to_vec();
             cut[..4].copy_from_slice(&(len as u32).to_ne_bytes());
-            assert!(matches!(read(&cut), Err(_) | Ok(Update::PutNextHop(7, _))), "{len}");
+            assert!(matches!(read(&cut), Err(_) | Ok(Update::NewNextHop(7, _))), "{len}");
         }
         let mut long = whole_route_with_length(33);
         assert!(read(&long).is_err());

@@ -289,7 +289,7 @@ fn routes_outlive_their_connection_until_the_next_one_does_not_tell_of_them() {
         let again = route(NEW_ROUTE, prefix("10.9.3.0/24"), BGP, &[next_hop_id(7)]);
         zebra.put(&[again], OFFLOAD);
         assert_eq!(source(&router, "10.9.3.0/24")?, of("bgp", &["10.0.2.3"]));
-        router.process.wait_for("1 route removed that the peer did not tell of again", 2 * SOON)?;
+        router.process.wait_for("1 route removed: not sent again by the peer", 2 * SOON)?;
         assert_eq!(source(&router, "10.9.2.0/24")?, None);
         assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 1);
         until(SOON, || Ok(stale(&router)? == 0))?;

@@ -83,7 +83,7 @@ fn routes_of_frr(label: &str, groups: bool) {
         // What it left in the kernel it would read there, and send again.
         net.r.run(["ip", "route", "del", "10.9.1.0/24"])?;
         let _frr = self::frr(net, groups, &statics[1..])?;
-        router.process.wait_for("removed that the peer did not tell of again", RECONNECT)?;
+        router.process.wait_for("removed: not sent again by the peer", RECONNECT)?;
         until_source(&router, "10.9.1.0/24", None)?;
         until_source(&router, "fd09:1::/48", Some(&[FAR[1]]))?;
         assert_eq!(net.a.ping("fd09:1::1", 3)?.received, 3);

@@ -141,7 +141,7 @@ impl Tables {
                 let protocol = self.hops.protocol(claim.group);
                 let new = self.group_of(left, *selection, protocol, Some(claim.group), now)?;
                 let new = Claim { source: claim.source, group: new };
-                self.put_requested(prefix, new, Some(claim.group), now)?;
+                self.install_requested(prefix, new, Some(claim.group), now)?;
             }
             lost.push(Lost { prefix: A::any(prefix), gateways: gateways.clone(), is_gone: left.is_empty() });
         }

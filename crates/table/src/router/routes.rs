@@ -74,8 +74,8 @@ impl Tables {
         now: Duration,
     ) -> Result<Standing, RouterError> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.put_dynamic(prefix, spec, protocol, now),
-            AnyPrefix::V6(prefix) => self.put_dynamic(prefix, spec, protocol, now),
+            AnyPrefix::V4(prefix) => self.install_dynamic(prefix, spec, protocol, now),
+            AnyPrefix::V6(prefix) => self.install_dynamic(prefix, spec, protocol, now),
         }
     }
 
@@ -168,7 +168,7 @@ impl Tables {
         }
         let members = self.members::<A>(spec)?;
         let group = self.group_of(&members, spec.selection, None, old, now)?;
-        self.put_requested(prefix, Claim { source: Source::Static, group }, old, now)
+        self.install_requested(prefix, Claim { source: Source::Static, group }, old, now)
     }
 
     fn delete<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
@@ -179,7 +179,7 @@ impl Tables {
         }
     }
 
-    fn put_dynamic<A: Ip>(
+    fn install_dynamic<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
         spec: &RouteSpec,
@@ -190,7 +190,7 @@ impl Tables {
         let old = A::side(self).requested(prefix, source, &self.hops).map(|claim| claim.group);
         let members = self.members::<A>(spec)?;
         let group = self.group_of(&members, spec.selection, Some(protocol), old, now)?;
-        self.put_requested(prefix, Claim { source, group }, old, now)?;
+        self.install_requested(prefix, Claim { source, group }, old, now)?;
         let forwards = A::side(self).table.get(prefix) == Some(group);
         Ok(if forwards { Standing::Forwards } else { Standing::Shadowed })
     }
@@ -227,7 +227,7 @@ impl Tables {
 
     /// Makes `claim` a route of a prefix in the place of the one like it, whose group is `old`, and known to workers
     /// before that. On an error the new group is released.
-    pub(super) fn put_requested<A: Ip>(
+    pub(super) fn install_requested<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
@@ -236,7 +236,7 @@ impl Tables {
     ) -> Result<(), RouterError> {
         self.hops.publish();
         let (side, ports, hops) = A::parts(self);
-        let done = side.put(prefix, claim, is_up(ports), hops);
+        let done = side.replace_claim(prefix, claim, is_up(ports), hops);
         let unused = if done.is_ok() { old } else { Some(claim.group) };
         if let Some(unused) = unused {
             self.release(unused, 1, now);

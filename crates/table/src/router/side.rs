@@ -170,7 +170,7 @@ impl<A: Ip> Side<A> {
     }
 
     /// Puts a route that was asked for in the place of the one like it, if there is one, among a prefix's routes.
-    pub(super) fn put(
+    pub(super) fn replace_claim(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
