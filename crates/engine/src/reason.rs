@@ -58,6 +58,8 @@ reasons! {
     LinkLocal "link-local",
     /// The port that it would leave by is down.
     PortDown "port-down",
+    /// The path to the next hop of its route is down, as BFD says, and the route has no other.
+    NextHopDown "next-hop-down",
     /// The frame is for another station on the link.
     OtherStation "other-station",
     /// The frame holds neither IP nor ARP.

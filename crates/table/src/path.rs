@@ -60,6 +60,8 @@ outcomes! {
     LinkLocal "link-local",
     /// The port of its route is down.
     PortDown "port-down",
+    /// The path to its next hop is down, as BFD says.
+    NextHopDown "next-hop-down",
 }
 
 impl fmt::Display for Outcome {

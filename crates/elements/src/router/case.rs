@@ -89,6 +89,7 @@ impl<'a, A: Ip> Case<'a, A> {
             Outcome::Unreachable => tell(told.rejected, DropReason::Unreachable),
             Outcome::Prohibited => tell(told.prohibited, DropReason::Prohibited),
             Outcome::PortDown => tell(told.no_route, DropReason::PortDown),
+            Outcome::NextHopDown => tell(told.no_route, DropReason::NextHopDown),
             Outcome::LinkLocal => end(DropReason::LinkLocal),
             Outcome::Blackhole => end(DropReason::Blackhole),
             _ => end(DropReason::Martian),

@@ -336,6 +336,7 @@ fn stage_of(reason: DropReason, is_sound: bool) -> &'static str {
         R::BadOption | R::SourceRoute => "options",
         R::TtlExpired => "ttl",
         R::TooBig => "mtu",
+        R::NextHopDown => "next-hop",
         R::NeighborFailed => "neighbor",
         R::Local | R::Unclaimed => "local",
         _ => "route",

@@ -7,7 +7,7 @@ use crate::path::{Outcome, Way, Ways};
 use crate::router::Protocol;
 use crate::{Group, NO_GROUP, PortId};
 use artery_rcu::{Domain, Published};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,14 @@ struct Health {
     has_failed: bool,
     /// Somebody said not to use it.
     is_withdrawn: bool,
+    /// Its gateway is one of `paths_down`.
+    is_path_down: bool,
+}
+
+impl Health {
+    fn is_good(self) -> bool {
+        !self.has_failed && !self.is_withdrawn && !self.is_path_down
+    }
 }
 
 /// What matters of a port.
@@ -85,6 +93,8 @@ pub struct Hops {
     health: Vec<Health>,
     /// Hops that lead to a neighbor.
     by_neighbor: HashMap<NeighborId, Vec<u32>>,
+    /// Gateways to which the path is down, whether or not a route has them.
+    paths_down: HashSet<(PortId, IpAddr)>,
     links: Arc<Links>,
     groups: Numbers<Spread>,
     /// By group. A group that is in use no more keeps what it had until its number is used again.
@@ -105,6 +115,7 @@ impl Hops {
             hops: Numbers::new(domain),
             health: Vec::new(),
             by_neighbor: HashMap::new(),
+            paths_down: HashSet::new(),
             links: links.clone(),
             groups: Numbers::new(domain),
             shares: Vec::new(),
@@ -167,7 +178,8 @@ impl Hops {
             self.health.resize(number as usize + 1, Health::default());
         }
         let has_failed = neighbor.is_some_and(|id| self.links.get(id).has_failed());
-        self.health[number as usize] = Health { neighbor, has_failed, is_withdrawn: false };
+        let is_path_down = hop.gateway().is_some_and(|gateway| self.paths_down.contains(&gateway));
+        self.health[number as usize] = Health { neighbor, has_failed, is_withdrawn: false, is_path_down };
         if let Some(id) = neighbor {
             self.by_neighbor.entry(id).or_default().push(number);
         }
@@ -235,13 +247,14 @@ impl Hops {
     }
 
     /// Weights of the members that can be used, 0 for the others. If none can, those that could if their neighbors
-    /// answered are used: then that is what packets hear.
+    /// answered are used: then that is what packets hear. A member to which the path is down is never used.
     fn weights(&self, spread: &Spread) -> Vec<u32> {
         let only = |is_fit: &dyn Fn(u32) -> bool| -> Vec<u32> {
             spread.members.iter().map(|(hop, weight)| if is_fit(*hop) { *weight } else { 0 }).collect()
         };
         let alive = only(&|hop| self.is_alive(hop));
-        if alive.iter().any(|weight| *weight > 0) { alive } else { only(&|hop| self.is_up(hop)) }
+        let is_fit = |hop| self.is_up(hop) && !self.health(hop).is_path_down;
+        if alive.iter().any(|weight| *weight > 0) { alive } else { only(&is_fit) }
     }
 
     fn is_up(&self, hop: u32) -> bool {
@@ -252,9 +265,12 @@ impl Hops {
         self.ports.get(usize::from(port.0)).is_some_and(|port| port.is_up)
     }
 
+    fn health(&self, hop: u32) -> Health {
+        self.health.get(hop as usize).copied().unwrap_or_default()
+    }
+
     fn is_alive(&self, hop: u32) -> bool {
-        let health = self.health.get(hop as usize).copied().unwrap_or_default();
-        self.is_up(hop) && !health.has_failed && !health.is_withdrawn
+        self.is_up(hop) && self.health(hop).is_good()
     }
 
     /// The way of a hop, whatever its neighbor does.
@@ -268,8 +284,11 @@ impl Hops {
         let Some(state) = self.ports.get(usize::from(port.0)).filter(|port| port.is_up) else {
             return Way::end_at(Outcome::PortDown, port);
         };
-        let mtu = mtu.unwrap_or(u16::MAX).min(state.mtu);
-        match self.health.get(number as usize).and_then(|health| health.neighbor) {
+        let (mtu, health) = (mtu.unwrap_or(u16::MAX).min(state.mtu), self.health(number));
+        if health.is_path_down {
+            return Way::end_at(Outcome::NextHopDown, port);
+        }
+        match health.neighbor {
             Some(neighbor) => Way::gateway(port, mtu, neighbor),
             None => Way::on_link(port, mtu),
         }
@@ -291,7 +310,7 @@ impl Hops {
             None => slots::by_weight(&weights),
         };
         if weights.iter().all(|weight| *weight == 0) {
-            // All their ports are down. Any of them says so.
+            // All their ports or paths are down. Any of them says so.
             slots = vec![0];
         }
         let members: Vec<Way> = spread.members.iter().map(|(hop, _)| self.way(*hop)).collect();
@@ -368,11 +387,37 @@ impl Hops {
 
     /// A gateway is not to be used where there are others, or is again. Says whether there is such a one.
     pub(crate) fn set_withdrawn(&mut self, gateway: (PortId, IpAddr), is_withdrawn: bool) -> bool {
-        let is_meant = |(number, hop): (u32, &Hop)| (hop.gateway() == Some(gateway)).then_some(number);
-        let hops: Vec<u32> = self.hops.iter().filter_map(is_meant).collect();
+        let hops = self.through(gateway);
         let is_known = !hops.is_empty();
         self.change(hops, |health| std::mem::replace(&mut health.is_withdrawn, is_withdrawn) != is_withdrawn);
         is_known
+    }
+
+    /// The path to a gateway is down, or up again: see [`Tables::set_path_down`](crate::router::Tables::set_path_down).
+    pub(crate) fn set_path_down(&mut self, gateway: (PortId, IpAddr), is_down: bool) {
+        if is_down {
+            self.paths_down.insert(gateway);
+        } else {
+            self.paths_down.remove(&gateway);
+        }
+        let hops = self.through(gateway);
+        self.change(hops, |health| std::mem::replace(&mut health.is_path_down, is_down) != is_down);
+    }
+
+    pub(crate) fn is_path_down(&self, gateway: (PortId, IpAddr)) -> bool {
+        self.paths_down.contains(&gateway)
+    }
+
+    /// Whether a gateway can be used now; none if no route has it.
+    pub(crate) fn is_usable(&self, gateway: (PortId, IpAddr)) -> Option<bool> {
+        let hops = self.through(gateway);
+        hops.first().map(|hop| self.is_alive(*hop))
+    }
+
+    /// The hops that lead to a gateway; they differ in the longest packet.
+    fn through(&self, gateway: (PortId, IpAddr)) -> Vec<u32> {
+        let is_meant = |(number, hop): (u32, &Hop)| (hop.gateway() == Some(gateway)).then_some(number);
+        self.hops.iter().filter_map(is_meant).collect()
     }
 
     /// Changes what is known of hops, and works out their groups where that says that something has changed.

@@ -217,6 +217,27 @@ impl Tables {
         is_known
     }
 
+    /// The path to a gateway is down, or up again, by a protocol that watches it (BFD, RFC 5882 section 5). While it is
+    /// down no route uses the gateway. Packets of a route that has no other end as [`Outcome::NextHopDown`]. This holds for
+    /// routes that come later, too.
+    ///
+    /// [`Outcome::NextHopDown`]: crate::path::Outcome::NextHopDown
+    pub fn set_path_down(&mut self, port: PortId, gateway: IpAddr, is_down: bool) {
+        self.hops.set_path_down((port, gateway), is_down);
+        self.hops.publish();
+    }
+
+    /// Whether the path to a gateway is down, as [`set_path_down`](Self::set_path_down) was told.
+    pub fn is_path_down(&self, port: PortId, gateway: IpAddr) -> bool {
+        self.hops.is_path_down((port, gateway))
+    }
+
+    /// Whether routes use a gateway now: its port and the path to it are up, and its neighbor answers as far as is known.
+    /// None if no route has it.
+    pub fn is_gateway_usable(&self, port: PortId, gateway: IpAddr) -> Option<bool> {
+        self.hops.is_usable((port, gateway))
+    }
+
     /// Lets gateways that came back take their whole share in resilient groups now.
     pub fn rebalance(&mut self) {
         self.hops.rebalance();

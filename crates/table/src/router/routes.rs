@@ -305,10 +305,10 @@ impl Tables {
             Target::Unreachable => return Ok(Hop::end(Outcome::Unreachable)),
             Target::Prohibited => return Ok(Hop::end(Outcome::Prohibited)),
         };
-        if let Some(port) = port.filter(|port| usize::from(port.0) >= self.ports.len()) {
-            return Err(RouterError::NoSuchPort(port));
-        }
         match (port, gateway) {
+            (Some(port), None) if usize::from(port.0) >= self.ports.len() => {
+                Err(RouterError::NoSuchPort(port))
+            }
             (Some(port), None) => Ok(Hop::OnLink { port, mtu }),
             (None, None) => Err(RouterError::NoWay),
             (_, Some(address)) if address.is_ipv4() && A::BITS == 128 => {

@@ -213,6 +213,50 @@ fn if_none_answers_packets_hear_that() {
 }
 
 #[test]
+fn a_next_hop_whose_path_is_down_is_not_used_even_if_there_is_no_other() {
+    for selection in METHODS {
+        let mut rig = rig(&[1, 1], selection);
+        let flows = flows(selection, 1000);
+        assert_eq!(rig.tables.is_gateway_usable(PortId(0), gateway(0)), Some(true));
+        rig.tables.set_path_down(PortId(0), gateway(0), true);
+        assert_eq!(counts(&ports(&mut rig, &flows))[..2], [0, 1000]);
+        assert_eq!(rig.tables.is_gateway_usable(PortId(0), gateway(0)), Some(false));
+        rig.tables.set_path_down(PortId(1), gateway(1), true);
+        assert_eq!(rig.outcome(TO), Outcome::NextHopDown);
+        // The gateway itself is on a link that is up.
+        assert_eq!(rig.outcome(&gateway(1).to_string()), Outcome::Forward);
+        rig.tables.set_path_down(PortId(1), gateway(1), false);
+        assert_eq!(counts(&ports(&mut rig, &flows))[..2], [0, 1000]);
+        rig.tables.set_path_down(PortId(0), gateway(0), false);
+        rig.tables.rebalance();
+        assert!(counts(&ports(&mut rig, &flows))[0] > 400);
+    }
+}
+
+#[test]
+fn among_next_hops_that_fail_one_whose_path_is_down_is_not_tried() {
+    let mut rig = Rig::new(2);
+    rig.add(PREFIX, &several(&[1, 1], Selection::Hash)).unwrap();
+    fail(&mut rig, 0, NOW);
+    rig.tables.set_path_down(PortId(1), gateway(1), true);
+    for flow in [0, u32::MAX] {
+        assert_eq!(rig.explain(TO, flow).decision.outcome, Outcome::Failed);
+    }
+}
+
+#[test]
+fn a_path_that_is_down_is_so_for_routes_that_come_later() {
+    let mut rig = Rig::new(1);
+    rig.know(0, "10.0.0.254", 9);
+    assert_eq!(rig.tables.is_gateway_usable(PortId(0), gateway(0)), None);
+    rig.tables.set_path_down(PortId(0), gateway(0), true);
+    rig.add(PREFIX, &via("10.0.0.254")).unwrap();
+    assert_eq!(rig.outcome(TO), Outcome::NextHopDown);
+    rig.tables.set_path_down(PortId(0), gateway(0), false);
+    assert_eq!(rig.outcome(TO), Outcome::Forward);
+}
+
+#[test]
 fn the_member_that_was_chosen_can_be_named() {
     let mut rig = rig(&[1, 2], Selection::Hash);
     for flow in [0, 0x7fff_ffff, u32::MAX] {
