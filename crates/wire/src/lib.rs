@@ -23,6 +23,7 @@ pub mod nd;
 pub mod netlink;
 
 mod arp;
+mod bfd;
 mod bpdu;
 mod bytes;
 mod error_message;
@@ -49,6 +50,7 @@ mod udp;
 mod vlan;
 
 pub use arp::{Arp, ArpOperation};
+pub use bfd::{BfdControl, BfdDiagnostic, BfdFault, BfdState};
 pub use bpdu::{Bpdu, BpduFlags, BpduRole, BpduTime, BridgeId, Configuration};
 pub use error_message::{AnswerHeader, Forbidden, Icmp6Answer, Icmp6Error, IcmpAnswer, IcmpError};
 pub use ether_addr::{EtherAddr, NotAnEtherAddr};
