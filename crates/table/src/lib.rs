@@ -90,6 +90,10 @@
 //!
 //! [`stp`] says which ports of a bridge forward (IEEE 802.1D-2004), as a pure machine.
 //!
+//! # Paths to neighbors
+//!
+//! [`bfd`] says whether the path to a neighbor is up (RFC 5880, RFC 5881), as a pure machine.
+//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A change
@@ -125,6 +129,7 @@
 mod address;
 mod art;
 pub mod balance;
+pub mod bfd;
 mod fib;
 pub mod flow;
 pub mod layout;
