@@ -1,4 +1,5 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
+mod bfd;
 mod host;
 mod judge;
 pub(crate) mod machine;
@@ -143,6 +144,7 @@ struct Plan {
     tables: Vec<Table>,
     fpm: Option<Fpm>,
     neighbors: Vec<Neighbor>,
+    bfd: Vec<bfd::Watched>,
     services: Vec<service::Service>,
     sharing: service::Sharing,
     /// The name of the host's interface, if it is to have one.

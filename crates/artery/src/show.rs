@@ -1,4 +1,5 @@
 //! `artery show`: what is in a running router, as tables or as JSON.
+mod bfd;
 mod fpm;
 mod routes;
 pub(crate) mod table;
@@ -20,6 +21,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery show routes 10/8 --dev eth2     those within 10.0.0.0/8 that lead out of eth2
   artery show routes -6 --json
   artery show neighbors --dev eth1
+  artery show bfd                        sessions with the gateways of --bfd
   artery show drops                      why packets ended, the most frequent reason first
 
 JSON has a 'schema_version'; as long as it is the same, keys stay what they are, and others may come. Without -u and -p
@@ -48,6 +50,9 @@ enum What {
     /// Ports, with their addresses
     #[command(after_long_help = "Example:\n  artery show ports")]
     Ports(Plain),
+    /// Sessions of BFD with gateways: whether the paths to them are up
+    #[command(after_long_help = "Example:\n  artery show bfd --json")]
+    Bfd(bfd::BfdOptions),
     /// Why packets ended, and in which elements
     #[command(after_long_help = "Example:\n  artery show drops")]
     Drops(Plain),
@@ -107,6 +112,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Nexthops(options) => show_next_hops(options),
         What::Fpm(plain) => show_fpm(plain),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
+        What::Bfd(options) => bfd::show(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Elements(options) => show_elements(options),
     }

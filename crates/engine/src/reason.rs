@@ -78,6 +78,10 @@ reasons! {
     NeighborLimit "neighbor-limit",
     /// Too many such messages came in a short time.
     RateLimited "rate-limited",
+    /// It is for neighbors on the link alone, and its TTL or hop limit says that it was forwarded (RFC 5082).
+    Forwarded "forwarded-before",
+    /// A control packet of BFD that belongs to no session.
+    NoBfdSession "no-bfd-session",
     /// A fragment that no sender makes: too small, or with bytes that another one has, too.
     BadFragment "bad-fragment",
     /// The other fragments of the packet did not come in time, or there was no room to wait for them.

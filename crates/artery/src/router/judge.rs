@@ -1,5 +1,5 @@
 //! What is wrong with a plan by the rules of the tables that a router would make of it.
-use super::{Plan, Port, PortSettings, Route, Table, Way};
+use super::{Plan, Port, PortSettings, Route, Table, Way, bfd};
 use artery_rcu::Domain;
 use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
@@ -31,6 +31,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     }
     plan.routes.iter().for_each(|route| mistakes.extend(add_route(&mut tables, route).err()));
     plan.tables.iter().for_each(|table| check_table(&mut tables, table, mistakes));
+    bfd::judge(plan, &tables, mistakes);
     for neighbor in &plan.neighbors {
         let known = tables.port(&neighbor.port);
         let known = known.ok_or_else(|| no_such_port(&tables, &neighbor.port));
@@ -176,7 +177,7 @@ mod tests {
             "--route 0.0.0.0/0=10.0.2.254",
             "--route default=10.0.2.7@3,10.0.2.8 --route ::/0=2001:db8:2::9 --neighbor b=10.0.2.7=2:0:0:0:0:7",
             "--route 10.9.0.0/16=b --route 10.8.0.0/16=blackhole --route 10.7/16=2001:db8:2::9",
-            "--route 2001:db8:9::/48=fe80::1%a",
+            "--route 2001:db8:9::/48=fe80::1%a --bfd fe80::1%a=50ms --bfd fe80::1%b --bfd 10.0.2.7",
         ] {
             let options = format!("{PORTS} {rest}");
             assert_eq!(mistakes(options.trim()), Vec::<String>::new(), "{rest}");
@@ -213,6 +214,15 @@ mod tests {
             ("--neighbor c=10.0.1.9=2:0:0:0:0:1", "its ports are a, b"),
             ("--table /nonexistent=10.0.2.9", "/nonexistent: No such file or directory"),
             ("--table /=10.0.2.9", "/: a folder; name a file of routes in it"),
+            (
+                "--bfd 10.0.9.254",
+                "--bfd 10.0.9.254: gateway 10.0.9.254: no port has an address in a prefix with it",
+            ),
+            ("--bfd 10.0.2.1", "it is the router's own address, on port b"),
+            ("--bfd 10.0.2.7%a", "--bfd 10.0.2.7%a: gateway 10.0.2.7"),
+            ("--bfd 10.0.2.7%c", "'c' is no port of the router; its ports are a, b"),
+            ("--bfd fe80::1", "--bfd fe80::1: gateway fe80::1"),
+            ("--bfd 10.0.2.7 --bfd 10.0.2.7%b=50ms", "the gateway is watched already; give each one --bfd"),
             ("--host b", "--host b: b is a port; give the host's interface a name of its own"),
         ] {
             let found = mistakes(&format!("{PORTS} {rest}"));

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7,10.0.2.8 --bfd 10.0.2.7=50ms --bfd 10.0.2.8=50ms
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
@@ -50,6 +51,10 @@ pub(crate) struct RouterOptions {
     /// A neighbor that need not be asked for its Ethernet address
     #[arg(long, value_name = "PORT=ADDR=ETHER")]
     pub(super) neighbor: Vec<String>,
+    /// A gateway whose path is watched by BFD: how often packets are exchanged, 50ms at least and 300ms if nothing is said,
+    /// and after how many missing ones the path is down, 3 if nothing is said
+    #[arg(long, value_name = "GATEWAY[%PORT][=INTERVAL[*MULTIPLIER]]")]
+    pub(super) bfd: Vec<String>,
     /// A service whose connections servers share, which have its address too; with --nat they need not
     #[arg(long, value_name = "ADDR:PORT[/tcp|/udp]=NAME=ADDR[,NAME=ADDR]...")]
     pub(super) service: Vec<String>,

@@ -1,7 +1,7 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
-use super::service;
 use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, Table, Way};
+use super::{bfd, service};
 use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
 use artery_table::router::ReversePath;
@@ -18,6 +18,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         tables: all(&options.table, table, mistakes),
         fpm: options.fpm.map(|listen| Fpm { listen, hold: options.fpm_hold }),
         neighbors: all(&options.neighbor, neighbor, mistakes),
+        bfd: all(&options.bfd, bfd::read, mistakes),
         services: all(&options.service, service::read, mistakes),
         sharing: service::sharing(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),

@@ -1,5 +1,5 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Fpm, Plan, Port, Vlan, Way, host, service};
+use super::{Fpm, Plan, Port, Vlan, Way, bfd, host, service};
 use anyhow::anyhow;
 use artery_table::router::ReversePath;
 use std::collections::HashSet;
@@ -21,7 +21,8 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     for (n, port) in plan.ports.iter().enumerate() {
         text += &port.vlan.as_ref().map_or(String::new(), |vlan| writer.vlan(n, port, vlan, &parents));
     }
-    text += &odd(plan.ports.len());
+    text += &odd(plan);
+    text += &bfd::text(plan);
     text += &host_text(plan);
     text += &fpm_text(plan);
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
@@ -213,7 +214,8 @@ fn kinds(vlans: &[(usize, u16)], tag: &str) -> String {
 }
 
 /// What the forwarders leave to the router, back at the input of the port that it came by.
-fn odd(ports: usize) -> String {
+fn odd(plan: &Plan) -> String {
+    let (ports, entrance) = (plan.ports.len(), bfd::entrance(plan));
     let mut text = format!(
         "
 // What is not plain goes to the input of the port that it came by, whose number is its paint.
@@ -221,7 +223,7 @@ v4[{ports}], v6[{ports}] -> odd :: PaintSwitch;
 "
     );
     for n in 0..ports {
-        let _ = writeln!(text, "odd[{n}] -> [{n}] ip;");
+        let _ = writeln!(text, "odd[{n}] -> [{n}] {entrance};");
     }
     text
 }

@@ -8,7 +8,7 @@ use artery_table::neighbor::{Action, Happened};
 use artery_table::next_hop::Hop;
 use artery_table::router::{Ip, PortAction, PortView, Tables};
 use artery_table::{Address, PortId};
-use artery_wire::EtherAddr;
+use artery_wire::{BfdDiagnostic, BfdState, EtherAddr};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Port { port: PortId, what: PortEvent },
     /// A gateway can be used by its routes, or can't any more.
     NextHop { port: PortId, gateway: IpAddr, is_up: bool },
+    /// A session of BFD is in another state. The diagnostic says why it last went down.
+    Bfd { port: PortId, peer: IpAddr, state: BfdState, diagnostic: BfdDiagnostic },
 }
 
 /// What can happen to an address of the router.
@@ -96,7 +98,7 @@ pub(crate) struct Lately {
 }
 
 /// A gateway: the port on whose link it is, and its address.
-type Gateway = (PortId, IpAddr);
+pub(super) type Gateway = (PortId, IpAddr);
 
 /// See the module.
 #[derive(Default)]
@@ -211,9 +213,28 @@ impl SharedRouter {
         };
         let mut events = self.events();
         events.push(now, Event::Neighbor { port, address: to, what });
+        let is_up = is_up.map(|is_up| is_up && !tables.is_path_down(port, to));
         let is_next_hop = || tables.neighbor(port, address, now).is_some_and(|view| view.pins > 0);
         if let Some(is_up) = is_up.filter(|_| is_next_hop()) {
             events.set_next_hop(now, port, to, is_up);
+            events.forget_gone(|| gateways(tables).collect());
+        }
+    }
+
+    /// Tells of the state of a session of BFD, if that is news, and whether the gateway can be used.
+    pub(super) fn tell_bfd(
+        &self,
+        now: Duration,
+        tables: &Tables,
+        (port, peer): Gateway,
+        news: Option<(BfdState, BfdDiagnostic)>,
+    ) {
+        let mut events = self.events();
+        if let Some((state, diagnostic)) = news {
+            events.push(now, Event::Bfd { port, peer, state, diagnostic });
+        }
+        if let Some(is_up) = tables.is_gateway_usable(port, peer) {
+            events.set_next_hop(now, port, peer, is_up);
             events.forget_gone(|| gateways(tables).collect());
         }
     }
@@ -230,7 +251,10 @@ impl SharedRouter {
             port_events(port, was, is, |event| events.push(now, event));
             if was.is_up != is.is_up {
                 let here: BTreeSet<Gateway> = gateways(tables).filter(|(at, _)| *at == port).collect();
-                here.into_iter().for_each(|(_, gateway)| events.set_next_hop(now, port, gateway, is.is_up));
+                for (_, gateway) in here {
+                    let is_up = is.is_up && !tables.is_path_down(port, gateway);
+                    events.set_next_hop(now, port, gateway, is_up);
+                }
             }
         }
         events.forget_gone(|| gateways(tables).collect());

@@ -25,7 +25,9 @@ pub static CLASS: Class = Class {
 Holds the ports, routes and neighbors of a router, and deals with all that is more than plain forwarding, which IPForward
 and IP6Forward do by what it holds. Ports are numbered in the order of PORT, from 0. Input I takes whole frames that port I
 received: ARP, and what IPForward and IP6Forward turn aside; everything else would be dealt with right as well, but not as
-fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one.
+fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one. A last input, behind
+the host's, takes frames that elements of the router itself send, as BFD does, each to a neighbor on the link of the port whose
+number is its paint: IPRouter writes the stations.
 
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL]
 [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
@@ -121,9 +123,11 @@ impl IpRouter {
                 router
             }
         };
-        let (least, most) = (router.ports(), router.ports() + 1);
-        if args.inputs() > most || args.outputs() > most {
-            let why = format!("{least} ports have as many inputs and outputs, and the host one of each");
+        let ports = router.ports();
+        if args.inputs() > ports + 2 || args.outputs() > ports + 1 {
+            let why = format!(
+                "{ports} ports have as many inputs and outputs, the host one of each, and the router's own elements an input"
+            );
             return Err(ArgError::wrong(why));
         }
         let slow = slow(args)?;
@@ -233,6 +237,9 @@ impl Element for IpRouter {
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let ports = self.router.ports();
+        if input > ports {
+            return self.work(cx, |slow, job| slow.take_own(batch, job));
+        }
         let from = if input < ports { Origin::Port(PortId(input as u16)) } else { Origin::Host };
         self.work(cx, |slow, job| {
             slow.poll(job);

@@ -6,7 +6,7 @@ use artery_table::PortId;
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Happened;
 use artery_table::router::PortView;
-use artery_wire::EtherAddr;
+use artery_wire::{BfdDiagnostic, BfdState, EtherAddr};
 use serde::Serialize;
 use std::net::IpAddr;
 
@@ -72,6 +72,9 @@ fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {
         Event::Route { prefix, what } => route(prefix, *what),
         Event::Port { port, what } => port_news(name(ports, *port), *what),
         Event::NextHop { port, gateway, is_up } => next_hop(About::of(gateway, *port, ports), *is_up),
+        Event::Bfd { port, peer, state, diagnostic } => {
+            bfd(About::of(peer, *port, ports), *state, *diagnostic)
+        }
     };
     let text = sentence(kind, &about, &detail);
     EventJson { seq: *seq, time: time.as_secs_f64(), kind, what, about, text }
@@ -132,6 +135,14 @@ fn port_news(port: String, what: PortEvent) -> Said {
 fn next_hop(about: About, is_up: bool) -> Said {
     let what = if is_up { "up" } else { "down" };
     Said { kind: "nexthop", what, about, detail: what.to_string() }
+}
+
+fn bfd(about: About, state: BfdState, diagnostic: BfdDiagnostic) -> Said {
+    let detail = match diagnostic {
+        BfdDiagnostic::NONE => state.name().to_string(),
+        diagnostic => format!("{}, {diagnostic}", state.name()),
+    };
+    Said { kind: "bfd", what: state.name(), about, detail }
 }
 
 /// Such as `neighbor 10.0.1.9 eth1: resolved 02:00:00:00:00:09`.

@@ -16,7 +16,7 @@ use super::shared::SharedRouter;
 use super::together::{Counters, Together, locked};
 use super::verdict::{Came, Leave, Message, Origin, Told, Verdict, View};
 use super::waiting::{self, Waiting};
-use artery_engine::{Context, DropReason, Packet, Time};
+use artery_engine::{Batch, Context, DropReason, Packet, Time, anno};
 use artery_rcu::Turn;
 use artery_table::neighbor::Link;
 use artery_table::neighbor::claim::ClaimEffect;
@@ -262,26 +262,46 @@ impl Slow {
         match (about.from, to) {
             (Origin::Host, _) => self.hand_to_host(packet, job),
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
-                let leave = self.on_link(port, to, job);
-                match leave {
-                    Some(leave) if leave.decision.link.is_ready() => {
-                        self.leave(packet, &leave, Came::FROM_US, job)
-                    }
-                    Some(leave) => self.hold(packet, &leave, Came::FROM_US, job),
-                    None => job.cx.discard(packet, DropReason::PortDown),
-                }
+                self.send_on_link(packet, port, to.into(), job);
             }
             _ => self.deal(packet, Came::FROM_US, job),
         }
     }
 
-    /// The way to a neighbor with a link-local address.
-    fn on_link(&self, port: PortId, to: std::net::Ipv6Addr, job: &Job<'_, '_>) -> Option<Leave> {
+    /// Sends frames of the router's own elements, each by the port that its paint names.
+    pub(super) fn take_own(&mut self, batch: &mut Batch, job: &mut Job<'_, '_>) {
+        // Who sends may have changed the tables.
+        self.hurry();
+        self.poll(job);
+        for packet in batch.drain() {
+            let [port] = packet.annotation(anno::PAINT);
+            let port = PortId(port.into());
+            match packet.data().get(LINK..).and_then(icmp::ends) {
+                None => job.cx.discard(packet, DropReason::Malformed),
+                Some((from, _)) if !self.is_usable(port, from) => {
+                    job.cx.discard(packet, DropReason::Unclaimed)
+                }
+                Some((_, to)) => self.send_on_link(packet, port, to, job),
+            }
+        }
+    }
+
+    /// Sends a frame of the router's own to a neighbor, whatever routes say.
+    fn send_on_link(&mut self, packet: Packet, port: PortId, to: IpAddr, job: &mut Job<'_, '_>) {
+        match self.on_link(port, to, job) {
+            Some(leave) if leave.decision.link.is_ready() => self.leave(packet, &leave, Came::FROM_US, job),
+            Some(leave) => self.hold(packet, &leave, Came::FROM_US, job),
+            None => job.cx.discard(packet, DropReason::PortDown),
+        }
+    }
+
+    /// The way to a neighbor.
+    fn on_link(&self, port: PortId, to: IpAddr, job: &Job<'_, '_>) -> Option<Leave> {
         let view = job.port(port).filter(|port| port.is_up)?;
-        let link = job.link(&(port, to.into()));
+        let link = job.link(&(port, to));
         let outcome = if link.is_ready() { Outcome::Forward } else { Outcome::Unresolved };
         let decision = Decision { link, port, mtu: view.mtu, outcome };
-        Some(Leave { decision, next_hop: to.into(), is_hop: false, is_cut: false, redirect: None })
+        Some(Leave { decision, next_hop: to, is_hop: false, is_cut: false, redirect: None })
     }
 
     /// Changes something in the tables or the claims, and does what follows.

@@ -107,6 +107,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
 
 /// Classes that need more of the machine than a bench has, or another element, and are tested elsewhere.
 pub(crate) const ELSEWHERE: &[&str] = &[
+    "BFD",
     "Error",
     "FromDevice",
     "FromDump",

@@ -1,0 +1,244 @@
+use super::bfd_frames::{Datagram, frame};
+use super::bfd_peers::{Outgoing, Peer, Peers, find, gateway, local_address};
+use super::shared::{self, SharedRouter};
+use super::show_bfd;
+use crate::chance::Chance;
+use artery_engine::{
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
+    Time, Write, anno,
+};
+use artery_table::PortId;
+use artery_table::router::PortView;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+pub static CLASS: Class = Class {
+    name: "BFD",
+    group: "router",
+    summary: "watches the paths to gateways by Bidirectional Forwarding Detection",
+    manual: "
+Watches the paths to gateways of ROUTER, an IPRouter, by BFD over a single hop (RFC 5880, RFC 5881), in asynchronous mode.
+While the path to a gateway is down, no route of the router uses the gateway: packets take the route's other gateways, and
+those of a route that has no other are answered with ICMP errors.
+
+It stands in front of the inputs of IPRouter. Input I takes frames for input I of the router. Frames with a UDP datagram to
+port 3784 of one of the router's addresses end here, and all others leave by output I unchanged. The output behind those, with
+the number of the router's ports, leads to the input of IPRouter that is behind the host's: BFD's own packets leave by it,
+painted with the port that they are for.
+
+SESSION is `GATEWAY[%PORT] [INTERVAL TIME] [MULTIPLIER NUMBER]`: a gateway on the link of a port, which must be named if the
+address is link-local, and how often packets are to be exchanged: every 300ms, if nothing is said, and 50ms at least. The
+longer interval of both ends counts. After so many intervals as MULTIPLIER without a packet, 3 if nothing is said, the path is
+down. It is up again once the session is, which begins with packets a second apart.
+
+A session that was never up says nothing about the path, and so does a neighbor that is administratively down. Packets that are
+authenticated are refused. There is no echo function, and no demand mode of the router's own; that of a neighbor is
+respected.
+
+An element that takes the place of another goes on with its sessions, if ports have the same names. Neighbors are told of
+other intervals.",
+    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
+    ROUTE 0.0.0.0/0 10.0.2.254 10.0.2.253);
+bfd :: BFD(ip, SESSION 10.0.2.254 INTERVAL 50ms, SESSION 10.0.2.253 INTERVAL 100ms MULTIPLIER 5);
+Idle -> bfd; Idle -> [1] bfd;
+bfd[0] -> ip; bfd[1] -> [1] ip;
+Idle -> [2] ip;
+bfd[2] -> [3] ip;
+ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
+    ports: "-/-",
+    processing: "h/h",
+    args: &[
+        Arg::required("ROUTER", "element", "the IPRouter that has the ports and routes"),
+        Arg::keyword("SESSION", "gateway, interval, multiplier", "", "a gateway to be watched; any number of them"),
+    ],
+    handlers: HANDLERS,
+    per_worker: true,
+    build: |args| Ok(Box::new(Bfd::new(args)?)),
+    ..Class::DEFAULT
+};
+
+static HANDLERS: &[Handler] = &[
+    Handler::read(
+        "sessions_json",
+        "the sessions as JSON, in the order of SESSION, with the state at both ends, intervals and counts",
+        &Read(|bfd: &mut Bfd, _, cx| {
+            let now = cx.now().since_epoch();
+            Ok(show_bfd::sessions(&bfd.router, &bfd.peers, now))
+        }),
+    ),
+    Handler::write(
+        "admin_down",
+        "`GATEWAY[%PORT] BOOL`: holds a session down, which the neighbor is told, or lets it come up again",
+        &Write(|bfd: &mut Bfd, text, cx| bfd.set_admin_down(text, cx).map_err(HandlerError::refused)),
+    )
+    .once(),
+];
+
+/// The sessions on one worker. Timers go off on the first one, and on those that get packets of sessions.
+struct Bfd {
+    router: Arc<SharedRouter>,
+    peers: Arc<Peers>,
+    /// Whether timers are set here.
+    keeps_time: bool,
+    outgoing: Vec<Outgoing>,
+}
+
+impl Bfd {
+    fn new(args: &mut Args<'_>) -> Result<Bfd, ArgError> {
+        let router = shared::router(args)?;
+        let ports = router.ports();
+        if args.inputs() > ports || args.outputs() > ports + 1 {
+            let name = router.name();
+            let message = format!("{name} has {ports} ports: BFD has as many inputs, and one output more");
+            return Err(ArgError::wrong(message));
+        }
+        if ports > MOST_PORTS {
+            let message = format!("{} has {ports} ports; BFD works with {MOST_PORTS} at most", router.name());
+            return Err(ArgError::wrong(message));
+        }
+        let peers = match args.already_shared::<Peers>() {
+            Some(peers) => peers,
+            None => {
+                let chance = args.resource::<Chance>();
+                let peers =
+                    Peers::new(args.rest("SESSION"), &router.tables(), args.names(), || chance.bits())
+                        .map_err(|(text, why)| ArgError::wrong_at(&text, format!("SESSION {text}: {why}")))?;
+                args.shared(|| peers)
+            }
+        };
+        Ok(Bfd { router, peers, keeps_time: args.copy().0 == 0, outgoing: Vec::new() })
+    }
+
+    /// Gives a packet to its session.
+    fn receive(&self, datagram: Datagram<'_>, port: PortId, now: Duration) -> Result<(), DropReason> {
+        let control = datagram.control()?;
+        let mut peers = self.peers.lock();
+        let peer = find(&mut peers, port, datagram.from, &control)?;
+        peer.session.receive(&control, now);
+        peer.settle(&self.router, now);
+        Ok(())
+    }
+
+    /// Does what is due in all sessions, sends what they have to say, and says when there is more to do.
+    fn work(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now().since_epoch();
+        let due = {
+            let mut peers = self.peers.lock();
+            for peer in peers.iter_mut() {
+                peer.poll(now, &mut self.outgoing);
+                peer.settle(&self.router, now);
+            }
+            peers.iter().filter_map(|peer| peer.session.due()).min()
+        };
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.drain(..).for_each(|packet| self.send(&packet, cx));
+        self.outgoing = outgoing;
+        if self.keeps_time {
+            cx.wake_at(due.map_or(Time::NEVER, |due| Time::ZERO + due));
+        }
+    }
+
+    /// Hands a packet to the router, which finds the neighbor's link address.
+    fn send(&self, packet: &Outgoing, cx: &mut Context<'_>) {
+        let (ports, number) = (self.router.readers().ports.read(cx.turn()), usize::from(packet.port.0));
+        let from = ports.get(number).and_then(|port| local_address(port, packet.to));
+        let Some(frame) = from.and_then(|from| frame(from, packet.to, packet.source_port, &packet.control))
+        else {
+            // The port has lost its address.
+            return cx.count_discarded(DropReason::Unclaimed, 1);
+        };
+        match cx.pool().packet_from(&frame) {
+            Some(mut frame) => {
+                frame.set_annotation(anno::PAINT, [number as u8]);
+                cx.send_or_discard(self.router.ports(), frame, DropReason::NoOutput);
+            }
+            None => cx.count_discarded(DropReason::PoolEmpty, 1),
+        }
+    }
+
+    /// The handler `admin_down`.
+    fn set_admin_down(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [word, is_down] = words[..] else { return Err("expected 'GATEWAY[%PORT] BOOL'".into()) };
+        let is_down = match is_down {
+            "true" | "yes" | "1" => true,
+            "false" | "no" | "0" => false,
+            _ => return Err(format!("'{is_down}' is neither true nor false")),
+        };
+        let (port, address) = gateway(word, &self.router.tables())?;
+        {
+            let mut peers = self.peers.lock();
+            let peer = peers.iter_mut().find(|peer| (peer.port, peer.address) == (port, address));
+            let peer =
+                peer.ok_or_else(|| format!("there is no session with {word}; 'artery show bfd' lists them"))?;
+            peer.session.set_admin_down(is_down, cx.now().since_epoch());
+        }
+        self.work(cx);
+        Ok(())
+    }
+
+    /// Goes on with the sessions of an element that this one takes the place of.
+    fn succeed(&mut self, old: &Bfd, now: Duration) {
+        let (old_ports, ports) = (old.router.tables().ports(), self.router.tables().ports());
+        let name =
+            |ports: &[PortView], port: PortId| ports.get(usize::from(port.0)).map(|port| port.name.clone());
+        let (mut before, mut peers) = (old.peers.lock(), self.peers.lock());
+        for peer in peers.iter_mut() {
+            let is_same = |old: &Peer| {
+                old.address == peer.address && name(&old_ports, old.port) == name(&ports, peer.port)
+            };
+            if let Some(at) = before.iter().position(is_same) {
+                peer.succeed(before.swap_remove(at));
+                // Before packets flow by the new tables.
+                peer.settle(&self.router, now);
+            }
+        }
+    }
+}
+
+/// As a packet's paint has a byte.
+const MOST_PORTS: usize = 256;
+
+impl Element for Bfd {
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        // Others have not started yet, and an element that is to be replaced has still its sessions.
+        cx.schedule();
+        Ok(())
+    }
+
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let (now, mut has_received) = (cx.now().since_epoch(), false);
+        let ports = self.router.readers().ports.read(cx.turn());
+        for packet in batch.drain() {
+            let own = ports.get(input);
+            let Some(datagram) = own.and_then(|own| Datagram::of(packet.data(), own, ports)) else {
+                cx.send(input, packet);
+                continue;
+            };
+            let received = self.receive(datagram, PortId(input as u16), now);
+            has_received |= received.is_ok();
+            cx.discard(packet, received.err().unwrap_or(DropReason::Consumed));
+        }
+        if has_received {
+            self.keeps_time = true;
+            self.work(cx);
+        }
+    }
+
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        self.work(cx);
+        true
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        if let Some(old) = old.downcast_ref::<Bfd>() {
+            if !self.peers.is_successor.swap(true, Relaxed) {
+                self.succeed(old, cx.now().since_epoch());
+            }
+            self.keeps_time |= old.keeps_time;
+            cx.schedule();
+        }
+    }
+}
