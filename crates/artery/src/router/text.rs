@@ -21,8 +21,8 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     for (n, port) in plan.ports.iter().enumerate() {
         text += &port.vlan.as_ref().map_or(String::new(), |vlan| writer.vlan(n, port, vlan, &parents));
     }
-    text += &odd(plan);
     text += &bfd::text(plan);
+    text += &odd(plan);
     text += &host_text(plan);
     text += &fpm_text(plan);
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.

@@ -9,27 +9,27 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Flows by each family: the odds that all go by one gateway are one in a million million.
-const FLOWS: usize = 40;
+pub(crate) const FLOWS: usize = 40;
 /// Within which a dead gateway must be noticed.
 const NOTICE: Duration = Duration::from_secs(60);
 const PORT: u16 = 7777;
 
 /// What is behind both gateways, and behind the first alone; the gateways; and the words of ping for a host that is
 /// silent. By family.
-const SHARED: [&str; 2] = ["10.9.0.1", "fd09::1"];
-const ALONE: [&str; 2] = ["10.8.0.1", "fd08::1"];
-const GATEWAYS: [[&str; 2]; 2] = [["10.0.2.11", "10.0.2.12"], ["fd00:2::11", "fd00:2::12"]];
+pub(crate) const SHARED: [&str; 2] = ["10.9.0.1", "fd09::1"];
+pub(crate) const ALONE: [&str; 2] = ["10.8.0.1", "fd08::1"];
+pub(crate) const GATEWAYS: [[&str; 2]; 2] = [["10.0.2.11", "10.0.2.12"], ["fd00:2::11", "fd00:2::12"]];
 const SILENT: [&str; 2] = ["Destination Host Unreachable", "Address unreachable"];
 
 /// Host `a` at one side of `r`; at the other two gateways, on a switch.
-struct Net {
-    a: Host,
-    r: Host,
-    gateways: [Host; 2],
-    switch: Switch,
+pub(crate) struct Net {
+    pub(crate) a: Host,
+    pub(crate) r: Host,
+    pub(crate) gateways: [Host; 2],
+    pub(crate) switch: Switch,
 }
 
-fn with_gateways(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
+pub(crate) fn with_gateways(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
     rig::test(label, |rig| {
         artery()?;
         let (a, r, switch) = (rig.host("a")?, rig.host("r")?, rig.switch("s")?);
@@ -52,16 +52,16 @@ fn with_gateways(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
 }
 
 /// Flows from `a` to what is behind both gateways, some datagrams of each a second.
-struct Flows {
+pub(crate) struct Flows {
     senders: Vec<UdpSocket>,
     receivers: Vec<UdpSocket>,
-    round: u32,
+    pub(crate) round: u32,
     /// By source port: the rounds that arrived at each gateway.
-    arrived: BTreeMap<u16, [BTreeSet<u32>; 2]>,
+    pub(crate) arrived: BTreeMap<u16, [BTreeSet<u32>; 2]>,
 }
 
 impl Flows {
-    fn new(net: &Net, family: usize) -> Result<Flows> {
+    pub(crate) fn new(net: &Net, family: usize) -> Result<Flows> {
         let any: IpAddr = if family == 0 { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
         let bind = move |port| {
             let socket = UdpSocket::bind((any, port)).unwrap();
@@ -76,7 +76,7 @@ impl Flows {
     }
 
     /// Sends a datagram of each flow, and takes what has arrived since.
-    fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         self.round += 1;
         for sender in &self.senders {
             // An error of an earlier one shows here.
@@ -92,12 +92,12 @@ impl Flows {
     }
 
     /// How many flows of the last round arrived at each gateway.
-    fn shares(&self) -> [usize; 2] {
+    pub(crate) fn shares(&self) -> [usize; 2] {
         [0, 1].map(|at| self.arrived.values().filter(|rounds| rounds[at].contains(&self.round)).count())
     }
 
     /// Those that went by a gateway in this round.
-    fn by(&self, gateway: usize, round: u32) -> Vec<u16> {
+    pub(crate) fn by(&self, gateway: usize, round: u32) -> Vec<u16> {
         let by = self.arrived.iter().filter(|(_, rounds)| rounds[gateway].contains(&round));
         by.map(|(flow, _)| *flow).collect()
     }

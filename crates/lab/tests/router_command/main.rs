@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bfd;
 mod fpm;
 mod fpm_frr;
 mod gateways;

@@ -13,7 +13,7 @@ const FRR: &str = "/usr/lib/frr";
 pub struct Daemons {
     host: Host,
     folder: TempDir,
-    _running: Vec<Process>,
+    running: Vec<Process>,
 }
 
 impl Daemons {
@@ -23,7 +23,7 @@ impl Daemons {
         let [file, socket] = ["conf", "ctl"].map(|name| text(&folder.path().join(name)));
         std::fs::write(&file, config).expect("a file in a folder of our own");
         let bird = host.spawn(["bird", "-f", "-c", &file, "-s", &socket])?;
-        let daemons = Daemons { host: host.clone(), folder, _running: vec![bird] };
+        let daemons = Daemons { host: host.clone(), folder, running: vec![bird] };
         super::adopting::until(|| Ok(daemons.birdc("show status").is_ok()))?;
         Ok(daemons)
     }
@@ -50,11 +50,22 @@ impl Daemons {
             let files = ["-f", &file, "-i", &pid, "-z", &path("zserv"), "--vty_socket", &path("")];
             // No port for telnet.
             let options = ["-P", "0", "--log", "stdout"];
-            let more = if *daemon == "zebra" { zebra.1 } else { &[] };
+            let control = ["--bfdctl".to_string(), path("bfdctl")];
+            let of_bfdd: Vec<&str> = control.iter().map(String::as_str).collect();
+            let more = match *daemon {
+                "zebra" => zebra.1,
+                "bfdd" => &of_bfdd,
+                _ => &[],
+            };
             running.push(host.command([program.as_str()]).args(options).args(more).args(files).spawn()?);
             super::adopting::until(|| Ok(Path::new(&socket).exists()))?;
         }
-        Ok(Daemons { host: host.clone(), folder, _running: running })
+        Ok(Daemons { host: host.clone(), folder, running })
+    }
+
+    /// Kills the daemons, which so tell nobody.
+    pub fn kill(&mut self) {
+        self.running.iter_mut().for_each(Process::kill);
     }
 
     /// What BIRD answers.
