@@ -9,7 +9,9 @@ use artery_engine::{
 };
 use artery_table::PortId;
 use artery_table::router::PortView;
+use artery_wire::BfdControl;
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -111,12 +113,17 @@ impl Bfd {
         Ok(Bfd { router, peers, keeps_time: args.copy().0 == 0, outgoing: Vec::new() })
     }
 
-    /// Gives a packet to its session.
-    fn receive(&self, datagram: Datagram<'_>, port: PortId, now: Duration) -> Result<(), DropReason> {
-        let control = datagram.control()?;
+    /// Gives a packet from an address to its session.
+    fn receive(
+        &self,
+        control: &BfdControl,
+        from: IpAddr,
+        port: PortId,
+        now: Duration,
+    ) -> Result<(), DropReason> {
         let mut peers = self.peers.lock();
-        let peer = find(&mut peers, port, datagram.from, &control)?;
-        peer.session.receive(&control, now);
+        let peer = find(&mut peers, port, from, control)?;
+        peer.session.receive(control, now);
         peer.settle(&self.router, now);
         Ok(())
     }
@@ -217,7 +224,9 @@ impl Element for Bfd {
                 cx.send(input, packet);
                 continue;
             };
-            let received = self.receive(datagram, PortId(input as u16), now);
+            let control = datagram.control(!packet.is_unfinished());
+            let receive = |control| self.receive(&control, datagram.from, PortId(input as u16), now);
+            let received = control.and_then(receive);
             has_received |= received.is_ok();
             cx.discard(packet, received.err().unwrap_or(DropReason::Consumed));
         }
