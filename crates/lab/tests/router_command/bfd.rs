@@ -49,7 +49,11 @@ impl Watched {
     }
 
     fn until_up(&self, peer: &str) -> Result<()> {
-        until(PATIENCE, || Ok(self.session(peer)?["detection_time_ms"] == 150.0))?;
+        until(PATIENCE, || {
+            let session = self.session(peer)?;
+            Ok(["state", "remote_state"].iter().all(|key| session[key] == "up")
+                && session["detection_time_ms"] == 150.0)
+        })?;
         let session = self.session(peer)?;
         for key in ["state", "remote_state", "path"] {
             assert_eq!(session[key], "up", "{session:#}");
@@ -58,12 +62,12 @@ impl Watched {
         Ok(())
     }
 
-    /// When a session was last told to be down, since the epoch.
+    /// When a session was last told to be down, since midnight.
     fn went_down(&self, peer: &str) -> Option<Duration> {
         let said = self.events.stdout_so_far();
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let is_it = |event: &Value| event["kind"] == "bfd" && event["what"] == "down" && event["dst"] == peer;
-        events.filter(is_it).last().and_then(|event| event["time"].as_f64()).map(Duration::from_secs_f64)
+        events.filter(is_it).last().and_then(|event| event["time"].as_str().map(since_midnight))
     }
 
     /// The path fails under load; routes leave it, and those that have no other gateway say so.
@@ -75,9 +79,9 @@ impl Watched {
         }
         let (before, kept) = (flows.round, flows.by(lives, flows.round));
         assert!(kept.len() > 2 && kept.len() < FLOWS - 2, "{kept:?}");
-        let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let begun = now();
         fail()?;
-        let died = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let died = now();
         let deadline = Instant::now() + PATIENCE;
         let down = loop {
             flows.send();
@@ -121,6 +125,19 @@ impl Watched {
             Ok(shares[self.failing] > 2 && shares.iter().sum::<usize>() == FLOWS)
         })
     }
+}
+
+/// The time of day, in UTC.
+fn now() -> Duration {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    Duration::new(time.as_secs() % 86_400, time.subsec_nanos())
+}
+
+/// Of a time such as `2026-01-02T03:04:05.678901Z`.
+fn since_midnight(time: &str) -> Duration {
+    let (_, clock) = time.trim_end_matches('Z').split_once('T').unwrap();
+    let seconds = clock.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().unwrap());
+    Duration::from_secs_f64(seconds)
 }
 
 /// The link-local address of an interface.
