@@ -378,7 +378,8 @@ impl Session {
     fn may_send_periodically(&self) -> bool {
         let is_up_at_both_ends = self.state == BfdState::Up && self.remote.state == BfdState::Up;
         let is_idle = self.poll_sequence == PollSequence::Idle;
-        !self.remote.min_rx.is_zero() && !(self.remote.is_demand && is_up_at_both_ends && is_idle)
+        let wants_none = self.remote.is_demand && is_up_at_both_ends && is_idle;
+        !(self.remote.min_rx.is_zero() || wants_none)
     }
 
     /// Section 6.8.2, before jitter.
