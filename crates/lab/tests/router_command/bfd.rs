@@ -65,9 +65,9 @@ impl Watched {
     /// When a session was last told to be down, since midnight.
     fn went_down(&self, peer: &str) -> Option<Duration> {
         let said = self.events.stdout_so_far();
-        let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let is_it = |event: &Value| event["kind"] == "bfd" && event["what"] == "down" && event["dst"] == peer;
-        events.filter(is_it).last().and_then(|event| event["time"].as_str().map(since_midnight))
+        events.rfind(is_it).and_then(|event| event["time"].as_str().map(since_midnight))
     }
 
     /// The path fails under load; routes leave it, and those that have no other gateway say so.
