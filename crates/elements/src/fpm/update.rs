@@ -86,7 +86,7 @@ fn read_route(message: &Message<'_>) -> Result<Update, Broken> {
 fn read_path(route: Route) -> Result<Path, Reason> {
     let forwards = [RouteKind::Unicast, RouteKind::Blackhole, RouteKind::Unreachable, RouteKind::Prohibit];
     match () {
-        () if route.source_len > 0 || route.tos != 0 => Err(Reason::Selective),
+        () if route.source.is_some() || route.tos != 0 => Err(Reason::Selective),
         () if !forwards.contains(&route.path.kind) => Err(Reason::Type),
         () if route.path.hops.iter().any(|hop| hop.has_encapsulation) => Err(Reason::Encapsulation),
         () => Ok(route.path),

@@ -52,7 +52,7 @@ impl Daemons {
             let options = ["-P", "0", "--log", "stdout"];
             let control = ["--bfdctl".to_string(), path("bfdctl")];
             let of_bfdd: Vec<&str> = control.iter().map(String::as_str).collect();
-            let more = match *daemon {
+            let more: &[&str] = match *daemon {
                 "zebra" => zebra.1,
                 "bfdd" => &of_bfdd,
                 _ => &[],
