@@ -109,6 +109,7 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
 pub(crate) const ELSEWHERE: &[&str] = &[
     "BFD",
     "Error",
+    "FPMServer",
     "FromDevice",
     "FromDump",
     "FromHost",
