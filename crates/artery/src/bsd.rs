@@ -10,9 +10,10 @@ mod machine;
 mod members;
 mod pf;
 mod plan;
+pub(crate) mod rules;
 mod switch_file;
 mod text;
 pub(crate) mod up;
-mod verdict;
+pub(crate) mod verdict;
 
 pub(crate) use hostname::length_of_mask;

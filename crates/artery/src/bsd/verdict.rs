@@ -4,11 +4,11 @@ use std::fmt;
 
 /// Where a line stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The file, as messages name it.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// From 1; 0 for the file as a whole.
-    pub(super) line: usize,
+    pub(crate) line: usize,
 }
 
 impl fmt::Display for Place {
@@ -22,7 +22,7 @@ impl fmt::Display for Place {
 
 /// What becomes of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It does what it says.
     Honoured,
     /// Something else is done, which is said.
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// The one of both that asks for more attention, with what both say.
-    pub(super) fn and(self, other: Verdict) -> Verdict {
+    pub(crate) fn and(self, other: Verdict) -> Verdict {
         use Verdict::{Approximated, Honoured, Refused};
         match (self, other) {
             (Honoured, other) => other,
@@ -68,19 +68,19 @@ fn joined(one: String, other: &str) -> String {
 
 /// A line with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub(super) place: Place,
-    pub(super) text: String,
-    pub(super) verdict: Verdict,
+pub(crate) struct Judged {
+    pub(crate) place: Place,
+    pub(crate) text: String,
+    pub(crate) verdict: Verdict,
 }
 
 impl Judged {
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         matches!(self.verdict, Verdict::Refused(_))
     }
 
     /// How the line is done otherwise than it says.
-    pub(super) fn approximation(&self) -> Option<String> {
+    pub(crate) fn approximation(&self) -> Option<String> {
         match &self.verdict {
             Verdict::Approximated(how) => Some(format!("{}: {}: {how}", self.place, self.text)),
             _ => None,
@@ -88,7 +88,7 @@ impl Judged {
     }
 
     /// Why the line is refused.
-    pub(super) fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
         match &self.verdict {
             Verdict::Refused(why) => Some(format!("{}: {why}", self.place)),
             _ => None,
@@ -98,13 +98,13 @@ impl Judged {
 
 /// What is to be known of a file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Note {
-    pub(super) file: String,
-    pub(super) text: String,
+pub(crate) struct Note {
+    pub(crate) file: String,
+    pub(crate) text: String,
 }
 
 /// All of it for people: a line for each line, and a sum.
-pub(super) fn text(judged: &[Judged], notes: &[Note]) -> String {
+pub(crate) fn text(judged: &[Judged], notes: &[Note]) -> String {
     let mut text = String::new();
     for one in judged {
         let says = one.verdict.says().map_or(String::new(), |says| format!("\n    {says}"));
@@ -123,7 +123,7 @@ fn sum(judged: &[Judged]) -> String {
 }
 
 /// The same for programs.
-pub(super) fn json(judged: &[Judged], notes: &[Note]) -> Value {
+pub(crate) fn json(judged: &[Judged], notes: &[Note]) -> Value {
     let line = |one: &Judged| {
         json!({
             "file": one.place.file,
