@@ -16,7 +16,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and 'df', as far as
 it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last one says what becomes of it,
-in the words of 'artery show drops'. Of a packet for a service it says which member gets it. Nothing is sent, counted or changed.";
+in the words of 'artery show drops'. Of a packet for a service it says which member gets it. Nothing is sent, counted or changed.
+A packet filter around the router (--pf) is not asked, which a note says.";
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
@@ -41,10 +42,14 @@ pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
     let plain = router.ask("explain_json", &format!("{came_by} {packet}"))?;
     // What the host sends passes no service.
     let served = if came_by == "host" { None } else { service::find_service(&mut router, &packet)? };
-    let document = match served {
+    let mut document = match served {
         Some(served) => served.explain_with_router(&mut router, came_by, &packet, plain)?,
         None => plain,
     };
+    // The filter stands before and behind the router, and a question must not make states.
+    if !router.filters().is_empty() {
+        document["not_asked"] = router.filters().into();
+    }
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
     print(&text).map(|()| 0)
 }
@@ -59,6 +64,16 @@ fn explained(document: &Value) -> String {
         let _ = writeln!(said, "{mark} {:<width$}  {}", text(stage, "stage"), text(stage, "text"));
     }
     let _ = writeln!(said, "= {:<width$}  {}", "verdict", text(&document["verdict"], "text"));
+    let filters: Vec<&str> = list(document, "not_asked").iter().filter_map(Value::as_str).collect();
+    if !filters.is_empty() {
+        let _ = writeln!(
+            said,
+            "  {:<width$}  not asked: the packet filter ({}), which may block or translate the packet; \
+             'artery pfctl -s rules' shows its rules, 'artery trace' the path of real packets",
+            "note",
+            filters.join(", ")
+        );
+    }
     said
 }
 
@@ -80,5 +95,9 @@ x ttl      1 hops left: ttl expired
 = verdict  dropped: ttl expired
 ";
         assert_eq!(explained(&document), expected);
+        let mut filtered = document;
+        filtered["not_asked"] = json!(["pf"]);
+        let said = explained(&filtered);
+        assert!(said.starts_with(expected) && said.contains("not asked: the packet filter (pf)"), "{said}");
     }
 }

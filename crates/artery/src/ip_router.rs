@@ -27,6 +27,8 @@ impl RouterReach {
 pub(crate) struct IpRouter {
     client: Client,
     name: String,
+    /// Names of packet filters in the same router.
+    filters: Vec<String>,
 }
 
 impl IpRouter {
@@ -50,7 +52,13 @@ impl IpRouter {
             (None, [one]) => (*one).to_string(),
             (None, _) => bail!("there are several of class {class}, say which by -e: {}", names.join(", ")),
         };
-        Ok(IpRouter { client, name })
+        let filters = elements.into_iter().filter(|element| element.class == FILTER);
+        Ok(IpRouter { client, name, filters: filters.map(|filter| filter.name).collect() })
+    }
+
+    /// The packet filters in the same router, which its IPRouter does not ask.
+    pub(crate) fn filters(&self) -> &[String] {
+        &self.filters
     }
 
     /// What a handler says with JSON.
@@ -89,6 +97,8 @@ impl IpRouter {
 
 /// The class that is looked for.
 const CLASS: &str = "IPRouter";
+/// The class of packet filters around it.
+const FILTER: &str = "PacketFilter";
 
 /// An element of a running router.
 pub(crate) struct Element {

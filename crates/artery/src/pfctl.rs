@@ -1,10 +1,11 @@
 //! `artery pfctl`: the packet filter, by the options of OpenBSD's pfctl.
+mod known;
 mod live;
 mod machine;
 mod rules_file;
 mod states_file;
 
-use crate::cli::Reach;
+use crate::cli::{Reach, default_socket};
 use crate::voice::print;
 use anyhow::{anyhow, bail};
 use artery_filter::syntax::print::{Style, table_address};
@@ -31,6 +32,7 @@ Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. T
 accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and names are those that
 tests assume, instead of this machine's.
 
+Rules name the interfaces of the running router, with their addresses there. If none runs, -n takes this machine's.
 Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
 
 Exit status: 0 success, 1 mistakes in the rules, or what was asked for is not so.";
@@ -167,9 +169,12 @@ pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
         );
     }
     live::refuse_words(options)?;
-    let mut filters = match options.parse_only && !acts {
-        true => None,
-        false => Some(Filters::find(&options.reach, options.element.as_deref())?),
+    let filters = Filters::find(&options.reach, options.element.as_deref());
+    let is_named = options.reach.socket() != Some(default_socket());
+    let mut filters = match options.parse_only && !acts && !is_named {
+        // Without a router the file is judged for this machine.
+        true => filters.ok(),
+        false => Some(filters?),
     };
     let rules = options.file.as_ref().filter(|_| options.table.is_none());
     let etc = match (&options.etc, &mut filters) {
@@ -177,7 +182,9 @@ pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
         (None, Some(filters)) if rules.is_some() => filters.etc()?,
         _ => None,
     };
-    let environment = machine::environment(options.output.numeric, etc);
+    let names_interfaces = options.file.is_some() || options.table.is_some();
+    let known = filters.as_mut().filter(|_| names_interfaces).map(Filters::known_interfaces).transpose()?;
+    let environment = machine::environment(options.output.numeric, etc, known);
     let rules = match rules {
         Some(file) => match rules_file::load(options, file, &environment)? {
             Some(loaded) => Some(loaded),

@@ -4,6 +4,7 @@ mod host;
 mod judge;
 pub(crate) mod machine;
 pub(crate) mod options;
+mod pf;
 mod read;
 mod service;
 mod text;
@@ -35,13 +36,14 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     vlans::find(&mut plan);
     judge::judge(&plan, &mut mistakes);
     refuse(&mistakes, voice);
+    pf::judge_rules(&options, &mut plan, &mut mistakes);
     let claims = if options.print { Vec::new() } else { machine::take(&mut plan, &mut mistakes) };
+    if !mistakes.is_empty() {
+        voice.complain_of(&voice.mistakes(&mistakes));
+        voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
+        return Ok(1);
+    }
     if !options.print {
-        if !mistakes.is_empty() {
-            voice.complain_of(&voice.mistakes(&mistakes));
-            voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
-            return Ok(1);
-        }
         let warnings = host::warnings(&plan).into_iter().chain(options.doubt());
         let warnings = warnings.chain(plan.fpm.as_ref().and_then(Fpm::warning));
         warnings.for_each(|warning| voice.warning(&warning));
@@ -60,12 +62,13 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
 struct Options(Arc<RouterOptions>);
 
 impl ConfigurationSource for Options {
-    /// The element that reads the files of --table finds what is wrong with them.
+    /// Mistakes in files of --table are found by the element that reads them; rules are judged as at the start.
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut plan = read::plan(&self.0, &mut mistakes);
         vlans::find(&mut plan);
         judge::judge(&plan, &mut mistakes);
+        pf::judge_rules(&self.0, &mut plan, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
@@ -147,6 +150,8 @@ struct Plan {
     bfd: Vec<bfd::Watched>,
     services: Vec<service::Service>,
     sharing: service::Sharing,
+    /// The packet filter around it, if there is one.
+    filter: Option<pf::Filter>,
     /// The name of the host's interface, if it is to have one.
     host: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! pf.conf: what becomes of its lines, and which switches show the packet filter what passes.
 use super::etc::{Etc, Kind};
 use super::plan::{Plan, Port, PortKind, RulesFile, Switch};
-use super::rules::{self, PFLOG, Surroundings, environment, interface};
+use super::rules::{self, PFLOG, Surroundings, interface_record, rules_environment};
 use super::verdict::Note;
 use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::Site;
@@ -13,8 +13,9 @@ pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
     let Some(text) = &etc.pf else { return };
     let file = etc.folder.join("pf.conf").display().to_string();
     let interfaces = plan.switches.iter().flat_map(interfaces);
-    let environment = environment(interfaces, |name| std::fs::read(etc.path(name)));
-    let found = rules::judge(&file, text, &Surroundings { environment, site: Site::Switch, is_lenient });
+    let environment = rules_environment(interfaces, |name| std::fs::read(etc.path(name)));
+    let found =
+        rules::judge_rules(&file, text, &Surroundings { environment, site: Site::Switch, is_lenient });
     plan.judged.extend(found.statements);
     let etc = etc.folder.display().to_string();
     plan.pf = Some(RulesFile { file: file.clone(), etc: Some(etc).filter(|etc| etc != "/etc") });
@@ -36,8 +37,8 @@ pub(super) fn note_log(plan: &mut Plan) {
 
 /// The interfaces that rules can refer to at a switch: itself and its ports.
 fn interfaces(switch: &Switch) -> impl Iterator<Item = InterfaceRecord> + '_ {
-    let of_port = |port: &Port| interface(&port.name, &port.addresses);
-    std::iter::once(interface(&switch.name, &[])).chain(switch.ports.iter().map(of_port))
+    let of_port = |port: &Port| interface_record(&port.name, &port.addresses);
+    std::iter::once(interface_record(&switch.name, &[])).chain(switch.ports.iter().map(of_port))
 }
 
 /// Whether a switch shows the packet filter all IP that it switches.

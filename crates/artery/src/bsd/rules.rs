@@ -1,4 +1,4 @@
-//! What becomes of the statements of a file of the packet filter's rules: one judge for whoever starts a filter with it.
+//! Judges the statements of a file of rules, for all commands that start a packet filter with it.
 use super::hostname::{Line, lines};
 use super::verdict::{Judged, Place, Verdict};
 use crate::pfctl::logs;
@@ -38,7 +38,7 @@ pub(crate) struct JudgedRules {
 }
 
 /// Judges the text of a file.
-pub(crate) fn judge(file: &str, text: &str, surroundings: &Surroundings<'_>) -> JudgedRules {
+pub(crate) fn judge_rules(file: &str, text: &str, surroundings: &Surroundings<'_>) -> JudgedRules {
     let mut found = Findings::of(surroundings, (file, text));
     let mut judged = Vec::new();
     for statement in statements(&lines(text), &found.broken) {
@@ -59,12 +59,12 @@ pub(crate) fn judge(file: &str, text: &str, surroundings: &Surroundings<'_>) -> 
 }
 
 /// What rules can refer to: these interfaces and the loopback, and files that `read_file` reads.
-pub(crate) fn environment<'e>(
+pub(crate) fn rules_environment<'e>(
     interfaces: impl IntoIterator<Item = InterfaceRecord>,
     read_file: impl Fn(&str) -> std::io::Result<Vec<u8>> + 'e,
 ) -> Environment<'e> {
     let loopback = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
-    let mut records = vec![InterfaceRecord { is_loopback: true, ..interface("lo0", &loopback) }];
+    let mut records = vec![InterfaceRecord { is_loopback: true, ..interface_record("lo0", &loopback) }];
     records.extend(interfaces);
     Environment {
         interfaces: Interfaces(records),
@@ -77,7 +77,7 @@ pub(crate) fn environment<'e>(
 }
 
 /// An interface that rules can name, in the group of all.
-pub(crate) fn interface(name: &str, addresses: &[(IpAddr, u8)]) -> InterfaceRecord {
+pub(crate) fn interface_record(name: &str, addresses: &[(IpAddr, u8)]) -> InterfaceRecord {
     let own = |(address, length): &(IpAddr, u8)| InterfaceAddress {
         address: *address,
         length: *length,

@@ -454,7 +454,7 @@ impl Filters {
         Ok(self.all(question)?.into_iter().next().unwrap_or_default())
     }
 
-    fn all(&mut self, question: &str) -> anyhow::Result<Vec<String>> {
+    pub(super) fn all(&mut self, question: &str) -> anyhow::Result<Vec<String>> {
         let names = self.names.clone();
         names.iter().map(|name| self.client.ask(&format!("{name}.pf"), question.trim_end())).collect()
     }

@@ -9,15 +9,19 @@ use std::path::{Path, PathBuf};
 /// The variable that makes rule files be read as on the machine that tests assume.
 const FIXTURE: &str = "ARTERY_PF_FIXTURE";
 
-/// The machine of tests if its variable is set, otherwise this one; host names are asked for unless `is_numeric`. Rules mean
-/// `etc` by /etc if it is given.
-pub(super) fn environment(is_numeric: bool, etc: Option<PathBuf>) -> Environment<'static> {
+/// The machine of tests if its variable is set, otherwise this one, with the interfaces `known` to filters if
+/// these are given; host names are resolved unless `is_numeric`. Rules mean `etc` by /etc if it is given.
+pub(super) fn environment(
+    is_numeric: bool,
+    etc: Option<PathBuf>,
+    known: Option<Interfaces>,
+) -> Environment<'static> {
     let read_file = Box::new(move |name: &str| read_file(name, etc.as_deref()));
     if std::env::var_os(FIXTURE).is_some_and(|value| !value.is_empty()) {
         return Environment { read_file, ..Environment::fixture() };
     }
     Environment {
-        interfaces: interfaces(),
+        interfaces: known.unwrap_or_else(interfaces),
         names: Names::of_machine(),
         read_file,
         find_host: Box::new(move |name| if is_numeric { Vec::new() } else { find_host(name) }),

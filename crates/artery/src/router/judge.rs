@@ -1,10 +1,10 @@
 //! What is wrong with a plan by the rules of the tables that a router would make of it.
 use super::{Plan, Port, PortSettings, Route, Table, Way, bfd};
 use artery_rcu::Domain;
-use artery_table::Prefix;
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Selection;
 use artery_table::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
+use artery_table::{PortId, Prefix, TableError};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,10 +14,7 @@ const NEIGHBORS: usize = 4096;
 
 /// Adds what contradicts itself to `mistakes`.
 pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
-    let settings = Settings { most_neighbors: NEIGHBORS, ..Settings::default() };
-    let tables =
-        Tables::new(&Domain::new(), settings, |places, seed| Box::new(OwnEngines::new(places, seed)));
-    let mut tables = match tables {
+    let mut tables = match empty_tables() {
         Ok(tables) => tables,
         Err(error) => return mistakes.push(error.to_string()),
     };
@@ -42,6 +39,23 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
         });
         mistakes.extend(set.err().map(|why| format!("{}: {why}", neighbor.option)));
     }
+}
+
+fn empty_tables() -> Result<Tables, TableError> {
+    let settings = Settings { most_neighbors: NEIGHBORS, ..Settings::default() };
+    Tables::new(&Domain::new(), settings, |places, seed| Box::new(OwnEngines::new(places, seed)))
+}
+
+/// The names of the ports by which default routes leave that are among the routes of a plan.
+pub(super) fn default_route_ports(plan: &Plan) -> Vec<String> {
+    let Ok(mut tables) = empty_tables() else { return Vec::new() };
+    // What is wrong with them is said by `judge`.
+    let mut mistakes = Vec::new();
+    plan.ports.iter().for_each(|port| add_port(&mut tables, port, &mut mistakes));
+    plan.routes.iter().for_each(|route| mistakes.extend(add_route(&mut tables, route).err()));
+    let views = tables.ports();
+    let name = |port: PortId| views.get(usize::from(port.0)).map(|view| view.name.clone());
+    tables.default_route_ports().into_iter().filter_map(name).collect()
 }
 
 fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {

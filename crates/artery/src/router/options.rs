@@ -16,12 +16,14 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7 --pf pf.conf
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
 
 The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
 artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
 no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
-router and change it. SIGHUP has the files of --table read again; with a mistake in one the routes stay as they are.
+router and change it. SIGHUP has the files of --table and --pf read again; with a mistake routes and rules
+stay as they are.
 
 The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
 rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
@@ -68,6 +70,16 @@ pub(crate) struct RouterOptions {
     /// Give packets the server's address in the place of the service's, and answers the service's again
     #[arg(long)]
     pub(super) nat: bool,
+    /// Filter and translate packets by the rules of this file, a pf.conf
+    #[arg(long, value_name = "FILE")]
+    pub(super) pf: Option<PathBuf>,
+    /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if there
+    /// are such rules
+    #[arg(long, value_name = "FILE", requires = "pf")]
+    pub(super) pflog: Option<PathBuf>,
+    /// Start though rules never apply, as their interface is no port; each of them is warned of
+    #[arg(long, requires = "pf")]
+    pub(super) lenient: bool,
     /// The host's interface to the router
     #[arg(long, value_name = "NAME", default_value = "artery0")]
     pub(super) host: String,

@@ -1,7 +1,7 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
 use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, Table, Way};
-use super::{bfd, service};
+use super::{bfd, pf, service};
 use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
 use artery_table::router::ReversePath;
@@ -21,6 +21,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         bfd: all(&options.bfd, bfd::read, mistakes),
         services: all(&options.service, service::read, mistakes),
         sharing: service::sharing(options, mistakes),
+        filter: pf::read_filter(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
     };
     service::set_checks(options, &mut plan.services, mistakes);

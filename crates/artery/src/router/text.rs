@@ -1,5 +1,5 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Fpm, Plan, Port, Vlan, Way, bfd, host, service};
+use super::{Fpm, Plan, Port, Vlan, Way, bfd, host, pf, service};
 use anyhow::anyhow;
 use artery_table::router::ReversePath;
 use std::collections::HashSet;
@@ -11,6 +11,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     let mut text = format!("// {}\n\n", called.replace('\n', " "));
     text += &router(plan);
     text += FORWARDERS;
+    text += &pf::filter_text(plan);
     text += &service::text(plan);
     let writer = Writer { plan, names: &names };
     // What VLANs need of their interfaces comes before them.
@@ -119,6 +120,9 @@ impl Writer<'_> {
     /// (IEEE 802.1Q, 6.9).
     fn port(&self, n: usize, port: &Port) -> String {
         let (name, device) = (&self.names[n], &port.name);
+        if self.plan.filter.is_some() {
+            return self.filtered_port(n, port);
+        }
         let (way, shortcuts) = (service::way(self.plan, n), service::shortcuts(self.plan, n));
         let again = service::entry(self.plan, n).unwrap_or_else(|| format!("in_{name}"));
         let vlans = self.vlans_of(device);
@@ -139,6 +143,38 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> to_{name} :: ToDevice({device});
             entries = self.entries(name, 1, &vlans),
             rest = vlans.len() + 1,
         )
+    }
+
+    /// The same with a packet filter, which gets frames without a tag before all other elements.
+    fn filtered_port(&self, n: usize, port: &Port) -> String {
+        let (name, device) = (&self.names[n], &port.name);
+        let vlans = self.vlans_of(device);
+        format!(
+            "
+// Port {n}, {device}. The host does not see what arrives here.
+from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> tagged_{name} :: Classifier(12/8100, -);
+tagged_{name}[0] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
+tagged_{name}[1] -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);
+in_{name}[0] -> [{n}] v4;
+in_{name}[1] -> [{n}] v6;
+in_{name}[2] -> [{n}] ip;
+tags_{name}[0] -> VLANDecap(false) -> tagged_{name};
+{entries}tags_{name}[{rest}] -> [{n}] ip;
+v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}to_{name} :: ToDevice({device});
+",
+            promiscuous = self.promiscuous(device),
+            kinds = kinds(&vlans, ""),
+            way = self.way(n),
+            entries = self.entries(name, 1, &vlans),
+            rest = vlans.len() + 1,
+            shortcuts = service::shortcuts(self.plan, n),
+            out = pf::outbound_path(self.plan, n),
+        )
+    }
+
+    /// What frames of a port go through before they are forwarded.
+    fn way(&self, n: usize) -> String {
+        pf::inbound_path(self.plan, n) + &service::way(self.plan, n)
     }
 
     /// An interface that is no port itself.
@@ -170,12 +206,13 @@ to_{name} :: ToDevice({device});
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) -> to_{parent};
+v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) -> to_{parent};
 ",
             port.name,
             vlan.parent,
             id = vlan.id,
             shortcuts = service::shortcuts(self.plan, n),
+            out = pf::outbound_path(self.plan, n),
             parent = as_port.or(as_parent).map_or("", String::as_str),
         )
     }
@@ -191,7 +228,7 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) 
     /// Where frames of VLANs go that leave a classifier by its outputs from `first` on.
     fn entries(&self, parent: &str, first: usize, vlans: &[(usize, u16)]) -> String {
         let entry = |(at, (n, _)): (usize, &(usize, u16))| {
-            let (way, name) = (service::way(self.plan, *n), &self.names[*n]);
+            let (way, name) = (self.way(*n), &self.names[*n]);
             format!(
                 "tags_{parent}[{}] -> VLANDecap(false) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);\n",
                 first + at

@@ -7,6 +7,7 @@ use artery_filter::anchors::{Called, calls};
 use artery_filter::engine::Counted;
 use artery_filter::evaluate::{Counters, MAX_DEPTH, RuleId, RuleTotals, skip_steps};
 use artery_filter::facts::Interface;
+use artery_filter::names::{InterfaceAddress, InterfaceRecord};
 use artery_filter::options::{Limit, Timeout};
 use artery_filter::rule::{Action, On, Rule};
 use artery_filter::syntax::DEBUG_LEVELS;
@@ -25,7 +26,8 @@ pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the mai
      follow behind a line with a form feed, and all are loaded or none";
 /// See [`LOAD`].
 pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, `anchors`, `tables`, `timeouts`, `memory`, \
-     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `warnings` of the latest load, `log`, `log FILE`, which begins one where there is none";
+     `interfaces`, each with `v` for more, `rules` with `-g` and `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `known`, \
+     a line for each interface that rules can name, with `loopback` or `-`, its groups and its addresses, `warnings` of the latest load, `log`, `log FILE`, which begins one where there is none";
 
 /// Answers what is asked of all copies together.
 pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -51,6 +53,7 @@ pub(crate) fn all(shared: &SharedFilter, text: &str, cx: &mut Context<'_>) -> Re
         "flush" => flush(shared, &mut control, rest),
         "debug" => debug(&mut control, rest),
         "etc" => Ok(control.etc().map_or(String::new(), |etc| format!("{}\n", etc.display()))),
+        "known" => Ok(control.interfaces_now().0.iter().map(known).collect()),
         "warnings" => Ok(control.odd()),
         "log" if !path.is_empty() => begin_log(shared, text),
         "log" => Ok(shared.log().map_or_else(|| "none\n".to_string(), log)),
@@ -281,6 +284,17 @@ fn memory(control: &Control) -> String {
     let limits = &control.settings().limits;
     let line = |(limit, name): &(Limit, &str)| format!("{name:<13} hard limit {:>8}\n", limits.limit(*limit));
     Limit::NAMES.iter().map(line).collect()
+}
+
+/// An interface that rules can name: `NAME loopback|- GROUP[,GROUP]… [ADDRESS/LENGTH[>PEER]]…`.
+fn known(record: &InterfaceRecord) -> String {
+    let kind = if record.is_loopback { "loopback" } else { "-" };
+    let address = |own: &InterfaceAddress| {
+        let peer = own.peer.map_or(String::new(), |peer| format!(">{peer}"));
+        format!(" {}/{}{peer}", own.address, own.length)
+    };
+    let addresses: String = record.addresses.iter().map(address).collect();
+    format!("{} {kind} {}{addresses}\n", record.name, record.groups.join(","))
 }
 
 fn interfaces(

@@ -50,7 +50,8 @@ pub(crate) fn shared(
     devices: &[String],
 ) -> Result<SharedFilter, ArgError> {
     let files = ["PF", "PFLOG", "PFETC"];
-    ports::with_files(args, records(switch, ports), files, Site::Switch, devices.to_vec())
+    let place = ports::Place { site: Site::Switch, devices: devices.to_vec(), router: None };
+    ports::with_files(args, records(switch, ports), files, place)
 }
 
 fn records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
@@ -67,7 +68,12 @@ pub fn of_file(
     let of_ports = names.iter().map(|name| ports::record(name, Vec::new()));
     let ports = ports::with_loopback(records(switch, of_ports));
     let (log, logs, etc, devices) = (None, Arc::default(), None, Vec::new());
-    let rules = SharedFilter::new(domain, ports, 1, Around { log, logs, etc, site: Site::Switch, devices });
+    let rules = SharedFilter::new(
+        domain,
+        ports,
+        1,
+        Around { log, logs, etc, site: Site::Switch, devices, router: None },
+    );
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
     let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;

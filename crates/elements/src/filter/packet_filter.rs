@@ -1,6 +1,7 @@
 use super::carried::{Note, carried, note_plainly, plain_state, state_of};
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
+use super::unfiltered::is_unfiltered;
 use super::worker::{WorkerFilter, link_header};
 use super::{answers, ask, ask_worker, ports, runs};
 use artery_engine::{
@@ -34,7 +35,10 @@ a network card was to finish pass whole, unless rules may change addresses or mo
 
 Packets of rules with `log` are added to LOG, as pflog(4) shows them; tcpdump reads it. A thread of its own writes them: of each worker
 1024 may wait, and more are lost and counted. Files that rules name are looked for in ETC if they are in /etc or have no folder.
-`no-route` and `urpf-failed` go by the routes of ROUTER, whose ports have the names of PORT; without it rules that say so are refused.
+ROUTER is the IPRouter that the filter is around, whose ports have the names of PORT. `no-route` and `urpf-failed` go by its
+routes; without it rules that say so are refused. The group `egress` is the ports of its default routes,
+and is updated within 100 ms of a change. Two kinds of frames are not filtered around a router: frames for other Ethernet
+addresses than the port's, which the router drops, and Neighbor Discovery of the link.
 Rules, tables and states are shown and changed by `artery pfctl`.",
     example: "
 pf :: PacketFilter(PORT eth0 192.0.2.1/24, PORT eth1 10.0.0.1/24);
@@ -46,7 +50,7 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         Arg::keyword("PORT", "name, addresses", "", "an interface; any number of them"),
         Arg::keyword("FILE", "filename", "", "the rules"),
         Arg::keyword("LOG", "filename", "", "where packets of rules with `log` are written"),
-        Arg::keyword("ROUTER", "element", "", "the IPRouter whose routes `no-route` and `urpf-failed` mean"),
+        Arg::keyword("ROUTER", "element", "", "the IPRouter that it is around, whose routes rules mean"),
         Arg::keyword("ETC", "folder", "", "what rules mean by /etc where they name files"),
     ],
     handlers: &[
@@ -210,6 +214,24 @@ impl PacketFilter {
         self.glances = glances;
     }
 
+    /// Passes on the frames of a batch that are not filtered.
+    fn send_unfiltered(&mut self, input: usize, at: At, batch: &mut Batch, cx: &mut Context<'_>) {
+        let Some(routes) = self.half.routes() else { return };
+        let Some(port) = routes.port(at.interface, cx.turn()) else { return };
+        let is_unfiltered = |packet: &Packet| is_unfiltered(packet.data(), port, at.direction);
+        if batch.iter().any(is_unfiltered) {
+            let mut unfiltered = Batch::default();
+            batch.filter_map(|packet| match is_unfiltered(&packet) {
+                true => {
+                    unfiltered.push(packet);
+                    None
+                }
+                false => Some(packet),
+            });
+            cx.send_all(input, &mut unfiltered);
+        }
+    }
+
     /// Says what becomes of a packet that is not quickly let pass; None if it ends here.
     #[inline(never)]
     fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
@@ -317,6 +339,7 @@ impl Element for PacketFilter {
         let direction = if input < self.ports { Direction::In } else { Direction::Out };
         let port = input % self.ports;
         let at = At::new(Interface(port as u16 + ports::FIRST), direction);
+        self.send_unfiltered(input, at, batch, cx);
         let passed = match direction {
             _ if !self.half.is_plain_at(at) => 0,
             Direction::In if runs::seem_to_come(batch, carried) => self.enter_runs(batch, at),
@@ -343,6 +366,7 @@ impl Element for PacketFilter {
     fn run(&mut self, cx: &mut Context<'_>) -> bool {
         self.half.begin(cx);
         self.half.maintain(MOST_SWEPT);
+        self.half.follow_routes();
         let then = cx.now() + SWEEP;
         cx.wake_at(then);
         true

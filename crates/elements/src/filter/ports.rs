@@ -1,11 +1,13 @@
 //! The interfaces of a filter as arguments say them, and the filter that knows them.
 use super::log_file::{LogFile, LogFiles};
 use super::shared::{Around, SharedFilter};
+use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::syntax::Site;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of the first port among the interfaces of a filter: before it is the loopback, which rules may name.
@@ -46,23 +48,32 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 
 /// A filter that knows ports, with the rules of FILE.
 pub(super) fn shared(args: &mut Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
-    let site = Site::Router { knows_routes: args.is_given("ROUTER") };
-    with_files(args, ports, ["FILE", "LOG", "ETC"], site, Vec::new())
+    let router = args.is_given("ROUTER").then(|| shared::router(args)).transpose()?;
+    let site = Site::Router { knows_routes: router.is_some() };
+    with_files(args, ports, ["FILE", "LOG", "ETC"], Place { site, devices: Vec::new(), router })
 }
 
-/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc; `devices` is what
-/// the host calls the interfaces of ports, if rules are to know what it has there.
+/// What a filter is around.
+pub(crate) struct Place {
+    pub(crate) site: Site,
+    /// What the host calls the interfaces of ports, if rules are to know what it has there.
+    pub(crate) devices: Vec<String>,
+    /// The router, if it knows one.
+    pub(crate) router: Option<Arc<SharedRouter>>,
+}
+
+/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc.
 pub(crate) fn with_files(
     args: &mut Args<'_>,
     ports: Vec<InterfaceRecord>,
     [file, log, etc]: [&'static str; 3],
-    site: Site,
-    devices: Vec<String>,
+    place: Place,
 ) -> Result<SharedFilter, ArgError> {
     let workers = args.copy().1;
     let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers, args)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
-    let around = Around { log, logs: args.resource::<LogFiles>(), etc, site, devices };
+    let Place { site, devices, router } = place;
+    let around = Around { log, logs: args.resource::<LogFiles>(), etc, site, devices, router };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
         let odd = load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;

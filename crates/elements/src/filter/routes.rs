@@ -1,16 +1,18 @@
 //! What rules ask of routes: `no-route` and `urpf-failed`, by the tables of an IPRouter, which packets read without a lock.
-use crate::router::shared;
+use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::evaluate::Routes;
 use artery_filter::facts::Interface;
 use artery_rcu::Turn;
 use artery_table::PortId;
 use artery_table::path::Outcome;
-use artery_table::router::Readers;
+use artery_table::router::{PortView, Readers};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The routes of a router for a worker's filter, which knows its ports by other numbers.
 pub(crate) struct RouterRoutes {
+    router: Arc<SharedRouter>,
     readers: Readers,
     /// By interface; None for those that are no ports of the router.
     ports: Vec<Option<PortId>>,
@@ -32,7 +34,19 @@ impl RouterRoutes {
         };
         let mut ports = vec![None; first.into()];
         ports.extend(names.iter().map(number).collect::<Result<Vec<_>, _>>()?);
-        Ok(RouterRoutes { readers: router.readers().clone(), ports })
+        Ok(RouterRoutes { readers: router.readers().clone(), router, ports })
+    }
+
+    /// What the router says of its port at an interface.
+    #[inline]
+    pub(super) fn port<'t>(&'t self, interface: Interface, turn: &'t Turn<'_>) -> Option<&'t PortView> {
+        let port = (*self.ports.get(usize::from(interface.0))?)?;
+        self.readers.ports.read(turn).get(usize::from(port.0))
+    }
+
+    /// Another number when the router's routes may have changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.router.changes()
     }
 }
 
@@ -55,7 +69,7 @@ impl Routes for AskedRoutes<'_, '_> {
 
     /// Addresses of a link are at each of them.
     fn leads_to(&self, address: IpAddr, interface: Interface) -> bool {
-        let Some(RouterRoutes { readers, ports }) = self.router else { return true };
+        let Some(RouterRoutes { readers, ports, .. }) = self.router else { return true };
         let Some(Some(port)) = ports.get(usize::from(interface.0)).copied() else { return true };
         match address {
             IpAddr::V4(address) => readers.v4.leads_by(self.turn, address.to_bits(), Some(port)),

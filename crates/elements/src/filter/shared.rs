@@ -1,6 +1,8 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
+use super::egress;
 use super::errands::{self, Errand, Errands};
 use super::log_file::{LogFile, LogFiles};
+use crate::router::shared::SharedRouter;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
 use artery_filter::engine::{Counted, Settings, Status};
@@ -86,9 +88,11 @@ pub(super) struct Control {
     site: Site,
     workers: u32,
     /// The interfaces as they were said to be.
-    said: Interfaces,
+    pub(super) said: Interfaces,
     /// What the host calls those of ports, where they are its own.
-    devices: Vec<String>,
+    pub(super) devices: Vec<String>,
+    /// Whose default routes say which ports are in the group `egress`, if it is around a router.
+    pub(super) router: Option<Arc<SharedRouter>>,
     /// The anchors of which the latest load had rule sets, the main rule set among them.
     loaded: Vec<String>,
     /// What is odd about the rules that were loaded last.
@@ -109,6 +113,8 @@ pub(crate) struct Around {
     pub(crate) site: Site,
     /// What the host calls the interfaces of ports, in their order, if rules are to know what it has there.
     pub(crate) devices: Vec<String>,
+    /// The router that it is around, if it knows one.
+    pub(crate) router: Option<Arc<SharedRouter>>,
 }
 
 impl SharedFilter {
@@ -120,7 +126,10 @@ impl SharedFilter {
         around: Around,
     ) -> SharedFilter {
         // What can't be read now is followed later, or told then.
-        let interfaces = errands::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
+        let mut interfaces = errands::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
+        if let Some(router) = &around.router {
+            egress::mark(&mut interfaces, router);
+        }
         let (anchors, mut tables, settings) = (Anchors::default(), Tables::new(domain), Settings::default());
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
         let latest = Arc::new(Ruling::new(compiled, &settings, &interfaces));
@@ -139,6 +148,7 @@ impl SharedFilter {
             workers: workers as u32,
             said,
             devices: around.devices,
+            router: around.router,
             loaded: Vec::new(),
             odd: Vec::new(),
             has_inherited: false,
@@ -233,6 +243,7 @@ impl SharedFilter {
             return Err(format!("{name}: {length} bytes are more than the {LONGEST} that are taken"));
         }
         let mut control = self.control();
+        control.mark_egress();
         let name_of = |path: &str| if path.is_empty() { name.into() } else { format!("anchor {path}") };
         let mut warnings = Vec::new();
         let parsed =
@@ -387,9 +398,7 @@ impl Control {
             let each = (0..).map(Interface).zip(&interfaces.0);
             each.filter(|(_, record)| record.is_called(name)).map(|(interface, _)| interface).collect()
         };
-        // Routes come and go, and nobody tells of them.
-        let now = errands::at_host(&self.said, &self.devices, true);
-        Some((&name.0, meant(now.as_ref().unwrap_or(&self.interfaces))))
+        Some((&name.0, meant(&self.interfaces_now())))
     }
 
     /// What `pfctl -s info` prints beside counts.

@@ -19,6 +19,8 @@ pub(crate) struct WorkerFilter {
     worker: usize,
     /// What rules ask of routes, if there is a router.
     routes: Option<RouterRoutes>,
+    /// The router's changes up to which the rules follow its routes.
+    changes: u64,
 }
 
 impl WorkerFilter {
@@ -27,12 +29,28 @@ impl WorkerFilter {
         let current = shared.ruling_now();
         let filter = Filter::new(current.settings.clone(), &current.compiled, worker, Random::system())?;
         shared.count_by(worker, filter.counters());
-        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker, routes: None })
+        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker, routes: None, changes: 0 })
     }
 
     /// The same with a router whose routes rules may ask for.
     pub(super) fn with_routes(self, routes: Option<RouterRoutes>) -> WorkerFilter {
         WorkerFilter { routes, ..self }
+    }
+
+    /// The router around which it is, if it knows one.
+    pub(super) fn routes(&self) -> Option<&RouterRoutes> {
+        self.routes.as_ref()
+    }
+
+    /// Makes the rules of all workers follow the router's routes, if these may have changed.
+    pub(super) fn follow_routes(&mut self) {
+        let Some(routes) = self.routes.as_ref().filter(|_| self.worker == 0) else { return };
+        let changes = routes.changes();
+        if changes != self.changes {
+            self.shared.follow_routes();
+            // Looking at the tables is counted as a change.
+            self.changes = changes + 1;
+        }
     }
 
     /// Notes that packets will come from now on.

@@ -84,7 +84,7 @@ impl SharedRouter {
     }
     /// Another number when anything may have changed. What is decided by the tables after this was read holds until then.
     #[inline]
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Acquire)
     }
 }

@@ -4,10 +4,12 @@
 mod support;
 
 mod bfd;
+mod firewall;
 mod fpm;
 mod fpm_frr;
 mod gateways;
 mod log;
+mod mirror;
 mod net;
 mod port_settings;
 mod services;

@@ -116,9 +116,49 @@ fn vlans_are_ports_with_or_without_the_interface_that_they_are_of() {
 }
 
 #[test]
+fn rules_name_a_vlan_as_the_port_that_it_is() {
+    on_the_net("command-vlans-filtered", |net| {
+        let _programs = [add_vlans(&net.a, &[10, 11])?, add_vlans(&net.b, &[20])?];
+        route(&net.a, 10, &[20])?;
+        route(&net.b, 20, &[10, 11])?;
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("pf.conf");
+        let text = "block\npass in on eth0.10 from eth0.10:network\npass out on eth1.20\n\
+                    pass in on eth1.20 to eth0.10:network\n\
+                    pass out on eth0.10\n";
+        std::fs::write(&rules, text).unwrap();
+        let options = [
+            ["--port", "eth0.10=10.10.0.1/24,fd00:10::1/64"],
+            ["--port", "eth0.11=10.11.0.1/24,fd00:11::1/64"],
+            ["--port", "eth1.20=10.20.0.1/24,fd00:20::1/64"],
+            ["--pf", rules.to_str().unwrap()],
+        ];
+        let router = start_on(&net.r, &options.concat())?;
+        for (from, to) in [(&net.a, 20), (&net.b, 10)] {
+            answered(from, &format!("10.{to}.0.2"))?;
+            answered(from, &format!("fd00:{to}::2"))?;
+        }
+        for to in ["10.11.0.2", "fd00:11::2"] {
+            assert_eq!(net.b.ping(to, 2)?.received, 0, "{to}");
+        }
+        for to in ["10.20.0.2", "fd00:20::2"] {
+            let tcp = net.a.iperf3(&net.b, to, &["-n", "8M"])?;
+            assert!(tcp.bits_per_second > 1e6, "{to}: {tcp:?}");
+        }
+        let states = router.say(&["pfctl", "-s", "states"])?;
+        assert!(states.contains("10.10.0.2") && !states.contains("10.11.0.2"), "{states}");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
 fn frames_with_a_priority_and_no_vlan_are_forwarded_as_those_without_a_tag() {
     on_the_net("command-priority-tags", |net| {
-        for options in [&[][..], &["--service", "192.0.2.1:80/tcp=web=10.0.2.2"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("pf.conf");
+        std::fs::write(&rules, "block\npass on { eth0 eth1 } proto { udp icmp icmp6 }\n").unwrap();
+        let filter = ["--pf", rules.to_str().unwrap()];
+        for options in [&[][..], &["--service", "192.0.2.1:80/tcp=web=10.0.2.2"], &filter] {
             let router = crate::net::Running::start(net, options)?;
             let listener = net.b.enter(|| UdpSocket::bind("0.0.0.0:7777").unwrap())?;
             listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();

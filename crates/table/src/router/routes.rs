@@ -128,6 +128,17 @@ impl Tables {
         A::side(self).table.len()
     }
 
+    /// The ports by which the default routes of both families leave, whether their gateways answer or not.
+    pub fn default_route_ports(&self) -> Vec<PortId> {
+        let all = [AnyPrefix::V4(Prefix::ALL), AnyPrefix::V6(Prefix::ALL)];
+        let groups = all.into_iter().filter_map(|prefix| self.group(self.get(prefix)?.group));
+        let mut ports: Vec<PortId> =
+            groups.flat_map(|group| group.members).filter_map(|member| member.hop.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
     /// Where routes lead that have this group.
     pub fn group(&self, group: Group) -> Option<GroupView> {
         self.hops.view(group)

@@ -1,0 +1,100 @@
+//! The packet filter around a router: its options, the judgement of its rules, and its element.
+use super::options::RouterOptions;
+use super::{Plan, judge as tables};
+use crate::bsd::rules::{self, PFLOG, Surroundings, interface_record, rules_environment};
+use crate::bsd::verdict::Judged;
+use crate::load::system_message;
+use artery_filter::names::InterfaceRecord;
+use artery_filter::syntax::Site;
+use artery_lang::args::quote;
+
+/// The name of the element.
+const NAME: &str = "pf";
+/// The group of the ports by which default routes leave.
+const EGRESS: &str = "egress";
+
+/// The files of a filter.
+#[derive(Debug)]
+pub(super) struct Filter {
+    rules: String,
+    /// Where packets of rules with `log` are written, if there are any.
+    log: Option<String>,
+}
+
+/// The filter that options ask for; what is wrong with them is added to `mistakes`.
+pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -> Option<Filter> {
+    let rules = options.pf.as_ref()?.display().to_string();
+    if options.workers > 1 {
+        mistakes.push(format!(
+            "--pf {rules}: each worker has states of its own, and translated answers may come to another; \
+             leave out --workers {}",
+            options.workers
+        ));
+    }
+    Some(Filter { rules, log: options.pflog.as_ref().map(|log| log.display().to_string()) })
+}
+
+/// Judges the rules for this router, as `artery up` judges those of a folder. Rules that are refused are added to
+/// `mistakes`. The filter itself warns of the others when it loads them.
+pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
+    let interfaces = rule_interfaces(plan);
+    let Some(filter) = &mut plan.filter else { return };
+    let text = match std::fs::read(&filter.rules) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => return mistakes.push(format!("--pf {}: {}", filter.rules, system_message(&error))),
+    };
+    let surroundings = Surroundings {
+        environment: rules_environment(interfaces, |name| std::fs::read(name)),
+        site: Site::Router { knows_routes: true },
+        is_lenient: options.lenient,
+    };
+    let judged = rules::judge_rules(&filter.rules, &text, &surroundings);
+    mistakes.extend(judged.statements.iter().filter_map(Judged::refusal));
+    if judged.has_log {
+        filter.log.get_or_insert_with(|| PFLOG.to_string());
+    }
+}
+
+/// The interfaces that rules can name: the ports.
+fn rule_interfaces(plan: &Plan) -> Vec<InterfaceRecord> {
+    let outward = tables::default_route_ports(plan);
+    let record = |port: &super::Port| {
+        let mut record = interface_record(&port.name, &port.addresses);
+        // What files of routes and routing daemons say is known once the router runs.
+        let is_outward = !plan.tables.is_empty() || plan.fpm.is_some() || outward.contains(&port.name);
+        record.groups.extend(is_outward.then(|| EGRESS.to_string()));
+        record
+    };
+    plan.ports.iter().map(record).collect()
+}
+
+/// The element; empty without a filter.
+pub(super) fn filter_text(plan: &Plan) -> String {
+    let Some(filter) = &plan.filter else { return String::new() };
+    let port = |port: &super::Port| {
+        let addresses = port.addresses.iter().map(|(address, len)| format!(" {address}/{len}"));
+        format!("PORT {}{}", port.name, addresses.collect::<String>())
+    };
+    let mut arguments: Vec<String> = plan.ports.iter().map(port).collect();
+    arguments.push("ROUTER ip".to_string());
+    arguments.push(format!("FILE {}", quote(&filter.rules)));
+    arguments.extend(filter.log.iter().map(|log| format!("LOG {}", quote(log))));
+    format!(
+        "\n// The packet filter. Input and output I are for packets that arrive at port I, those {} further on\n\
+         // for packets that leave by it.\n\
+         {NAME} :: PacketFilter(\n    {});\n",
+        plan.ports.len(),
+        arguments.join(",\n    ")
+    )
+}
+
+/// What frames of port `n` go through before they are forwarded.
+pub(super) fn inbound_path(plan: &Plan, n: usize) -> String {
+    plan.filter.as_ref().map_or(String::new(), |_| format!("[{n}] {NAME} [{n}] -> "))
+}
+
+/// What frames go through before they leave by port `n`.
+pub(super) fn outbound_path(plan: &Plan, n: usize) -> String {
+    let at = plan.ports.len() + n;
+    plan.filter.as_ref().map_or(String::new(), |_| format!("[{at}] {NAME} [{at}] -> "))
+}
