@@ -1,7 +1,7 @@
 //! Whether frames that programs of XDP send to ports leave them.
 //!
-//! A driver may run programs, report that it sends redirected frames, and yet take none. All frames are lost until the ports
-//! change to another path.
+//! A driver may run programs, report that it sends redirected frames, and yet take none. All frames are lost
+//! until the ports change to another path.
 use crate::fast::Deliveries;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -57,7 +57,8 @@ impl DeliveryWatch {
 mod tests {
     use super::*;
 
-    /// Whether a port takes nothing, by how many frames were sent to it and dropped there in one interval after another.
+    /// Whether a port takes nothing, by how many frames were sent to it and dropped there
+    /// in one interval after another.
     fn takes_nothing(intervals: &[(u64, u64)]) -> bool {
         let (mut deliveries, start) = (DeliveryWatch::default(), Instant::now());
         let (mut counted, mut found) = (Deliveries::default(), false);

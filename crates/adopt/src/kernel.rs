@@ -1,6 +1,7 @@
 //! What the kernel says of its links, addresses, routes, next hops, neighbors and rules, by rtnetlink (rtnetlink(7)).
 //!
-//! Records come from sockets here, and nothing is concluded from them: what forwarded packets are to do is the mirror's.
+//! Records come from sockets here, and nothing is concluded from them: what forwarded packets are
+//! to do is the mirror's.
 mod socket;
 
 pub use artery_wire::netlink::{

@@ -240,13 +240,14 @@ impl Session {
         self.ports.iter().filter(|port| self.gone.contains(&port.index))
     }
 
-    /// Two adopted interfaces between which no frame was forwarded by XDP when that was tried at the start: one that it came by, and
-    /// the one whose driver did not take it.
+    /// Two adopted interfaces between which no frame was forwarded by XDP when that was tried at the start:
+    /// one that it came by, and the one whose driver did not take it.
     pub fn broken_pair(&self) -> Option<(&str, &str)> {
         self.broken_pair.as_ref().map(|(from, to)| (from.as_str(), to.as_str()))
     }
 
-    /// Whether an interface that comes back with the name of one that is gone is adopted. A graph's ports are not.
+    /// Whether an interface that comes back with the name of one that is gone is adopted.
+    /// A graph's ports are not.
     pub fn adopts_returned(&self) -> bool {
         self.graph.is_none()
     }

@@ -62,7 +62,8 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
 struct Options(Arc<RouterOptions>);
 
 impl ConfigurationSource for Options {
-    /// Mistakes in files of --table are found by the element that reads them; rules are judged as at the start.
+    /// Mistakes in files of --table are found by the element that reads them; rules are
+    /// judged as at the start.
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let mut mistakes = Vec::new();
         let mut plan = read::plan(&self.0, &mut mistakes);

@@ -44,7 +44,8 @@ enum What {
     /// Groups of next hops, what leads there, and how they share packets
     #[command(after_long_help = "Example:\n  artery show nexthops --json")]
     Nexthops(NexthopsOptions),
-    /// Routes from a routing daemon by FPM: who sends them, how many are in which state, and why some are refused
+    /// Routes from a routing daemon by FPM: who sends them, how many are in which state,
+    /// and why some are refused
     #[command(after_long_help = "Example:\n  artery show fpm --json")]
     Fpm(Plain),
     /// Ports, with their addresses

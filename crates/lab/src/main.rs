@@ -78,7 +78,8 @@ enum Command {
     Flows(flows::Options),
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
-    /// Record a stream of routes as FRR's zebra sends them by FPM, or play it and say when the last one forwards
+    /// Record a stream of routes as FRR's zebra sends them by FPM, or play it and say
+    /// when the last one forwards
     Fpm(fpm::Options),
     /// Run one router for forward, by orders on standard input
     #[command(name = forward::SUBCOMMAND, hide = true)]

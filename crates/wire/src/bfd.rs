@@ -153,7 +153,8 @@ impl BfdControl {
     /// UDP destination port of control packets over a single hop (RFC 5881 section 4).
     pub const UDP_PORT: u16 = 3784;
 
-    /// Reads the payload of a UDP datagram, and makes the checks of RFC 5880 section 6.8.6 that need no session.
+    /// Reads the payload of a UDP datagram, and makes the checks of RFC 5880 section
+    /// 6.8.6 that need no session.
     pub fn read(bytes: &[u8]) -> Result<BfdControl, BfdFault> {
         if bytes.len() < BfdControl::LEN {
             return Err(BfdFault::Truncated);

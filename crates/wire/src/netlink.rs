@@ -1,8 +1,8 @@
-//! Messages of rtnetlink (rtnetlink(7)): links, addresses, routes, next hops, neighbors and rules, as the kernel tells of
-//! them, and as routing daemons write them to others in its place.
+//! Messages of rtnetlink (rtnetlink(7)): links, addresses, routes, next hops, neighbors and rules, as the
+//! kernel tells of them, and as routing daemons write them to others in its place.
 //!
-//! Bytes become records here, and nothing is concluded from them. Bytes that are no record are passed over; no bytes
-//! whatsoever make a panic. What is not here: sockets.
+//! Bytes become records here, and nothing is concluded from them. Bytes that are no record are passed over;
+//! no bytes whatsoever make a panic. What is not here: sockets.
 mod address;
 mod attributes;
 pub mod build;

@@ -136,8 +136,8 @@ impl Accelerator {
         self.adopt_as(link, mode, port)
     }
 
-    /// The same for an interface that takes the place of one that is gone: it goes on with the counts of that number, if nobody
-    /// else has it now.
+    /// The same for an interface that takes the place of one that is gone: it goes on with the counts of that
+    /// number, if nobody else has it now.
     pub fn adopt_again(&mut self, link: u32, mode: Mode, number: u32) -> Result<(), Error> {
         match self.free_ports.contains(&number) {
             true => self.adopt_as(link, mode, number),
@@ -174,9 +174,9 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Tries whether a frame leaves that a program of XDP redirects, between each two interfaces that are up, but for those that
-    /// nothing is sent to; returns the first two, one to come by and one to leave by, where the driver takes none. What can't be
-    /// tried counts as working.
+    /// Tries whether a frame leaves that a program of XDP redirects, between each two interfaces that are up,
+    /// but for those that nothing is sent to; returns the first two, one to come by and one to leave by,
+    /// where the driver takes none. What can't be tried counts as working.
     pub fn find_broken_pair(&self, unsent: &BTreeSet<u32>) -> Option<(u32, u32)> {
         let Some(Ok(_)) = self.losses else { return None };
         let probe_port = |(link, attached): (&u32, &Attached)| {

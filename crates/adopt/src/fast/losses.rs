@@ -1,4 +1,5 @@
-//! Frames that are lost after a program of XDP has redirected them. The kernel counts them nowhere; its tracepoints report them.
+//! Frames that are lost after a program of XDP has redirected them. The kernel counts them
+//! nowhere; its tracepoints report them.
 //!
 //! `xdp_redirect_err` passes the interface that a frame came by, where the kernel could not redirect it;
 //! `xdp_devmap_xmit` the interface that frames were to leave by, and how many its driver did not take. Both are of all

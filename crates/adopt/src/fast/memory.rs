@@ -305,7 +305,8 @@ impl Memory {
         self.count(port, SENT_COUNT)
     }
 
-    /// Of those, the ones that the driver did not take; of VLANs they are counted at the port that carries them.
+    /// Of those, the ones that the driver did not take; of VLANs they are counted at
+    /// the port that carries them.
     pub(super) fn dropped_frames(&self, port: u32) -> u64 {
         self.losses[DROPPED_COUNTS + port as usize].load(Acquire)
     }

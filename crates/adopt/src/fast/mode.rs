@@ -13,8 +13,8 @@ pub enum Mode {
     Native,
     /// The kernel in the driver's place, for any interface, with less to gain.
     Generic,
-    /// The kernel, when it has taken a frame over with all that its sender left to a card: checksums, and the cutting into
-    /// segments.
+    /// The kernel, when it has taken a frame over with all that its sender left to a card:
+    /// checksums, and the cutting into segments.
     Tc,
     /// The same, but what would be forwarded goes to the interface of this index, as it came.
     Door(u32),

@@ -1,6 +1,7 @@
 //! Probe frames: before anything is forwarded, a program of XDP sends one from each port to each other port.
 //!
-//! That takes a kernel that runs programs on frames which no interface received (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18).
+//! That takes a kernel that runs programs on frames which no
+//! interface received (`BPF_F_TEST_XDP_LIVE_FRAMES`, Linux 5.18).
 use super::memory::Memory;
 use artery_device::bpf::{self, Assembler, Hook, Register};
 use artery_wire::EtherAddr;
@@ -27,8 +28,9 @@ pub(super) struct ProbePort {
     pub(super) mac: EtherAddr,
 }
 
-/// Sends probes from each port to each other; returns the interface that one came by and that which it was to leave by, of the
-/// first pair where none of several was taken. A pair that can't be tried counts as one that works.
+/// Sends probes from each port to each other; returns the interface that one came by and that which it was to
+/// leave by, of the first pair where none of several was taken. A pair that can't be tried
+/// counts as one that works.
 ///
 /// Losses must be counted in `memory`. They are zero afterwards.
 pub(super) fn find_broken_pair(memory: &Memory, ports: &[ProbePort]) -> Option<(u32, u32)> {

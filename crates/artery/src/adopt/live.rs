@@ -171,8 +171,8 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
     }
 }
 
-/// Why ports can't do all by XDP though their drivers took its programs. Some report that they send redirected frames once they
-/// have a program, and some report it and do not.
+/// Why ports can't do all by XDP though their drivers took its programs. Some report that they send
+/// redirected frames once they have a program, and some report it and do not.
 fn flaw_of_xdp(session: &Session) -> Option<String> {
     let unsent = session.deaf().next();
     let said = unsent.map(|port| format!("{}: its driver does not send what XDP redirects", port.name));

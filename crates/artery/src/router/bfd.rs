@@ -1,4 +1,5 @@
-//! Gateways that are watched by BFD, of `artery router`: the option, what can be wrong with it, and its configuration.
+//! Gateways that are watched by BFD, of `artery router`: the option, what can be wrong
+//! with it, and its configuration.
 use super::Plan;
 use crate::cli::values::seconds;
 use artery_table::bfd::SessionSettings;
@@ -89,8 +90,8 @@ pub(super) fn text(plan: &Plan) -> String {
     });
     let mut text = format!(
         "
-// The paths to these gateways are watched by BFD. Its packets come to the router, and those that it sends are for
-// neighbors on the link of the port that their paint names.
+// The paths to these gateways are watched by BFD. Its packets come to the router, and those that it sends are
+// for neighbors on the link of the port that their paint names.
 bfd :: BFD(ip{});
 ",
         sessions.collect::<String>()

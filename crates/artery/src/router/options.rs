@@ -44,17 +44,19 @@ pub(crate) struct RouterOptions {
     /// Routes from a file, as text or an MRT dump; to the gateways those of which it does not say where they lead
     #[arg(long, value_name = "FILE[=GATEWAY,...]")]
     pub(super) table: Vec<String>,
-    /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620 if no address is given
+    /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620
+    /// if no address is given
     #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1:2620", value_parser = address_with_port::<2620>)]
     pub(super) fpm: Option<SocketAddr>,
-    /// How long routes of an FPM connection that has ended stay after the next one began, if it does not send them again
+    /// How long routes of an FPM connection that has ended stay after the next one began, if it
+    /// does not send them again
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = seconds, requires = "fpm")]
     pub(super) fpm_hold: Duration,
     /// A neighbor that need not be asked for its Ethernet address
     #[arg(long, value_name = "PORT=ADDR=ETHER")]
     pub(super) neighbor: Vec<String>,
-    /// A gateway whose path is watched by BFD: how often packets are exchanged, 50ms at least and 300ms if nothing is said,
-    /// and after how many missing ones the path is down, 3 if nothing is said
+    /// A gateway whose path is watched by BFD: how often packets are exchanged, 50ms at least and 300ms if
+    /// nothing is said, and after how many missing ones the path is down, 3 if nothing is said
     #[arg(long, value_name = "GATEWAY[%PORT][=INTERVAL[*MULTIPLIER]]")]
     pub(super) bfd: Vec<String>,
     /// A service whose connections servers share, which have its address too; with --nat they need not
@@ -73,8 +75,8 @@ pub(crate) struct RouterOptions {
     /// Filter and translate packets by the rules of this file, a pf.conf
     #[arg(long, value_name = "FILE")]
     pub(super) pf: Option<PathBuf>,
-    /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if there
-    /// are such rules
+    /// Add the packets of rules with 'log' to this file, which tcpdump reads;
+    /// otherwise to /var/log/pflog, if there are such rules
     #[arg(long, value_name = "FILE", requires = "pf")]
     pub(super) pflog: Option<PathBuf>,
     /// Start though rules never apply, as their interface is no port; each of them is warned of

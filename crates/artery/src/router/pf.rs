@@ -34,8 +34,8 @@ pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -
     Some(Filter { rules, log: options.pflog.as_ref().map(|log| log.display().to_string()) })
 }
 
-/// Judges the rules for this router, as `artery up` judges those of a folder. Rules that are refused are added to
-/// `mistakes`. The filter itself warns of the others when it loads them.
+/// Judges the rules for this router, as `artery up` judges those of a folder. Rules that are refused are
+/// added to `mistakes`. The filter itself warns of the others when it loads them.
 pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
     let interfaces = rule_interfaces(plan);
     let Some(filter) = &mut plan.filter else { return };

@@ -29,8 +29,8 @@ struct Run {
 }
 
 /// Runs an XDP program on a frame, `repeat` times, in groups of `batch` (0: as the kernel likes); what it redirects is
-/// really sent. The program is told that the frame came by `interface`, in the namespace of this thread. A signal ends it
-/// with an error of kind [`io::ErrorKind::Interrupted`].
+/// really sent. The program is told that the frame came by `interface`, in the namespace of this thread. A
+/// signal ends it with an error of kind [`io::ErrorKind::Interrupted`].
 pub fn run_live(
     program: &OwnedFd,
     frame: &[u8],
@@ -50,8 +50,9 @@ pub fn run_live(
         batch,
         ..Run::default()
     };
-    // SAFETY: the argument is as long as said; its pointers lead to as many bytes as it says, which the kernel only
-    // reads: there is no place for a context to be written. What it writes into the argument itself is integers.
+    // SAFETY: the argument is as long as said; its pointers lead to as many bytes as it says, which the
+    // kernel only reads: there is no place for a context to be written. What it writes into
+    // the argument itself is integers.
     check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut argument) })
 }
 

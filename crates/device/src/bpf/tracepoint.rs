@@ -23,7 +23,8 @@ pub struct Tracepoint {
 
 impl Tracepoint {
     /// Has a program run whenever the kernel passes a tracepoint, whatever the network namespace. `R1` leads to the
-    /// tracepoint's arguments, 8 bytes each; [`Btf::argument_names`](super::Btf::argument_names) says which is which.
+    /// tracepoint's arguments, 8 bytes each;
+    /// [`Btf::argument_names`](super::Btf::argument_names) says which is which.
     ///
     /// An error of kind [`io::ErrorKind::NotFound`] where the kernel has no tracepoint of that name. CAP_BPF and CAP_PERFMON
     /// are needed.

@@ -6,7 +6,8 @@ use crate::router::shared::SharedRouter;
 use artery_filter::names::Interfaces;
 use std::borrow::Cow;
 
-/// Puts the interfaces of default routes into the group, and takes the others out. Returns whether it changed.
+/// Puts the interfaces of default routes into the group, and takes the others
+/// out. Returns whether it changed.
 pub(super) fn mark(interfaces: &mut Interfaces, router: &SharedRouter) -> bool {
     let tables = router.tables();
     let outward = tables.default_route_ports();

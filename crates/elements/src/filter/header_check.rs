@@ -16,7 +16,8 @@ pub(super) fn header_fault(packet: &[u8]) -> Option<Reason> {
     }
 }
 
-/// Whether the checksum of a header of IPv4 is right. What has options, or is something else, is left to [`header_fault`].
+/// Whether the checksum of a header of IPv4 is right. What has options, or is something
+/// else, is left to [`header_fault`].
 #[inline(always)]
 pub(super) fn has_good_checksum(packet: &[u8]) -> bool {
     let header: Option<&[u8; HEADER4]> = packet.first_chunk();

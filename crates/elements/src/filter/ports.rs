@@ -62,7 +62,8 @@ pub(crate) struct Place {
     pub(crate) router: Option<Arc<SharedRouter>>,
 }
 
-/// The same with the names of the arguments for its rules, for what is logged, and for what rules mean by /etc.
+/// The same with the names of the arguments for its rules, for what is logged, and for
+/// what rules mean by /etc.
 pub(crate) fn with_files(
     args: &mut Args<'_>,
     ports: Vec<InterfaceRecord>,

@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 /// Hops of what comes from the link itself (RFC 4861 section 7.1).
 const HOPS: u8 = 255;
 
-/// Whether a frame at a port of a router is not filtered. The router drops frames for other Ethernet addresses,
-/// which must not create a state or be answered. Neighbor Discovery passes as ARP does.
+/// Whether a frame at a port of a router is not filtered. The router drops frames for other Ethernet
+/// addresses, which must not create a state or be answered. Neighbor Discovery passes as ARP does.
 #[inline]
 pub(super) fn is_unfiltered(frame: &[u8], port: &PortView, direction: Direction) -> bool {
     let Some([a, b, c, d, e, f, _, _, _, _, _, _, kind @ ..]) = frame.first_chunk::<14>() else {

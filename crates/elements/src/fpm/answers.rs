@@ -23,7 +23,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Answers a message, of which it is known to be a route. A message for each answer: zebra reads one alone.
+    /// Answers a message, of which it is known to be a route. A message for each
+    /// answer: zebra reads one alone.
     pub(super) fn push(&mut self, message: &[u8], state: State) {
         let len = frames::HEADER + message.len();
         let Ok(short) = u16::try_from(len) else { return };

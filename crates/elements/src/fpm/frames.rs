@@ -1,5 +1,5 @@
-//! FPM messages in a stream of bytes (fpm/fpm.h of FRR): version 1, type 1 for netlink, the length in network order with
-//! the header, and then netlink messages.
+//! FPM messages in a stream of bytes (fpm/fpm.h of FRR): version 1, type 1 for netlink, the length in network
+//! order with the header, and then netlink messages.
 use super::broken::Broken;
 use std::io::{self, Read};
 
@@ -21,7 +21,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads once; gives the number of bytes, 0 at the end of the stream. Less than [`READ`] were all there were.
+    /// Reads once; gives the number of bytes, 0 at the end of the stream. Less than
+    /// [`READ`] were all there were.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         self.bytes.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);

@@ -87,7 +87,8 @@ impl Paths {
     /// There is one more target, the last one.
     pub(super) fn add_target(&mut self, next_hops: &NextHops, target: &Target, session: u32) {
         for record in self.records.iter_mut().flatten() {
-            // Objects of an earlier connection are forgotten; what they came to is in the specs of other targets.
+            // Objects of an earlier connection are forgotten; what they came to is in
+            // the specs of other targets.
             let is_gone = record.key.session != 0 && record.key.session != session;
             let known = record.specs.first().cloned().filter(|_| is_gone);
             record.specs.push(known.unwrap_or_else(|| spec(&record.key, next_hops, target)));
@@ -99,8 +100,8 @@ impl Paths {
         self.records.iter_mut().flatten().for_each(|record| _ = record.specs.remove(target));
     }
 
-    /// A next-hop object has changed: works out the paths of a connection that lead to it, and gives those that are others
-    /// now.
+    /// A next-hop object has changed: works out the paths of a connection that lead to it, and
+    /// gives those that are others now.
     pub(super) fn changed(
         &mut self,
         object: u32,

@@ -1,5 +1,5 @@
-//! The routes that came by FPM, and what became of each in the router's tables. They stay when the connection ends, and when
-//! another configuration takes the router's place.
+//! The routes that came by FPM, and what became of each in the router's tables. They stay when the connection
+//! ends, and when another configuration takes the router's place.
 use super::next_hops::NextHops;
 use super::paths::{PathId, PathKey, Paths};
 use super::reason::Reason;

@@ -1,7 +1,9 @@
-//! The thread of a server: it listens, reads, has routes put into tables, answers, and removes what has become stale.
+//! The thread of a server: it listens, reads, has routes put into tables, answers, and
+//! removes what has become stale.
 //!
-//! One connection feeds the router. Another one is refused while the first lasts: of two senders each would undo what the
-//! other says. A peer that vanished without a word is found out by keepalives within half a minute.
+//! One connection feeds the router. Another one is refused while the first lasts: of two senders each would
+//! undo what the other says. A peer that vanished without a word is found out by
+//! keepalives within half a minute.
 use super::answers::Answers;
 use super::broken::Broken;
 use super::frames::{Frames, READ};

@@ -36,8 +36,8 @@ pub(super) struct Session<'a, T> {
 impl<T: DerefMut<Target = Tables>> Session<'_, T> {
     /// Does what an FPM message asks for. On an error what came before in it is done.
     ///
-    /// zebra says that a route has changed by deleting it and adding it in one message; here that is one change, so that no
-    /// packet finds none.
+    /// zebra says that a route has changed by deleting it and adding it in one message; here that is one
+    /// change, so that no packet finds none.
     pub(super) fn process_frame(&mut self, payload: &[u8]) -> Result<(), Broken> {
         self.received.frames += 1;
         let mut removed: Vec<AnyPrefix> = Vec::new();

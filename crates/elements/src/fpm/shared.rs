@@ -1,5 +1,5 @@
-//! FPM servers of a router. They outlive its graphs: a configuration that takes another one's place goes on with the
-//! connection and the routes.
+//! FPM servers of a router. They outlive its graphs: a configuration that takes another one's place goes on
+//! with the connection and the routes.
 use super::rib::Rib;
 use super::server::Server;
 use super::status::Status;

@@ -39,8 +39,8 @@ pub(super) enum Update {
 }
 
 impl Update {
-    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an error: to do half of it
-    /// would install a route that was not requested.
+    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an
+    /// error: to do half of it would install a route that was not requested.
     pub(super) fn read(message: &Message<'_>) -> Result<Update, Broken> {
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => read_route(message),

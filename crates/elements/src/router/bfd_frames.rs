@@ -22,8 +22,8 @@ pub(super) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// The datagram in a frame to an address of the router, at its own station. All others are none of BFD's: so are fragments,
-    /// which no session sends.
+    /// The datagram in a frame to an address of the router, at its own station. All others are none of BFD's:
+    /// so are fragments, which no session sends.
     pub(super) fn of(frame: &'a [u8], port: &PortView, ports: &[PortView]) -> Option<Datagram<'a>> {
         let ethernet = Ethernet::new(frame).ok()?;
         let packet = frame.get(LINK..)?;
@@ -36,8 +36,8 @@ impl<'a> Datagram<'a> {
         (ethernet.dst() == port.address && is_ours()).then_some(datagram)
     }
 
-    /// The control packet in it, if it has come over one hop and is sound. Without a checksum if the sender, on this machine,
-    /// left that to its network card.
+    /// The control packet in it, if it has come over one hop and is sound. Without a checksum if the sender,
+    /// on this machine, left that to its network card.
     pub(super) fn control(&self, has_checksum: bool) -> Result<BfdControl, DropReason> {
         if self.ttl != ONE_HOP {
             return Err(DropReason::Forwarded);
@@ -99,7 +99,8 @@ fn owns(port: &PortView, address: IpAddr) -> bool {
     }
 }
 
-/// A frame with a control packet, whose stations are still to be written. None if the addresses are of two families.
+/// A frame with a control packet, whose stations are still to be written. None if the
+/// addresses are of two families.
 pub(super) fn frame(from: IpAddr, to: IpAddr, source_port: u16, control: &BfdControl) -> Option<Vec<u8>> {
     let (kind, packet) = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

@@ -1,5 +1,5 @@
-//! The sessions of a BFD element: what a configuration says of them, which one a packet belongs to, and what routes have to
-//! know of them. The copies of the element share them.
+//! The sessions of a BFD element: what a configuration says of them, which one a packet belongs to, and what
+//! routes have to know of them. The copies of the element share them.
 use super::route_text::{ip, port_of};
 use super::shared::SharedRouter;
 use artery_engine::names::Names;
@@ -48,7 +48,8 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// The sessions that texts describe, each as [`read`] has it. `random` gives numbers that nobody can guess.
+    /// The sessions that texts describe, each as [`read`] has it. `random` gives
+    /// numbers that nobody can guess.
     pub(super) fn new<'t>(
         texts: impl IntoIterator<Item = &'t String>,
         tables: &Tables,
@@ -138,8 +139,8 @@ fn source_port(discriminator: u32) -> u16 {
     FIRST_SOURCE_PORT + (discriminator % SOURCE_PORTS) as u16
 }
 
-/// The session that a packet belongs to (RFC 5880 section 6.8.6, RFC 5881 section 3): by the number that the neighbor was
-/// told, and before that by port and address.
+/// The session that a packet belongs to (RFC 5880 section 6.8.6, RFC 5881 section 3): by the number that the
+/// neighbor was told, and before that by port and address.
 pub(super) fn find<'p>(
     peers: &'p mut [Peer],
     port: PortId,

@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// How long after the start each announcement is made. RFC 5227 section 2.3 makes two, 2 seconds apart; RFC 4861 section
-/// 7.2.6 up to three. The first for IPv6 waits for the end of the host's duplicate address detection (RFC 4862).
+/// 7.2.6 up to three. The first for IPv6 waits for the end of the host's
+/// duplicate address detection (RFC 4862).
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(4)];
 /// The first announcement of addresses of IPv6, by its place in [`TIMES`].
 const FIRST_OF_IPV6: usize = 1;

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What senders hear of a route that has no other gateway, by family.
 const NO_WAY: [&str; 2] = ["Destination Net Unreachable", "No route"];
 
-/// A router with routes by both gateways, and by the one that is to fail alone, whose sessions have these neighbors.
+/// A router with routes by both gateways, and by the one that is to fail alone,
+/// whose sessions have these neighbors.
 struct Watched {
     router: Running,
     events: Process,

@@ -72,7 +72,8 @@ pub struct SessionView {
     pub settings: SessionSettings,
     /// The interval at which packets are sent now, before jitter.
     pub tx_interval: Duration,
-    /// The neighbor's Desired Min TX and Required Min RX Interval, and its multiplier; none while it is not heard.
+    /// The neighbor's Desired Min TX and Required Min RX Interval, and its multiplier; none
+    /// while it is not heard.
     pub remote_timers: Option<(Duration, Duration, u8)>,
     /// How long nothing may be heard; none while the neighbor is not heard.
     pub detection_time: Option<Duration>,
@@ -97,7 +98,8 @@ pub struct Session {
     remote: Remote,
     /// What packets say.
     announced: Intervals,
-    /// What the session goes by; not yet what is announced, while the neighbor need not know of that (section 6.8.3).
+    /// What the session goes by; not yet what is announced, while the neighbor need not
+    /// know of that (section 6.8.3).
     used: Intervals,
     poll_sequence: PollSequence,
     /// A packet with the Poll bit came, and is not answered yet.
@@ -121,8 +123,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session with a `discriminator` that is not 0 and no other session of this system has. It sends its first packet when
-    /// it is polled. `seed` is what its jitter follows from.
+    /// A session with a `discriminator` that is not 0 and no other session of this system has. It sends its
+    /// first packet when it is polled. `seed` is what its jitter follows from.
     pub fn new(discriminator: u32, settings: SessionSettings, seed: u64, now: Duration) -> Session {
         let intervals = intervals(settings, BfdState::Down);
         Session {
@@ -202,7 +204,8 @@ impl Session {
         self.reschedule();
     }
 
-    /// Holds the session down, or lets it come up again (section 6.8.16). While it is held down the neighbor is told so.
+    /// Holds the session down, or lets it come up again (section 6.8.16). While it is held down
+    /// the neighbor is told so.
     pub fn set_admin_down(&mut self, is_down: bool, now: Duration) {
         if is_down {
             self.is_path_down = false;
@@ -213,7 +216,8 @@ impl Session {
         }
     }
 
-    /// Takes a packet that was found to be of this session (section 6.8.6, from the assignment of bfd.RemoteDiscr on).
+    /// Takes a packet that was found to be of this session (section 6.8.6, from
+    /// the assignment of bfd.RemoteDiscr on).
     pub fn receive(&mut self, packet: &BfdControl, now: Duration) {
         self.received += 1;
         self.remote = Remote {
@@ -274,8 +278,8 @@ impl Session {
         self.reschedule();
     }
 
-    /// Lets packets say the intervals of the settings and the state, and the session go by them as far as it may before the
-    /// neighbor knows (section 6.8.3).
+    /// Lets packets say the intervals of the settings and the state, and the session go by them as far as it
+    /// may before the neighbor knows (section 6.8.3).
     fn announce(&mut self) {
         let new = intervals(self.settings, self.state);
         let is_other = std::mem::replace(&mut self.announced, new) != new;
@@ -317,7 +321,8 @@ impl Session {
         }
     }
 
-    /// Does what is due, and returns the packet to send now, if there is one; to be called until there is none.
+    /// Does what is due, and returns the packet to send now, if there is one; to be
+    /// called until there is none.
     pub fn poll(&mut self, now: Duration) -> Option<BfdControl> {
         self.detect(now);
         let is_final = std::mem::take(&mut self.owes_final);
@@ -394,7 +399,8 @@ impl Session {
         }
     }
 
-    /// Jitter by section 6.8.7: 75 to 100 % of the interval; 90 % at most if the neighbor waits for one packet only.
+    /// Jitter by section 6.8.7: 75 to 100 % of the interval; 90 % at most if the neighbor
+    /// waits for one packet only.
     fn schedule(&mut self) {
         self.scheduled_interval = self.tx_interval();
         let most = if self.settings.multiplier == 1 { 900 } else { 1000 };

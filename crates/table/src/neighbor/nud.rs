@@ -3,14 +3,15 @@
 //!
 //! What a neighbor says is good for about 30 s (REACHABLE); after that it is used as before (STALE), but its first use
 //! begins to verify it: 5 s for something above to prove it (DELAY), then three questions to its link address, one a second
-//! (PROBE). A silent neighbor is no longer used by routes that have others. Packets still go to its last address while
-//! everyone is asked, three times; then packets fail, and the questions become rarer until it answers. So a neighbor in
-//! use that dies is noticed within 54 s, and senders get an error within 57 s. An unused neighbor is removed after a day,
-//! or 20 minutes in ARP.
+//! (PROBE). A silent neighbor is no longer used by routes that have others. Packets still go to its last
+//! address while everyone is asked, three times; then packets fail, and the questions become rarer until it
+//! answers. So a neighbor in use that dies is noticed within 54 s, and senders get an error within 57 s. An
+//! unused neighbor is removed after a day, or 20 minutes in ARP.
 //!
-//! ARP has no override flag. There, a claim to the address of a known neighbor is verified first, since it proves nothing
-//! (RFC 5227, 2.4): the neighbor is asked under its old link address, which stays in use. If it answers, it keeps the
-//! address. If it is silent, the claimant gets the address, and everyone is asked, so that an answer corrects a false claim.
+//! ARP has no override flag. There, a claim to the address of a known neighbor is verified first, since it
+//! proves nothing (RFC 5227, 2.4): the neighbor is asked under its old link address, which stays in use. If
+//! it answers, it keeps the address. If it is silent, the claimant gets the address, and everyone is asked,
+//! so that an answer corrects a false claim.
 
 use super::protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, State};
 use crate::synthetic::Random;
@@ -44,7 +45,8 @@ pub struct NudSettings {
     pub backoff: u32,
     /// The longest time between these questions (RFC 7048, 4: `MAX_RETRANS_TIMER`, 60 s).
     pub longest_retrans: Duration,
-    /// How long a silent, unused neighbor is asked for: long enough to bring back next hops that traffic no longer goes by.
+    /// How long a silent, unused neighbor is asked for: long enough to bring back next hops that
+    /// traffic no longer goes by.
     pub unreachable: Duration,
     /// Whether neighbors become known that say so unasked (RFC 9131, 4.1: for routers).
     pub learns_unsolicited: bool,

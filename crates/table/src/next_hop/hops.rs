@@ -132,8 +132,9 @@ impl Hops {
         self.published.clone()
     }
 
-    /// The group of these members for one more route, of a protocol or of the router's own. `pin` finds the neighbor of a gateway that is new. A new
-    /// resilient group takes over the buckets of `heir_of`. [`publish`](Self::publish) before any route leads there.
+    /// The group of these members for one more route, of a protocol or of the router's own. `pin` finds the
+    /// neighbor of a gateway that is new. A new resilient group takes over the buckets of `heir_of`.
+    /// [`publish`](Self::publish) before any route leads there.
     pub(crate) fn acquire<E>(
         &mut self,
         members: &[(Hop, u32)],
@@ -393,7 +394,8 @@ impl Hops {
         is_known
     }
 
-    /// The path to a gateway is down, or up again: see [`Tables::set_path_down`](crate::router::Tables::set_path_down).
+    /// The path to a gateway is down,
+    /// or up again: see [`Tables::set_path_down`](crate::router::Tables::set_path_down).
     pub(crate) fn set_path_down(&mut self, gateway: (PortId, IpAddr), is_down: bool) {
         if is_down {
             self.paths_down.insert(gateway);

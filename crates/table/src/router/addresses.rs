@@ -165,8 +165,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The port on whose link a gateway is, if it is one that a packet can go to. A link-local gateway is on many links, so
-    /// `wanted` must say on which.
+    /// The port on whose link a gateway is, if it is one that a packet can go to. A link-local gateway is on
+    /// many links, so `wanted` must say on which.
     pub fn port_of_gateway(&self, gateway: IpAddr, wanted: Option<PortId>) -> Result<PortId, RouterError> {
         if let Some(port) = wanted.filter(|port| usize::from(port.0) >= self.ports.len()) {
             return Err(RouterError::NoSuchPort(port));

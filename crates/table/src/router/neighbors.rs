@@ -217,9 +217,9 @@ impl Tables {
         is_known
     }
 
-    /// The path to a gateway is down, or up again, by a protocol that watches it (BFD, RFC 5882 section 5). While it is
-    /// down no route uses the gateway. Packets of a route that has no other end as [`Outcome::NextHopDown`]. This holds for
-    /// routes that come later, too.
+    /// The path to a gateway is down, or up again, by a protocol that watches it (BFD, RFC 5882 section 5).
+    /// While it is down no route uses the gateway. Packets of a route that has no other end as
+    /// [`Outcome::NextHopDown`]. This holds for routes that come later, too.
     ///
     /// [`Outcome::NextHopDown`]: crate::path::Outcome::NextHopDown
     pub fn set_path_down(&mut self, port: PortId, gateway: IpAddr, is_down: bool) {
@@ -232,8 +232,8 @@ impl Tables {
         self.hops.is_path_down((port, gateway))
     }
 
-    /// Whether routes use a gateway now: its port and the path to it are up, and its neighbor answers as far as is known.
-    /// None if no route has it.
+    /// Whether routes use a gateway now: its port and the path to it are up, and its neighbor answers as far
+    /// as is known. None if no route has it.
     pub fn is_gateway_usable(&self, port: PortId, gateway: IpAddr) -> Option<bool> {
         self.hops.is_usable((port, gateway))
     }

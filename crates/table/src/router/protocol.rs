@@ -1,7 +1,8 @@
 //! Who computes dynamic routes.
 use std::fmt;
 
-/// A routing protocol, by the number that the kernel and routing daemons give it (RTPROT_…, linux/rtnetlink.h).
+/// A routing protocol, by the number that the kernel and routing
+/// daemons give it (RTPROT_…, linux/rtnetlink.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protocol(pub u8);
 

@@ -64,8 +64,8 @@ impl Tables {
         }
     }
 
-    /// Adds a dynamic route, or puts it in the place of the dynamic one there is: each packet takes one or the other.
-    /// On an error the old one stays.
+    /// Adds a dynamic route, or puts it in the place of the dynamic one there is: each packet takes one or
+    /// the other. On an error the old one stays.
     pub fn replace_dynamic_route(
         &mut self,
         prefix: AnyPrefix,
@@ -236,8 +236,8 @@ impl Tables {
         acquired
     }
 
-    /// Makes `claim` a route of a prefix in the place of the one like it, whose group is `old`, and known to workers
-    /// before that. On an error the new group is released.
+    /// Makes `claim` a route of a prefix in the place of the one like it, whose group is `old`, and known to
+    /// workers before that. On an error the new group is released.
     pub(super) fn install_requested<A: Ip>(
         &mut self,
         prefix: Prefix<A>,

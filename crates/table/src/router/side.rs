@@ -169,7 +169,8 @@ impl<A: Ip> Side<A> {
         settled
     }
 
-    /// Puts a route that was asked for in the place of the one like it, if there is one, among a prefix's routes.
+    /// Puts a route that was asked for in the place of the one like it, if there is
+    /// one, among a prefix's routes.
     pub(super) fn replace_claim(
         &mut self,
         prefix: Prefix<A>,

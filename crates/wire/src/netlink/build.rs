@@ -27,8 +27,8 @@ pub fn message(kind: u16, flags: u16, header: &[u8], attributes: &[Vec<u8>]) -> 
     [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &payload].concat()
 }
 
-/// A route of the main table: [`NEW_ROUTE`] or [`DEL_ROUTE`], its prefix, the number of its protocol (RTPROT_…), and
-/// attributes. It is a unicast route; byte 23 of the message says of which type (RTN_…).
+/// A route of the main table: [`NEW_ROUTE`] or [`DEL_ROUTE`], its prefix, the number of its protocol
+/// (RTPROT_…), and attributes. It is a unicast route; byte 23 of the message says of which type (RTN_…).
 pub fn route(kind: u16, (to, len): (IpAddr, u8), protocol: u8, rest: &[Vec<u8>]) -> Vec<u8> {
     let header = [family(to), len, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
     message(kind, FLAGS, &header, &[&[attribute(1, &octets(to))], rest].concat())

@@ -1,4 +1,5 @@
-//! Links: interfaces of the machine, and what they are (struct ifinfomsg and IFLA attributes, linux/if_link.h).
+//! Links: interfaces of the machine, and what they are (struct
+//! ifinfomsg and IFLA attributes, linux/if_link.h).
 use super::attributes::{Attributes, number16, number32, text};
 use crate::EtherAddr;
 
@@ -80,7 +81,8 @@ impl Link {
     /// Reads a message. None for what isn't one, and for one that doesn't describe the whole link.
     pub(crate) fn read(payload: &[u8]) -> Option<Link> {
         let header = payload.first_chunk::<HEADER>()?;
-        // Bridges speak of their ports in the same messages (AF_BRIDGE): a port that leaves is no link that went.
+        // Bridges speak of their ports in the same messages (AF_BRIDGE): a port that leaves
+        // is no link that went.
         if header[0] != 0 {
             return None;
         }

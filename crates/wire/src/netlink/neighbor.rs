@@ -62,8 +62,8 @@ impl Neighbor {
         (flags & NTF_PROXY == 0).then_some(neighbor)
     }
 
-    /// Whether the kernel finds it by itself when it is used, and forgets it when it is not. To say of others that they are
-    /// used would take from them what somebody gave them (neigh_add in net/core/neighbour.c).
+    /// Whether the kernel finds it by itself when it is used, and forgets it when it is not. To say of others
+    /// that they are used would take from them what somebody gave them (neigh_add in net/core/neighbour.c).
     pub fn is_found_by_use(&self) -> bool {
         let is_kept = self.flags & NTF_EXT_LEARNED != 0 || self.more_flags & NTF_EXT_MANAGED != 0;
         self.state & FIXED == 0 && !is_kept

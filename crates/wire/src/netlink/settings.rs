@@ -1,4 +1,5 @@
-//! Settings of interfaces that decide about forwarding (struct netconfmsg and NETCONFA attributes, linux/netconf.h).
+//! Settings of interfaces that decide about forwarding (struct
+//! netconfmsg and NETCONFA attributes, linux/netconf.h).
 use super::Family;
 use super::attributes::{Attributes, number32};
 
