@@ -8,13 +8,13 @@
 //!
 //! What the standard leaves open:
 //!
-//! * A path counts as down ([`Session::is_path_down`]) from when a session that was Up goes Down, until it is
-//! Up again. A session that was never Up says nothing: the neighbor may not speak BFD (RFC 5882 section 5).
-//! Neither does a neighbor that is AdminDown, nor a session that is held down here (RFC 5882 section 3.2).
-//! * Before a session goes down because nothing was heard, [`STALL_GRACE`] passes once more. So a program
-//! that did not run for a while reads what has arrived meanwhile before it blames the path.
-//! * There is no authentication and no echo, and the session never asks for demand mode. A neighbor that asks
-//! for it gets no periodic packets while both ends are Up (section 6.6).
+//! - A path counts as down ([`Session::is_path_down`]) from when a session that was Up goes Down, until it is
+//!   Up again. A session that was never Up says nothing: the neighbor may not speak BFD (RFC 5882 section 5).
+//!   Neither does a neighbor that is AdminDown, nor a session that is held down here (RFC 5882 section 3.2).
+//! - Before a session goes down because nothing was heard, [`STALL_GRACE`] passes once more. So a program
+//!   that did not run for a while reads what has arrived meanwhile before it blames the path.
+//! - There is no authentication and no echo, and the session never asks for demand mode. A neighbor that asks
+//!   for it gets no periodic packets while both ends are Up (section 6.6).
 
 mod session;
 #[cfg(test)]
