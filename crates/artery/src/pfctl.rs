@@ -1,4 +1,5 @@
 //! `artery pfctl`: the packet filter, by the options of OpenBSD's pfctl.
+mod kill;
 mod known;
 mod live;
 mod machine;
