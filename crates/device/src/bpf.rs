@@ -39,6 +39,7 @@ use crate::{DeviceError, Interface, sys};
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
+use std::time::{Duration, Instant};
 
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
@@ -133,8 +134,9 @@ const NAME_BYTES: usize = 16;
 /// (bpftool-prog(8)).
 const NAME: &[u8; NAME_BYTES] = b"artery\0\0\0\0\0\0\0\0\0\0";
 
-/// How often a program is given to the kernel that was disturbed while it looked at it.
-const LOADS: usize = 10;
+/// For how long a program is given again to a kernel that was disturbed while it looked at it, and after what pause.
+const LOAD_PATIENCE: Duration = Duration::from_secs(5);
+const LOAD_PAUSE: Duration = Duration::from_millis(5);
 
 /// Loads a program for a hook. The kernel accepts it only if it can do no harm.
 pub fn load(hook: Hook, instructions: &[Instruction]) -> io::Result<OwnedFd> {
@@ -161,14 +163,16 @@ fn with_locked_memory<T>(make: impl Fn() -> io::Result<T>) -> io::Result<T> {
 }
 
 fn load_patiently(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    for _ in 1..LOADS {
+    let start = Instant::now();
+    loop {
         match load_with_log(kind, instructions, &mut []) {
             // The verifier gives up where a signal waits for this thread, and wants to be asked again.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < LOAD_PATIENCE => {
+                std::thread::sleep(LOAD_PAUSE);
+            }
             other => return other,
         }
     }
-    load_with_log(kind, instructions, &mut [])
 }
 
 /// Whether the kernel knows programs for frames that lie in several buffers.
