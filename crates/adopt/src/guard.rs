@@ -21,7 +21,7 @@ mod watch;
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
 pub use offloads::offloads;
-pub(crate) use sysctl::balances_by_ports;
+pub(crate) use sysctl::{balances_by_ports, sends_redirects};
 pub use watch::Watch;
 
 use crate::kernel::Family;
@@ -83,6 +83,8 @@ pub enum Kind {
     Program,
     /// An IPsec policy.
     Ipsec,
+    /// A port whose frames have no Ethernet header.
+    NoEthernet,
     /// A port that belongs to a bridge, a bond or a VRF.
     Master,
     /// Other interfaces that take packets from a port.

@@ -155,6 +155,7 @@ impl Session {
             None => session.driver.load(now, &mut session.accelerator),
         };
         loaded.map_err(kernel("reading routes and neighbors"))?;
+        session.follow_redirects();
         session.settle()?;
         session.numbers = session.accelerator.ports().collect();
         session.broken_pair = session.find_broken_pair();
@@ -193,6 +194,7 @@ impl Session {
         if is_time {
             self.refreshed = now;
             self.follow_balancing();
+            self.follow_redirects();
             let mirror = self.driver.mirror();
             let used = self.accelerator.take_used().into_iter();
             let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
@@ -425,6 +427,15 @@ impl Session {
             self.heartbeat = Some(Heartbeat::start(self.accelerator.lease().clone())?);
         }
         Ok(())
+    }
+
+    /// Lets IPv4 leave by the interface that it came by where the kernel sends no redirects for it.
+    fn follow_redirects(&mut self) {
+        for link in self.driver.mirror().links() {
+            if self.accelerator.port(link.index).is_some() {
+                self.accelerator.set_returning(link.index, !guard::sends_redirects(&link.name));
+            }
+        }
     }
 
     /// Chooses among next hops by what the kernel is set to choose by.

@@ -162,6 +162,94 @@ fn ports_between_which_xdp_loses_the_probe_are_not_adopted() {
 }
 
 #[test]
+fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
+    for path in ["xdp", "tc"] {
+        on_the_net(&format!("adopt-returns-{path}"), |net| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let socket = folder.path().join("control");
+            let redirects = |value: &str| {
+                let settings =
+                    ["all", "eth0"].map(|name| format!("net.ipv4.conf.{name}.send_redirects={value}"));
+                net.r.run(["sysctl", "-q", "-w", &settings[0], &settings[1]])
+            };
+            net.r.run([
+                "ip",
+                "neigh",
+                "replace",
+                "10.0.1.2",
+                "lladdr",
+                &net.a.mac("eth0")?,
+                "dev",
+                "eth0",
+            ])?;
+            net.r.route("198.51.100.0/24", "10.0.1.2")?;
+            // As the kernel sends them back, which tells of no better gateway either.
+            redirects("0")?;
+            let sent = ["-Q", "in", "icmp"];
+            let of_kernel = net.a.capture_with("eth0", &sent)?;
+            let ping = |count: u32| {
+                let pattern = ["-p", "5a", "-s", "64", "-W", "1", "-i", "0.05"];
+                net.a
+                    .command(["ping", "-q", "-c", &count.to_string()])
+                    .args(pattern)
+                    .arg("198.51.100.9")
+                    .output()
+            };
+            ping(3)?;
+            let expected = of_kernel.wait_for(3, SOON)?;
+            let mut adopted = adopt(net, path, &socket, &[])?;
+            let of_adopt = net.a.capture_with("eth0", &sent)?;
+            ping(3)?;
+            let seen = of_adopt.wait_for(3, SOON)?;
+            // But for what differs between any two runs of ping: identification, checksums, time.
+            let fixed = |frame: &[u8]| [&frame[..18], &frame[20..24], &frame[26..36], &frame[58..]].concat();
+            for (one, other) in expected.iter().zip(&seen) {
+                assert_eq!(fixed(&one.bytes), fixed(&other.bytes), "{}", of_adopt.text()?);
+            }
+            let (_, state) = shown(net, &socket)?;
+            assert_eq!(state["ports"][0]["sent"], 3, "{state}");
+            assert_eq!(state["ports"][0]["received"], 3, "{state}");
+
+            // Where it sends redirects, packets are its own, within the second in which settings are read.
+            redirects("1")?;
+            until(SOON, || {
+                ping(1)?;
+                Ok(shown(net, &socket)?.1["ports"][0]["kernel"]["same-port"].as_u64() > Some(0))
+            })?;
+            ping(3)?;
+            assert!(of_adopt.text()?.contains("ICMP redirect"), "{}", of_adopt.text()?);
+            adopted.stop(SOON).map(drop)
+        });
+    }
+}
+
+#[test]
+fn ports_without_ethernet_headers_are_left_to_the_kernel_and_told_so() {
+    on_the_net("adopt-tun", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        net.r.run(["ip", "tuntap", "add", "tun0", "mode", "tun"])?;
+        net.r.run(["ip", "link", "set", "tun0", "up"])?;
+        let said = "frames of tun0 have no Ethernet header: IPv4 and IPv6 stay with the kernel";
+        let dry = net.r.run([
+            artery()?.as_os_str(),
+            "adopt".as_ref(),
+            "--dry-run".as_ref(),
+            "eth0".as_ref(),
+            "tun0".as_ref(),
+        ])?;
+        assert!(dry.stdout.contains(said), "{}", dry.stdout);
+        let words = ["adopt", "eth0", "eth1", "tun0", "-u"];
+        let mut adopted = net.r.command([artery()?]).args(words).arg(&socket).spawn()?;
+        adopted.wait_for(said, 2 * SOON)?;
+        let (_, state) = shown(net, &socket)?;
+        assert_eq!(state["guards"][0]["port"], "tun0", "{state}");
+        assert_eq!(state["ports"][0]["ipv4"], "fast", "{state}");
+        adopted.stop(SOON).map(drop)
+    });
+}
+
+#[test]
 fn a_port_that_comes_back_is_adopted_again() {
     rig::test("adopt-returns", |rig| {
         let net = Net::make(rig)?;

@@ -240,6 +240,12 @@ impl Accelerator {
         }
     }
 
+    /// Lets packets of IPv4 leave by an interface that they came by, where the kernel would send no redirect; otherwise they are
+    /// left to it.
+    pub fn set_returning(&mut self, link: u32, returns: bool) {
+        self.hops.set_returning(&self.memory, link, returns);
+    }
+
     /// Demands this of the sources of IPv4 packets that come by interfaces; those from all others are left to the kernel.
     pub fn demand(&mut self, reverse_paths: BTreeMap<u32, ReversePath>) {
         if reverse_paths != self.reverse_paths {

@@ -3,7 +3,7 @@
 //! A program that copies frames takes the place of the plain one for that time, so that nothing is paid at others. Each
 //! processor has a ring of its own, which it overwrites: what was not taken in time is counted as lost. Who takes first sees how
 //! far the rings are filled, then waits until all runs of programs have ended that may have filled them.
-use super::layout::Reason;
+use super::layout::{MOST_PORTS, Reason};
 use super::memory::{Arrays, NoMemory};
 use artery_device::bpf;
 use artery_table::Words;
@@ -142,7 +142,8 @@ fn parse(slot: &[u8]) -> Option<Captured> {
     let (verdict, vlan) = (word(VERDICT)?, word(VLAN)?);
     let verdict = match verdict & FORWARDED {
         0 => Verdict::Kernel(*Reason::ALL.get(verdict as usize)?),
-        _ => Verdict::Forwarded(verdict & (FORWARDED - 1)),
+        // A hop says more than the port.
+        _ => Verdict::Forwarded(verdict & (MOST_PORTS as u32 - 1)),
     };
     let mut bytes = slot.get(HEADER..HEADER + word(KEPT)? as usize)?.to_vec();
     let mut length = word(LENGTH)?;

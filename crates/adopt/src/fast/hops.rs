@@ -33,6 +33,8 @@ pub(super) struct Hops {
     exits: HashMap<u32, Exit>,
     /// Interfaces by which packets of a family (IPv6 if true) don't leave.
     withheld: HashMap<(bool, u32), Withheld>,
+    /// Interfaces by which IPv4 leaves also where it came in.
+    returning: HashSet<u32>,
     numbers: Numbers,
     /// What was unset, and is to be put anew once no run sends by what it was.
     changed: HashSet<Key>,
@@ -45,6 +47,7 @@ impl Hops {
             macs: HashMap::new(),
             exits: HashMap::new(),
             withheld: HashMap::new(),
+            returning: HashSet::new(),
             // The first is never ready: it is for whom there is no room.
             numbers: Numbers::new(1, MOST_HOPS as u32),
             changed: HashSet::new(),
@@ -109,6 +112,14 @@ impl Hops {
         }
     }
 
+    /// Lets IPv4 leave by an interface that it came by, or leaves that to the kernel.
+    pub(super) fn set_returning(&mut self, memory: &Memory, link: u32, returns: bool) {
+        let has_changed = if returns { self.returning.insert(link) } else { self.returning.remove(&link) };
+        if has_changed {
+            self.change_all(memory, link);
+        }
+    }
+
     fn change_all(&mut self, memory: &Memory, link: u32) {
         let there: Vec<Key> = self.entries.keys().filter(|key| key.0 == link).copied().collect();
         there.into_iter().for_each(|key| self.change(memory, key));
@@ -143,6 +154,8 @@ impl Hops {
             mtu: exit.mtu,
             device: exit.device,
             port: exit.port,
+            // The kernel redirects packets of IPv6 whatever is set.
+            returns: !is_v6 && self.returning.contains(&key.0),
         };
         memory.put_hop(entry.at, &hop);
     }

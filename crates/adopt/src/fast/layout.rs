@@ -127,6 +127,10 @@ pub struct PortRecord {
     pub flags: Flags,
 }
 
+/// Stands beside the port's number in a hop by which packets may leave where they came in.
+pub(super) const RETURNS: u32 = 1 << 15;
+const _: () = assert!(MOST_PORTS <= RETURNS as usize);
+
 /// How to send to a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
@@ -142,6 +146,8 @@ pub struct Hop {
     pub device: u32,
     /// The number of the port, or of its VLAN.
     pub port: u32,
+    /// Whether packets that came by that port leave by it, too.
+    pub returns: bool,
 }
 
 impl Hop {
@@ -159,7 +165,7 @@ impl Hop {
             word([from[2], from[3], from[4], from[5]]),
             word(tag),
             self.mtu,
-            self.port << 16 | self.device,
+            (self.port | if self.returns { RETURNS } else { 0 }) << 16 | self.device,
         ]
     }
 }
@@ -230,7 +236,7 @@ pub enum Reason {
     Unresolved,
     /// It is longer than what the way out carries.
     TooBig,
-    /// It would go out where it came in, which the kernel redirects.
+    /// It would go out where it came in, and the kernel may tell its sender of a better next hop.
     SamePort,
     /// The routes changed while it was looked up.
     Changing,

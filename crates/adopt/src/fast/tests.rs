@@ -110,8 +110,8 @@ fn hops(memory: &Memory, random: &mut Random) {
         let port = random.below(5) as u32;
         let (device, vlan) = if port > 2 { (0, Some(port as u16 + 4)) } else { (port, None) };
         let mtu = random.of(&[1500, 1500, 60, 1280]);
-        let hop_of =
-            Hop { destination: mac(100 + hop), source: mac(port as u8 % 3), vlan, mtu, device, port };
+        let (destination, source) = (mac(100 + hop), mac(port as u8 % 3));
+        let hop_of = Hop { destination, source, vlan, mtu, device, port, returns: hop % 3 == 0 };
         memory.put_hop(hop.into(), &hop_of);
         if random.one_in(10) {
             memory.unset_hop(hop.into());

@@ -162,6 +162,7 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
     let mut guards = Vec::new();
     for port in ports {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
+        guards.extend((!link.is_ethernet).then(|| of_header(port)));
         guards.extend(
             link.master.map(|master| of_master(port, links.iter().find(|link| link.index == master))),
         );
@@ -175,6 +176,12 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
         guards.extend(on_it.filter(|other| other.is_sharing).map(|other| of_child(port, other)));
     }
     guards
+}
+
+fn of_header(port: &Port) -> Guard {
+    let what = format!("frames of {} have no Ethernet header", port.name);
+    let remedy = format!("shown by: ip -d link show dev {}; adopt Ethernet ports", port.name);
+    Guard::new(Kind::NoEthernet, what, remedy).at(port.index, Direction::Both)
 }
 
 fn of_master(port: &Port, master: Option<&Link>) -> Guard {
@@ -261,6 +268,13 @@ mod tests {
         };
         assert_eq!([1, 2, 4].map(|mode| said(&macvlan(mode), None).len()), [0; 3]);
         assert_eq!([8, 16].map(|mode| said(&macvlan(mode), None).len()), [1; 2]);
+    }
+
+    #[test]
+    fn frames_without_an_ethernet_header_stay() {
+        let mut tun = link(2, "tun0", "tun", &[]);
+        tun[2..4].copy_from_slice(&0xfffe_u16.to_ne_bytes());
+        assert_eq!(said(&[tun], None), [("frames of eth0 have no Ethernet header".into(), Direction::Both)]);
     }
 
     #[test]

@@ -34,6 +34,13 @@ pub(crate) fn balances_by_ports(family: Family) -> bool {
     matches!(number(&format!("{family}/fib_multipath_hash_policy")), Ok(Some(1)))
 }
 
+/// Whether the kernel tells who sends IPv4 by an interface that it leaves by again that there is a shorter path (ICMP redirect).
+/// What can't be read counts as yes.
+pub(crate) fn sends_redirects(interface: &str) -> bool {
+    let is_off = |name: &str| matches!(number(&format!("ipv4/conf/{name}/send_redirects")), Ok(Some(0)));
+    !(is_off("all") && is_off(interface))
+}
+
 /// A setting as sysctl(8) writes it.
 fn written(name: &str) -> String {
     // Names of interfaces may hold dots; sysctl takes slashes then.
