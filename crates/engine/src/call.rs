@@ -1,7 +1,7 @@
 //! Handler calls: finding the element, on this worker or another, and the handlers that every element has.
 use crate::control::{Command, Control};
 use crate::graph::{Counts, Graph};
-use crate::handler::{Handler, HandlerError};
+use crate::handler::{CALL_TIMEOUT, Handler, HandlerError};
 use crate::plan::{Home, Plan};
 use crate::scheduler::MAX_TICKETS;
 use crate::standard::{CONFIG, HOTCONFIG, TRACE, is_standard};
@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a call to another worker may take.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// How long an answer may take once the run has ended: the call itself may have ended it.
 const FAREWELL: Duration = Duration::from_millis(50);
 
@@ -175,7 +173,7 @@ impl Control {
         let (reply, answer) = sync_channel(1);
         let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
         self.mailbox(worker).post(command).map_err(|_| HandlerError::Timeout(full.to_string()))?;
-        Ok(Called { answer, deadline: Instant::now() + PATIENCE })
+        Ok(Called { answer, deadline: Instant::now() + CALL_TIMEOUT })
     }
 
     /// Waits for the answer to a call.
@@ -200,7 +198,7 @@ impl Control {
     /// Puts a command in a worker's mailbox, waiting for room as long as a call may take and the router runs. Returns
     /// whether it is there.
     pub(crate) fn post_patiently(&self, worker: usize, mut command: Command) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CALL_TIMEOUT;
         while let Err(back) = self.mailbox(worker).post(command) {
             if self.has_ended() || Instant::now() >= deadline {
                 return false;

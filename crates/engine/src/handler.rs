@@ -16,6 +16,11 @@ use crate::element::Element;
 use crate::resources::Resources;
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
+
+/// How long a call to another worker may take. A worker answers within microseconds; on a machine with more to do than
+/// it has processors it may get none for more than a second.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One handler of a class.
 pub struct Handler {
@@ -181,7 +186,9 @@ impl fmt::Display for HandlerError {
                 write!(f, "read handler '{name}' does not take parameters")
             }
             HandlerError::Busy(name) => write!(f, "'{name}' called itself"),
-            HandlerError::Timeout(name) => write!(f, "'{name}': its worker did not answer within 1 s"),
+            HandlerError::Timeout(name) => {
+                write!(f, "'{name}': its worker did not answer within {} s", CALL_TIMEOUT.as_secs())
+            }
             HandlerError::Refused(why) => f.write_str(why),
         }
     }

@@ -130,7 +130,8 @@ fn flows_leave_a_next_hop_whose_link_goes_down_and_no_other() {
         let moved = judge_moves(&before, &after, 1);
         announce("whose link went down", time, moved);
         assert!(moved[0] >= 20 && moved[2] >= 20, "{moved:?}");
-        assert!(time < Duration::from_secs(1), "{time:?}");
+        // The link tells it: questions to the neighbor alone would take 8 s (RFC 4861 section 10).
+        assert!(time < Duration::from_secs(5), "{time:?}");
         net.hosts[2].up(HOST_LINK)?;
         router.until_port("eth3", true)?;
         // It gets its share back step by step, while the others go on.
