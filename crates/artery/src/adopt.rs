@@ -17,6 +17,7 @@ pub(crate) use facts::Facts;
 pub(crate) use status::example;
 pub(crate) use status::{PortStatus, Status};
 
+use crate::cli::ControlOptions;
 use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
 use crate::signals::EarlyHangup;
@@ -72,6 +73,8 @@ pub(crate) struct AdoptOptions {
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock if that is free
     #[arg(short = 'u', long, value_name = "PATH", conflicts_with = "dry_run")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    control: ControlOptions,
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE", conflicts_with = "dry_run")]
     metrics: Vec<MetricsAddress>,

@@ -1,8 +1,10 @@
 //! The command line: commands, options and what `--help` says of them.
+mod control;
 mod run;
 mod usage;
 pub(crate) mod values;
 
+pub(crate) use control::{ControlOptions, Reach, TcpOptions, default_socket};
 pub(crate) use run::RunOptions;
 pub(crate) use usage::usage_error;
 
@@ -396,31 +398,6 @@ pub(crate) struct DevicesOptions {
     /// List as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Where a command finds the running router that it is for.
-#[derive(Args, Clone)]
-pub(crate) struct Reach {
-    // Commands that have commands of their own take both behind these, too, as all others do.
-    /// The router's Unix socket; otherwise $ARTERY_SOCKET, or /run/artery.sock
-    #[arg(short = 'u', long, value_name = "PATH", global = true)]
-    socket: Option<PathBuf>,
-    /// The router's TCP port on 127.0.0.1
-    #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket", global = true)]
-    pub(crate) port: Option<u16>,
-}
-
-impl Reach {
-    /// The socket, unless a TCP port was given.
-    pub(crate) fn socket(&self) -> Option<PathBuf> {
-        self.port.is_none().then(|| self.socket.clone().unwrap_or_else(default_socket))
-    }
-}
-
-/// Where a router is looked for if nothing else is said: `$ARTERY_SOCKET`, or `/run/artery.sock`.
-pub(crate) fn default_socket() -> PathBuf {
-    let told = std::env::var_os("ARTERY_SOCKET").filter(|path| !path.is_empty());
-    told.map_or("/run/artery.sock".into(), PathBuf::from)
 }
 
 #[derive(Args)]

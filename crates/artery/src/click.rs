@@ -1,4 +1,5 @@
 //! The personality `click`: its options, its messages, its order of events.
+use crate::control_socket::{ControlSettings, TcpWrites};
 use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
 use crate::signals::EarlyHangup;
@@ -61,8 +62,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         output: None,
         quit: false,
         time: false,
-        ports: Vec::new(),
-        sockets: Vec::new(),
+        control: ControlSettings { tcp: TcpWrites::Open, ..ControlSettings::default() },
         metrics: Vec::new(),
         allow_replace: false,
         stats: None,
@@ -128,10 +128,10 @@ fn take(job: &mut Job, given: Given) -> Result<(), String> {
         "no-warnings" => job.voice = Voice::Click { warnings: negated },
         "allow-reconfigure" => job.allow_replace = !negated,
         "clickpath" => job.reading.clickpath = value,
-        "unix-socket" => job.sockets.push(text.into()),
+        "unix-socket" => job.control.sockets.push(text.into()),
         "port" => {
             let port = text.parse::<PortRequest>();
-            job.ports.push(
+            job.control.ports.push(
                 port.map_err(|_| format!("'{}' expects a TCP port number, not '{text}'", given.spelling))?,
             );
         }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(job.settings.simulated, Some(Time::new(5, 0)));
         assert_eq!(job.settings.affinity, Some(0));
         assert_eq!(job.reading.variables, [("X".to_string(), "1".to_string())]);
-        assert_eq!(job.ports, [PortRequest { port: 7, or_next: true }]);
+        assert_eq!(job.control.ports, [PortRequest { port: 7, or_next: true }]);
     }
 
     #[test]

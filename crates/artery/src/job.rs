@@ -1,4 +1,5 @@
 //! What one run consists of, whichever command line asked for it.
+use crate::control_socket::ControlSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::reload::ConfigurationSource;
@@ -76,8 +77,7 @@ pub(crate) struct Job {
     pub(crate) quit: bool,
     /// Whether to say how long it took.
     pub(crate) time: bool,
-    pub(crate) ports: Vec<PortRequest>,
-    pub(crate) sockets: Vec<PathBuf>,
+    pub(crate) control: ControlSettings,
     /// Where metrics are asked for.
     pub(crate) metrics: Vec<MetricsAddress>,
     pub(crate) allow_replace: bool,

@@ -39,7 +39,7 @@ pub(crate) fn listen(addresses: &[MetricsAddress]) -> anyhow::Result<Listeners> 
     for address in addresses {
         match address {
             MetricsAddress::Tcp(address) => listeners.add_tcp(*address)?,
-            MetricsAddress::Unix(path) => listeners.add_unix(path)?,
+            MetricsAddress::Unix(path) => listeners.add_unix(path, None)?,
         }
     }
     Ok(listeners)

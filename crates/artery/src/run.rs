@@ -67,10 +67,7 @@ struct Sockets {
 
 impl Sockets {
     fn open(job: &Job) -> anyhow::Result<Sockets> {
-        Ok(Sockets {
-            control: Listeners::open(&job.ports, &job.sockets)?,
-            metrics: metrics::listen(&job.metrics)?,
-        })
+        Ok(Sockets { control: Listeners::open(&job.control)?, metrics: metrics::listen(&job.metrics)? })
     }
 }
 
@@ -132,12 +129,16 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
     // What Click prints is known, and where a report is to be JSON that is all there is.
     let is_wanted = job.voice == Voice::Json || (job.voice.is_own() && !job.json);
     let voice = is_wanted.then_some(job.voice);
+    if is_wanted || !job.voice.is_own() {
+        listeners.control.say_access(job.voice);
+    }
     let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
     let hotconfig = job.allow_replace.then_some(replacer);
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));
     }
-    listeners.control.serve(&Control(Service::new(handle.clone(), hotconfig)))?;
+    let service = Service::new(handle.clone(), hotconfig);
+    listeners.control.serve(&Control::new(service, listeners.control.token(), job.control.idle))?;
     let measured = handle.clone();
     listeners.metrics.serve(&Http(move || of_router(&measured)))?;
     commands::run(job.commands.clone(), job.voice);

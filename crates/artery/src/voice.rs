@@ -97,7 +97,8 @@ impl Voice {
         self.tell("message", message, &[]);
     }
 
-    /// A line about what happened: its kind and what it is about, which only programs are told apart from the message.
+    /// A line about what happened: its kind and what it is about, which only programs are told apart from
+    /// the message.
     pub(crate) fn tell(self, event: &str, message: &str, about: About<'_>) {
         match self {
             Voice::Artery { .. } => complain(&format!("artery: {}\n", without_numbers(message))),
@@ -140,6 +141,15 @@ impl Voice {
             Voice::Click { warnings: false } => {}
             Voice::Json => complain(&object("warning", "message", message, &[])),
             _ => complain(&format!("warning: {message}\n")),
+        }
+    }
+
+    /// A warning of a control port that everybody can write to, which Click's voice gives too even where
+    /// its warnings are not wanted.
+    pub(crate) fn open_port(self, message: &str) {
+        match self {
+            Voice::Click { .. } => complain(&format!("warning: {message}\n")),
+            _ => self.warning(message),
         }
     }
 

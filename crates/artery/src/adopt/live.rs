@@ -8,7 +8,7 @@ use super::rights;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
 use crate::cli::default_socket;
-use crate::control_socket::{Control, Listeners, Names, Question, Questions};
+use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::signals::EarlyHangup;
@@ -43,7 +43,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let signals = Signals::watch(&questions, early).context("can't wait for signals")?;
     let voice = Voice::from(options.log);
     let mut manager = Notifier::of_environment();
-    let control = control_sockets(options.socket.as_deref(), voice)?;
+    let settings = options.control.settings(Vec::new());
+    let control = control_sockets(options.socket.as_deref(), &settings, voice)?;
     let metrics = metrics::listen(&options.metrics)?;
     let choice = Choice::of(&facts, options.path);
     // The program of the port that carries a VLAN forwards for it.
@@ -67,7 +68,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         // No thread was started yet, which would keep what it had.
         rights::drop_but(CapabilitySet::empty())?;
     }
-    control.serve(&Control(asked.clone())).context("can't answer questions")?;
+    control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
     voice.tell("forwarding", "forwarding", &[]);
@@ -262,10 +263,14 @@ impl Signals {
 }
 
 /// The control socket. That the usual one is taken is no reason not to forward; that one can't be had which was asked for is.
-fn control_sockets(path: Option<&Path>, voice: Voice) -> anyhow::Result<Listeners> {
+fn control_sockets(
+    path: Option<&Path>,
+    settings: &ControlSettings,
+    voice: Voice,
+) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners::default();
     let usual = default_socket();
-    match (listeners.add_unix(path.unwrap_or(&usual)), path) {
+    match (listeners.add_unix(path.unwrap_or(&usual), settings.read_group.as_ref()), path) {
         (Ok(()), _) => {}
         (Err(error), Some(_)) => return Err(error),
         (Err(error), None) => voice.say(&format!("{error:#}; so 'artery top' can't look into this one")),

@@ -4,7 +4,7 @@ use super::plan::{Plan, Wishes, judge};
 use super::verdict::Judged;
 use super::{text, verdict};
 use crate::cli::values::{Period, device, number, period, processor, seconds};
-use crate::cli::{default_socket, map_devices};
+use crate::cli::{ControlOptions, default_socket, map_devices};
 use crate::job::{Input, Job};
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
@@ -76,6 +76,8 @@ pub(crate) struct UpOptions {
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    #[command(flatten)]
+    control: ControlOptions,
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     metrics: Vec<MetricsAddress>,
@@ -232,8 +234,7 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> Job {
         output: None,
         quit: false,
         time: false,
-        ports: Vec::new(),
-        sockets,
+        control: options.control.settings(sockets),
         metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
         stats: options.stats.map(|period| period.every),

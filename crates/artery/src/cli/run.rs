@@ -1,6 +1,7 @@
 //! What `artery run` can be told.
 use super::values::{Period, device, number, period, processor, seconds};
-use super::{ReadingOptions, map_devices, usage_error};
+use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
+use crate::control_socket::ControlSettings;
 use crate::job::{Job, PortRequest};
 use crate::metrics::MetricsAddress;
 use crate::voice::{LogFormat, Voice};
@@ -47,6 +48,10 @@ pub(crate) struct RunOptions {
     /// Listen for control connections on this Unix socket
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    #[command(flatten)]
+    control: ControlOptions,
+    #[command(flatten)]
+    tcp: TcpOptions,
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     metrics: Vec<MetricsAddress>,
@@ -114,8 +119,11 @@ impl RunOptions {
             output: self.output,
             quit: self.quit,
             time: self.time,
-            ports: self.port,
-            sockets: self.socket,
+            control: ControlSettings {
+                ports: self.port,
+                tcp: self.tcp.writes(),
+                ..self.control.settings(self.socket)
+            },
             metrics: self.metrics,
             allow_replace: self.allow_replace,
             stats: self.stats.map(|period| period.every),

@@ -1,4 +1,5 @@
 //! Calls to a running router; `artery handler` makes one.
+use super::access::token_in;
 use super::codec::GREETING;
 use crate::cli::{HandlerOptions, Reach};
 use crate::load::system_message;
@@ -10,31 +11,48 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes of a value that are accepted.
 const MAX_VALUE: usize = 1 << 30;
 /// Codes of a router that has no such element, or no such handler.
 const NO_ELEMENT: u16 = 510;
 const NO_HANDLER: u16 = 511;
+/// Code of a command that the router does not know.
+const UNIMPLEMENTED: u16 = 501;
 /// How long the router may be silent; a large configuration takes a while to replace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a connection may have been idle to be used again: routers end idle ones.
+const REUSED_AFTER: Duration = Duration::from_secs(30);
+
 /// Reads or writes a handler of a running router.
 pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
-    let Client(mut stream) = Client::connect(&options.reach)?;
+    let mut client = Client::connect(&options.reach)?;
     let value = options.write.as_ref().or(options.value.as_ref());
     if options.handler.is_empty() || options.handler.contains(char::is_whitespace) {
         bail!("'{}' is no handler; write ELEMENT.HANDLER", options.handler);
     }
     match value {
-        Some(value) => write(&mut stream, &options.handler, value),
-        None => read(&mut stream, &options.handler),
+        Some(value) => client.write(&options.handler, value).map(|()| 0),
+        None => {
+            let value = client.read(&options.handler)?;
+            let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+            print(&format!("{value}{end}")).map(|()| 0)
+        }
     }
 }
 
 /// A connection to a router.
-pub(crate) struct Client(BufReader<Box<dyn Stream>>);
+pub(crate) struct Client {
+    stream: BufReader<Box<dyn Stream>>,
+    reach: Reach,
+    /// Whether the router was given its token, or has none.
+    is_authenticated: bool,
+    used: Instant,
+    /// Replies that were left.
+    left: usize,
+}
 
 impl Client {
     /// Connects to the router that is reached so.
@@ -45,16 +63,23 @@ impl Client {
         if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
             bail!("this is no control socket: it says {:?}", version.trim_end());
         }
-        Ok(Client(stream))
+        let is_authenticated = reach.port.is_none();
+        Ok(Client { stream, reach: reach.clone(), is_authenticated, used: Instant::now(), left: 0 })
     }
     /// The value of a handler.
     pub(crate) fn read(&mut self, handler: &str) -> anyhow::Result<String> {
-        value(&mut self.0, handler)?
-            .map_err(|refusal| anyhow!("{}", explained(&mut self.0, handler, refusal)))
+        self.value(handler)?.map_err(|refusal| anyhow!("{}", explained(&mut self.stream, handler, refusal)))
     }
     /// Writes a handler.
     pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
-        write(&mut self.0, handler, value).map(drop)
+        self.begin_to_tell(handler, value)?;
+        match self.outcome()? {
+            Ok(warnings) => {
+                complain(&warnings);
+                Ok(())
+            }
+            Err(refusal) => bail!("{}", explained(&mut self.stream, handler, refusal)),
+        }
     }
     /// The value of a handler that is given parameters. A refusal is what the element says, and no more.
     pub(crate) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
@@ -62,29 +87,68 @@ impl Client {
             bail!("a line alone can be asked, and there are several: {parameters:?}");
         }
         let question = format!("{handler} {parameters}");
-        value(&mut self.0, question.trim_end())?.map_err(|refusal| self.bare(handler, refusal))
+        self.value(question.trim_end())?.map_err(|refusal| self.bare(handler, refusal))
     }
     /// Writes a handler. A refusal is what the element says, and no more.
     pub(crate) fn tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.begin_to_tell(handler, value)?;
         self.told(handler)
     }
-    /// Begins to write a handler, whose reply is left to [`told`](Self::told). The replies to a few can be left, no more
-    /// than a socket has room for.
+    /// Begins to write a handler, whose reply is left to [`told`](Self::told). The replies to a few can be
+    /// left, no more than a socket has room for.
     pub(crate) fn begin_to_tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
-        request(&mut self.0, handler, value)
+        self.refresh()?;
+        if !std::mem::replace(&mut self.is_authenticated, true) {
+            self.authenticate()?;
+        }
+        self.left += 1;
+        request(&mut self.stream, handler, value)
     }
     /// Takes the next reply that was left.
     pub(crate) fn told(&mut self, handler: &str) -> anyhow::Result<()> {
-        match outcome(&mut self.0)? {
+        match self.outcome()? {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.bare(handler, refusal)),
         }
     }
+    fn outcome(&mut self) -> anyhow::Result<Result<String, Refusal>> {
+        self.left = self.left.saturating_sub(1);
+        outcome(&mut self.stream)
+    }
+    fn value(&mut self, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
+        self.refresh()?;
+        value(&mut self.stream, handler)
+    }
     fn bare(&mut self, handler: &str, refusal: Refusal) -> anyhow::Error {
         match refusal.text.split_once('\n') {
             Some((heading, said)) if heading.ends_with("error:") => anyhow!("{}", said.trim_end()),
-            _ => anyhow!("{}", explained(&mut self.0, handler, refusal)),
+            _ => anyhow!("{}", explained(&mut self.stream, handler, refusal)),
+        }
+    }
+    /// Connects again where the router may have ended the connection because nothing was asked for long.
+    fn refresh(&mut self) -> anyhow::Result<()> {
+        if self.left == 0 && self.used.elapsed() > REUSED_AFTER {
+            *self = Client::connect(&self.reach)?;
+        }
+        self.used = Instant::now();
+        Ok(())
+    }
+    /// Gives the router its token, if one is known. It is given nobody who is only read from.
+    fn authenticate(&mut self) -> anyhow::Result<()> {
+        let Some((file, is_named)) = self.reach.token_file() else { return Ok(()) };
+        let opened = std::fs::File::open(&file).map_err(|error| system_message(&error));
+        let token = match opened.and_then(token_in) {
+            Ok(token) => token,
+            Err(why) if is_named => bail!("{}: {why}", file.display()),
+            // The router says what it wants.
+            Err(_) => return Ok(()),
+        };
+        self.stream.get_mut().write_all(format!("AUTH {token}\r\n").as_bytes()).map_err(lost)?;
+        match outcome(&mut self.stream)? {
+            Ok(_) => Ok(()),
+            // Click knows no tokens, and its port is open to all.
+            Err(refusal) if refusal.code == UNIMPLEMENTED => Ok(()),
+            Err(refusal) => bail!("{}: {}", file.display(), refusal.text),
         }
     }
 }
@@ -120,16 +184,6 @@ fn hint(reach: &Reach, error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "ask as root, or as the user that the router runs as",
         _ if reach.socket().is_some_and(|path| is_other(&path)) => "this is no socket; name a router's by -u",
         _ => "is a router running with -u or -p?",
-    }
-}
-
-fn read(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<u8> {
-    match value(stream, handler)? {
-        Ok(value) => {
-            let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
-            print(&format!("{value}{end}")).map(|()| 0)
-        }
-        Err(refusal) => bail!("{}", explained(stream, handler, refusal)),
     }
 }
 
@@ -178,26 +232,6 @@ fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Resu
         bail!(GONE);
     }
     Ok(Ok(String::from_utf8_lossy(&value).into_owned()))
-}
-
-fn write(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<u8> {
-    match written(stream, handler, value)? {
-        Ok(warnings) => {
-            complain(&warnings);
-            Ok(0)
-        }
-        Err(refusal) => bail!("{}", explained(stream, handler, refusal)),
-    }
-}
-
-/// The warnings that a write was answered with, or why it was not done.
-fn written(
-    stream: &mut BufReader<Box<dyn Stream>>,
-    handler: &str,
-    value: &str,
-) -> anyhow::Result<Result<String, Refusal>> {
-    request(stream, handler, value)?;
-    outcome(stream)
 }
 
 /// Asks for a write.

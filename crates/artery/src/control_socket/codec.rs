@@ -3,9 +3,34 @@
 /// What the server says first.
 pub(super) const GREETING: &str = "Click::ControlSocket/1.3\r\n";
 
-/// Most bytes of a line, and most bytes of data after it.
-pub(super) const MAX_LINE: usize = 1 << 20;
-pub(super) const MAX_DATA: usize = 16 << 20;
+/// How long requests may be.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Most bytes of a line.
+    line: usize,
+    /// Most bytes of data after it.
+    data: usize,
+}
+
+impl Limits {
+    /// Whoever may not write is given little memory.
+    pub(super) fn of(may_write: bool) -> Limits {
+        match may_write {
+            true => Limits { line: 1 << 20, data: 16 << 20 },
+            false => Limits { line: 1 << 16, data: 1 << 16 },
+        }
+    }
+}
+
+/// How far a request that is not complete was searched for its end, so that bytes which come one by one are
+/// not searched again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scanned {
+    /// Bytes before the end of the first line, as far as it is known.
+    line: usize,
+    /// Where the line of data begins that may be the terminator.
+    data: usize,
+}
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +52,13 @@ pub(super) enum Request {
     Llrpc {
         name: String,
     },
+    /// Proves the right to write.
+    Auth {
+        token: String,
+    },
     Help,
+    /// A line of HTTP, which a web page can have a browser send.
+    Http,
     Quit {
         /// Whether there were words after the verb.
         superfluous: bool,
@@ -35,7 +66,11 @@ pub(super) enum Request {
     /// Something that can only be answered so.
     Wrong(u16, String),
     /// More than is accepted; what follows can't be understood.
-    TooBig(String),
+    LineTooLong,
+    DataTooLong {
+        handler: String,
+        write: bool,
+    },
 }
 
 /// What a stream begins with.
@@ -44,38 +79,51 @@ pub(super) enum Parsed {
     /// A request, and how many bytes it took.
     Request(Request, usize),
     /// The beginning of one.
-    Incomplete,
+    Incomplete(Scanned),
 }
 
-/// Takes the first request out of `input`. With `closed` no more bytes will come.
-pub(super) fn parse(input: &[u8], closed: bool) -> Parsed {
-    let Some((line, rest)) = first_line(input, closed) else {
-        return match input.len() > MAX_LINE {
-            true => Parsed::Request(Request::TooBig("Line too long".to_string()), input.len()),
-            false => Parsed::Incomplete,
+/// Takes the first request out of `input`. With `closed` no more bytes will come. `scanned` is what the
+/// last call said of the same request.
+pub(super) fn parse(input: &[u8], closed: bool, limits: Limits, scanned: Scanned) -> Parsed {
+    let Some((end, rest)) = first_line(input, closed, scanned.line) else {
+        return match input.len() > limits.line {
+            true => Parsed::Request(Request::LineTooLong, input.len()),
+            false => Parsed::Incomplete(Scanned { line: input.len(), data: 0 }),
         };
     };
-    let line = String::from_utf8_lossy(line);
+    let line = String::from_utf8_lossy(&input[..end]);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let Some(verb) = words.first().map(|verb| verb.to_ascii_uppercase()) else {
         return Parsed::Request(Request::Nothing, rest);
     };
+    if is_http(&verb, &words) {
+        return Parsed::Request(Request::Http, rest);
+    }
+    let carried = Carried { input, line_end: end, start: rest, closed, most: limits.data };
     match verb.as_str() {
-        "READDATA" | "WRITEDATA" | "SETDATA" => with_length(&verb, &words, input, rest, closed),
-        "READUNTIL" | "WRITEUNTIL" => with_terminator(&verb, &line, input, rest, closed),
-        "LLRPC" => llrpc(&words, input, rest, closed),
+        "READDATA" | "WRITEDATA" | "SETDATA" => carried.with_length(&verb, &words),
+        "READUNTIL" | "WRITEUNTIL" => carried.with_terminator(&verb, &line, scanned.data),
+        "LLRPC" => carried.llrpc(&words),
         _ => Parsed::Request(single_line(&verb, &line, &words), rest),
     }
 }
 
-/// The first line without its end, and where the next begins.
-fn first_line(input: &[u8], closed: bool) -> Option<(&[u8], usize)> {
-    match input.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
-        // The second byte of CRLF may still be under way; it will then end an empty line, which means nothing.
-        Some(end) => Some((&input[..end], end + line_end(&input[end..]))),
-        None if closed && !input.is_empty() => Some((input, input.len())),
+/// Where the first line ends, of which `scanned` bytes hold no end, and where the next begins.
+fn first_line(input: &[u8], closed: bool, scanned: usize) -> Option<(usize, usize)> {
+    match input[scanned..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+        // The second byte of CRLF may still be under way; it will then end an empty line, which means
+        // nothing.
+        Some(end) => Some((scanned + end, scanned + end + line_end(&input[scanned + end..]))),
+        None if closed && !input.is_empty() => Some((input.len(), input.len())),
         None => None,
     }
+}
+
+/// Whether a line is the first of a request of HTTP, or one of its headers. No command has a colon in it.
+fn is_http(verb: &str, words: &[&str]) -> bool {
+    let methods = ["POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PRI"];
+    let is_request = words.len() == 3 && words[2].to_ascii_uppercase().starts_with("HTTP/");
+    methods.contains(&verb) || verb.contains(':') || is_request
 }
 
 /// Length of the line end that `bytes` begin with.
@@ -92,6 +140,8 @@ fn single_line(verb: &str, line: &str, words: &[&str]) -> Request {
             Request::Check { handler: words[1].to_string(), write: verb == "CHECKWRITE" }
         }
         ("CHECKREAD" | "CHECKWRITE", _) => wrong_count(),
+        ("AUTH", 2) => Request::Auth { token: words[1].to_string() },
+        ("AUTH", _) => wrong_count(),
         ("HELP", _) => Request::Help,
         ("QUIT" | "CLOSE", count) => Request::Quit { superfluous: count > 1 },
         _ => Request::Wrong(501, format!("Command '{verb}' unimplemented")),
@@ -112,68 +162,87 @@ fn after(line: &str, count: usize) -> String {
     rest.trim_end_matches(is_blank).to_string()
 }
 
-/// READDATA and WRITEDATA: `VERB handler length`, a line end, and so many bytes.
-fn with_length(verb: &str, words: &[&str], input: &[u8], start: usize, closed: bool) -> Parsed {
-    let [_, handler, length] = words else { return Parsed::Request(wrong_count(), start) };
-    let Some(length) = length.parse::<usize>().ok() else {
-        return Parsed::Request(Request::Wrong(500, format!("Syntax error in '{verb}'")), start);
-    };
-    if length > MAX_DATA {
-        return Parsed::Request(Request::TooBig(too_big(handler)), input.len());
-    }
-    match input[start..].get(..length) {
-        Some(data) => Parsed::Request(carrying(verb, handler, data), start + length),
-        None => starved(start, closed),
-    }
+/// A request that has data after its line.
+struct Carried<'a> {
+    input: &'a [u8],
+    /// Where its line ends, and where its data begin.
+    line_end: usize,
+    start: usize,
+    closed: bool,
+    /// Most bytes of data.
+    most: usize,
 }
 
-/// READUNTIL and WRITEUNTIL: `VERB handler terminator`, and lines up to one that is the terminator.
-fn with_terminator(verb: &str, line: &str, input: &[u8], start: usize, closed: bool) -> Parsed {
-    let Some(handler) = line.split_ascii_whitespace().nth(1) else {
-        return Parsed::Request(wrong_count(), start);
-    };
-    let terminator = after(line, 2);
-    let mut at = start;
-    while let Some(length) = input[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
-        let next = at + length + line_end(&input[at + length..]);
-        if input[at..at + length].trim_ascii_end() == terminator.as_bytes() {
-            return Parsed::Request(carrying(verb, handler, &input[start..at]), next);
+impl Carried<'_> {
+    /// READDATA and WRITEDATA: `VERB handler length`, a line end, and so many bytes.
+    fn with_length(&self, verb: &str, words: &[&str]) -> Parsed {
+        let [_, handler, length] = words else { return Parsed::Request(wrong_count(), self.start) };
+        let Some(length) = length.parse::<usize>().ok() else {
+            return Parsed::Request(Request::Wrong(500, format!("Syntax error in '{verb}'")), self.start);
+        };
+        if length > self.most {
+            return self.too_long(verb, handler);
         }
-        at = next;
+        match self.input[self.start..].get(..length) {
+            Some(data) => Parsed::Request(carrying(verb, handler, data), self.start + length),
+            None => self.starved(self.start),
+        }
     }
-    match input.len() - start > MAX_DATA {
-        true => Parsed::Request(Request::TooBig(too_big(handler)), input.len()),
-        false => starved(start, closed),
-    }
-}
 
-fn llrpc(words: &[&str], input: &[u8], start: usize, closed: bool) -> Parsed {
-    let length = match words {
-        [_, _] => Some(0),
-        [_, _, length] => length.parse::<usize>().ok(),
-        _ => return Parsed::Request(wrong_count(), start),
-    };
-    let Some(length) = length else {
-        return Parsed::Request(Request::Wrong(500, "Syntax error in 'llrpc'".to_string()), start);
-    };
-    if length > MAX_DATA {
-        return Parsed::Request(Request::TooBig(too_big(words[1])), input.len());
+    /// READUNTIL and WRITEUNTIL: `VERB handler terminator`, and lines up to one that is the terminator.
+    fn with_terminator(&self, verb: &str, line: &str, scanned: usize) -> Parsed {
+        let Some(handler) = line.split_ascii_whitespace().nth(1) else {
+            return Parsed::Request(wrong_count(), self.start);
+        };
+        let (input, terminator) = (self.input, after(line, 2));
+        // Where the last line begins whose end is sure: the second byte of a CRLF may still be under way.
+        let mut sure = scanned.max(self.start);
+        let mut at = sure;
+        while let Some(length) = input[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            let next = at + length + line_end(&input[at + length..]);
+            if input[at..at + length].trim_ascii_end() == terminator.as_bytes() {
+                return Parsed::Request(carrying(verb, handler, &input[self.start..at]), next);
+            }
+            at = next;
+            if next < input.len() {
+                sure = next;
+            }
+        }
+        match input.len() - self.start > self.most {
+            true => self.too_long(verb, handler),
+            false => self.starved(sure),
+        }
     }
-    match input.len() - start >= length {
-        true => Parsed::Request(Request::Llrpc { name: words[1].to_string() }, start + length),
-        false => starved(start, closed),
+
+    fn llrpc(&self, words: &[&str]) -> Parsed {
+        let length = match words {
+            [_, _] => Some(0),
+            [_, _, length] => length.parse::<usize>().ok(),
+            _ => return Parsed::Request(wrong_count(), self.start),
+        };
+        let Some(length) = length else {
+            return Parsed::Request(Request::Wrong(500, "Syntax error in 'llrpc'".to_string()), self.start);
+        };
+        if length > self.most {
+            return self.too_long("LLRPC", words[1]);
+        }
+        match self.input.len() - self.start >= length {
+            true => Parsed::Request(Request::Llrpc { name: words[1].to_string() }, self.start + length),
+            false => self.starved(self.start),
+        }
     }
-}
 
-fn too_big(handler: &str) -> String {
-    format!("Data too large for write handler '{handler}'")
-}
+    fn too_long(&self, verb: &str, handler: &str) -> Parsed {
+        let write = !verb.starts_with('R');
+        Parsed::Request(Request::DataTooLong { handler: handler.to_string(), write }, self.input.len())
+    }
 
-/// Fewer bytes than were announced.
-fn starved(start: usize, closed: bool) -> Parsed {
-    match closed {
-        true => Parsed::Request(Request::Wrong(500, "Not enough data".to_string()), start),
-        false => Parsed::Incomplete,
+    /// Fewer bytes than were announced.
+    fn starved(&self, data: usize) -> Parsed {
+        match self.closed {
+            true => Parsed::Request(Request::Wrong(500, "Not enough data".to_string()), self.start),
+            false => Parsed::Incomplete(Scanned { line: self.line_end, data }),
+        }
     }
 }
 
@@ -219,6 +288,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn parse(input: &[u8], closed: bool) -> Parsed {
+        super::parse(input, closed, Limits::of(true), Scanned::default())
+    }
+
     fn requests(mut input: &[u8]) -> Vec<Request> {
         let mut all = Vec::new();
         while !input.is_empty() {
@@ -228,7 +301,7 @@ mod tests {
                     all.push(request);
                     input = &input[used..];
                 }
-                Parsed::Incomplete => panic!("incomplete although closed: {input:?}"),
+                Parsed::Incomplete(_) => panic!("incomplete although closed: {input:?}"),
             }
         }
         all
@@ -275,6 +348,54 @@ mod tests {
         }
     }
 
+    /// Takes requests as they are completed by bytes that come one by one.
+    fn one_by_one(stream: &[u8]) -> Vec<Request> {
+        let (mut at, mut scanned, mut found) = (0, Scanned::default(), Vec::new());
+        for end in 1..=stream.len() {
+            let closed = end == stream.len();
+            while at < end {
+                match super::parse(&stream[at..end], closed, Limits::of(true), scanned) {
+                    Parsed::Request(request, used) => {
+                        (at, scanned) = (at + used, Scanned::default());
+                        found.push(request);
+                    }
+                    Parsed::Incomplete(more) => {
+                        scanned = more;
+                        break;
+                    }
+                }
+            }
+        }
+        found.retain(|request| *request != Request::Nothing);
+        found
+    }
+
+    #[test]
+    fn bytes_that_come_one_by_one_are_the_same_requests() {
+        let mut whole = requests(STREAM);
+        whole.retain(|request| *request != Request::Nothing);
+        assert_eq!(one_by_one(STREAM), whole);
+    }
+
+    #[test]
+    fn lines_of_http_are_told_from_commands() {
+        for line in [
+            "POST / HTTP/1.1",
+            "GET / HTTP/1.1",
+            "get /x http/1.0",
+            "WRITE / HTTP/1.1",
+            "Host: localhost:7777",
+            "Content-Type:text/plain",
+            "PRI * HTTP/2.0",
+            "options *",
+        ] {
+            assert_eq!(requests(format!("{line}\r\n").as_bytes()), [Request::Http], "{line}");
+        }
+        assert_eq!(requests(b"GET c.count\n"), [read("c.count", "")]);
+        assert_eq!(requests(b"WRITE s.data a: b HTTP/1.1\n"), [write("s.data", "a: b HTTP/1.1")]);
+        assert_eq!(requests(b"auth abc\n"), [Request::Auth { token: "abc".into() }]);
+    }
+
     #[test]
     fn wrong_requests_say_what_is_wrong() {
         let wrong = |line: &str| match requests(line.as_bytes()).remove(0) {
@@ -291,10 +412,18 @@ mod tests {
 
     #[test]
     fn what_is_too_big_is_refused_before_it_comes() {
-        let line = format!("WRITEDATA h {}\n", MAX_DATA + 1);
-        assert!(matches!(parse(line.as_bytes(), false), Parsed::Request(Request::TooBig(_), _)));
-        let endless = vec![b'x'; MAX_LINE + 1];
-        assert!(matches!(parse(&endless, false), Parsed::Request(Request::TooBig(_), _)));
+        for may_write in [true, false] {
+            let limits = Limits::of(may_write);
+            let first = |input: &[u8]| match super::parse(input, false, limits, Scanned::default()) {
+                Parsed::Request(request, _) => request,
+                Parsed::Incomplete(_) => Request::Nothing,
+            };
+            let line = format!("WRITEDATA h {}\n", limits.data + 1);
+            let too_long = Request::DataTooLong { handler: "h".to_string(), write: true };
+            assert_eq!(first(line.as_bytes()), too_long);
+            let endless = vec![b'x'; limits.line + 1];
+            assert_eq!((first(&endless), first(&endless[1..])), (Request::LineTooLong, Request::Nothing));
+        }
     }
 
     #[test]
@@ -307,6 +436,17 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_completely(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             requests(&bytes);
+        }
+
+        #[test]
+        fn any_words_are_the_same_one_by_one(lines in proptest::collection::vec(
+            "(READ|WRITEDATA|WRITEUNTIL|LLRPC|AUTH)( [a-z0-3#]{0,2}){0,2}(\r|\n|\r\n)",
+            0..8,
+        )) {
+            let stream = lines.concat();
+            let mut whole = requests(stream.as_bytes());
+            whole.retain(|request| *request != Request::Nothing);
+            prop_assert_eq!(one_by_one(stream.as_bytes()), whole);
         }
 
         #[test]

@@ -1,11 +1,17 @@
 //! Handlers of a running router, from outside: ControlSocket 1.3 over TCP and Unix sockets.
+mod access;
 mod asked;
 mod client;
 mod codec;
+mod connections;
+mod conversation;
 mod server;
 mod service;
 
+pub(crate) use access::{ControlSettings, Group, TcpWrites, default_token_file};
 pub(crate) use asked::{Names, Question, Questions};
 pub(crate) use client::{Client, call};
-pub(crate) use server::{Control, Listeners, Talker, Traffic};
+pub(crate) use connections::Connection;
+pub(crate) use conversation::Control;
+pub(crate) use server::{Listeners, Talker};
 pub(crate) use service::Service;

@@ -1,72 +1,26 @@
 //! Sockets that are listened on, and a thread for each connection.
-use super::codec::{self, GREETING, MAX_DATA, MAX_LINE, Parsed, parse};
-use super::service::{Answer, Handlers, answer};
+use super::access::{ControlSettings, Group, Peer, TcpWrites, Token};
+use super::connections::{Connection, Pool, Refused, Stream};
 use crate::job::PortRequest;
 use crate::load::system_message;
+use crate::voice::Voice;
 use anyhow::{Context as _, bail};
-use std::io::{Read, Write};
+use rustix::fs::{Gid, Mode};
+use rustix::net::sockopt::socket_peercred;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What fits in a socket's address beside its end.
 const LONGEST_PATH: usize = 107;
-/// Most connections at a time.
-const MAX_CONNECTIONS: usize = 32;
 /// Ports that `PORT+` tries.
 const PORTS_TRIED: u16 = 100;
-/// How long a program that ends waits for replies that are being sent.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Counts connections, and requests that are being answered.
-#[derive(Default)]
-pub(crate) struct Traffic {
-    counts: Mutex<Counts>,
-    answered: Condvar,
-}
-
-#[derive(Default)]
-struct Counts {
-    connections: usize,
-    requests: usize,
-}
-
-impl Traffic {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Admits a connection, unless there are too many.
-    fn enter(&self) -> bool {
-        let mut counts = self.counts();
-        let admitted = counts.connections < MAX_CONNECTIONS;
-        counts.connections += usize::from(admitted);
-        admitted
-    }
-
-    fn leave(&self) {
-        self.counts().connections -= 1;
-    }
-
-    /// Answers a request; the end of the program waits for it.
-    pub(crate) fn during<R>(&self, answer: impl FnOnce() -> R) -> R {
-        self.counts().requests += 1;
-        let result = answer();
-        self.counts().requests -= 1;
-        self.answered.notify_all();
-        result
-    }
-
-    /// Waits until no request is being answered, but not for ever: the client that asked for the end shall hear
-    /// that it comes.
-    fn wait(&self) {
-        let busy = |counts: &mut Counts| counts.requests > 0;
-        drop(self.answered.wait_timeout_while(self.counts(), FAREWELL, busy));
-    }
-}
+/// How long telling somebody that there are too many may take.
+const REFUSAL: Duration = Duration::from_millis(100);
 
 /// The sockets a router can be reached by. Those that are files vanish with it.
 #[derive(Default)]
@@ -74,12 +28,33 @@ pub(crate) struct Listeners {
     tcp: Vec<TcpListener>,
     unix: Vec<UnixListener>,
     files: Vec<PathBuf>,
-    traffic: Arc<Traffic>,
+    /// What allows TCP connections to write; none where all may.
+    token: Option<Arc<Token>>,
+    pools: Pools,
+}
+
+/// Connections by who is at their other ends, so that none of these can keep the others out.
+#[derive(Clone, Default)]
+struct Pools {
+    tcp: Arc<Pool>,
+    owner: Arc<Pool>,
+    reader: Arc<Pool>,
+}
+
+impl Pools {
+    fn of(&self, peer: Peer) -> &Arc<Pool> {
+        match peer {
+            Peer::Tcp => &self.tcp,
+            Peer::Owner => &self.owner,
+            Peer::Reader => &self.reader,
+        }
+    }
 }
 
 impl Drop for Listeners {
     fn drop(&mut self) {
-        self.traffic.wait();
+        [&self.pools.owner, &self.pools.tcp, &self.pools.reader].into_iter().for_each(|pool| pool.wait());
+        self.token.iter().for_each(|token| token.remove());
         for file in &self.files {
             // A file that someone else removed is gone as well.
             let _ = std::fs::remove_file(file);
@@ -88,21 +63,51 @@ impl Drop for Listeners {
 }
 
 impl Listeners {
-    /// Opens sockets on TCP ports of this machine and on paths. Nobody is answered before [`Listeners::serve`].
-    pub(crate) fn open(ports: &[PortRequest], paths: &[PathBuf]) -> anyhow::Result<Listeners> {
+    /// Opens control sockets. Nobody is answered before [`Listeners::serve`].
+    pub(crate) fn open(settings: &ControlSettings) -> anyhow::Result<Listeners> {
         let mut listeners = Listeners::default();
-        for request in ports {
+        for request in &settings.ports {
             listeners.tcp.push(listen_tcp(*request)?);
         }
-        for path in paths {
-            listeners.add_unix(path)?;
+        for path in &settings.sockets {
+            listeners.add_unix(path, settings.read_group.as_ref())?;
         }
+        let first = listeners.tcp.first().map(TcpListener::local_addr).transpose()?;
+        listeners.token = match (first, &settings.tcp) {
+            (None, _) | (_, TcpWrites::Open) => None,
+            (_, TcpWrites::Token(Some(file))) => Some(Token::named(file)?),
+            (Some(first), TcpWrites::Token(None)) => Some(Token::made(first.port())?),
+        }
+        .map(Arc::new);
         Ok(listeners)
     }
 
+    /// What allows TCP connections to write; none where all may.
+    pub(crate) fn token(&self) -> Option<Arc<Token>> {
+        self.token.clone()
+    }
+
+    /// Says who may write by TCP.
+    pub(crate) fn say_access(&self, voice: Voice) {
+        for port in self.tcp.iter().filter_map(|listener| listener.local_addr().ok()) {
+            let (port, number) = (format!("TCP port {}", port.port()), port.port().to_string());
+            match &self.token {
+                Some(token) => {
+                    let file = token.file().display().to_string();
+                    let what = format!("{port}: writing handlers needs the token in {file}");
+                    voice.tell("control", &what, &[("port", &number), ("token_file", &file)]);
+                }
+                None => voice.open_port(&format!(
+                    "{port} is open to all local users: each of them can write every handler"
+                )),
+            }
+        }
+    }
+
     /// Opens one on a path besides.
-    pub(crate) fn add_unix(&mut self, path: &Path) -> anyhow::Result<()> {
-        self.unix.push(listen_unix(path)?);
+    /// Members of `readers` may connect, too.
+    pub(crate) fn add_unix(&mut self, path: &Path, readers: Option<&Group>) -> anyhow::Result<()> {
+        self.unix.push(listen_unix(path, readers)?);
         self.files.push(path.to_path_buf());
         Ok(())
     }
@@ -112,8 +117,8 @@ impl Listeners {
         let listener = TcpListener::bind(address);
         let listener = listener.map_err(|error| {
             let help = match error.kind() {
-                std::io::ErrorKind::AddrNotAvailable => "; name an address that this machine has",
-                std::io::ErrorKind::AddrInUse => "; end who listens there, or name another port",
+                io::ErrorKind::AddrNotAvailable => "; name an address that this machine has",
+                io::ErrorKind::AddrInUse => "; end who listens there, or name another port",
                 _ => "",
             };
             anyhow::anyhow!("can't listen on {address}: {}{help}", system_message(&error))
@@ -128,44 +133,41 @@ impl Listeners {
     }
 
     /// Answers connections until the program ends.
-    pub(crate) fn serve(&self, talker: &impl Talker) -> std::io::Result<()> {
+    pub(crate) fn serve(&self, talker: &impl Talker) -> io::Result<()> {
         for listener in &self.tcp {
-            let (listener, patience) = (listener.try_clone()?, talker.patience());
-            let accept = move || {
-                let (stream, _) = listener.accept()?;
-                stream.set_read_timeout(patience)?;
-                stream.set_write_timeout(patience)?;
-                Ok(stream)
-            };
-            accept_all(accept, talker, &self.traffic)?;
+            let listener = listener.try_clone()?;
+            let accept = move || Ok((Box::new(listener.accept()?.0) as Box<dyn Stream>, Peer::Tcp));
+            accept_all(accept, talker, &self.pools)?;
         }
         for listener in &self.unix {
-            let (listener, patience) = (listener.try_clone()?, talker.patience());
+            let listener = listener.try_clone()?;
             let accept = move || {
                 let (stream, _) = listener.accept()?;
-                stream.set_read_timeout(patience)?;
-                stream.set_write_timeout(patience)?;
-                Ok(stream)
+                let peer = peer_of(&stream)?;
+                Ok((Box::new(stream) as Box<dyn Stream>, peer))
             };
-            accept_all(accept, talker, &self.traffic)?;
+            accept_all(accept, talker, &self.pools)?;
         }
         Ok(())
     }
 }
 
+/// Who has connected, by the credentials that the kernel noted (SO_PEERCRED, unix(7)).
+fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    let user = socket_peercred(stream)?.uid;
+    match user.is_root() || user == rustix::process::geteuid() {
+        true => Ok(Peer::Owner),
+        false => Ok(Peer::Reader),
+    }
+}
+
 /// What is said on connections.
 pub(crate) trait Talker: Clone + Send + 'static {
-    /// How long a client may be silent, or not read; `None` for ever.
-    fn patience(&self) -> Option<Duration>;
     /// Answers one client until it leaves.
-    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> std::io::Result<()>;
+    fn talk(&self, connection: &mut Connection) -> io::Result<()>;
     /// What one of too many clients is told.
     fn too_many(&self) -> Vec<u8>;
 }
-
-/// The control socket's protocol.
-#[derive(Clone)]
-pub(crate) struct Control<H>(pub(crate) H);
 
 fn listen_tcp(request: PortRequest) -> anyhow::Result<TcpListener> {
     let last = if request.or_next { request.port.saturating_add(PORTS_TRIED) } else { request.port };
@@ -181,22 +183,36 @@ fn listen_tcp(request: PortRequest) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Listens on a socket that only this user can connect to.
-fn listen_unix(path: &Path) -> anyhow::Result<UnixListener> {
+/// Listens on a socket that only this user, root and members of a group can connect to.
+fn listen_unix(path: &Path, readers: Option<&Group>) -> anyhow::Result<UnixListener> {
     remove_stale(path)?;
-    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     rustix::process::umask(mask);
-    listener.map_err(|error| {
+    let listener = listener.map_err(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
+            io::ErrorKind::AddrInUse => {
                 "there is something else of that name; name another socket".to_string()
             }
-            std::io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
+            io::ErrorKind::InvalidInput => format!("a socket's path has at most {LONGEST_PATH} bytes"),
             _ => refusal(&error),
         };
         anyhow::anyhow!("can't listen on {}: {why}", path.display())
-    })
+    })?;
+    if let Some(group) = readers
+        && let Err(error) = admit(path, group)
+    {
+        let _ = std::fs::remove_file(path);
+        let help = "run as root, or as a member of the group";
+        bail!("--read-group {}: {}; {help}", group.name, system_message(&error));
+    }
+    Ok(listener)
+}
+
+/// Lets members of a group connect.
+fn admit(path: &Path, group: &Group) -> io::Result<()> {
+    rustix::fs::chown(path, None, Some(Gid::from_raw(group.id)))?;
+    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(0o660))?)
 }
 
 /// Removes a socket that nobody listens on any more.
@@ -209,7 +225,7 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
         Ok(_) => {
             bail!("{}: a router listens there already; end it, or name another socket", path.display())
         }
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).with_context(|| format!("can't remove {}", path.display()))
         }
         Err(error) => bail!("can't listen on {}: {}", path.display(), refusal(&error)),
@@ -217,25 +233,25 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Why a socket can't be had, and what helps.
-fn refusal(error: &std::io::Error) -> String {
+fn refusal(error: &io::Error) -> String {
     let help = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "; run as root, or name another socket",
-        std::io::ErrorKind::NotFound => "; make the folder first, or name another socket",
+        io::ErrorKind::PermissionDenied => "; run as root, or name another socket",
+        io::ErrorKind::NotFound => "; make the folder first, or name another socket",
         _ => "",
     };
     system_message(error) + help
 }
 
-fn accept_all<S: Read + Write + Send + 'static>(
-    accept: impl Fn() -> std::io::Result<S> + Send + 'static,
+fn accept_all(
+    accept: impl Fn() -> io::Result<(Box<dyn Stream>, Peer)> + Send + 'static,
     talker: &impl Talker,
-    traffic: &Arc<Traffic>,
-) -> std::io::Result<()> {
-    let (talker, traffic) = (talker.clone(), traffic.clone());
+    pools: &Pools,
+) -> io::Result<()> {
+    let (talker, pools) = (talker.clone(), pools.clone());
     let body = move || {
         loop {
             match accept() {
-                Ok(stream) => connect(stream, &talker, &traffic),
+                Ok((stream, peer)) => connect(stream, peer, &talker, &pools),
                 // Out of descriptors, most likely: others must go first.
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
@@ -245,58 +261,23 @@ fn accept_all<S: Read + Write + Send + 'static>(
 }
 
 /// Starts a thread for a connection, or turns it away.
-fn connect<S: Read + Write + Send + 'static>(mut stream: S, talker: &impl Talker, traffic: &Arc<Traffic>) {
-    if !traffic.enter() {
-        // Whoever is turned away may be gone already.
-        let _ = stream.write_all(&talker.too_many());
-        return;
-    }
-    let (talker, held) = (talker.clone(), traffic.clone());
-    let body = move || {
-        // A connection that breaks concerns nobody but its client, who sees it.
-        let _ = talker.talk(&mut stream, &held);
-        held.leave();
-    };
-    if std::thread::Builder::new().name("connection".to_string()).spawn(body).is_err() {
-        traffic.leave();
-    }
-}
-
-impl<H: Handlers> Talker for Control<H> {
-    fn patience(&self) -> Option<Duration> {
-        None
-    }
-
-    fn too_many(&self) -> Vec<u8> {
-        [GREETING.as_bytes(), &codec::reply(590, &["Too many connections"])].concat()
-    }
-
-    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> std::io::Result<()> {
-        stream.write_all(GREETING.as_bytes())?;
-        let mut input = Vec::new();
-        let mut chunk = vec![0; 65536];
-        let mut closed = false;
-        loop {
-            while let Parsed::Request(request, used) = parse(&input, closed) {
-                input.drain(..used);
-                let goes_on = traffic.during(|| match answer(&self.0, request) {
-                    Answer::Reply(bytes) => stream.write_all(&bytes).map(|()| true),
-                    Answer::Last(bytes) => stream.write_all(&bytes).map(|()| false),
-                })?;
-                if !goes_on {
-                    return Ok(());
-                }
-            }
-            if closed {
-                return Ok(());
-            }
-            let limit = (MAX_DATA + MAX_LINE + 2).saturating_sub(input.len()).clamp(1, chunk.len());
-            match stream.read(&mut chunk[..limit]) {
-                Ok(0) => closed = true,
-                Ok(count) => input.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Pools) {
+    let mut connection = match pools.of(peer).enter(stream, peer) {
+        Ok(connection) => connection,
+        Err(Refused(mut stream)) => {
+            // Whoever is turned away may be gone already.
+            let _ =
+                stream.set_patience(None, Some(REFUSAL)).and_then(|()| stream.write_all(&talker.too_many()));
+            return;
         }
-    }
+    };
+    let talker = talker.clone();
+    // A connection that breaks concerns nobody but its client, who sees it.
+    let body = move || {
+        if talker.talk(&mut connection).is_ok() {
+            connection.end();
+        }
+    };
+    // Without a thread the connection is closed.
+    let _ = std::thread::Builder::new().name("connection".to_string()).spawn(body);
 }

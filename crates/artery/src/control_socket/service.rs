@@ -1,4 +1,5 @@
 //! Requests answered by a running router.
+use super::access::Access;
 use super::codec::{Request, data_reply, reply};
 use crate::replace::Replacer;
 use artery_engine::{Handle, HandlerError};
@@ -15,6 +16,7 @@ const HELP: &[&str] = &[
     "CHECKREAD handler       check if read handler is valid",
     "CHECKWRITE handler      check if write handler is valid",
     "LLRPC elt#number [len]  call LLRPC, pass len data bytes, return DATA",
+    "AUTH token              allow write handlers on a TCP port",
     "QUIT                    close connection",
 ];
 
@@ -39,17 +41,30 @@ pub(crate) trait Handlers: Clone + Send + 'static {
     fn llrpc(&self, name: &str) -> Vec<u8>;
 }
 
-/// Answers a request.
-pub(super) fn answer(handlers: &impl Handlers, request: Request) -> Answer {
+/// Answers a request of a connection that may do so much.
+pub(super) fn answer(handlers: &impl Handlers, request: Request, access: &mut Access) -> Answer {
     Answer::Reply(match request {
         Request::Nothing => Vec::new(),
         Request::Read { handler, parameters } => handlers.read(&handler, &parameters),
+        Request::Write { handler, .. } if !access.may_write() => access.refusal(&handler),
         Request::Write { handler, value } => handlers.write(&handler, &value),
         Request::Check { handler, write } => handlers.check(&handler, write),
         Request::Llrpc { name } => handlers.llrpc(&name),
+        Request::Auth { token } => match access.authenticate(&token) {
+            (reply, true) => reply,
+            (reply, false) => return Answer::Last(reply),
+        },
         Request::Help => reply(200, HELP),
         Request::Wrong(code, text) => reply(code, &[text]),
-        Request::TooBig(text) => return Answer::Last(reply(521, &[text])),
+        Request::Http => return Answer::Last(reply(501, &["This is a control socket; it speaks no HTTP"])),
+        Request::LineTooLong => return Answer::Last(reply(521, &["Line too long"])),
+        Request::DataTooLong { handler, write } if write && !access.may_write() => {
+            return Answer::Last(access.refusal(&handler));
+        }
+        Request::DataTooLong { handler, write } => {
+            let verb = if write { "write" } else { "read" };
+            return Answer::Last(reply(521, &[format!("Data too large for {verb} handler '{handler}'")]));
+        }
         Request::Quit { superfluous } => {
             let mut bytes = Vec::new();
             if superfluous {

@@ -1,29 +1,29 @@
 //! As much of HTTP/1.1 as is needed to ask for metrics: a GET on a connection, which is closed then.
-use crate::control_socket::{Talker, Traffic};
-use std::io::{self, Read, Write};
+use crate::control_socket::{Connection, Talker};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Most bytes of a request, which are read whole before it is answered.
 const MOST_REQUEST: usize = 8192;
-/// How long a client may take for a request, and be silent in it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take for a request.
+const REQUEST: Duration = Duration::from_secs(5);
+/// How long it may take to take in the response.
+const RESPONSE: Duration = Duration::from_secs(10);
 
 /// Answers with metrics, which `metrics` makes; its error is what went wrong.
 #[derive(Clone)]
 pub(crate) struct Http<M>(pub(crate) M);
 
 impl<M: Fn() -> Result<String, String> + Clone + Send + 'static> Talker for Http<M> {
-    fn patience(&self) -> Option<Duration> {
-        Some(PATIENCE)
-    }
-
     fn too_many(&self) -> Vec<u8> {
         response("503 Service Unavailable", "Too many connections.\n", true)
     }
 
-    fn talk(&self, stream: &mut (impl Read + Write), traffic: &Traffic) -> io::Result<()> {
-        let Some(request) = request(stream)? else { return Ok(()) };
-        traffic.during(|| stream.write_all(&self.answer(&request)))
+    fn talk(&self, connection: &mut Connection) -> io::Result<()> {
+        let deadline = Instant::now() + REQUEST;
+        let Some(request) = request(|chunk| connection.read(chunk, deadline))? else { return Ok(()) };
+        let response = connection.answer(|| self.answer(&request))?;
+        connection.write(&response, Instant::now() + RESPONSE)
     }
 }
 
@@ -52,16 +52,15 @@ impl<M: Fn() -> Result<String, String>> Http<M> {
     }
 }
 
-/// Reads to the empty line at the end of a request; `None` if the client leaves, or takes too long or too much for it.
-fn request(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let (began, mut request) = (Instant::now(), Vec::new());
+/// Reads to the empty line at the end of a request; `None` if the client leaves, or takes too long or too
+/// much for it.
+fn request(mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>) -> io::Result<Option<Vec<u8>>> {
+    let mut request = Vec::new();
     let mut chunk = [0; 1024];
-    while request.len() < MOST_REQUEST && began.elapsed() < PATIENCE {
-        match stream.read(&mut chunk) {
-            Ok(0) => return Ok(None),
-            Ok(count) => request.extend_from_slice(&chunk[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+    while request.len() < MOST_REQUEST {
+        match read(&mut chunk)? {
+            Some(0) | None => return Ok(None),
+            Some(count) => request.extend_from_slice(&chunk[..count]),
         }
         let ends = |end: &[u8]| request.windows(end.len()).any(|bytes| bytes == end);
         if ends(b"\r\n\r\n") || ends(b"\n\n") {
@@ -111,8 +110,10 @@ mod tests {
 
     #[test]
     fn a_request_ends_with_an_empty_line_and_has_a_bound() {
-        assert_eq!(request(&mut &b"GET / HTTP/1.1\r\n"[..]).unwrap(), None);
-        assert!(request(&mut &b"GET / HTTP/1.1\r\na: b\r\n\r\n"[..]).unwrap().is_some());
-        assert_eq!(request(&mut io::repeat(b'a')).unwrap(), None);
+        let read = |mut from: &[u8]| request(|chunk| io::Read::read(&mut from, chunk).map(Some)).unwrap();
+        assert_eq!(read(b"GET / HTTP/1.1\r\n"), None);
+        assert!(read(b"GET / HTTP/1.1\r\na: b\r\n\r\n").is_some());
+        assert_eq!(read(&vec![b'a'; 2 * MOST_REQUEST]), None);
+        assert_eq!(request(|_| Ok(None)).unwrap(), None);
     }
 }

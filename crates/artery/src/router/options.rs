@@ -1,6 +1,6 @@
 //! What `artery router` can be told.
-use crate::cli::default_socket;
 use crate::cli::values::{Period, address_with_port, number, period, processor, seconds};
+use crate::cli::{ControlOptions, default_socket};
 use crate::metrics::MetricsAddress;
 use crate::voice::LogFormat;
 use clap::{ArgAction, Args};
@@ -103,6 +103,8 @@ pub(crate) struct RouterOptions {
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) control: ControlOptions,
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     pub(super) metrics: Vec<MetricsAddress>,

@@ -1,0 +1,258 @@
+//! Connections at work: how many there may be, who makes room for another, and how long reading and writing
+//! may take.
+use super::access::Peer;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Most connections at a time of one kind of peer.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a connection must have asked nothing, or taken nothing, to make room for another.
+const LEAST_IDLE: Duration = Duration::from_secs(2);
+/// How long what a client sends is thrown away when its connection is ended, and how often it is read for
+/// that.
+const LINGER: Duration = Duration::from_secs(1);
+const MOST_READ_IN_VAIN: usize = 256;
+/// How long a program that ends waits for replies that are being sent.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A socket of either family.
+pub(super) trait Stream: Read + Write + Send {
+    fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
+    fn shut_down(&self, how: Shutdown);
+    fn duplicate(&self) -> io::Result<Box<dyn Stream>>;
+}
+
+macro_rules! stream {
+    ($kind:ty) => {
+        impl Stream for $kind {
+            fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+                self.set_read_timeout(read)?;
+                self.set_write_timeout(write)
+            }
+            fn shut_down(&self, how: Shutdown) {
+                // One that its client closed is shut down already.
+                let _ = self.shutdown(how);
+            }
+            fn duplicate(&self) -> io::Result<Box<dyn Stream>> {
+                Ok(Box::new(self.try_clone()?))
+            }
+        }
+    };
+}
+stream!(TcpStream);
+stream!(UnixStream);
+
+/// The connections of one kind of peer.
+#[derive(Default)]
+pub(super) struct Pool {
+    connections: Mutex<Vec<Entry>>,
+    admitted: AtomicU64,
+    answered: Condvar,
+}
+
+struct Entry {
+    number: u64,
+    phase: Phase,
+    since: Instant,
+    stream: Box<dyn Stream>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// For a request, or the rest of one.
+    Waiting,
+    Answering,
+    Sending,
+}
+
+impl Pool {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.connections.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Admits a connection. Where there are too many, the one that has been idle for longest makes room;
+    /// none is admitted if all are at work.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        stream: Box<dyn Stream>,
+        peer: Peer,
+    ) -> Result<Connection, Refused> {
+        let duplicate = match stream.duplicate() {
+            Ok(duplicate) => duplicate,
+            Err(_) => return Err(Refused(stream)),
+        };
+        let mut entries = self.entries();
+        if entries.len() >= MAX_CONNECTIONS {
+            let is_idle = |e: &Entry| e.phase != Phase::Answering && e.since.elapsed() >= LEAST_IDLE;
+            let idle = (0..entries.len()).filter(|at| is_idle(&entries[*at]));
+            let Some(longest) = idle.min_by_key(|at| entries[*at].since) else { return Err(Refused(stream)) };
+            entries.swap_remove(longest).stream.shut_down(Shutdown::Both);
+        }
+        let number = self.admitted.fetch_add(1, Relaxed);
+        entries.push(Entry { number, phase: Phase::Waiting, since: Instant::now(), stream: duplicate });
+        drop(entries);
+        Ok(Connection { stream, peer, number, pool: self.clone() })
+    }
+
+    /// Waits until no request is being answered, but not for ever: the client that asked for the end shall
+    /// hear that it comes.
+    pub(super) fn wait(&self) {
+        let busy = |entries: &mut Vec<Entry>| entries.iter().any(|entry| entry.phase != Phase::Waiting);
+        drop(self.answered.wait_timeout_while(self.entries(), FAREWELL, busy));
+    }
+}
+
+/// A connection that is not admitted.
+pub(super) struct Refused(pub(super) Box<dyn Stream>);
+
+/// A connection that was admitted, until it is dropped.
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
+    peer: Peer,
+    number: u64,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.pool.entries().retain(|entry| entry.number != self.number);
+        self.pool.answered.notify_all();
+    }
+}
+
+impl Connection {
+    /// Who is at its other end.
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Enters a phase; an error if the connection had to make room.
+    fn enter(&self, phase: Phase) -> io::Result<()> {
+        let mut entries = self.pool.entries();
+        let entry = entries.iter_mut().find(|entry| entry.number == self.number);
+        let entry = entry.ok_or(ErrorKind::ConnectionAborted)?;
+        // Who sends a request byte by byte waits all the while.
+        if entry.phase != phase {
+            (entry.phase, entry.since) = (phase, Instant::now());
+        }
+        drop(entries);
+        self.pool.answered.notify_all();
+        Ok(())
+    }
+
+    /// Reads some bytes; `None` at `deadline`, 0 at the end.
+    pub(crate) fn read(&mut self, bytes: &mut [u8], deadline: Instant) -> io::Result<Option<usize>> {
+        self.enter(Phase::Waiting)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_patience(Some(left), None)?;
+            match self.stream.read(bytes) {
+                Ok(count) => {
+                    // What was read of a connection that had to make room may be half a request.
+                    self.enter(Phase::Waiting)?;
+                    return Ok(Some(count));
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Answers a request; the end of the program waits for it, and a new connection does not end it.
+    pub(crate) fn answer<R>(&mut self, answer: impl FnOnce() -> R) -> io::Result<R> {
+        self.enter(Phase::Answering)?;
+        Ok(answer())
+    }
+
+    /// Writes all of a reply by `deadline`.
+    pub(crate) fn write(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        self.enter(Phase::Sending)?;
+        while !bytes.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.stream.set_patience(None, Some(left))?;
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Ends it from this side: what the client still sends is thrown away for a moment, since closing a
+    /// socket before all was read has TCP throw away what was said last (RFC 1122 section 4.2.2.13).
+    pub(crate) fn end(mut self) {
+        self.stream.shut_down(Shutdown::Write);
+        let deadline = Instant::now() + LINGER;
+        let mut rest = [0; 65536];
+        for _ in 0..MOST_READ_IN_VAIN {
+            if !matches!(self.read(&mut rest, deadline), Ok(Some(1..))) {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether it is only that time has passed, or a signal came.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(pool: &Arc<Pool>) -> (UnixStream, Result<Connection, Refused>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (theirs, pool.enter(Box::new(ours), Peer::Owner))
+    }
+
+    #[test]
+    fn the_connection_that_is_idle_for_longest_makes_room_and_those_at_work_do_not() {
+        let pool = Arc::new(Pool::default());
+        let mut all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| pair(&pool)).collect();
+        assert!(pair(&pool).1.is_err(), "all have just come");
+        let long_ago = Instant::now().checked_sub(2 * LEAST_IDLE).unwrap();
+        pool.entries().iter_mut().for_each(|entry| entry.since = long_ago);
+        let first = all[0].1.as_mut().ok().unwrap();
+        first.answer(|| ()).unwrap();
+        pool.entries()[0].since = long_ago;
+        pool.entries()[3].since = long_ago.checked_sub(LEAST_IDLE).unwrap();
+        let (_theirs, admitted) = pair(&pool);
+        assert!(admitted.is_ok());
+        let soon = Instant::now() + Duration::from_secs(10);
+        let read = |at: usize, all: &mut Vec<(UnixStream, Result<Connection, Refused>)>| {
+            all[at].0.write_all(b"x").map(|()| all[at].1.as_mut().ok().unwrap().read(&mut [0], soon).is_ok())
+        };
+        assert!(!read(3, &mut all).unwrap_or(false), "the fourth had been idle for longest");
+        assert!(read(0, &mut all).unwrap(), "the first was at work");
+    }
+
+    #[test]
+    fn reading_and_writing_end_at_their_deadlines() {
+        let pool = Arc::new(Pool::default());
+        let (mut theirs, connection) = pair(&pool);
+        let mut connection = connection.ok().unwrap();
+        let soon = || Instant::now() + Duration::from_millis(20);
+        assert_eq!(connection.read(&mut [0; 8], soon()).unwrap(), None);
+        let refused = connection.write(&vec![0; 16 << 20], soon()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        theirs.write_all(b"abc").unwrap();
+        assert_eq!(connection.read(&mut [0; 8], soon()).unwrap(), Some(3));
+        drop(connection);
+        assert!(pool.entries().is_empty());
+    }
+}

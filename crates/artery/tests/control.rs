@@ -1,0 +1,292 @@
+//! Who may do what by the control sockets of a router, and what hostile clients can't do there.
+mod support;
+
+use rustix::process::Signal;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{Folder, Outcome, Router, artery};
+
+/// A user without rights, by convention.
+const NOBODY: u32 = 65534;
+const CONFIG: &str = "Idle -> c :: Counter -> Discard";
+const BANNER: &str = "Click::ControlSocket/1.3\r\n";
+/// Long enough for any answer, short enough for a test that fails.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A TCP port that nobody listens on.
+fn free_port() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+/// A router with a TCP port, and the file that its token is in.
+fn with_token(folder: &Folder, more: &[&str]) -> (Router, String, String) {
+    let (port, file) = (free_port(), folder.path("token"));
+    let args = [&["-p", &port, "--token-file", &file, "-e", CONFIG], more].concat();
+    (Router::start(&folder.path("s"), &args), port, file)
+}
+
+fn connect(port: &str) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream
+}
+
+/// All that a router says on a connection to which `request` is written, until it ends.
+fn said(mut stream: impl Read + Write, request: &[u8]) -> String {
+    let _ = stream.write_all(request);
+    let mut said = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => said.extend_from_slice(&chunk[..count]),
+            // The router closed it without reading the rest.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&said)),
+        }
+    }
+    String::from_utf8(said).unwrap()
+}
+
+/// Calls a command as a user without rights, who may be in a group.
+fn as_nobody(group: u32, args: &[&str]) -> Outcome {
+    let mut command = Command::new("setpriv");
+    let who = [format!("--reuid={NOBODY}"), format!("--regid={group}"), "--clear-groups".to_string()];
+    let output = command.args(who).arg(env!("CARGO_BIN_EXE_artery")).args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome { status: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn a_write_by_tcp_needs_the_token_and_a_read_does_not() {
+    let folder = Folder::new();
+    let (mut router, port, file) = with_token(&folder, &["-R"]);
+    assert_eq!(
+        router.complaint(),
+        format!("artery: TCP port {port}: writing handlers needs the token in {file}")
+    );
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+    let token = std::fs::read_to_string(&file).unwrap();
+    let refused = "needs 'AUTH TOKEN' first";
+    let reply =
+        said(connect(&port), b"READ c.name\nWRITE c.reset\nWRITE hotconfig Idle\nREAD c.name\nQUIT\n");
+    assert!(reply.starts_with(BANNER) && reply.matches("DATA 1\r\nc").count() == 2, "{reply}");
+    assert_eq!(reply.matches(refused).count(), 2, "{reply}");
+    let reply = said(connect(&port), format!("AUTH {token}WRITE c.reset\nQUIT\n").as_bytes());
+    let expected = "200 Authenticated\r\n200 Write handler 'c.reset' OK\r\n200 Goodbye!\r\n";
+    assert_eq!(reply, format!("{BANNER}{expected}"));
+    let reply = said(connect(&port), b"AUTH 0123456789abcdef\nREAD c.name\nWRITE c.reset\n");
+    assert_eq!(reply, format!("{BANNER}530 Wrong token\r\n"), "a wrong token ends the connection");
+    // More than whoever may not write is given memory for.
+    let reply = said(connect(&port), b"WRITEDATA hotconfig 16000000\nxxx");
+    assert!(reply.contains(refused) && reply.lines().count() == 2, "{reply}");
+}
+
+#[test]
+fn our_own_commands_find_the_token_or_are_told_where_it_is() {
+    let folder = Folder::new();
+    let (_router, port, file) = with_token(&folder, &[]);
+    let call = |more: &[&str]| artery(&[&["handler", "-p", &port], more].concat());
+    assert_eq!(call(&["c.name"]).out, "c\n");
+    let refused = call(&["c.reset", "--write"]);
+    assert!(refused.status == 1 && refused.err.contains(&format!("the token is in {file}")), "{refused:?}");
+    assert_eq!(call(&["c.reset", "--write", "--token-file", &file]).status, 0);
+    let mut by_environment = Command::new(env!("CARGO_BIN_EXE_artery"));
+    by_environment.args(["handler", "-p", &port, "c.reset", "--write"]).env("ARTERY_TOKEN_FILE", &file);
+    assert!(by_environment.status().unwrap().success());
+    let other = folder.file("other", "0123456789abcdef\n");
+    let wrong = call(&["c.reset", "--write", "--token-file", &other]);
+    assert!(wrong.status == 1 && wrong.err.contains("Wrong token"), "{wrong:?}");
+    let none = call(&["c.reset", "--write", "--token-file", "/nonexistent"]);
+    assert!(none.err.contains("/nonexistent: No such file or directory"), "{none:?}");
+}
+
+#[test]
+fn without_a_file_the_token_is_in_the_runtime_directory_as_long_as_the_router_runs() {
+    let folder = Folder::new();
+    let port = free_port();
+    let mut router = Router::start(&folder.path("s"), &["-p", &port, "-e", CONFIG]);
+    let line = router.complaint();
+    let file = line.split("the token in ").nth(1).unwrap_or_else(|| panic!("{line}")).to_string();
+    assert!(file.ends_with(&format!("/artery-{port}.token")), "{line}");
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(artery(&["handler", "-p", &port, "c.reset", "--write"]).status, 0);
+    router.signal(Signal::TERM);
+    assert_eq!(router.finish().status, 0);
+    assert!(!std::path::Path::new(&file).exists());
+}
+
+#[test]
+fn an_insecure_port_and_one_of_click_take_writes_from_all_and_say_so() {
+    let folder = Folder::new();
+    let port = free_port();
+    let mut router = Router::start(&folder.path("s"), &["-p", &port, "--insecure", "-e", CONFIG]);
+    let open =
+        format!("warning: TCP port {port} is open to all local users: each of them can write every handler");
+    assert_eq!(router.complaint(), open);
+    assert_eq!(artery(&["handler", "-p", &port, "c.reset", "--write"]).status, 0);
+    let port = free_port();
+    let mut click = Command::new(env!("CARGO_BIN_EXE_artery"));
+    click.arg0("click").args(["-w", "-p", &port, "-e", CONFIG]).stderr(std::process::Stdio::piped());
+    let mut click = click.spawn().unwrap();
+    let mut said_first = Vec::new();
+    let mut err = click.stderr.take().unwrap();
+    while !said_first.ends_with(b"\n") {
+        let mut byte = [0];
+        err.read_exact(&mut byte).unwrap();
+        said_first.push(byte[0]);
+    }
+    let reply = said(connect(&port), b"WRITE c.reset\nWRITE stop\nQUIT\n");
+    assert!(click.wait().unwrap().success());
+    let open = format!(
+        "warning: TCP port {port} is open to all local users: each of them can write every handler\n"
+    );
+    assert_eq!(String::from_utf8(said_first).unwrap(), open);
+    assert!(reply.starts_with(&format!("{BANNER}200 Write handler 'c.reset' OK\r\n")), "{reply}");
+}
+
+#[test]
+fn a_request_of_http_ends_the_connection_before_its_body_is_read() {
+    let folder = Folder::new();
+    let port = free_port();
+    let args = [
+        "-p",
+        &port,
+        "--insecure",
+        "-R",
+        "-e",
+        "Idle -> c :: Counter -> Discard; s :: Script(TYPE PASSIVE, export n 0)",
+    ];
+    let router = Router::start(&folder.path("s"), &args);
+    let body = "WRITE hotconfig Idle -> caught :: Discard\r\n";
+    for first in [
+        "POST / HTTP/1.1",
+        "GET / HTTP/1.1",
+        "WRITE / HTTP/1.1",
+        "Host: localhost",
+        "READ c.name\r\nX-Any: 1",
+    ] {
+        let request = format!("{first}\r\nContent-Type: text/plain\r\n\r\n{body}");
+        let reply = said(connect(&port), request.as_bytes());
+        assert!(reply.ends_with("501 This is a control socket; it speaks no HTTP\r\n"), "{first}: {reply}");
+        assert!(!reply.contains("hotconfig"), "{first}: {reply}");
+    }
+    assert_eq!(router.read("c.name"), "c");
+}
+
+#[test]
+fn token_files_that_others_can_read_are_refused_before_anything_starts() {
+    let folder = Folder::new();
+    let file = folder.file("token", "0123456789abcdef\n");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let port = free_port();
+    let refused = artery(&["run", "-p", &port, "--token-file", &file, "-e", CONFIG]);
+    assert!(refused.status == 1 && refused.err.contains(&format!("run 'chmod 600 {file}'")), "{refused:?}");
+    for wrong in [&["--insecure", "-e", CONFIG][..], &["--token-file", &file, "-e", CONFIG]] {
+        assert_eq!(artery(&[&["run"], wrong].concat()).status, 2, "without -p: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_group_reads_by_the_unix_socket_and_only_root_and_the_routers_user_write() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    const GROUP: u32 = 4242;
+    let folder = Folder::new();
+    // Others can enter it, as they can enter /run.
+    let outer = std::path::PathBuf::from(folder.path(""));
+    std::fs::set_permissions(&outer, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = folder.path("s");
+    let router = Router::start(&socket, &["--read-group", &GROUP.to_string(), "-e", CONFIG]);
+    let file = std::fs::metadata(&socket).unwrap();
+    assert_eq!((file.mode() & 0o777, file.gid()), (0o660, GROUP));
+    let read = as_nobody(GROUP, &["handler", "-u", &socket, "c.name"]);
+    assert_eq!((read.status, read.out.as_str()), (0, "c\n"), "{read:?}");
+    let write = as_nobody(GROUP, &["handler", "-u", &socket, "c.reset", "--write"]);
+    let why = "Permission denied for 'c.reset': only root and the user that the router runs as may write";
+    assert!(write.status == 1 && write.err.contains(why), "{write:?}");
+    let other = as_nobody(NOBODY, &["handler", "-u", &socket, "c.name"]);
+    assert!(other.status == 1 && other.err.contains("Permission denied"), "{other:?}");
+    // Whatever the file's mode is, who connects is asked for.
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(as_nobody(NOBODY, &["handler", "-u", &socket, "c.reset", "--write"]).err.contains(why));
+    assert_eq!(router.call(&["c.reset", "--write"]).status, 0);
+}
+
+#[test]
+fn idle_connections_end_and_so_does_a_request_that_never_does() {
+    let folder = Folder::new();
+    let port = free_port();
+    let args = ["-p", &port, "--insecure", "--control-timeout", "0.3", "-e", CONFIG];
+    let _router = Router::start(&folder.path("s"), &args);
+    // Nothing is said, or lines without a command: the connection ends by itself.
+    for nothing in [&b""[..], b"\r\n\n\n  \n"] {
+        assert_eq!(said(connect(&port), nothing), BANNER, "{nothing:?}");
+        let unix = UnixStream::connect(folder.path("s")).unwrap();
+        unix.set_read_timeout(Some(SOON)).unwrap();
+        assert_eq!(said(unix, nothing), BANNER, "{nothing:?}");
+    }
+}
+
+#[test]
+fn idle_and_slow_connections_do_not_keep_others_out() {
+    let folder = Folder::new();
+    let (router, port, _) = with_token(&folder, &[]);
+    let ask = || said(connect(&port), b"READ c.name\nQUIT\n");
+    // Some say nothing, some have begun a request, some do not take in what they asked for.
+    let mut held: Vec<TcpStream> = (0..40).map(|_| connect(&port)).collect();
+    for (n, stream) in held.iter_mut().enumerate() {
+        let part: &[u8] = [&b""[..], b"READ c.na", b"READ c.name\n"][n % 3];
+        // Those that are too many may be gone.
+        let _ = stream.write_all(part);
+    }
+    let deadline = Instant::now() + SOON;
+    let mut reply = ask();
+    while !reply.contains("DATA 1\r\nc") {
+        assert!(reply.contains("590 Too many connections") && Instant::now() < deadline, "{reply}");
+        held.iter_mut().skip(1).step_by(3).for_each(|slow| drop(slow.write_all(b"x")));
+        reply = ask();
+    }
+    // The Unix socket was never full.
+    assert_eq!(router.read("c.name"), "c");
+}
+
+#[test]
+fn a_megabyte_of_empty_lines_is_read_at_once_and_unknown_commands_have_an_end() {
+    let folder = Folder::new();
+    let (_router, port, _) = with_token(&folder, &[]);
+    let mut lines = vec![b'\n'; 1 << 20];
+    lines.extend(b"READ c.name\nQUIT\n");
+    let began = Instant::now();
+    assert!(said(connect(&port), &lines).contains("DATA 1\r\nc"));
+    println!("a megabyte of empty lines: {:?}", began.elapsed());
+    let reply = said(connect(&port), &b"x\n".repeat(1 << 19));
+    assert!(reply.ends_with("590 Too many lines without a command\r\n"), "{}", reply.len());
+    assert_eq!(reply.matches("501 Command 'X' unimplemented").count(), 100);
+}
+
+#[test]
+fn metrics_are_answered_although_idle_and_slow_clients_hold_connections() {
+    let folder = Folder::new();
+    let port = free_port();
+    let at = format!("127.0.0.1:{port}");
+    let _router = Router::start(&folder.path("s"), &["--metrics", &at, "-e", CONFIG]);
+    let mut held: Vec<TcpStream> = (0..40).map(|_| connect(&port)).collect();
+    let ask = || said(connect(&port), b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let deadline = Instant::now() + SOON;
+    let mut reply = ask();
+    while !reply.starts_with("HTTP/1.1 200 OK") {
+        assert!(reply.starts_with("HTTP/1.1 503") && Instant::now() < deadline, "{reply}");
+        held.iter_mut().for_each(|slow| drop(slow.write_all(b"G")));
+        reply = ask();
+    }
+    // A request that does not end has an end all the same.
+    assert_eq!(said(connect(&port), b"GET /metrics HTTP/1.1\r\n"), "");
+}
