@@ -140,6 +140,13 @@ pub enum DeviceError {
         /// The kind that it has.
         found: String,
     },
+    /// Another process takes frames from the interface, or sends by it.
+    OwnedByOther {
+        /// The interface.
+        name: String,
+        /// The command line and the number of the process.
+        owner: String,
+    },
     /// Half of a port is in use already.
     Taken {
         /// The port.
@@ -308,6 +315,10 @@ impl fmt::Display for DeviceError {
             WrongLinkType { name, expected, found } => {
                 write!(f, "{name}: carries {found} packets, not {expected}")
             }
+            OwnedByOther { name, owner } => write!(
+                f,
+                "another router has {name} as its port: {owner}; end that one, or take another interface"
+            ),
             Taken { name, half, queue } => {
                 write!(
                     f,

@@ -4,7 +4,8 @@ use crate::settings::{Choice, choose};
 use crate::steer::steer;
 use crate::xdp::{XdpPort, XdpSettings};
 use crate::{
-    AfPacketRx, AfPacketTx, Attach, DeviceError, Interface, Method, RxQueue, RxSettings, TxQueue, TxSettings,
+    AfPacketRx, AfPacketTx, Attach, DeviceError, Hide, Interface, Method, PortClaim, RxQueue, RxSettings,
+    TxQueue, TxSettings,
 };
 use artery_packet::Pool;
 use artery_wire::EtherAddr;
@@ -12,6 +13,9 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The number of the loopback in each network namespace (LOOPBACK_IFINDEX, include/net/flow.h).
+const LOOPBACK: u32 = 1;
 
 /// An interface, with what its queues share.
 pub(crate) struct Link {
@@ -24,6 +28,8 @@ pub(crate) struct Link {
     last: Mutex<Interface>,
     /// Its MTU, for those who send.
     mtu: Arc<AtomicU32>,
+    /// Keeps other processes from using it, once more is done than looking at what arrives.
+    claim: Mutex<Option<PortClaim>>,
 }
 
 /// What AF_XDP uses of an interface, and how.
@@ -38,7 +44,7 @@ impl Link {
         let interface = af_packet::find(name)?;
         let (group, xdp, report) = (Group::default(), Mutex::default(), Mutex::default());
         let (last, mtu) = (Mutex::new(interface.clone()), Arc::new(AtomicU32::new(interface.mtu)));
-        Ok(Link { interface, pool, group, xdp, report, last, mtu })
+        Ok(Link { interface, pool, group, xdp, report, last, mtu, claim: Mutex::default() })
     }
 
     /// Opens all receive queues where they come together, by AF_XDP; `None` where each is opened on its own.
@@ -47,6 +53,9 @@ impl Link {
         settings: &RxSettings,
         port: u16,
     ) -> Result<Option<Vec<Box<dyn RxQueue>>>, DeviceError> {
+        if settings.hide != Hide::Nothing || matches!(settings.method, Method::Xdp(_)) {
+            self.claim()?;
+        }
         let why = match settings.method {
             Method::Xdp(attach) => {
                 self.open_xdp(attach, settings, port)?;
@@ -140,8 +149,8 @@ impl Link {
     pub(crate) fn open_rx(&self, settings: &RxSettings, port: u16) -> Result<Box<dyn RxQueue>, DeviceError> {
         Ok(Box::new(AfPacketRx::open(&self.interface, settings, port, &self.group)?))
     }
-    /// Opens a transmit queue: by AF_XDP where that is asked for, or receives, and has a queue of the number. Workers
-    /// beyond its queues send by packet sockets, where the kernel takes turns for them.
+    /// Opens a transmit queue: by AF_XDP where that is asked for, or receives, and has a queue of the
+    /// number. Workers beyond its queues send by packet sockets, where the kernel takes turns for them.
     pub(crate) fn open_tx(
         &self,
         queue: u16,
@@ -149,6 +158,7 @@ impl Link {
         receiving: Option<&RxSettings>,
         port: u16,
     ) -> Result<Box<dyn TxQueue>, DeviceError> {
+        self.claim()?;
         let plain = RxSettings::default();
         let receiving = receiving.unwrap_or(&plain);
         let by_xdp = match (settings.method, receiving.method) {
@@ -171,8 +181,8 @@ impl Link {
         }
     }
 
-    /// Looks at the interface, and says what has changed since the last look, a sentence for each. That it is gone is
-    /// told by its queues.
+    /// Looks at the interface, and says what has changed since the last look, a sentence for each. That it
+    /// is gone is told by its queues.
     pub(crate) fn look(&self) -> Vec<String> {
         let Ok(now) = Interface::find(&self.interface.name) else { return Vec::new() };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,6 +199,20 @@ impl Link {
     /// The interface as it was when last looked at.
     pub(crate) fn now(&self) -> Interface {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Claims the interface for this process.
+    fn claim(&self) -> Result<(), DeviceError> {
+        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        // All processes send by the loopback, where nothing is forwarded.
+        if claim.is_none() && self.interface.index != LOOPBACK {
+            *claim = Some(PortClaim::new(&self.interface)?.serve());
+        }
+        Ok(())
+    }
+    /// Gives the interface up: another process may have it.
+    pub(crate) fn give_up(&self) {
+        self.release();
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
     /// Gives the interface back that AF_XDP has taken, unless a queue of it is held.
     pub(crate) fn release(&self) {

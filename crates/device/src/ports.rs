@@ -383,7 +383,7 @@ impl Port {
         let mut tx = lock(&self.tx);
         tx.close_idle();
         if is_idle && tx.is_closed() {
-            link.release();
+            link.give_up();
         }
     }
     /// Opens all receive queues, where they can only be opened together.

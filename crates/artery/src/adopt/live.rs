@@ -19,6 +19,7 @@ use artery_adopt::graph::Graph;
 use artery_adopt::guard::{Guard, Port};
 use artery_adopt::mirror;
 use artery_adopt::{DeadPath, News, Session};
+use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::fd::AsFd as _;
@@ -43,6 +44,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let signals = Signals::watch(&questions, early).context("can't wait for signals")?;
     let voice = Voice::from(options.log);
     let mut manager = Notifier::of_environment();
+    let claims = claim_ports(&facts)?;
     let settings = options.control.settings(Vec::new());
     let control = control_sockets(options.socket.as_deref(), &settings, voice)?;
     let metrics = metrics::listen(&options.metrics)?;
@@ -68,6 +70,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         // No thread was started yet, which would keep what it had.
         rights::drop_but(CapabilitySet::empty())?;
     }
+    // Their threads begin with what is left, as all others.
+    let claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
     control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
@@ -112,8 +116,15 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
+    drop(claims);
     voice.report(&report)?;
     Ok(0)
+}
+
+/// Claims ports for this process before anything is attached to them.
+fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
+    let claim = |facts: &Facts| Ok(PortClaim::new(&Interface::find(&facts.port.name)?)?);
+    facts.iter().map(claim).collect()
 }
 
 /// The graph, if it is wanted, and who tells it of the kernel's routes.

@@ -1,7 +1,7 @@
 //! What the machine has for a plan: its interfaces, which get the state that the files say.
 use super::plan::{Plan, Port, PortKind};
-use crate::router::machine::{Claim, claim};
-use artery_device::{Interface, LinkType};
+use crate::router::machine::claim;
+use artery_device::{Interface, LinkType, PortClaim};
 
 /// What an interface is called in the files, and what this machine calls it.
 pub(super) struct Map<'a>(pub(super) &'a [(String, String)]);
@@ -23,12 +23,12 @@ pub(super) struct Taken {
     plan: Plan,
     /// The numbers of the plan's interfaces.
     wanted: Vec<u32>,
-    claims: Vec<Claim>,
+    claims: Vec<PortClaim>,
 }
 
 impl Taken {
-    pub(super) fn new(plan: Plan, claims: Vec<Claim>) -> Taken {
-        let wanted = claims.iter().map(|claim| claim.index).collect();
+    pub(super) fn new(plan: Plan, claims: Vec<PortClaim>) -> Taken {
+        let wanted = claims.iter().map(|claim| claim.index()).collect();
         Taken { plan, wanted, claims }
     }
 
@@ -37,14 +37,14 @@ impl Taken {
     }
 
     /// Has what another plan has: interfaces of these numbers, of which `new` claims are not here yet.
-    pub(super) fn change(&mut self, plan: Plan, wanted: Vec<u32>, new: Vec<Claim>) {
+    pub(super) fn change(&mut self, plan: Plan, wanted: Vec<u32>, new: Vec<PortClaim>) {
         (self.plan, self.wanted) = (plan, wanted);
         self.claims.extend(new);
     }
 
     /// Lets go of the interfaces that the plan has no more, once their ports are closed.
     pub(super) fn release(&mut self) {
-        self.claims.retain(|claim| self.wanted.contains(&claim.index));
+        self.claims.retain(|claim| self.wanted.contains(&claim.index()));
     }
 
     /// What files of another plan say newly that a switch does in another way, or not before it is started anew.
@@ -176,8 +176,8 @@ impl Found<'_> {
     }
 
     /// Takes the interfaces that are not taken yet, and gives all of them the state that the files say.
-    pub(super) fn take(&self, taken: &Taken) -> Result<Vec<Claim>, Vec<String>> {
-        let is_new = |index| taken.claims.iter().all(|claim| claim.index != index);
+    pub(super) fn take(&self, taken: &Taken) -> Result<Vec<PortClaim>, Vec<String>> {
+        let is_new = |index| taken.claims.iter().all(|claim| claim.index() != index);
         let new = self.ports.iter().filter(|(_, interface)| is_new(interface.index));
         let (mut claims, mut mistakes) = (Vec::new(), Vec::new());
         for (_, interface) in new {

@@ -1,21 +1,11 @@
 //! What the machine has for a plan: its interfaces, and that no other router has them.
 use super::{LEAST_IPV6_MTU, Plan, Port, USUAL_MTU};
-use artery_device::{Interface, LinkType};
-use rustix::net::sockopt::socket_peercred;
-use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-
-/// From one try to the next where something can't be had.
-const PAUSE: Duration = Duration::from_millis(100);
+use artery_device::{Interface, LinkType, PortClaim};
 
 /// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`.
-pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<Claim> {
+pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<PortClaim> {
     // An interface may be several ports, by its VLANs.
-    let mut taken: Vec<(Interface, Claim)> = Vec::new();
+    let mut taken: Vec<(Interface, PortClaim)> = Vec::new();
     for port in &mut plan.ports {
         let known = |found: &Interface| taken.iter().any(|(other, _)| other.index == found.index);
         let done = look(port).and_then(|found| {
@@ -77,64 +67,7 @@ fn look(port: &Port) -> Result<Interface, String> {
     Ok(found)
 }
 
-/// An interface that this router has taken; dropping it lets another router have the interface.
-pub(crate) struct Claim {
-    /// The interface's number.
-    pub(crate) index: u32,
-    /// Where its owner listens, and whether that is over.
-    listening: Option<(SocketAddr, Arc<AtomicBool>)>,
-}
-
-/// Takes an interface, unless another router has it. Packet sockets could be had by both, who would both answer and forward; so
-/// whoever has it listens at a name that the kernel keeps for the network namespace.
-pub(crate) fn claim(interface: &Interface) -> Result<Claim, String> {
-    let unclaimed = Claim { index: interface.index, listening: None };
-    // By its number, which stays when it is renamed.
-    let Ok(name) = SocketAddr::from_abstract_name(format!("artery/port/{}", interface.index)) else {
-        return Ok(unclaimed);
-    };
-    match UnixListener::bind_addr(&name) {
-        Ok(listener) => {
-            let is_over = Arc::new(AtomicBool::new(false));
-            let claim = Claim { listening: Some((name, is_over.clone())), ..unclaimed };
-            // Where there is no thread to be had, the next router can't tell, and this one has other worries.
-            drop(
-                std::thread::Builder::new()
-                    .name("claim".to_string())
-                    .spawn(move || hold(&listener, &is_over)),
-            );
-            Ok(claim)
-        }
-        Err(error) if error.kind() == ErrorKind::AddrInUse && is_trusted(&name) => {
-            let name = &interface.name;
-            Err(format!("another router has {name} as its port; end that one, or take another interface"))
-        }
-        Err(_) => Ok(unclaimed),
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if let Some((name, is_over)) = &self.listening {
-            is_over.store(true, Relaxed);
-            // Wakes who listens, if anybody does.
-            drop(UnixStream::connect_addr(name));
-        }
-    }
-}
-
-/// Lets those in who ask whether somebody is there.
-fn hold(listener: &UnixListener, is_over: &AtomicBool) {
-    while !is_over.load(Relaxed) {
-        if listener.accept().is_err() {
-            // Out of descriptors, most likely.
-            std::thread::sleep(PAUSE);
-        }
-    }
-}
-
-/// Whether root, or this user, listens there. Others must not be able to keep a router from starting.
-fn is_trusted(name: &SocketAddr) -> bool {
-    let owner = UnixStream::connect_addr(name).and_then(|stream| Ok(socket_peercred(&stream)?));
-    owner.is_ok_and(|owner| owner.uid.is_root() || owner.uid == rustix::process::geteuid())
+/// Claims an interface for this process.
+pub(crate) fn claim(interface: &Interface) -> Result<PortClaim, String> {
+    PortClaim::new(interface).map(PortClaim::serve).map_err(|error| error.to_string())
 }

@@ -51,6 +51,9 @@ opened, all queues and graphs together.
 When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
+An interface has one owner: a process that receives with SNIFFER false or untagged, or by AF_XDP, or that sends by the
+interface, keeps other processes of Artery from doing so. With SNIFFER true any number of processes can receive.
+
 Unlike in Click, an interface is read by one FromDevice and written by one ToDevice: use Tee where two parts of a router
 want its frames.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",

@@ -20,6 +20,9 @@ take is dropped, beyond a batch that waits. Frames are sent as they are: short o
 longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
 from then on. The command line can give DEVNAME another interface.
 
+An interface has one owner: where another process of Artery sends by it, or takes frames from it (see FromDevice), ToDevice
+does not start, and its error names that process. The loopback is everybody's.
+
 METHOD says by which way, as in FromDevice. AUTO is AF_XDP where a FromDevice of the interface uses it. By AF_XDP,
 packets are cut and their checksums made here; packet sockets take packets uncut.
 

@@ -208,7 +208,7 @@ fn what_a_running_router_has_not_is_named_with_a_remedy() {
         let second = second.env("ARTERY_SOCKET", router.socket.with_extension("second")).output()?;
         assert_eq!(second.code(), Some(1), "{}", second.stderr);
         for port in ["eth0", "eth1"] {
-            let expected = format!("another router has {port} as its port; end that one");
+            let expected = format!("another router has {port} as its port: 'artery router ");
             assert!(second.stderr.contains(&expected), "{expected}: {}", second.stderr);
         }
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2, "the first goes on");
