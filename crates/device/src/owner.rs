@@ -21,7 +21,8 @@ const LONGEST_NAME: usize = 60;
 #[derive(Debug)]
 pub struct PortClaim {
     index: u32,
-    /// `None` where another claim of this process holds the interface, or nothing could be held.
+    is_shared: bool,
+    /// `None` where another claim holds the interface, or nothing could be held.
     held: Option<Held>,
 }
 
@@ -35,23 +36,42 @@ struct Held {
 }
 
 impl PortClaim {
-    /// Claims an interface, unless another process owns it. Several claims of one process share it, until
-    /// the first of them is dropped.
+    /// Claims an interface, unless another process owns it. Several claims of one process share it, until the first of them
+    /// is dropped.
     pub fn new(interface: &Interface) -> Result<PortClaim, DeviceError> {
-        let unheld = PortClaim { index: interface.index, held: None };
-        // By its number, which stays when it is renamed.
-        let Ok(name) = SocketAddr::from_abstract_name(format!("artery/port/{}", interface.index)) else {
-            return Ok(unheld);
-        };
+        let claim = PortClaim::bind(interface, false)?;
+        refuse_owner(interface, true)?;
+        Ok(claim)
+    }
+
+    /// Claims an interface beside other claims of this kind: of processes that can take over from each other while frames
+    /// pass. See [`renew`](Self::renew).
+    pub fn shared(interface: &Interface) -> Result<PortClaim, DeviceError> {
+        let claim = PortClaim::bind(interface, true)?;
+        refuse_owner(interface, false)?;
+        Ok(claim)
+    }
+
+    /// Holds a shared claim once nobody else does any more.
+    pub fn renew(&mut self) {
+        if self.is_shared
+            && self.held.is_none()
+            && let Some(name) = name_of(self.index, true)
+            && let Ok(listener) = UnixListener::bind_addr(&name)
+        {
+            self.held = Some(Held::new(name, listener));
+            self.start_thread();
+        }
+    }
+
+    fn bind(interface: &Interface, is_shared: bool) -> Result<PortClaim, DeviceError> {
+        let unheld = PortClaim { index: interface.index, is_shared, held: None };
+        let Some(name) = name_of(interface.index, is_shared) else { return Ok(unheld) };
         match UnixListener::bind_addr(&name) {
-            Ok(listener) => {
-                let held = Held { name, listener: Some(listener), is_over: Arc::default(), thread: None };
-                Ok(PortClaim { held: Some(held), ..unheld })
+            Ok(listener) => Ok(PortClaim { held: Some(Held::new(name, listener)), ..unheld }),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && !is_shared => {
+                refuse_owner(interface, false).map(|()| unheld)
             }
-            Err(error) if error.kind() == ErrorKind::AddrInUse => match other_owner(&name) {
-                Some(owner) => Err(DeviceError::OwnedByOther { name: interface.name.clone(), owner }),
-                None => Ok(unheld),
-            },
             Err(_) => Ok(unheld),
         }
     }
@@ -61,18 +81,28 @@ impl PortClaim {
         self.index
     }
 
-    /// Has a thread take in those that ask who owns the interface, of whom the kernel keeps a few waiting.
+    /// Has a thread accept the connections of processes that ask who owns the interface. The kernel keeps some of them
+    /// waiting until then.
     pub fn serve(mut self) -> PortClaim {
+        self.start_thread();
+        self
+    }
+
+    fn start_thread(&mut self) {
         if let Some(held) = &mut self.held
             && let Some(listener) = held.listener.take()
         {
             let is_over = held.is_over.clone();
             let body = move || accept_until(&listener, &is_over);
-            // Where there is no thread to be had, the next process can't tell, and this one has other
-            // worries.
+            // Without a thread the next process can't tell; this one goes on.
             held.thread = std::thread::Builder::new().name("port-owner".to_string()).spawn(body).ok();
         }
-        self
+    }
+}
+
+impl Held {
+    fn new(name: SocketAddr, listener: UnixListener) -> Held {
+        Held { name, listener: Some(listener), is_over: Arc::default(), thread: None }
     }
 }
 
@@ -98,8 +128,21 @@ fn accept_until(listener: &UnixListener, is_over: &AtomicBool) {
     }
 }
 
-/// Who owns an interface beside this process: the command line and the process. Only root and this user
-/// count: others must not be able to keep a router from starting.
+/// The name that who owns an interface listens at. By the interface's number, which stays when it is renamed.
+fn name_of(index: u32, is_shared: bool) -> Option<SocketAddr> {
+    let kind = if is_shared { "adopted" } else { "port" };
+    SocketAddr::from_abstract_name(format!("artery/{kind}/{index}")).ok()
+}
+
+/// An error if another process has a claim of a kind.
+fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceError> {
+    let owner = name_of(interface.index, is_shared).and_then(|name| other_owner(&name));
+    let name = || interface.name.clone();
+    owner.map_or(Ok(()), |owner| Err(DeviceError::OwnedByOther { name: name(), owner }))
+}
+
+/// Who owns an interface beside this process: the command line and the process. Only root and this user count: others
+/// must not be able to keep a router from starting.
 fn other_owner(name: &SocketAddr) -> Option<String> {
     let stream = UnixStream::connect_addr(name).ok()?;
     let owner = socket_peercred(&stream).ok()?;

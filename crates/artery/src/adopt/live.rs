@@ -71,7 +71,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         rights::drop_but(CapabilitySet::empty())?;
     }
     // Their threads begin with what is left, as all others.
-    let claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
+    let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
     control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
     let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
@@ -98,6 +98,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
             session.doubt();
         }
         let (next, news) = session.turn(Instant::now())?;
+        // Another one that has ended may have left them.
+        claims.iter_mut().for_each(PortClaim::renew);
         say_rules(&session, &mut rules, voice);
         kept.report_changes(session.driver().mirror(), voice);
         wait = next;
@@ -121,9 +123,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     Ok(0)
 }
 
-/// Claims ports for this process before anything is attached to them.
+/// Claims ports before anything is attached to them; another `artery adopt` may have them, to be taken over from.
 fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
-    let claim = |facts: &Facts| Ok(PortClaim::new(&Interface::find(&facts.port.name)?)?);
+    let claim = |facts: &Facts| Ok(PortClaim::shared(&Interface::find(&facts.port.name)?)?);
     facts.iter().map(claim).collect()
 }
 
