@@ -59,6 +59,8 @@ pub struct Settings {
     pub most_neighbors: usize,
     /// What random times follow from.
     pub seed: u64,
+    /// Whether IPv4 link-local addresses are forwarded as any other, as Linux does against RFC 3927 section 2.7.
+    pub forward_ipv4_link_local: bool,
 }
 
 impl Default for Settings {
@@ -69,6 +71,7 @@ impl Default for Settings {
             storage: Arc::new(HugePages),
             most_neighbors: 1 << 18,
             seed: 0,
+            forward_ipv4_link_local: false,
         }
     }
 }
@@ -102,6 +105,7 @@ pub struct Tables {
     links: Arc<Links>,
     engines: Box<dyn Engines>,
     actions: Vec<(PortId, PortAction)>,
+    forward_ipv4_link_local: bool,
     /// When gateways that don't answer are asked again.
     retry: Option<Duration>,
     /// The ports as they were published last, and how often they were.
@@ -134,12 +138,13 @@ impl Tables {
             engines: make_engines(&places, settings.seed),
             links,
             actions: Vec::new(),
+            forward_ipv4_link_local: settings.forward_ipv4_link_local,
             retry: None,
             views: Vec::new(),
             published_ports: 0,
             published: Arc::new(Published::new(domain, Vec::new())),
         };
-        for (address, len, outcome) in built_in::routes() {
+        for (address, len, outcome) in built_in::routes(settings.forward_ipv4_link_local) {
             tables.add_owned(address, len, Source::BuiltIn, Hop::end(outcome)).map_err(
                 |error| match error {
                     RouterError::Table(error) => error,
@@ -278,7 +283,7 @@ impl Tables {
     }
 
     fn publish_ports(&mut self) {
-        self.views = self.ports.iter().map(Port::view).collect();
+        self.views = self.ports.iter().map(|port| port.view(self.forward_ipv4_link_local)).collect();
         self.published_ports += 1;
         self.published.publish(self.views.clone());
     }

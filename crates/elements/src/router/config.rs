@@ -30,7 +30,9 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
         "told" => true,
         other => return Err(ArgError::wrong(format!("NEIGHBORS is own or told, not '{other}'"))),
     };
-    let tables = Tables::new(args.domain(), Settings::default(), |places, seed| -> Box<dyn Engines> {
+    // Whoever tells of neighbors has forwarded by its own rules before, as Linux does with link-local addresses.
+    let settings = Settings { forward_ipv4_link_local: is_told, ..Settings::default() };
+    let tables = Tables::new(args.domain(), settings, |places, seed| -> Box<dyn Engines> {
         if is_told { Box::new(ToldEngines::new(places)) } else { Box::new(OwnEngines::new(places, seed)) }
     });
     let mut tables = tables.map_err(|error| ArgError::wrong(error.to_string()))?;

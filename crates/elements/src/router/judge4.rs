@@ -111,7 +111,7 @@ impl Case<'_, u32> {
     /// Refuses what may not take a hop more.
     fn check_hop(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
         // RFC 3927 section 2.7.
-        if ip.src().is_link_local() {
+        if ip.src().is_link_local() && !self.port().is_some_and(|port| port.forward_ipv4_link_local) {
             return end(DropReason::LinkLocal);
         }
         self.check_route(ip)?;

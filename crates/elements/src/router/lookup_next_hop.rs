@@ -104,8 +104,9 @@ fn is_host(source: IpAddr, port: &PortView) -> bool {
     match source {
         IpAddr::V4(source) => {
             let first = source.octets()[0];
-            let is_martian = first == 0 || first >= 224 || source.is_loopback() || source.is_link_local();
-            !is_martian && !port.v4.iter().any(|(own, len)| is_own(source, *own, *len))
+            let is_martian = first == 0 || first >= 224 || source.is_loopback();
+            let is_near = source.is_link_local() && !port.forward_ipv4_link_local;
+            !is_martian && !is_near && !port.v4.iter().any(|(own, len)| is_own(source, *own, *len))
         }
         IpAddr::V6(source) => {
             let is_local = source.is_multicast() || source.is_unicast_link_local();

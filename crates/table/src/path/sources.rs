@@ -22,12 +22,13 @@ const LINK_LOCAL: u8 = 2;
 const NOBODY: u8 = 4;
 
 impl OddSources {
-    /// The martians, and these: the router's own addresses, and those that mean all hosts of a link.
-    pub fn new(listed: impl IntoIterator<Item = u32>) -> OddSources {
+    /// The martians, and these: the router's own addresses, and those that mean all hosts of a link; also link-local
+    /// addresses, unless they are forwarded.
+    pub fn new(listed: impl IntoIterator<Item = u32>, forward_link_local: bool) -> OddSources {
         let listed: Vec<u32> = listed.into_iter().collect();
         let mut first = std::array::from_fn(|byte: usize| match byte {
             0 | 127 | 224.. => NOBODY,
-            169 => LINK_LOCAL,
+            169 if !forward_link_local => LINK_LOCAL,
             _ => 0,
         });
         let mut hashed = [NOBODY | LINK_LOCAL; HASHES];
@@ -60,9 +61,9 @@ fn hash(address: u32) -> usize {
 }
 
 impl Default for OddSources {
-    /// The martians alone.
+    /// The martians and link-local addresses alone.
     fn default() -> OddSources {
-        OddSources::new([])
+        OddSources::new([], false)
     }
 }
 
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn martians_and_what_is_listed_are_odd_and_their_neighbors_are_not() {
         let bits = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits();
-        let sources = OddSources::new([bits("10.0.0.1"), bits("10.0.0.255")]);
+        let sources = OddSources::new([bits("10.0.0.1"), bits("10.0.0.255")], false);
         for odd in [
             "10.0.0.1",
             "10.0.0.255",
@@ -94,8 +95,9 @@ mod tests {
             assert!(!sources.contains(bits(good)), "{good}");
         }
         assert!(!OddSources::default().contains(bits("10.0.0.1")));
+        assert!(!OddSources::new([], true).contains(bits("169.254.3.4")));
         // None that is odd is missed by the quick look, which is right about nearly all that are not.
-        let own = OddSources::new((0..16).map(|net| bits("10.0.0.1") + (net << 8)));
+        let own = OddSources::new((0..16).map(|net| bits("10.0.0.1") + (net << 8)), false);
         let mut random = Random::new(1);
         let (mut wrong, all) = (0, 100_000);
         for source in (0..all).map(|_| bits("10.0.0.0") | random.next() as u32 >> 8) {

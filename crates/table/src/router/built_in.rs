@@ -2,9 +2,12 @@
 use crate::path::Outcome;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Prefixes with what becomes of packets to them, or of packets from them.
-pub(super) fn routes() -> impl Iterator<Item = (IpAddr, u8, Outcome)> {
-    let v4 = V4.iter().map(|(octets, len, outcome)| (IpAddr::V4(Ipv4Addr::from(*octets)), *len, *outcome));
+/// Prefixes with what becomes of packets to them, or of packets from them; without IPv4's link-local one where that is
+/// forwarded as any other.
+pub(super) fn routes(forward_ipv4_link_local: bool) -> impl Iterator<Item = (IpAddr, u8, Outcome)> {
+    let v4 =
+        V4.iter().filter(move |(_, _, outcome)| !forward_ipv4_link_local || *outcome != Outcome::LinkLocal);
+    let v4 = v4.map(|(octets, len, outcome)| (IpAddr::V4(Ipv4Addr::from(*octets)), *len, *outcome));
     let v6 = V6.iter().map(|(address, len, outcome)| (IpAddr::V6(*address), *len, *outcome));
     v4.chain(v6)
 }

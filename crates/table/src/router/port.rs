@@ -95,6 +95,8 @@ pub struct PortView {
     pub virtual_v6: Vec<(u128, u8)>,
     /// Sources of IPv4 packets that are looked at more closely where they come in by it.
     pub odd_sources: OddSources,
+    /// Whether packets from IPv4 link-local addresses are forwarded.
+    pub forward_ipv4_link_local: bool,
     /// How the router behaves there.
     pub settings: PortSettings,
 }
@@ -109,7 +111,7 @@ pub struct Port {
 }
 
 impl Port {
-    pub(super) fn view(&self) -> PortView {
+    pub(super) fn view(&self, forward_ipv4_link_local: bool) -> PortView {
         let PortSpec { name, address, mtu, is_up, settings } = self.spec.clone();
         let [a, b, tail @ ..] = address.0;
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -135,7 +137,11 @@ impl Port {
             source_tail: u32::from_le_bytes(tail),
             mtu,
             is_up,
-            odd_sources: OddSources::new(v4.iter().flat_map(|(own, len)| not_hosts(*own, *len))),
+            odd_sources: OddSources::new(
+                v4.iter().flat_map(|(own, len)| not_hosts(*own, *len)),
+                forward_ipv4_link_local,
+            ),
+            forward_ipv4_link_local,
             v4,
             v6,
             link_local: link_local(address).to_bits(),
