@@ -1,7 +1,8 @@
 //! What a router did, in figures: packets, rates, time and drops by element.
-use crate::voice::{Voice, complain};
+use crate::voice::{Voice, complain, complain_styled};
 use artery_engine::graph::Counts;
 use artery_engine::{Finished, Handle, Plan};
+use artery_lang::printable;
 use serde_json::json;
 use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -154,7 +155,7 @@ impl Screen {
             true => format!("\x1b[{}A\x1b[J", self.lines),
             false => String::new(),
         };
-        complain(&format!("{back}{text}"));
+        complain_styled(&format!("{back}{}", printable(&text)));
         *self = Screen { counts, at: now, lines: text.lines().count() };
     }
 }

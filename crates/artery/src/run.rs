@@ -12,7 +12,7 @@ use crate::report;
 use crate::signals::{EarlyHangup, Watcher};
 use crate::voice::{Voice, print};
 use artery_device::Interface;
-use artery_elements::{CLASSES, ROUTER_HANDLERS};
+use artery_elements::{CLASSES, LogFiles, ROUTER_HANDLERS};
 use artery_engine::{Finished, HandlerError, Router, Settings};
 use artery_lang::args;
 use std::sync::Arc;
@@ -117,6 +117,7 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
     }
     let running = router.start();
     let handle = running.handle();
+    handle.resources().get::<LogFiles>().complain_to(job.voice.chatter());
     let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
     let manager = Arc::new(Notifier::of_environment());
     let reloader = Reloader {

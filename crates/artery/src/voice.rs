@@ -3,8 +3,8 @@ use crate::load::Loaded;
 use crate::watch::rfc3339;
 use anyhow::Context as _;
 use artery_engine::{Problem, Sink, Stage};
-use artery_lang::{Diagnostic, Severity};
-use std::io::IsTerminal as _;
+use artery_lang::{Diagnostic, Severity, printable};
+use std::io::{IsTerminal as _, Write as _};
 use std::time::SystemTime;
 
 /// Who speaks.
@@ -66,6 +66,11 @@ pub(crate) fn complain(text: &str) {
     let _ = Sink::Stderr.write(text);
 }
 
+/// The same for text with colours, in which all else is printable.
+pub(crate) fn complain_styled(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 impl Voice {
     /// Artery's own, coloured on a terminal unless the user asks for none.
     pub(crate) fn artery() -> Voice {
@@ -89,7 +94,8 @@ impl Voice {
     /// Mistakes that have no place in a configuration, as what [`complain_of`](Self::complain_of) writes.
     pub(crate) fn mistakes(self, mistakes: &[String]) -> String {
         let line_end = if self == Voice::Json { "\n\n" } else { "\n" };
-        mistakes.iter().map(|mistake| format!("error: {}{line_end}", without_numbers(mistake))).collect()
+        let shown = |mistake: &String| printable(&without_numbers(mistake)).into_owned();
+        mistakes.iter().map(|mistake| format!("error: {}{line_end}", shown(mistake))).collect()
     }
 
     /// A line about what happened.
@@ -168,7 +174,9 @@ impl Voice {
                 let level = if fault.starts_with("warning") { "warning" } else { "error" };
                 complain(&object(level, "configuration", fault.trim_end(), &[]));
             }),
-            _ => complain(faults),
+            // What is in them of files and names is printable.
+            Voice::Artery { .. } => complain_styled(faults),
+            Voice::Click { .. } => complain(faults),
         }
     }
 
@@ -189,7 +197,8 @@ pub(crate) type About<'a> = &'a [(&'a str, &'a str)];
 fn object(level: &str, event: &str, message: &str, about: About<'_>) -> String {
     let mut line = json_line(level, event, message);
     about.iter().for_each(|(name, value)| line[*name] = (*value).into());
-    format!("{line}\n")
+    // JSON escapes the first set of control characters.
+    printable(&format!("{line}\n")).into_owned()
 }
 
 /// What each line of JSON has.
@@ -219,7 +228,7 @@ fn artery_problem(loaded: &Loaded, problem: &Problem, colour: bool) -> String {
         None => {
             let kind = if problem.is_warning { "warning" } else { "error" };
             let help = problem.help.iter().map(|help| format!("  help: {help}\n")).collect::<String>();
-            format!("{kind}: {}\n{help}", without_numbers(&problem.message))
+            printable(&format!("{kind}: {}\n{help}", without_numbers(&problem.message))).into_owned()
         }
     }
 }

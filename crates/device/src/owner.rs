@@ -36,16 +36,16 @@ struct Held {
 }
 
 impl PortClaim {
-    /// Claims an interface, unless another process owns it. Several claims of one process share it, until the first of them
-    /// is dropped.
+    /// Claims an interface, unless another process owns it. Several claims of one process share it, until
+    /// the first of them is dropped.
     pub fn new(interface: &Interface) -> Result<PortClaim, DeviceError> {
         let claim = PortClaim::bind(interface, false)?;
         refuse_owner(interface, true)?;
         Ok(claim)
     }
 
-    /// Claims an interface beside other claims of this kind: of processes that can take over from each other while frames
-    /// pass. See [`renew`](Self::renew).
+    /// Claims an interface beside other claims of this kind: of processes that can take over from each
+    /// other while frames pass. See [`renew`](Self::renew).
     pub fn shared(interface: &Interface) -> Result<PortClaim, DeviceError> {
         let claim = PortClaim::bind(interface, true)?;
         refuse_owner(interface, false)?;
@@ -81,8 +81,8 @@ impl PortClaim {
         self.index
     }
 
-    /// Has a thread accept the connections of processes that ask who owns the interface. The kernel keeps some of them
-    /// waiting until then.
+    /// Has a thread accept the connections of processes that ask who owns the interface. The kernel keeps
+    /// some of them waiting until then.
     pub fn serve(mut self) -> PortClaim {
         self.start_thread();
         self
@@ -141,8 +141,8 @@ fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceErro
     owner.map_or(Ok(()), |owner| Err(DeviceError::OwnedByOther { name: name(), owner }))
 }
 
-/// Who owns an interface beside this process: the command line and the process. Only root and this user count: others
-/// must not be able to keep a router from starting.
+/// Who owns an interface beside this process: the command line and the process. Only root and this user
+/// count: others must not be able to keep a router from starting.
 fn other_owner(name: &SocketAddr) -> Option<String> {
     let stream = UnixStream::connect_addr(name).ok()?;
     let owner = socket_peercred(&stream).ok()?;

@@ -26,6 +26,7 @@ pub mod switching {
     };
 }
 
+pub use filter::file_size::FileSize;
 pub use filter::log_file::LogFiles;
 pub use script::script::ClaimedSignals;
 
@@ -85,7 +86,7 @@ elements! {
 
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, egress, errands, frame_filter, header_check, log_file, ports, routes, runs, shared, unfiltered, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check, log_complaints, log_file, ports, routes, runs, shared, unfiltered, worker): packet_filter;
 
     files(network_header, rotation, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 

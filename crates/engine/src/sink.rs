@@ -1,6 +1,7 @@
 //! Where text goes that elements print.
+use artery_lang::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
 
 /// A destination for printed text.
@@ -21,12 +22,14 @@ impl Sink {
     pub fn buffer() -> Sink {
         Sink::Buffer(Arc::default())
     }
-    /// Writes `text` as it is.
+    /// Writes `text`: as it is, but control characters that a terminal may take for commands are written as
+    /// escapes, on standard error always and on standard output where that is a terminal.
     pub fn write(&self, text: &str) -> std::io::Result<()> {
         match self {
-            Sink::Stderr => return std::io::stderr().write_all(text.as_bytes()),
+            Sink::Stderr => return std::io::stderr().write_all(printable(text).as_bytes()),
             Sink::Stdout => {
                 let mut out = std::io::stdout().lock();
+                let text = if out.is_terminal() { printable(text) } else { text.into() };
                 return out.write_all(text.as_bytes()).and_then(|()| out.flush());
             }
             Sink::Teller(tell) => tell(text),
@@ -34,7 +37,8 @@ impl Sink {
         }
         Ok(())
     }
-    /// Whether whoever read standard output is gone, which shows before anything is written; never of the other kinds.
+    /// Whether whoever read standard output is gone, which shows before anything is written; never of the
+    /// other kinds.
     pub(crate) fn is_abandoned(&self) -> bool {
         let Sink::Stdout = self else { return false };
         let out = std::io::stdout();

@@ -2,6 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::printable::{printable, without_c1};
 use crate::source::{Sources, Span, ceil_char, floor_char};
 
 /// How bad a [`Diagnostic`] is.
@@ -99,6 +100,22 @@ impl Diagnostic {
 
     /// Like [`Diagnostic::render`], coloured when `terminal`.
     pub fn render_on(&self, sources: &Sources, terminal: bool) -> String {
+        self.printable().render_printable(sources, terminal)
+    }
+
+    /// The same without control characters in what is said; those of source lines are replaced by the renderer.
+    fn printable(&self) -> Diagnostic {
+        let shown = |text: &String| printable(text).into_owned();
+        Diagnostic {
+            message: shown(&self.message),
+            label: self.label.as_ref().map(shown),
+            help: self.help.as_ref().map(shown),
+            related: self.related.iter().map(|(span, text)| (*span, shown(text))).collect(),
+            ..self.clone()
+        }
+    }
+
+    fn render_printable(&self, sources: &Sources, terminal: bool) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -111,7 +128,8 @@ impl Diagnostic {
         let mut report = vec![first];
         report.extend(self.related.iter().map(|(span, message)| note(sources, *span, message)));
         let renderer = if terminal { Renderer::styled() } else { Renderer::plain() };
-        renderer.render(&report)
+        // It leaves the second set of control characters in source lines as they are, and uses none itself.
+        without_c1(renderer.render(&report))
     }
 
     /// `file:line: message`, related places on lines of their own: what Click prints.
@@ -150,7 +168,7 @@ fn snippet<'a>(sources: &'a Sources, span: Span, label: Option<&'a str>) -> Anno
     let end = ceil_char(text, span.end.saturating_sub(line_start) as usize).max(start);
     let (name, line) = sources.line(span.file, span.start);
     let annotation = AnnotationKind::Primary.span(start..end).label(label);
-    Snippet::source(text).line_start(line as usize).path(name).annotation(annotation)
+    Snippet::source(text).line_start(line as usize).path(printable(name)).annotation(annotation)
 }
 
 #[cfg(test)]
@@ -178,6 +196,25 @@ mod tests {
         assert!(text.contains("note: like this"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(error.render_on(&sources, true).contains('\x1b'));
+    }
+
+    #[test]
+    fn what_a_terminal_would_take_for_a_command_is_shown_and_not_sent() {
+        let mut sources = Sources::default();
+        let file = sources.add("r\x1b[2J.click", "a\x1b[31m\u{9b}1m -> b;\n");
+        let error = Diagnostic::error("undeclared 'a\x1b[31m'", Span::new(file, 0, 1))
+            .help("no \u{9b}1m")
+            .label("\x07");
+        let plain = error.render(&sources);
+        assert!(!plain.contains(|c: char| c.is_control() && c != '\n'), "{plain:?}");
+        assert!(
+            plain.contains(r"error: undeclared 'a\x1b[31m'") && plain.contains(r"r\x1b[2J.click:1"),
+            "{plain}"
+        );
+        let coloured = error.render_on(&sources, true);
+        for command in ["\x1b[2J", "\x1b[31m\u{9b}", "\u{9b}", "\x07"] {
+            assert!(!coloured.contains(command), "{coloured:?}");
+        }
     }
 
     #[test]

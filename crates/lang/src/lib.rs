@@ -19,6 +19,7 @@ mod lexer;
 mod parser;
 pub mod passes;
 mod print;
+mod printable;
 mod source;
 mod tree;
 pub mod variables;
@@ -33,6 +34,7 @@ pub use ir::{Edge, Ir, Node};
 pub use lexer::Dialect;
 pub use parser::parse;
 pub use print::print_flat;
+pub use printable::printable;
 pub use source::{FileId, Sources, Span};
 pub use tree::Tree;
 

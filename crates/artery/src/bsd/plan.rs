@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) pf: Option<RulesFile>,
     /// Where packets that rules log are written.
     pub(super) pflog: Option<String>,
+    /// Most bytes of that file, as it was written; empty for what is usual.
+    pub(super) pflog_max: String,
 }
 
 impl Plan {
@@ -120,13 +122,15 @@ pub(super) struct Wishes {
     pub(super) is_lenient: bool,
     /// Where packets that rules log are written, if that is said.
     pub(super) pflog: Option<String>,
+    /// Most bytes of that file, as it was written; empty for what is usual.
+    pub(super) pflog_max: String,
 }
 
 /// Reads a folder, and judges each line of it. Whatever says, shows or does what a folder stands for goes by this.
 pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     let etc = etc::read(folder)?;
     let mut plan = plan(&etc, wishes)?;
-    plan.pflog = wishes.pflog.clone();
+    (plan.pflog, plan.pflog_max) = (wishes.pflog.clone(), wishes.pflog_max.clone());
     pf::judge(&etc, wishes.is_lenient, &mut plan);
     pf::note_log(&mut plan);
     Ok(plan)

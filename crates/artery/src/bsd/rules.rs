@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Where packets are written that rules log, if nothing else is said: where pflogd(8) writes them.
 pub(crate) const PFLOG: &str = "/var/log/pflog";
+/// How long that file gets if nothing is said.
+pub(crate) const USUAL_LOG_MAX: &str = "1G";
 
 /// What rules are judged for.
 pub(crate) struct Surroundings<'e> {

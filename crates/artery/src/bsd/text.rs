@@ -1,6 +1,7 @@
 //! A plan as a configuration, with comments.
 use super::etc::Kind;
 use super::plan::{Plan, Port, PortKind, Switch};
+use super::rules::USUAL_LOG_MAX;
 use anyhow::anyhow;
 use artery_lang::args::quote;
 use std::collections::HashSet;
@@ -55,6 +56,8 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
     let etc = plan.pf.iter().filter_map(|pf| pf.etc.as_ref());
     arguments.extend(etc.map(|etc| format!("PFETC {}", quote(etc))));
     arguments.extend(plan.pflog.iter().map(|log| format!("PFLOG {}", quote(log))));
+    let is_unusual = plan.pflog.is_some() && !["", USUAL_LOG_MAX].contains(&plan.pflog_max.as_str());
+    arguments.extend(is_unusual.then(|| format!("PFLOG_MAX {}", plan.pflog_max)));
     arguments
         .extend(switch.commands.iter().map(|command| format!("IFCONFIG {}", quote(&command.to_string()))));
     format!("\n// {kind}{description}\n{} :: Veb(\n    {});\n", switch.name, arguments.join(",\n    "))

@@ -3,7 +3,7 @@ use super::machine::{Map, Taken, look};
 use super::plan::{Plan, Wishes, judge};
 use super::verdict::Judged;
 use super::{text, verdict};
-use crate::cli::values::{Period, device, number, period, processor, seconds};
+use crate::cli::values::{Period, device, file_size, number, period, processor, seconds};
 use crate::cli::{ControlOptions, default_socket, map_devices};
 use crate::job::{Input, Job};
 use crate::load::Reading;
@@ -52,6 +52,9 @@ pub(crate) struct UpOptions {
     /// rules
     #[arg(long, value_name = "FILE")]
     pflog: Option<PathBuf>,
+    /// Rename that file to FILE.old, and begin it anew, before it gets longer than SIZE; 0 for no limit
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size)]
+    pflog_max: String,
     /// Start though rules never apply, as their interface is no port; each of them is warned of
     #[arg(long)]
     lenient: bool,
@@ -136,6 +139,7 @@ fn read(options: &UpOptions) -> anyhow::Result<Plan> {
         runs_commands: options.run_commands,
         is_lenient: options.lenient,
         pflog: options.pflog.as_ref().map(|log| log.display().to_string()),
+        pflog_max: options.pflog_max.clone(),
     };
     judge(&options.etc, &wishes)
 }

@@ -1,6 +1,6 @@
 //! Files of the format pcapng (draft-ietf-opsawg-pcapng): a section, its interfaces as they are met, and frames with comments.
 use anyhow::Context as _;
-use std::fs::File;
+use artery_device::create_private;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ impl Writer {
         let name = path.display().to_string();
         let sink: Box<dyn Write> = match name.as_str() {
             "-" => Box::new(io::stdout()),
-            _ => Box::new(File::create(path).with_context(|| format!("can't write {name}"))?),
+            _ => Box::new(create_private(path).with_context(|| format!("can't write {name}"))?),
         };
         Writer::new(name, sink)
     }

@@ -1,5 +1,6 @@
 //! Values on the command line, with what is said of wrong ones.
 use crate::job::check_processor;
+use artery_elements::FileSize;
 use artery_lang::args;
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,12 @@ pub(crate) fn processor(text: &str) -> Result<usize, String> {
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let nanos = args::seconds(text);
     nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
+}
+
+/// The length of a file, as elements take it.
+pub(crate) fn file_size(text: &str) -> Result<String, String> {
+    let size: Result<FileSize, String> = text.parse();
+    size.map(|_| text.to_string()).map_err(|wanted| format!("write {wanted}"))
 }
 
 /// An IP address.

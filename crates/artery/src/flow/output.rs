@@ -2,7 +2,7 @@
 use crate::load::system_message;
 use crate::voice::Reader;
 use anyhow::anyhow;
-use std::fs::File;
+use artery_device::create_private;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -19,8 +19,8 @@ impl Output {
             return Ok(Output { into: Box::new(io::stdout()), name: "standard output".to_string() });
         };
         let name = path.display().to_string();
-        let file =
-            File::create(path).map_err(|error| anyhow!("can't write {name}: {}", system_message(&error)))?;
+        let file = create_private(path)
+            .map_err(|error| anyhow!("can't write {name}: {}", system_message(&error)))?;
         Ok(Output { into: Box::new(BufWriter::with_capacity(1 << 18, file)), name })
     }
 

@@ -8,6 +8,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write, stdin, stdout};
+use std::path::Path;
+use tempfile::Builder;
 
 /// States that a router takes at once: packets wait for no more than these.
 const CHUNK: usize = 512;
@@ -19,18 +21,20 @@ impl Filters {
         if file == "-" {
             return self.write_states(stdout().lock()).context("can't write states to standard output");
         }
-        let unfinished = format!("{file}.unfinished");
-        let out = File::create(&unfinished).map_err(|error| anyhow!("{file}: {}", system_message(&error)));
-        let written = self.write_states(BufWriter::new(out?)).with_context(|| format!("can't write {file}"));
-        let done = written.and_then(|()| {
-            let renamed = std::fs::rename(&unfinished, file);
-            renamed.map_err(|error| anyhow!("{file}: {}", system_message(&error)))
-        });
-        if done.is_err() {
-            // It holds what nobody can use.
-            let _ = std::fs::remove_file(&unfinished);
-        }
-        done
+        let path = Path::new(file);
+        refuse_link(path)?;
+        let failed = |error: &std::io::Error| anyhow!("{file}: {}", system_message(error));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Of an unpredictable name and mode 0600, created with O_EXCL; it goes if what follows fails.
+        let named = Builder::new().prefix(".states.").tempfile_in(folder);
+        let unfinished = named.map_err(|error| failed(&error))?;
+        self.write_states(BufWriter::new(unfinished.as_file()))
+            .with_context(|| format!("can't write {file}"))?;
+        unfinished.as_file().sync_all().map_err(|error| failed(&error))?;
+        refuse_link(path)?;
+        unfinished.persist(path).map_err(|error| failed(&error.error))?;
+        // The name is on the disk once the folder is.
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error))
     }
 
     fn write_states(&mut self, out: impl Write) -> anyhow::Result<()> {
@@ -84,6 +88,16 @@ impl Filters {
                 names.join(", ")
             ),
         }
+    }
+}
+
+/// A link could lead to a file that somebody else has chosen.
+fn refuse_link(path: &Path) -> anyhow::Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => {
+            bail!("{}: it is not a regular file; name another one", path.display())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What `artery router` can be told.
-use crate::cli::values::{Period, address_with_port, number, period, processor, seconds};
+use crate::cli::values::{Period, address_with_port, file_size, number, period, processor, seconds};
 use crate::cli::{ControlOptions, default_socket};
 use crate::metrics::MetricsAddress;
 use crate::voice::LogFormat;
@@ -79,6 +79,9 @@ pub(crate) struct RouterOptions {
     /// otherwise to /var/log/pflog, if there are such rules
     #[arg(long, value_name = "FILE", requires = "pf")]
     pub(super) pflog: Option<PathBuf>,
+    /// Rename that file to FILE.old, and begin it anew, before it gets longer than SIZE; 0 for no limit
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size, requires = "pf")]
+    pub(super) pflog_max: String,
     /// Start though rules never apply, as their interface is no port; each of them is warned of
     #[arg(long, requires = "pf")]
     pub(super) lenient: bool,

@@ -1,7 +1,7 @@
 //! The packet filter around a router: its options, the judgement of its rules, and its element.
 use super::options::RouterOptions;
 use super::{Plan, judge as tables};
-use crate::bsd::rules::{self, PFLOG, Surroundings, interface_record, rules_environment};
+use crate::bsd::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_record, rules_environment};
 use crate::bsd::verdict::Judged;
 use crate::load::system_message;
 use artery_filter::names::InterfaceRecord;
@@ -19,6 +19,8 @@ pub(super) struct Filter {
     rules: String,
     /// Where packets of rules with `log` are written, if there are any.
     log: Option<String>,
+    /// Most bytes of that file, as it was written.
+    log_max: String,
 }
 
 /// The filter that options ask for; what is wrong with them is added to `mistakes`.
@@ -31,7 +33,8 @@ pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -
             options.workers
         ));
     }
-    Some(Filter { rules, log: options.pflog.as_ref().map(|log| log.display().to_string()) })
+    let log = options.pflog.as_ref().map(|log| log.display().to_string());
+    Some(Filter { rules, log, log_max: options.pflog_max.clone() })
 }
 
 /// Judges the rules for this router, as `artery up` judges those of a folder. Rules that are refused are
@@ -79,6 +82,8 @@ pub(super) fn filter_text(plan: &Plan) -> String {
     arguments.push("ROUTER ip".to_string());
     arguments.push(format!("FILE {}", quote(&filter.rules)));
     arguments.extend(filter.log.iter().map(|log| format!("LOG {}", quote(log))));
+    let is_unusual = filter.log.is_some() && filter.log_max != USUAL_LOG_MAX;
+    arguments.extend(is_unusual.then(|| format!("LOG_MAX {}", filter.log_max)));
     format!(
         "\n// The packet filter. Input and output I are for packets that arrive at port I, those {} further on\n\
          // for packets that leave by it.\n\

@@ -1,8 +1,7 @@
 //! Writing.
 use super::{LinkType, MAGIC_MICRO, MAGIC_NANO, WHOLE};
-use crate::DeviceError;
+use crate::{DeviceError, create_private};
 use artery_packet::Time;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 /// How a file is to be written.
@@ -36,7 +35,8 @@ impl PcapWriter {
         if path == "-" {
             return PcapWriter::new(path, Box::new(io::stdout()), options);
         }
-        let file = File::create(path).map_err(|e| DeviceError::from_file(path, "opening it to write", &e))?;
+        let file =
+            create_private(path).map_err(|e| DeviceError::from_file(path, "opening it to write", &e))?;
         PcapWriter::new(path, Box::new(file), options)
     }
     /// Writes to anything; `path` names it in messages.

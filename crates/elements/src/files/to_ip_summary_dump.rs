@@ -1,5 +1,6 @@
 use super::rotation::FileIdentity;
 use super::summary::{Field, Manner, VERSION, describe, first_timestamp};
+use artery_device::create_private;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
     StartError, Time, Write, anno,
@@ -146,7 +147,7 @@ impl ToIpSummaryDump {
     fn open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         self.output = match self.path.as_str() {
             "-" => Output::Printed,
-            path => Output::File(BufWriter::new(File::create(path)?)),
+            path => Output::File(BufWriter::new(create_private(path)?)),
         };
         self.file = FileIdentity::of(&self.path);
         if self.header {
@@ -314,7 +315,7 @@ impl Element for ToIpSummaryDump {
 }
 
 /// What the system says of a file, without the number of the error.
-pub(super) fn plain(path: &str, error: &io::Error) -> String {
+pub(crate) fn plain(path: &str, error: &io::Error) -> String {
     format!("{path}: {}", error.to_string().split(" (os error").next().unwrap_or_default())
 }
 

@@ -1,4 +1,5 @@
 //! A packet filter in the path of a switch: what LINK1 of Veb asks.
+use super::file_size::FileSize;
 use super::packet_filter::MOST_SWEPT;
 use super::shared::{Around, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
@@ -49,7 +50,7 @@ pub(crate) fn shared(
     ports: Vec<InterfaceRecord>,
     devices: &[String],
 ) -> Result<SharedFilter, ArgError> {
-    let files = ["PF", "PFLOG", "PFETC"];
+    let files = ["PF", "PFLOG", "PFETC", "PFLOG_MAX"];
     let place = ports::Place { site: Site::Switch, devices: devices.to_vec(), router: None };
     ports::with_files(args, records(switch, ports), files, place)
 }
@@ -72,7 +73,7 @@ pub fn of_file(
         domain,
         ports,
         1,
-        Around { log, logs, etc, site: Site::Switch, devices, router: None },
+        Around { log, logs, longest_log: FileSize(0), etc, site: Site::Switch, devices, router: None },
     );
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);

@@ -1,15 +1,20 @@
-//! The file of packets that rules log. A thread writes it, so that no worker waits for a disk, nor for another worker.
+//! The file of packets that rules log. A thread writes it, so that no worker waits for a disk, nor for
+//! another worker.
 //!
-//! Each worker may have so many records waiting; what it logs beyond them is lost and counted. So neither a slow disk nor a
-//! flood that one worker logs takes anything from the others.
+//! Each worker may have so many records waiting; what it logs beyond them is lost and counted. So neither a
+//! slow disk nor a flood that one worker logs takes anything from the others.
+use super::file_size::FileSize;
+use super::log_complaints::Complaints;
+use artery_engine::Sink;
 use artery_filter::log::{LogRecord, file_header};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Records of a worker that may wait to be written.
 const MOST_WAITING: usize = 1024;
@@ -17,6 +22,8 @@ const MOST_WAITING: usize = 1024;
 const MOST_AT_ONCE: usize = 64;
 /// How long it may take to open a file again.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is said that a file takes nothing.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the end of a filter waits until all is written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -57,11 +64,21 @@ struct OfWorker(AtomicUsize);
 
 /// All log files of a router, to be opened again when they have been renamed.
 #[derive(Default)]
-pub struct LogFiles(Mutex<Vec<(PathBuf, Weak<SyncSender<Request>>)>>);
+pub struct LogFiles {
+    open: Mutex<Vec<(PathBuf, Weak<SyncSender<Request>>)>>,
+    /// Where it is said that one of them takes nothing.
+    complaints: Arc<OnceLock<Sink>>,
+}
 
 impl LogFiles {
-    /// Opens all again: what is logged from now on is in files of their names. Where one can't be opened its log goes on in
-    /// the file that was open, which the answer says, a sentence for each.
+    /// Has complaints go there; otherwise they go to standard error.
+    pub fn complain_to(&self, sink: Sink) {
+        // A router has one.
+        let _ = self.complaints.set(sink);
+    }
+
+    /// Opens all again: what is logged from now on is in files of their names. Where one can't be opened
+    /// its log goes on in the file that was open, which the answer says, a sentence for each.
     pub fn reopen(&self) -> Vec<String> {
         let mut files = self.files();
         files.retain(|(_, requests)| requests.strong_count() > 0);
@@ -76,7 +93,7 @@ impl LogFiles {
     }
 
     fn files(&self) -> std::sync::MutexGuard<'_, Vec<(PathBuf, Weak<SyncSender<Request>>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,17 +106,26 @@ fn reopen(requests: &SyncSender<Request>) -> io::Result<()> {
 }
 
 impl LogFile {
-    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log. It is one of `all`.
-    pub(crate) fn open(path: &str, workers: usize, all: &LogFiles) -> io::Result<LogFile> {
+    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log. It is one
+    /// of `all`. Before it gets longer than `most` bytes it is renamed to `PATH.old`, and another one
+    /// begun.
+    pub(crate) fn open(
+        path: &str,
+        most: FileSize,
+        workers: usize,
+        all: &LogFiles,
+    ) -> io::Result<LogFile> {
         let file = append_to(Path::new(path))?;
         let waiting = (0..workers).map(|_| OfWorker::default()).collect();
         let counts = Arc::new(Counts { waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
         // Beside all records there is room for a request to open the file again.
         let (requests, taken) = sync_channel(workers * MOST_WAITING + 1);
         let (end, ended) = sync_channel(1);
-        let (of_thread, at) = (counts.clone(), PathBuf::from(path));
+        let complaints = Complaints::new(path, all.complaints.clone());
+        let mut log =
+            Written { file, path: path.into(), most: most.0, counts: counts.clone(), complaints };
         std::thread::Builder::new().name("pflog".to_string()).spawn(move || {
-            serve(file, &at, &taken, &of_thread);
+            log.serve(&taken);
             // Nobody may be waiting for it any more.
             let _ = end.send(());
         })?;
@@ -145,7 +171,7 @@ impl Drop for LogFile {
 
 /// Opens a file behind its end; one that is new gets its head.
 fn append_to(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     let kind = file.metadata()?;
     let head = file_header();
     if !kind.is_file() || kind.len() == 0 {
@@ -163,37 +189,81 @@ fn append_to(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Does what is requested until nobody can request anything any more.
-fn serve(mut file: File, path: &Path, taken: &Receiver<Request>, counts: &Counts) {
-    let mut bytes = Vec::new();
-    while let Ok(first) = taken.recv() {
-        bytes.clear();
-        let (mut records, mut reopen) = (0, None);
-        for request in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
-            match request {
-                Request::Write(waiting) => {
-                    waiting.record.write(waiting.time, &mut bytes);
-                    counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
-                    records += 1;
+/// What the thread of a file has.
+struct Written {
+    file: File,
+    path: PathBuf,
+    /// Most bytes of the file; 0 for no limit.
+    most: u64,
+    counts: Arc<Counts>,
+    complaints: Complaints,
+}
+
+impl Written {
+    /// Does what is requested until nobody can request anything any more.
+    fn serve(&mut self, taken: &Receiver<Request>) {
+        let mut bytes = Vec::new();
+        loop {
+            let first = match taken.recv_timeout(COMPLAINT_INTERVAL) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.complain(None);
+                    continue;
                 }
-                Request::Reopen(answer) => {
-                    reopen = Some(answer);
-                    break;
+                Err(RecvTimeoutError::Disconnected) => return self.complain(None),
+            };
+            bytes.clear();
+            let (mut records, mut reopen) = (0, None);
+            for request in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
+                match request {
+                    Request::Write(waiting) => {
+                        waiting.record.write(waiting.time, &mut bytes);
+                        self.counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
+                        records += 1;
+                    }
+                    Request::Reopen(answer) => {
+                        reopen = Some(answer);
+                        break;
+                    }
                 }
             }
+            self.write(&bytes, records);
+            if let Some(answer) = reopen {
+                // Who asked may have stopped waiting.
+                let _ = answer.send(append_to(&self.path).map(|again| self.file = again));
+            }
         }
-        match write_whole(&mut file, &bytes) {
-            Ok(()) => counts.written.fetch_add(records, Relaxed),
-            Err(_) => counts.lost.fetch_add(records, Relaxed),
-        };
-        if let Some(answer) = reopen {
-            // Who asked may have stopped waiting.
-            let _ = answer.send(append_to(path).map(|again| file = again));
+    }
+
+    fn write(&mut self, bytes: &[u8], records: u64) {
+        let written = self.make_room(bytes.len()).and_then(|()| write_whole(&mut self.file, bytes));
+        let count = if written.is_ok() { &self.counts.written } else { &self.counts.lost };
+        count.fetch_add(records, Relaxed);
+        self.complain(Some(written));
+    }
+
+    /// Says what could not be written, where that is due.
+    fn complain(&mut self, latest: Option<io::Result<()>>) {
+        self.complaints.note(latest, self.counts.lost.load(Relaxed), Instant::now());
+    }
+
+    /// Begins another file where this one would get too long; the one before is kept.
+    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+        let now = self.file.metadata()?;
+        let is_room = self.most == 0 || now.len() + bytes as u64 <= self.most;
+        if is_room || !now.is_file() || now.len() <= file_header().len() as u64 {
+            return Ok(());
         }
+        let mut old = self.path.clone().into_os_string();
+        old.push(".old");
+        std::fs::rename(&self.path, old)?;
+        self.file = append_to(&self.path)?;
+        Ok(())
     }
 }
 
-/// Writes records, or none: readers find no way past one that was cut short. A file that was emptied begins anew.
+/// Writes records, or none: readers find no way past one that was cut short. A file that was emptied begins
+/// anew.
 fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let before = file.metadata()?;
     let is_empty = before.is_file() && before.len() == 0;
@@ -215,6 +285,7 @@ mod tests {
     use artery_filter::dissect::Reason;
     use artery_filter::facts::{Direction, Family};
     use artery_filter::log::LogAction;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn record() -> LogRecord {
         LogRecord {
@@ -240,7 +311,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
         for times in 1..=2 {
-            let log = LogFile::open(path.to_str().unwrap(), 2, &LogFiles::default()).unwrap();
+            let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 2, &LogFiles::default()).unwrap();
             (0..100).for_each(|n| log.log(n % 2, record(), Duration::from_secs(7)));
             drop(log);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + times * 100 * RECORD);
@@ -252,7 +323,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, renamed) = (folder.path().join("pflog"), folder.path().join("pflog.0"));
         let all = LogFiles::default();
-        let log = LogFile::open(path.to_str().unwrap(), 1, &all).unwrap();
+        let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &all).unwrap();
         (0..70).for_each(|_| log.log(0, record(), Duration::ZERO));
         std::fs::rename(&path, &renamed).unwrap();
         assert_eq!(all.reopen(), Vec::<String>::new());
@@ -275,7 +346,7 @@ mod tests {
     fn a_file_that_is_emptied_begins_with_its_head_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
-        let log = LogFile::open(path.to_str().unwrap(), 1, &LogFiles::default()).unwrap();
+        let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &LogFiles::default()).unwrap();
         log.log(0, record(), Duration::ZERO);
         while log.counts() != [1, 0] {
             std::thread::yield_now();
@@ -289,10 +360,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_would_get_too_long_is_kept_as_old_and_another_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pflog");
+        let most = 24 + 10 * RECORD;
+        let log =
+            LogFile::open(path.to_str().unwrap(), FileSize(most), 1, &LogFiles::default()).unwrap();
+        for n in 1..=25 {
+            log.log(0, record(), Duration::ZERO);
+            while log.counts() != [n, 0] {
+                std::thread::yield_now();
+            }
+        }
+        drop(log);
+        let about = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap();
+        assert_eq!((about("pflog.old").len(), about("pflog").len()), (most, 24 + 5 * RECORD));
+        assert_eq!(about("pflog").permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
     fn a_flood_of_one_worker_leaves_the_others_their_room() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
-        let log = LogFile::open(path.to_str().unwrap(), 2, &LogFiles::default()).unwrap();
+        let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 2, &LogFiles::default()).unwrap();
         (0..50 * MOST_WAITING).for_each(|_| log.log(0, record(), Duration::ZERO));
         let [_, lost] = log.counts();
         log.log(1, record(), Duration::ZERO);
@@ -307,16 +398,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("letter");
         std::fs::write(&path, "dear reader").unwrap();
-        let error = LogFile::open(path.to_str().unwrap(), 1, &LogFiles::default()).err().unwrap().to_string();
+        let error = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &LogFiles::default()).err().unwrap().to_string();
         assert!(error.contains("name another file"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"dear reader");
         let missing = folder.path().join("no/such");
-        assert!(LogFile::open(missing.to_str().unwrap(), 1, &LogFiles::default()).is_err());
+        assert!(LogFile::open(missing.to_str().unwrap(), FileSize(0), 1, &LogFiles::default()).is_err());
     }
 
     #[test]
     fn what_a_disk_does_not_take_is_lost_and_counted() {
-        let log = LogFile::open("/dev/full", 1, &LogFiles::default());
+        let log = LogFile::open("/dev/full", FileSize(0), 1, &LogFiles::default());
         // Its head can't be written either.
         assert!(log.is_err());
     }

@@ -1,4 +1,5 @@
 //! The interfaces of a filter as arguments say them, and the filter that knows them.
+use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
 use super::shared::{Around, SharedFilter};
 use crate::router::shared::{self, SharedRouter};
@@ -50,7 +51,7 @@ pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceR
 pub(super) fn shared(args: &mut Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
     let router = args.is_given("ROUTER").then(|| shared::router(args)).transpose()?;
     let site = Site::Router { knows_routes: router.is_some() };
-    with_files(args, ports, ["FILE", "LOG", "ETC"], Place { site, devices: Vec::new(), router })
+    with_files(args, ports, ["FILE", "LOG", "ETC", "LOG_MAX"], Place { site, devices: Vec::new(), router })
 }
 
 /// What a filter is around.
@@ -67,14 +68,16 @@ pub(crate) struct Place {
 pub(crate) fn with_files(
     args: &mut Args<'_>,
     ports: Vec<InterfaceRecord>,
-    [file, log, etc]: [&'static str; 3],
+    [file, log, etc, log_max]: [&'static str; 4],
     place: Place,
 ) -> Result<SharedFilter, ArgError> {
     let workers = args.copy().1;
-    let log = args.read::<Option<String>>(log)?.map(|path| open_log(&path, workers, args)).transpose()?;
+    let longest_log = args.read::<FileSize>(log_max)?;
+    let log = args.read::<Option<String>>(log)?;
+    let log = log.map(|path| open_log(&path, longest_log, workers, args)).transpose()?;
     let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
     let Place { site, devices, router } = place;
-    let around = Around { log, logs: args.resource::<LogFiles>(), etc, site, devices, router };
+    let around = Around { log, logs: args.resource::<LogFiles>(), longest_log, etc, site, devices, router };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
         let odd = load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;
@@ -83,8 +86,13 @@ pub(crate) fn with_files(
     Ok(filter)
 }
 
-fn open_log(path: &str, workers: usize, args: &Args<'_>) -> Result<LogFile, ArgError> {
-    LogFile::open(path, workers, &args.resource::<LogFiles>())
+fn open_log(
+    path: &str,
+    most: FileSize,
+    workers: usize,
+    args: &Args<'_>,
+) -> Result<LogFile, ArgError> {
+    LogFile::open(path, most, workers, &args.resource::<LogFiles>())
         .map_err(|error| ArgError::wrong_at(path, format!("can't write {path}: {error}")))
 }
 

@@ -1,6 +1,7 @@
 //! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
 use super::egress;
 use super::errands::{self, Errand, Errands};
+use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
 use crate::router::shared::SharedRouter;
 use artery_engine::HandlerError;
@@ -39,6 +40,8 @@ pub(crate) struct SharedFilter {
     /// Where packets of rules with `log` are written, once that is known.
     log: OnceLock<LogFile>,
     logs: Arc<LogFiles>,
+    /// Most bytes of a log that is begun later.
+    longest_log: FileSize,
     control: Arc<Mutex<Control>>,
     /// What workers have done by a thread.
     errands: Errands,
@@ -107,6 +110,8 @@ pub(crate) struct Around {
     pub(crate) log: Option<LogFile>,
     /// All log files of the router.
     pub(crate) logs: Arc<LogFiles>,
+    /// Most bytes of a log.
+    pub(crate) longest_log: FileSize,
     /// The folder that rules mean by /etc.
     pub(crate) etc: Option<PathBuf>,
     /// Where it is.
@@ -158,6 +163,7 @@ impl SharedFilter {
             counted: Mutex::new(vec![Counted::default(); workers]),
             log: around.log.map_or_else(OnceLock::new, OnceLock::from),
             logs: around.logs,
+            longest_log: around.longest_log,
             control: Arc::new(Mutex::new(control)),
             errands: Errands::default(),
             counters: Mutex::new(vec![None; workers]),
@@ -220,7 +226,7 @@ impl SharedFilter {
         if self.log.get().is_none() {
             let workers = self.counted().len();
             // Whoever was faster has begun one.
-            let _ = self.log.set(LogFile::open(path, workers, &self.logs)?);
+            let _ = self.log.set(LogFile::open(path, self.longest_log, workers, &self.logs)?);
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 use super::ip_header;
 use super::ip_text;
+use crate::files::to_ip_summary_dump::plain;
 use crate::value::value;
+use artery_device::create_private;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Read, StartError, Write,
     anno,
@@ -133,15 +135,27 @@ impl IpPrint {
     fn print(&mut self, packet: &Packet, cx: &mut Context<'_>) {
         let text = self.text(packet);
         match &mut self.file {
-            // A full disk is no reason to stop forwarding.
-            Some(file) => drop(writeln!(file, "{text}")),
+            Some(file) => {
+                let written = writeln!(file, "{text}");
+                self.give_up_on(written, cx);
+            }
+            None if self.file_name.is_some() => {}
             None => cx.say(&text),
+        }
+    }
+
+    /// Writes no more to a file that takes nothing more, as where the disk is full. Packets go on, and the
+    /// run has failed.
+    fn give_up_on(&mut self, result: std::io::Result<()>, cx: &mut Context<'_>) {
+        if let (Err(error), Some(name)) = (result, &self.file_name) {
+            cx.fail(&format!("{} :: IPPrint: {}", cx.name(), plain(name, &error)));
+            self.file = None;
         }
     }
 
     fn open(&mut self) -> Result<(), StartError> {
         if let Some(name) = &self.file_name {
-            let file = File::create(name).map_err(|error| StartError::new(format!("{name}: {error}")))?;
+            let file = create_private(name).map_err(|error| StartError::new(plain(name, &error)))?;
             self.file = Some(BufWriter::new(file));
         }
         Ok(())
@@ -239,10 +253,9 @@ impl Element for IpPrint {
         self.open()
     }
 
-    fn stop(&mut self, _cx: &mut Context<'_>) {
-        if let Some(file) = &mut self.file {
-            drop(file.flush());
-        }
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        let flushed = self.file.as_mut().map_or(Ok(()), BufWriter::flush);
+        self.give_up_on(flushed, cx);
     }
 }
 
