@@ -226,9 +226,10 @@ impl Tables {
         self.tell_engines(port, PortChange::LinkAddress, now)
     }
 
-    /// The longest packet on a port's link is another one.
-    pub fn set_mtu(&mut self, port: PortId, mtu: u16) -> Result<(), RouterError> {
+    /// The interface behind a port carries packets of so many bytes from now on; the port keeps to its limit.
+    pub fn set_mtu(&mut self, port: PortId, carried: u16) -> Result<(), RouterError> {
         let spec = &mut self.port_mut(port)?.spec;
+        let mtu = spec.limited_mtu(carried);
         spec.mtu = mtu;
         let is_up = spec.is_up;
         self.hops.set_port(port, mtu, is_up);

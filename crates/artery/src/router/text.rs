@@ -67,6 +67,7 @@ fn router(plan: &Plan) -> String {
     for port in &plan.ports {
         let addresses = port.addresses.iter().map(|(address, len)| format!(" {address}/{len}"));
         let mtu = port.effective_mtu().map_or(String::new(), |mtu| format!(" MTU {}", mtu.min(65535)));
+        let limit = port.settings.mtu.map_or(String::new(), |limit| format!(" MTU_LIMIT {limit}"));
         let rpf = match port.settings.rpf {
             ReversePath::Off => "",
             ReversePath::Loose => " RPF loose",
@@ -76,7 +77,7 @@ fn router(plan: &Plan) -> String {
         let virtual_addresses = port.virtual_addresses.iter().map(|address| format!(" VIP {address}"));
         let all: String = addresses.chain(virtual_addresses).collect();
         let ether = port.vlan.as_ref().map_or(String::new(), |vlan| format!(" ETHER {}:eth", vlan.parent));
-        arguments.push(format!("PORT {}{all}{ether}{mtu}{rpf}{onlink}", port.name));
+        arguments.push(format!("PORT {}{all}{ether}{mtu}{limit}{rpf}{onlink}", port.name));
     }
     if plan.host.is_some() {
         arguments.push(format!("HOST {}", host::LINK));

@@ -49,12 +49,12 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
     Ok(tables)
 }
 
-/// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
+/// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
 /// BOOL] [ONLINK BOOL] [VIP ADDRESS]…`.
 fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a port has a name")?;
-    let (mut ether, mut mtu, mut settings) = (None, None, PortSettings::default());
+    let (mut ether, mut mtu, mut limit, mut settings) = (None, None, None, PortSettings::default());
     let (mut addresses, mut virtual_addresses) = (Vec::new(), Vec::new());
     let switch = |word: &str| match word {
         "true" | "yes" | "1" => Ok(true),
@@ -66,6 +66,7 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
         match word {
             "ETHER" => ether = Some(EtherAddr::parse(value()?, with.names)?),
             "MTU" => mtu = Some(value()?.parse().map_err(|_| "MTU is a number of bytes, 68 to 65535")?),
+            "MTU_LIMIT" => limit = Some(mtu_limit(value()?)?),
             "RPF" => settings.rpf = reverse_path(value()?)?,
             "PROXY_ARP" => settings.proxy_arp = switch(value()?)?,
             "STATIC_ARP" => settings.static_arp = switch(value()?)?,
@@ -84,7 +85,8 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
     // What the machine has behind a port says how long packets may be, unless the port itself does.
     let of_interface = || Interface::find(with.names.device(name)).ok().map(|interface| interface.mtu);
     let found = mtu.or_else(|| of_interface().map(|mtu| mtu.min(u16::MAX.into()) as u16));
-    spec.mtu = found.unwrap_or(spec.mtu);
+    spec.mtu_limit = limit;
+    spec.mtu = spec.limited_mtu(found.unwrap_or(spec.mtu));
     spec.settings = settings;
     let port = tables.add_port(spec).map_err(said)?;
     addresses
@@ -93,6 +95,11 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
     virtual_addresses
         .into_iter()
         .try_for_each(|address| tables.add_virtual_address(port, address).map_err(said))
+}
+
+fn mtu_limit(word: &str) -> Result<u16, Wrong> {
+    let limit = word.parse().ok().filter(|limit| *limit >= 68);
+    limit.ok_or_else(|| format!("MTU_LIMIT is a number of bytes, 68 to 65535, not '{word}'"))
 }
 
 fn reverse_path(word: &str) -> Result<ReversePath, Wrong> {

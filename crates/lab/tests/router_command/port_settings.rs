@@ -1,6 +1,6 @@
 //! Settings of ports: the longest packet, the check of sources, and gateways outside the port's networks.
 use crate::net::{on_the_net, start_on};
-use crate::support::{end, until_answered};
+use crate::support::{SOON, end, until, until_answered};
 use artery_lab::program::artery;
 
 #[test]
@@ -23,6 +23,20 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
             !told.succeeded() && format!("{}{}", told.stdout, told.stderr).contains("mtu = 1400"),
             "{told:?}"
         );
+        // The interface's MTU counts where it is smaller, and never lifts the port's.
+        let known = |bytes: &str| {
+            until(SOON, || {
+                let ports: serde_json::Value =
+                    serde_json::from_str(&router.say(&["show", "ports", "--json"])?).unwrap();
+                Ok(ports["ports"][1]["mtu"].to_string() == bytes)
+            })
+        };
+        for (carried, counts) in
+            [(1300, "1300"), (1450, "1400"), (1500, "1400"), (1399, "1399"), (1500, "1400")]
+        {
+            net.r.mtu("eth1", carried)?;
+            known(counts)?;
+        }
         let drops = || router.say(&["show", "drops"]);
         assert!(!drops()?.contains("reverse-path"), "{}", drops()?);
         // Its own network is not behind the port that it comes by.

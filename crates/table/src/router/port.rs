@@ -13,6 +13,8 @@ pub struct PortSpec {
     pub address: EtherAddr,
     /// The longest packet on its link, in bytes from the IP header on.
     pub mtu: u16,
+    /// What `mtu` is never more than, whatever the interface behind the port carries.
+    pub mtu_limit: Option<u16>,
     /// Whether its link is up.
     pub is_up: bool,
     /// How the router behaves there.
@@ -22,7 +24,13 @@ pub struct PortSpec {
 impl PortSpec {
     /// An Ethernet port of this name and link address, up, with packets of up to 1500 bytes.
     pub fn new(name: &str, address: EtherAddr) -> PortSpec {
-        PortSpec { name: name.into(), address, mtu: 1500, is_up: true, settings: PortSettings::default() }
+        let settings = PortSettings::default();
+        PortSpec { name: name.into(), address, mtu: 1500, mtu_limit: None, is_up: true, settings }
+    }
+
+    /// The longest packet where the interface carries so many bytes.
+    pub fn limited_mtu(&self, carried: u16) -> u16 {
+        self.mtu_limit.map_or(carried, |limit| limit.min(carried))
     }
 }
 
@@ -112,7 +120,7 @@ pub struct Port {
 
 impl Port {
     pub(super) fn view(&self, forward_ipv4_link_local: bool) -> PortView {
-        let PortSpec { name, address, mtu, is_up, settings } = self.spec.clone();
+        let PortSpec { name, address, mtu, mtu_limit: _, is_up, settings } = self.spec.clone();
         let [a, b, tail @ ..] = address.0;
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (address, len) in &self.addresses {
